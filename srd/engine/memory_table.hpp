@@ -1,0 +1,69 @@
+// Owns the registered memory regions: keys, bounds, access rights, protection domains.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/engine/types.hpp"
+
+namespace weft::srd {
+
+enum class Access : std::uint8_t {
+  none = 0,
+  local_write = 1,
+  remote_read = 2,
+  remote_write = 4,
+};
+[[nodiscard]] constexpr Access operator|(Access a, Access b) {
+  return static_cast<Access>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+[[nodiscard]] constexpr bool allows(Access granted, Access wanted) {
+  return (static_cast<unsigned>(granted) & static_cast<unsigned>(wanted)) ==
+         static_cast<unsigned>(wanted);
+}
+
+struct Region {
+  std::byte* data = nullptr;
+  std::uint64_t address = 0;  // what the peer calls the first byte; the pointer's value or anything else
+  std::uint64_t length = 0;
+  Access access = Access::none;
+  std::uint32_t domain = 0;
+  bool phantom = false;  // simulated bulk: checked like any other region, never touched
+};
+
+// A key holds an index and a generation, so that the key of a region that is gone stays invalid until its
+// index has been reused 255 times.
+class MemoryTable {
+ public:
+  static constexpr std::uint32_t kMaxRegions = 1U << 16;
+
+  [[nodiscard]] Result<RegionKey> insert(const Region& region);
+  // False if there is no such region.
+  bool erase(RegionKey key);
+  [[nodiscard]] const Region* find(RegionKey key) const;
+  [[nodiscard]] std::size_t size() const { return used_; }
+
+  struct Lookup {
+    Status status = Status::bad_key;
+    std::byte* data = nullptr;
+    bool phantom = false;
+  };
+  // Resolves [address, address + length) for an access by `domain`. A length of 0 needs a valid key and
+  // rights, but may name any address.
+  [[nodiscard]] Lookup resolve(RegionKey key, std::uint64_t address, std::uint64_t length,
+                               Access wanted, std::uint32_t domain) const;
+
+ private:
+  struct Entry {
+    Region region;
+    std::uint8_t generation = 1;
+    bool used = false;
+  };
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,53 @@
+// Owns the texts of statuses and the hash of addresses.
+#include "srd/engine/types.hpp"
+
+#include <cstring>
+
+#include "srd/base/rng.hpp"
+
+namespace weft::srd {
+
+const char* to_string(Status status) {
+  switch (status) {
+    case Status::ok:
+      return "ok";
+    case Status::bad_qpn:
+      return "bad_qpn";
+    case Status::bad_qkey:
+      return "bad_qkey";
+    case Status::receiver_not_ready:
+      return "receiver_not_ready";
+    case Status::length_error:
+      return "length_error";
+    case Status::bad_key:
+      return "bad_key";
+    case Status::out_of_bounds:
+      return "out_of_bounds";
+    case Status::access_denied:
+      return "access_denied";
+    case Status::responder_busy:
+      return "responder_busy";
+    case Status::feature_mismatch:
+      return "feature_mismatch";
+    case Status::flushed:
+      return "flushed";
+    case Status::peer_restarted:
+      return "peer_restarted";
+    case Status::unresponsive:
+      return "unresponsive";
+    case Status::unreachable:
+      return "unreachable";
+    case Status::local_protection:
+      return "local_protection";
+  }
+  return "unknown";
+}
+
+}  // namespace weft::srd
+
+std::size_t std::hash<weft::srd::Address>::operator()(
+    const weft::srd::Address& address) const noexcept {
+  std::uint64_t halves[2];
+  std::memcpy(halves, address.bytes.data(), sizeof halves);
+  return static_cast<std::size_t>(weft::mix64(halves[0] ^ weft::mix64(halves[1])));
+}

@@ -1,0 +1,40 @@
+// Owns the one shape of everything that moves packets. A virtual call costs once per burst, never per packet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "srd/engine/machine.hpp"
+
+namespace weft::srd {
+
+struct IoCapabilities {
+  std::size_t mtu = 0;           // largest transport packet (header and payload) that fits into one frame
+  std::size_t burst = 0;         // packets one receive() may return at the most
+  bool lossless_memory = false;  // bytes cannot be damaged on the way: the packet checksum may be left out
+  bool reads_ecn = false;
+  bool writes_ecn = false;
+};
+
+class PacketIo {
+ public:
+  virtual ~PacketIo() = default;
+
+  [[nodiscard]] virtual IoCapabilities capabilities() const = 0;
+
+  // A burst of packets, valid until release().
+  [[nodiscard]] virtual std::span<const RxPacket> receive() = 0;
+  virtual void release() = 0;
+
+  // Sends a prefix of `packets` and returns how many. Fewer than asked means back-pressure: call again later.
+  [[nodiscard]] virtual std::size_t transmit(std::span<const TxPacket> packets) = 0;
+
+  // To sleep without losing a wake-up: arm(); if it returns true poll wait_fd(), then disarm(). arm() returns
+  // false when something has arrived meanwhile. wait_fd() is -1 where there is nothing to wait on.
+  [[nodiscard]] virtual int wait_fd() const = 0;
+  [[nodiscard]] virtual bool arm() = 0;
+  virtual void disarm() = 0;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,13 @@
+// Owns CRC32C (Castagnoli), by instruction where the processor has it and by table elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace weft {
+
+// Continues a checksum: start with 0, feed pieces in order. crc32c(0, "123456789") == 0xE3069283.
+[[nodiscard]] std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes);
+
+}  // namespace weft

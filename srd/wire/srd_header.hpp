@@ -1,0 +1,138 @@
+// Owns the transport's headers: frozen layouts, specified in docs/wire.md section 3.
+#pragma once
+
+#include <boost/endian/buffers.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+namespace weft::srd::wire {
+
+using boost::endian::big_uint16_buf_t;
+using boost::endian::big_uint32_buf_t;
+using boost::endian::big_uint64_buf_t;
+
+inline constexpr std::uint8_t kVersion = 1;
+
+// [wire 3.2]
+enum class PacketType : std::uint8_t {
+  send = 1,
+  write = 2,
+  read_request = 3,
+  read_response = 4,
+  probe = 5,
+  ack = 16,
+  stale_life = 17,
+  credit_request = 18,
+};
+
+// [wire 3.3] Bits of CommonHeader::flags. The upper four mean something else in an ack.
+enum Flags : std::uint8_t {
+  kAckRequested = 0x01,
+  kImmediate = 0x02,
+  kChecksummed = 0x04,
+  kLastOfMessage = 0x08,
+  kReadFailed = 0x10,
+  kEchoValid = 0x10,
+  kEchoCongested = 0x20,
+  kEchoProbe = 0x40,
+  kCreditValid = 0x80,
+};
+
+// [wire 3.1] What every packet begins with. The destination QPN has its fixed place for steering.
+struct CommonHeader {
+  std::uint8_t version;
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint8_t attempt;             // data: transmissions of this PSN before this one; ack: echo of it
+  big_uint32_buf_t destination_qpn; // upper 8 bits zero
+  big_uint32_buf_t source_qpn;      // upper 8 bits zero
+  big_uint16_buf_t source_attachment;
+  big_uint16_buf_t path;            // data: the sender's path; ack: echo of it
+  big_uint32_buf_t source_life;
+  big_uint32_buf_t destination_life;  // 0: not known yet
+  big_uint32_buf_t checksum;          // CRC32C of the packet with this field zero
+};
+static_assert(sizeof(CommonHeader) == 28);
+
+// [wire 3.4] send, write, read_request, read_response, probe.
+struct DataHeader {
+  CommonHeader common;
+  big_uint32_buf_t psn;
+  big_uint16_buf_t back;            // psn minus the oldest PSN that the sender still cares for
+  big_uint16_buf_t payload_length;
+  big_uint32_buf_t send_time;       // sender's clock, nanoseconds modulo 2^32; echoed
+  big_uint32_buf_t message;         // write: message number; read: request number
+  big_uint32_buf_t key;             // send: Q_Key; write, read_request: region key; failed read: status
+  big_uint64_buf_t remote_address;  // write, read_request: address; read_response: offset
+  big_uint32_buf_t immediate;
+  big_uint32_buf_t message_length;  // bytes of the whole message
+};
+static_assert(sizeof(DataHeader) == 64);
+
+// [wire 3.5] Followed by `sack_words` 64-bit words and `results` ResultEntry.
+struct AckHeader {
+  CommonHeader common;
+  big_uint32_buf_t echo_psn;
+  big_uint32_buf_t cumulative;      // every PSN before this one is settled
+  big_uint32_buf_t echo_send_time;
+  big_uint32_buf_t credit;          // cumulative grant in units of kCreditUnit bytes, modulo 2^32
+  std::uint8_t sack_words;          // at most kMaxSackWords
+  std::uint8_t results;             // at most kMaxResults
+  big_uint16_buf_t congested;       // congestion-marked packets since the last ack, saturating
+  big_uint32_buf_t received_bytes;  // payload bytes accepted from this peer, modulo 2^32
+  big_uint32_buf_t wait;            // nanoseconds from the echoed packet's arrival to this ack
+};
+static_assert(sizeof(AckHeader) == 56);
+
+// [wire 3.6] The fate of one PSN that is not plain success.
+struct ResultEntry {
+  big_uint32_buf_t psn;
+  std::uint8_t code;      // srd::Status, or one of the codes below
+  std::uint8_t reserved[3];
+};
+static_assert(sizeof(ResultEntry) == 8);
+inline constexpr std::uint8_t kResultTrimmed = 128;  // header arrived without payload: send again
+inline constexpr std::uint8_t kResultDeferred = 129; // no room to note the outcome: send again later
+
+// [wire 3.7]
+struct StaleLife {
+  CommonHeader common;              // source_life: who is here now
+  big_uint32_buf_t refused_life;    // destination_life of the packet that was refused
+};
+static_assert(sizeof(StaleLife) == 32);
+
+// [wire 3.8]
+struct CreditRequest {
+  CommonHeader common;
+  big_uint32_buf_t demand;          // cumulative, in units of kCreditUnit bytes, modulo 2^32
+};
+static_assert(sizeof(CreditRequest) == 32);
+
+inline constexpr std::uint32_t kMaxWindow = 2048;  // [wire 4.1] PSNs a receiver keeps track of
+inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64 + 1;
+inline constexpr std::uint8_t kMaxResults = 16;
+inline constexpr std::uint32_t kCreditUnit = 256;
+inline constexpr std::uint32_t kQpnMask = 0xFFFFFF;
+inline constexpr std::size_t kLargestAck =
+    sizeof(AckHeader) + kMaxSackWords * 8 + kMaxResults * sizeof(ResultEntry);
+
+// Headers are copied out of and into packets; nothing ever points a struct at packet memory.
+template <class Header>
+[[nodiscard]] inline bool load(std::span<const std::byte> bytes, Header& header) {
+  static_assert(std::is_trivially_copyable_v<Header>);
+  if (bytes.size() < sizeof(Header)) {
+    return false;
+  }
+  std::memcpy(&header, bytes.data(), sizeof(Header));
+  return true;
+}
+template <class Header>
+inline void store(std::byte* to, const Header& header) {
+  static_assert(std::is_trivially_copyable_v<Header>);
+  std::memcpy(to, &header, sizeof(Header));
+}
+
+}  // namespace weft::srd::wire
