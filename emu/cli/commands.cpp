@@ -1,0 +1,8 @@
+// Owns the order in which the commands appear in the program's help.
+#include "emu/cli/commands.hpp"
+
+namespace weft::cli {
+
+void register_commands(CLI::App& /*program*/, Work& /*work*/) {}
+
+}  // namespace weft::cli

@@ -1,0 +1,27 @@
+// Owns the contract between the program and its commands, and the list of the commands there are.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace weft::cli {
+
+// Exit codes of every command: 0 success, 1 it ran and failed, 2 it was asked the wrong way.
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;
+inline constexpr int kUsage = 2;
+
+// The work of the command that the user named; returns the exit code. An exception that leaves it
+// is reported by main() and counts as kFailure.
+using Work = std::function<int()>;
+
+// Every command lives in a file of its own, command_<name>.cpp, with one function
+//
+//   void register_<name>(CLI::App& program, Work& work);
+//
+// which adds the subcommand and its options to `program`, and whose callback sets `work`. Parsing
+// and running are apart, so that only a wrong command line ends with kUsage. Declare it here, call
+// it in register_commands().
+void register_commands(CLI::App& program, Work& work);
+
+}  // namespace weft::cli
