@@ -116,6 +116,8 @@ inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64 + 1;
 inline constexpr std::uint8_t kMaxResults = 16;
 inline constexpr std::uint32_t kCreditUnit = 256;
 inline constexpr std::uint32_t kQpnMask = 0xFFFFFF;
+inline constexpr std::uint32_t kMaxPaths = 256;
+inline constexpr std::uint32_t kMaxMessageLength = 1U << 30;  // [wire 3.4] write and read
 inline constexpr std::size_t kLargestAck =
     sizeof(AckHeader) + kMaxSackWords * 8 + kMaxResults * sizeof(ResultEntry);
 
