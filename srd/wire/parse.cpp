@@ -119,7 +119,7 @@ DropReason ParsedPacket::check_ack(std::size_t size) {
         entry.code != kResultDeferred) {
       return DropReason::bad_result;
     }
-    if ((entry.reserved[0] | entry.reserved[1] | entry.reserved[2]) != 0) {
+    if ((entry.reserved[0] | entry.reserved[1]) != 0) {
       return DropReason::reserved_bits;
     }
   }

@@ -90,8 +90,9 @@ static_assert(sizeof(AckHeader) == 56);
 // [wire 3.6] The fate of one PSN that is not plain success.
 struct ResultEntry {
   big_uint32_buf_t psn;
-  std::uint8_t code;      // srd::Status, or one of the codes below
-  std::uint8_t reserved[3];
+  std::uint8_t code;     // srd::Status, or one of the codes below
+  std::uint8_t attempt;  // trimmed, deferred: of the transmission that met this; else 0
+  std::uint8_t reserved[2];
 };
 static_assert(sizeof(ResultEntry) == 8);
 inline constexpr std::uint8_t kResultTrimmed = 128;  // header arrived without payload: send again
@@ -113,7 +114,8 @@ static_assert(sizeof(CreditRequest) == 32);
 
 inline constexpr std::uint32_t kMaxWindow = 2048;  // [wire 4.1] PSNs a receiver keeps track of
 inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64 + 1;
-inline constexpr std::uint8_t kMaxResults = 16;
+inline constexpr std::uint8_t kMaxRecordedResults = 16;  // [wire 4.3] kept per peer, in every ack
+inline constexpr std::uint8_t kMaxResults = 24;          // the rest has room for what is not recorded
 inline constexpr std::uint32_t kCreditUnit = 256;
 inline constexpr std::uint32_t kQpnMask = 0xFFFFFF;
 inline constexpr std::uint32_t kMaxPaths = 256;
