@@ -139,8 +139,7 @@ DropReason ParsedPacket::check(std::size_t more_size) {
     return DropReason::bad_type;
   }
   type_ = static_cast<PacketType>(header.type);
-  if ((header.flags & ~allowed) != 0 ||
-      ((header.destination_qpn.value() | header.source_qpn.value()) & ~kQpnMask) != 0) {
+  if ((header.flags & ~allowed) != 0) {
     return DropReason::reserved_bits;
   }
   if (header.path.value() >= kMaxPaths) {

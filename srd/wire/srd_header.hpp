@@ -11,6 +11,7 @@
 namespace weft::srd::wire {
 
 using boost::endian::big_uint16_buf_t;
+using boost::endian::big_uint24_buf_t;
 using boost::endian::big_uint32_buf_t;
 using boost::endian::big_uint64_buf_t;
 
@@ -41,14 +42,15 @@ enum Flags : std::uint8_t {
   kCreditValid = 0x80,
 };
 
-// [wire 3.1] What every packet begins with. The destination QPN has its fixed place for steering.
+// [wire 3.1] What every packet begins with. The destination has its fixed place for steering.
 struct CommonHeader {
   std::uint8_t version;
   std::uint8_t type;
   std::uint8_t flags;
   std::uint8_t attempt;             // data: transmissions of this PSN before this one; ack: echo of it
-  big_uint32_buf_t destination_qpn; // upper 8 bits zero
-  big_uint32_buf_t source_qpn;      // upper 8 bits zero
+  big_uint16_buf_t destination_attachment;
+  big_uint24_buf_t destination_qpn;
+  big_uint24_buf_t source_qpn;
   big_uint16_buf_t source_attachment;
   big_uint16_buf_t path;            // data: the sender's path; ack: echo of it
   big_uint32_buf_t source_life;
@@ -56,6 +58,10 @@ struct CommonHeader {
   big_uint32_buf_t checksum;          // CRC32C of the packet with this field zero
 };
 static_assert(sizeof(CommonHeader) == 28);
+inline constexpr std::size_t kDestinationAttachmentOffset = 4;
+inline constexpr std::size_t kDestinationQpnOffset = 6;
+static_assert(offsetof(CommonHeader, destination_attachment) == kDestinationAttachmentOffset &&
+              offsetof(CommonHeader, destination_qpn) == kDestinationQpnOffset);
 
 // [wire 3.4] send, write, read_request, read_response, probe.
 struct DataHeader {
