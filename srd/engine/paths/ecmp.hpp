@@ -7,8 +7,7 @@ namespace weft::srd {
 
 class EcmpPolicy {
  public:
-  EcmpPolicy(std::uint16_t paths, std::uint64_t seed)
-      : path_(static_cast<std::uint16_t>(PathRandom(seed).below(paths))) {}
+  EcmpPolicy(std::uint16_t paths, std::uint64_t seed) : path_(PathRandom(seed).below(paths)) {}
 
   [[nodiscard]] PathId pick(TimePoint) const { return PathId{path_}; }
   void on_feedback(TimePoint, PathId, PathEvent, Duration) {}

@@ -12,7 +12,7 @@ namespace weft::srd {
 class PathRound {
  public:
   PathRound(std::uint16_t paths, std::uint64_t seed)
-      : random_(seed), paths_(paths), size_(std::bit_ceil(static_cast<std::uint32_t>(paths))) {
+      : random_(seed), paths_(paths), size_(std::bit_ceil(paths)) {
     mask_ = random_.below(size_);
     next_ = random_.below(size_);  // peers do not start at the same path
   }
@@ -23,20 +23,20 @@ class PathRound {
         next_ = 0;
         mask_ = random_.below(size_);
       }
-      const std::uint32_t path = next_++ ^ mask_;
+      const auto path = static_cast<std::uint16_t>(next_++ ^ mask_);
       if (path < paths_) {
-        return static_cast<std::uint16_t>(path);
+        return path;
       }
     }
   }
-  [[nodiscard]] std::uint32_t below(std::uint32_t bound) { return random_.below(bound); }
+  [[nodiscard]] std::uint16_t paths() const { return paths_; }
 
  private:
   PathRandom random_;
-  std::uint32_t paths_;
-  std::uint32_t size_;
-  std::uint32_t mask_ = 0;
-  std::uint32_t next_ = 0;
+  std::uint16_t paths_;
+  std::uint16_t size_;
+  std::uint16_t mask_ = 0;
+  std::uint16_t next_ = 0;
 };
 
 class ObliviousPolicy {

@@ -29,17 +29,24 @@ struct PathTuning {
       std::chrono::milliseconds{10};  // REPS: how long a failure forbids exploring
 };
 
-// Eight bytes of generator, because there is one per peer. Same quality as mix64 over a counter.
+// Four bytes of generator, because there is one per peer: a mixed counter, good enough to choose
+// paths.
 class PathRandom {
  public:
-  explicit constexpr PathRandom(std::uint64_t seed) : state_(mix64(seed)) {}
-  [[nodiscard]] constexpr std::uint32_t below(std::uint32_t bound) {
-    state_ += 0x9E3779B97F4A7C15ULL;
-    return static_cast<std::uint32_t>(((mix64(state_) >> 32) * bound) >> 32);
+  explicit constexpr PathRandom(std::uint64_t seed)
+      : state_(static_cast<std::uint32_t>(mix64(seed))) {}
+  // Uniform in [0, bound).
+  [[nodiscard]] constexpr std::uint16_t below(std::uint16_t bound) {
+    state_ += 0x9E3779B9U;
+    std::uint32_t x = state_;
+    x = (x ^ (x >> 16)) * 0x85EBCA6BU;
+    x = (x ^ (x >> 13)) * 0xC2B2AE35U;
+    x ^= x >> 16;
+    return static_cast<std::uint16_t>((static_cast<std::uint64_t>(x) * bound) >> 32);
   }
 
  private:
-  std::uint64_t state_;
+  std::uint32_t state_;
 };
 
 // Durations of a network fit into 32 bits of nanoseconds (4 s); longer ones are as good as 4 s.

@@ -10,7 +10,8 @@ namespace weft::srd {
 namespace {
 
 // In the order of PathSelectorKind.
-constexpr std::array<std::string_view, 3> kNames = {"oblivious", "ecmp", "reps"};
+constexpr std::array<std::string_view, 7> kNames = {"oblivious", "ecmp", "reps", "bitmap",
+                                                    "mixed",     "po2",  "plb"};
 
 }  // namespace
 
@@ -44,6 +45,18 @@ PathSelector::PathSelector(PathSelectorKind kind, std::uint16_t paths, std::uint
       break;
     case PathSelectorKind::reps:
       policy_.emplace<RepsPolicy>(paths, seed, tuning);
+      break;
+    case PathSelectorKind::bitmap:
+      policy_.emplace<BitmapPolicy>(paths, seed);
+      break;
+    case PathSelectorKind::mixed:
+      policy_.emplace<MixedPolicy>(paths, seed);
+      break;
+    case PathSelectorKind::po2:
+      policy_.emplace<Po2Policy>(paths, seed, tuning);
+      break;
+    case PathSelectorKind::plb:
+      policy_.emplace<PlbPolicy>(paths, seed, tuning);
       break;
   }
 }

@@ -18,8 +18,8 @@ constexpr std::uint16_t kExploreAfterFreeze = 16;
 RepsPolicy::RepsPolicy(std::uint16_t paths, std::uint64_t seed, const PathTuning& tuning)
     : random_(seed),
       freeze_time_(clamp_to_u32(tuning.freeze_time)),
-      freeze_below_rtt_(
-          tuning.trimming ? 0xFFFFFFFFU
+      congestion_rtt_(tuning.trimming
+                          ? 0xFFFFFFFFU
                           : clamp_to_u32(Duration{static_cast<std::int64_t>(
                                 kRttOfCongestion * static_cast<double>(tuning.base_rtt.count()))})),
       paths_(paths),
@@ -32,11 +32,11 @@ PathId RepsPolicy::pick(TimePoint now) {
   }
   if (explore_left_ > 0) {
     --explore_left_;
-    return PathId{static_cast<std::uint16_t>(random_.below(paths_))};
+    return PathId{random_.below(paths_)};
   }
   const std::uint8_t usable = frozen() ? valid_ : fresh_;
   if (usable == 0) {
-    return PathId{static_cast<std::uint16_t>(random_.below(paths_))};
+    return PathId{random_.below(paths_)};
   }
   // The first usable entry at or after head_, which is the oldest.
   const int distance = std::countr_zero(std::rotr(usable, head_));
@@ -52,7 +52,7 @@ void RepsPolicy::on_feedback(TimePoint now, PathId path, PathEvent event, Durati
   if (frozen() && now > frozen_until_) {
     thaw();
   }
-  largest_rtt_ = std::max(largest_rtt_, clamp_to_u32(rtt));
+  may_freeze_ = may_freeze_ && clamp_to_u32(rtt) < congestion_rtt_;
   switch (event) {
     case PathEvent::good:
       if (!frozen()) {
@@ -60,8 +60,8 @@ void RepsPolicy::on_feedback(TimePoint now, PathId path, PathEvent event, Durati
       }
       return;
     case PathEvent::timeout:
-      remove(path.value());
-      if (!frozen() && explore_left_ == 0 && may_freeze()) {
+      remove(path.value());  // beyond the paper: a path that just failed is not recycled
+      if (!frozen() && explore_left_ == 0 && may_freeze_) {
         frozen_until_ = now + Duration{freeze_time_};
       }
       return;

@@ -28,20 +28,20 @@ class RepsPolicy {
   void add(std::uint16_t path);
   void remove(std::uint16_t path);
   void thaw();
-  [[nodiscard]] bool may_freeze() const { return largest_rtt_ < freeze_below_rtt_; }
 
   std::array<std::uint16_t, kRing> ring_{};
   TimePoint frozen_until_ = TimePoint::min();
   PathRandom random_;
   std::uint32_t freeze_time_;
-  std::uint32_t freeze_below_rtt_;  // a larger RTT was seen: a loss may have been congestion
-  std::uint32_t largest_rtt_ = 0;
+  std::uint32_t congestion_rtt_;  // a packet that took so long has met a queue
   std::uint16_t paths_;
   std::uint16_t explore_packets_;
   std::uint16_t explore_left_ = 0;
   std::uint8_t valid_ = 0;  // bit i: ring_[i] holds a path
   std::uint8_t fresh_ = 0;  // bit i: ring_[i] was not used again yet
   std::uint8_t head_ = 0;   // where the next path is added: the oldest entry
+  bool may_freeze_ = true;  // no packet has met a queue, so that a timeout is no congestion
 };
+static_assert(sizeof(RepsPolicy) <= 32 + RepsPolicy::kRing * sizeof(std::uint16_t));
 
 }  // namespace weft::srd
