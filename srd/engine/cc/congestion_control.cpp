@@ -8,7 +8,7 @@ namespace weft::srd {
 namespace {
 
 // In the order of CongestionControlKind.
-constexpr std::array<std::string_view, 2> kNames = {"nscc", "fixed"};
+constexpr std::array<std::string_view, 5> kNames = {"nscc", "swift", "dctcp", "mprdma", "fixed"};
 
 }  // namespace
 
@@ -36,6 +36,15 @@ CongestionControl::CongestionControl(CongestionControlKind kind, const CcTuning&
   switch (kind) {
     case CongestionControlKind::nscc:
       policy_.emplace<Nscc>(tuning);
+      break;
+    case CongestionControlKind::swift:
+      policy_.emplace<Swift>(tuning);
+      break;
+    case CongestionControlKind::dctcp:
+      policy_.emplace<Dctcp>(tuning);
+      break;
+    case CongestionControlKind::mprdma:
+      policy_.emplace<MpRdma>(tuning);
       break;
     case CongestionControlKind::fixed:
       break;

@@ -10,12 +10,15 @@
 
 #include "srd/base/result.hpp"
 #include "srd/engine/cc/cc_policy.hpp"
+#include "srd/engine/cc/dctcp.hpp"
 #include "srd/engine/cc/fixed_window.hpp"
+#include "srd/engine/cc/mprdma.hpp"
 #include "srd/engine/cc/nscc.hpp"
+#include "srd/engine/cc/swift.hpp"
 
 namespace weft::srd {
 
-enum class CongestionControlKind : std::uint8_t { nscc, fixed };
+enum class CongestionControlKind : std::uint8_t { nscc, swift, dctcp, mprdma, fixed };
 
 // The name of a policy; resolve it once and create controls by kind.
 [[nodiscard]] Result<CongestionControlKind> parse_congestion_control(std::string_view name);
@@ -57,7 +60,7 @@ class CongestionControl {
 
   Bytes window_ = 0;  // read for each packet: kept beside the policy, not asked of it
   Rate pacing_;
-  std::variant<FixedWindow, Nscc> policy_;
+  std::variant<FixedWindow, Nscc, Swift, Dctcp, MpRdma> policy_;
 };
 
 [[nodiscard]] Result<CongestionControl> make_congestion_control(std::string_view name,
