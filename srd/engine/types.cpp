@@ -1,9 +1,5 @@
-// Owns the texts of statuses and the hash of addresses.
+// Owns the texts of statuses.
 #include "srd/engine/types.hpp"
-
-#include <cstring>
-
-#include "srd/base/rng.hpp"
 
 namespace weft::srd {
 
@@ -44,10 +40,3 @@ const char* to_string(Status status) {
 }
 
 }  // namespace weft::srd
-
-std::size_t std::hash<weft::srd::Address>::operator()(
-    const weft::srd::Address& address) const noexcept {
-  std::uint64_t halves[2];
-  std::memcpy(halves, address.bytes.data(), sizeof halves);
-  return static_cast<std::size_t>(weft::mix64(halves[0] ^ weft::mix64(halves[1])));
-}

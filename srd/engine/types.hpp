@@ -1,24 +1,13 @@
 // Owns the names that everybody around the transport speaks: addresses, paths, queue pairs, statuses.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 
 #include "srd/base/ids.hpp"
 #include "srd/base/serial.hpp"
+#include "srd/wire/address.hpp"
 
 namespace weft::srd {
-
-// A NIC's network address as 16 bytes: IPv6, or IPv4 mapped into it (::ffff:a.b.c.d). It is the NIC's GID.
-struct Address {
-  std::array<std::byte, 16> bytes{};
-  friend constexpr bool operator==(const Address&, const Address&) = default;
-};
-
-// Entropy of a packet: index of the UDP source port within the sender's port range. 0 .. paths-1.
-using PathId = Id<struct PathTag, std::uint16_t>;
 
 // Number of a queue pair on its NIC; 24 bits on the wire.
 using Qpn = Id<struct QpnTag, std::uint32_t>;
@@ -34,9 +23,6 @@ using PeerId = Id<struct PeerTag, std::uint32_t>;
 
 // Names a registered memory region; 24 bits, because EFA's descriptors have no more room for a key.
 using RegionKey = Id<struct RegionTag, std::uint32_t>;
-
-// The two ECN bits of the IP header.
-enum class Ecn : std::uint8_t { not_capable = 0, capable_1 = 1, capable_0 = 2, congested = 3 };
 
 // How a work request ended. Up to `feature_mismatch` the value travels in acknowledgements (docs/wire.md).
 enum class Status : std::uint8_t {
@@ -61,8 +47,3 @@ enum class Status : std::uint8_t {
 [[nodiscard]] const char* to_string(Status status);
 
 }  // namespace weft::srd
-
-template <>
-struct std::hash<weft::srd::Address> {
-  std::size_t operator()(const weft::srd::Address& address) const noexcept;
-};

@@ -11,6 +11,7 @@
 namespace weft::srd::wire {
 
 using boost::endian::big_uint16_buf_t;
+using boost::endian::big_uint24_buf_t;
 using boost::endian::big_uint32_buf_t;
 using boost::endian::big_uint64_buf_t;
 
@@ -41,14 +42,15 @@ enum Flags : std::uint8_t {
   kCreditValid = 0x80,
 };
 
-// [wire 3.1] What every packet begins with. The destination QPN has its fixed place for steering.
+// [wire 3.1] What every packet begins with. The destination has its fixed place for steering.
 struct CommonHeader {
   std::uint8_t version;
   std::uint8_t type;
   std::uint8_t flags;
   std::uint8_t attempt;             // data: transmissions of this PSN before this one; ack: echo of it
-  big_uint32_buf_t destination_qpn; // upper 8 bits zero
-  big_uint32_buf_t source_qpn;      // upper 8 bits zero
+  big_uint16_buf_t destination_attachment;
+  big_uint24_buf_t destination_qpn;
+  big_uint24_buf_t source_qpn;
   big_uint16_buf_t source_attachment;
   big_uint16_buf_t path;            // data: the sender's path; ack: echo of it
   big_uint32_buf_t source_life;
@@ -56,6 +58,10 @@ struct CommonHeader {
   big_uint32_buf_t checksum;          // CRC32C of the packet with this field zero
 };
 static_assert(sizeof(CommonHeader) == 28);
+inline constexpr std::size_t kDestinationAttachmentOffset = 4;
+inline constexpr std::size_t kDestinationQpnOffset = 6;
+static_assert(offsetof(CommonHeader, destination_attachment) == kDestinationAttachmentOffset &&
+              offsetof(CommonHeader, destination_qpn) == kDestinationQpnOffset);
 
 // [wire 3.4] send, write, read_request, read_response, probe.
 struct DataHeader {
@@ -90,8 +96,9 @@ static_assert(sizeof(AckHeader) == 56);
 // [wire 3.6] The fate of one PSN that is not plain success.
 struct ResultEntry {
   big_uint32_buf_t psn;
-  std::uint8_t code;      // srd::Status, or one of the codes below
-  std::uint8_t reserved[3];
+  std::uint8_t code;     // srd::Status, or one of the codes below
+  std::uint8_t attempt;  // trimmed, deferred: of the transmission that met this; else 0
+  std::uint8_t reserved[2];
 };
 static_assert(sizeof(ResultEntry) == 8);
 inline constexpr std::uint8_t kResultTrimmed = 128;  // header arrived without payload: send again
@@ -113,9 +120,12 @@ static_assert(sizeof(CreditRequest) == 32);
 
 inline constexpr std::uint32_t kMaxWindow = 2048;  // [wire 4.1] PSNs a receiver keeps track of
 inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64 + 1;
-inline constexpr std::uint8_t kMaxResults = 16;
+inline constexpr std::uint8_t kMaxRecordedResults = 16;  // [wire 4.3] kept per peer, in every ack
+inline constexpr std::uint8_t kMaxResults = 24;          // the rest has room for what is not recorded
 inline constexpr std::uint32_t kCreditUnit = 256;
 inline constexpr std::uint32_t kQpnMask = 0xFFFFFF;
+inline constexpr std::uint32_t kMaxPaths = 256;
+inline constexpr std::uint32_t kMaxMessageLength = 1U << 30;  // [wire 3.4] write and read
 inline constexpr std::size_t kLargestAck =
     sizeof(AckHeader) + kMaxSackWords * 8 + kMaxResults * sizeof(ResultEntry);
 

@@ -1,0 +1,168 @@
+#include "srd/engine/paths/path_health.hpp"
+
+#include <algorithm>
+
+namespace weft::srd {
+namespace {
+
+// All in base RTTs.
+constexpr int kFirstProbe = 4;        // a flap is often over sooner than a timeout takes
+constexpr int kSkip = 4;              // also: further timeouts within it are the same trouble
+constexpr int kCongestionMemory = 8;  // a queue met so long ago may still explain a loss
+
+// A packet that took so many times the smallest RTT has met a queue.
+constexpr double kRttOfCongestion = 1.65;
+// More timeouts in a row that it takes where congestion may be the cause ...
+constexpr int kMoreWhenCongested = 2;
+// ... once one path of so many is gone. Failures come alone, congestion hits all paths.
+constexpr int kShareThatFails = 4;
+
+constexpr int kMostDoublings = 10;
+
+}  // namespace
+
+PathHealth::PathHealth(std::uint16_t paths, const PathHealthTuning& tuning)
+    : base_rtt_(std::max(clamp_to_u32(tuning.base_rtt), 1U)),
+      probe_interval_(std::max(clamp_to_u32(tuning.probe_interval), 1U)),
+      paths_(paths),
+      timeouts_to_abandon_(std::max<std::uint8_t>(tuning.timeouts_to_abandon, 1)) {}
+
+PathState PathHealth::state(TimePoint now, PathId path) const {
+  if (!entries_ || path.value() >= paths_) {
+    return PathState::good;
+  }
+  const Entry& entry = entries_[path.value()];
+  const bool over = entry.state == PathState::skip && now >= entry.since;
+  return over ? PathState::good : entry.state;
+}
+
+void PathHealth::note_congestion(TimePoint now, PathEvent event, Duration rtt) {
+  const std::uint32_t measured = clamp_to_u32(rtt);
+  if (measured > 0 && (smallest_rtt_ == 0 || measured < smallest_rtt_)) {
+    smallest_rtt_ = measured;
+  }
+  if (event == PathEvent::congested || event == PathEvent::trimmed ||
+      static_cast<double>(measured) >= kRttOfCongestion * smallest_rtt_) {
+    if (measured > 0 || event != PathEvent::good) {
+      last_queue_ = now;
+    }
+  }
+}
+
+bool PathHealth::congestion_possible(TimePoint now) const {
+  return last_queue_ != TimePoint::min() &&
+         now - last_queue_ < kCongestionMemory * Duration{std::max(base_rtt_, smallest_rtt_)};
+}
+
+bool PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+  note_congestion(now, event, rtt);
+  if (path.value() >= paths_) {
+    return false;
+  }
+  switch (event) {
+    case PathEvent::timeout:
+      if (!entries_) {
+        entries_ = std::make_unique<Entry[]>(paths_);
+      }
+      return on_timeout(now, entries_[path.value()]);
+    case PathEvent::good:
+    case PathEvent::congested:
+    case PathEvent::probe_ok:
+    case PathEvent::trimmed:  // the header came through
+      if (entries_) {
+        recover(entries_[path.value()]);
+      }
+      return false;
+    case PathEvent::gap:
+      return false;
+  }
+  return false;
+}
+
+bool PathHealth::on_timeout(TimePoint now, Entry& entry) {
+  if (entry.state == PathState::assumed_bad ||
+      (entry.state == PathState::skip && now < entry.since)) {
+    return false;
+  }
+  if (entry.timeouts == 0) {
+    ++suspects_;
+  }
+  entry.timeouts = static_cast<std::uint8_t>(std::min(entry.timeouts + 1, 255));
+  int needed = timeouts_to_abandon_;
+  if (kShareThatFails * bad_ >= paths_ && congestion_possible(now)) {
+    needed += kMoreWhenCongested;
+  }
+  if (entry.timeouts < needed) {
+    entry.state = PathState::skip;
+    entry.since = now + kSkip * Duration{base_rtt_};
+    return false;
+  }
+  ++bad_;
+  entry.state = PathState::assumed_bad;
+  entry.since = now;
+  entry.probes = 0;
+  entry.probe = now + std::min(kFirstProbe * Duration{base_rtt_}, Duration{probe_interval_});
+  next_probe_ = std::min(next_probe_, entry.probe);
+  return true;
+}
+
+void PathHealth::recover(Entry& entry) {
+  if (entry.timeouts == 0) {
+    return;
+  }
+  const bool was_bad = entry.state == PathState::assumed_bad;
+  entry = Entry{};
+  --suspects_;
+  if (was_bad) {
+    --bad_;
+    find_next_probe();
+  }
+}
+
+PathId PathHealth::find_usable(TimePoint now, PathId first) {
+  std::uint16_t longest = first.value();
+  for (std::uint16_t i = 0; i < paths_; ++i) {
+    const auto path = static_cast<std::uint16_t>((first.value() + i) % paths_);
+    if (usable(now, PathId{path})) {
+      return PathId{path};
+    }
+    if (entries_[path].since < entries_[longest].since) {
+      longest = path;
+    }
+  }
+  Entry& entry = entries_[longest];
+  entry.since = std::max(now, entry.since);  // the packet that takes it now is an attempt
+  return PathId{longest};
+}
+
+std::optional<PathId> PathHealth::take_probe(TimePoint now) {
+  if (now < next_probe_) {
+    return std::nullopt;
+  }
+  for (std::uint16_t path = 0; path < paths_; ++path) {
+    Entry& entry = entries_[path];
+    if (entry.state == PathState::assumed_bad && entry.probe <= now) {
+      const int doublings = std::min<int>(++entry.probes, kMostDoublings);
+      entry.probes = static_cast<std::uint8_t>(doublings);
+      entry.probe = now + std::min((kFirstProbe << doublings) * Duration{base_rtt_},
+                                   Duration{probe_interval_});
+      find_next_probe();
+      return PathId{path};
+    }
+  }
+  return std::nullopt;
+}
+
+void PathHealth::find_next_probe() {
+  next_probe_ = kNever;
+  if (bad_ == 0) {
+    return;
+  }
+  for (std::uint16_t path = 0; path < paths_; ++path) {
+    if (entries_[path].state == PathState::assumed_bad) {
+      next_probe_ = std::min(next_probe_, entries_[path].probe);
+    }
+  }
+}
+
+}  // namespace weft::srd

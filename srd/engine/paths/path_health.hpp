@@ -1,0 +1,85 @@
+// Owns which paths to one peer are believed to work: a path that times out is abandoned, probed,
+// and taken back when it answers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "srd/engine/paths/path_policy.hpp"
+
+namespace weft::srd {
+
+struct PathHealthTuning {
+  Duration base_rtt = std::chrono::microseconds{14};
+  std::uint8_t timeouts_to_abandon = 1;  // in a row on one path; at least 1
+  Duration probe_interval =
+      std::chrono::milliseconds{10};  // longest; the first probe leaves much earlier
+};
+
+enum class PathState : std::uint8_t {
+  good,
+  skip,         // timed out, but not often enough: left alone for a moment
+  assumed_bad,  // not used for data, probed
+};
+
+// Costs a healthy peer nothing but one test per packet: the table is made at the first timeout.
+class PathHealth {
+ public:
+  PathHealth() = default;
+  PathHealth(std::uint16_t paths, const PathHealthTuning& tuning);
+
+  [[nodiscard]] bool all_good() const { return suspects_ == 0; }
+  [[nodiscard]] PathState state(TimePoint now, PathId path) const;
+  [[nodiscard]] bool usable(TimePoint now, PathId path) const {
+    return all_good() || state(now, path) == PathState::good;
+  }
+  [[nodiscard]] std::uint16_t bad_paths() const { return bad_; }
+
+  // True if this abandoned the path. Whatever proves delivery takes a path back.
+  bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+    if (all_good() && event != PathEvent::timeout) [[likely]] {
+      note_congestion(now, event, rtt);
+      return false;
+    }
+    return on_suspect(now, path, event, rtt);
+  }
+
+  // A usable path if there is one: at `first`, or the next one after it. Otherwise the path that
+  // has been bad longest, each time another one.
+  [[nodiscard]] PathId find_usable(TimePoint now, PathId first);
+
+  // When the next probe is due.
+  [[nodiscard]] TimePoint next_probe() const { return next_probe_; }
+  // A path to probe now. Probes of one path leave at growing distance.
+  [[nodiscard]] std::optional<PathId> take_probe(TimePoint now);
+
+ private:
+  struct Entry {
+    TimePoint since;  // of being bad, or of the last attempt at it; skip: until when
+    TimePoint probe;  // assumed_bad: when the next one is due
+    PathState state = PathState::good;
+    std::uint8_t timeouts = 0;  // in a row
+    std::uint8_t probes = 0;    // sent since it is bad
+  };
+
+  void note_congestion(TimePoint now, PathEvent event, Duration rtt);
+  [[nodiscard]] bool congestion_possible(TimePoint now) const;
+  bool on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt);
+  bool on_timeout(TimePoint now, Entry& entry);
+  void recover(Entry& entry);
+  void find_next_probe();
+
+  std::unique_ptr<Entry[]> entries_;
+  TimePoint next_probe_ = kNever;
+  TimePoint last_queue_ = TimePoint::min();  // when a packet last met one
+  std::uint32_t smallest_rtt_ = 0;           // 0: none yet
+  std::uint32_t base_rtt_ = 1;
+  std::uint32_t probe_interval_ = 1;
+  std::uint16_t paths_ = 1;
+  std::uint16_t suspects_ = 0;  // entries that are not as new
+  std::uint16_t bad_ = 0;
+  std::uint8_t timeouts_to_abandon_ = 1;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,46 @@
+// Owns the paths to one peer: the policy that prefers some, and the health that forbids others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "srd/engine/paths/path_health.hpp"
+#include "srd/engine/paths/path_selector.hpp"
+
+namespace weft::srd {
+
+class PeerPaths {
+ public:
+  PeerPaths() = default;
+  PeerPaths(PathSelector selector, const PathHealthTuning& tuning)
+      : selector_(std::move(selector)), health_(selector_.paths(), tuning) {}
+
+  // The path for the next packet. Never one that is assumed bad while another one is good.
+  [[nodiscard]] PathId pick(TimePoint now) {
+    const PathId path = selector_.pick(now);
+    return health_.all_good() ? path : avoid_bad(now, path);
+  }
+  // For a retransmission: as pick(), but another path than the one that lost it, if there is one.
+  [[nodiscard]] PathId pick_other_than(TimePoint now, PathId lost_on);
+
+  // True if this abandoned the path.
+  bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+    selector_.on_feedback(now, path, event, rtt);
+    return health_.on_feedback(now, path, event, rtt);
+  }
+
+  [[nodiscard]] TimePoint next_probe() const { return health_.next_probe(); }
+  [[nodiscard]] std::optional<PathId> take_probe(TimePoint now) { return health_.take_probe(now); }
+
+  [[nodiscard]] std::uint16_t paths() const { return selector_.paths(); }
+  [[nodiscard]] const PathHealth& health() const { return health_; }
+
+ private:
+  [[nodiscard]] PathId avoid_bad(TimePoint now, PathId path);
+
+  PathSelector selector_;
+  PathHealth health_;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,98 @@
+// Owns the first look at arriving bytes: any string of them becomes a checked packet or a reason to
+// drop it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "srd/wire/drop_reason.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd::wire {
+
+// What parse_packet() found. The accessors read the bytes that were parsed, which must still be
+// there; they cannot fail, provided that the packet is ok() and of the type that has what they
+// return.
+class ParsedPacket {
+ public:
+  [[nodiscard]] bool ok() const { return reason_ == DropReason::none; }
+  [[nodiscard]] DropReason reason() const { return reason_; }
+
+  // What was parsed: without the carrier's second piece.
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] PacketType type() const { return type_; }
+  // send, write, read_request, read_response, probe: has a DataHeader.
+  [[nodiscard]] bool has_data_header() const { return type_ <= PacketType::probe; }
+  // The payload, or a part of it, was cut off on the way [wire 4.9].
+  [[nodiscard]] bool trimmed() const { return trimmed_; }
+  [[nodiscard]] bool has(Flags flag) const {
+    return (static_cast<std::uint8_t>(bytes_[2]) & static_cast<std::uint8_t>(flag)) != 0;
+  }
+
+  [[nodiscard]] CommonHeader common() const { return at<CommonHeader>(0); }
+  [[nodiscard]] DataHeader data() const { return at<DataHeader>(0); }
+  // The part of the payload that lies behind the header; what is missing lies in the carrier's
+  // second piece.
+  [[nodiscard]] std::span<const std::byte> payload() const {
+    return bytes_.subspan(sizeof(DataHeader));
+  }
+
+  [[nodiscard]] AckHeader ack() const { return at<AckHeader>(0); }
+  // index < ack().sack_words
+  [[nodiscard]] std::uint64_t sack_word(std::size_t index) const {
+    return at<big_uint64_buf_t>(sizeof(AckHeader) + index * sizeof(std::uint64_t)).value();
+  }
+  // index < ack().results
+  [[nodiscard]] ResultEntry result(std::size_t index) const {
+    return at<ResultEntry>(results_at_ + index * sizeof(ResultEntry));
+  }
+
+  [[nodiscard]] StaleLife stale_life() const { return at<StaleLife>(0); }
+  [[nodiscard]] CreditRequest credit_request() const { return at<CreditRequest>(0); }
+
+ private:
+  friend ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size,
+                                   bool trimmed);
+
+  template <class Header>
+  [[nodiscard]] Header at(std::size_t offset) const {
+    Header header;
+    std::memcpy(&header, bytes_.data() + offset, sizeof header);
+    return header;
+  }
+
+  [[nodiscard]] DropReason check(std::size_t more_size);
+  [[nodiscard]] DropReason check_data(std::size_t size) const;
+  [[nodiscard]] DropReason check_ack(std::size_t size);
+
+  std::span<const std::byte> bytes_;
+  PacketType type_{};
+  DropReason reason_ = DropReason::none;
+  bool trimmed_ = false;
+  std::uint16_t results_at_ = 0;
+};
+
+// Classifies a packet by its header alone [wire 5.1]. `bytes` is the packet, or its beginning with
+// the whole header; `more_size` bytes of payload follow elsewhere. `trimmed` is what the envelope
+// says.
+[[nodiscard]] ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size = 0,
+                                        bool trimmed = false);
+
+// [wire 3.1] The checksum of a packet that lies in up to three pieces. The value in its checksum
+// field does not matter. `header` is at least the smallest header: 32 bytes.
+[[nodiscard]] std::uint32_t packet_checksum(std::span<const std::byte> header,
+                                            std::span<const std::byte> payload = {},
+                                            std::span<const std::byte> more_payload = {});
+
+// For the sender: marks the packet as checksummed and writes the checksum into its header.
+void seal(std::span<std::byte> header, std::span<const std::byte> payload = {},
+          std::span<const std::byte> more_payload = {});
+
+// For the receiver of a parsed packet and the carrier's second piece: none, bad_checksum, or, where
+// `required`, missing_checksum. A trimmed packet cannot be verified and passes.
+[[nodiscard]] DropReason verify_checksum(const ParsedPacket& packet,
+                                         std::span<const std::byte> more, bool required);
+
+}  // namespace weft::srd::wire
