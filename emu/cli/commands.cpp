@@ -3,6 +3,6 @@
 
 namespace weft::cli {
 
-void register_commands(CLI::App& /*program*/, Work& /*work*/) {}
+void register_commands(CLI::App& program, Work& work) { register_bench(program, work); }
 
 }  // namespace weft::cli

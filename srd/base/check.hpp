@@ -7,9 +7,9 @@ namespace weft {
 
 }  // namespace weft
 
-#define WEFT_CHECK(expression)                                  \
-  do {                                                          \
-    if (!(expression)) [[unlikely]] {                           \
-      ::weft::check_failed(#expression, __FILE__, __LINE__);    \
-    }                                                           \
+#define WEFT_CHECK(expression)                               \
+  do {                                                       \
+    if (!(expression)) [[unlikely]] {                        \
+      ::weft::check_failed(#expression, __FILE__, __LINE__); \
+    }                                                        \
   } while (false)

@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// Each small index (a peer, a link, ...) has at most one deadline. Four children a node: half the depth of a
-// binary heap, and the children of a node share a cache line.
+// Each small index (a peer, a link, ...) has at most one deadline. Four children a node: half the
+// depth of a binary heap, and the children of a node share a cache line.
 class DeadlineHeap {
  public:
   [[nodiscard]] TimePoint earliest() const { return heap_.empty() ? kNever : heap_.front().when; }

@@ -1,4 +1,5 @@
-// Owns the strong integer id: ids of different things neither convert into nor compare with each other.
+// Owns the strong integer id: ids of different things neither convert into nor compare with each
+// other.
 #pragma once
 
 #include <compare>
@@ -25,5 +26,7 @@ class Id {
 
 template <class Tag, class Rep>
 struct std::hash<weft::Id<Tag, Rep>> {
-  std::size_t operator()(weft::Id<Tag, Rep> id) const noexcept { return std::hash<Rep>{}(id.value()); }
+  std::size_t operator()(weft::Id<Tag, Rep> id) const noexcept {
+    return std::hash<Rep>{}(id.value());
+  }
 };

@@ -1,4 +1,5 @@
-// Owns the one alias for "a value or an error", and the error that set-up and configuration code returns.
+// Owns the one alias for "a value or an error", and the error that set-up and configuration code
+// returns.
 #pragma once
 
 #include <string>
@@ -20,8 +21,8 @@ enum class ErrorCode {
   parse_error,
 };
 
-// For control paths, where a person reads the text: what was wrong, where, and what to do. Hot paths return
-// bool, count or a Status and never build one of these.
+// For control paths, where a person reads the text: what was wrong, where, and what to do. Hot
+// paths return bool, count or a Status and never build one of these.
 struct Error {
   ErrorCode code = ErrorCode::invalid_argument;
   std::string message;

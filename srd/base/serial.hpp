@@ -1,4 +1,5 @@
-// Owns serial numbers (packet sequence numbers, lives): they wrap, so they have before() and no operator<.
+// Owns serial numbers (packet sequence numbers, lives): they wrap, so they have before() and no
+// operator<.
 #pragma once
 
 #include <concepts>
@@ -7,8 +8,8 @@
 
 namespace weft {
 
-// Serial-number arithmetic over the whole width of Rep. `a.before(b)` is meaningful only while the two are
-// less than half the number space apart, which every window in this project guarantees.
+// Serial-number arithmetic over the whole width of Rep. `a.before(b)` is meaningful only while the
+// two are less than half the number space apart, which every window in this project guarantees.
 template <class Tag, std::unsigned_integral Rep>
 class Serial {
  public:

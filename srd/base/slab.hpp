@@ -1,5 +1,5 @@
-// Owns objects addressed by small indices: grows in chunks up to a limit, never moves an object, recycles
-// the most recently freed one first because it is still in the cache.
+// Owns objects addressed by small indices: grows in chunks up to a limit, never moves an object,
+// recycles the most recently freed one first because it is still in the cache.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-
 namespace weft {
 
-// Objects are default-constructed once, with their chunk, and reused as they were left: the owner resets what
-// matters when it allocates. That keeps buffers inside them warm and the hot path free of allocation.
+// Objects are default-constructed once, with their chunk, and reused as they were left: the owner
+// resets what matters when it allocates. That keeps buffers inside them warm and the hot path free
+// of allocation.
 template <class T>
 class Slab {
  public:

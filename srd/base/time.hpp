@@ -19,11 +19,14 @@ struct Timeline {
 
 using TimePoint = std::chrono::time_point<Timeline, Duration>;
 
-// "No deadline". Far enough away that adding any Duration of a configuration to a real time stays below it.
+// "No deadline". Far enough away that adding any Duration of a configuration to a real time stays
+// below it.
 inline constexpr TimePoint kNever = TimePoint::max();
 
 [[nodiscard]] constexpr std::int64_t nanoseconds(Duration d) { return d.count(); }
-[[nodiscard]] constexpr std::int64_t nanoseconds(TimePoint t) { return t.time_since_epoch().count(); }
+[[nodiscard]] constexpr std::int64_t nanoseconds(TimePoint t) {
+  return t.time_since_epoch().count();
+}
 
 [[nodiscard]] constexpr TimePoint time_at(Duration since_start) { return TimePoint{since_start}; }
 

@@ -20,7 +20,8 @@ class Rate {
   [[nodiscard]] constexpr std::uint64_t bits_per_second() const { return bps_; }
   [[nodiscard]] constexpr bool is_zero() const { return bps_ == 0; }
 
-  // Time to serialise `bytes`, in picoseconds: nanoseconds are too coarse at 400 Gb/s (64 B = 1.28 ns).
+  // Time to serialise `bytes`, in picoseconds: nanoseconds are too coarse at 400 Gb/s (64 B = 1.28
+  // ns).
   [[nodiscard]] constexpr std::uint64_t picoseconds_for(Bytes bytes) const {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bytes) * 8 *
                                       1'000'000'000'000ULL / bps_);

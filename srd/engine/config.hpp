@@ -16,44 +16,49 @@ struct EngineConfig {
   AttachmentId attachment;
   Life life{1};
   std::uint64_t seed = 1;
+  Psn first_psn{0};  // of every context; tests start it close to the wrap
 
   // Limits: everything that a peer can make us hold is bounded by one of these.
   std::uint32_t max_peers = 65536;
   std::uint32_t max_work_requests = 65536;
   std::uint32_t max_completions = 65536;
-  std::uint32_t max_reads_per_peer = 64;     // outstanding reads we send, and serve, per peer
-  std::uint32_t window_packets = 2048;       // span of unacknowledged sequence numbers; at most kMaxWindow
+  std::uint32_t max_reads_per_peer = 64;  // outstanding reads we send, and serve, per peer
+  std::uint32_t window_packets =
+      2048;  // span of unacknowledged sequence numbers; at most kMaxWindow
 
   // The packet.
   std::uint32_t mtu_payload = 4096;  // payload bytes of one packet = largest send
-  bool checksum = true;              // CRC32C over header and payload; off where memory carries the packet
+  bool checksum = true;  // CRC32C over header and payload; off where memory carries the packet
 
   // Paths.
-  std::uint16_t paths = 64;             // entropies in use per peer, 1..256
-  std::string path_selector = "reps";   // docs/transport.md lists them
+  std::uint16_t paths = 64;            // entropies in use per peer, 1..256
+  std::string path_selector = "reps";  // docs/transport.md lists them
   std::uint8_t path_timeouts_to_abandon = 1;
   Duration path_probe_interval = std::chrono::milliseconds{10};
-  std::uint8_t path_reorder_tolerance = 0;  // later packets of a path that may overtake before a gap is loss
+  std::uint8_t path_reorder_tolerance =
+      0;  // later packets of a path that may overtake before a gap is loss
 
-  // Congestion control. Rates and times of the network as known beforehand; measured values refine them.
-  std::string congestion_control = "srd";
+  // Congestion control. Rates and times of the network as known beforehand; measured values refine
+  // them.
+  std::string congestion_control = "nscc";
   Rate line_rate = Rate::gbps(100);
   Duration base_rtt = std::chrono::microseconds{14};
   bool trimming = false;          // the network trims: what is lost is usually reported
   bool receiver_credits = false;  // receivers grant at line rate (incast)
 
   // Acknowledgements.
-  std::uint8_t ack_every = 4;                           // packets per acknowledgement
-  Duration ack_delay = std::chrono::microseconds{2};    // longest wait for more
+  std::uint8_t ack_every = 4;                         // packets per acknowledgement
+  Duration ack_delay = std::chrono::microseconds{2};  // longest wait for more
 
   // Loss and death.
   Duration min_rto = Duration::zero();  // zero: derived from base_rtt
   Duration max_rto = std::chrono::milliseconds{100};
-  Duration peer_timeout = std::chrono::milliseconds{500};  // no answer for so long: the peer is dead
-  Duration rnr_delay = std::chrono::microseconds{20};      // first back-off; doubles up to 64 times
+  Duration peer_timeout =
+      std::chrono::milliseconds{500};                  // no answer for so long: the peer is dead
+  Duration rnr_delay = std::chrono::microseconds{20};  // first back-off; doubles up to 64 times
 
-  // Shows applications the reordering that the contract allows; 0 = off, else how many packets may be held
-  // back at a time.
+  // Shows applications the reordering that the contract allows; 0 = off, else how many packets may
+  // be held back at a time.
   std::uint16_t forced_reorder = 0;
 };
 

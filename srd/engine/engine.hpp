@@ -1,51 +1,218 @@
-// Owns the transport engine: reliable, unordered, sprayed datagrams and remote memory access between NICs.
+// Owns the transport engine: reliable, unordered, sprayed datagrams and remote memory access
+// between NICs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "srd/base/deadline_heap.hpp"
+#include "srd/base/flat_map.hpp"
 #include "srd/base/result.hpp"
+#include "srd/base/ring_queue.hpp"
+#include "srd/base/rng.hpp"
+#include "srd/base/slab.hpp"
 #include "srd/engine/config.hpp"
+#include "srd/engine/counters.hpp"
+#include "srd/engine/endpoint.hpp"
 #include "srd/engine/machine.hpp"
 #include "srd/engine/memory_table.hpp"
+#include "srd/engine/observer.hpp"
+#include "srd/engine/peer.hpp"
 #include "srd/engine/requests.hpp"
+#include "srd/engine/work.hpp"
+#include "srd/wire/parse.hpp"
 
 namespace weft::srd {
 
+inline constexpr std::uint32_t kMaxTransfer = 1U << 30;  // bytes of one read or write
+
+// A read request's number on the wire: the index of its record and some bits of the record's
+// generation.
+inline constexpr std::uint32_t kReadGenerationBits = 12;
+inline constexpr std::uint32_t kReadGenerationMask = (1U << kReadGenerationBits) - 1;
+
+// The road of a packet, one file per event:
+//   post()/open_endpoint() engine.cpp - next_transmit() transmit.cpp - on_packet() receive.cpp -
+//   reads.cpp - acknowledgements: reply.cpp (made), acknowledge.cpp (taken) - on_timeout()
+//   timers.cpp - the end of requests and of peers: settle.cpp
 class Engine final : public Machine {
  public:
+  // The configuration must have passed validate().
   explicit Engine(const EngineConfig& config);
 
   // --- Machine
   void on_packet(TimePoint now, const RxPacket& packet) override;
   void on_timeout(TimePoint now) override;
   [[nodiscard]] bool next_transmit(TimePoint now, TxPacket& out) override;
-  [[nodiscard]] TimePoint next_timeout() const override;
+  [[nodiscard]] TimePoint next_timeout() const override { return timers_.earliest(); }
 
   // --- Peers. A reliability context is made on first use and shared by all endpoints.
   [[nodiscard]] Result<PeerId> peer(const Address& address, AttachmentId attachment);
-  [[nodiscard]] Address address_of(PeerId peer) const;
+  [[nodiscard]] const PeerKey& key_of(PeerId peer) const { return peers_[peer.value()].key; }
 
   // --- Endpoints (queue pairs).
   [[nodiscard]] Result<void> open_endpoint(Qpn qpn, const EndpointConfig& config);
   // Its outstanding requests and posted receives complete as flushed.
   void close_endpoint(Qpn qpn);
+  // An endpoint that does not receive answers with bad_qpn, as if it were not there.
   void set_receiving(Qpn qpn, bool receiving);
 
-  // --- Work. False: a limit of the configuration is reached, nothing was taken; try again after poll().
-  [[nodiscard]] bool post(const SendRequest& request);
-  [[nodiscard]] bool post(const WriteRequest& request);
-  [[nodiscard]] bool post(const ReadRequest& request);
-  [[nodiscard]] bool post_receive(Qpn qpn, const ReceiveRequest& request);
-  // Ends the outstanding requests of `source` towards `peer` (an address handle is destroyed).
+  // --- Work. What is not accepted has no effect and gives no completion.
+  [[nodiscard]] PostResult post(const SendRequest& request);
+  [[nodiscard]] PostResult post(const WriteRequest& request);
+  [[nodiscard]] PostResult post(const ReadRequest& request);
+  [[nodiscard]] PostResult post_receive(Qpn qpn, const ReceiveRequest& request);
+  // Ends the outstanding requests of `source` towards `peer`: an address handle is destroyed.
   void flush(PeerId peer, Qpn source);
 
   // Takes up to completions.size() of what has ended.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
 
-  [[nodiscard]] MemoryTable& memory();
-  [[nodiscard]] std::size_t max_send_size() const;
+  [[nodiscard]] MemoryTable& memory() { return memory_; }
+  [[nodiscard]] const EngineConfig& config() const { return config_; }
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] std::size_t max_send_size() const { return config_.mtu_payload; }
+  // Requests accepted whose completion has not been taken by poll() yet; receives not counted.
+  [[nodiscard]] std::size_t outstanding() const { return local_works_; }
+  void observe(Observer* observer) { observer_ = observer; }
+
+ private:
+  // engine.cpp
+  [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
+  Outbound& outbound(Peer& peer);
+  [[nodiscard]] PostResult new_work(const RequestBase& request, WorkKind kind,
+                                    const SegmentList& segments, Bytes limit, std::uint32_t& index);
+  void enqueue(std::uint32_t index);
+
+  // transmit.cpp
+  [[nodiscard]] bool transmit_data(TimePoint now, Peer& peer, TxPacket& out);
+  [[nodiscard]] bool retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out);
+  [[nodiscard]] WorkQueue* choose_queue(Outbound& out);
+  [[nodiscard]] std::uint32_t packet_order(const Work& work, std::uint32_t n) const;
+  void reorder_on_purpose(TimePoint now, Peer& peer);
+  void emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out);
+  void fill_message(const Work& work, SendSlot& slot, TxPacket& out, wire::DataHeader& header);
+  void emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out);
+  void finish(TxPacket& out);
+  void make_ready(Peer& peer);
+
+  // receive.cpp
+  void on_data(TimePoint now, Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
+  void on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                  const RxPacket& packet);
+  [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination);
+  void adopt_life(Peer& peer, Life life);
+  [[nodiscard]] std::uint8_t deliver(Peer& peer, const wire::DataHeader& header,
+                                     const RxPacket& packet);
+  [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
+                                          const RxPacket& packet);
+  [[nodiscard]] std::uint8_t deliver_write(Peer& peer, const wire::DataHeader& header,
+                                           const RxPacket& packet);
+  [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
+                                               const wire::DataHeader& header);
+  [[nodiscard]] bool completion_room() const {
+    return completions_.size() + local_works_ < config_.max_completions;
+  }
+
+  // reads.cpp
+  [[nodiscard]] std::uint8_t accept_read(Peer& peer, const wire::DataHeader& header);
+  [[nodiscard]] std::uint32_t fill_response(const Work& work, std::uint32_t offset,
+                                            std::uint32_t length, TxPacket& out,
+                                            wire::DataHeader& header);
+  void take_response(Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
+  [[nodiscard]] Work* find_read(const Peer& peer, std::uint32_t number);
+
+  // reply.cpp
+  void note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                    const RxPacket& packet, bool at_once);
+  void note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code);
+  void queue_reply(Peer& peer);
+  void transmit_reply(TimePoint now, TxPacket& out);
+  void build_ack(TimePoint now, Peer& peer, TxPacket& out);
+  [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
+  void build_stale_notice(Peer& peer, TxPacket& out);
+  [[nodiscard]] wire::CommonHeader common_header(const Peer& peer, wire::PacketType type) const;
+
+  // acknowledge.cpp
+  void on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet);
+  void take_result(TimePoint now, Peer& peer, SendSlot& slot, const wire::ResultEntry& entry);
+  void take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header, AckSample& sample);
+  [[nodiscard]] Bytes take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
+                                const wire::AckHeader& header, Duration rtt);
+  void take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,
+                 Duration rtt);
+  static void widen(Outbound& out);
+  void find_losses(TimePoint now, Peer& peer);
+  void lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how);
+  void path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt);
+  void find_gaps(TimePoint now, Peer& peer);
+  void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
+
+  // timers.cpp
+  void arm(const Peer& peer, TimePoint when);
+  void on_peer_timeout(TimePoint now, Peer& peer);
+  void expire_packets(TimePoint now, Peer& peer);
+  void release_waiting(TimePoint now, Outbound& out);
+  [[nodiscard]] Duration retransmit_timeout(const Outbound& out) const;
+  [[nodiscard]] Duration tail_timeout(const Outbound& out) const;
+  [[nodiscard]] TimePoint next_deadline(const Peer& peer) const;
+
+  // settle.cpp
+  void refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status status);
+  void finish_if_done(std::uint32_t index);
+  void complete(std::uint32_t index, Status status);
+  void abandon(std::uint32_t index, Status status);
+  void end_all(Peer& peer, Status status, bool unsent_too);
+  void restart_peer(TimePoint now, Peer& peer, Life life);
+  void lose_peer(TimePoint now, Peer& peer);
+  void release(std::uint32_t index);
+
+  void tell(Event::Kind kind, TimePoint when, const Peer& peer, Psn psn, PathId path,
+            std::uint64_t detail = 0, Status status = Status::ok) {
+    if (observer_ != nullptr) [[unlikely]] {
+      observer_->on_event({kind, when, peer.id, psn, path, status, detail});
+    }
+  }
+
+  struct PeerKeyHash {
+    std::size_t operator()(const PeerKey& key) const noexcept {
+      return std::hash<Address>{}(key.address) ^ key.attachment.value();
+    }
+  };
+
+  // A packet that has arrived, and the one that left before it along the same path.
+  struct Overtaker {
+    Psn before;
+    std::uint16_t path;
+    TimePoint sent_at;
+  };
+
+  EngineConfig config_;
+  PathSelectorKind selector_kind_;
+  PathTuning path_tuning_;
+  CongestionControlKind cc_kind_;
+  CcTuning cc_tuning_;
+  Duration min_rto_;
+  std::uint32_t window_span_;
+  Rng rng_;
+  Counters counters_;
+  Observer* observer_ = nullptr;
+
+  MemoryTable memory_;
+  EndpointTable endpoints_;
+  WorkSlab works_;
+  std::size_t local_works_ = 0;
+  RingQueue<Completion> completions_;
+
+  Slab<Peer> peers_;
+  FlatMap<PeerKey, PeerKeyHash> by_key_;
+  DeadlineHeap timers_;                // one deadline per peer
+  RingQueue<std::uint32_t> ready_;     // peers that may have data to send
+  RingQueue<std::uint32_t> replies_;   // peers that are owed an acknowledgement
+  std::uint32_t ready_turn_ = 0;       // packets that the first ready peer has sent in its turn
+  std::vector<Overtaker> overtakers_;  // scratch of take_sack for find_gaps
 };
 
 }  // namespace weft::srd

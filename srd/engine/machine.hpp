@@ -1,4 +1,5 @@
-// Owns the one shape of everything that speaks a protocol: packets and time in, packets and a deadline out.
+// Owns the one shape of everything that speaks a protocol: packets and time in, packets and a
+// deadline out.
 #pragma once
 
 #include <array>
@@ -11,18 +12,19 @@
 
 namespace weft::srd {
 
-// A packet that arrived, without its Ethernet/IP/UDP envelope. Borrowed for the duration of on_packet().
+// A packet that arrived, without its Ethernet/IP/UDP envelope. Borrowed for the duration of
+// on_packet().
 struct RxPacket {
   Address from;
   PathId path;
   Ecn ecn = Ecn::not_capable;
-  bool trimmed = false;               // a switch cut the payload off and says so in the envelope
-  std::span<const std::byte> bytes;   // the transport header and (the beginning of) the payload
-  std::span<const std::byte> more;    // the rest, for carriers that keep header and payload apart
+  bool trimmed = false;              // a switch cut the payload off and says so in the envelope
+  std::span<const std::byte> bytes;  // the transport header and (the beginning of) the payload
+  std::span<const std::byte> more;   // the rest, for carriers that keep header and payload apart
 };
 
-// A packet to be sent. Header bytes are written in place; the payload is lent by whoever posted the work and
-// must be copied or sent before the Machine is called again.
+// A packet to be sent. Header bytes are written in place; the payload is lent by whoever posted the
+// work and must be copied or sent before the Machine is called again.
 struct TxPacket {
   static constexpr std::size_t kHeaderCapacity = 512;
 
@@ -37,8 +39,8 @@ struct TxPacket {
   [[nodiscard]] std::size_t size() const { return header_size + payload_size(); }
 };
 
-// No clock, no thread, no socket, no log inside. All calls come from one thread at a time, and `now` never
-// goes backwards.
+// No clock, no thread, no socket, no log inside. All calls come from one thread at a time, and
+// `now` never goes backwards.
 class Machine {
  public:
   virtual ~Machine() = default;
@@ -48,7 +50,8 @@ class Machine {
   virtual void on_timeout(TimePoint now) = 0;
   // Fills `out` and returns true, or returns false when there is nothing to send now.
   [[nodiscard]] virtual bool next_transmit(TimePoint now, TxPacket& out) = 0;
-  // When on_timeout() (and then next_transmit()) must be called again, if nothing arrives before. O(1).
+  // When on_timeout() (and then next_transmit()) must be called again, if nothing arrives before.
+  // O(1).
   [[nodiscard]] virtual TimePoint next_timeout() const = 0;
 };
 

@@ -26,15 +26,16 @@ enum class Access : std::uint8_t {
 
 struct Region {
   std::byte* data = nullptr;
-  std::uint64_t address = 0;  // what the peer calls the first byte; the pointer's value or anything else
+  std::uint64_t address =
+      0;  // what the peer calls the first byte; the pointer's value or anything else
   std::uint64_t length = 0;
   Access access = Access::none;
   std::uint32_t domain = 0;
   bool phantom = false;  // simulated bulk: checked like any other region, never touched
 };
 
-// A key holds an index and a generation, so that the key of a region that is gone stays invalid until its
-// index has been reused 255 times.
+// A key holds an index and a generation, so that the key of a region that is gone stays invalid
+// until its index has been reused 255 times.
 class MemoryTable {
  public:
   static constexpr std::uint32_t kMaxRegions = 1U << 16;
@@ -50,8 +51,8 @@ class MemoryTable {
     std::byte* data = nullptr;
     bool phantom = false;
   };
-  // Resolves [address, address + length) for an access by `domain`. A length of 0 needs a valid key and
-  // rights, but may name any address.
+  // Resolves [address, address + length) for an access by `domain`. A length of 0 needs a valid key
+  // and rights, but may name any address.
   [[nodiscard]] Lookup resolve(RegionKey key, std::uint64_t address, std::uint64_t length,
                                Access wanted, std::uint32_t domain) const;
 

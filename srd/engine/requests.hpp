@@ -10,6 +10,14 @@
 
 namespace weft::srd {
 
+enum class PostResult : std::uint8_t {
+  accepted,
+  queue_full,  // a limit of the configuration: try again after poll()
+  no_such_peer,
+  no_such_endpoint,
+  too_long,  // a send beyond max_send_size(), a read or write beyond kMaxTransfer
+};
+
 // A piece of the user's memory. It is lent to the engine from post to completion.
 struct Segment {
   std::byte* data = nullptr;
@@ -25,9 +33,9 @@ inline constexpr std::uint8_t kRnrRetryForever = 7;
 // Fields that every request has.
 struct RequestBase {
   PeerId peer;
-  Qpn source;             // the local endpoint that posts
-  Qpn destination;        // the endpoint at the peer
-  std::uint32_t qkey = 0; // must equal the destination endpoint's
+  Qpn source;              // the local endpoint that posts
+  Qpn destination;         // the endpoint at the peer
+  std::uint32_t qkey = 0;  // must equal the destination endpoint's
   std::uint64_t cookie = 0;
   std::uint8_t rnr_retry = kRnrRetryForever;
 };
@@ -63,16 +71,17 @@ struct Completion {
     send,
     write,
     read,
-    receive,           // a message lies in the posted receive named by the cookie
-    receive_write_imm, // a write with immediate data has been placed entirely
+    receive,            // a message lies in the posted receive named by the cookie
+    receive_write_imm,  // a write with immediate data has been placed entirely
   };
   std::uint64_t cookie = 0;
   Kind kind = Kind::send;
   Status status = Status::ok;
   bool has_immediate = false;
-  bool consumed_receive = true;  // receive_write_imm only: false if the endpoint takes them unsolicited
-  Qpn endpoint;                  // the local endpoint
-  Qpn remote;                    // the peer's endpoint
+  bool consumed_receive =
+      true;      // receive_write_imm only: false if the endpoint takes them unsolicited
+  Qpn endpoint;  // the local endpoint
+  Qpn remote;    // the peer's endpoint
   PeerId peer;
   std::uint32_t length = 0;
   std::uint32_t immediate = 0;
@@ -80,9 +89,9 @@ struct Completion {
 
 struct EndpointConfig {
   std::uint32_t qkey = 0;
-  std::uint32_t domain = 0;         // protection domain: remote access must name a region of the same one
-  std::uint32_t receive_depth = 0;  // most receives that can be posted
-  bool receiving = true;            // false: every arriving packet is answered with bad_qpn
+  std::uint32_t domain = 0;  // protection domain: remote access must name a region of the same one
+  std::uint32_t receive_depth = 0;     // most receives that can be posted
+  bool receiving = true;               // false: every arriving packet is answered with bad_qpn
   bool unsolicited_immediate = false;  // writes with immediate do not consume a posted receive
 };
 

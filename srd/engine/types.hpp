@@ -1,4 +1,5 @@
-// Owns the names that everybody around the transport speaks: addresses, paths, queue pairs, statuses.
+// Owns the names that everybody around the transport speaks: addresses, paths, queue pairs,
+// statuses.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ using Qpn = Id<struct QpnTag, std::uint32_t>;
 // Which process on a NIC. With the address it names one end of a reliability context.
 using AttachmentId = Id<struct AttachmentTag, std::uint16_t>;
 
-// One incarnation of an attachment: a restarted process has a later one. Compared as a serial number.
+// One incarnation of an attachment: a restarted process has a later one. Compared as a serial
+// number.
 using Life = Serial<struct LifeTag, std::uint32_t>;
 
 // Index of a peer (a reliability context) inside one engine.
@@ -24,18 +26,19 @@ using PeerId = Id<struct PeerTag, std::uint32_t>;
 // Names a registered memory region; 24 bits, because EFA's descriptors have no more room for a key.
 using RegionKey = Id<struct RegionTag, std::uint32_t>;
 
-// How a work request ended. Up to `feature_mismatch` the value travels in acknowledgements (docs/wire.md).
+// How a work request ended. Up to `feature_mismatch` the value travels in acknowledgements
+// (docs/wire.md).
 enum class Status : std::uint8_t {
   ok = 0,
-  bad_qpn = 1,            // no such endpoint at the responder, or it does not receive
-  bad_qkey = 2,           // the endpoint's key is another one
-  receiver_not_ready = 3, // no receive posted, and the retries are used up
-  length_error = 4,       // the posted receive is too short, or the message is longer than allowed
-  bad_key = 5,            // no such region, or not of this endpoint's protection domain
-  out_of_bounds = 6,      // outside of the region
-  access_denied = 7,      // the region does not allow this access
-  responder_busy = 8,     // too many reads at once; retried by the engine, not seen by the application
-  feature_mismatch = 9,   // the responder does not offer this operation
+  bad_qpn = 1,             // no such endpoint at the responder, or it does not receive
+  bad_qkey = 2,            // the endpoint's key is another one
+  receiver_not_ready = 3,  // no receive posted, and the retries are used up
+  length_error = 4,        // the posted receive is too short, or the message is longer than allowed
+  bad_key = 5,             // no such region, or not of this endpoint's protection domain
+  out_of_bounds = 6,       // outside of the region
+  access_denied = 7,       // the region does not allow this access
+  responder_busy = 8,  // too many reads at once; retried by the engine, not seen by the application
+  feature_mismatch = 9,  // the responder does not offer this operation
   // Local outcomes, never on the wire:
   flushed = 32,           // cancelled by its owner
   peer_restarted = 33,    // the peer came back as a new life; what it had received is unknown

@@ -24,6 +24,11 @@ class PeerPaths {
   // For a retransmission: as pick(), but another path than the one that lost it, if there is one.
   [[nodiscard]] PathId pick_other_than(TimePoint now, PathId lost_on);
 
+  // `path` if it is good, otherwise one that is.
+  [[nodiscard]] PathId usable_near(TimePoint now, PathId path) {
+    return health_.usable(now, path) ? path : health_.find_usable(now, path);
+  }
+
   // True if this abandoned the path.
   bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
     selector_.on_feedback(now, path, event, rtt);

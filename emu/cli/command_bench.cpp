@@ -1,0 +1,86 @@
+// Owns `weft bench`: what things cost on this machine.
+#include <fmt/core.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/engine_bench.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  bool json = false;
+  std::uint64_t packets = 100'000;
+  int rounds = 7;
+  std::vector<std::uint32_t> peers{1, 64, 1024};
+  std::vector<std::uint16_t> paths{1, 16, 256};
+};
+
+void report(const EngineBenchCase& bench, const EngineBenchResult& result, bool json) {
+  if (!json) {
+    fmt::print("{:<6}{:>7}{:>6}{:>7}{:>7}{:>12.1f}\n", bench.operation, bench.size,
+               bench.checksum ? "yes" : "no", bench.peers, bench.paths, result.ns_per_packet);
+    return;
+  }
+  nlohmann::ordered_json line;
+  line["bench"] = "engine";
+  line["case"] = bench.operation;
+  line["size"] = bench.size;
+  line["crc"] = bench.checksum;
+  line["peers"] = bench.peers;
+  line["paths"] = bench.paths;
+  line["ns_per_packet"] = result.ns_per_packet;
+  line["packets"] = result.packets;
+  fmt::print("{}\n", line.dump());
+}
+
+int run_engine(const Options& options) {
+  struct Shape {
+    const char* operation;
+    std::uint32_t size;
+  };
+  constexpr std::array<Shape, 3> kShapes = {{{"send", 64}, {"write", 4096}, {"write", 8192}}};
+  if (!options.json) {
+    fmt::print("{:<6}{:>7}{:>6}{:>7}{:>7}{:>12}\n", "case", "bytes", "crc", "peers", "paths",
+               "ns/packet");
+  }
+  for (const Shape& shape : kShapes) {
+    for (const bool checksum : {false, true}) {
+      for (const std::uint32_t peers : options.peers) {
+        for (const std::uint16_t paths : options.paths) {
+          EngineBenchCase bench{shape.operation, shape.size, checksum, peers, paths};
+          report(bench, run_engine_bench(bench, options.packets, options.rounds), options.json);
+        }
+      }
+    }
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void register_bench(CLI::App& program, Work& work) {
+  CLI::App* bench = program.add_subcommand("bench", "Measure what things cost on this machine");
+  bench->require_subcommand(1);
+  auto options = std::make_shared<Options>();
+  CLI::App* engine = bench->add_subcommand(
+      "engine", "Nanoseconds per delivered packet: both ends, acknowledgements and one copy");
+  engine->add_flag("--json", options->json, "One JSON object per line (docs/json.md)");
+  engine->add_option("--packets", options->packets, "Packets of a round")->capture_default_str();
+  engine->add_option("--rounds", options->rounds, "Rounds; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  engine->add_option("--peers", options->peers, "Numbers of peers to try")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  engine->add_option("--paths", options->paths, "Numbers of paths to try")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 256));
+  engine->callback([&work, options] { work = [options] { return run_engine(*options); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,98 @@
+// Owns a hash map from small keys to 32-bit indices: open addressing, linear probing, no
+// tombstones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "srd/base/rng.hpp"
+
+namespace weft {
+
+template <class Key, class Hash = std::hash<Key>>
+class FlatMap {
+ public:
+  static constexpr std::uint32_t kAbsent = 0xFFFFFFFF;
+
+  [[nodiscard]] std::uint32_t find(const Key& key) const {
+    if (entries_.empty()) {
+      return kAbsent;
+    }
+    for (std::size_t at = home(key);; at = (at + 1) & mask()) {
+      if (entries_[at].index == kAbsent || entries_[at].key == key) {
+        return entries_[at].index;
+      }
+    }
+  }
+
+  // The key must be absent.
+  void insert(const Key& key, std::uint32_t index) {
+    if ((size_ + 1) * 2 > entries_.size()) {
+      grow();
+    }
+    place({key, index});
+    ++size_;
+  }
+
+  void erase(const Key& key) {
+    if (entries_.empty()) {
+      return;
+    }
+    std::size_t hole = home(key);
+    while (!(entries_[hole].key == key) || entries_[hole].index == kAbsent) {
+      if (entries_[hole].index == kAbsent) {
+        return;
+      }
+      hole = (hole + 1) & mask();
+    }
+    // Close the gap: whatever follows and would no longer be reachable from its home moves up.
+    for (std::size_t at = (hole + 1) & mask(); entries_[at].index != kAbsent;
+         at = (at + 1) & mask()) {
+      const std::size_t from_home = (at - home(entries_[at].key)) & mask();
+      const std::size_t from_hole = (at - hole) & mask();
+      if (from_home >= from_hole) {
+        entries_[hole] = entries_[at];
+        hole = at;
+      }
+    }
+    entries_[hole].index = kAbsent;
+    --size_;
+  }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+ private:
+  struct Entry {
+    Key key{};
+    std::uint32_t index = kAbsent;
+  };
+
+  [[nodiscard]] std::size_t mask() const { return entries_.size() - 1; }
+  [[nodiscard]] std::size_t home(const Key& key) const {
+    return static_cast<std::size_t>(mix64(Hash{}(key))) & mask();
+  }
+  void place(const Entry& entry) {
+    std::size_t at = home(entry.key);
+    while (entries_[at].index != kAbsent) {
+      at = (at + 1) & mask();
+    }
+    entries_[at] = entry;
+  }
+  void grow() {
+    std::vector<Entry> old(entries_.empty() ? 16 : entries_.size() * 2);
+    old.swap(entries_);
+    for (const Entry& entry : old) {
+      if (entry.index != kAbsent) {
+        place(entry);
+      }
+    }
+  }
+
+  std::vector<Entry> entries_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,286 @@
+// Owns what a sender learns from an acknowledgement: what arrived, what did not, and along which
+// paths.
+#include <algorithm>
+
+#include "srd/engine/engine.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr std::uint64_t low_bits(std::uint32_t count) {
+  return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+}
+
+// Longest walk along the packets of one path: what is further back was seen by earlier walks.
+constexpr int kGapWalk = 16;
+
+// Packets that must settle before one doubling of the reordering allowance is taken back.
+constexpr std::uint32_t kNarrowAfter = 4096;
+constexpr std::uint8_t kMaxWidening = 4;
+
+}  // namespace
+
+void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet) {
+  if (!peer.out) {
+    counters_.drop(DropReason::ack_for_nothing);
+    return;
+  }
+  Outbound& o = *peer.out;
+  const wire::AckHeader header = packet.ack();
+  const Psn cumulative{header.cumulative.value()};
+  if (o.window.next().before(cumulative)) {
+    counters_.drop(DropReason::ack_not_sent);
+    return;
+  }
+  if (cumulative.before(o.window.una()) && o.window.una().minus(cumulative) >= PsnBitmap::kBits) {
+    counters_.drop(DropReason::ack_for_nothing);
+    return;
+  }
+  ++counters_.acks_received;
+  peer.heard = true;
+  o.timeouts = 0;
+  o.silent_since = kNever;
+  o.last_progress = now;
+  o.tail_probed = false;
+
+  AckSample sample;
+  sample.now = now;
+  sample.path = PathId{header.common.path.value()};
+  sample.congested = packet.has(wire::kEchoCongested);
+  if (packet.has(wire::kEchoValid)) {
+    take_echo(now, peer, header, sample);
+  }
+  for (std::size_t i = 0; i < header.results; ++i) {
+    const wire::ResultEntry entry = packet.result(i);
+    const Psn psn{entry.psn.value()};
+    if (!o.window.contains(psn)) {
+      continue;  // repeated until the peer has seen that we have moved on
+    }
+    SendSlot& slot = o.window.slot(psn);
+    if (slot.state != SendSlot::State::settled) {
+      take_result(now, peer, slot, entry);
+    }
+  }
+  sample.acked = take_sack(now, peer, packet, header, sample.rtt);
+  sample.in_flight = o.window.bytes_in_flight();
+  find_gaps(now, peer);
+  find_losses(now, peer);
+  if (sample.acked != 0) {
+    o.cc.on_ack(sample);
+  }
+  if (o.has_work()) {
+    make_ready(peer);
+  }
+}
+
+void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
+                       AckSample& sample) {
+  Outbound& o = *peer.out;
+  const std::uint32_t elapsed =
+      static_cast<std::uint32_t>(nanoseconds(now)) - header.echo_send_time.value();
+  const std::uint32_t wait = header.wait.value();
+  // Half the clock's range: older echoes, and nonsense, measure nothing.
+  if (elapsed <= 0x7FFFFFFF && wait <= elapsed) {
+    sample.rtt = Duration{elapsed - wait};
+    sample.rtt_valid = true;
+    o.rtt.add(sample.rtt);
+  }
+  if ((header.common.flags & wire::kEchoProbe) != 0) {
+    if (header.common.path.value() < config_.paths) {
+      path_feedback(now, peer, sample.path, PathEvent::probe_ok, sample.rtt);
+    }
+    // The probe left so long ago: whatever left long before it and is not here is lost.
+    if (sample.rtt_valid) {
+      o.newest_arrival = std::max(o.newest_arrival, now - Duration{elapsed});
+    }
+  }
+}
+
+void Engine::take_result(TimePoint now, Peer& peer, SendSlot& slot,
+                         const wire::ResultEntry& entry) {
+  Outbound& o = *peer.out;
+  const bool again = slot.state == SendSlot::State::in_flight && slot.attempt == entry.attempt;
+  switch (entry.code) {
+    case wire::kResultTrimmed:
+      if (again) {
+        lose(now, peer, slot, PathEvent::trimmed);
+      }
+      break;
+    case wire::kResultDeferred:
+      if (again) {
+        o.window.mark_deferred(slot, now + config_.rnr_delay);
+        arm(peer, now + config_.rnr_delay);
+      }
+      break;
+    default:
+      refuse_work(now, peer, slot, static_cast<Status>(entry.code));
+      break;
+  }
+}
+
+// Everything that is claimed and was not known before. Returns the bytes of it.
+Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
+                        const wire::AckHeader& header, Duration rtt) {
+  SendWindow& window = peer.out->window;
+  const Psn una = window.una();
+  const Psn next = window.next();
+  const Psn cumulative{header.cumulative.value()};
+  const Psn mapped{cumulative.value() & ~63U};  // what the first word of the map begins with
+  Psn end = cumulative;
+  if (header.sack_words != 0) {
+    end = mapped.plus(64U * header.sack_words);
+  }
+  if (next.before(end)) {
+    end = next;
+  }
+  Bytes acked = 0;
+  overtakers_.clear();
+  for (Psn at{una.value() & ~63U}; at.before(end); at = at.plus(64)) {
+    std::uint64_t claim = 0;
+    if (at.before(cumulative)) {
+      claim = low_bits(cumulative.minus(at));
+    }
+    if (!at.before(mapped) && at.minus(mapped) / 64 < header.sack_words) {
+      claim |= packet.sack_word(at.minus(mapped) / 64);
+    }
+    if (at.before(una)) {
+      claim &= ~low_bits(una.minus(at));
+    }
+    if (next.minus(at) < 64) {
+      claim &= low_bits(next.minus(at));
+    }
+    claim &= ~window.settled_word(at);
+    for (; claim != 0; claim &= claim - 1) {
+      SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
+      acked += SendWindow::charged(slot);
+      take_slot(now, peer, slot, header, rtt);
+    }
+  }
+  return acked;
+}
+
+void Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,
+                       Duration rtt) {
+  Outbound& o = *peer.out;
+  constexpr std::uint8_t kEchoMask = wire::kEchoValid | wire::kEchoProbe;
+  const bool echoed = (header.common.flags & kEchoMask) == wire::kEchoValid &&
+                      header.echo_psn.value() == slot.psn.value();
+  // Which transmission arrived is known if there was only one, or if the echo says so.
+  if (slot.attempt == 0 || (echoed && header.common.attempt == slot.attempt)) {
+    const bool marked = echoed && (header.common.flags & wire::kEchoCongested) != 0;
+    path_feedback(now, peer, PathId{slot.path}, marked ? PathEvent::congested : PathEvent::good,
+                  echoed ? rtt : Duration::zero());
+    if (slot.state == SendSlot::State::in_flight) {
+      o.newest_arrival = std::max(o.newest_arrival, slot.sent_at);
+      if (slot.has_path_before) {
+        overtakers_.push_back({slot.path_before, slot.path, slot.sent_at});
+      }
+    } else {
+      widen(o);
+    }
+  } else if (echoed) {
+    ++counters_.spurious_retrans_pkts;
+    widen(o);
+  }
+  tell(Event::Kind::packet_settled, now, peer, slot.psn, PathId{slot.path});
+  const std::uint32_t index = slot.work;
+  o.window.settle(slot);
+  --works_[index].outstanding;
+  if (++o.settled_since_widening >= kNarrowAfter && o.widening != 0) {
+    --o.widening;
+    o.settled_since_widening = 0;
+  }
+  finish_if_done(index);
+}
+
+// What was taken for lost had arrived: be more patient.
+void Engine::widen(Outbound& out) {
+  out.widening = std::min<std::uint8_t>(static_cast<std::uint8_t>(out.widening + 1), kMaxWidening);
+  out.settled_since_widening = 0;
+}
+
+// A path keeps its order: what left earlier along the same one and is not here is lost.
+void Engine::find_gaps(TimePoint now, Peer& peer) {
+  SendWindow& window = peer.out->window;
+  for (const Overtaker& overtaker : overtakers_) {
+    Psn psn = overtaker.before;
+    for (int steps = 0; steps < kGapWalk && window.contains(psn); ++steps) {
+      SendSlot& slot = window.slot(psn);
+      if (slot.path != overtaker.path || overtaker.sent_at < slot.sent_at) {
+        break;
+      }
+      if (slot.state == SendSlot::State::in_flight &&
+          slot.overtaken++ >= config_.path_reorder_tolerance) {
+        ++counters_.lost_by_gap;
+        lose(now, peer, slot, PathEvent::gap);
+      }
+      if (!slot.has_path_before) {
+        break;
+      }
+      psn = slot.path_before;
+    }
+  }
+}
+
+// Across paths: what left so much earlier than something that has arrived is lost.
+void Engine::find_losses(TimePoint now, Peer& peer) {
+  Outbound& o = *peer.out;
+  const Duration allowance = o.rtt.reorder_allowance() * (1 << o.widening);
+  while (SendSlot* slot = o.window.oldest_in_flight()) {
+    if (slot->sent_at + allowance >= o.newest_arrival) {
+      break;
+    }
+    ++counters_.lost_by_time;
+    lose(now, peer, *slot, PathEvent::timeout);
+  }
+}
+
+void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
+  Outbound& o = *peer.out;
+  LossKind kind = LossKind::gap;
+  switch (how) {
+    case PathEvent::trimmed:
+      kind = LossKind::trimmed;
+      ++counters_.lost_by_trim;
+      break;
+    case PathEvent::timeout:
+      kind = LossKind::timeout;
+      break;
+    default:
+      break;
+  }
+  o.window.mark_lost(slot);
+  o.cc.on_loss(now, SendWindow::charged(slot), kind);
+  tell(Event::Kind::packet_lost, now, peer, slot.psn, PathId{slot.path},
+       static_cast<std::uint64_t>(how));
+  path_feedback(now, peer, PathId{slot.path}, how, Duration::zero());
+  make_ready(peer);
+}
+
+void Engine::path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt) {
+  PeerPaths& paths = peer.out->paths;
+  const std::uint16_t bad = paths.health().bad_paths();
+  if (paths.on_feedback(now, path, event, rtt)) {
+    ++counters_.paths_abandoned;
+    tell(Event::Kind::path_abandoned, now, peer, Psn{}, path);
+    arm(peer, paths.next_probe());
+  } else if (paths.health().bad_paths() < bad) {
+    ++counters_.paths_recovered;
+    tell(Event::Kind::path_recovered, now, peer, Psn{}, path);
+  }
+}
+
+// [wire 3.7] We spoke to a life that is over. Believed only if it answers what we said to whom we
+// believe in.
+void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination,
+                             Life refused) {
+  if (destination != config_.life) {
+    counters_.drop(DropReason::stale_destination_life);
+  } else if (!peer.life_known || refused != peer.life || !peer.life.before(source)) {
+    counters_.drop(DropReason::stale_source_life);
+  } else {
+    restart_peer(now, peer, source);
+  }
+}
+
+}  // namespace weft::srd

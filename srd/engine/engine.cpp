@@ -1,0 +1,247 @@
+// Owns what the engine's user calls: peers, endpoints, posting and polling.
+#include "srd/engine/engine.hpp"
+
+#include <algorithm>
+
+#include "srd/base/check.hpp"
+#include "srd/engine/place.hpp"
+
+namespace weft::srd {
+namespace {
+
+// A configuration that did not pass validate() is a bug of the caller's.
+template <class T>
+T must(Result<T> result) {
+  WEFT_CHECK(result.has_value());
+  return *result;
+}
+
+// 4 packets in flight on an idle network are lost within this many round trips.
+constexpr int kMinRtoInBaseRtts = 3;
+
+}  // namespace
+
+Engine::Engine(const EngineConfig& config)
+    : config_(config),
+      selector_kind_(must(parse_path_selector(config.path_selector))),
+      cc_kind_(must(parse_congestion_control(config.congestion_control))),
+      min_rto_(config.min_rto > Duration::zero() ? config.min_rto
+                                                 : kMinRtoInBaseRtts * config.base_rtt),
+      window_span_(std::min(config.window_packets, PsnBitmap::kSpan)),
+      rng_(config.seed),
+      works_(2 * config.max_work_requests),
+      peers_(config.max_peers) {
+  const Bytes mtu_wire = config.mtu_payload + sizeof(wire::DataHeader);
+  cc_tuning_.line_rate = config.line_rate;
+  cc_tuning_.base_rtt = config.base_rtt;
+  cc_tuning_.mtu_wire = mtu_wire;
+  cc_tuning_.header = sizeof(wire::DataHeader);
+  cc_tuning_.trimming = config.trimming;
+  path_tuning_.base_rtt = config.base_rtt;
+  path_tuning_.trimming = config.trimming;
+  const Bytes bdp_packets = config.line_rate.bytes_in(config.base_rtt) / mtu_wire + 1;
+  path_tuning_.bdp_packets = static_cast<std::uint16_t>(std::min<Bytes>(bdp_packets, 0xFFFF));
+}
+
+Result<PeerId> Engine::peer(const Address& address, AttachmentId attachment) {
+  const std::uint32_t index = find_or_make_peer({address, attachment});
+  if (index == Slab<Peer>::kNone) {
+    return fail(ErrorCode::out_of_resources, "the engine knows " +
+                                                 std::to_string(config_.max_peers) +
+                                                 " peers already; raise max_peers");
+  }
+  return PeerId{index};
+}
+
+std::uint32_t Engine::find_or_make_peer(const PeerKey& key) {
+  std::uint32_t index = by_key_.find(key);
+  if (index != FlatMap<PeerKey, PeerKeyHash>::kAbsent) {
+    return index;
+  }
+  index = peers_.allocate();
+  if (index != Slab<Peer>::kNone) {
+    peers_[index].key = key;
+    peers_[index].id = PeerId{index};
+    by_key_.insert(key, index);
+  }
+  return index;
+}
+
+Outbound& Engine::outbound(Peer& peer) {
+  if (!peer.out) {
+    peer.out = std::make_unique<Outbound>(
+        config_.first_psn,
+        PeerPaths{PathSelector{selector_kind_, config_.paths, rng_.next(), path_tuning_},
+                  PathHealthTuning{config_.base_rtt, config_.path_timeouts_to_abandon,
+                                   config_.path_probe_interval}},
+        CongestionControl{cc_kind_, cc_tuning_}, config_.base_rtt);
+    peer.out->header.common = common_header(peer, wire::PacketType::send);
+  }
+  return *peer.out;
+}
+
+Result<void> Engine::open_endpoint(Qpn qpn, const EndpointConfig& config) {
+  if (qpn.value() > wire::kQpnMask) {
+    return fail(ErrorCode::invalid_argument,
+                "queue pair number " + std::to_string(qpn.value()) + " has more than 24 bits");
+  }
+  if (endpoints_.find(qpn) != nullptr) {
+    return fail(ErrorCode::already_exists,
+                "endpoint " + std::to_string(qpn.value()) + " is open already");
+  }
+  endpoints_.insert(qpn, config);
+  return {};
+}
+
+void Engine::close_endpoint(Qpn qpn) {
+  Endpoint* endpoint = endpoints_.find(qpn);
+  if (endpoint == nullptr) {
+    return;
+  }
+  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+    const Work& work = works_[index];
+    if (work.kind != WorkKind::none && !work.is_response() && work.source == qpn) {
+      abandon(index, Status::flushed);
+    }
+  }
+  for (; !endpoint->receives.empty(); endpoint->receives.pop()) {
+    Completion completion;
+    completion.cookie = endpoint->receives.front().cookie;
+    completion.kind = Completion::Kind::receive;
+    completion.status = Status::flushed;
+    completion.endpoint = qpn;
+    WEFT_CHECK(completions_.push(completion));
+  }
+  endpoints_.erase(qpn);
+}
+
+void Engine::set_receiving(Qpn qpn, bool receiving) {
+  if (Endpoint* endpoint = endpoints_.find(qpn)) {
+    endpoint->config.receiving = receiving;
+  }
+}
+
+PostResult Engine::new_work(const RequestBase& request, WorkKind kind, const SegmentList& segments,
+                            Bytes limit, std::uint32_t& index) {
+  const Bytes length = total_length(segments);
+  if (length > limit) {
+    return PostResult::too_long;
+  }
+  if (endpoints_.find(request.source) == nullptr) {
+    return PostResult::no_such_endpoint;
+  }
+  if (request.peer.value() >= peers_.capacity() ||
+      !(peers_[request.peer.value()].id == request.peer)) {
+    return PostResult::no_such_peer;
+  }
+  if (local_works_ >= config_.max_work_requests || !completion_room()) {
+    return PostResult::queue_full;
+  }
+  index = works_.allocate();
+  if (index == WorkSlab::kNone) {
+    return PostResult::queue_full;
+  }
+  ++local_works_;
+  Work& work = works_[index];
+  const std::uint16_t generation = work.generation;
+  work = Work{};
+  work.generation = generation;
+  work.kind = kind;
+  work.segments = segments;
+  work.cookie = request.cookie;
+  work.peer = request.peer;
+  work.source = request.source;
+  work.destination = request.destination;
+  work.rnr_retry = request.rnr_retry;
+  work.key = request.qkey;
+  work.length = static_cast<std::uint32_t>(length);
+  work.packets = 1;
+  return PostResult::accepted;
+}
+
+void Engine::enqueue(std::uint32_t index) {
+  Work& work = works_[index];
+  Peer& peer = peers_[work.peer.value()];
+  Outbound& out = outbound(peer);
+  WorkQueue& queue = work.kind == WorkKind::read ? out.reads
+                     : work.packets == 1         ? out.singles
+                                                 : out.bulk;
+  queue.push_back(works_, index);
+  make_ready(peer);
+}
+
+PostResult Engine::post(const SendRequest& request) {
+  std::uint32_t index = 0;
+  const PostResult result =
+      new_work(request, WorkKind::send, request.segments, config_.mtu_payload, index);
+  if (result != PostResult::accepted) {
+    return result;
+  }
+  Work& work = works_[index];
+  work.has_immediate = request.immediate.has_value();
+  work.immediate = request.immediate.value_or(0);
+  enqueue(index);
+  return result;
+}
+
+PostResult Engine::post(const WriteRequest& request) {
+  std::uint32_t index = 0;
+  const PostResult result =
+      new_work(request, WorkKind::write, request.segments, kMaxTransfer, index);
+  if (result != PostResult::accepted) {
+    return result;
+  }
+  Work& work = works_[index];
+  work.has_immediate = request.immediate.has_value();
+  work.immediate = request.immediate.value_or(0);
+  work.remote_address = request.remote_address;
+  work.key = request.remote_key.value();
+  work.phantom = request.phantom;
+  work.packets = std::max(1U, (work.length + config_.mtu_payload - 1) / config_.mtu_payload);
+  work.message = outbound(peers_[work.peer.value()]).next_message++;
+  enqueue(index);
+  return result;
+}
+
+PostResult Engine::post(const ReadRequest& request) {
+  std::uint32_t index = 0;
+  const PostResult result =
+      new_work(request, WorkKind::read, request.segments, kMaxTransfer, index);
+  if (result != PostResult::accepted) {
+    return result;
+  }
+  Work& work = works_[index];
+  work.remote_address = request.remote_address;
+  work.key = request.remote_key.value();
+  work.message = index << kReadGenerationBits | (work.generation & kReadGenerationMask);
+  enqueue(index);
+  return result;
+}
+
+PostResult Engine::post_receive(Qpn qpn, const ReceiveRequest& request) {
+  Endpoint* endpoint = endpoints_.find(qpn);
+  if (endpoint == nullptr) {
+    return PostResult::no_such_endpoint;
+  }
+  return endpoint->receives.push(request) ? PostResult::accepted : PostResult::queue_full;
+}
+
+void Engine::flush(PeerId peer, Qpn source) {
+  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+    const Work& work = works_[index];
+    if (work.kind != WorkKind::none && !work.is_response() && work.source == source &&
+        work.peer == peer) {
+      abandon(index, Status::flushed);
+    }
+  }
+}
+
+std::size_t Engine::poll(std::span<Completion> completions) {
+  std::size_t count = 0;
+  for (; count < completions.size() && !completions_.empty(); completions_.pop()) {
+    completions[count++] = completions_.front();
+  }
+  return count;
+}
+
+}  // namespace weft::srd

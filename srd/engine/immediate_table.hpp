@@ -1,0 +1,66 @@
+// Owns the count of bytes that writes with immediate data still miss at their receiver.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "srd/base/serial.hpp"
+
+namespace weft::srd {
+
+// One entry for each message of more than one packet that has begun to arrive. A sender cuts such
+// messages up one after the other, so few are under way at a time; those it gave up are found out
+// when room is needed.
+class ImmediateTable {
+ public:
+  struct Entry {
+    std::uint32_t message = 0;
+    std::uint32_t missing = 0;
+    Psn first_seen;  // lowest sequence number of it that has arrived
+    bool used = false;
+  };
+
+  // The message's entry, made if it is new. nullptr: no room, the packet must be put off.
+  [[nodiscard]] Entry* find(std::uint32_t message, std::uint32_t length, Psn psn, Psn settled) {
+    Entry* spare = nullptr;
+    for (Entry& entry : entries_) {
+      if (entry.used && entry.message == message) {
+        if (psn.before(entry.first_seen)) {
+          entry.first_seen = psn;
+        }
+        return &entry;
+      }
+      if (!entry.used) {
+        spare = &entry;
+      }
+    }
+    if (spare == nullptr) {
+      spare = abandoned(settled);
+    }
+    if (spare != nullptr) {
+      *spare = {message, length, psn, true};
+    }
+    return spare;
+  }
+  void clear() { entries_ = {}; }
+
+ private:
+  static constexpr std::size_t kEntries = 32;
+
+  // A message is given up if a later one began at a number before which everything is settled.
+  [[nodiscard]] Entry* abandoned(Psn settled) {
+    for (Entry& entry : entries_) {
+      for (const Entry& later : entries_) {
+        if (static_cast<std::int32_t>(later.message - entry.message) > 0 &&
+            later.first_seen.before(settled)) {
+          return &entry;
+        }
+      }
+    }
+    return nullptr;
+  }
+
+  std::array<Entry, kEntries> entries_{};
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,115 @@
+// Owns one reliability context: everything the engine knows about one attachment of one remote NIC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "srd/engine/cc/congestion_control.hpp"
+#include "srd/engine/immediate_table.hpp"
+#include "srd/engine/paths/peer_paths.hpp"
+#include "srd/engine/receive_window.hpp"
+#include "srd/engine/rtt.hpp"
+#include "srd/engine/send_window.hpp"
+#include "srd/engine/work.hpp"
+
+namespace weft::srd {
+
+// Who the peer is. Key of the peer table.
+struct PeerKey {
+  Address address;
+  AttachmentId attachment;
+  friend bool operator==(const PeerKey&, const PeerKey&) = default;
+};
+
+// What arrived last and has to be echoed.
+struct Echo {
+  TimePoint arrived{};
+  Psn psn;
+  std::uint32_t send_time = 0;
+  std::uint16_t path = 0;
+  std::uint8_t attempt = 0;
+  bool valid = false;
+  bool congested = false;
+  bool probe = false;
+};
+
+// Results told once: as many as an ack has room for beside those on record.
+inline constexpr std::size_t kMaxAgain = wire::kMaxResults - wire::kMaxRecordedResults;
+
+// The receiving half: little, because in an incast there are thousands of them.
+struct Inbound {
+  ReceiveWindow window;
+  Echo echo;
+  std::array<ReceiveWindow::Result, kMaxAgain> again{};  // trimmed and deferred since the last ack
+  std::uint8_t again_used = 0;
+  std::uint8_t unacknowledged = 0;  // packets since the last ack
+  std::uint16_t congested = 0;      // marked ones among them
+  std::uint32_t received_bytes = 0;
+  std::uint32_t reads_served = 0;  // responses under way
+  Qpn reply_to;                    // the peer's endpoint: acks are steered by it
+  Qpn reply_from;
+  std::unique_ptr<ImmediateTable> immediates;  // made on first use
+};
+
+// The sending half, made when the first request to this peer is posted.
+struct Outbound {
+  Outbound(Psn first, PeerPaths&& spread, const CongestionControl& control, Duration base_rtt)
+      : window(first), paths(std::move(spread)), cc(control), rtt(base_rtt) {}
+
+  SendWindow window;
+  PeerPaths paths;
+  CongestionControl cc;
+  RttEstimator rtt;
+  WorkQueue singles;      // requests of one packet
+  WorkQueue bulk;         // requests of many, and answers to reads
+  WorkQueue reads;        // read requests, which the peer accepts only so many of at a time
+  WorkQueue waiting;      // for their not_before
+  std::uint8_t turn = 0;  // which queue is next
+  std::uint32_t reads_outstanding = 0;
+  std::uint32_t next_message = 1;
+  std::uint32_t timeouts = 0;       // in a row, without a sign of life
+  TimePoint silent_since = kNever;  // of the first of them
+  TimePoint paced_until{};          // nothing leaves before
+  TimePoint last_progress{};        // of the latest departure or acknowledgement
+  TimePoint newest_arrival{};       // latest departure among packets known to have arrived
+  std::uint32_t settled_since_widening = 0;
+  std::uint8_t widening = 0;  // reordering was mistaken for loss: the allowance is shifted by this
+  bool tail_probe_wanted = false;
+  bool tail_probed = false;  // since the last progress
+  Qpn probe_from;
+  Qpn probe_to;
+  wire::DataHeader header{};                 // what is the same in all data packets
+  std::array<std::uint64_t, 4> path_used{};  // whether last_on_path has a number
+  std::array<Psn, 256> last_on_path;         // latest number sent along each path
+
+  [[nodiscard]] bool has_work() const {
+    return !singles.empty() || !bulk.empty() || !reads.empty() || window.has_lost();
+  }
+  // Chains the packet to the one before it on the same path.
+  void note_path(SendSlot& slot) {
+    std::uint64_t& used = path_used[slot.path / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (slot.path & 63);
+    slot.has_path_before = (used & bit) != 0;
+    slot.path_before = last_on_path[slot.path];
+    used |= bit;
+    last_on_path[slot.path] = slot.psn;
+  }
+};
+
+struct Peer {
+  PeerKey key;
+  PeerId id{0xFFFFFFFF};  // until the record is in use
+  Life life;
+  bool life_known = false;
+  bool heard = false;         // an acknowledgement has come, ever
+  bool ready = false;         // in the engine's list of peers with something to send
+  bool reply_queued = false;  // in the engine's list of peers that are owed a reply
+  bool refusing = false;      // owed a notice that it speaks to a former life of ours
+  Life refused_life;
+  TimePoint ack_due = kNever;
+  Inbound in;
+  std::unique_ptr<Outbound> out;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,90 @@
+// Owns the copying of an arrived payload to where it belongs.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "srd/base/units.hpp"
+#include "srd/engine/machine.hpp"
+#include "srd/engine/requests.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd {
+
+// Reads the payload of a data packet from its beginning, wherever the carrier has put the pieces.
+class PayloadReader {
+ public:
+  explicit PayloadReader(const RxPacket& packet)
+      : first_(packet.bytes.subspan(sizeof(wire::DataHeader))), second_(packet.more) {}
+
+  void copy_to(std::byte* to, std::size_t length) {
+    const std::size_t head = std::min(length, first_.size());
+    if (head != 0) {
+      std::memcpy(to, first_.data(), head);
+      first_ = first_.subspan(head);
+    }
+    if (length > head) {
+      std::memcpy(to + head, second_.data(), length - head);
+      second_ = second_.subspan(length - head);
+    }
+  }
+
+ private:
+  std::span<const std::byte> first_;
+  std::span<const std::byte> second_;
+};
+
+[[nodiscard]] inline Bytes total_length(const SegmentList& segments) {
+  Bytes total = 0;
+  for (const Segment& segment : segments) {
+    total += segment.length;
+  }
+  return total;
+}
+
+// Copies `length` bytes of payload into `segments` at `offset`. The caller has checked that they
+// fit.
+inline void place(const RxPacket& packet, std::uint32_t length, const SegmentList& segments,
+                  std::uint32_t offset) {
+  PayloadReader payload(packet);
+  for (const Segment& segment : segments) {
+    if (offset >= segment.length) {
+      offset -= segment.length;
+      continue;
+    }
+    const std::uint32_t count = std::min(segment.length - offset, length);
+    payload.copy_to(segment.data + offset, count);
+    length -= count;
+    offset = 0;
+  }
+}
+
+// The part of `segments` from `offset` on, at most `length` bytes of it.
+[[nodiscard]] inline std::array<std::span<const std::byte>, 2> slice(const SegmentList& segments,
+                                                                     std::uint32_t offset,
+                                                                     std::uint32_t length) {
+  std::array<std::span<const std::byte>, 2> parts{};
+  std::size_t used = 0;
+  for (const Segment& segment : segments) {
+    if (offset >= segment.length) {
+      offset -= segment.length;
+      continue;
+    }
+    const std::uint32_t count = std::min(segment.length - offset, length);
+    if (count == 0) {
+      break;
+    }
+    parts[used++] = {segment.data + offset, count};
+    length -= count;
+    offset = 0;
+  }
+  return parts;
+}
+
+// The payload of simulated bulk: bytes that nobody looks at.
+inline constexpr std::size_t kPhantomPageSize = 65536;
+[[nodiscard]] std::span<const std::byte> phantom_payload(std::size_t length);
+
+}  // namespace weft::srd

@@ -1,0 +1,120 @@
+// Owns remote reads: the responder's answers and the requester's placement of them.
+#include <algorithm>
+
+#include "srd/engine/engine.hpp"
+#include "srd/engine/place.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>(status); }
+
+}  // namespace
+
+// [wire 4.5] The key is checked now; the answer is work of ours, queued behind what we send to this
+// peer.
+std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
+  const Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
+  if (endpoint == nullptr || !endpoint->config.receiving) {
+    return code_of(Status::bad_qpn);
+  }
+  const std::uint32_t length = header.message_length.value();
+  if (length > kMaxTransfer) {
+    return code_of(Status::length_error);
+  }
+  if (length != 0) {
+    const MemoryTable::Lookup source =
+        memory_.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
+                        Access::remote_read, endpoint->config.domain);
+    if (source.status != Status::ok) {
+      return code_of(source.status);
+    }
+  }
+  if (peer.in.reads_served >= config_.max_reads_per_peer) {
+    return code_of(Status::responder_busy);
+  }
+  const std::uint32_t index = works_.allocate();
+  if (index == WorkSlab::kNone) {
+    return code_of(Status::responder_busy);
+  }
+  ++peer.in.reads_served;
+  Work& work = works_[index];
+  work = Work{};
+  work.kind = WorkKind::read_response;
+  work.peer = peer.id;
+  work.source = endpoint->qpn;
+  work.destination = Qpn{header.common.source_qpn.value()};
+  work.key = header.key.value();
+  work.remote_address = header.remote_address.value();
+  work.message = header.message.value();
+  work.length = length;
+  work.packets = std::max(1U, (length + config_.mtu_payload - 1) / config_.mtu_payload);
+  outbound(peer).bulk.push_back(works_, index);
+  make_ready(peer);
+  return code_of(Status::ok);
+}
+
+// Whether the region is still there is asked for each packet, retransmissions included: it may be
+// gone since the request was accepted. Then the packet carries the reason instead of bytes.
+std::uint32_t Engine::fill_response(const Work& work, std::uint32_t offset, std::uint32_t length,
+                                    TxPacket& out, wire::DataHeader& header) {
+  if (work.length == 0) {
+    return 0;
+  }
+  const Endpoint* endpoint = endpoints_.find(work.source);
+  MemoryTable::Lookup source;
+  source.status = Status::bad_qpn;
+  if (endpoint != nullptr) {
+    source = memory_.resolve(RegionKey{work.key}, work.remote_address + offset, length,
+                             Access::remote_read, endpoint->config.domain);
+  }
+  if (source.status != Status::ok) {
+    header.common.flags |= wire::kReadFailed;
+    header.key = code_of(source.status);
+    return 0;
+  }
+  out.payload[0] =
+      source.phantom ? phantom_payload(length) : std::span<const std::byte>{source.data, length};
+  counters_.rdma_read_resp_bytes += length;
+  return length;
+}
+
+// The request's number names its record and the record's generation, so a late answer finds
+// nothing.
+Work* Engine::find_read(const Peer& peer, std::uint32_t number) {
+  const std::uint32_t index = number >> kReadGenerationBits;
+  if (index >= works_.capacity()) {
+    return nullptr;
+  }
+  Work& work = works_[index];
+  const bool matches =
+      work.kind == WorkKind::read && work.peer == peer.id && work.message == number;
+  return matches ? &work : nullptr;
+}
+
+void Engine::take_response(Peer& peer, const wire::DataHeader& header, const RxPacket& packet) {
+  Work* work = find_read(peer, header.message.value());
+  if (work == nullptr || work->answered) {
+    counters_.drop(DropReason::unknown_read);
+    return;
+  }
+  const std::uint32_t length = header.payload_length.value();
+  const std::uint64_t offset = header.remote_address.value();
+  if ((header.common.flags & wire::kReadFailed) != 0) {
+    if (work->status == Status::ok) {
+      work->status = static_cast<Status>(header.key.value());
+    }
+    work->answered = true;
+  } else {
+    if (offset + length > work->length || offset > work->length) {
+      counters_.drop(DropReason::read_out_of_bounds);
+      return;
+    }
+    place(packet, length, work->segments, static_cast<std::uint32_t>(offset));
+    work->received += length;
+    work->answered = work->received >= work->length;
+  }
+  finish_if_done(header.message.value() >> kReadGenerationBits);
+}
+
+}  // namespace weft::srd

@@ -1,0 +1,288 @@
+// Owns what arrives: who sent it, whether it is new, where its payload goes.
+#include "srd/base/check.hpp"
+#include "srd/engine/engine.hpp"
+#include "srd/engine/place.hpp"
+#include "srd/wire/parse.hpp"
+
+namespace weft::srd {
+namespace {
+
+using wire::PacketType;
+
+constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>(status); }
+constexpr std::uint8_t kAccepted = code_of(Status::ok);
+
+}  // namespace
+
+void Engine::on_packet(TimePoint now, const RxPacket& packet) {
+  ++counters_.rx_pkts;
+  counters_.rx_bytes += packet.bytes.size() + packet.more.size();
+  const wire::ParsedPacket parsed =
+      wire::parse_packet(packet.bytes, packet.more.size(), packet.trimmed);
+  DropReason reason = parsed.reason();
+  if (reason == DropReason::none && config_.checksum) {
+    reason = wire::verify_checksum(parsed, packet.more, true);
+  }
+  if (reason != DropReason::none) {
+    counters_.drop(reason);
+    return;
+  }
+  const wire::CommonHeader common = parsed.common();
+  if (common.destination_attachment.value() != config_.attachment.value()) {
+    counters_.drop(DropReason::not_for_us);
+    return;
+  }
+  const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
+  // Only what can be verified makes an engine remember somebody.
+  const std::uint32_t index = parsed.trimmed() ? by_key_.find(key) : find_or_make_peer(key);
+  if (index == Slab<Peer>::kNone) {
+    counters_.drop(parsed.trimmed() ? DropReason::unverified_life : DropReason::peer_table_full);
+    return;
+  }
+  Peer& peer = peers_[index];
+  const Life source{common.source_life.value()};
+  const Life destination{common.destination_life.value()};
+  if (parsed.type() == PacketType::stale_life) {
+    on_stale_notice(now, peer, source, destination, Life{parsed.stale_life().refused_life.value()});
+    return;
+  }
+  if (parsed.trimmed()) {
+    on_trimmed(now, peer, parsed.data(), packet);
+    return;
+  }
+  if (!meet_life(now, peer, source, destination)) {
+    return;
+  }
+  switch (parsed.type()) {
+    case PacketType::ack:
+      on_ack(now, peer, parsed);
+      return;
+    case PacketType::credit_request:
+      counters_.drop(DropReason::credits_off);
+      return;
+    default:
+      on_data(now, peer, parsed.data(), packet);
+      return;
+  }
+}
+
+// [wire 4.9] Such a header cannot be verified. It is a hint that may cause a retransmission, and
+// may neither move a window nor introduce a life.
+void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                        const RxPacket& packet) {
+  ++counters_.trimmed_pkts;
+  const Life destination{header.common.destination_life.value()};
+  if ((destination != config_.life && destination.value() != 0) || !peer.life_known ||
+      Life{header.common.source_life.value()} != peer.life) {
+    counters_.drop(DropReason::unverified_life);
+    return;
+  }
+  const Psn psn{header.psn.value()};
+  ReceiveWindow& window = peer.in.window;
+  if (!window.open() || window.classify(psn) == ReceiveWindow::Verdict::fresh) {
+    note_again(peer, header, wire::kResultTrimmed);
+  }
+  note_arrival(now, peer, header, packet, true);
+}
+
+// [wire 4.2] Whether a packet of these lives is for us. A later life of the peer's ends the earlier
+// one.
+bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination) {
+  if (peer.life_known && source.before(peer.life)) {
+    counters_.drop(DropReason::stale_source_life);
+    return false;
+  }
+  if (destination != config_.life && destination.value() != 0) {
+    counters_.drop(DropReason::stale_destination_life);
+    peer.refused_life = destination;
+    peer.refusing = true;
+    if (!peer.life_known) {
+      adopt_life(peer, source);
+    }
+    queue_reply(peer);
+    return false;
+  }
+  if (!peer.life_known) {
+    adopt_life(peer, source);
+  } else if (source != peer.life) {
+    restart_peer(now, peer, source);
+  }
+  return true;
+}
+
+void Engine::adopt_life(Peer& peer, Life life) {
+  peer.life = life;
+  peer.life_known = true;
+  if (peer.out) {
+    peer.out->header.common.destination_life = life.value();
+  }
+}
+
+void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                     const RxPacket& packet) {
+  if (header.common.type == static_cast<std::uint8_t>(PacketType::probe)) {
+    note_arrival(now, peer, header, packet, true);
+    return;
+  }
+  const Psn psn{header.psn.value()};
+  ReceiveWindow& window = peer.in.window;
+  const Psn una{psn.value() - header.back.value()};
+  window.advance(una);
+  switch (window.classify(psn)) {
+    case ReceiveWindow::Verdict::outside:
+      counters_.drop(DropReason::outside_window);
+      return;
+    case ReceiveWindow::Verdict::duplicate:
+      // Told again: the acknowledgement may have been lost.
+      ++counters_.duplicate_pkts;
+      counters_.drop(DropReason::duplicate);
+      note_arrival(now, peer, header, packet, true);
+      return;
+    case ReceiveWindow::Verdict::fresh:
+      break;
+  }
+  const std::uint8_t code = deliver(peer, header, packet);
+  const bool plain = code == kAccepted;
+  if (code == wire::kResultDeferred || (!plain && !window.note(psn, static_cast<Status>(code)))) {
+    ++counters_.deferred_pkts;
+    note_again(peer, header, wire::kResultDeferred);
+  } else {
+    window.accept(psn);
+    peer.in.received_bytes += header.payload_length.value();
+  }
+  note_arrival(now, peer, header, packet, !plain);
+}
+
+// The outcome: a Status, or kResultDeferred.
+std::uint8_t Engine::deliver(Peer& peer, const wire::DataHeader& header, const RxPacket& packet) {
+  switch (static_cast<PacketType>(header.common.type)) {
+    case PacketType::send:
+      return deliver_send(peer, header, packet);
+    case PacketType::write:
+      return deliver_write(peer, header, packet);
+    case PacketType::read_request:
+      return accept_read(peer, header);
+    default:
+      take_response(peer, header, packet);
+      return kAccepted;
+  }
+}
+
+std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
+                                  const RxPacket& packet) {
+  Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
+  if (endpoint == nullptr || !endpoint->config.receiving) {
+    return code_of(Status::bad_qpn);
+  }
+  if (endpoint->config.qkey != header.key.value()) {
+    return code_of(Status::bad_qkey);
+  }
+  if (endpoint->receives.empty()) {
+    ++counters_.rnr_sent;
+    return code_of(Status::receiver_not_ready);
+  }
+  const ReceiveRequest& receive = endpoint->receives.front();
+  const std::uint32_t length = header.payload_length.value();
+  if (total_length(receive.segments) < length) {
+    return code_of(Status::length_error);
+  }
+  if (!completion_room()) {
+    return wire::kResultDeferred;
+  }
+  place(packet, length, receive.segments, 0);
+  Completion completion;
+  completion.cookie = receive.cookie;
+  completion.kind = Completion::Kind::receive;
+  completion.has_immediate = (header.common.flags & wire::kImmediate) != 0;
+  completion.immediate = header.immediate.value();
+  completion.endpoint = endpoint->qpn;
+  completion.remote = Qpn{header.common.source_qpn.value()};
+  completion.peer = peer.id;
+  completion.length = length;
+  WEFT_CHECK(completions_.push(completion));
+  endpoint->receives.pop();
+  ++counters_.recv_wrs;
+  counters_.recv_bytes += length;
+  return kAccepted;
+}
+
+std::uint8_t Engine::deliver_write(Peer& peer, const wire::DataHeader& header,
+                                   const RxPacket& packet) {
+  Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
+  if (endpoint == nullptr || !endpoint->config.receiving) {
+    return code_of(Status::bad_qpn);
+  }
+  const std::uint32_t length = header.payload_length.value();
+  // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
+  if (header.message_length.value() != 0) {
+    const MemoryTable::Lookup target =
+        memory_.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
+                        Access::remote_write, endpoint->config.domain);
+    if (target.status != Status::ok) {
+      return code_of(target.status);
+    }
+    if ((header.common.flags & wire::kImmediate) != 0 && !completion_room()) {
+      return wire::kResultDeferred;
+    }
+    if (!target.phantom) {
+      PayloadReader(packet).copy_to(target.data, length);
+    }
+  }
+  if ((header.common.flags & wire::kImmediate) != 0) {
+    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
+    if (code != kAccepted) {
+      return code;
+    }
+  }
+  counters_.rdma_write_recv_bytes += length;
+  return kAccepted;
+}
+
+// Counts the bytes of a write with immediate data and tells the endpoint when all are there. A
+// packet that is refused here has been placed but does not count: it will be placed once more.
+std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
+                                       const wire::DataHeader& header) {
+  const std::uint32_t length = header.payload_length.value();
+  const std::uint32_t whole = header.message_length.value();
+  ImmediateTable::Entry* entry = nullptr;
+  if (length < whole) {
+    if (!peer.in.immediates) {
+      peer.in.immediates = std::make_unique<ImmediateTable>();
+    }
+    entry = peer.in.immediates->find(header.message.value(), whole, Psn{header.psn.value()},
+                                     peer.in.window.cumulative());
+    if (entry == nullptr) {
+      return wire::kResultDeferred;
+    }
+    if (entry->missing > length) {
+      entry->missing -= length;
+      return kAccepted;
+    }
+  }
+  const bool consumes = !endpoint.config.unsolicited_immediate;
+  if (consumes && endpoint.receives.empty()) {
+    ++counters_.rnr_sent;
+    return code_of(Status::receiver_not_ready);
+  }
+  Completion completion;
+  completion.kind = Completion::Kind::receive_write_imm;
+  completion.has_immediate = true;
+  completion.immediate = header.immediate.value();
+  completion.consumed_receive = consumes;
+  completion.endpoint = endpoint.qpn;
+  completion.remote = Qpn{header.common.source_qpn.value()};
+  completion.peer = peer.id;
+  completion.length = whole;
+  if (consumes) {
+    completion.cookie = endpoint.receives.front().cookie;
+    endpoint.receives.pop();
+    ++counters_.recv_wrs;
+  }
+  if (entry != nullptr) {
+    entry->used = false;
+  }
+  WEFT_CHECK(completions_.push(completion));
+  return kAccepted;
+}
+
+}  // namespace weft::srd

@@ -1,0 +1,167 @@
+// Owns what a receiver owes its sender: acknowledgements, and notices that it speaks to the dead.
+#include <algorithm>
+
+#include "srd/engine/engine.hpp"
+
+namespace weft::srd {
+
+// [wire 4.4] The echo names the packet that is told about: the latest, unless an earlier one
+// carried a mark that has not been told yet.
+void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                          const RxPacket& packet, bool at_once) {
+  Inbound& in = peer.in;
+  const bool congested = packet.ecn == Ecn::congested;
+  const bool probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
+  if (congested) {
+    ++counters_.congested_pkts;
+    in.congested = static_cast<std::uint16_t>(std::min(in.congested + 1, 0xFFFF));
+  }
+  if (!in.echo.valid || !in.echo.congested || congested) {
+    in.echo.arrived = now;
+    in.echo.psn = Psn{header.psn.value()};
+    in.echo.send_time = header.send_time.value();
+    in.echo.path = header.common.path.value();
+    in.echo.attempt = header.common.attempt;
+    in.echo.valid = true;
+    in.echo.congested = congested;
+    in.echo.probe = probe;
+  }
+  in.reply_to = Qpn{header.common.source_qpn.value()};
+  in.reply_from = Qpn{header.common.destination_qpn.value()};
+  ++in.unacknowledged;
+  if (at_once || congested || probe || in.unacknowledged >= config_.ack_every ||
+      (header.common.flags & wire::kAckRequested) != 0) {
+    queue_reply(peer);
+  } else if (peer.ack_due == kNever) {
+    peer.ack_due = now + config_.ack_delay;
+    arm(peer, peer.ack_due);
+  }
+}
+
+// To be told once, in the next acknowledgement. If there is no room the sender's timer finds out.
+void Engine::note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code) {
+  Inbound& in = peer.in;
+  if (in.again_used < in.again.size()) {
+    in.again[in.again_used++] = {Psn{header.psn.value()}, code, header.common.attempt};
+  }
+}
+
+void Engine::queue_reply(Peer& peer) {
+  peer.ack_due = kNever;
+  if (!peer.reply_queued) {
+    peer.reply_queued = true;
+    (void)replies_.push(peer.id.value());
+  }
+}
+
+void Engine::transmit_reply(TimePoint now, TxPacket& out) {
+  Peer& peer = peers_[replies_.front()];
+  out.to = peer.key.address;
+  out.ecn = Ecn::capable_0;
+  out.payload = {};
+  if (peer.refusing) {
+    peer.refusing = false;
+    build_stale_notice(peer, out);
+  } else {
+    build_ack(now, peer, out);
+  }
+  if (!peer.in.echo.valid) {
+    replies_.pop();
+    peer.reply_queued = false;
+  }
+  out.path = reply_path(now, peer);
+  finish(out);
+}
+
+// Replies spray like data. A peer to which nothing was ever sent has no path state, and needs none.
+PathId Engine::reply_path(TimePoint now, Peer& peer) {
+  const PathId path{static_cast<std::uint16_t>(rng_.below(config_.paths))};
+  return peer.out ? peer.out->paths.usable_near(now, path) : path;
+}
+
+wire::CommonHeader Engine::common_header(const Peer& peer, wire::PacketType type) const {
+  wire::CommonHeader header{};
+  header.version = wire::kVersion;
+  header.type = static_cast<std::uint8_t>(type);
+  header.destination_attachment = peer.key.attachment.value();
+  header.source_attachment = config_.attachment.value();
+  header.source_life = config_.life.value();
+  header.destination_life = peer.life_known ? peer.life.value() : 0;
+  return header;
+}
+
+void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
+  Inbound& in = peer.in;
+  wire::AckHeader header{};
+  header.common = common_header(peer, wire::PacketType::ack);
+  header.common.destination_qpn = in.reply_to.value();
+  header.common.source_qpn = in.reply_from.value();
+  if (in.echo.valid) {
+    header.common.flags |= wire::kEchoValid;
+    header.common.flags |= in.echo.congested ? wire::kEchoCongested : 0;
+    header.common.flags |= in.echo.probe ? wire::kEchoProbe : 0;
+    header.common.attempt = in.echo.attempt;
+    header.common.path = in.echo.path;
+    header.echo_psn = in.echo.psn.value();
+    header.echo_send_time = in.echo.send_time;
+    header.wait = static_cast<std::uint32_t>(nanoseconds(now - in.echo.arrived));
+  }
+  const Psn cumulative = in.window.cumulative();
+  header.cumulative = cumulative.value();
+  header.congested = in.congested;
+  header.received_bytes = in.received_bytes;
+
+  std::byte* cursor = out.header.data() + sizeof header;
+  const Psn aligned{cumulative.value() & ~63U};
+  std::uint8_t words = 0;
+  if (cumulative.before(in.window.top())) {
+    for (Psn at = aligned; at.before(in.window.top()); at = at.plus(64)) {
+      wire::store(cursor, wire::big_uint64_buf_t{in.window.word(at)});
+      cursor += sizeof(std::uint64_t);
+      ++words;
+    }
+  }
+  header.sack_words = words;
+  std::uint8_t results = 0;
+  const auto add = [&](const ReceiveWindow::Result& result) {
+    if (results < wire::kMaxResults) {
+      wire::ResultEntry entry{};
+      entry.psn = result.psn.value();
+      entry.code = result.code;
+      entry.attempt = result.attempt;
+      wire::store(cursor, entry);
+      cursor += sizeof entry;
+      ++results;
+    }
+  };
+  // What was refused for good first: without it the map above would read as success.
+  for (const ReceiveWindow::Result& result : in.window.results()) {
+    add(result);
+  }
+  for (std::uint8_t i = 0; i < in.again_used; ++i) {
+    add(in.again[i]);
+  }
+  header.results = results;
+  wire::store(out.header.data(), header);
+  out.header_size = static_cast<std::uint16_t>(cursor - out.header.data());
+
+  in.unacknowledged = 0;
+  in.again_used = 0;
+  in.congested = 0;
+  in.echo.valid = false;
+  peer.ack_due = kNever;
+  ++counters_.acks_sent;
+}
+
+// [wire 3.7]
+void Engine::build_stale_notice(Peer& peer, TxPacket& out) {
+  wire::StaleLife header{};
+  header.common = common_header(peer, wire::PacketType::stale_life);
+  header.common.destination_qpn = peer.in.reply_to.value();
+  header.common.source_qpn = peer.in.reply_from.value();
+  header.refused_life = peer.refused_life.value();
+  wire::store(out.header.data(), header);
+  out.header_size = sizeof header;
+}
+
+}  // namespace weft::srd

@@ -1,0 +1,47 @@
+// Owns the estimate of a peer's round-trip time and the times that derive from it.
+#pragma once
+
+#include <algorithm>
+
+#include "srd/base/time.hpp"
+
+namespace weft::srd {
+
+// Smoothed mean and deviation with the weights of RFC 6298. Before the first sample it speaks of
+// `initial`.
+class RttEstimator {
+ public:
+  explicit RttEstimator(Duration initial)
+      : mean_(initial), deviation_(initial / 2), least_(initial) {}
+
+  void add(Duration sample) {
+    if (!measured_) {
+      measured_ = true;
+      mean_ = least_ = sample;
+      deviation_ = sample / 2;
+      return;
+    }
+    const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
+    deviation_ += (error - deviation_) / 4;
+    mean_ += (sample - mean_) / 8;
+    least_ = std::min(least_, sample);
+  }
+
+  [[nodiscard]] bool measured() const { return measured_; }
+  [[nodiscard]] Duration mean() const { return mean_; }
+  [[nodiscard]] Duration least() const { return least_; }
+
+  // After so long without news a packet is lost, whatever happens elsewhere.
+  [[nodiscard]] Duration timeout() const { return mean_ + 4 * deviation_; }
+  // A packet sent so much later has arrived: the earlier one is lost. Paths differ in delay, so
+  // this is more than a within-path comparison needs and less than a timeout.
+  [[nodiscard]] Duration reorder_allowance() const { return std::max(mean_ / 2, 4 * deviation_); }
+
+ private:
+  Duration mean_;
+  Duration deviation_;
+  Duration least_;
+  bool measured_ = false;
+};
+
+}  // namespace weft::srd

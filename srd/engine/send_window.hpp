@@ -1,0 +1,177 @@
+// Owns the sender's view of one peer's sequence numbers: what is in flight, in which order it left,
+// what is lost.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "srd/base/check.hpp"
+#include "srd/base/time.hpp"
+#include "srd/base/units.hpp"
+#include "srd/engine/psn_bitmap.hpp"
+#include "srd/engine/types.hpp"
+
+namespace weft::srd {
+
+// One sequence number that is not settled yet, or that the window has not moved past.
+struct SendSlot {
+  enum class State : std::uint8_t { settled, in_flight, lost, deferred };
+
+  TimePoint sent_at{};  // of the latest transmission; deferred: when to send again
+  std::uint32_t work = 0;
+  std::uint32_t packet = 0;  // which packet of the work request
+  Psn psn;
+  Psn path_before;  // the packet sent on the same path before this one
+  std::uint16_t path = 0;
+  std::uint16_t length = 0;    // payload bytes
+  std::uint16_t previous = 0;  // neighbours in the list that the state names
+  std::uint16_t following = 0;
+  State state = State::settled;
+  std::uint8_t attempt = 0;    // transmissions before the latest
+  std::uint8_t overtaken = 0;  // later packets of the same path that have arrived
+  bool has_path_before = false;
+};
+
+// Packets in flight form a list in order of transmission, lost ones a list in order of discovery.
+class SendWindow {
+ public:
+  explicit SendWindow(Psn first) : una_(first), next_(first) {}
+
+  [[nodiscard]] Psn una() const { return una_; }
+  [[nodiscard]] Psn next() const { return next_; }
+  [[nodiscard]] bool empty() const { return una_ == next_; }
+  [[nodiscard]] std::uint32_t span() const { return next_.minus(una_); }
+  [[nodiscard]] bool contains(Psn psn) const { return psn.minus(una_) < span(); }
+  [[nodiscard]] Bytes bytes_in_flight() const { return bytes_in_flight_; }
+  [[nodiscard]] SendSlot& slot(Psn psn) { return slots_[psn.value() & mask()]; }
+
+  // Whether bit-wise news about the aligned 64 numbers around `psn` is news: bits settled before.
+  [[nodiscard]] std::uint64_t settled_word(Psn psn) const { return settled_.word(psn); }
+
+  // The next sequence number, not yet in a list. The caller fills the slot and then calls
+  // mark_in_flight().
+  [[nodiscard]] SendSlot& open() {
+    if (span() == slots_.size()) {
+      grow();
+    }
+    SendSlot& slot = slots_[next_.value() & mask()];
+    slot = SendSlot{};
+    slot.psn = next_;
+    ++next_;
+    return slot;
+  }
+
+  void mark_in_flight(SendSlot& slot, TimePoint now) {
+    slot.sent_at = now;
+    slot.state = SendSlot::State::in_flight;
+    slot.overtaken = 0;
+    bytes_in_flight_ += charged(slot);
+    in_flight_.push_back(*this, index_of(slot));
+  }
+  // From in flight to lost.
+  void mark_lost(SendSlot& slot) {
+    leave(slot);
+    slot.state = SendSlot::State::lost;
+    lost_.push_back(*this, index_of(slot));
+  }
+  // From in flight to deferred: to be sent again, but not before `when`.
+  void mark_deferred(SendSlot& slot, TimePoint when) {
+    leave(slot);
+    slot.state = SendSlot::State::deferred;
+    slot.sent_at = when;
+    deferred_.push_back(*this, index_of(slot));
+  }
+  // From deferred to lost, if its time has come; false if nothing was due.
+  bool release_deferred(TimePoint now) {
+    if (deferred_.empty() || slots_[deferred_.head].sent_at > now) {
+      return false;
+    }
+    SendSlot& slot = slots_[deferred_.head];
+    mark_lost(slot);
+    return true;
+  }
+  // Out of every list: the fate of this number is known or of no interest any more.
+  void settle(SendSlot& slot) {
+    leave(slot);
+    slot.state = SendSlot::State::settled;
+    settled_.set(slot.psn);
+    if (slot.psn == una_) {
+      una_ = settled_.consume(una_, next_);
+    }
+  }
+  // Out of the lost list, for mark_in_flight().
+  void take_lost(SendSlot& slot) { leave(slot); }
+
+  // nullptr if there is none.
+  [[nodiscard]] SendSlot* oldest_in_flight() { return front(in_flight_); }
+  [[nodiscard]] const SendSlot* oldest_in_flight() const { return front(in_flight_); }
+  [[nodiscard]] SendSlot* oldest_lost() { return front(lost_); }
+  [[nodiscard]] const SendSlot* oldest_deferred() const { return front(deferred_); }
+  [[nodiscard]] bool has_lost() const { return !lost_.empty(); }
+
+  // Bytes that a packet counts for in window and rate: what it occupies on the wire beyond the
+  // envelope.
+  [[nodiscard]] static Bytes charged(const SendSlot& slot) {
+    return slot.length + sizeof(wire::DataHeader);
+  }
+
+ private:
+  static constexpr std::uint16_t kEnd = 0xFFFF;
+  struct List {
+    std::uint16_t head = kEnd;
+    std::uint16_t tail = kEnd;
+    [[nodiscard]] bool empty() const { return head == kEnd; }
+    void push_back(SendWindow& window, std::uint16_t index) {
+      SendSlot& slot = window.slots_[index];
+      slot.previous = tail;
+      slot.following = kEnd;
+      (tail == kEnd ? head : window.slots_[tail].following) = index;
+      tail = index;
+    }
+    void remove(SendWindow& window, std::uint16_t index) {
+      const SendSlot& slot = window.slots_[index];
+      (slot.previous == kEnd ? head : window.slots_[slot.previous].following) = slot.following;
+      (slot.following == kEnd ? tail : window.slots_[slot.following].previous) = slot.previous;
+    }
+  };
+
+  [[nodiscard]] std::uint32_t mask() const { return static_cast<std::uint32_t>(slots_.size()) - 1; }
+  [[nodiscard]] std::uint16_t index_of(const SendSlot& slot) const {
+    return static_cast<std::uint16_t>(slot.psn.value() & mask());
+  }
+  [[nodiscard]] SendSlot* front(const List& list) {
+    return list.empty() ? nullptr : &slots_[list.head];
+  }
+  [[nodiscard]] const SendSlot* front(const List& list) const {
+    return list.empty() ? nullptr : &slots_[list.head];
+  }
+  void leave(SendSlot& slot) {
+    switch (slot.state) {
+      case SendSlot::State::in_flight:
+        bytes_in_flight_ -= charged(slot);
+        in_flight_.remove(*this, index_of(slot));
+        break;
+      case SendSlot::State::lost:
+        lost_.remove(*this, index_of(slot));
+        break;
+      case SendSlot::State::deferred:
+        deferred_.remove(*this, index_of(slot));
+        break;
+      case SendSlot::State::settled:
+        break;
+    }
+  }
+  // Doubles the ring. Indices change, so the lists are renumbered through the sequence numbers.
+  void grow();
+
+  Psn una_;
+  Psn next_;
+  Bytes bytes_in_flight_ = 0;
+  List in_flight_;
+  List lost_;
+  List deferred_;
+  std::vector<SendSlot> slots_;
+  PsnBitmap settled_;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,179 @@
+// Owns the end of requests: done, refused, cancelled, or gone with their peer.
+#include <algorithm>
+
+#include "srd/base/check.hpp"
+#include "srd/engine/engine.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr std::uint32_t kMaxBackoffShift = 6;
+
+Completion::Kind completion_kind(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::write:
+      return Completion::Kind::write;
+    case WorkKind::read:
+      return Completion::Kind::read;
+    default:
+      return Completion::Kind::send;
+  }
+}
+
+}  // namespace
+
+// [wire 4.3] The peer has refused this packet for good. A receiver that was not ready, or a
+// responder that was busy, is asked again later: with a new sequence number, because this one's
+// fate is on record.
+void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status status) {
+  Outbound& o = *peer.out;
+  const std::uint32_t index = slot.work;
+  Work& work = works_[index];
+  const std::uint32_t packet = slot.packet;
+  o.window.settle(slot);
+  --work.outstanding;
+  const bool retry = (status == Status::receiver_not_ready &&
+                      (work.rnr_retry >= kRnrRetryForever || work.refusals < work.rnr_retry)) ||
+                     (status == Status::responder_busy && work.kind == WorkKind::read);
+  if (!retry || work.queued || work.resend != Work::kNoPacket || work.status != Status::ok) {
+    abandon(index, status);
+    return;
+  }
+  const std::uint32_t shift = std::min<std::uint32_t>(work.refusals, kMaxBackoffShift);
+  work.refusals = static_cast<std::uint16_t>(std::min(work.refusals + 1, 0xFFFF));
+  work.resend = packet;
+  work.not_before = now + config_.rnr_delay * (1 << shift);
+  ++counters_.rnr_retries;
+  o.waiting.push_back(works_, index);
+  arm(peer, work.not_before);
+}
+
+void Engine::finish_if_done(std::uint32_t index) {
+  const Work& work = works_[index];
+  if (work.outstanding == 0 && !work.queued && (work.kind != WorkKind::read || work.answered)) {
+    complete(index, work.status);
+  }
+}
+
+void Engine::complete(std::uint32_t index, Status status) {
+  const Work& work = works_[index];
+  const bool ok = status == Status::ok;
+  switch (work.kind) {
+    case WorkKind::read_response:
+      release(index);
+      return;
+    case WorkKind::send:
+      counters_.send_wrs += ok;
+      counters_.send_bytes += ok ? work.length : 0;
+      break;
+    case WorkKind::write:
+      ++(ok ? counters_.rdma_write_wrs : counters_.rdma_write_wr_err);
+      counters_.rdma_write_bytes += ok ? work.length : 0;
+      break;
+    case WorkKind::read:
+      ++(ok ? counters_.rdma_read_wrs : counters_.rdma_read_wr_err);
+      counters_.rdma_read_bytes += ok ? work.length : 0;
+      break;
+    case WorkKind::none:
+      WEFT_CHECK(false);
+  }
+  counters_.flushed_wrs += status == Status::flushed;
+  Completion completion;
+  completion.cookie = work.cookie;
+  completion.kind = completion_kind(work.kind);
+  completion.status = status;
+  completion.endpoint = work.source;
+  completion.remote = work.destination;
+  completion.peer = work.peer;
+  completion.length = work.length;
+  WEFT_CHECK(completions_.push(completion));
+  release(index);
+}
+
+void Engine::release(std::uint32_t index) {
+  Work& work = works_[index];
+  Peer& peer = peers_[work.peer.value()];
+  if (work.is_response()) {
+    --peer.in.reads_served;
+  } else {
+    --local_works_;
+    if (work.kind == WorkKind::read && work.all_sent()) {
+      --peer.out->reads_outstanding;
+      if (!peer.out->reads.empty()) {
+        make_ready(peer);
+      }
+    }
+  }
+  work.kind = WorkKind::none;
+  ++work.generation;
+  works_.release(index);
+}
+
+// Ends a request wherever it stands. Its sequence numbers count as settled: the peer learns from
+// the next packet that we do not care for them any more, and its memory is not read again.
+void Engine::abandon(std::uint32_t index, Status status) {
+  Work& work = works_[index];
+  Peer& peer = peers_[work.peer.value()];
+  if (work.queued) {
+    for (WorkQueue* queue :
+         {&peer.out->singles, &peer.out->bulk, &peer.out->reads, &peer.out->waiting}) {
+      queue->remove_if(works_, [&](std::uint32_t other) { return other == index; });
+    }
+  }
+  SendWindow& window = peer.out->window;
+  const Psn end = window.next();
+  for (Psn psn = window.una(); work.outstanding != 0 && psn != end; ++psn) {
+    SendSlot& slot = window.slot(psn);
+    if (slot.state != SendSlot::State::settled && slot.work == index) {
+      window.settle(slot);
+      --work.outstanding;
+    }
+  }
+  complete(index, status);
+  make_ready(peer);
+}
+
+// Ends what is under way with a peer; what has not been sent yet only if `unsent_too`.
+void Engine::end_all(Peer& peer, Status status, bool unsent_too) {
+  if (!peer.out) {
+    return;
+  }
+  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+    const Work& work = works_[index];
+    const bool untouched = work.next_packet == 0 && !work.is_response();
+    if (work.kind != WorkKind::none && work.peer == peer.id && (unsent_too || !untouched)) {
+      abandon(index, status);
+    }
+  }
+}
+
+// [wire 4.2] A later life: nothing of the former one is delivered, and what it had received nobody
+// knows.
+void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
+  ++counters_.peer_restarts;
+  tell(Event::Kind::peer_restarted, now, peer, Psn{}, PathId{});
+  const std::uint32_t reads_served = peer.in.reads_served;
+  peer.in = Inbound{};
+  peer.in.reads_served = reads_served;
+  peer.ack_due = kNever;
+  end_all(peer, Status::peer_restarted, false);
+  adopt_life(peer, life);
+  if (peer.out) {
+    peer.out->timeouts = 0;
+    peer.out->silent_since = kNever;
+  }
+}
+
+// The context survives: a later request tries again.
+void Engine::lose_peer(TimePoint now, Peer& peer) {
+  const Status status = peer.heard ? Status::unresponsive : Status::unreachable;
+  ++(peer.heard ? counters_.unresponsive_remote_events : counters_.unreachable_remote_events);
+  tell(Event::Kind::peer_lost, now, peer, Psn{}, PathId{}, 0, status);
+  end_all(peer, status, true);
+  Outbound& o = *peer.out;
+  o.timeouts = 0;
+  o.silent_since = kNever;
+  o.cc = CongestionControl{cc_kind_, cc_tuning_};
+}
+
+}  // namespace weft::srd

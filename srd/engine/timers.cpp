@@ -1,0 +1,136 @@
+// Owns what happens when time passes: overdue acknowledgements, lost tails, dead peers, waiting
+// requests.
+#include <algorithm>
+
+#include "srd/engine/engine.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr std::uint32_t kMaxBackoffShift = 6;
+constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
+constexpr Duration kShortestNap = std::chrono::microseconds{1};
+
+}  // namespace
+
+// Each peer has one entry in the heap, never later than its next deadline. It may be earlier: then
+// the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
+void Engine::arm(const Peer& peer, TimePoint when) {
+  if (when < timers_.deadline_of(peer.id.value())) {
+    timers_.set(peer.id.value(), when);
+  }
+}
+
+void Engine::on_timeout(TimePoint now) {
+  while (timers_.earliest() <= now) {
+    Peer& peer = peers_[timers_.earliest_index()];
+    timers_.clear(peer.id.value());
+    on_peer_timeout(now, peer);
+    const TimePoint next = next_deadline(peer);
+    if (next != kNever) {
+      arm(peer, std::max(next, now + kShortestNap));
+    }
+  }
+}
+
+void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
+  if (peer.ack_due <= now) {
+    queue_reply(peer);
+  }
+  if (!peer.out) {
+    return;
+  }
+  Outbound& o = *peer.out;
+  release_waiting(now, o);
+  while (o.window.release_deferred(now)) {
+  }
+  expire_packets(now, peer);
+  const bool tail_silent = o.window.oldest_in_flight() != nullptr && !o.tail_probed && peer.heard &&
+                           o.last_progress + tail_timeout(o) <= now;
+  if (tail_silent) {
+    o.tail_probed = true;
+    o.tail_probe_wanted = true;
+    ++counters_.tail_probes;
+  }
+  if (o.tail_probe_wanted || o.has_work() || o.paths.next_probe() <= now) {
+    make_ready(peer);
+  }
+}
+
+void Engine::expire_packets(TimePoint now, Peer& peer) {
+  Outbound& o = *peer.out;
+  const Duration timeout = retransmit_timeout(o);
+  SendSlot* slot = o.window.oldest_in_flight();
+  if (slot == nullptr || slot->sent_at + timeout > now) {
+    return;
+  }
+  if (o.silent_since == kNever) {
+    o.silent_since = slot->sent_at;
+  }
+  ++o.timeouts;
+  if (o.timeouts == kTimeoutsToDie) {
+    ++counters_.impaired_remote_conn_events;
+  }
+  if (o.timeouts >= kTimeoutsToDie && now - o.silent_since >= config_.peer_timeout) {
+    lose_peer(now, peer);
+    return;
+  }
+  for (; slot != nullptr && slot->sent_at + timeout <= now; slot = o.window.oldest_in_flight()) {
+    ++counters_.lost_by_timeout;
+    ++counters_.retrans_timeout_events;
+    lose(now, peer, *slot, PathEvent::timeout);
+  }
+}
+
+// Requests whose back-off is over go back to where they came from.
+void Engine::release_waiting(TimePoint now, Outbound& out) {
+  WorkQueue still;
+  while (!out.waiting.empty()) {
+    const std::uint32_t index = out.waiting.front();
+    out.waiting.pop_front(works_);
+    Work& work = works_[index];
+    WorkQueue& queue = work.not_before > now         ? still
+                       : work.kind == WorkKind::read ? out.reads
+                                                     : out.singles;
+    queue.push_back(works_, index);
+  }
+  out.waiting = still;
+}
+
+Duration Engine::retransmit_timeout(const Outbound& out) const {
+  const Duration base =
+      std::clamp(out.rtt.timeout() + config_.ack_delay, min_rto_, config_.max_rto);
+  return std::min(base * (1 << std::min(out.timeouts, kMaxBackoffShift)), config_.max_rto);
+}
+
+// Shorter than a retransmission timeout: asking costs a packet without payload, and saves that
+// wait.
+Duration Engine::tail_timeout(const Outbound& out) const {
+  if (!out.rtt.measured()) {
+    return retransmit_timeout(out);
+  }
+  return std::min(out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay, retransmit_timeout(out));
+}
+
+TimePoint Engine::next_deadline(const Peer& peer) const {
+  TimePoint next = peer.ack_due;
+  if (!peer.out) {
+    return next;
+  }
+  const Outbound& o = *peer.out;
+  next = std::min(next, o.paths.next_probe());
+  if (const SendSlot* slot = o.window.oldest_in_flight()) {
+    next = std::min(next, slot->sent_at + retransmit_timeout(o));
+    if (!o.tail_probed) {
+      next = std::min(next, o.last_progress + tail_timeout(o));
+    }
+  }
+  if (const SendSlot* slot = o.window.oldest_deferred()) {
+    next = std::min(next, slot->sent_at);
+  }
+  o.waiting.for_each(works_,
+                     [&](std::uint32_t index) { next = std::min(next, works_[index].not_before); });
+  return next;
+}
+
+}  // namespace weft::srd

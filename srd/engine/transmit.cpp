@@ -1,0 +1,290 @@
+// Owns what leaves: whose turn it is, which packet, along which path.
+#include <algorithm>
+
+#include "srd/engine/engine.hpp"
+#include "srd/engine/place.hpp"
+#include "srd/wire/parse.hpp"
+
+namespace weft::srd {
+namespace {
+
+// Packets a peer may send before it is the next one's turn: enough to keep its state in the cache,
+// few enough to be fair.
+constexpr std::uint32_t kTurn = 4;
+
+}  // namespace
+
+void Engine::make_ready(Peer& peer) {
+  if (!peer.ready) {
+    peer.ready = true;
+    (void)ready_.push(peer.id.value());
+  }
+}
+
+bool Engine::next_transmit(TimePoint now, TxPacket& out) {
+  if (!replies_.empty()) {
+    transmit_reply(now, out);
+    return true;
+  }
+  while (!ready_.empty()) {
+    const std::uint32_t index = ready_.front();
+    Peer& peer = peers_[index];
+    if (transmit_data(now, peer, out)) {
+      if (++ready_turn_ >= kTurn) {
+        ready_turn_ = 0;
+        ready_.pop();
+        (void)ready_.push(index);
+      }
+      return true;
+    }
+    // Blocked by window, pacing or a lack of work: an acknowledgement, a timer or a post() brings
+    // it back.
+    peer.ready = false;
+    ready_.pop();
+    ready_turn_ = 0;
+  }
+  return false;
+}
+
+bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
+  Outbound& o = *peer.out;
+  if (o.tail_probe_wanted) {
+    o.tail_probe_wanted = false;
+    emit_probe(now, peer, o.paths.pick(now), out);
+    return true;
+  }
+  if (const std::optional<PathId> path = o.paths.take_probe(now)) {
+    ++counters_.path_probes;
+    emit_probe(now, peer, *path, out);
+    arm(peer, o.paths.next_probe());
+    return true;
+  }
+  if (o.paced_until > now) {
+    arm(peer, o.paced_until);
+    return false;
+  }
+  if (o.window.bytes_in_flight() >= o.cc.window()) {
+    return false;
+  }
+  if (SendSlot* slot = o.window.oldest_lost()) {
+    return retransmit(now, peer, *slot, out);
+  }
+  if (o.window.span() >= window_span_) {
+    return false;
+  }
+  if (config_.forced_reorder != 0) [[unlikely]] {
+    reorder_on_purpose(now, peer);
+  }
+  WorkQueue* queue = choose_queue(o);
+  if (queue == nullptr) {
+    return false;
+  }
+  const std::uint32_t index = queue->front();
+  Work& work = works_[index];
+  SendSlot& slot = o.window.open();
+  slot.work = index;
+  if (work.resend != Work::kNoPacket) {
+    slot.packet = work.resend;
+    work.resend = Work::kNoPacket;
+  } else {
+    slot.packet = packet_order(work, work.next_packet++);
+  }
+  ++work.outstanding;
+  if (work.all_sent()) {
+    queue->pop_front(works_);
+    if (work.kind == WorkKind::read && work.refusals == 0) {
+      ++o.reads_outstanding;
+    }
+  }
+  ++counters_.data_pkts;
+  slot.path = o.paths.pick(now).value();
+  emit(now, peer, slot, out);
+  return true;
+}
+
+bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
+  Outbound& o = *peer.out;
+  o.window.take_lost(slot);
+  ++slot.attempt;
+  slot.path = o.paths.pick_other_than(now, PathId{slot.path}).value();
+  emit(now, peer, slot, out);
+  ++counters_.retrans_pkts;
+  counters_.retrans_bytes += slot.length;
+  return true;
+}
+
+// Single packets, reads and bulk take turns, so that nothing waits behind a gigabyte.
+WorkQueue* Engine::choose_queue(Outbound& out) {
+  for (int tries = 0; tries < 3; ++tries) {
+    out.turn = static_cast<std::uint8_t>(out.turn == 2 ? 0 : out.turn + 1);
+    switch (out.turn) {
+      case 0:
+        if (!out.singles.empty()) {
+          return &out.singles;
+        }
+        break;
+      case 1:
+        if (!out.bulk.empty()) {
+          return &out.bulk;
+        }
+        break;
+      default:
+        // A refused read already counts.
+        if (!out.reads.empty() && (out.reads_outstanding < config_.max_reads_per_peer ||
+                                   works_[out.reads.front()].refusals != 0)) {
+          return &out.reads;
+        }
+        break;
+    }
+  }
+  return nullptr;
+}
+
+void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
+  Outbound& o = *peer.out;
+  const Work& work = works_[slot.work];
+  wire::DataHeader header = o.header;
+  header.common.attempt = slot.attempt;
+  header.common.destination_qpn = work.destination.value();
+  header.common.source_qpn = work.source.value();
+  header.common.path = slot.path;
+  header.psn = slot.psn.value();
+  header.back = static_cast<std::uint16_t>(slot.psn.minus(o.window.una()));
+  header.send_time = static_cast<std::uint32_t>(nanoseconds(now));
+  header.message = work.message;
+  header.message_length = work.length;
+  header.key = work.key;
+  fill_message(work, slot, out, header);
+  header.payload_length = slot.length;
+
+  o.window.mark_in_flight(slot, now);
+  o.note_path(slot);
+  const Bytes window = o.cc.window();
+  const bool last = !o.has_work();
+  const bool tight = window < Bytes{2} * config_.ack_every * cc_tuning_.mtu_wire;
+  if (last || tight || slot.attempt != 0) {
+    header.common.flags |= wire::kAckRequested;
+  }
+  out.to = peer.key.address;
+  out.path = PathId{slot.path};
+  out.ecn = Ecn::capable_0;
+  out.header_size = sizeof header;
+  wire::store(out.header.data(), header);
+  finish(out);
+
+  const Bytes charged = SendWindow::charged(slot);
+  o.cc.on_sent(now, charged);
+  if (const std::optional<Rate> rate = o.cc.pacing_rate()) {
+    o.paced_until = std::max(o.paced_until, now) + rate->time_for(charged);
+  }
+  o.last_progress = now;
+  arm(peer, now + tail_timeout(o));
+  tell(Event::Kind::packet_sent, now, peer, slot.psn, out.path, slot.attempt);
+}
+
+// What depends on the kind of message: type, placement, payload.
+void Engine::fill_message(const Work& work, SendSlot& slot, TxPacket& out,
+                          wire::DataHeader& header) {
+  const std::uint32_t offset = slot.packet * config_.mtu_payload;
+  std::uint32_t length = std::min(config_.mtu_payload, work.length - offset);
+  out.payload = {};
+  if (work.has_immediate) {
+    header.common.flags |= wire::kImmediate;
+    header.immediate = work.immediate;
+  }
+  if (offset + length == work.length && work.kind != WorkKind::read) {
+    header.common.flags |= wire::kLastOfMessage;
+  }
+  switch (work.kind) {
+    case WorkKind::send:
+      header.common.type = static_cast<std::uint8_t>(wire::PacketType::send);
+      out.payload = slice(work.segments, offset, length);
+      break;
+    case WorkKind::write:
+      header.common.type = static_cast<std::uint8_t>(wire::PacketType::write);
+      header.remote_address = work.remote_address + offset;
+      if (work.phantom) {
+        out.payload[0] = phantom_payload(length);
+      } else {
+        out.payload = slice(work.segments, offset, length);
+      }
+      break;
+    case WorkKind::read:
+      header.common.type = static_cast<std::uint8_t>(wire::PacketType::read_request);
+      header.remote_address = work.remote_address;
+      length = 0;
+      break;
+    case WorkKind::read_response:
+      header.common.type = static_cast<std::uint8_t>(wire::PacketType::read_response);
+      header.remote_address = offset;
+      length = fill_response(work, offset, length, out, header);
+      break;
+    case WorkKind::none:
+      WEFT_CHECK(false);
+  }
+  slot.length = static_cast<std::uint16_t>(length);
+}
+
+void Engine::emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out) {
+  Outbound& o = *peer.out;
+  wire::DataHeader header = o.header;
+  header.common.type = static_cast<std::uint8_t>(wire::PacketType::probe);
+  header.common.flags |= wire::kAckRequested;
+  header.common.destination_qpn = o.probe_to.value();
+  header.common.source_qpn = o.probe_from.value();
+  header.common.path = path.value();
+  header.psn = o.window.una().value();
+  header.send_time = static_cast<std::uint32_t>(nanoseconds(now));
+  out.to = peer.key.address;
+  out.path = path;
+  out.ecn = Ecn::capable_0;
+  out.header_size = sizeof header;
+  out.payload = {};
+  wire::store(out.header.data(), header);
+  finish(out);
+}
+
+// The last touch of every packet: the checksum and the books.
+void Engine::finish(TxPacket& out) {
+  if (config_.checksum) {
+    wire::seal(std::span(out.header).first(out.header_size), out.payload[0], out.payload[1]);
+  }
+  ++counters_.tx_pkts;
+  counters_.tx_bytes += out.size();
+}
+
+// Which packet of a request is sent as its n-th one.
+std::uint32_t Engine::packet_order(const Work& work, std::uint32_t n) const {
+  constexpr std::uint32_t kBlock = 16;
+  const std::uint32_t block = n / kBlock * kBlock;
+  if (config_.forced_reorder == 0 || block + kBlock > work.packets) {
+    return n;
+  }
+  const auto shuffle = static_cast<std::uint32_t>(mix64(config_.seed ^ (block + work.message)));
+  return block + ((n ^ shuffle) & (kBlock - 1));
+}
+
+// The contract allows any order, and applications must be shown so: requests change places and
+// wait, and the packets of one request change places (packet_order). Seeded like everything else.
+void Engine::reorder_on_purpose(TimePoint now, Peer& peer) {
+  Outbound& o = *peer.out;
+  for (std::uint16_t tries = 0; tries < config_.forced_reorder && !o.singles.empty(); ++tries) {
+    const std::uint32_t index = o.singles.front();
+    Work& work = works_[index];
+    if (!work.held_back && rng_.chance(0.5)) {
+      work.held_back = true;
+      work.not_before =
+          now + Duration{rng_.below(static_cast<std::uint32_t>(nanoseconds(config_.base_rtt)))};
+      o.singles.pop_front(works_);
+      o.waiting.push_back(works_, index);
+      arm(peer, work.not_before);
+    } else if (rng_.chance(0.5)) {
+      o.singles.pop_front(works_);
+      o.singles.push_back(works_, index);
+    } else {
+      break;
+    }
+  }
+}
+
+}  // namespace weft::srd
