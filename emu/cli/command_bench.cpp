@@ -1,7 +1,8 @@
 // Owns `weft bench`: what things cost on this machine.
 #include <fmt/core.h>
 
-#include <array>
+#include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct Options {
   int rounds = 7;
   std::vector<std::uint32_t> peers{1, 64, 1024};
   std::vector<std::uint16_t> paths{1, 16, 256};
+  std::vector<std::string> shapes{"send:64", "write:4096", "write:8192"};
+  std::vector<std::string> checksum{"off", "on"};
 };
 
 void report(const EngineBenchCase& bench, const EngineBenchResult& result, bool json) {
@@ -39,20 +42,17 @@ void report(const EngineBenchCase& bench, const EngineBenchResult& result, bool 
 }
 
 int run_engine(const Options& options) {
-  struct Shape {
-    const char* operation;
-    std::uint32_t size;
-  };
-  constexpr std::array<Shape, 3> kShapes = {{{"send", 64}, {"write", 4096}, {"write", 8192}}};
   if (!options.json) {
     fmt::print("{:<6}{:>7}{:>6}{:>7}{:>7}{:>12}\n", "case", "bytes", "crc", "peers", "paths",
                "ns/packet");
   }
-  for (const Shape& shape : kShapes) {
-    for (const bool checksum : {false, true}) {
+  for (const std::string& shape : options.shapes) {
+    const std::size_t colon = shape.find(':');
+    const auto size = static_cast<std::uint32_t>(std::stoul(shape.substr(colon + 1)));
+    for (const std::string& checksum : options.checksum) {
       for (const std::uint32_t peers : options.peers) {
         for (const std::uint16_t paths : options.paths) {
-          EngineBenchCase bench{shape.operation, shape.size, checksum, peers, paths};
+          EngineBenchCase bench{shape.substr(0, colon), size, checksum == "on", peers, paths};
           report(bench, run_engine_bench(bench, options.packets, options.rounds), options.json);
         }
       }
@@ -80,6 +80,21 @@ void register_bench(CLI::App& program, Work& work) {
   engine->add_option("--paths", options->paths, "Numbers of paths to try")
       ->delimiter(',')
       ->check(CLI::Range(1, 256));
+  engine->add_option("--case", options->shapes, "Operations and sizes: send:BYTES or write:BYTES")
+      ->delimiter(',')
+      ->check(CLI::Validator(
+          [](const std::string& shape) {
+            const std::size_t colon = shape.find(':');
+            const std::string operation = shape.substr(0, colon);
+            const int bytes = colon == std::string::npos ? 0 : std::atoi(&shape[colon + 1]);
+            const bool good =
+                (operation == "send" || operation == "write") && bytes >= 1 && bytes <= 8192;
+            return good ? "" : "'" + shape + "' is not send:BYTES or write:BYTES, 1 to 8192";
+          },
+          "OPERATION:BYTES"));
+  engine->add_option("--crc", options->checksum, "Whether packets carry a checksum: off, on")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"off", "on"}));
   engine->callback([&work, options] { work = [options] { return run_engine(*options); }; });
 }
 

@@ -12,7 +12,16 @@
 
 namespace weft {
 
-template <class Key, class Hash = std::hash<Key>>
+// The default for ids, whose own values are anything but evenly spread.
+template <class Key>
+struct MixedHash {
+  [[nodiscard]] std::size_t operator()(const Key& key) const noexcept {
+    return static_cast<std::size_t>(mix64(std::hash<Key>{}(key)));
+  }
+};
+
+// Hash must spread over all bits.
+template <class Key, class Hash = MixedHash<Key>>
 class FlatMap {
  public:
   static constexpr std::uint32_t kAbsent = 0xFFFFFFFF;
@@ -72,7 +81,7 @@ class FlatMap {
 
   [[nodiscard]] std::size_t mask() const { return entries_.size() - 1; }
   [[nodiscard]] std::size_t home(const Key& key) const {
-    return static_cast<std::size_t>(mix64(Hash{}(key))) & mask();
+    return Hash{}(key) & mask();
   }
   void place(const Entry& entry) {
     std::size_t at = home(entry.key);

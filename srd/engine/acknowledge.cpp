@@ -38,8 +38,11 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   }
   ++counters_.acks_received;
   peer.heard = true;
-  o.timeouts = 0;
-  o.silent_since = kNever;
+  if (o.timeouts != 0) {
+    o.timeouts = 0;
+    o.silent_since = kNever;
+    update_waits(o);
+  }
   o.last_progress = now;
   o.tail_probed = false;
 
@@ -84,6 +87,7 @@ void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
     sample.rtt = Duration{elapsed - wait};
     sample.rtt_valid = true;
     o.rtt.add(sample.rtt);
+    update_waits(o);
   }
   if ((header.common.flags & wire::kEchoProbe) != 0) {
     if (header.common.path.value() < config_.paths) {

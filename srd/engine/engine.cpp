@@ -76,6 +76,7 @@ Outbound& Engine::outbound(Peer& peer) {
                                    config_.path_probe_interval}},
         CongestionControl{cc_kind_, cc_tuning_}, config_.base_rtt);
     peer.out->header.common = common_header(peer, wire::PacketType::send);
+    update_waits(*peer.out);
   }
   return *peer.out;
 }

@@ -151,12 +151,11 @@ class Engine final : public Machine {
   void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
 
   // timers.cpp
-  void arm(const Peer& peer, TimePoint when);
+  void arm(Peer& peer, TimePoint when);
   void on_peer_timeout(TimePoint now, Peer& peer);
   void expire_packets(TimePoint now, Peer& peer);
   void release_waiting(TimePoint now, Outbound& out);
-  [[nodiscard]] Duration retransmit_timeout(const Outbound& out) const;
-  [[nodiscard]] Duration tail_timeout(const Outbound& out) const;
+  void update_waits(Outbound& out) const;
   [[nodiscard]] TimePoint next_deadline(const Peer& peer) const;
 
   // settle.cpp
@@ -178,7 +177,7 @@ class Engine final : public Machine {
 
   struct PeerKeyHash {
     std::size_t operator()(const PeerKey& key) const noexcept {
-      return std::hash<Address>{}(key.address) ^ key.attachment.value();
+      return std::hash<Address>{}(key.address) + key.attachment.value() * 0x9E3779B97F4A7C15ULL;
     }
   };
 

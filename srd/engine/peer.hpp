@@ -71,6 +71,8 @@ struct Outbound {
   std::uint32_t timeouts = 0;       // in a row, without a sign of life
   TimePoint silent_since = kNever;  // of the first of them
   TimePoint paced_until{};          // nothing leaves before
+  Duration retransmit_wait{};       // silence after which a packet in flight is lost
+  Duration tail_wait{};             // silence after which a probe asks what has arrived
   TimePoint last_progress{};        // of the latest departure or acknowledgement
   TimePoint newest_arrival{};       // latest departure among packets known to have arrived
   std::uint32_t settled_since_widening = 0;
@@ -108,6 +110,7 @@ struct Peer {
   bool refusing = false;      // owed a notice that it speaks to a former life of ours
   Life refused_life;
   TimePoint ack_due = kNever;
+  TimePoint armed = kNever;  // its deadline in the engine's heap
   Inbound in;
   std::unique_ptr<Outbound> out;
 };

@@ -161,6 +161,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   if (peer.out) {
     peer.out->timeouts = 0;
     peer.out->silent_since = kNever;
+    update_waits(*peer.out);
   }
 }
 
@@ -173,6 +174,7 @@ void Engine::lose_peer(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
   o.timeouts = 0;
   o.silent_since = kNever;
+  update_waits(o);
   o.cc = CongestionControl{cc_kind_, cc_tuning_};
 }
 

@@ -15,8 +15,9 @@ constexpr Duration kShortestNap = std::chrono::microseconds{1};
 
 // Each peer has one entry in the heap, never later than its next deadline. It may be earlier: then
 // the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
-void Engine::arm(const Peer& peer, TimePoint when) {
-  if (when < timers_.deadline_of(peer.id.value())) {
+void Engine::arm(Peer& peer, TimePoint when) {
+  if (when < peer.armed) {
+    peer.armed = when;
     timers_.set(peer.id.value(), when);
   }
 }
@@ -25,6 +26,7 @@ void Engine::on_timeout(TimePoint now) {
   while (timers_.earliest() <= now) {
     Peer& peer = peers_[timers_.earliest_index()];
     timers_.clear(peer.id.value());
+    peer.armed = kNever;
     on_peer_timeout(now, peer);
     const TimePoint next = next_deadline(peer);
     if (next != kNever) {
@@ -46,7 +48,7 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
   }
   expire_packets(now, peer);
   const bool tail_silent = o.window.oldest_in_flight() != nullptr && !o.tail_probed && peer.heard &&
-                           o.last_progress + tail_timeout(o) <= now;
+                           o.last_progress + o.tail_wait <= now;
   if (tail_silent) {
     o.tail_probed = true;
     o.tail_probe_wanted = true;
@@ -59,7 +61,7 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
 
 void Engine::expire_packets(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
-  const Duration timeout = retransmit_timeout(o);
+  const Duration timeout = o.retransmit_wait;
   SendSlot* slot = o.window.oldest_in_flight();
   if (slot == nullptr || slot->sent_at + timeout > now) {
     return;
@@ -68,6 +70,7 @@ void Engine::expire_packets(TimePoint now, Peer& peer) {
     o.silent_since = slot->sent_at;
   }
   ++o.timeouts;
+  update_waits(o);
   if (o.timeouts == kTimeoutsToDie) {
     ++counters_.impaired_remote_conn_events;
   }
@@ -97,19 +100,16 @@ void Engine::release_waiting(TimePoint now, Outbound& out) {
   out.waiting = still;
 }
 
-Duration Engine::retransmit_timeout(const Outbound& out) const {
+// How long to wait for an answer follows from the round-trip time and from how long there was none.
+// The wait for a tail is shorter than a retransmission timeout: asking costs a packet without
+// payload.
+void Engine::update_waits(Outbound& out) const {
   const Duration base =
       std::clamp(out.rtt.timeout() + config_.ack_delay, min_rto_, config_.max_rto);
-  return std::min(base * (1 << std::min(out.timeouts, kMaxBackoffShift)), config_.max_rto);
-}
-
-// Shorter than a retransmission timeout: asking costs a packet without payload, and saves that
-// wait.
-Duration Engine::tail_timeout(const Outbound& out) const {
-  if (!out.rtt.measured()) {
-    return retransmit_timeout(out);
-  }
-  return std::min(out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay, retransmit_timeout(out));
+  out.retransmit_wait =
+      std::min(base * (1 << std::min(out.timeouts, kMaxBackoffShift)), config_.max_rto);
+  const Duration tail = out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay;
+  out.tail_wait = out.rtt.measured() ? std::min(tail, out.retransmit_wait) : out.retransmit_wait;
 }
 
 TimePoint Engine::next_deadline(const Peer& peer) const {
@@ -120,9 +120,9 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
   const Outbound& o = *peer.out;
   next = std::min(next, o.paths.next_probe());
   if (const SendSlot* slot = o.window.oldest_in_flight()) {
-    next = std::min(next, slot->sent_at + retransmit_timeout(o));
+    next = std::min(next, slot->sent_at + o.retransmit_wait);
     if (!o.tail_probed) {
-      next = std::min(next, o.last_progress + tail_timeout(o));
+      next = std::min(next, o.last_progress + o.tail_wait);
     }
   }
   if (const SendSlot* slot = o.window.oldest_deferred()) {

@@ -178,7 +178,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
     o.paced_until = std::max(o.paced_until, now) + rate->time_for(charged);
   }
   o.last_progress = now;
-  arm(peer, now + tail_timeout(o));
+  arm(peer, now + o.tail_wait);
   tell(Event::Kind::packet_sent, now, peer, slot.psn, out.path, slot.attempt);
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 
 #include "srd/base/ids.hpp"
+#include "srd/base/rng.hpp"
 
 namespace weft::srd {
 
@@ -14,7 +16,16 @@ namespace weft::srd {
 // NIC's GID.
 struct Address {
   std::array<std::byte, 16> bytes{};
-  friend constexpr bool operator==(const Address&, const Address&) = default;
+
+  // Two words compare faster than sixteen bytes, and this happens for each packet.
+  [[nodiscard]] constexpr std::array<std::uint64_t, 2> words() const {
+    return std::bit_cast<std::array<std::uint64_t, 2>>(bytes);
+  }
+  friend constexpr bool operator==(const Address& a, const Address& b) {
+    const auto x = a.words();
+    const auto y = b.words();
+    return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
+  }
 };
 
 // Entropy of a packet: index of the UDP source port within the sender's port range. 0 .. paths-1.
@@ -27,5 +38,8 @@ enum class Ecn : std::uint8_t { not_capable = 0, capable_1 = 1, capable_0 = 2, c
 
 template <>
 struct std::hash<weft::srd::Address> {
-  std::size_t operator()(const weft::srd::Address& address) const noexcept;
+  std::size_t operator()(const weft::srd::Address& address) const noexcept {
+    const auto words = address.words();
+    return static_cast<std::size_t>(weft::mix64(words[0] ^ std::rotl(words[1], 29)));
+  }
 };
