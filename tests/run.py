@@ -83,6 +83,8 @@ def main(preset, *options):
     code, said, verdicts = run_ctest(preset, options, junit)
     if not verdicts:  # there is no such test, or ctest was asked only to list them
         print(said, end="")
+        if code:
+            print("0 passed, 1 failed, 0 skipped")
         return code
     passed, failed, skipped = report(xml.parse(junit).getroot().iter("testcase"), verdicts)
     seconds = time.monotonic() - start

@@ -98,7 +98,7 @@ class Tidy:
     def check(self):
         for file in self.files():
             path, suffix = file.relative_to(self.root).as_posix(), file.suffix
-            text = file.read_bytes().decode()
+            text = file.read_bytes().decode(errors="replace")
             lines = text.split("\n")
             self.check_text(path, lines)
             if suffix in CPP | SCRIPTS or not suffix:
