@@ -1,0 +1,97 @@
+// Owns the limits within which a configuration makes sense.
+#include "srd/engine/config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+constexpr std::uint32_t kLargestPayload =
+    static_cast<std::uint32_t>(wire::kLargestPacket - sizeof(wire::DataHeader));
+constexpr std::int64_t kMostPeers = 1 << 24;
+constexpr std::int64_t kMostRequests = 1 << 24;
+
+struct Range {
+  std::string_view name;
+  std::int64_t value;
+  std::int64_t least;
+  std::int64_t most;
+  std::string_view unit;
+};
+
+std::string out_of_range(const Range& range) {
+  std::string text = "EngineConfig.";
+  text.append(range.name).append(" is ").append(std::to_string(range.value));
+  text.append(", must be from ").append(std::to_string(range.least));
+  text.append(" to ").append(std::to_string(range.most)).append(range.unit);
+  return text;
+}
+
+Range timer(std::string_view name, Duration value, Duration least, Duration most) {
+  return {name, value.count(), least.count(), most.count(), " nanoseconds"};
+}
+
+}  // namespace
+
+Result<void> validate(const EngineConfig& config) {
+  constexpr Duration kTick{1};
+  const std::int64_t window = config.window_packets;
+  const std::array ranges{
+      Range{"max_peers", config.max_peers, 1, kMostPeers, ""},
+      Range{"max_work_requests", config.max_work_requests, 1, kMostRequests, ""},
+      Range{"max_completions", config.max_completions, 1, kMostRequests, ""},
+      Range{"max_reads_per_peer", config.max_reads_per_peer, 1, 65535, ""},
+      Range{"window_packets", window, 1, wire::kMaxWindow, ""},
+      Range{"mtu_payload", config.mtu_payload, 64, kLargestPayload, " bytes"},
+      Range{"paths", config.paths, 1, wire::kMaxPaths, ""},
+      Range{"path_timeouts_to_abandon", config.path_timeouts_to_abandon, 1, 255, ""},
+      timer("path_probe_interval", config.path_probe_interval, kTick, hours{1}),
+      timer("base_rtt", config.base_rtt, kTick, seconds{1}),
+      Range{"ack_every", config.ack_every, 1, std::clamp<std::int64_t>(window, 1, 255),
+            " (window_packets)"},
+      timer("ack_delay", config.ack_delay, Duration::zero(), seconds{1}),
+      // Echoed send times are 32 bits of nanoseconds [wire 4.4]: half of that is unambiguous.
+      timer("max_rto", config.max_rto, kTick, seconds{2}),
+      timer("min_rto", config.min_rto, Duration::zero(), config.max_rto),
+      timer("peer_timeout", config.peer_timeout, std::max(config.min_rto, config.base_rtt) + kTick,
+            hours{1}),
+      timer("rnr_delay", config.rnr_delay, kTick, seconds{1}),
+      Range{"forced_reorder", config.forced_reorder, 0, window, " (window_packets)"},
+  };
+  for (const Range& range : ranges) {
+    if (range.value < range.least || range.value > range.most) {
+      return fail(ErrorCode::invalid_argument, out_of_range(range));
+    }
+  }
+  if (config.life == Life{0}) {
+    return fail(ErrorCode::invalid_argument,
+                "EngineConfig.life is 0, which means \"not known\" on the wire: start with 1");
+  }
+  if (config.line_rate.is_zero()) {
+    return fail(ErrorCode::invalid_argument,
+                "EngineConfig.line_rate is 0: give the speed of the network, for example 100 Gb/s");
+  }
+  if (config.min_rto != Duration::zero() && config.ack_delay >= config.min_rto) {
+    return fail(
+        ErrorCode::invalid_argument,
+        "EngineConfig.ack_delay is not shorter than min_rto: every packet that waits for its "
+        "acknowledgement would be sent twice");
+  }
+  if (config.path_selector.empty() || config.congestion_control.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                "EngineConfig.path_selector and congestion_control must each be a name from "
+                "docs/transport.md");
+  }
+  return {};
+}
+
+}  // namespace weft::srd
