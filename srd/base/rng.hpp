@@ -42,8 +42,8 @@ class Rng {
   }
   // Uniform in [low, high], both included.
   [[nodiscard]] constexpr std::uint64_t between(std::uint64_t low, std::uint64_t high) {
-    return low + static_cast<std::uint64_t>(
-                     (static_cast<unsigned __int128>(next()) * (high - low + 1)) >> 64);
+    const unsigned __int128 span = static_cast<unsigned __int128>(high - low) + 1;
+    return low + static_cast<std::uint64_t>((next() * span) >> 64);
   }
   // Uniform in [0, 1).
   [[nodiscard]] constexpr double unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }

@@ -43,6 +43,7 @@ class MemoryTable {
   [[nodiscard]] Result<RegionKey> insert(const Region& region);
   // False if there is no such region.
   bool erase(RegionKey key);
+  // Valid until the next insert().
   [[nodiscard]] const Region* find(RegionKey key) const;
   [[nodiscard]] std::size_t size() const { return used_; }
 
@@ -52,7 +53,7 @@ class MemoryTable {
     bool phantom = false;
   };
   // Resolves [address, address + length) for an access by `domain`. A length of 0 needs a valid key
-  // and rights, but may name any address.
+  // and rights, but may name any address. The bytes of a phantom have no address: data is null.
   [[nodiscard]] Lookup resolve(RegionKey key, std::uint64_t address, std::uint64_t length,
                                Access wanted, std::uint32_t domain) const;
 

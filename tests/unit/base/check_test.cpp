@@ -1,0 +1,46 @@
+// Owns the tests of the always-on check and of Result.
+#include "srd/base/check.hpp"
+
+#include <gtest/gtest.h>
+
+#include "srd/base/result.hpp"
+
+namespace weft {
+namespace {
+
+TEST(CheckDeathTest, FailedCheckNamesExpressionAndPlace) {
+  const int value = 3;
+  EXPECT_DEATH(WEFT_CHECK(value == 4), "weft: check failed: value == 4 at .*check_test.cpp:[0-9]+");
+}
+
+TEST(Check, HoldingCheckEvaluatesOnce) {
+  int evaluated = 0;
+  WEFT_CHECK(++evaluated == 1);
+  EXPECT_EQ(evaluated, 1);
+}
+
+TEST(Check, IsOneStatement) {
+  bool reached = false;
+  if (reached)
+    WEFT_CHECK(false);
+  else
+    reached = true;
+  EXPECT_TRUE(reached);
+}
+
+TEST(Result, CarriesValueOrError) {
+  const auto half = [](int value) -> Result<int> {
+    if (value % 2 != 0) {
+      return fail(ErrorCode::invalid_argument, "odd: " + std::to_string(value));
+    }
+    return value / 2;
+  };
+  ASSERT_TRUE(half(8).has_value());
+  EXPECT_EQ(*half(8), 4);
+  ASSERT_FALSE(half(7).has_value());
+  EXPECT_EQ(half(7).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(half(7).error().message, "odd: 7");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,363 @@
+// Owns the tests of the envelope: golden frames, each reason to refuse one, trimming.
+#include "srd/wire/envelope.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "srd/base/rng.hpp"
+#include "srd/wire/parse.hpp"
+#include "tests/unit/wire/frames.hpp"
+#include "tests/unit/wire/golden.hpp"
+
+namespace weft::srd::wire {
+static void PrintTo(EnvelopeFault fault, std::ostream* out) { *out << to_string(fault); }
+namespace {
+
+using test::address4;
+using test::address6;
+using test::Bytes;
+using test::frame_of;
+using test::from_hex;
+
+const Bytes kWeft = from_hex("77656674");
+const Address kAlice = address4(10, 1, 2, 3);
+const Address kBob = address4(10, 1, 2, 4);
+const Address kAlice6 = address6("fd005eed000000000000000000000001");
+const Address kBob6 = address6("fd005eed0000000000000000ffff0002");
+
+// Computed from docs/wire.md by a program that shares nothing with ours.
+constexpr std::string_view kGolden4 =
+    "02000a01020402000a01020308004502002000004000401122c30a0102030a010204f005ef00000c000077656674";
+constexpr std::string_view kGolden6 =
+    "0632addebc4906a30f4e277d86dd6bc0f0ff000c1140fd005eed000000000000000000000001"
+    "fd005eed0000000000000000ffff0002f0ffef00000c000077656674";
+
+TEST(Envelope, GoldenFrames) {
+  EXPECT_EQ(frame_of(kAlice, kBob, 5, Ecn::capable_0, kDscpData, kWeft), from_hex(kGolden4));
+  EXPECT_EQ(frame_of(kAlice6, kBob6, 255, Ecn::not_capable, kDscpControl, kWeft),
+            from_hex(kGolden6));
+}
+
+TEST(Envelope, ParsesTheGoldenFrames) {
+  const Bytes frame4 = from_hex(kGolden4);
+  const Envelope four = Envelope::parse(frame4);
+  ASSERT_EQ(four.fault(), EnvelopeFault::none);
+  EXPECT_EQ(four.source(), kAlice);
+  EXPECT_EQ(four.destination(), kBob);
+  EXPECT_EQ(four.path(), PathId{5});
+  EXPECT_EQ(four.ecn(), Ecn::capable_0);
+  EXPECT_EQ(four.dscp(), kDscpData);
+  EXPECT_EQ(four.hop_limit(), 64);
+  EXPECT_FALSE(four.trimmed());
+  EXPECT_TRUE(std::ranges::equal(four.packet(), kWeft));
+
+  const Bytes frame6 = from_hex(kGolden6);
+  const Envelope six = Envelope::parse(frame6);
+  ASSERT_EQ(six.fault(), EnvelopeFault::none);
+  EXPECT_EQ(six.source(), kAlice6);
+  EXPECT_EQ(six.destination(), kBob6);
+  EXPECT_EQ(six.path(), PathId{255});
+  EXPECT_EQ(six.ecn(), Ecn::not_capable);
+  EXPECT_EQ(six.dscp(), kDscpControl);
+  EXPECT_TRUE(std::ranges::equal(six.packet(), kWeft));
+}
+
+TEST(Envelope, RoundTripOfEverything) {
+  Rng rng{1};
+  for (unsigned path = 0; path < kPathPorts; ++path) {
+    for (const bool v4 : {true, false}) {
+      for (const Ecn ecn : {Ecn::not_capable, Ecn::capable_1, Ecn::capable_0, Ecn::congested}) {
+        for (const std::uint8_t dscp : {kDscpData, kDscpControl, kDscpTrimmed, std::uint8_t{63}}) {
+          const Bytes packet(rng.below(200), std::byte{0x5A});
+          const Address& from = v4 ? kAlice : kAlice6;
+          const Address& to = v4 ? kBob : kBob6;
+          const Bytes frame = frame_of(from, to, path, ecn, dscp, packet);
+          const Envelope envelope = Envelope::parse(frame);
+          ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
+          ASSERT_EQ(envelope.source(), from);
+          ASSERT_EQ(envelope.destination(), to);
+          ASSERT_EQ(envelope.path().value(), path);
+          ASSERT_EQ(envelope.ecn(), ecn);
+          ASSERT_EQ(envelope.dscp(), dscp);
+          ASSERT_EQ(envelope.trimmed(), dscp == kDscpTrimmed);
+          ASSERT_EQ(envelope.packet().size(), packet.size());
+        }
+      }
+    }
+  }
+}
+
+TEST(Envelope, HeaderChecksumHoldsForAllAddressesAndSizes) {
+  Rng rng{2};
+  for (int round = 0; round < 20'000; ++round) {
+    const auto address = [&] {
+      const auto word = static_cast<std::uint32_t>(rng.next());
+      return address4(1 + word % 223, word >> 8 & 0xFF, word >> 16 & 0xFF, word >> 24);
+    };
+    const Bytes packet(rng.below(50));
+    const Bytes frame = frame_of(address(), address(), rng.below(256), Ecn::congested,
+                                 static_cast<std::uint8_t>(rng.below(64)), packet);
+    ASSERT_EQ(Envelope::parse(frame).fault(), EnvelopeFault::none) << "round " << round;
+  }
+}
+
+TEST(EnvelopeWriter, RefusesWhatCannotBeSent) {
+  EXPECT_FALSE(EnvelopeWriter::make(Address{}).has_value());
+  EXPECT_FALSE(EnvelopeWriter::make(address4(0, 0, 0, 0)).has_value());
+  EXPECT_FALSE(EnvelopeWriter::make(address4(224, 0, 0, 1)).has_value());
+  EXPECT_FALSE(EnvelopeWriter::make(address6("ff020000000000000000000000000001")).has_value());
+
+  const auto four = EnvelopeWriter::make(kAlice);
+  const auto six = EnvelopeWriter::make(kAlice6);
+  ASSERT_TRUE(four && six);
+  Bytes frame(kEnvelopeSizeV6, std::byte{0xAB});
+  const Bytes before = frame;
+  const auto refuses = [&](const EnvelopeWriter& writer, const Address& to, unsigned path,
+                           std::size_t size) {
+    return !writer.write(frame.data(), to, PathId{static_cast<std::uint16_t>(path)}, Ecn::capable_0,
+                         0, size) &&
+           frame == before;
+  };
+  EXPECT_TRUE(refuses(*four, kBob6, 0, 100)) << "other family";
+  EXPECT_TRUE(refuses(*six, kBob, 0, 100)) << "other family";
+  EXPECT_TRUE(refuses(*four, kBob, 256, 100)) << "no such path";
+  EXPECT_TRUE(refuses(*four, kBob, 0, kLargestPacket + 1)) << "too large";
+  EXPECT_TRUE(refuses(*four, address4(255, 255, 255, 255), 0, 100)) << "broadcast";
+  EXPECT_TRUE(refuses(*six, Address{}, 0, 100)) << "unspecified";
+  EXPECT_FALSE(refuses(*four, kBob, 255, kLargestPacket));
+}
+
+TEST(EnvelopeWriter, WritesNoMoreThanItsSize) {
+  for (const bool v4 : {true, false}) {
+    const auto writer = EnvelopeWriter::make(v4 ? kAlice : kAlice6);
+    ASSERT_TRUE(writer);
+    EXPECT_EQ(writer->size(), v4 ? kEnvelopeSizeV4 : kEnvelopeSizeV6);
+    Bytes frame(100, std::byte{0xAB});
+    ASSERT_TRUE(writer->write(frame.data(), v4 ? kBob : kBob6, PathId{0}, Ecn::capable_0, 0, 0));
+    EXPECT_TRUE(std::all_of(frame.begin() + static_cast<std::ptrdiff_t>(writer->size()),
+                            frame.end(), [](std::byte byte) { return byte == std::byte{0xAB}; }));
+  }
+}
+
+// --- Refusals.
+
+EnvelopeFault fault_with(std::string_view golden, std::size_t at, std::string_view hex,
+                         bool fix_checksum = true) {
+  Bytes frame = from_hex(golden);
+  const Bytes patch = from_hex(hex);
+  std::copy(patch.begin(), patch.end(), frame.begin() + static_cast<std::ptrdiff_t>(at));
+  if (fix_checksum) {
+    test::fix_ipv4_checksum(frame);
+  }
+  return Envelope::parse(frame).fault();
+}
+constexpr std::size_t kIp = 14;
+
+TEST(EnvelopeFaults, EveryTruncation) {
+  for (const std::string_view golden : {kGolden4, kGolden6}) {
+    const Bytes whole = from_hex(golden);
+    const std::size_t head = golden == kGolden4 ? kEnvelopeSizeV4 : kEnvelopeSizeV6;
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      EXPECT_EQ(Envelope::parse(std::span{whole}.first(size)).fault(),
+                size < head ? EnvelopeFault::too_short : EnvelopeFault::bad_ip_length)
+          << size;
+    }
+  }
+}
+
+TEST(EnvelopeFaults, PaddingIsIgnored) {
+  Bytes frame = from_hex(kGolden4);
+  frame.resize(60, std::byte{0xEE});
+  const Envelope envelope = Envelope::parse(frame);
+  ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
+  EXPECT_TRUE(std::ranges::equal(envelope.packet(), kWeft));
+}
+
+TEST(EnvelopeFaults, EtherTypeAndVersion) {
+  EXPECT_EQ(fault_with(kGolden4, 12, "0806"), EnvelopeFault::not_ip) << "ARP";
+  EXPECT_EQ(fault_with(kGolden4, 12, "8100"), EnvelopeFault::not_ip) << "VLAN tag";
+  EXPECT_EQ(fault_with(kGolden4, kIp, "65"), EnvelopeFault::bad_ip_version);
+  EXPECT_EQ(fault_with(kGolden6, kIp, "4b", false), EnvelopeFault::bad_ip_version);
+  EXPECT_EQ(fault_with(kGolden4, kIp, "46"), EnvelopeFault::ip_options);
+  EXPECT_EQ(fault_with(kGolden4, kIp, "44"), EnvelopeFault::ip_options) << "shorter than can be";
+}
+
+TEST(EnvelopeFaults, HeaderChecksum) {
+  const Bytes whole = from_hex(kGolden4);
+  for (std::size_t bit = 8 * (kIp + 1); bit < 8 * (kIp + 20); ++bit) {
+    Bytes frame = whole;
+    frame[bit / 8] ^= std::byte{1} << (bit % 8);
+    EXPECT_EQ(Envelope::parse(frame).fault(), EnvelopeFault::bad_ip_checksum) << "bit " << bit;
+  }
+}
+
+TEST(EnvelopeFaults, Fragments) {
+  EXPECT_EQ(fault_with(kGolden4, kIp + 6, "2000"), EnvelopeFault::fragmented) << "more follow";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 6, "0001"), EnvelopeFault::fragmented) << "not the first";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 6, "8000"), EnvelopeFault::fragmented) << "reserved bit";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 6, "0000"), EnvelopeFault::none) << "may be, but is not";
+}
+
+TEST(EnvelopeFaults, Protocol) {
+  EXPECT_EQ(fault_with(kGolden4, kIp + 9, "06"), EnvelopeFault::not_udp);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 6, "2c", false), EnvelopeFault::not_udp)
+      << "fragment header";
+  EXPECT_EQ(fault_with(kGolden6, kIp + 6, "00", false), EnvelopeFault::not_udp) << "hop-by-hop";
+}
+
+TEST(EnvelopeFaults, Lengths) {
+  EXPECT_EQ(fault_with(kGolden4, kIp + 2, "0021"), EnvelopeFault::bad_ip_length)
+      << "more than there is";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 2, "001b"), EnvelopeFault::bad_ip_length)
+      << "no room for UDP";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 2, "0000"), EnvelopeFault::bad_ip_length);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 2, "001f"), EnvelopeFault::bad_udp_length) << "UDP has more";
+  EXPECT_EQ(fault_with(kGolden6, kIp + 4, "000d", false), EnvelopeFault::bad_ip_length);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 4, "0007", false), EnvelopeFault::bad_ip_length);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 4, "0000", false), EnvelopeFault::bad_ip_length)
+      << "jumbogram";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 24, "000b"), EnvelopeFault::bad_udp_length);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 24, "0000"), EnvelopeFault::bad_udp_length);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 44, "ffff", false), EnvelopeFault::bad_udp_length);
+}
+
+TEST(EnvelopeFaults, Ports) {
+  EXPECT_EQ(fault_with(kGolden4, kIp + 22, "12b7"), EnvelopeFault::other_port) << "RoCEv2";
+  EXPECT_EQ(fault_with(kGolden4, kIp + 20, "efff"), EnvelopeFault::bad_source_port);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 20, "f100"), EnvelopeFault::bad_source_port);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 20, "0000"), EnvelopeFault::bad_source_port);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 20, "f0ff"), EnvelopeFault::none);
+}
+
+TEST(EnvelopeFaults, Addresses) {
+  EXPECT_EQ(fault_with(kGolden4, kIp + 12, "00000000"), EnvelopeFault::bad_source);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 12, "e0000001"), EnvelopeFault::bad_source);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 16, "ffffffff"), EnvelopeFault::bad_destination);
+  EXPECT_EQ(fault_with(kGolden4, kIp + 16, "7f000001"), EnvelopeFault::none) << "loopback is one";
+  EXPECT_EQ(fault_with(kGolden6, kIp + 8, "ff", false), EnvelopeFault::bad_source);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 24, "ff", false), EnvelopeFault::bad_destination);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 8, "00000000000000000000000000000000", false),
+            EnvelopeFault::bad_source);
+  // An IPv6 header must not be able to speak for an IPv4 NIC.
+  EXPECT_EQ(fault_with(kGolden6, kIp + 8, "00000000000000000000ffff0a010203", false),
+            EnvelopeFault::bad_source);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 24, "00000000000000000000ffff0a010203", false),
+            EnvelopeFault::bad_destination);
+}
+
+TEST(EnvelopeFaults, ForeignUdpChecksumIsNotLookedAt) {
+  EXPECT_EQ(fault_with(kGolden4, kIp + 26, "1234"), EnvelopeFault::none);
+  EXPECT_EQ(fault_with(kGolden6, kIp + 46, "1234", false), EnvelopeFault::none);
+}
+
+TEST(EnvelopeFaults, HaveNames) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < kEnvelopeFaults; ++i) {
+    names.insert(to_string(static_cast<EnvelopeFault>(i)));
+  }
+  EXPECT_EQ(names.size(), kEnvelopeFaults);
+  EXPECT_FALSE(names.contains("unknown"));
+}
+
+class EnvelopeAnything : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
+  Rng rng{GetParam()};
+  int good = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes frame = from_hex(rng.chance(0.5) ? kGolden4 : kGolden6);
+    for (std::uint32_t damage = rng.below(4); damage > 0; --damage) {
+      frame[rng.below(static_cast<std::uint32_t>(frame.size()))] =
+          static_cast<std::byte>(rng.next());
+    }
+    if (rng.chance(0.5)) {
+      test::fix_ipv4_checksum(frame);
+    }
+    frame.resize(rng.chance(0.7) ? frame.size() : rng.below(120));
+    const Envelope envelope = Envelope::parse(frame);
+    if (envelope.ok()) {
+      ++good;
+      ASSERT_LT(envelope.path().value(), kPathPorts);
+      ASSERT_EQ(is_ipv4(envelope.source()), is_ipv4(envelope.destination()));
+      const std::byte* const end = envelope.packet().data() + envelope.packet().size();
+      ASSERT_LE(end, frame.data() + frame.size());
+    }
+  }
+  EXPECT_GT(good, 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, EnvelopeAnything, testing::Values(1, 2, 3));
+
+// --- MAC addresses.
+
+TEST(Mac, IsLocalAndUnicast) {
+  for (const Address& address : {kAlice, kBob, kAlice6, kBob6}) {
+    EXPECT_EQ(mac_of(address)[0] & std::byte{0x03}, std::byte{0x02});
+  }
+}
+
+TEST(Mac, DiffersBetweenNeighbours) {
+  std::set<MacAddress> macs;
+  for (unsigned i = 0; i < 10'000; ++i) {
+    Address six = kAlice6;
+    six.bytes[14] = static_cast<std::byte>(i >> 8);
+    six.bytes[15] = static_cast<std::byte>(i);
+    macs.insert(mac_of(six));
+    macs.insert(mac_of(address4(10, 0, i >> 8, i & 0xFF)));
+  }
+  EXPECT_EQ(macs.size(), 20'000U);
+}
+
+TEST(AddressHash, SeparatesNeighbours) {
+  std::unordered_set<std::size_t> hashes;
+  for (unsigned i = 0; i < 10'000; ++i) {
+    hashes.insert(std::hash<Address>{}(address4(10, 0, i >> 8, i & 0xFF)));
+  }
+  EXPECT_EQ(hashes.size(), 10'000U);
+}
+
+// --- Trimming.
+
+TEST(Trim, LeavesAValidShorterFrame) {
+  const Bytes packet = test::golden("write");
+  for (const bool v4 : {true, false}) {
+    Bytes frame =
+        frame_of(v4 ? kAlice : kAlice6, v4 ? kBob : kBob6, 9, Ecn::congested, kDscpData, packet);
+    const std::size_t size = trim(frame, sizeof(DataHeader));
+    EXPECT_EQ(size, frame.size() - 4);
+    frame.resize(size);
+    const Envelope envelope = Envelope::parse(frame);
+    ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
+    EXPECT_TRUE(envelope.trimmed());
+    EXPECT_EQ(envelope.ecn(), Ecn::congested);
+    EXPECT_EQ(envelope.path(), PathId{9});
+    EXPECT_EQ(envelope.source(), v4 ? kAlice : kAlice6);
+    EXPECT_EQ(envelope.destination(), v4 ? kBob : kBob6);
+    EXPECT_EQ(envelope.packet().size(), sizeof(DataHeader));
+    EXPECT_EQ(parse_packet(envelope.packet(), 0, envelope.trimmed()).reason(), DropReason::none);
+    EXPECT_EQ(trim(frame, 10), size) << "once is enough";
+  }
+}
+
+TEST(Trim, LeavesEverythingElseAlone) {
+  const Bytes ack = test::golden("ack");
+  Bytes control = frame_of(kAlice, kBob, 9, Ecn::capable_0, kDscpControl, ack);
+  Bytes brief = frame_of(kAlice, kBob, 9, Ecn::capable_0, kDscpData, kWeft);
+  Bytes foreign = from_hex(kGolden4);
+  foreign[kIp + 22] = std::byte{0x12};
+  for (Bytes* frame : {&control, &brief, &foreign}) {
+    const Bytes before = *frame;
+    EXPECT_EQ(trim(*frame, 64), before.size());
+    EXPECT_EQ(*frame, before);
+  }
+}
+
+}  // namespace
+}  // namespace weft::srd::wire
