@@ -1,0 +1,25 @@
+// Owns one swarm run: a plan is carried out under the judge's eyes, then healed and required to finish.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/swarm/plan.hpp"
+
+namespace weft::swarm {
+
+struct Outcome {
+  std::string failure;  // empty: nothing was broken
+  std::uint64_t digest = 0;
+  std::uint64_t packets = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t completed_ok = 0;
+  Duration virtual_time{};
+  std::vector<std::string> trace;
+};
+
+[[nodiscard]] Outcome carry_out(const Plan& plan, bool with_trace = false);
+
+}  // namespace weft::swarm
