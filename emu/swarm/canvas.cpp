@@ -45,9 +45,7 @@ bool GuardedBuffer::margins_intact() const {
          is_all({memory_.get() + kMargin + size_, kMargin}, kBlank);
 }
 
-void GuardedBuffer::scribble() {
-  std::fill_n(memory_.get(), size_ + 2 * kMargin, kScribble);
-}
+void GuardedBuffer::scribble() { std::fill_n(memory_.get(), size_ + 2 * kMargin, kScribble); }
 
 bool GuardedBuffer::still_scribbled() const {
   return is_all({memory_.get(), size_ + 2 * kMargin}, kScribble);

@@ -11,8 +11,8 @@
 
 namespace weft::swarm {
 
-inline constexpr std::byte kBlank{0xA5};      // memory that nobody has written
-inline constexpr std::byte kScribble{0x3C};   // memory that its owner has taken back
+inline constexpr std::byte kBlank{0xA5};     // memory that nobody has written
+inline constexpr std::byte kScribble{0x3C};  // memory that its owner has taken back
 
 // Byte `at` of the content named `key`. The content of message n is its own, whatever its length.
 [[nodiscard]] inline std::byte content(std::uint64_t key, std::uint64_t at) {
@@ -33,7 +33,9 @@ class GuardedBuffer {
   explicit GuardedBuffer(std::size_t size);
 
   [[nodiscard]] std::span<std::byte> bytes() { return {memory_.get() + kMargin, size_}; }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return {memory_.get() + kMargin, size_}; }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return {memory_.get() + kMargin, size_};
+  }
   [[nodiscard]] bool margins_intact() const;
   [[nodiscard]] bool exists() const { return memory_ != nullptr; }
   // The owner takes the memory back: from now on nobody may write, and what is read is garbage.

@@ -11,8 +11,7 @@ void History::refresh(TimePoint now, std::uint32_t a, std::uint32_t b) {
     const auto found = mutes_.find(host);
     return found != mutes_.end() && found->second > 0;
   };
-  const bool apart =
-      cuts_.contains({a, b}) || cuts_.contains({b, a}) || is_mute(a) || is_mute(b);
+  const bool apart = cuts_.contains({a, b}) || cuts_.contains({b, a}) || is_mute(a) || is_mute(b);
   if (apart == line.apart) {
     return;
   }

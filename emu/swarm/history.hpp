@@ -1,4 +1,5 @@
-// Owns what happened to hosts and network during a run, to tell which outcomes of a request that explains.
+// Owns what happened to hosts and network during a run, to tell which outcomes of a request that
+// explains.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,8 @@ class History {
 
   // --- Silence between two hosts, either direction of which does not work.
   void cut(TimePoint now, std::uint32_t a, std::uint32_t b, bool is_cut);
-  void mute(TimePoint now, std::uint32_t host, bool is_mute);  // down, paused, or without a live path
+  void mute(TimePoint now, std::uint32_t host,
+            bool is_mute);  // down, paused, or without a live path
   // Did the two not hear each other for `at_least` at a stretch that reaches beyond `since`?
   [[nodiscard]] bool were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePoint since,
                                 Duration at_least) const;

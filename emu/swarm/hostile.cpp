@@ -69,8 +69,8 @@ void Attacker::act(TimePoint now, const Step& step, VirtualNetwork& network) {
         break;
       case Act::inject_truncated:
         packet.bytes.resize(rng_.below(size));
-        packet.header_size = std::min(packet.header_size,
-                                      static_cast<std::uint16_t>(packet.bytes.size()));
+        packet.header_size =
+            std::min(packet.header_size, static_cast<std::uint16_t>(packet.bytes.size()));
         packet.trimmed = rng_.chance(0.5);
         packet.genuine = false;
         break;

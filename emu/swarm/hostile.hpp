@@ -1,4 +1,5 @@
-// Owns the attacker of a swarm run: keeps packets that it saw, and sends rubbish, mutations and replays.
+// Owns the attacker of a swarm run: keeps packets that it saw, and sends rubbish, mutations and
+// replays.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ using srd::Status;
 
 namespace {
 
-// Messages shorter than this cannot carry their number; without immediate data they are only counted.
+// Messages shorter than this cannot carry their number; without immediate data they are only
+// counted.
 constexpr std::uint32_t kNumbered = 8;
 
 bool is_anonymous(const Request& request) {
@@ -97,7 +98,8 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
                               const srd::Completion& completion) {
   Request* request = request_of(completion.cookie);
   if (request == nullptr || request->step.host != host) {
-    return condemn("host " + std::to_string(host) + " has a completion for a request it never made");
+    return condemn("host " + std::to_string(host) +
+                   " has a completion for a request it never made");
   }
   if (request->state != Request::State::open) {
     return condemn(name(*request) + " completes a second time");
@@ -214,9 +216,9 @@ void Judge::check_effect(const Request& request, std::uint32_t host) {
     bool placed = false;
     for (const Process& p : processes_[step.peer]) {
       for (const Process::Region& region : p.regions()) {
-        placed |= region.kind == request.region &&
-                  is_painted(region.memory.bytes().subspan(request.offset, step.length),
-                             request.key);
+        placed |=
+            region.kind == request.region &&
+            is_painted(region.memory.bytes().subspan(request.offset, step.length), request.key);
       }
     }
     if (!placed) {
@@ -336,9 +338,9 @@ void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
   if (request->has_place) {
     bool placed = false;
     for (const Process::Region& region : process(host).regions()) {
-      placed |= region.kind == request->region &&
-                is_painted(region.memory.bytes().subspan(request->offset, step.length),
-                           request->key);
+      placed |=
+          region.kind == request->region &&
+          is_painted(region.memory.bytes().subspan(request->offset, step.length), request->key);
     }
     if (!placed) {
       return condemn(name(*request) + ": its immediate data came before all of its bytes");
@@ -380,8 +382,8 @@ void Judge::check_regions(std::uint32_t host, const Process& process) {
     const bool explained = region.kind == RegionKind::readable
                                ? is_painted(bytes, process.content_key())
                                : slots(host, region.kind).explains(bytes);
-    const bool frozen = region.frozen.empty() ||
-                        std::equal(bytes.begin(), bytes.end(), region.frozen.begin());
+    const bool frozen =
+        region.frozen.empty() || std::equal(bytes.begin(), bytes.end(), region.frozen.begin());
     if (!margins || !explained || !frozen) {
       condemn("memory of host " + std::to_string(host) + ", region " +
               std::to_string(static_cast<int>(region.kind)) +
@@ -406,8 +408,8 @@ void Judge::check_at_the_end() {
     if (request.state != Request::State::done || request.status != Status::ok) {
       continue;
     }
-    const bool announces = request.kind == Kind::send ||
-                           (request.kind == Kind::write && s.immediate);
+    const bool announces =
+        request.kind == Kind::send || (request.kind == Kind::write && s.immediate);
     if (is_anonymous(request)) {
       ++anonymous_ok[{s.host, plan_.hosts[s.host].endpoints[s.endpoint].qpn.value(), s.peer,
                       plan_.hosts[s.peer].endpoints[s.peer_endpoint].qpn.value(), s.length}];

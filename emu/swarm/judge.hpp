@@ -22,14 +22,14 @@ struct Request {
   srd::Completion::Kind kind = srd::Completion::Kind::send;
   State state = State::open;
   srd::Status status = srd::Status::ok;
-  Step step;                        // what it was meant to be
-  std::uint32_t incarnation = 0;    // of the process that posted it
+  Step step;                      // what it was meant to be
+  std::uint32_t incarnation = 0;  // of the process that posted it
   TimePoint posted{};
-  std::uint64_t key = 0;            // of its content
+  std::uint64_t key = 0;  // of its content
   RegionKind region = RegionKind::writable;
   srd::RegionKey remote_key;
-  std::uint64_t offset = 0;         // of its place in the region
-  bool has_place = false;           // the place is its own and must end up painted
+  std::uint64_t offset = 0;  // of its place in the region
+  bool has_place = false;    // the place is its own and must end up painted
   GuardedBuffer buffer;
   std::vector<std::uint32_t> delivered_to;  // incarnations of the destination
 };

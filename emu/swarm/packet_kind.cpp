@@ -1,8 +1,8 @@
 // Owns the classification of packets and their description in traces.
 #include "emu/swarm/packet_kind.hpp"
 
-#include <cstdarg>
-#include <cstdio>
+#include <ios>
+#include <sstream>
 
 #include "srd/wire/srd_header.hpp"
 
@@ -10,15 +10,6 @@ namespace weft::swarm {
 namespace {
 
 namespace wire = srd::wire;
-
-__attribute__((format(printf, 1, 2))) std::string text(const char* format, ...) {
-  char buffer[320];
-  std::va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(buffer, sizeof buffer, format, arguments);
-  va_end(arguments);
-  return buffer;
-}
 
 const char* name_of(Packet kind) {
   switch (kind) {
@@ -43,40 +34,41 @@ const char* name_of(Packet kind) {
   }
 }
 
-std::string describe_data(std::span<const std::byte> packet) {
+void describe_data(std::ostream& out, std::span<const std::byte> packet) {
   wire::DataHeader h;
   if (!wire::load(packet, h)) {
-    return " cut short";
+    out << " cut short";
+    return;
   }
-  return text(" psn %u back %u len %u msg %u/%u key %x addr %llx%s%s", h.psn.value(),
-              h.back.value(), h.payload_length.value(), h.message.value(), h.message_length.value(),
-              h.key.value(), static_cast<unsigned long long>(h.remote_address.value()),
-              (h.common.flags & wire::kImmediate) != 0 ? " imm" : "",
-              (h.common.flags & wire::kAckRequested) != 0 ? " ack!" : "");
+  out << " psn " << h.psn.value() << " back " << h.back.value() << " bytes "
+      << h.payload_length.value() << " of message " << h.message.value() << '/'
+      << h.message_length.value() << std::hex << " key " << h.key.value() << " address "
+      << h.remote_address.value() << std::dec
+      << ((h.common.flags & wire::kImmediate) != 0 ? " immediate" : "")
+      << ((h.common.flags & wire::kAckRequested) != 0 ? " asks for an ack" : "");
 }
 
-std::string describe_ack(std::span<const std::byte> packet) {
+void describe_ack(std::ostream& out, std::span<const std::byte> packet) {
   wire::AckHeader h;
   if (!wire::load(packet, h)) {
-    return " cut short";
+    out << " cut short";
+    return;
   }
-  std::string out = text(" cumulative %u echo %u words %u", h.cumulative.value(),
-                         h.echo_psn.value(), h.sack_words);
+  out << " cumulative " << h.cumulative.value() << " echo " << h.echo_psn.value() << " map";
   std::size_t at = sizeof h;
   for (int i = 0; i < h.sack_words && at + 8 <= packet.size(); ++i, at += 8) {
     boost::endian::big_uint64_buf_t word;
     std::memcpy(&word, packet.data() + at, sizeof word);
     if (i < 3) {
-      out += text(" %llx", static_cast<unsigned long long>(word.value()));
+      out << ' ' << std::hex << word.value() << std::dec;
     }
   }
   for (int i = 0; i < h.results && at + sizeof(wire::ResultEntry) <= packet.size(); ++i) {
     wire::ResultEntry entry;
     std::memcpy(&entry, packet.data() + at, sizeof entry);
     at += sizeof entry;
-    out += text(" [psn %u: %u]", entry.psn.value(), entry.code);
+    out << " [psn " << entry.psn.value() << ": " << int{entry.code} << ']';
   }
-  return out;
 }
 
 }  // namespace
@@ -108,19 +100,21 @@ Packet kind_of(std::span<const std::byte> packet) {
 
 std::string describe(std::span<const std::byte> packet) {
   const Packet kind = kind_of(packet);
+  std::ostringstream out;
   wire::CommonHeader h;
   if (kind == Packet::other || !wire::load(packet, h)) {
-    return text("other (%zu bytes)", packet.size());
+    out << "other (" << packet.size() << " bytes)";
+    return out.str();
   }
-  std::string out = text("%s qp %u->%u life %u->%u path %u try %u", name_of(kind),
-                         h.source_qpn.value(), h.destination_qpn.value(), h.source_life.value(),
-                         h.destination_life.value(), h.path.value(), h.attempt);
+  out << name_of(kind) << " qp " << h.source_qpn.value() << "->" << h.destination_qpn.value()
+      << " life " << h.source_life.value() << "->" << h.destination_life.value() << " path "
+      << h.path.value() << " try " << int{h.attempt};
   if (matches(Packet::data | Packet::probe, kind)) {
-    out += describe_data(packet);
+    describe_data(out, packet);
   } else if (kind == Packet::ack) {
-    out += describe_ack(packet);
+    describe_ack(out, packet);
   }
-  return out;
+  return out.str();
 }
 
 }  // namespace weft::swarm

@@ -38,16 +38,16 @@ struct Mood {
   bool hostile = false;
   bool restarts = false;
   bool flaws = false;
-  bool churn = false;      // endpoints and regions come and go
+  bool churn = false;  // endpoints and regions come and go
   bool partitions = false;
-  double noise = 0;        // share of the largest random loss etc.
+  double noise = 0;  // share of the largest random loss etc.
 };
 
 srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& link) {
   using namespace std::chrono_literals;
-  static constexpr std::array<const char*, 6> kSelectors{"reps", "oblivious", "ecmp",
-                                                         "bitmap", "po2", "plb"};
-  static constexpr std::array<const char*, 5> kControls{"srd", "nscc", "swift", "dctcp", "fixed"};
+  static constexpr std::array<const char*, 6> kSelectors{"reps",   "oblivious", "ecmp",
+                                                         "bitmap", "po2",       "plb"};
+  static constexpr std::array<const char*, 5> kControls{"nscc", "swift", "dctcp", "mprdma", "fixed"};
   static constexpr std::array<std::uint32_t, 6> kWindows{8, 16, 64, 256, 1024, 2048};
   static constexpr std::array<std::uint16_t, 6> kPaths{1, 2, 4, 16, 64, 256};
   static constexpr std::array<std::uint32_t, 4> kMtus{64, 256, 1024, 4096};
@@ -66,7 +66,7 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   c.checksum = mood.corruption || mood.hostile || rng.chance(0.8);
   c.paths = one_of(rng, kPaths);
   c.path_selector = rng.chance(0.4) ? "reps" : one_of(rng, kSelectors);
-  c.congestion_control = rng.chance(0.4) ? "srd" : one_of(rng, kControls);
+  c.congestion_control = one_of(rng, kControls);
   c.path_timeouts_to_abandon = static_cast<std::uint8_t>(1 + rng.below(3));
   c.path_probe_interval = some_time(rng, 200us, 5ms);
   c.path_reorder_tolerance = static_cast<std::uint8_t>(rng.chance(0.7) ? 0 : rng.below(8));
@@ -79,13 +79,15 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   }
   c.trimming = rng.chance(0.5);
   c.receiver_credits = rng.chance(0.25);
-  c.ack_every = static_cast<std::uint8_t>(1U << rng.below(5));
+  c.ack_every = static_cast<std::uint8_t>(std::min(c.window_packets, 1U << rng.below(5)));
   c.ack_delay = some_time(rng, 0us, 5us);
   c.peer_timeout = some_time(rng, 10ms, 60ms);
   c.max_rto = c.peer_timeout / 8;
   c.min_rto = rng.chance(0.7) ? 0us : some_time(rng, 20us, 200us);
   c.rnr_delay = some_time(rng, 2us, 50us);
-  c.forced_reorder = static_cast<std::uint16_t>(rng.chance(0.25) ? 1 + rng.below(32) : 0);
+  if (rng.chance(0.25)) {
+    c.forced_reorder = static_cast<std::uint16_t>(1 + rng.below(std::min(32U, c.window_packets)));
+  }
   return c;
 }
 
@@ -243,8 +245,8 @@ class Planner {
     step.immediate = step.act != Act::read && rng_.chance(0.4);
     step.volatile_region = step.act == Act::write && rng_.chance(0.3);
     step.phantom = step.act == Act::write && rng_.chance(0.05);
-    step.rnr_retry = static_cast<std::uint8_t>(rng_.chance(0.6) ? srd::kRnrRetryForever
-                                                                : rng_.below(7));
+    step.rnr_retry =
+        static_cast<std::uint8_t>(rng_.chance(0.6) ? srd::kRnrRetryForever : rng_.below(7));
     step.random = rng_.next();
     if (mood_.flaws && rng_.chance(0.15)) {
       step.flaw = random_flaw(rng_, step.act);
@@ -362,20 +364,20 @@ Plan make_plan(std::uint64_t seed) { return Planner(seed).make(); }
 
 const char* to_string(Act act) {
   static constexpr std::array<const char*, 33> kNames{
-      "send",           "write",           "read",          "post_receives", "flush",
-      "close_endpoint", "open_endpoint",   "stop_receiving", "start_receiving",
-      "replace_region", "restart",         "crash",         "start",         "pause",
-      "resume",         "set_loss",        "set_burst",     "set_duplicate", "set_reorder",
-      "set_corrupt",    "set_trim",        "set_mark",      "set_jitter",    "partition",
-      "rejoin",         "kill_path",       "revive_path",   "inject_random", "inject_mutated",
-      "inject_truncated", "replay",        "replay_foreign"};
+      "send",           "write",         "read",           "post_receives",   "flush",
+      "close_endpoint", "open_endpoint", "stop_receiving", "start_receiving", "replace_region",
+      "restart",        "crash",         "start",          "pause",           "resume",
+      "set_loss",       "set_burst",     "set_duplicate",  "set_reorder",     "set_corrupt",
+      "set_trim",       "set_mark",      "set_jitter",     "partition",       "rejoin",
+      "kill_path",      "revive_path",   "inject_random",  "inject_mutated",  "inject_truncated",
+      "replay",         "replay_foreign"};
   return kNames[static_cast<std::size_t>(act)];
 }
 
 std::string to_string(const Step& step) {
   static constexpr std::array<const char*, 9> kFlaws{
-      "", " bad_qpn", " bad_qkey", " bad_key", " stale_key", " wrong_domain", " no_access",
-      " out_of_bounds", " straddling"};
+      "",           " bad_qpn",       " bad_qkey",  " bad_key", " stale_key", " wrong_domain",
+      " no_access", " out_of_bounds", " straddling"};
   std::string out = std::string{to_string(step.act)} + " host " + std::to_string(step.host) +
                     " peer " + std::to_string(step.peer);
   if (step.act <= Act::read) {

@@ -1,4 +1,5 @@
-// Owns the plan of one swarm run: everything that is random is decided here, so that pieces can be left out.
+// Owns the plan of one swarm run: everything that is random is decided here, so that pieces can be
+// left out.
 #pragma once
 
 #include <cstdint>
@@ -87,9 +88,9 @@ struct EndpointPlan {
   srd::Qpn qpn;
   std::uint32_t qkey = 0;
   std::uint32_t receive_depth = 0;
-  std::uint32_t receive_size = 0;   // of every posted receive
+  std::uint32_t receive_size = 0;  // of every posted receive
   bool unsolicited_immediate = false;
-  bool replenish = true;            // posts a new receive for every one that is used
+  bool replenish = true;  // posts a new receive for every one that is used
 };
 
 struct HostPlan {

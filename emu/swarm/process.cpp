@@ -78,11 +78,12 @@ std::string Process::set_up(srd::Engine& engine) {
 
 std::string Process::open_endpoint(srd::Engine& engine, std::uint32_t index) {
   const EndpointPlan& e = plan_.endpoints[index];
-  const auto opened = engine.open_endpoint(e.qpn, {.qkey = e.qkey,
-                                                   .domain = kDomain,
-                                                   .receive_depth = e.receive_depth,
-                                                   .receiving = true,
-                                                   .unsolicited_immediate = e.unsolicited_immediate});
+  const auto opened =
+      engine.open_endpoint(e.qpn, {.qkey = e.qkey,
+                                   .domain = kDomain,
+                                   .receive_depth = e.receive_depth,
+                                   .receiving = true,
+                                   .unsolicited_immediate = e.unsolicited_immediate});
   open[index] = receiving[index] = true;
   receives_posted[index] = 0;
   return opened ? std::string{} : "an endpoint cannot be opened: " + opened.error().message;

@@ -19,7 +19,7 @@ enum class RegionKind : std::uint8_t {
   local_only,    // no remote access at all
   other_domain,  // writable, but of a protection domain that no endpoint is in
   phantom,
-  replaceable,   // writable, and deregistered in the middle of things
+  replaceable,  // writable, and deregistered in the middle of things
 };
 inline constexpr std::size_t kRegionKinds = 6;
 inline constexpr std::uint32_t kDomain = 5;

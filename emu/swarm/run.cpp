@@ -2,7 +2,8 @@
 #include "emu/swarm/run.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <iomanip>
+#include <sstream>
 
 #include "emu/swarm/run_state.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -54,10 +55,9 @@ void Run::note(std::string line) {
   if (!with_trace_) {
     return;
   }
-  char stamp[32];
-  std::snprintf(stamp, sizeof stamp, "%12.3f us  ",
-                static_cast<double>(nanoseconds(world_.now() - start_)) / 1000.0);
-  trace_.push_back(stamp + std::move(line));
+  std::ostringstream stamped;
+  stamped << std::setw(12) << nanoseconds(world_.now() - start_) << " ns  " << line;
+  trace_.push_back(stamped.str());
   if (trace_.size() > kMostTraceLines) {
     trace_.pop_front();
   }
@@ -104,8 +104,7 @@ void Run::watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& pac
 
 void Run::check_conservation() {
   const NetworkCounts& c = world_.network().counts();
-  if (c.sent + c.injected + c.duplicated !=
-      c.delivered + c.lost + world_.network().in_flight()) {
+  if (c.sent + c.injected + c.duplicated != c.delivered + c.lost + world_.network().in_flight()) {
     judge_.condemn("the network has lost count of its packets");
   }
   if (!world_.broken().empty()) {
@@ -162,11 +161,10 @@ void Run::poll(std::uint32_t host) {
         receive_used(host, c);
       }
       note("host " + std::to_string(host) + " completion: cookie " + std::to_string(c.cookie) +
-           " kind " + std::to_string(static_cast<int>(c.kind)) + " " +
-           srd::to_string(c.status) + " length " + std::to_string(c.length));
+           " kind " + std::to_string(static_cast<int>(c.kind)) + " " + srd::to_string(c.status) +
+           " length " + std::to_string(c.length));
       outcome_.completed_ok += c.status == srd::Status::ok ? 1 : 0;
-      judge_.completed(world_.now(), host, c,
-                       world_.network().host_at(engine.address_of(c.peer)));
+      judge_.completed(world_.now(), host, c, world_.network().host_at(engine.key_of(c.peer).address));
     }
     total += n;
     if (total > plan_.hosts[host].engine.max_completions) {
@@ -228,8 +226,8 @@ void Run::wait_for_everything(const char* phase) {
                      " requests never complete");
       return;
     }
-    advance_to(std::min(limit, std::max(world_.now() + 20us,
-                                        std::min(world_.next_event(), world_.now() + 1ms))));
+    advance_to(std::min(
+        limit, std::max(world_.now() + 20us, std::min(world_.next_event(), world_.now() + 1ms))));
   }
 }
 

@@ -1,4 +1,5 @@
-// Owns one swarm run: a plan is carried out under the judge's eyes, then healed and required to finish.
+// Owns one swarm run: a plan is carried out under the judge's eyes, then healed and required to
+// finish.
 #pragma once
 
 #include <cstdint>

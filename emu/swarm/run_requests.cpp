@@ -31,7 +31,7 @@ void Run::post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_
     const std::uint32_t first = plan.receive_size / 3;
     request.segments[0] = {receive.buffer.bytes().data(), first};
     request.segments[1] = {receive.buffer.bytes().data() + first, plan.receive_size - first};
-    if (!world_.engine(host).post_receive(plan.qpn, request)) {
+    if (world_.engine(host).post_receive(plan.qpn, request) != srd::PostResult::accepted) {
       judge_.withdraw_last_receive();
       return;
     }
@@ -42,8 +42,8 @@ void Run::post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_
 // Where a write or a read goes. False: the region is used up and the step is left out.
 bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
   Process& target = process(step.peer);
-  r.region = step.act == Act::read ? RegionKind::readable
-             : step.phantom        ? RegionKind::phantom
+  r.region = step.act == Act::read  ? RegionKind::readable
+             : step.phantom         ? RegionKind::phantom
              : step.volatile_region ? RegionKind::replaceable
                                     : RegionKind::writable;
   const std::uint64_t size = region_size(r.region);
@@ -163,7 +163,7 @@ bool Run::post(const Step& step, Request& r, std::uint64_t address) {
     srd::SendRequest request;
     fill(request);
     request.immediate = immediate;
-    return engine.post(request);
+    return engine.post(request) == srd::PostResult::accepted;
   }
   if (step.act == Act::write) {
     srd::WriteRequest request;
@@ -172,13 +172,13 @@ bool Run::post(const Step& step, Request& r, std::uint64_t address) {
     request.remote_address = address;
     request.remote_key = r.remote_key;
     request.phantom = step.phantom;
-    return engine.post(request);
+    return engine.post(request) == srd::PostResult::accepted;
   }
   srd::ReadRequest request;
   fill(request);
   request.remote_address = address;
   request.remote_key = r.remote_key;
-  return engine.post(request);
+  return engine.post(request) == srd::PostResult::accepted;
 }
 
 }  // namespace weft::swarm

@@ -1,5 +1,5 @@
-// Owns the state of one swarm run; run.cpp drives it, run_steps.cpp carries out the steps of the plan,
-// run_requests.cpp posts the applications' work.
+// Owns the state of one swarm run; run.cpp drives it, run_steps.cpp carries out the steps of the
+// plan, run_requests.cpp posts the applications' work.
 #pragma once
 
 #include <cstdint>

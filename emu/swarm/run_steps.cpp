@@ -30,8 +30,8 @@ void Run::perform_on_application(const Step& step) {
     case Act::post_receives:
       return post_receives(step.host, step.endpoint, step.length);
     case Act::flush: {
-      const auto peer = engine.peer(address_of_host(step.peer),
-                                    plan_.hosts[step.peer].engine.attachment);
+      const auto peer =
+          engine.peer(address_of_host(step.peer), plan_.hosts[step.peer].engine.attachment);
       if (peer && p.open[step.endpoint]) {
         history_.flushed(world_.now(), step.host, step.endpoint, step.peer);
         engine.flush(*peer, qpn);
@@ -182,8 +182,8 @@ void Run::perform_on_network(const Step& step) {
       link.mark = step.value;
       return;
     case Act::set_jitter:
-      link.jitter = Duration{static_cast<std::int64_t>(
-          step.value * 3 * static_cast<double>(link.latency.count()))};
+      link.jitter = Duration{
+          static_cast<std::int64_t>(step.value * 3 * static_cast<double>(link.latency.count()))};
       return;
     case Act::partition:
       network.partition(step.host, step.peer);

@@ -1,11 +1,7 @@
-// Owns the threads that run seeds, and the shrinking of failing plans.
+// Owns the shrinking of failing plans and the sums over runs.
 #include "emu/swarm/swarm.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <map>
-#include <mutex>
-#include <thread>
 
 #include "emu/swarm/digest.hpp"
 
@@ -51,52 +47,24 @@ Plan shrink(const Plan& plan, std::uint32_t runs) {
   return best;
 }
 
-SwarmResult run_swarm(const SwarmOptions& options,
-                      const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  SwarmResult result;
-  std::mutex mutex;
-  std::atomic<std::uint64_t> next{0};
-  std::map<std::uint64_t, std::uint64_t> digests;
-  const auto work = [&] {
-    for (std::uint64_t i = next++; i < options.seeds; i = next++) {
-      const std::uint64_t seed = options.first + i;
-      const Outcome outcome = carry_out(make_plan(seed));
-      const std::lock_guard lock{mutex};
-      if (!outcome.failure.empty()) {
-        result.failures.push_back({seed, outcome.failure});
-        if (result.failures.size() >= options.stop_after_failures) {
-          next = options.seeds;
-        }
-      }
-      digests[seed] = outcome.digest;
-      ++result.seeds;
-      result.packets += outcome.packets;
-      result.requests += outcome.requests;
-      result.completed_ok += outcome.completed_ok;
-      if (progress) {
-        progress(result.seeds, result.failures.size());
-      }
-    }
-  };
-  const std::uint32_t count =
-      options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (std::uint32_t i = 1; i < count; ++i) {
-    threads.emplace_back(work);
+void Tally::add(std::uint64_t seed, const Outcome& outcome) {
+  ++seeds;
+  packets += outcome.packets;
+  requests += outcome.requests;
+  completed_ok += outcome.completed_ok;
+  digests_[seed] = outcome.digest;
+  if (!outcome.failure.empty()) {
+    failures[seed] = outcome.failure;
   }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+}
+
+std::uint64_t Tally::digest() const {
   Digest digest;
-  for (const auto& [seed, value] : digests) {
+  for (const auto& [seed, value] : digests_) {
     digest.add(seed);
     digest.add(value);
   }
-  result.digest = digest.value();
-  std::sort(result.failures.begin(), result.failures.end(),
-            [](const auto& a, const auto& b) { return a.seed < b.seed; });
-  return result;
+  return digest.value();
 }
 
 }  // namespace weft::swarm

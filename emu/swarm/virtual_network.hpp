@@ -19,20 +19,21 @@
 
 namespace weft::swarm {
 
-// How packets travel from any host to any other. Packets of one path stay in order unless `reorder` hits.
+// How packets travel from any host to any other. Packets of one path stay in order unless `reorder`
+// hits.
 struct LinkModel {
   Duration latency = std::chrono::microseconds{5};
   Duration path_skew{};  // path p is p times this slower: unequal lengths
   Duration jitter{};     // most that one packet may be late, without leaving the order of its path
   double loss = 0;
-  double burst = 0;      // probability that a burst of losses begins with this packet
+  double burst = 0;  // probability that a burst of losses begins with this packet
   std::uint32_t burst_length = 8;
   double duplicate = 0;
-  double reorder = 0;    // probability of leaving the order of the path by up to `reorder_delay`
+  double reorder = 0;  // probability of leaving the order of the path by up to `reorder_delay`
   Duration reorder_delay = std::chrono::microseconds{20};
-  double corrupt = 0;    // flips one bit, anywhere
-  double trim = 0;       // cuts the payload off
-  double mark = 0;       // congestion mark
+  double corrupt = 0;  // flips one bit, anywhere
+  double trim = 0;     // cuts the payload off
+  double mark = 0;     // congestion mark
   // Every host has one port of this rate in each direction; zero: infinitely fast.
   Rate rate;
   Bytes queue_limit = ~Bytes{0};  // per receiving port; beyond it packets are trimmed or lost
@@ -40,7 +41,15 @@ struct LinkModel {
   bool trim_when_full = false;
 };
 
-enum class Action : std::uint8_t { lose, duplicate, delay, corrupt_header, corrupt_payload, trim, mark };
+enum class Action : std::uint8_t {
+  lose,
+  duplicate,
+  delay,
+  corrupt_header,
+  corrupt_payload,
+  trim,
+  mark
+};
 
 // A scripted fault: skips the first `skip` packets that match, then acts on the next `count`.
 struct Rule {
@@ -66,7 +75,15 @@ struct NetworkCounts {
   std::uint64_t reordered = 0;
 };
 
-enum class NetworkEvent : std::uint8_t { sent, lost, delivered, trimmed, corrupted, duplicated, injected };
+enum class NetworkEvent : std::uint8_t {
+  sent,
+  lost,
+  delivered,
+  trimmed,
+  corrupted,
+  duplicated,
+  injected
+};
 
 class VirtualNetwork {
  public:

@@ -34,8 +34,8 @@ class VirtualWorld {
   [[nodiscard]] VirtualNetwork& network() { return network_; }
   [[nodiscard]] TimePoint now() const { return now_; }
 
-  // Handles everything that happens at the next point in time that has an event, if that is not after
-  // `limit`, and returns true; else moves the clock to `limit` and returns false.
+  // Handles everything that happens at the next point in time that has an event, if that is not
+  // after `limit`, and returns true; else moves the clock to `limit` and returns false.
   bool step(TimePoint limit);
   void run_until(TimePoint limit) {
     while (step(limit)) {

@@ -30,8 +30,6 @@ struct EngineConfig {
   std::uint32_t mtu_payload = 4096;  // payload bytes of one packet = largest send
   bool checksum = true;  // CRC32C over header and payload; off where memory carries the packet
 
-  Psn first_psn{0};  // where the numbering towards each peer begins
-
   // Paths.
   std::uint16_t paths = 64;            // entropies in use per peer, 1..256
   std::string path_selector = "reps";  // docs/transport.md lists them

@@ -32,8 +32,7 @@ std::string pattern(std::size_t length, std::uint64_t seed) {
 srd::Engine& Node::engine() { return lab_.world().engine(host_); }
 
 srd::PeerId Node::peer(const Node& other) {
-  const auto found =
-      engine().peer(swarm::address_of_host(other.host()), other.config().attachment);
+  const auto found = engine().peer(swarm::address_of_host(other.host()), other.config().attachment);
   EXPECT_TRUE(found.has_value()) << (found ? "" : found.error().message);
   return found.value_or(srd::PeerId{});
 }
@@ -93,7 +92,7 @@ std::optional<std::uint64_t> Node::post(std::size_t length, std::string_view con
   const auto first = static_cast<std::uint32_t>(length / 3);
   request.segments[0] = {entry.buffer.get(), first};
   request.segments[1] = {entry.buffer.get() + first, static_cast<std::uint32_t>(length) - first};
-  if (!engine().post(request)) {
+  if (engine().post(request) != srd::PostResult::accepted) {
     return std::nullopt;
   }
   ++outstanding_;
@@ -157,7 +156,7 @@ std::uint64_t Node::write_phantom(const Node& to, std::uint64_t length, const Ho
   request.phantom = true;
   request.segments[0] = {nullptr, static_cast<std::uint32_t>(length)};
   request.cookie = ++last_cookie_;
-  EXPECT_TRUE(engine().post(request)) << "the engine refused a phantom write";
+  EXPECT_EQ(engine().post(request), srd::PostResult::accepted) << "the engine refused a phantom write";
   ++outstanding_;
   requests_.emplace(request.cookie, Request{});
   return request.cookie;
@@ -172,7 +171,7 @@ bool Node::try_receive(std::size_t size, Qpn endpoint) {
   const auto first = static_cast<std::uint32_t>(size / 2);
   request.segments[0] = {entry.buffer.get(), first};
   request.segments[1] = {entry.buffer.get() + first, static_cast<std::uint32_t>(size) - first};
-  if (!engine().post_receive(endpoint, request)) {
+  if (engine().post_receive(endpoint, request) != srd::PostResult::accepted) {
     return false;
   }
   receives_.emplace(request.cookie, std::move(entry));
@@ -219,11 +218,11 @@ void Node::finish(const Completion& completion) {
   const auto found = receives_.find(completion.cookie);
   ASSERT_NE(found, receives_.end()) << "a completion for a receive that is not posted";
   if (completion.status == Status::ok) {
-    const std::size_t length =
-        completion.kind == Completion::Kind::receive ? completion.length : 0;
+    const std::size_t length = completion.kind == Completion::Kind::receive ? completion.length : 0;
     ASSERT_LE(length, found->second.length);
-    inbox_.push_back({std::string{reinterpret_cast<const char*>(found->second.buffer.get()), length},
-                      completion});
+    inbox_.push_back(
+        {std::string{reinterpret_cast<const char*>(found->second.buffer.get()), length},
+         completion});
   }
   receives_.erase(found);
 }

@@ -1,4 +1,5 @@
-// Owns the laboratory of the engine's stories: a few processes, each with one engine, in virtual time.
+// Owns the laboratory of the engine's stories: a few processes, each with one engine, in virtual
+// time.
 #pragma once
 
 #include <cstdint>
@@ -64,18 +65,19 @@ class Node {
   [[nodiscard]] const srd::EngineConfig& config() const { return config_; }
   [[nodiscard]] srd::PeerId peer(const Node& other);
 
-  // --- Posting. The returned cookie names the request; nullopt means that the engine refused it. The
-  // request's memory belongs to it alone and is freed when it completes.
+  // --- Posting. The returned cookie names the request; nullopt means that the engine refused it.
+  // The request's memory belongs to it alone and is freed when it completes.
   std::optional<std::uint64_t> try_send(const Node& to, std::string_view text, const How& how = {});
-  std::optional<std::uint64_t> try_write(const Node& to, std::uint64_t offset, std::string_view bytes,
-                                         const How& how = {});
+  std::optional<std::uint64_t> try_write(const Node& to, std::uint64_t offset,
+                                         std::string_view bytes, const How& how = {});
   std::optional<std::uint64_t> try_read(const Node& from, std::uint64_t offset, std::size_t length,
                                         const How& how = {});
   // The same, where a refusal would be a failure of the test.
   std::uint64_t send(const Node& to, std::string_view text, const How& how = {});
   std::uint64_t write(const Node& to, std::uint64_t offset, std::string_view bytes,
                       const How& how = {});
-  std::uint64_t read(const Node& from, std::uint64_t offset, std::size_t length, const How& how = {});
+  std::uint64_t read(const Node& from, std::uint64_t offset, std::size_t length,
+                     const How& how = {});
   std::uint64_t write_phantom(const Node& to, std::uint64_t length, const How& how = {});
   bool try_receive(std::size_t size = 4096, Qpn endpoint = kEndpoint);
   void receive(std::size_t count = 1, std::size_t size = 4096, Qpn endpoint = kEndpoint);
