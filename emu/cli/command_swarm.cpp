@@ -1,13 +1,19 @@
 // Owns `weft swarm`: random runs of the transport in virtual time, each a function of its seed.
 #include <fmt/core.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,8 +30,21 @@ struct Options {
   std::uint32_t threads = 0;
   std::uint32_t failures = 5;
   bool json = false;
-  bool trace = false;
+  bool story = false;
 };
+
+thread_local std::uint64_t current_seed = 0;
+
+// A failed check ends the process; this says in which run.
+void on_abort(int signal) {
+  char text[96];
+  const auto end = fmt::format_to_n(text, sizeof text,
+                                    "seed {} crashed\n  replay: weft swarm --first {} --story\n",
+                                    current_seed, current_seed);
+  (void)!write(STDERR_FILENO, text, std::min(end.size, sizeof text));
+  std::signal(signal, SIG_DFL);
+  (void)std::raise(signal);
+}
 
 // Finds seeds on all cores. Everything inside a run stays in one thread.
 class Runner {
@@ -54,6 +73,7 @@ class Runner {
   void work() {
     for (std::uint64_t i = next_++; i < options_.seeds; i = next_++) {
       const std::uint64_t seed = options_.first + i;
+      current_seed = seed;
       const swarm::Outcome outcome = swarm::carry_out(swarm::make_plan(seed));
       const std::lock_guard lock{mutex_};
       tally_.add(seed, outcome);
@@ -85,19 +105,53 @@ class Runner {
   bool shown_ = false;
 };
 
-// The shortest version of a failing run that could be found, step by step and packet by packet.
-void print_story(std::uint64_t seed) {
-  const swarm::Plan whole = swarm::make_plan(seed);
-  const swarm::Plan plan = swarm::shrink(whole);
-  const swarm::Outcome outcome = swarm::carry_out(plan, true);
-  fmt::print("\nseed {}: {} of {} steps are enough for: {}\n", seed, plan.steps.size(),
-             whole.steps.size(), outcome.failure);
-  for (const std::string& line : outcome.trace) {
-    fmt::print("{}\n", line);
+constexpr unsigned kSecondsPerTrial = 30;
+
+// In a process of its own, so that a failed check or an endless loop is a failure like any other.
+bool fails_apart(const std::function<bool()>& passes) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) {
+    throw std::runtime_error("cannot start a process for a trial");
   }
+  if (child == 0) {
+    alarm(kSecondsPerTrial);
+    const bool passed = passes();
+    std::fflush(nullptr);
+    _exit(passed ? kSuccess : kFailure);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return !WIFEXITED(status) || WEXITSTATUS(status) != kSuccess;
+}
+
+// The shortest version of a failing run that could be found, step by step and packet by packet.
+int tell_story(std::uint64_t seed) {
+  const auto fails = [](const swarm::Plan& plan) {
+    return fails_apart([&] {
+      (void)std::freopen("/dev/null", "w", stderr);
+      return swarm::carry_out(plan).failure.empty();
+    });
+  };
+  const swarm::Plan whole = swarm::make_plan(seed);
+  if (!fails(whole)) {
+    fmt::print("seed {} does not fail\n", seed);
+    return kSuccess;
+  }
+  const swarm::Plan plan = swarm::shrink(whole, fails);
+  fmt::print("seed {}: {} of {} steps are enough\n", seed, plan.steps.size(), whole.steps.size());
+  (void)fails_apart([&] {
+    const auto print = [](const std::string& line) { fmt::print("{}\n", line); };
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    return swarm::carry_out(plan, print).failure.empty();
+  });
+  return kFailure;
 }
 
 int run_swarm(const Options& options) {
+  std::signal(SIGABRT, on_abort);
+  std::signal(SIGSEGV, on_abort);
   const auto begin = std::chrono::steady_clock::now();
   Runner runner(options);
   const swarm::Tally& tally = runner.run();
@@ -118,11 +172,8 @@ int run_swarm(const Options& options) {
         tally.completed_ok, tally.failures.size(), tally.digest(), took.count());
   }
   for (const auto& [seed, text] : tally.failures) {
-    fmt::print(stderr, "seed {} failed: {}\n  replay: weft swarm --seeds 1 --first {} --trace\n",
-               seed, text, seed);
-  }
-  if (options.trace && !tally.failures.empty()) {
-    print_story(tally.failures.begin()->first);
+    fmt::print(stderr, "seed {} failed: {}\n  replay: weft swarm --first {} --story\n", seed, text,
+               seed);
   }
   return tally.failures.empty() ? kSuccess : kFailure;
 }
@@ -143,9 +194,11 @@ void register_swarm(CLI::App& program, Work& work) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object instead of a sentence");
-  command->add_flag("--trace", options->trace,
-                    "Shrink the first failing run and show everything that happens in it");
-  command->callback([options, &work] { work = [options] { return run_swarm(*options); }; });
+  command->add_flag("--story", options->story,
+                    "Shrink the run of the first seed, which fails, and show what happens in it");
+  command->callback([options, &work] {
+    work = [options] { return options->story ? tell_story(options->first) : run_swarm(*options); };
+  });
 }
 
 }  // namespace weft::cli

@@ -209,7 +209,9 @@ void Judge::check_effect(const Request& request, std::uint32_t host) {
     }
     return;
   }
-  if (request.buffer.exists() && !is_painted(request.buffer.bytes(), request.key)) {
+  const std::size_t number = request.kind == Kind::send && step.length >= kNumbered ? kNumbered : 0;
+  if (request.buffer.exists() &&
+      !is_painted(request.buffer.bytes().subspan(number), request.key, number)) {
     return condemn(name(request) + ": its source memory has changed");
   }
   if (request.kind == Kind::write && ok && request.has_place) {

@@ -47,7 +47,8 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   using namespace std::chrono_literals;
   static constexpr std::array<const char*, 6> kSelectors{"reps",   "oblivious", "ecmp",
                                                          "bitmap", "po2",       "plb"};
-  static constexpr std::array<const char*, 5> kControls{"nscc", "swift", "dctcp", "mprdma", "fixed"};
+  static constexpr std::array<const char*, 5> kControls{"nscc", "swift", "dctcp", "mprdma",
+                                                        "fixed"};
   static constexpr std::array<std::uint32_t, 6> kWindows{8, 16, 64, 256, 1024, 2048};
   static constexpr std::array<std::uint16_t, 6> kPaths{1, 2, 4, 16, 64, 256};
   static constexpr std::array<std::uint32_t, 4> kMtus{64, 256, 1024, 4096};
@@ -250,6 +251,7 @@ class Planner {
     step.random = rng_.next();
     if (mood_.flaws && rng_.chance(0.15)) {
       step.flaw = random_flaw(rng_, step.act);
+      step.length = std::max(1U, step.length);  // without bytes no key is looked at
     }
     return step;
   }

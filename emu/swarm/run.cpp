@@ -9,18 +9,13 @@
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::swarm {
-namespace {
 
 using namespace std::chrono_literals;
 using Kind = srd::Completion::Kind;
 
-constexpr std::size_t kMostTraceLines = 400;
-
-}  // namespace
-
-Run::Run(const Plan& plan, bool with_trace)
+Run::Run(const Plan& plan, const Trace& trace)
     : plan_(plan),
-      with_trace_(with_trace),
+      trace_(trace),
       world_(mix64(plan.seed ^ 0x6E65)),
       history_(static_cast<std::uint32_t>(plan.hosts.size())),
       processes_(plan.hosts.size()),
@@ -51,16 +46,13 @@ Run::Run(const Plan& plan, bool with_trace)
 
 // --- Watching
 
-void Run::note(std::string line) {
-  if (!with_trace_) {
+void Run::note(const std::string& line) {
+  if (!trace_) {
     return;
   }
   std::ostringstream stamped;
   stamped << std::setw(12) << nanoseconds(world_.now() - start_) << " ns  " << line;
-  trace_.push_back(stamped.str());
-  if (trace_.size() > kMostTraceLines) {
-    trace_.pop_front();
-  }
+  trace_(stamped.str());
 }
 
 void Run::watch_network(TimePoint, NetworkEvent event, const VirtualNetwork::InFlight& packet) {
@@ -69,7 +61,7 @@ void Run::watch_network(TimePoint, NetworkEvent event, const VirtualNetwork::InF
   if (event == NetworkEvent::sent) {
     attacker_.overhear(packet);
   }
-  if (with_trace_) {
+  if (trace_) {
     const auto name = [](std::uint32_t host) {
       return host == VirtualNetwork::kNobody ? std::string{"?"} : std::to_string(host);
     };
@@ -164,7 +156,8 @@ void Run::poll(std::uint32_t host) {
            " kind " + std::to_string(static_cast<int>(c.kind)) + " " + srd::to_string(c.status) +
            " length " + std::to_string(c.length));
       outcome_.completed_ok += c.status == srd::Status::ok ? 1 : 0;
-      judge_.completed(world_.now(), host, c, world_.network().host_at(engine.key_of(c.peer).address));
+      judge_.completed(world_.now(), host, c,
+                       world_.network().host_at(engine.key_of(c.peer).address));
     }
     total += n;
     if (total > plan_.hosts[host].engine.max_completions) {
@@ -291,10 +284,9 @@ Outcome Run::finish() {
   outcome_.digest = digest_.value();
   outcome_.packets = world_.network().counts().sent;
   outcome_.virtual_time = world_.now() - start_;
-  outcome_.trace.assign(trace_.begin(), trace_.end());
   return std::move(outcome_);
 }
 
-Outcome carry_out(const Plan& plan, bool with_trace) { return Run(plan, with_trace).finish(); }
+Outcome carry_out(const Plan& plan, const Trace& trace) { return Run(plan, trace).finish(); }
 
 }  // namespace weft::swarm

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "emu/swarm/plan.hpp"
 
@@ -18,9 +18,11 @@ struct Outcome {
   std::uint64_t refused = 0;
   std::uint64_t completed_ok = 0;
   Duration virtual_time{};
-  std::vector<std::string> trace;
 };
 
-[[nodiscard]] Outcome carry_out(const Plan& plan, bool with_trace = false);
+// Gets one line for everything that happens, as it happens.
+using Trace = std::function<void(const std::string& line)>;
+
+[[nodiscard]] Outcome carry_out(const Plan& plan, const Trace& trace = {});
 
 }  // namespace weft::swarm

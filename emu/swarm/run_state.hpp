@@ -16,7 +16,7 @@ namespace weft::swarm {
 
 class Run {
  public:
-  Run(const Plan& plan, bool with_trace);
+  Run(const Plan& plan, const Trace& trace);
   Outcome finish();
 
  private:
@@ -43,7 +43,7 @@ class Run {
   void watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& packet);
   void watch_network(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet);
   void check_conservation();
-  void note(std::string line);
+  void note(const std::string& line);
   // --- The end
   void heal();
   void wait_for_everything(const char* phase);
@@ -54,7 +54,7 @@ class Run {
   [[nodiscard]] bool good() const { return judge_.verdict().empty(); }
 
   const Plan& plan_;
-  bool with_trace_;
+  const Trace& trace_;
   VirtualWorld world_;
   History history_;
   std::vector<std::deque<Process>> processes_;
@@ -68,8 +68,6 @@ class Run {
   std::vector<std::vector<bool>> dead_paths_;
   std::vector<bool> without_path_;
   bool replenish_all_ = false;
-  std::vector<std::uint64_t> strict_requests_;
-  std::deque<std::string> trace_;
 };
 
 }  // namespace weft::swarm

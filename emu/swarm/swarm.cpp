@@ -6,13 +6,7 @@
 #include "emu/swarm/digest.hpp"
 
 namespace weft::swarm {
-namespace {
-
-bool fails(const Plan& plan) { return !carry_out(plan).failure.empty(); }
-
-}  // namespace
-
-Plan shrink(const Plan& plan, std::uint32_t runs) {
+Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails, std::uint32_t runs) {
   Plan best = plan;
   const auto attempt = [&](const Plan& smaller) {
     if (runs == 0) {

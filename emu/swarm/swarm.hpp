@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -11,8 +12,9 @@
 
 namespace weft::swarm {
 
-// Leaves out whatever the failure does not need, with at most `runs` trials.
-[[nodiscard]] Plan shrink(const Plan& plan, std::uint32_t runs = 400);
+// Leaves out whatever the failure does not need, with at most `runs` trials of `fails`.
+[[nodiscard]] Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails,
+                          std::uint32_t runs = 400);
 
 // Adds up runs, whatever the order in which they finish.
 class Tally {
