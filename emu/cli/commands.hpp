@@ -23,6 +23,7 @@ using Work = std::function<int()>;
 // and running are apart, so that only a wrong command line ends with kUsage. Declare it here, call
 // it in register_commands().
 void register_bench(CLI::App& program, Work& work);
+void register_swarm(CLI::App& program, Work& work);
 
 void register_commands(CLI::App& program, Work& work);
 

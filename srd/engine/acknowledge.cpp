@@ -126,7 +126,6 @@ void Engine::take_result(TimePoint now, Peer& peer, SendSlot& slot,
 Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
                         const wire::AckHeader& header, Duration rtt) {
   SendWindow& window = peer.out->window;
-  const Psn una = window.una();
   const Psn next = window.next();
   const Psn cumulative{header.cumulative.value()};
   const Psn mapped{cumulative.value() & ~63U};  // what the first word of the map begins with
@@ -139,7 +138,9 @@ Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pac
   }
   Bytes acked = 0;
   overtakers_.clear();
-  for (Psn at{una.value() & ~63U}; at.before(end); at = at.plus(64)) {
+  for (Psn at{window.una().value() & ~63U}; at.before(end); at = at.plus(64)) {
+    // Settling moves una, and what is before it has no bits any more: ask for each word.
+    const Psn una = window.una();
     std::uint64_t claim = 0;
     if (at.before(cumulative)) {
       claim = low_bits(cumulative.minus(at));

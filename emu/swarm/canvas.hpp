@@ -1,0 +1,78 @@
+// Owns memory whose every byte is predictable, so that any wrong write shows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "srd/base/rng.hpp"
+
+namespace weft::swarm {
+
+inline constexpr std::byte kBlank{0xA5};     // memory that nobody has written
+inline constexpr std::byte kScribble{0x3C};  // memory that its owner has taken back
+
+// Byte `at` of the content named `key`. The content of message n is its own, whatever its length.
+[[nodiscard]] inline std::byte content(std::uint64_t key, std::uint64_t at) {
+  return static_cast<std::byte>(mix64(key * 0x9E3779B97F4A7C15ULL + at / 8) >> (8 * (at % 8)));
+}
+void paint(std::span<std::byte> bytes, std::uint64_t key, std::uint64_t at = 0);
+[[nodiscard]] bool is_painted(std::span<const std::byte> bytes, std::uint64_t key,
+                              std::uint64_t at = 0);
+// Every byte is either blank or of that content.
+[[nodiscard]] bool is_partly_painted(std::span<const std::byte> bytes, std::uint64_t key,
+                                     std::uint64_t at = 0);
+[[nodiscard]] bool is_all(std::span<const std::byte> bytes, std::byte value);
+
+// A buffer with a blank margin on both sides.
+class GuardedBuffer {
+ public:
+  GuardedBuffer() = default;
+  explicit GuardedBuffer(std::size_t size);
+
+  [[nodiscard]] std::span<std::byte> bytes() { return {memory_.get() + kMargin, size_}; }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return {memory_.get() + kMargin, size_};
+  }
+  [[nodiscard]] bool margins_intact() const;
+  [[nodiscard]] bool exists() const { return memory_ != nullptr; }
+  // The owner takes the memory back: from now on nobody may write, and what is read is garbage.
+  void scribble();
+  [[nodiscard]] bool still_scribbled() const;
+  void free() { memory_.reset(); }
+
+ private:
+  static constexpr std::size_t kMargin = 16;
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t size_ = 0;
+};
+
+// Hands out the places of a region to messages, each place once, with blank space between them.
+class SlotMap {
+ public:
+  struct Slot {
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    std::uint64_t key = 0;
+  };
+  static constexpr std::uint64_t kFull = ~std::uint64_t{0};
+
+  explicit SlotMap(std::uint64_t size) : size_(size) {}
+  // The offset, or kFull.
+  std::uint64_t take(std::uint64_t length, std::uint64_t key);
+  // A message that may reach over the end of the region; at most one.
+  std::uint64_t take_end(std::uint64_t inside, std::uint64_t key);
+  // Every byte is blank, or belongs to the message whose place it is.
+  [[nodiscard]] bool explains(std::span<const std::byte> bytes) const;
+
+ private:
+  static constexpr std::uint64_t kEndReserve = 256;
+  std::uint64_t size_;
+  std::uint64_t next_ = 16;
+  bool end_taken_ = false;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace weft::swarm

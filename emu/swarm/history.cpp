@@ -1,0 +1,85 @@
+// Owns the bookkeeping of silences and of who has heard of whom.
+#include "emu/swarm/history.hpp"
+
+#include <algorithm>
+
+namespace weft::swarm {
+
+void History::refresh(TimePoint now, std::uint32_t a, std::uint32_t b) {
+  Line& line = lines_[std::minmax(a, b)];
+  const auto is_mute = [this](std::uint32_t host) {
+    const auto found = mutes_.find(host);
+    return found != mutes_.end() && found->second > 0;
+  };
+  const bool apart = cuts_.contains({a, b}) || cuts_.contains({b, a}) || is_mute(a) || is_mute(b);
+  if (apart == line.apart) {
+    return;
+  }
+  if (apart) {
+    line.since = now;
+  } else {
+    line.past.push_back({line.since, now});
+  }
+  line.apart = apart;
+}
+
+void History::cut(TimePoint now, std::uint32_t a, std::uint32_t b, bool is_cut) {
+  if (is_cut) {
+    cuts_.insert({a, b});
+  } else {
+    cuts_.erase({a, b});
+  }
+  refresh(now, a, b);
+}
+
+void History::mute(TimePoint now, std::uint32_t host, bool is_mute) {
+  std::uint32_t& reasons = mutes_[host];
+  reasons = is_mute ? reasons + 1 : reasons - (reasons > 0 ? 1 : 0);
+  for (std::uint32_t other = 0; other < hosts_; ++other) {
+    refresh(now, host, other);
+  }
+}
+
+void History::heal(TimePoint now) {
+  cuts_.clear();
+  mutes_.clear();
+  for (std::uint32_t a = 0; a < hosts_; ++a) {
+    for (std::uint32_t b = a; b < hosts_; ++b) {
+      refresh(now, a, b);
+    }
+  }
+}
+
+bool History::were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePoint since,
+                         Duration at_least) const {
+  const auto found = lines_.find(std::minmax(a, b));
+  if (found == lines_.end()) {
+    return false;
+  }
+  const Line& line = found->second;
+  if (line.apart && now - line.since >= at_least) {
+    return true;
+  }
+  return std::any_of(line.past.begin(), line.past.end(), [&](const Interval& i) {
+    return i.end >= since && i.end - i.begin >= at_least;
+  });
+}
+
+void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation,
+                    std::uint32_t from, std::uint32_t from_incarnation, bool ack) {
+  const auto [entry, is_new] = heard_.try_emplace({host, incarnation, from});
+  Heard& heard = entry->second;
+  if (is_new || from_incarnation > heard.incarnation) {
+    heard.incarnation = from_incarnation;
+    heard.since = now;
+  }
+  heard.ack |= ack;
+}
+
+const History::Heard* History::heard(std::uint32_t host, std::uint32_t incarnation,
+                                     std::uint32_t from) const {
+  const auto found = heard_.find({host, incarnation, from});
+  return found == heard_.end() ? nullptr : &found->second;
+}
+
+}  // namespace weft::swarm

@@ -1,0 +1,104 @@
+// Owns what happened to hosts and network during a run, to tell which outcomes of a request that
+// explains.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "srd/base/time.hpp"
+
+namespace weft::swarm {
+
+class History {
+ public:
+  explicit History(std::uint32_t hosts) : hosts_(hosts) {}
+
+  // --- Endpoints
+  void endpoint_unavailable(std::uint32_t host, std::uint32_t endpoint) {
+    unavailable_.insert({host, endpoint});
+  }
+  void endpoint_available(TimePoint now, std::uint32_t host, std::uint32_t endpoint) {
+    unavailable_.erase({host, endpoint});
+    last_unavailable_[{host, endpoint}] = now;
+  }
+  [[nodiscard]] bool was_unavailable(std::uint32_t host, std::uint32_t endpoint,
+                                     TimePoint since) const {
+    const auto last = last_unavailable_.find({host, endpoint});
+    return unavailable_.contains({host, endpoint}) ||
+           (last != last_unavailable_.end() && last->second >= since);
+  }
+  void flushed(TimePoint now, std::uint32_t host, std::uint32_t endpoint, std::uint32_t peer) {
+    last_flush_[{host, endpoint, peer}] = now;
+  }
+  [[nodiscard]] bool was_flushed(std::uint32_t host, std::uint32_t endpoint, std::uint32_t peer,
+                                 TimePoint since) const {
+    const auto last = last_flush_.find({host, endpoint, peer});
+    return last != last_flush_.end() && last->second >= since;
+  }
+
+  // --- Silence between two hosts, either direction of which does not work.
+  void cut(TimePoint now, std::uint32_t a, std::uint32_t b, bool is_cut);
+  void mute(TimePoint now, std::uint32_t host,
+            bool is_mute);  // down, paused, or without a live path
+  // Did the two not hear each other for `at_least` at a stretch that reaches beyond `since`?
+  [[nodiscard]] bool were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePoint since,
+                                Duration at_least) const;
+  void heal(TimePoint now);
+
+  // --- Lives
+  void restarted(TimePoint now, std::uint32_t host) { last_restart_[host] = now; }
+  [[nodiscard]] bool has_restarted_since(std::uint32_t host, TimePoint when) const {
+    const auto found = last_restart_.find(host);
+    return found != last_restart_.end() && found->second >= when;
+  }
+
+  // --- What a process has heard: packets that reached it unharmed and addressed to its life.
+  struct Heard {
+    std::uint32_t incarnation = 0;  // the latest one heard of
+    TimePoint since{};
+    bool ack = false;
+  };
+  void heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,
+             std::uint32_t from_incarnation, bool ack);
+  [[nodiscard]] const Heard* heard(std::uint32_t host, std::uint32_t incarnation,
+                                   std::uint32_t from) const;
+
+  // --- First contact: data that did not name the life it was meant for.
+  void first_contact(std::uint32_t from, std::uint32_t from_incarnation, std::uint32_t to,
+                     std::uint32_t to_incarnation) {
+    first_contacts_.insert({from, from_incarnation, to, to_incarnation});
+  }
+  [[nodiscard]] bool had_first_contact(std::uint32_t from, std::uint32_t from_incarnation,
+                                       std::uint32_t to, std::uint32_t to_incarnation) const {
+    return first_contacts_.contains({from, from_incarnation, to, to_incarnation});
+  }
+
+ private:
+  struct Interval {
+    TimePoint begin;
+    TimePoint end;
+  };
+  struct Line {
+    bool apart = false;
+    TimePoint since{};
+    std::vector<Interval> past;
+  };
+  void refresh(TimePoint now, std::uint32_t a, std::uint32_t b);
+
+  std::uint32_t hosts_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> unavailable_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, TimePoint> last_unavailable_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, TimePoint> last_flush_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> cuts_;
+  std::map<std::uint32_t, std::uint32_t> mutes_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines_;
+  std::map<std::uint32_t, TimePoint> last_restart_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Heard> heard_;
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>> first_contacts_;
+};
+
+}  // namespace weft::swarm

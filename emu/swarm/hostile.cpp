@@ -1,0 +1,88 @@
+// Owns the attacker's repertoire.
+#include "emu/swarm/hostile.hpp"
+
+#include <algorithm>
+
+#include "emu/swarm/virtual_world.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::swarm {
+namespace {
+
+constexpr std::uint32_t kFirstStranger = 1000;  // hosts of this number and above are nobody
+constexpr std::uint32_t kStrangers = 4;
+
+}  // namespace
+
+void Attacker::overhear(const VirtualNetwork::InFlight& packet) {
+  ++seen_;
+  if (remembered_.size() < kMemory) {
+    remembered_.push_back(packet);
+  } else if (const std::uint64_t at = rng_.between(0, seen_ / 4); at < kMemory) {
+    remembered_[at] = packet;
+  }
+}
+
+VirtualNetwork::InFlight Attacker::rubbish(const Step& step) {
+  VirtualNetwork::InFlight packet;
+  packet.bytes.resize(rng_.below(300));
+  for (std::byte& byte : packet.bytes) {
+    byte = static_cast<std::byte>(rng_.next());
+  }
+  if (packet.bytes.size() >= sizeof(srd::wire::CommonHeader) && rng_.chance(0.8)) {
+    static constexpr std::uint8_t kTypes[] = {1, 2, 3, 4, 5, 16, 17, 18};
+    packet.bytes[0] = std::byte{srd::wire::kVersion};
+    packet.bytes[1] = static_cast<std::byte>(kTypes[rng_.below(8)]);
+    if (rng_.chance(0.5)) {
+      packet.bytes[2] |= std::byte{srd::wire::kChecksummed};
+    }
+  }
+  packet.from = step.peer;
+  packet.source = address_of_host(step.peer);
+  packet.to = step.host;
+  packet.path = srd::PathId{static_cast<std::uint16_t>(rng_.below(300))};
+  packet.header_size = static_cast<std::uint16_t>(packet.bytes.size());
+  return packet;
+}
+
+void Attacker::act(TimePoint now, const Step& step, VirtualNetwork& network) {
+  for (std::uint32_t i = 0; i < step.length; ++i) {
+    if (step.act == Act::inject_random || remembered_.empty()) {
+      VirtualNetwork::InFlight packet = rubbish(step);
+      packet.genuine = false;
+      packet.trimmed = rng_.chance(0.1);
+      network.inject(now, std::move(packet));
+      continue;
+    }
+    VirtualNetwork::InFlight packet =
+        remembered_[rng_.below(static_cast<std::uint32_t>(remembered_.size()))];
+    if (packet.bytes.empty() || packet.to == VirtualNetwork::kNobody) {
+      continue;
+    }
+    const auto size = static_cast<std::uint32_t>(packet.bytes.size());
+    switch (step.act) {
+      case Act::inject_mutated:
+        for (std::uint32_t n = 1 + rng_.below(4); n > 0; --n) {
+          packet.bytes[rng_.below(size)] ^= static_cast<std::byte>(1 + rng_.below(255));
+        }
+        packet.genuine = false;
+        break;
+      case Act::inject_truncated:
+        packet.bytes.resize(rng_.below(size));
+        packet.header_size =
+            std::min(packet.header_size, static_cast<std::uint16_t>(packet.bytes.size()));
+        packet.trimmed = rng_.chance(0.5);
+        packet.genuine = false;
+        break;
+      case Act::replay_foreign:
+        packet.from = VirtualNetwork::kNobody;
+        packet.source = address_of_host(kFirstStranger + rng_.below(kStrangers));
+        break;
+      default:
+        break;
+    }
+    network.inject(now + Duration{rng_.below(5000)}, std::move(packet));
+  }
+}
+
+}  // namespace weft::swarm

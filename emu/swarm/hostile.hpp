@@ -1,0 +1,32 @@
+// Owns the attacker of a swarm run: keeps packets that it saw, and sends rubbish, mutations and
+// replays.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "emu/swarm/plan.hpp"
+#include "emu/swarm/virtual_network.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::swarm {
+
+class Attacker {
+ public:
+  explicit Attacker(std::uint64_t seed) : rng_(seed) {}
+
+  // Sees every packet that is sent and remembers some, old and new.
+  void overhear(const VirtualNetwork::InFlight& packet);
+  // Injects step.length packets.
+  void act(TimePoint now, const Step& step, VirtualNetwork& network);
+
+ private:
+  [[nodiscard]] VirtualNetwork::InFlight rubbish(const Step& step);
+
+  static constexpr std::size_t kMemory = 128;
+  Rng rng_;
+  std::uint64_t seen_ = 0;
+  std::vector<VirtualNetwork::InFlight> remembered_;
+};
+
+}  // namespace weft::swarm

@@ -1,0 +1,440 @@
+// Owns the rules: what a completion must match, and what memory must look like.
+#include "emu/swarm/judge.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "emu/swarm/virtual_network.hpp"
+
+namespace weft::swarm {
+
+using Kind = srd::Completion::Kind;
+using srd::Status;
+
+namespace {
+
+// Messages shorter than this cannot carry their number; without immediate data they are only
+// counted.
+constexpr std::uint32_t kNumbered = 8;
+
+bool is_anonymous(const Request& request) {
+  return request.kind == Kind::send && request.step.length < kNumbered && !request.step.immediate;
+}
+
+}  // namespace
+
+Judge::Judge(const Plan& plan, const History& history,
+             const std::vector<std::deque<Process>>& processes)
+    : plan_(plan), history_(history), processes_(processes), open_of_(plan.hosts.size(), 0) {
+  for (std::size_t i = 0; i < plan.hosts.size() * kRegionKinds; ++i) {
+    slots_.emplace_back(region_size(static_cast<RegionKind>(i % kRegionKinds)));
+  }
+}
+
+SlotMap& Judge::slots(std::uint32_t host, RegionKind kind) {
+  return slots_[host * kRegionKinds + static_cast<std::size_t>(kind)];
+}
+
+void Judge::condemn(std::string text) {
+  if (verdict_.empty()) {
+    verdict_ = std::move(text);
+  }
+}
+
+std::string Judge::name(const Request& request) const {
+  std::uint64_t number = 0;
+  for (const Request& r : requests_) {
+    ++number;
+    if (&r == &request) {
+      break;
+    }
+  }
+  return "request " + std::to_string(number) + " (" + to_string(request.step) + ")";
+}
+
+void Judge::accepted(const Request& request) {
+  ++open_;
+  ++open_of_[request.step.host];
+  if (is_anonymous(request)) {
+    const Step& s = request.step;
+    ++anonymous_posted_[{s.host, plan_.hosts[s.host].endpoints[s.endpoint].qpn.value(), s.peer,
+                         plan_.hosts[s.peer].endpoints[s.peer_endpoint].qpn.value(), s.length}];
+  }
+}
+
+void Judge::orphan(std::uint32_t host) {
+  for (Request& request : requests_) {
+    if (request.step.host == host && request.state == Request::State::open) {
+      request.state = Request::State::orphaned;
+      request.buffer.free();
+      --open_;
+      --open_of_[host];
+    }
+  }
+  for (PostedReceive& receive : receives_) {
+    if (receive.host == host && receive.state == PostedReceive::State::open) {
+      receive.state = PostedReceive::State::orphaned;
+      receive.buffer.free();
+    }
+  }
+}
+
+Request* Judge::request_of(std::uint64_t number) {
+  return number >= 1 && number <= requests_.size() ? &requests_[number - 1] : nullptr;
+}
+
+void Judge::completed(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                      std::uint32_t from) {
+  if (completion.kind == Kind::receive || completion.kind == Kind::receive_write_imm) {
+    completed_receive(now, host, completion, from);
+  } else {
+    completed_request(now, host, completion);
+  }
+}
+
+// --- Requests
+
+void Judge::completed_request(TimePoint now, std::uint32_t host,
+                              const srd::Completion& completion) {
+  Request* request = request_of(completion.cookie);
+  if (request == nullptr || request->step.host != host) {
+    return condemn("host " + std::to_string(host) +
+                   " has a completion for a request it never made");
+  }
+  if (request->state != Request::State::open) {
+    return condemn(name(*request) + " completes a second time");
+  }
+  const Step& step = request->step;
+  request->state = Request::State::done;
+  request->status = completion.status;
+  --open_;
+  --open_of_[host];
+  if (completion.kind != request->kind ||
+      completion.endpoint != plan_.hosts[host].endpoints[step.endpoint].qpn) {
+    return condemn(name(*request) + " completes as something else");
+  }
+  if (!explained(now, *request, completion.status)) {
+    return condemn(name(*request) + " completes with " + srd::to_string(completion.status) +
+                   ", which nothing explains");
+  }
+  check_effect(*request, host);
+  if (request->buffer.exists()) {
+    if ((completion.cookie & 1) != 0) {
+      request->buffer.free();  // so that the address sanitizer sees who still uses it
+    } else {
+      request->buffer.scribble();
+    }
+  }
+}
+
+bool Judge::flaw_explains(const Request& request, Status status) const {
+  switch (request.step.flaw) {
+    case Flaw::none:
+      return status == Status::ok;
+    case Flaw::bad_qpn:
+      return status == Status::bad_qpn;
+    case Flaw::bad_qkey:
+      return status == Status::bad_qkey;
+    case Flaw::bad_key:
+    case Flaw::stale_key:
+    case Flaw::wrong_domain:
+      return status == Status::bad_key;
+    case Flaw::no_access:
+      return status == Status::access_denied;
+    case Flaw::out_of_bounds:
+    case Flaw::straddling:
+      return status == Status::out_of_bounds;
+  }
+  return false;
+}
+
+bool Judge::explained(TimePoint now, const Request& request, Status status) const {
+  const Step& step = request.step;
+  if (flaw_explains(request, status)) {
+    return true;
+  }
+  const EndpointPlan& target = plan_.hosts[step.peer].endpoints[step.peer_endpoint];
+  const bool needs_receive =
+      request.kind == Kind::send ||
+      (request.kind == Kind::write && step.immediate && !target.unsolicited_immediate);
+  const bool restarted =
+      history_.has_restarted_since(step.peer, processes_[step.host].back().born());
+  const Duration patience = plan_.hosts[step.host].engine.peer_timeout / 2;
+  const auto* heard = history_.heard(step.host, request.incarnation, step.peer);
+  switch (status) {
+    case Status::bad_qpn:
+      return history_.was_unavailable(step.peer, step.peer_endpoint, request.posted);
+    case Status::receiver_not_ready:
+      return needs_receive && step.rnr_retry != srd::kRnrRetryForever;
+    case Status::length_error:
+      return request.kind == Kind::send && step.length > target.receive_size;
+    case Status::bad_key: {
+      if (request.kind == Kind::send || restarted) {
+        return restarted && request.kind != Kind::send;
+      }
+      const auto& stale = process(step.peer).stale_keys();
+      return std::find(stale.begin(), stale.end(), request.remote_key) != stale.end();
+    }
+    case Status::flushed:
+      return history_.was_flushed(step.host, step.endpoint, step.peer, request.posted);
+    case Status::peer_restarted:
+      return restarted;
+    case Status::unresponsive:
+      return heard != nullptr &&
+             history_.were_apart(now, step.host, step.peer, request.posted, patience);
+    case Status::unreachable:
+      return (heard == nullptr || !heard->ack) &&
+             history_.were_apart(now, step.host, step.peer, request.posted, patience);
+    default:
+      return false;
+  }
+}
+
+// What a finished request must have done to memory.
+void Judge::check_effect(const Request& request, std::uint32_t host) {
+  const Step& step = request.step;
+  const bool ok = request.status == Status::ok;
+  if (request.buffer.exists() && !request.buffer.margins_intact()) {
+    return condemn(name(request) + ": bytes around its buffer have changed");
+  }
+  if (request.kind == Kind::read) {
+    bool right = false;
+    for (const Process& p : processes_[step.peer]) {
+      const auto bytes = request.buffer.bytes();
+      right |= ok ? is_painted(bytes, p.content_key(), request.offset)
+                  : is_partly_painted(bytes, p.content_key(), request.offset);
+    }
+    if (!right) {
+      condemn(name(request) + ": the read brought wrong bytes");
+    }
+    return;
+  }
+  const std::size_t number = request.kind == Kind::send && step.length >= kNumbered ? kNumbered : 0;
+  if (request.buffer.exists() &&
+      !is_painted(request.buffer.bytes().subspan(number), request.key, number)) {
+    return condemn(name(request) + ": its source memory has changed");
+  }
+  if (request.kind == Kind::write && ok && request.has_place) {
+    bool placed = false;
+    for (const Process& p : processes_[step.peer]) {
+      for (const Process::Region& region : p.regions()) {
+        placed |=
+            region.kind == request.region &&
+            is_painted(region.memory.bytes().subspan(request.offset, step.length), request.key);
+      }
+    }
+    if (!placed) {
+      condemn(name(request) + " is complete, but its bytes are not all in place; host " +
+              std::to_string(host));
+    }
+  }
+}
+
+// --- Receives
+
+void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                              std::uint32_t from) {
+  const HostPlan& plan = plan_.hosts[host];
+  const auto endpoint =
+      std::find_if(plan.endpoints.begin(), plan.endpoints.end(),
+                   [&](const EndpointPlan& e) { return e.qpn == completion.endpoint; });
+  if (endpoint == plan.endpoints.end()) {
+    return condemn("a message for an endpoint that never was");
+  }
+  if (completion.kind == Kind::receive_write_imm &&
+      completion.consumed_receive == endpoint->unsolicited_immediate &&
+      completion.status == Status::ok) {
+    return condemn("a write with immediate data takes a receive where it must not, or reversed");
+  }
+  if (!completion.consumed_receive) {
+    return check_write_immediate(now, host, completion, from);
+  }
+  const std::uint64_t index = completion.cookie - kReceiveCookie - 1;
+  if (completion.cookie <= kReceiveCookie || index >= receives_.size()) {
+    return condemn("a completion for a receive that was never posted");
+  }
+  PostedReceive& receive = receives_[index];
+  if (receive.state != PostedReceive::State::open || receive.host != host ||
+      plan.endpoints[receive.endpoint].qpn != completion.endpoint) {
+    return condemn("receive " + std::to_string(index) + " completes twice or elsewhere");
+  }
+  receive.state = PostedReceive::State::done;
+  if (!receive.buffer.margins_intact()) {
+    return condemn("bytes around receive " + std::to_string(index) + " have changed");
+  }
+  if (completion.status == Status::ok && completion.kind == Kind::receive) {
+    if (completion.length > receive.buffer.bytes().size()) {
+      return condemn("a message is longer than its receive");
+    }
+    check_message(now, host, completion, from, receive.buffer.bytes().first(completion.length));
+  } else if (!is_all(receive.buffer.bytes(), kBlank)) {
+    return condemn("receive " + std::to_string(index) + " was written without a message");
+  } else if (completion.status == Status::ok) {
+    check_write_immediate(now, host, completion, from);
+  } else if (completion.status != Status::flushed && completion.status != Status::length_error) {
+    return condemn(std::string{"a receive completes with "} + srd::to_string(completion.status));
+  }
+  if ((index & 1) != 0) {
+    receive.buffer.free();
+  } else {
+    receive.buffer.scribble();
+  }
+}
+
+void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                          std::uint32_t from, std::span<const std::byte> bytes) {
+  if (from == VirtualNetwork::kNobody) {
+    return;  // a stranger's replay of a message: his own, as far as the transport can know
+  }
+  const auto length = static_cast<std::uint32_t>(bytes.size());
+  if (length < kNumbered && !completion.has_immediate) {
+    const Anonymous key{from, completion.remote.value(), host, completion.endpoint.value(), length};
+    // At most once per life of the receiver and message, which one cannot tell from another.
+    const auto lives = static_cast<std::uint32_t>(processes_[host].size());
+    if (++anonymous_delivered_[key] > anonymous_posted_[key] * lives) {
+      condemn("more short messages have arrived than were sent");
+    }
+    return;
+  }
+  std::uint64_t number = completion.immediate;
+  if (length >= kNumbered) {
+    std::memcpy(&number, bytes.data(), sizeof number);
+  }
+  Request* request = request_of(number);
+  if (request == nullptr || request->kind != Kind::send || request->step.peer != host ||
+      request->step.host != from || request->step.length != length) {
+    return condemn("host " + std::to_string(host) + " received a message that nobody sent to it");
+  }
+  const Step& step = request->step;
+  if (plan_.hosts[from].endpoints[step.endpoint].qpn != completion.remote ||
+      plan_.hosts[host].endpoints[step.peer_endpoint].qpn != completion.endpoint ||
+      step.flaw != Flaw::none) {
+    return condemn(name(*request) + " was delivered to the wrong endpoint");
+  }
+  if (completion.has_immediate != step.immediate ||
+      (step.immediate && completion.immediate != static_cast<std::uint32_t>(number))) {
+    return condemn(name(*request) + " was delivered with wrong immediate data");
+  }
+  if (length >= kNumbered && !is_painted(bytes.subspan(kNumbered), request->key, kNumbered)) {
+    return condemn(name(*request) + " was delivered with wrong bytes");
+  }
+  delivered(now, *request, host);
+}
+
+void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
+                                  const srd::Completion& completion, std::uint32_t from) {
+  if (from == VirtualNetwork::kNobody || completion.status != Status::ok) {
+    return;
+  }
+  Request* request = request_of(completion.immediate);
+  if (request == nullptr || request->kind != Kind::write || !request->step.immediate ||
+      request->step.peer != host || request->step.host != from || !completion.has_immediate) {
+    return condemn("immediate data that nobody sent");
+  }
+  const Step& step = request->step;
+  if (plan_.hosts[from].endpoints[step.endpoint].qpn != completion.remote ||
+      plan_.hosts[host].endpoints[step.peer_endpoint].qpn != completion.endpoint ||
+      step.flaw != Flaw::none || completion.length != step.length) {
+    return condemn(name(*request) + ": its immediate data came with wrong particulars");
+  }
+  if (request->has_place) {
+    bool placed = false;
+    for (const Process::Region& region : process(host).regions()) {
+      placed |=
+          region.kind == request->region &&
+          is_painted(region.memory.bytes().subspan(request->offset, step.length), request->key);
+    }
+    if (!placed) {
+      return condemn(name(*request) + ": its immediate data came before all of its bytes");
+    }
+  }
+  delivered(now, *request, host);
+}
+
+// At most once; and nothing of a former life once the next one is known.
+void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
+  const std::uint32_t here = process(host).incarnation();
+  const std::uint32_t from = request.step.host;
+  if (std::find(request.delivered_to.begin(), request.delivered_to.end(), here) !=
+      request.delivered_to.end()) {
+    return condemn(name(request) + " was delivered twice");
+  }
+  if (!request.delivered_to.empty() &&
+      !history_.had_first_contact(from, request.incarnation, host, here)) {
+    return condemn(name(request) + " was delivered to two lives of host " + std::to_string(host));
+  }
+  const auto* heard = history_.heard(host, here, from);
+  const HostPlan& plan = plan_.hosts[host];
+  if (heard != nullptr && heard->incarnation > request.incarnation && heard->since < now &&
+      plan.poll_interval == Duration::zero() && plan.engine.forced_reorder == 0) {
+    return condemn(name(request) + " came from a former life of host " + std::to_string(from));
+  }
+  request.delivered_to.push_back(here);
+}
+
+// --- The end
+
+void Judge::check_regions(std::uint32_t host, const Process& process) {
+  for (const Process::Region& region : process.regions()) {
+    if (region.kind == RegionKind::phantom) {
+      continue;
+    }
+    const auto bytes = region.memory.bytes();
+    const bool margins = region.memory.margins_intact();
+    const bool explained = region.kind == RegionKind::readable
+                               ? is_painted(bytes, process.content_key())
+                               : slots(host, region.kind).explains(bytes);
+    const bool frozen =
+        region.frozen.empty() || std::equal(bytes.begin(), bytes.end(), region.frozen.begin());
+    if (!margins || !explained || !frozen) {
+      condemn("memory of host " + std::to_string(host) + ", region " +
+              std::to_string(static_cast<int>(region.kind)) +
+              (!margins  ? ": written outside"
+               : !frozen ? ": written after it was deregistered"
+                         : ": holds bytes that nobody may have written"));
+    }
+  }
+}
+
+void Judge::check_at_the_end() {
+  std::map<Anonymous, std::uint32_t> anonymous_ok;
+  for (const Request& request : requests_) {
+    const Step& s = request.step;
+    if (request.state == Request::State::open) {
+      condemn(name(request) + " has not completed");
+    }
+    if (request.state == Request::State::done && request.buffer.exists() &&
+        !request.buffer.still_scribbled()) {
+      condemn(name(request) + ": its memory was written after its completion");
+    }
+    if (request.state != Request::State::done || request.status != Status::ok) {
+      continue;
+    }
+    const bool announces =
+        request.kind == Kind::send || (request.kind == Kind::write && s.immediate);
+    if (is_anonymous(request)) {
+      ++anonymous_ok[{s.host, plan_.hosts[s.host].endpoints[s.endpoint].qpn.value(), s.peer,
+                      plan_.hosts[s.peer].endpoints[s.peer_endpoint].qpn.value(), s.length}];
+    } else if (announces && request.delivered_to.empty()) {
+      condemn(name(request) + " completed well and was never delivered");
+    }
+  }
+  for (const auto& [key, count] : anonymous_ok) {
+    if (anonymous_delivered_[key] < count) {
+      condemn("fewer short messages have arrived than completed well");
+    }
+  }
+  for (const PostedReceive& receive : receives_) {
+    if (receive.state == PostedReceive::State::done && receive.buffer.exists() &&
+        !receive.buffer.still_scribbled()) {
+      condemn("the memory of a receive was written after its completion");
+    }
+  }
+  for (std::uint32_t host = 0; host < processes_.size(); ++host) {
+    for (const Process& process : processes_[host]) {
+      check_regions(host, process);
+    }
+  }
+}
+
+}  // namespace weft::swarm

@@ -1,0 +1,112 @@
+// Owns the account of all requests of a run, and the rules that no completion may break.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "emu/swarm/canvas.hpp"
+#include "emu/swarm/history.hpp"
+#include "emu/swarm/plan.hpp"
+#include "emu/swarm/process.hpp"
+#include "srd/engine/requests.hpp"
+
+namespace weft::swarm {
+
+// One accepted request. Its number is its cookie and, in the low 32 bits, its immediate data.
+struct Request {
+  enum class State : std::uint8_t { open, done, orphaned };
+  srd::Completion::Kind kind = srd::Completion::Kind::send;
+  State state = State::open;
+  srd::Status status = srd::Status::ok;
+  Step step;                      // what it was meant to be
+  std::uint32_t incarnation = 0;  // of the process that posted it
+  TimePoint posted{};
+  std::uint64_t key = 0;  // of its content
+  RegionKind region = RegionKind::writable;
+  srd::RegionKey remote_key;
+  std::uint64_t offset = 0;  // of its place in the region
+  bool has_place = false;    // the place is its own and must end up painted
+  GuardedBuffer buffer;
+  std::vector<std::uint32_t> delivered_to;  // incarnations of the destination
+};
+
+struct PostedReceive {
+  enum class State : std::uint8_t { open, done, orphaned };
+  State state = State::open;
+  std::uint32_t host = 0;
+  std::uint32_t endpoint = 0;
+  GuardedBuffer buffer;
+};
+
+class Judge {
+ public:
+  static constexpr std::uint64_t kReceiveCookie = std::uint64_t{1} << 40;
+
+  Judge(const Plan& plan, const History& history,
+        const std::vector<std::deque<Process>>& processes);
+
+  // The first rule that was broken, or empty.
+  [[nodiscard]] const std::string& verdict() const { return verdict_; }
+  void condemn(std::string text);
+
+  // --- The account
+  Request& new_request() { return requests_.emplace_back(); }
+  void withdraw_last_request() { requests_.pop_back(); }
+  [[nodiscard]] std::uint64_t last_cookie() const { return requests_.size(); }
+  PostedReceive& new_receive() { return receives_.emplace_back(); }
+  void withdraw_last_receive() { receives_.pop_back(); }
+  [[nodiscard]] std::uint64_t last_receive_cookie() const {
+    return kReceiveCookie + receives_.size();
+  }
+  void accepted(const Request& request);
+  // The process is gone: nothing of it will complete.
+  void orphan(std::uint32_t host);
+  [[nodiscard]] std::uint32_t open_requests() const { return open_; }
+  [[nodiscard]] std::uint32_t open_requests_of(std::uint32_t host) const { return open_of_[host]; }
+  [[nodiscard]] const std::deque<Request>& requests() const { return requests_; }
+  [[nodiscard]] SlotMap& slots(std::uint32_t host, RegionKind kind);
+
+  // --- The rules
+  // `from` is the host that the completion's peer names, or kNobody for a stranger.
+  void completed(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                 std::uint32_t from);
+  void check_at_the_end();
+
+ private:
+  void completed_request(TimePoint now, std::uint32_t host, const srd::Completion& completion);
+  void completed_receive(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                         std::uint32_t from);
+  void check_message(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                     std::uint32_t from, std::span<const std::byte> bytes);
+  void check_write_immediate(TimePoint now, std::uint32_t host, const srd::Completion& completion,
+                             std::uint32_t from);
+  void delivered(TimePoint now, Request& request, std::uint32_t host);
+  void check_effect(const Request& request, std::uint32_t host);
+  [[nodiscard]] bool explained(TimePoint now, const Request& request, srd::Status status) const;
+  [[nodiscard]] bool flaw_explains(const Request& request, srd::Status status) const;
+  [[nodiscard]] Request* request_of(std::uint64_t number);
+  [[nodiscard]] const Process& process(std::uint32_t host) const { return processes_[host].back(); }
+  [[nodiscard]] std::string name(const Request& request) const;
+  void check_regions(std::uint32_t host, const Process& process);
+
+  using Anonymous = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+                               std::uint32_t>;  // host, qpn -> host, qpn; length
+
+  const Plan& plan_;
+  const History& history_;
+  const std::vector<std::deque<Process>>& processes_;
+  std::string verdict_;
+  std::deque<Request> requests_;
+  std::deque<PostedReceive> receives_;
+  std::uint32_t open_ = 0;
+  std::vector<std::uint32_t> open_of_;
+  std::vector<SlotMap> slots_;
+  std::map<Anonymous, std::uint32_t> anonymous_posted_;
+  std::map<Anonymous, std::uint32_t> anonymous_delivered_;
+};
+
+}  // namespace weft::swarm

@@ -1,0 +1,112 @@
+// Owns the plan of one swarm run: everything that is random is decided here, so that pieces can be
+// left out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/swarm/virtual_network.hpp"
+#include "srd/engine/config.hpp"
+#include "srd/engine/types.hpp"
+
+namespace weft::swarm {
+
+enum class Act : std::uint8_t {
+  // The applications' work
+  send,
+  write,
+  read,
+  post_receives,
+  flush,
+  close_endpoint,
+  open_endpoint,
+  stop_receiving,
+  start_receiving,
+  replace_region,  // deregister the volatile region and register another in its place
+  // Faults of hosts
+  restart,
+  crash,
+  start,
+  pause,
+  resume,
+  // Faults of the network
+  set_loss,
+  set_burst,
+  set_duplicate,
+  set_reorder,
+  set_corrupt,
+  set_trim,
+  set_mark,
+  set_jitter,
+  partition,
+  rejoin,
+  kill_path,
+  revive_path,
+  // Hostile packets
+  inject_random,
+  inject_mutated,
+  inject_truncated,
+  replay,
+  replay_foreign,
+};
+[[nodiscard]] const char* to_string(Act act);
+
+// What is wrong with a request, if anything.
+enum class Flaw : std::uint8_t {
+  none,
+  bad_qpn,
+  bad_qkey,
+  bad_key,
+  stale_key,
+  wrong_domain,
+  no_access,
+  out_of_bounds,
+  straddling,  // begins inside of the region and ends outside
+};
+
+struct Step {
+  Duration at{};
+  Act act = Act::send;
+  std::uint8_t host = 0;
+  std::uint8_t peer = 0;
+  std::uint8_t endpoint = 0;
+  std::uint8_t peer_endpoint = 0;
+  Flaw flaw = Flaw::none;
+  bool immediate = false;
+  bool volatile_region = false;
+  bool phantom = false;
+  std::uint8_t rnr_retry = 7;
+  std::uint16_t path = 0;
+  std::uint32_t length = 0;  // of a message; or a count
+  double value = 0;          // of a probability
+  std::uint64_t random = 0;  // for choices that depend on the state of the run
+};
+[[nodiscard]] std::string to_string(const Step& step);
+
+struct EndpointPlan {
+  srd::Qpn qpn;
+  std::uint32_t qkey = 0;
+  std::uint32_t receive_depth = 0;
+  std::uint32_t receive_size = 0;  // of every posted receive
+  bool unsolicited_immediate = false;
+  bool replenish = true;  // posts a new receive for every one that is used
+};
+
+struct HostPlan {
+  srd::EngineConfig engine;
+  std::vector<EndpointPlan> endpoints;
+  Duration poll_interval{};  // zero: polls whenever anything has happened
+};
+
+struct Plan {
+  std::uint64_t seed = 0;
+  std::vector<HostPlan> hosts;
+  LinkModel link;
+  std::vector<Step> steps;  // in the order of time
+  Duration end_of_faults{};
+};
+
+[[nodiscard]] Plan make_plan(std::uint64_t seed);
+
+}  // namespace weft::swarm

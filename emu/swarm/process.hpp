@@ -1,0 +1,82 @@
+// Owns one process of a swarm run: its life, the regions that it registered, its endpoints.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "emu/swarm/canvas.hpp"
+#include "emu/swarm/plan.hpp"
+#include "srd/engine/engine.hpp"
+
+namespace weft::swarm {
+
+// Every process registers one region of each kind.
+enum class RegionKind : std::uint8_t {
+  writable,
+  readable,      // constant; what reads must return
+  local_only,    // no remote access at all
+  other_domain,  // writable, but of a protection domain that no endpoint is in
+  phantom,
+  replaceable,  // writable, and deregistered in the middle of things
+};
+inline constexpr std::size_t kRegionKinds = 6;
+inline constexpr std::uint32_t kDomain = 5;
+inline constexpr std::uint32_t kOtherDomain = 6;
+
+[[nodiscard]] std::uint64_t region_address(RegionKind kind);
+[[nodiscard]] std::uint64_t region_size(RegionKind kind);
+
+class Process {
+ public:
+  struct Region {
+    RegionKind kind = RegionKind::writable;
+    srd::RegionKey key;
+    GuardedBuffer memory;
+    bool registered = false;
+    std::vector<std::byte> frozen;  // what it held when it was deregistered
+  };
+
+  Process(const HostPlan& plan, std::uint32_t host, std::uint32_t incarnation, TimePoint born);
+
+  [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
+  [[nodiscard]] TimePoint born() const { return born_; }
+  [[nodiscard]] srd::EngineConfig engine_config() const;
+  // Opens the endpoints and registers the regions; returns an error text or nothing.
+  [[nodiscard]] std::string set_up(srd::Engine& engine);
+  [[nodiscard]] std::string open_endpoint(srd::Engine& engine, std::uint32_t index);
+  [[nodiscard]] std::string replace_region(srd::Engine& engine);
+
+  [[nodiscard]] const Region& region(RegionKind kind) const {
+    return regions_[current_[static_cast<std::size_t>(kind)]];
+  }
+  // Every region that there ever was, for the checks.
+  [[nodiscard]] const std::deque<Region>& regions() const { return regions_; }
+  // The key that a replaced region had; nothing must be reachable with it.
+  [[nodiscard]] const std::vector<srd::RegionKey>& stale_keys() const { return stale_keys_; }
+  [[nodiscard]] std::uint64_t content_key() const { return content_key_; }
+
+  // --- Endpoints that are open now.
+  std::vector<bool> open;
+  std::vector<bool> receiving;
+  std::vector<std::uint32_t> receives_posted;
+  bool alive = true;
+  TimePoint died = kNever;
+
+ private:
+  [[nodiscard]] std::string register_region(srd::Engine& engine, RegionKind kind);
+
+  const HostPlan& plan_;
+  std::uint32_t incarnation_;
+  TimePoint born_;
+  std::uint64_t content_key_;
+  std::deque<Region> regions_;
+  std::size_t current_[kRegionKinds]{};
+  std::vector<srd::RegionKey> stale_keys_;
+};
+
+// Lives skip 0, which means "not known" on the wire.
+[[nodiscard]] srd::Life life_of(const HostPlan& plan, std::uint32_t incarnation);
+
+}  // namespace weft::swarm

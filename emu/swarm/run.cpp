@@ -1,0 +1,292 @@
+// Owns the carrying out of a plan.
+#include "emu/swarm/run.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "emu/swarm/run_state.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::swarm {
+
+using namespace std::chrono_literals;
+using Kind = srd::Completion::Kind;
+
+Run::Run(const Plan& plan, const Trace& trace)
+    : plan_(plan),
+      trace_(trace),
+      world_(mix64(plan.seed ^ 0x6E65)),
+      history_(static_cast<std::uint32_t>(plan.hosts.size())),
+      processes_(plan.hosts.size()),
+      judge_(plan, history_, processes_),
+      attacker_(mix64(plan.seed ^ 0xA77A)),
+      start_(world_.now()) {
+  world_.network().link() = plan.link;
+  for (std::uint32_t i = 0; i < plan.hosts.size(); ++i) {
+    processes_[i].emplace_back(plan.hosts[i], i, 0, world_.now());
+    world_.add_host(process(i).engine_config());
+    next_poll_.push_back(start_ + plan.hosts[i].poll_interval);
+    paused_.push_back(false);
+    dead_paths_.emplace_back(plan.hosts[i].engine.paths, false);
+    without_path_.push_back(false);
+    if (std::string error = process(i).set_up(world_.engine(i)); !error.empty()) {
+      judge_.condemn(error);
+    }
+    replenish(i);
+  }
+  world_.on_delivery([this](std::uint32_t host, const VirtualNetwork::InFlight& packet) {
+    watch_delivery(host, packet);
+  });
+  world_.network().observe(
+      [this](TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet) {
+        watch_network(when, event, packet);
+      });
+}
+
+// --- Watching
+
+void Run::note(const std::string& line) {
+  if (!trace_) {
+    return;
+  }
+  std::ostringstream stamped;
+  stamped << std::setw(12) << nanoseconds(world_.now() - start_) << " ns  " << line;
+  trace_(stamped.str());
+}
+
+void Run::watch_network(TimePoint, NetworkEvent event, const VirtualNetwork::InFlight& packet) {
+  static constexpr const char* kEvents[] = {"sent",      "LOST",       "arrives", "TRIMMED",
+                                            "CORRUPTED", "DUPLICATED", "INJECTED"};
+  if (event == NetworkEvent::sent) {
+    attacker_.overhear(packet);
+  }
+  if (trace_) {
+    const auto name = [](std::uint32_t host) {
+      return host == VirtualNetwork::kNobody ? std::string{"?"} : std::to_string(host);
+    };
+    note(name(packet.from) + "->" + name(packet.to) + " " +
+         kEvents[static_cast<std::size_t>(event)] + " " + describe(packet.bytes));
+  }
+}
+
+void Run::watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& packet) {
+  srd::wire::CommonHeader h;
+  const std::uint32_t from = world_.network().host_at(packet.source);
+  if (!packet.genuine || from == VirtualNetwork::kNobody || !srd::wire::load(packet.bytes, h)) {
+    return;
+  }
+  const Packet kind = kind_of(packet.bytes);
+  const std::uint32_t my_life = life_of(plan_.hosts[host], process(host).incarnation()).value();
+  std::uint32_t sender = 0;  // incarnation
+  while (life_of(plan_.hosts[from], sender).value() != h.source_life.value()) {
+    if (++sender >= processes_[from].size()) {
+      return;
+    }
+  }
+  const std::uint32_t named = h.destination_life.value();
+  if (named == 0 && matches(Packet::data, kind)) {
+    history_.first_contact(from, sender, host, process(host).incarnation());
+  }
+  if ((named == 0 || named == my_life) && kind != Packet::stale_life) {
+    history_.heard(world_.now(), host, process(host).incarnation(), from, sender,
+                   kind == Packet::ack);
+  }
+}
+
+void Run::check_conservation() {
+  const NetworkCounts& c = world_.network().counts();
+  if (c.sent + c.injected + c.duplicated != c.delivered + c.lost + world_.network().in_flight()) {
+    judge_.condemn("the network has lost count of its packets");
+  }
+  if (!world_.broken().empty()) {
+    judge_.condemn(world_.broken());
+  }
+}
+
+// --- Time
+
+void Run::advance_to(TimePoint when) {
+  while (good()) {
+    TimePoint limit = when;
+    for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
+      if (plan_.hosts[i].poll_interval > Duration::zero()) {
+        limit = std::min(limit, next_poll_[i]);
+      }
+    }
+    const bool more = world_.step(limit);
+    let_applications_act();
+    check_conservation();
+    if (!more && world_.now() >= when) {
+      return;
+    }
+  }
+}
+
+void Run::let_applications_act() {
+  for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
+    const Duration interval = plan_.hosts[i].poll_interval;
+    if (interval > Duration::zero()) {
+      if (next_poll_[i] > world_.now()) {
+        continue;
+      }
+      next_poll_[i] = world_.now() + interval;
+    }
+    if (is_up(i) && !paused_[i]) {
+      poll(i);
+    }
+  }
+}
+
+void Run::poll(std::uint32_t host) {
+  srd::Completion batch[8];
+  srd::Engine& engine = world_.engine(host);
+  std::uint64_t total = 0;
+  for (std::size_t n = engine.poll(batch); n > 0 && good(); n = engine.poll(batch)) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const srd::Completion& c = batch[i];
+      digest_.add((std::uint64_t{host} << 56) ^ c.cookie ^
+                  (static_cast<std::uint64_t>(c.status) << 48));
+      digest_.add(static_cast<std::uint64_t>(nanoseconds(world_.now())) ^
+                  (std::uint64_t{c.length} << 40));
+      if (c.consumed_receive) {
+        receive_used(host, c);
+      }
+      note("host " + std::to_string(host) + " completion: cookie " + std::to_string(c.cookie) +
+           " kind " + std::to_string(static_cast<int>(c.kind)) + " " + srd::to_string(c.status) +
+           " length " + std::to_string(c.length));
+      outcome_.completed_ok += c.status == srd::Status::ok ? 1 : 0;
+      judge_.completed(world_.now(), host, c,
+                       world_.network().host_at(engine.key_of(c.peer).address));
+    }
+    total += n;
+    if (total > plan_.hosts[host].engine.max_completions) {
+      judge_.condemn("more completions wait than the configuration allows");
+    }
+  }
+  replenish(host);
+}
+
+void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
+  if (completion.kind != Kind::receive && completion.kind != Kind::receive_write_imm) {
+    return;
+  }
+  for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
+    std::uint32_t& posted = process(host).receives_posted[e];
+    if (plan_.hosts[host].endpoints[e].qpn == completion.endpoint && posted > 0) {
+      --posted;
+    }
+  }
+}
+
+// --- The end
+
+void Run::heal() {
+  note("--- heal");
+  world_.network().heal();
+  for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
+    Step step;
+    step.host = static_cast<std::uint8_t>(i);
+    step.act = Act::resume;
+    perform_on_host(step);
+    start(i);
+    for (std::uint8_t e = 0; e < plan_.hosts[i].endpoints.size(); ++e) {
+      step.endpoint = e;
+      step.act = Act::open_endpoint;
+      perform_on_application(step);
+      step.act = Act::start_receiving;
+      if (!process(i).receiving[e]) {
+        perform_on_application(step);
+      }
+    }
+  }
+  history_.heal(world_.now());
+  replenish_all_ = true;
+  for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
+    replenish(i);
+  }
+}
+
+void Run::wait_for_everything(const char* phase) {
+  Duration patience = 200ms;
+  for (const HostPlan& host : plan_.hosts) {
+    patience += host.engine.peer_timeout * 4;
+  }
+  const TimePoint limit = world_.now() + patience;
+  while (good() && judge_.open_requests() > 0) {
+    if (world_.now() >= limit) {
+      judge_.condemn(std::string{phase} + ": " + std::to_string(judge_.open_requests()) +
+                     " requests never complete");
+      return;
+    }
+    advance_to(std::min(
+        limit, std::max(world_.now() + 20us, std::min(world_.next_event(), world_.now() + 1ms))));
+  }
+}
+
+// After everything has healed, work between any two hosts succeeds.
+void Run::final_round(bool strict) {
+  std::vector<std::uint64_t> numbers;
+  for (std::uint8_t from = 0; from < plan_.hosts.size(); ++from) {
+    for (std::uint8_t to = 0; to < plan_.hosts.size(); ++to) {
+      if (from == to) {
+        continue;
+      }
+      const Act acts[] = {Act::send, Act::write, Act::read};
+      for (const Act act : acts) {
+        Step step;
+        step.act = act;
+        step.host = from;
+        step.peer = to;
+        step.immediate = act != Act::read;
+        step.length = 24;
+        step.random = from;
+        const std::uint64_t before = judge_.last_cookie();
+        request(step);
+        if (judge_.last_cookie() > before) {
+          numbers.push_back(judge_.last_cookie());
+        }
+      }
+    }
+  }
+  wait_for_everything(strict ? "after the end" : "after healing");
+  for (const std::uint64_t number : numbers) {
+    const Request& r = judge_.requests()[number - 1];
+    if (strict && good() && r.status != srd::Status::ok) {
+      judge_.condemn("after everything has healed, " + to_string(r.step) + " ends with " +
+                     srd::to_string(r.status));
+    }
+  }
+}
+
+Outcome Run::finish() {
+  for (const Step& step : plan_.steps) {
+    advance_to(start_ + step.at);
+    if (!good()) {
+      break;
+    }
+    perform(step);
+  }
+  if (good()) {
+    advance_to(start_ + plan_.end_of_faults);
+    heal();
+    wait_for_everything("after healing");
+    final_round(false);
+    final_round(true);
+    advance_to(world_.now() + 1ms);
+  }
+  if (good()) {
+    judge_.check_at_the_end();
+  }
+  outcome_.failure = judge_.verdict();
+  note("verdict: " + (outcome_.failure.empty() ? std::string{"clean"} : outcome_.failure));
+  digest_.add(world_.network().digest().value());
+  outcome_.digest = digest_.value();
+  outcome_.packets = world_.network().counts().sent;
+  outcome_.virtual_time = world_.now() - start_;
+  return std::move(outcome_);
+}
+
+Outcome carry_out(const Plan& plan, const Trace& trace) { return Run(plan, trace).finish(); }
+
+}  // namespace weft::swarm

@@ -1,0 +1,73 @@
+// Owns the state of one swarm run; run.cpp drives it, run_steps.cpp carries out the steps of the
+// plan, run_requests.cpp posts the applications' work.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "emu/swarm/hostile.hpp"
+#include "emu/swarm/judge.hpp"
+#include "emu/swarm/run.hpp"
+#include "emu/swarm/virtual_world.hpp"
+
+namespace weft::swarm {
+
+class Run {
+ public:
+  Run(const Plan& plan, const Trace& trace);
+  Outcome finish();
+
+ private:
+  // --- Time
+  void advance_to(TimePoint when);
+  void let_applications_act();
+  void poll(std::uint32_t host);
+  void receive_used(std::uint32_t host, const srd::Completion& completion);
+  // --- Steps
+  void perform(const Step& step);
+  void perform_on_application(const Step& step);
+  void perform_on_host(const Step& step);
+  void perform_on_network(const Step& step);
+  void request(const Step& step);
+  [[nodiscard]] bool choose_place(const Step& step, Request& r, std::uint64_t& address);
+  [[nodiscard]] bool post(const Step& step, Request& r, std::uint64_t address);
+  void post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_t count);
+  void replenish(std::uint32_t host);
+  void endpoint_goes(std::uint32_t host, std::uint32_t endpoint);
+  void stop(std::uint32_t host);
+  void start(std::uint32_t host);
+  void refresh_paths(std::uint32_t host);
+  // --- Watching
+  void watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& packet);
+  void watch_network(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet);
+  void check_conservation();
+  void note(const std::string& line);
+  // --- The end
+  void heal();
+  void wait_for_everything(const char* phase);
+  void final_round(bool strict);
+
+  [[nodiscard]] Process& process(std::uint32_t host) { return processes_[host].back(); }
+  [[nodiscard]] bool is_up(std::uint32_t host) const { return world_.is_up(host); }
+  [[nodiscard]] bool good() const { return judge_.verdict().empty(); }
+
+  const Plan& plan_;
+  const Trace& trace_;
+  VirtualWorld world_;
+  History history_;
+  std::vector<std::deque<Process>> processes_;
+  Judge judge_;
+  Attacker attacker_;
+  Digest digest_;
+  Outcome outcome_;
+  TimePoint start_;
+  std::vector<TimePoint> next_poll_;
+  std::vector<bool> paused_;
+  std::vector<std::vector<bool>> dead_paths_;
+  std::vector<bool> without_path_;
+  bool replenish_all_ = false;
+};
+
+}  // namespace weft::swarm

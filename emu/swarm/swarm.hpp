@@ -1,0 +1,36 @@
+// Owns what is common to all runs of a swarm: adding them up, and finding the shortest plan that
+// fails.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "emu/swarm/plan.hpp"
+#include "emu/swarm/run.hpp"
+
+namespace weft::swarm {
+
+// Leaves out whatever the failure does not need, with at most `runs` trials of `fails`.
+[[nodiscard]] Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails,
+                          std::uint32_t runs = 400);
+
+// Adds up runs, whatever the order in which they finish.
+class Tally {
+ public:
+  void add(std::uint64_t seed, const Outcome& outcome);
+
+  std::uint64_t seeds = 0;
+  std::uint64_t packets = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t completed_ok = 0;
+  std::map<std::uint64_t, std::string> failures;  // by seed
+  // Of all runs, in the order of their seeds.
+  [[nodiscard]] std::uint64_t digest() const;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> digests_;
+};
+
+}  // namespace weft::swarm
