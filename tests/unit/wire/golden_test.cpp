@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -47,11 +48,12 @@ DataHeader data(const CommonHeader& outer, std::uint32_t psn, std::uint16_t back
 
 template <class Header>
 Bytes sealed(const Header& header, const Bytes& tail = {}, const Bytes& payload = {}) {
-  Bytes bytes(sizeof header);
+  const std::size_t size = sizeof header + tail.size();
+  Bytes bytes(size + payload.size());
   store(bytes.data(), header);
-  bytes.insert(bytes.end(), tail.begin(), tail.end());
-  seal(bytes, payload);
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  std::ranges::copy(tail, bytes.begin() + sizeof header);
+  std::ranges::copy(payload, bytes.begin() + static_cast<std::ptrdiff_t>(size));
+  seal(std::span{bytes}.first(size), payload);
   return bytes;
 }
 
