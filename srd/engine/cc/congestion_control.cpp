@@ -8,7 +8,8 @@ namespace weft::srd {
 namespace {
 
 // In the order of CongestionControlKind.
-constexpr std::array<std::string_view, 5> kNames = {"nscc", "swift", "dctcp", "mprdma", "fixed"};
+constexpr std::array<std::string_view, 6> kNames = {"srd",   "nscc",   "swift",
+                                                    "dctcp", "mprdma", "fixed"};
 
 }  // namespace
 
@@ -34,6 +35,9 @@ std::span<const std::string_view> congestion_control_names() { return kNames; }
 CongestionControl::CongestionControl(CongestionControlKind kind, const CcTuning& tuning)
     : policy_(FixedWindow(tuning)) {
   switch (kind) {
+    case CongestionControlKind::srd:
+      policy_.emplace<SrdControl>(tuning);
+      break;
     case CongestionControlKind::nscc:
       policy_.emplace<Nscc>(tuning);
       break;

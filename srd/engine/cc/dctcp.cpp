@@ -32,7 +32,7 @@ void Dctcp::on_ack(const AckSample& sample) {
   }
 }
 
-void Dctcp::on_loss(TimePoint now, Bytes, LossKind) {
+void Dctcp::on_loss(TimePoint now, Bytes, LossKind, std::optional<PathId>) {
   if (now >= no_cut_before_) {
     window_ = bounds_.clamp(window_ * kLossFactor);
     no_cut_before_ = now + round_time_;

@@ -53,7 +53,7 @@ void Swift::on_ack(const AckSample& sample) {
   }
 }
 
-void Swift::on_loss(TimePoint now, Bytes, LossKind kind) {
+void Swift::on_loss(TimePoint now, Bytes, LossKind kind, std::optional<PathId>) {
   // Packets that are lost together count once.
   if (!decrease(now, kMostDecrease) || kind != LossKind::timeout) {
     return;
