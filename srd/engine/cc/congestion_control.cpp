@@ -1,3 +1,4 @@
+// Owns the names of the congestion controls and what each name makes.
 #include "srd/engine/cc/congestion_control.hpp"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Owns the arithmetic of DCTCP.
 #include "srd/engine/cc/dctcp.hpp"
 
 namespace weft::srd {

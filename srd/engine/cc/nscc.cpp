@@ -1,3 +1,4 @@
+// Owns the arithmetic of NSCC.
 #include "srd/engine/cc/nscc.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Owns the arithmetic of the default congestion control.
 #include "srd/engine/cc/srd_control.hpp"
 
 #include <algorithm>

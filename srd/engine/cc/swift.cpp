@@ -1,3 +1,4 @@
+// Owns the arithmetic of Swift.
 #include "srd/engine/cc/swift.hpp"
 
 #include <algorithm>
