@@ -255,7 +255,7 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
       break;
   }
   o.window.mark_lost(slot);
-  o.cc.on_loss(now, SendWindow::charged(slot), kind);
+  o.cc.on_loss(now, SendWindow::charged(slot), kind, PathId{slot.path});
   tell(Event::Kind::packet_lost, now, peer, slot.psn, PathId{slot.path},
        static_cast<std::uint64_t>(how));
   path_feedback(now, peer, PathId{slot.path}, how, Duration::zero());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "srd/base/time.hpp"
 #include "srd/base/units.hpp"

@@ -1,3 +1,4 @@
+// Owns the names of the congestion controls and what each name makes.
 #include "srd/engine/cc/congestion_control.hpp"
 
 #include <array>
@@ -8,7 +9,8 @@ namespace weft::srd {
 namespace {
 
 // In the order of CongestionControlKind.
-constexpr std::array<std::string_view, 5> kNames = {"nscc", "swift", "dctcp", "mprdma", "fixed"};
+constexpr std::array<std::string_view, 6> kNames = {"srd",   "nscc",   "swift",
+                                                    "dctcp", "mprdma", "fixed"};
 
 }  // namespace
 
@@ -34,6 +36,9 @@ std::span<const std::string_view> congestion_control_names() { return kNames; }
 CongestionControl::CongestionControl(CongestionControlKind kind, const CcTuning& tuning)
     : policy_(FixedWindow(tuning)) {
   switch (kind) {
+    case CongestionControlKind::srd:
+      policy_.emplace<SrdControl>(tuning);
+      break;
     case CongestionControlKind::nscc:
       policy_.emplace<Nscc>(tuning);
       break;

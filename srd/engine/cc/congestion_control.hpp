@@ -14,11 +14,12 @@
 #include "srd/engine/cc/fixed_window.hpp"
 #include "srd/engine/cc/mprdma.hpp"
 #include "srd/engine/cc/nscc.hpp"
+#include "srd/engine/cc/srd_control.hpp"
 #include "srd/engine/cc/swift.hpp"
 
 namespace weft::srd {
 
-enum class CongestionControlKind : std::uint8_t { nscc, swift, dctcp, mprdma, fixed };
+enum class CongestionControlKind : std::uint8_t { srd, nscc, swift, dctcp, mprdma, fixed };
 
 // The name of a policy; resolve it once and create controls by kind.
 [[nodiscard]] Result<CongestionControlKind> parse_congestion_control(std::string_view name);
@@ -35,15 +36,16 @@ class CongestionControl {
     std::visit([&](auto& policy) { update(policy, [&] { policy.on_ack(sample); }); }, policy_);
   }
   // Call once per lost packet, when it is first taken for lost.
-  void on_loss(TimePoint now, Bytes bytes, LossKind kind) {
-    std::visit([&](auto& policy) { update(policy, [&] { policy.on_loss(now, bytes, kind); }); },
-               policy_);
+  void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path = {}) {
+    std::visit(
+        [&](auto& policy) { update(policy, [&] { policy.on_loss(now, bytes, kind, path); }); },
+        policy_);
   }
   void on_sent(TimePoint now, Bytes bytes) {
     std::visit([&](auto& policy) { policy.on_sent(now, bytes); }, policy_);
   }
 
-  // A packet may leave while bytes in flight < window(); never less than one packet.
+  // A packet may leave if it and what is in flight fit into the window. Never less than one packet.
   [[nodiscard]] Bytes window() const { return window_; }
   // If set, packets leave no faster than this, whatever the window says.
   [[nodiscard]] std::optional<Rate> pacing_rate() const {
@@ -60,7 +62,7 @@ class CongestionControl {
 
   Bytes window_ = 0;  // read for each packet: kept beside the policy, not asked of it
   Rate pacing_;
-  std::variant<FixedWindow, Nscc, Swift, Dctcp, MpRdma> policy_;
+  std::variant<FixedWindow, SrdControl, Nscc, Swift, Dctcp, MpRdma> policy_;
 };
 
 [[nodiscard]] Result<CongestionControl> make_congestion_control(std::string_view name,

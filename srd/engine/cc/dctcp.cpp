@@ -1,3 +1,4 @@
+// Owns the arithmetic of DCTCP.
 #include "srd/engine/cc/dctcp.hpp"
 
 namespace weft::srd {
@@ -32,7 +33,7 @@ void Dctcp::on_ack(const AckSample& sample) {
   }
 }
 
-void Dctcp::on_loss(TimePoint now, Bytes, LossKind) {
+void Dctcp::on_loss(TimePoint now, Bytes, LossKind, std::optional<PathId>) {
   if (now >= no_cut_before_) {
     window_ = bounds_.clamp(window_ * kLossFactor);
     no_cut_before_ = now + round_time_;

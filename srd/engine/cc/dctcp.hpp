@@ -11,7 +11,7 @@ class Dctcp {
       : bounds_(tuning), round_time_(tuning.base_rtt), window_(bounds_.initial) {}
 
   void on_ack(const AckSample& sample);
-  void on_loss(TimePoint now, Bytes bytes, LossKind kind);
+  void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
   void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(window_); }
   [[nodiscard]] Rate pacing_rate() const { return {}; }

@@ -10,7 +10,7 @@ class FixedWindow {
   explicit FixedWindow(const CcTuning& tuning) : window_(WindowBounds(tuning).initial_bytes()) {}
 
   void on_ack(const AckSample&) {}
-  void on_loss(TimePoint, Bytes, LossKind) {}
+  void on_loss(TimePoint, Bytes, LossKind, std::optional<PathId>) {}
   void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return window_; }
   [[nodiscard]] Rate pacing_rate() const { return {}; }

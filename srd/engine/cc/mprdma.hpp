@@ -15,7 +15,7 @@ class MpRdma {
     const double change = sample.congested ? -acked / 4 : acked * bounds_.min / window_;
     window_ = bounds_.clamp(window_ + change);
   }
-  void on_loss(TimePoint, Bytes bytes, LossKind) {
+  void on_loss(TimePoint, Bytes bytes, LossKind, std::optional<PathId>) {
     window_ = bounds_.clamp(window_ - static_cast<double>(bytes));
   }
   void on_sent(TimePoint, Bytes) {}

@@ -1,3 +1,4 @@
+// Owns the arithmetic of NSCC.
 #include "srd/engine/cc/nscc.hpp"
 
 #include <algorithm>
@@ -45,6 +46,7 @@ Nscc::Nscc(const CcTuning& tuning)
                  tuning.trimming),
       bounds_(tuning),
       base_rtt_(std::max(tuning.base_rtt, Duration{1})),
+      smallest_rtt_(base_rtt_),
       window_(bounds_.initial) {}
 
 void Nscc::on_ack(const AckSample& sample) {
@@ -52,11 +54,11 @@ void Nscc::on_ack(const AckSample& sample) {
   achieved_ += acked;
   ignored_ += acked;
   unapplied_acked_ += acked;
-  // Without a measurement: as the last ones were.
-  const double delay = sample.rtt_valid
-                           ? std::max(0.0, picoseconds(sample.rtt) - constants_.base_rtt)
-                           : average_delay_;
+  double delay = average_delay_;  // without a measurement: as the last ones were
   if (sample.rtt_valid) {
+    const Duration rtt = std::max(sample.rtt, Duration{0});
+    smallest_rtt_ = std::min(smallest_rtt_, rtt);
+    delay = picoseconds(rtt - smallest_rtt_);
     average_delay(delay, sample.congested);
   }
   if (quick_adapt(sample.now, false, sample.congested, delay, sample.in_flight)) {
@@ -80,7 +82,7 @@ void Nscc::on_ack(const AckSample& sample) {
   window_ = bounds_.clamp(window_);
 }
 
-void Nscc::on_loss(TimePoint now, Bytes bytes, LossKind) {
+void Nscc::on_loss(TimePoint now, Bytes bytes, LossKind, std::optional<PathId>) {
   ignored_ += static_cast<double>(bytes);
   average_delay(constants_.base_rtt, true);  // a queue that overflows holds about one base RTT
   adapt_wanted_ = true;

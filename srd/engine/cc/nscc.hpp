@@ -30,7 +30,7 @@ class Nscc {
   explicit Nscc(const CcTuning& tuning);
 
   void on_ack(const AckSample& sample);
-  void on_loss(TimePoint now, Bytes bytes, LossKind kind);
+  void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
   void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(window_); }
   [[nodiscard]] Rate pacing_rate() const { return {}; }
@@ -48,6 +48,8 @@ class Nscc {
   NsccConstants constants_;
   WindowBounds bounds_;
   Duration base_rtt_;
+  Duration
+      smallest_rtt_;  // delay is counted from it: a near peer has less than the network's base RTT
   double window_;
   double pending_increase_ = 0;  // bytes times bytes: divided by the window when applied
   double unapplied_acked_ = 0;

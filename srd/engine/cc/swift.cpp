@@ -1,3 +1,4 @@
+// Owns the arithmetic of Swift.
 #include "srd/engine/cc/swift.hpp"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ void Swift::on_ack(const AckSample& sample) {
   }
 }
 
-void Swift::on_loss(TimePoint now, Bytes, LossKind kind) {
+void Swift::on_loss(TimePoint now, Bytes, LossKind kind, std::optional<PathId>) {
   // Packets that are lost together count once.
   if (!decrease(now, kMostDecrease) || kind != LossKind::timeout) {
     return;

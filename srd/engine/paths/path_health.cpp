@@ -1,3 +1,4 @@
+// Owns the life of a path: abandoned, probed, taken back.
 #include "srd/engine/paths/path_health.hpp"
 
 #include <algorithm>

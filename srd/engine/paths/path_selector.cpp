@@ -1,3 +1,4 @@
+// Owns the names of the path selectors and what each name makes.
 #include "srd/engine/paths/path_selector.hpp"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Owns how a choice of the policy is corrected by the health of the paths.
 #include "srd/engine/paths/peer_paths.hpp"
 
 namespace weft::srd {

@@ -1,3 +1,4 @@
+// Owns the ring of REPS.
 #include "srd/engine/paths/reps.hpp"
 
 #include <algorithm>
@@ -61,7 +62,7 @@ void RepsPolicy::on_feedback(TimePoint now, PathId path, PathEvent event, Durati
       return;
     case PathEvent::timeout:
       remove(path.value());  // beyond the paper: a path that just failed is not recycled
-      if (!frozen() && explore_left_ == 0 && may_freeze_) {
+      if (!frozen() && explore_left_ == 0 && may_freeze_ && freeze_time_ > 0) {
         frozen_until_ = now + Duration{freeze_time_};
       }
       return;

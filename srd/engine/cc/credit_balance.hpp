@@ -1,0 +1,58 @@
+// Owns the sender's side of receiver credits: what it may still send, and how much it asks for.
+#pragma once
+
+#include <cstdint>
+
+#include "srd/base/units.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd {
+
+// [wire 3.8] Demand and grants travel in these, cumulative, modulo 2^32.
+inline constexpr Bytes kBytesPerCredit = wire::kCreditUnit;
+
+// [wire 4.8] Counts payload bytes; what is sent again is asked for again.
+class CreditBalance {
+ public:
+  CreditBalance() = default;
+  // `initial` may be sent without asking.
+  explicit CreditBalance(Bytes initial) : allowed_(initial), initial_(initial) {}
+
+  // So many more bytes wait to be sent.
+  void want(Bytes bytes) { wanted_ += bytes; }
+  // Bytes that were wanted will not be sent after all.
+  void give_up(Bytes bytes) { spent_ += bytes; }
+
+  [[nodiscard]] bool may_send(Bytes bytes) const { return spent_ + bytes <= allowed_; }
+  void on_sent(Bytes bytes) { spent_ += bytes; }
+
+  // Older grants, which arrive late, are ignored.
+  void on_grant(std::uint32_t cumulative) {
+    const auto step = static_cast<std::int32_t>(cumulative - granted_);
+    if (step > 0) {
+      granted_ = cumulative;
+      allowed_ += static_cast<Bytes>(step) * kBytesPerCredit;
+    }
+  }
+
+  // What a credit request says now.
+  [[nodiscard]] std::uint32_t demand() const {
+    const Bytes asked = wanted_ > initial_ ? wanted_ - initial_ : 0;
+    return static_cast<std::uint32_t>((asked + kBytesPerCredit - 1) / kBytesPerCredit);
+  }
+  // True if the receiver should hear of a larger demand than the last one it was told.
+  [[nodiscard]] bool should_request() const {
+    return static_cast<std::int32_t>(demand() - requested_) > 0;
+  }
+  void on_requested() { requested_ = demand(); }
+
+ private:
+  Bytes wanted_ = 0;
+  Bytes spent_ = 0;
+  Bytes allowed_ = 0;
+  Bytes initial_ = 0;
+  std::uint32_t granted_ = 0;
+  std::uint32_t requested_ = 0;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,76 @@
+// Owns the default congestion control: delay and marks as most paths see them decide about the
+// peer; a single bad path is left to the path selector.
+#pragma once
+
+#include <optional>
+
+#include "srd/engine/cc/base_rtt.hpp"
+#include "srd/engine/cc/cc_policy.hpp"
+#include "srd/engine/cc/nscc.hpp"
+#include "srd/engine/cc/path_filter.hpp"
+
+namespace weft::srd {
+
+// NSCC's four cases and constants, with these differences:
+// - they are decided by a quantile over the recently heard paths, not by one packet and a slow
+// average;
+// - delay counts from the measured base RTT of this peer, while the target is the network's: near
+// and far
+//   senders into one queue get the same share;
+// - below one packet per round trip the window goes on shrinking, and packets are spaced out;
+// - losses count as voices of their paths; a peer that is silent is not taken for congested for
+// ever;
+// - without marks (no ECN in the network) a share of losses, and delay, hold the window back.
+class SrdControl {
+ public:
+  explicit SrdControl(const CcTuning& tuning);
+
+  void on_ack(const AckSample& sample);
+  void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
+  void on_sent(TimePoint, Bytes) {}
+  [[nodiscard]] Bytes window() const { return static_cast<Bytes>(std::max(window_, mtu_)); }
+  [[nodiscard]] Rate pacing_rate() const;
+  [[nodiscard]] Duration base_rtt() const { return base_rtt_.get(); }
+
+ private:
+  void rescale(Duration network);
+  [[nodiscard]] PathFilter::View view(TimePoint now) const;
+  void control(TimePoint now, double acked, const PathFilter::View& peer);
+  void increase_below_target(double delay, double acked);
+  void apply_increase(TimePoint now);
+  void decrease(TimePoint now, double delay);
+  [[nodiscard]] bool quick_adapt(TimePoint now, bool loss, bool marked);
+  [[nodiscard]] bool loses_too_much(Bytes bytes);
+  void lose_in_silence(TimePoint now);
+  void end_silence(TimePoint now, bool marked);
+  void shrink_to(double window, double floor);
+
+  CcTuning tuning_;
+  NsccConstants constants_;
+  WindowBounds bounds_;
+  BaseRtt base_rtt_;
+  Duration network_rtt_;  // what target and maximum follow from: never less than configured
+  PathFilter filter_;
+  double mtu_;
+  double window_;        // bytes; may be a part of a packet
+  double smoothed_rtt_;  // ns
+  double pending_increase_ = 0;
+  double unapplied_acked_ = 0;
+  double empty_acked_ = 0;
+  double achieved_ = 0;  // bytes acknowledged in this adaptation period
+  double to_ignore_ = 0;
+  double ignored_ = 0;
+  double round_acked_ = 0;  // bytes since the share of losses was last looked at
+  double round_lost_ = 0;
+  double before_silence_ = 0;  // the window when the peer fell silent; 0: it talks
+  TimePoint period_end_ = TimePoint::min();
+  TimePoint last_decrease_ = TimePoint::min();
+  TimePoint last_eta_ = TimePoint::min();
+  TimePoint last_ack_ = TimePoint::min();
+  TimePoint no_restore_before_ = TimePoint::min();
+  bool fast_ = false;
+  bool adapt_wanted_ = false;
+  bool marks_seen_ = false;  // the network marks or trims
+};
+
+}  // namespace weft::srd
