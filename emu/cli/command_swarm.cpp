@@ -141,6 +141,9 @@ int tell_story(std::uint64_t seed) {
   }
   const swarm::Plan plan = swarm::shrink(whole, fails);
   fmt::print("seed {}: {} of {} steps are enough\n", seed, plan.steps.size(), whole.steps.size());
+  for (const std::string& line : swarm::describe(plan)) {
+    fmt::print("{}\n", line);
+  }
   (void)fails_apart([&] {
     const auto print = [](const std::string& line) { fmt::print("{}\n", line); };
     std::setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -364,40 +364,4 @@ class Planner {
 
 Plan make_plan(std::uint64_t seed) { return Planner(seed).make(); }
 
-const char* to_string(Act act) {
-  static constexpr std::array<const char*, 33> kNames{
-      "send",           "write",         "read",           "post_receives",   "flush",
-      "close_endpoint", "open_endpoint", "stop_receiving", "start_receiving", "replace_region",
-      "restart",        "crash",         "start",          "pause",           "resume",
-      "set_loss",       "set_burst",     "set_duplicate",  "set_reorder",     "set_corrupt",
-      "set_trim",       "set_mark",      "set_jitter",     "partition",       "rejoin",
-      "kill_path",      "revive_path",   "inject_random",  "inject_mutated",  "inject_truncated",
-      "replay",         "replay_foreign"};
-  return kNames[static_cast<std::size_t>(act)];
-}
-
-std::string to_string(const Step& step) {
-  static constexpr std::array<const char*, 9> kFlaws{
-      "",           " bad_qpn",       " bad_qkey",  " bad_key", " stale_key", " wrong_domain",
-      " no_access", " out_of_bounds", " straddling"};
-  std::string out = std::string{to_string(step.act)} + " host " + std::to_string(step.host) +
-                    " peer " + std::to_string(step.peer);
-  if (step.act <= Act::read) {
-    out += " endpoint " + std::to_string(step.endpoint) + "->" +
-           std::to_string(step.peer_endpoint) + (step.immediate ? " imm" : "") +
-           (step.phantom ? " phantom" : "") + " rnr " + std::to_string(step.rnr_retry) +
-           kFlaws[static_cast<std::size_t>(step.flaw)];
-  }
-  if (step.length != 0 || step.act <= Act::read) {
-    out += " length " + std::to_string(step.length);
-  }
-  if (step.value != 0) {
-    out += " value " + std::to_string(step.value);
-  }
-  if (step.act == Act::kill_path || step.act == Act::revive_path) {
-    out += " path " + std::to_string(step.path);
-  }
-  return out;
-}
-
 }  // namespace weft::swarm

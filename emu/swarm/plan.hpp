@@ -108,5 +108,7 @@ struct Plan {
 };
 
 [[nodiscard]] Plan make_plan(std::uint64_t seed);
+// Who is there and what the network is like, a line each.
+[[nodiscard]] std::vector<std::string> describe(const Plan& plan);
 
 }  // namespace weft::swarm

@@ -156,8 +156,11 @@ void Run::poll(std::uint32_t host) {
            " kind " + std::to_string(static_cast<int>(c.kind)) + " " + srd::to_string(c.status) +
            " length " + std::to_string(c.length));
       outcome_.completed_ok += c.status == srd::Status::ok ? 1 : 0;
+      // A receive that was flushed names no peer.
+      const bool of_somebody = c.status == srd::Status::ok;
       judge_.completed(world_.now(), host, c,
-                       world_.network().host_at(engine.key_of(c.peer).address));
+                       of_somebody ? world_.network().host_at(engine.key_of(c.peer).address)
+                                   : VirtualNetwork::kNobody);
     }
     total += n;
     if (total > plan_.hosts[host].engine.max_completions) {

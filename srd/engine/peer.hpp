@@ -79,6 +79,7 @@ struct Outbound {
   std::uint8_t widening = 0;  // reordering was mistaken for loss: the allowance is shifted by this
   bool tail_probe_wanted = false;
   bool tail_probed = false;  // since the last progress
+  std::uint32_t last_probe_time = 0;  // as it travels in the packet
   Qpn probe_from;
   Qpn probe_to;
   wire::DataHeader header{};                 // what is the same in all data packets

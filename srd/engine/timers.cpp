@@ -92,10 +92,15 @@ void Engine::release_waiting(TimePoint now, Outbound& out) {
     const std::uint32_t index = out.waiting.front();
     out.waiting.pop_front(works_);
     Work& work = works_[index];
-    WorkQueue& queue = work.not_before > now         ? still
-                       : work.kind == WorkKind::read ? out.reads
-                                                     : out.singles;
-    queue.push_back(works_, index);
+    if (work.not_before > now) {
+      still.push_back(works_, index);
+    } else if (work.kind == WorkKind::read) {
+      // A read that was refused counts as outstanding: behind new ones, which wait for it, it would
+      // wait for ever.
+      out.reads.push_front(works_, index);
+    } else {
+      out.singles.push_back(works_, index);
+    }
   }
   out.waiting = still;
 }

@@ -234,7 +234,8 @@ void Engine::emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out) {
   header.common.source_qpn = o.probe_from.value();
   header.common.path = path.value();
   header.psn = o.window.una().value();
-  header.send_time = static_cast<std::uint32_t>(nanoseconds(now));
+  o.last_probe_time = static_cast<std::uint32_t>(nanoseconds(now));
+  header.send_time = o.last_probe_time;
   out.to = peer.key.address;
   out.path = path;
   out.ecn = Ecn::capable_0;

@@ -65,6 +65,14 @@ class WorkQueue {
     }
     tail_ = index;
   }
+  void push_front(WorkSlab& works, std::uint32_t index) {
+    works[index].next = head_;
+    works[index].queued = true;
+    if (empty()) {
+      tail_ = index;
+    }
+    head_ = index;
+  }
   void pop_front(WorkSlab& works) {
     works[head_].queued = false;
     head_ = works[head_].next;
