@@ -76,7 +76,6 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
       troubles_(1),
       paused_(topology.ports().size(), 0) {
   routes_.seed(options.seed);
-  std::uint64_t longest = 1;  // usual frames in flight on one link
   for (LinkId id = 0; id < links_.size(); ++id) {
     const Link& from = topology.links()[id];
     const LinkProperties& is = from.properties;
@@ -89,12 +88,8 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     link.flags = (is.trimming ? kTrims : 0U) |
                  (topology.nodes()[from.to].kind == Node::Kind::host ? kLeadsToHost : 0U);
     link_to_.push_back(from.to);
-    if (link.ecn_high > 0) {
-      longest = std::max(longest, static_cast<std::uint64_t>(link.delay / std::max<Picos>(drain_time(is.rate, options.mtu), 1)));
-    }
   }
-  log_mask_ = static_cast<std::uint32_t>(std::bit_ceil(std::clamp<std::uint64_t>(longest * 2, 4, 64)) - 1);
-  log_.resize(links_.size() * (log_mask_ + 1ULL));
+  log_.resize(links_.size() * kLogEntries);
 }
 
 Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {
@@ -149,10 +144,10 @@ bool Fabric::reach(Event& event) {
 }
 
 void Fabric::mark(Event& event, LinkState& via, Picos left) {
-  const LogEntry* log = &log_[event.via * (log_mask_ + 1ULL)];
+  const LogEntry* log = &log_[event.via * kLogEntries];
   Picos queue = 0;
-  for (std::uint32_t back = 1; back <= log_mask_ + 1; ++back) {
-    const LogEntry& entry = log[(via.head - back) & log_mask_];
+  for (std::size_t back = 1; back <= kLogEntries; ++back) {
+    const LogEntry& entry = log[(via.head - back) % kLogEntries];
     queue = entry.busy - left;
     if (entry.when <= left) {
       break;
@@ -195,7 +190,12 @@ void Fabric::send(LinkId id, Event& event) {
     } else {
       link.busy = start + time;
       event.when = link.busy;
-      log_[id * (log_mask_ + 1ULL) + (link.head++ & log_mask_)] = {now, link.busy};
+      LogEntry* log = &log_[id * kLogEntries];
+      if (LogEntry& last = log[(link.head - 1) % kLogEntries]; now - last.when < link.delay >> 3) {
+        last.busy = link.busy;
+      } else {
+        log[link.head++ % kLogEntries] = {now, link.busy};
+      }
       counters.longest_queue = std::max(counters.longest_queue, link.busy - now);
     }
   }

@@ -114,7 +114,7 @@ class Fabric {
   // Time that what waits on the link now needs to leave.
   [[nodiscard]] Picos backlog(LinkId link) const { return std::max<Picos>(links_[link].busy - now_, 0); }
   // Frames inside, counted where they are: must equal totals().in_flight() at any time.
-  [[nodiscard]] std::uint64_t frames_inside() const { return hops_pending_ + held_count_ + notices_.size() - copies_; }
+  [[nodiscard]] std::uint64_t frames_inside() const { return hops_pending_ + held_count_; }
   [[nodiscard]] std::size_t memory() const;
 
  private:
@@ -135,7 +135,9 @@ class Fabric {
   static constexpr std::uint32_t kLeadsToHost = 2;
 
   // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves, but is only
-  // looked up when that frame reaches the next node: the arrivals in between must not count.
+  // looked up when that frame reaches the next node: the arrivals in between must not count. Arrivals within an
+  // eighth of the link's delay share an entry, so that a few entries reach back over the whole delay.
+  static constexpr std::size_t kLogEntries = 8;
   struct LogEntry {
     Picos when = 0;
     Picos busy = 0;
@@ -195,14 +197,12 @@ class Fabric {
   std::vector<NodeId> link_to_;
   std::vector<LinkCounters> counters_;
   std::vector<LogEntry> log_;
-  std::uint32_t log_mask_ = 0;  // entries per link - 1
   Rng rng_;
   Picos now_ = 0;
   bool stopped_ = false;
   FabricTotals totals_;
   std::uint64_t hops_pending_ = 0;
   std::vector<Notice> notices_;
-  std::uint64_t copies_ = 0;  // of the notices: duplicates that wait for a handle
   std::vector<Trouble> troubles_;
   std::vector<AppliedFault> faults_;
   std::vector<std::uint16_t> paused_;  // by port: how many pauses overlap
@@ -225,7 +225,6 @@ void Fabric::advance(Picos until, Sink& sink) {
       Notice notice = notices_.back();
       notices_.pop_back();
       if (notice.copy) {
-        --copies_;
         notice.event.frame = sink.duplicate(notice.event.frame);
         ++totals_.duplicated;
         push_hop(notice.event);

@@ -254,7 +254,6 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
       return true;  // the original will say so
     }
     notices_.push_back({copy, DropReason::loss, id, true});
-    ++copies_;
   }
   return true;
 }
