@@ -1,0 +1,266 @@
+// Owns the running network: frames go in at ports, wait in queues, are marked, cut, lost or delivered. It has
+// no clock: the caller says how far time has come, in virtual and in real time alike.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emu/fabric/event_queue.hpp"
+#include "emu/fabric/fault.hpp"
+#include "emu/fabric/picos.hpp"
+#include "emu/fabric/routes.hpp"
+#include "emu/fabric/topology.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::emu {
+
+// Bits of Event::flags.
+enum FrameFlags : std::uint8_t {
+  kControl = 0x01,     // goes first: acknowledgements, cut headers
+  kEcnCapable = 0x02,
+  kMarked = 0x04,
+  kTrimmed = 0x08,
+  kCorrupted = 0x10,   // some bit is wrong; the owner of the bytes decides which
+  kArrives = 0x20,     // the far end of `via` is the destination
+};
+
+// What the network needs to know of a frame. The bytes stay with the caller, under `handle`.
+struct Frame {
+  PortId destination = 0;
+  std::uint32_t hash = 0;  // of everything that ECMP looks at
+  std::uint32_t handle = 0;
+  std::uint16_t size = 0;  // bytes on the wire
+  bool control = false;
+  bool ecn_capable = true;
+};
+
+enum class DropReason : std::uint8_t { queue_full, link_down, loss, burst, grey, no_route, host_paused };
+inline constexpr std::size_t kDropReasons = 7;
+[[nodiscard]] const char* to_string(DropReason reason);
+
+struct FabricTotals {
+  std::uint64_t injected = 0;
+  std::uint64_t delivered = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t corrupted = 0;
+  std::uint64_t trimmed = 0;
+  std::uint64_t marked = 0;
+  std::array<std::uint64_t, kDropReasons> dropped{};
+  std::uint64_t events = 0;
+
+  [[nodiscard]] std::uint64_t dropped_all() const;
+  // What must still be inside if nothing got lost unaccounted.
+  [[nodiscard]] std::uint64_t in_flight() const { return injected + duplicated - delivered - dropped_all(); }
+};
+
+struct LinkCounters {
+  std::uint64_t bytes = 0;
+  Picos longest_queue = 0;  // as time to drain
+  std::uint32_t drops = 0;
+  std::uint32_t trims = 0;
+  std::uint32_t marks = 0;
+};
+
+struct FabricOptions {
+  std::uint64_t seed = 1;
+  std::uint32_t mtu = 4150;       // wire bytes of the usual frame: sizes the calendar, nothing else
+  std::uint16_t trimmed_size = 64;
+  std::uint32_t paused_frames = 1024;  // that a paused host's NIC holds before it drops
+};
+
+class Fabric {
+ public:
+  // The topology must have passed validate() and outlive the fabric.
+  Fabric(const Topology& topology, const FabricOptions& options);
+
+  // --- Frames in; returns when the port's uplink has sent it and everything before it.
+  Picos inject(Picos now, PortId from, const Frame& frame);
+  [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
+
+  // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason, LinkId),
+  // duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool). It may inject and schedule.
+  template <class Sink>
+  void advance(Picos until, Sink& sink);
+  void stop() { stopped_ = true; }
+  // When the next thing happens, or kNoTime.
+  [[nodiscard]] Picos next_event() {
+    if (!notices_.empty()) {
+      return now_;
+    }
+    const Event* event = queue_.front();
+    return event == nullptr ? kNoTime : event->when;
+  }
+  // A call-back to the sink at a time: hosts keep their deadlines in the same calendar.
+  void schedule_wake(Picos when, std::uint32_t token) {
+    queue_.push({.when = when, .frame = token, .kind = Event::Kind::wake});
+  }
+  [[nodiscard]] Picos now() const { return now_; }
+
+  // --- Trouble. apply() plans the fault's whole schedule, from `now` on; end() ends what is left of it.
+  Result<std::uint32_t> apply(Picos now, const Fault& fault);
+  void end(Picos now, std::uint32_t fault);
+  [[nodiscard]] bool paused(PortId port) const { return paused_[port] != 0; }
+  // The links that a fault touches.
+  [[nodiscard]] std::span<const LinkId> links_of(std::uint32_t fault) const { return faults_[fault].links; }
+
+  [[nodiscard]] const Routes& routes() const { return routes_; }
+  [[nodiscard]] const Topology& topology() const { return topology_; }
+  [[nodiscard]] std::uint32_t port_count() const { return static_cast<std::uint32_t>(paused_.size()); }
+  [[nodiscard]] const FabricTotals& totals() const { return totals_; }
+  [[nodiscard]] const LinkCounters& counters(LinkId link) const { return counters_[link]; }
+  // Time that what waits on the link now needs to leave.
+  [[nodiscard]] Picos backlog(LinkId link) const { return std::max<Picos>(links_[link].busy - now_, 0); }
+  // Frames inside, counted where they are: must equal totals().in_flight() at any time.
+  [[nodiscard]] std::uint64_t frames_inside() const { return hops_pending_ + held_count_; }
+  [[nodiscard]] std::size_t memory() const;
+
+ private:
+  // One line of cache a link. Limits are times to drain, so that no hop divides.
+  struct alignas(64) LinkState {
+    Picos busy = 0;        // data and control queued so far have left by then
+    Picos control = 0;     // control queued so far has left by then
+    Picos limit = 0;
+    Picos delay = 0;       // to the far end, and through the switch there
+    Picos ecn_low = 0;
+    Picos ecn_high = 0;    // 0: no marking
+    std::uint32_t ps_per_kib = 0;  // serialisation of 1024 bytes
+    std::uint32_t head = 0;        // next entry of this link's log
+    std::uint32_t trouble = 0;     // index into troubles_, 0: none
+    std::uint32_t flags = 0;
+  };
+  static constexpr std::uint32_t kTrims = 1;
+  static constexpr std::uint32_t kLeadsToHost = 2;
+
+  // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves, but is only
+  // looked up when that frame reaches the next node: the arrivals in between must not count. Arrivals within an
+  // eighth of the link's delay share an entry, so that a few entries reach back over the whole delay.
+  static constexpr std::size_t kLogEntries = 8;
+  struct LogEntry {
+    Picos when = 0;
+    Picos busy = 0;
+  };
+  struct Trouble {
+    Impairment sum;
+    std::vector<std::uint32_t> active;  // faults; one that overlaps itself is in here twice
+    bool bursting = false;
+    Picos down_from = kNoTime;  // the latest outage
+    Picos down_until = kNoTime;
+  };
+  struct AppliedFault {
+    Fault fault;
+    std::vector<LinkId> links;
+    std::vector<PortId> ports;
+    bool ended = false;
+    std::uint32_t active = 0;
+  };
+  struct Notice {
+    Event event;
+    DropReason reason = DropReason::loss;
+    LinkId link = 0;
+    bool copy = false;
+  };
+  struct PauseChange {
+    PortId port = 0;
+    bool paused = false;
+  };
+
+  void send(LinkId link, Event& event);
+  void send_control(LinkState& link, LinkId id, Event& event);
+  // The frame reaches the far end of event.via; false: it was lost on the way.
+  bool reach(Event& event);
+  void mark(Event& event, LinkState& via, Picos left);
+  // What a troubled link does to a frame that is queued on it; false: gone.
+  bool suffer(LinkState& link, LinkId id, Event& event, Picos& extra);
+  void drop(const Event& event, DropReason reason, LinkId link);
+  void push_hop(const Event& event) {
+    ++hops_pending_;
+    queue_.push(event);
+  }
+  bool hold(const Event& event);
+  void prefetch_after();
+
+  void change(std::uint32_t fault_and_phase);
+  void set_active(std::uint32_t fault, bool active);
+  void refresh(LinkId link);
+  Trouble& trouble_of(LinkId link);
+  void set_paused(PortId port, bool paused);
+  Result<void> resolve(AppliedFault& applied);
+
+  const Topology& topology_;
+  FabricOptions options_;
+  Routes routes_;
+  EventQueue queue_;
+  std::vector<LinkState> links_;
+  std::vector<NodeId> link_to_;
+  std::vector<LinkCounters> counters_;
+  std::vector<LogEntry> log_;
+  Rng rng_;
+  Picos now_ = 0;
+  bool stopped_ = false;
+  FabricTotals totals_;
+  std::uint64_t hops_pending_ = 0;
+  std::vector<Notice> notices_;
+  std::vector<Trouble> troubles_;
+  std::vector<AppliedFault> faults_;
+  std::vector<std::uint16_t> paused_;  // by port: how many pauses overlap
+  std::vector<PauseChange> pause_changes_;
+  std::vector<std::vector<Event>> held_;
+  std::uint64_t held_count_ = 0;
+};
+
+template <class Sink>
+void Fabric::advance(Picos until, Sink& sink) {
+  stopped_ = false;
+  while (true) {
+    while (!notices_.empty() || !pause_changes_.empty()) [[unlikely]] {
+      if (!pause_changes_.empty()) {
+        const PauseChange change = pause_changes_.front();
+        pause_changes_.erase(pause_changes_.begin());
+        sink.paused(now_, change.port, change.paused);
+        continue;
+      }
+      Notice notice = notices_.back();
+      notices_.pop_back();
+      if (notice.copy) {
+        notice.event.frame = sink.duplicate(notice.event.frame);
+        ++totals_.duplicated;
+        push_hop(notice.event);
+      } else {
+        sink.drop(now_, notice.event, notice.reason, notice.link);
+      }
+    }
+    const Event* front = queue_.front();
+    if (stopped_ || front == nullptr || front->when > until) {
+      break;
+    }
+    Event event = *front;
+    queue_.pop();
+    prefetch_after();
+    now_ = std::max(now_, event.when);
+    ++totals_.events;
+    if (event.kind == Event::Kind::hop) [[likely]] {
+      --hops_pending_;
+      if (!reach(event)) {
+        continue;
+      }
+      if ((event.flags & kArrives) == 0) {
+        send(event.next, event);
+      } else if (paused_[event.destination] == 0 || !hold(event)) {
+        ++totals_.delivered;
+        sink.deliver(now_, event.destination, event);
+      }
+    } else if (event.kind == Event::Kind::wake) {
+      sink.wake(now_, event.frame);
+    } else {
+      change(event.frame);
+    }
+  }
+  if (until != kNoTime && !stopped_) {
+    now_ = std::max(now_, until);
+  }
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,261 @@
+// Owns faults at work: their schedule, their sums on each link, paused hosts.
+#include <algorithm>
+#include <cmath>
+
+#include "emu/fabric/fabric.hpp"
+#include "srd/base/check.hpp"
+
+namespace weft::emu {
+namespace {
+
+// Fault events carry the fault's index and which end of an occurrence they are.
+constexpr std::uint32_t kEnds = 0x80000000U;
+
+bool is_share(double p) { return p >= 0 && p <= 1; }
+
+std::string check(const Fault& fault) {
+  const Impairment& is = fault.impairment;
+  if (!is_share(is.loss) || !is_share(is.corruption) || !is_share(is.duplication) || !is_share(is.reordering) ||
+      !is_share(is.grey) || !is_share(is.burst.enter) || !is_share(is.burst.leave) || !is_share(is.burst.loss) ||
+      !is_share(fault.share)) {
+    return "a probability or share must lie between 0 and 1";
+  }
+  if (!(is.rate_factor > 0) || !std::isfinite(is.rate_factor) || is.rate_factor > 1000) {
+    return "the rate factor must be positive; to stop a link, take it down";
+  }
+  if (is.extra_delay < Duration::zero() || is.jitter < Duration::zero() || is.reorder_delay < Duration::zero() ||
+      fault.at < Duration::zero() || fault.lasts < Duration::zero() || fault.every < Duration::zero()) {
+    return "times must not be negative";
+  }
+  if (fault.every > Duration::zero() && (fault.lasts == Duration::zero() || fault.lasts >= fault.every)) {
+    return "a fault that repeats must last shorter than its period";
+  }
+  if (fault.times == 0 || fault.times > 100'000) {
+    return "a fault may repeat 1 to 100000 times";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> Fabric::resolve(AppliedFault& applied) {
+  const Fault& fault = applied.fault;
+  const auto bad = [&](const std::string& text) {
+    return fail(ErrorCode::invalid_argument, "fault '" + (fault.name.empty() ? fault.where : fault.name) + "': " + text);
+  };
+  if (const std::string problem = check(fault); !problem.empty()) {
+    return bad(problem);
+  }
+  if (fault.target == Fault::Target::links) {
+    applied.links = topology_.find_links(fault.where);
+    if (applied.links.empty()) {
+      return bad("no link is called '" + fault.where + "'; write \"a->b\" or \"a-b\" with names of this topology" +
+                 " (for example \"" + topology_.link_name(0) + "\")");
+    }
+    if (fault.share < 1) {
+      const auto keep = std::max<std::size_t>(
+          static_cast<std::size_t>(std::lround(fault.share * static_cast<double>(applied.links.size()))), 1);
+      for (std::size_t i = 0; i < keep; ++i) {
+        std::swap(applied.links[i],
+                  applied.links[i + rng_.below(static_cast<std::uint32_t>(applied.links.size() - i))]);
+      }
+      applied.links.resize(keep);
+      std::sort(applied.links.begin(), applied.links.end());
+    }
+    return {};
+  }
+  const NodeId node = topology_.find(fault.where);
+  const bool host = fault.target == Fault::Target::host;
+  if (node == kNone || (topology_.nodes()[node].kind == Node::Kind::host) != host) {
+    return bad(std::string("there is no ") + (host ? "host" : "switch") + " called '" + fault.where + "'");
+  }
+  if (host) {
+    for (PortId port = 0; port < routes_.port_count(); ++port) {
+      if (routes_.host_of(port) == node) {
+        applied.ports.push_back(port);
+      }
+    }
+    return {};
+  }
+  applied.fault.impairment = {};
+  applied.fault.impairment.down = true;
+  for (LinkId link = 0; link < links_.size(); ++link) {
+    if (topology_.links()[link].from == node || topology_.links()[link].to == node) {
+      applied.links.push_back(link);
+    }
+  }
+  return {};
+}
+
+Result<std::uint32_t> Fabric::apply(Picos now, const Fault& fault) {
+  now_ = std::max(now_, now);
+  AppliedFault applied;
+  applied.fault = fault;
+  if (auto ok = resolve(applied); !ok) {
+    return tl::unexpected<Error>(ok.error());
+  }
+  const auto index = static_cast<std::uint32_t>(faults_.size());
+  faults_.push_back(std::move(applied));
+  const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
+  for (std::uint32_t n = 0; n < times; ++n) {
+    const Picos start = now_ + picos(fault.at + fault.every * n);
+    queue_.push({.when = start, .frame = index, .kind = Event::Kind::fault});
+    if (fault.lasts > Duration::zero()) {
+      queue_.push({.when = start + picos(fault.lasts), .frame = index | kEnds, .kind = Event::Kind::fault});
+    }
+  }
+  return index;
+}
+
+void Fabric::end(Picos now, std::uint32_t fault) {
+  now_ = std::max(now_, now);
+  if (fault >= faults_.size() || faults_[fault].ended) {
+    return;
+  }
+  while (faults_[fault].active > 0) {
+    set_active(fault, false);
+  }
+  faults_[fault].ended = true;
+}
+
+void Fabric::change(std::uint32_t fault_and_phase) {
+  const std::uint32_t fault = fault_and_phase & ~kEnds;
+  if (!faults_[fault].ended) {
+    set_active(fault, (fault_and_phase & kEnds) == 0);
+  }
+}
+
+void Fabric::set_active(std::uint32_t fault, bool active) {
+  AppliedFault& applied = faults_[fault];
+  if (!active && applied.active == 0) {
+    return;
+  }
+  applied.active += active ? 1U : static_cast<std::uint32_t>(-1);
+  for (const PortId port : applied.ports) {
+    set_paused(port, active);
+  }
+  for (const LinkId link : applied.links) {
+    auto& list = trouble_of(link).active;
+    if (active) {
+      list.push_back(fault);
+    } else if (const auto it = std::find(list.begin(), list.end(), fault); it != list.end()) {
+      list.erase(it);
+    }
+    refresh(link);
+  }
+}
+
+Fabric::Trouble& Fabric::trouble_of(LinkId link) {
+  if (links_[link].trouble == 0) {
+    links_[link].trouble = static_cast<std::uint32_t>(troubles_.size());
+    troubles_.emplace_back();
+  }
+  return troubles_[links_[link].trouble];
+}
+
+void Fabric::refresh(LinkId id) {
+  LinkState& link = links_[id];
+  Trouble& trouble = troubles_[link.trouble];
+  const bool was_down = trouble.sum.down;
+  trouble.sum = {};
+  for (const std::uint32_t fault : trouble.active) {
+    trouble.sum.merge(faults_[fault].fault.impairment);
+  }
+  if (trouble.sum.down && !was_down) {
+    trouble.down_from = now_;
+    trouble.down_until = kNoTime;
+  } else if (!trouble.sum.down && was_down) {
+    trouble.down_until = now_;
+  }
+  // What waits takes as much longer as the link is slower. The limits are times to drain: the port's share of
+  // the buffer and its thresholds shrink with the rate, as in the reference.
+  const double own = static_cast<double>(topology_.links()[id].properties.rate.picoseconds_for(1024));
+  const double slowed = std::min(own / trouble.sum.rate_factor, 4.0e9);
+  const double stretch = slowed / link.ps_per_kib;
+  link.ps_per_kib = static_cast<std::uint32_t>(slowed);
+  for (Picos* until : {&link.busy, &link.control}) {
+    if (*until > now_ && stretch != 1) {
+      *until = now_ + static_cast<Picos>(static_cast<double>(*until - now_) * stretch);
+    }
+  }
+}
+
+void Fabric::set_paused(PortId port, bool paused) {
+  const bool before = paused_[port] != 0;
+  paused_[port] = static_cast<std::uint16_t>(paused_[port] + (paused ? 1 : -1));
+  const bool after = paused_[port] != 0;
+  if (before == after) {
+    return;
+  }
+  pause_changes_.push_back({port, after});
+  if (!after && port < held_.size()) {
+    for (Event event : held_[port]) {
+      event.when = now_;
+      --held_count_;
+      push_hop(event);
+    }
+    held_[port].clear();
+  }
+}
+
+bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
+  Trouble& trouble = troubles_[link.trouble];
+  if (trouble.active.empty()) {
+    return true;
+  }
+  const Impairment& is = trouble.sum;
+  if (event.size >= is.min_bytes) {
+    if (is.down) {
+      drop(event, DropReason::link_down, id);
+      return false;
+    }
+    if (is.grey > 0 && static_cast<double>((event.hash * 0x9E3779B1U) >> 8) < is.grey * 0x1000000) {
+      drop(event, DropReason::grey, id);
+      return false;
+    }
+    if (is.burst.enter > 0) {
+      trouble.bursting = trouble.bursting ? !rng_.chance(is.burst.leave) : rng_.chance(is.burst.enter);
+      if (trouble.bursting && rng_.chance(is.burst.loss)) {
+        drop(event, DropReason::burst, id);
+        return false;
+      }
+    }
+    if (is.loss > 0 && rng_.chance(is.loss)) {
+      drop(event, DropReason::loss, id);
+      return false;
+    }
+  } else if (is.down) {
+    drop(event, DropReason::link_down, id);
+    return false;
+  }
+  if (is.corruption > 0 && rng_.chance(is.corruption)) {
+    event.flags |= kCorrupted;
+    ++totals_.corrupted;
+  }
+  extra = picos(is.extra_delay);
+  if (is.jitter > Duration::zero()) {
+    extra += static_cast<Picos>(rng_.between(0, static_cast<std::uint64_t>(picos(is.jitter))));
+  }
+  if (is.reordering > 0 && rng_.chance(is.reordering)) {
+    extra += picos(is.reorder_delay);
+  }
+  if (is.duplication > 0 && rng_.chance(is.duplication)) {
+    // The copy follows right behind, as if a switch had sent the frame twice.
+    Event copy = event;
+    copy.via = id;
+    copy.when += ((static_cast<Picos>(event.size) * link.ps_per_kib) >> 10) + link.delay + extra;
+    if ((link.flags & kLeadsToHost) != 0) {
+      copy.flags |= kArrives;
+      copy.next = id;
+    } else {
+      copy.next = routes_.next(link_to_[id], copy.destination, copy.hash);
+    }
+    if (copy.next == kNone) {
+      return true;  // the original will say so
+    }
+    notices_.push_back({copy, DropReason::loss, id, true});
+  }
+  return true;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,197 @@
+// Owns the grammar of `.topo` files.
+#include "emu/fabric/htsim_topo.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <sstream>
+
+namespace weft::emu {
+namespace {
+
+constexpr double kMost = 1 << 20;
+
+struct TierLines {
+  std::map<std::string, double> values;
+  std::size_t line = 0;
+};
+
+struct Parsed {
+  std::map<std::string, double> header;
+  std::optional<TierLines> tiers[3];
+};
+
+class Reader {
+ public:
+  Reader(const std::string& file, const std::string& text) : file_(file), in_(text) {}
+
+  Result<Parsed> parse() {
+    Parsed parsed;
+    std::map<std::string, double>* into = &parsed.header;
+    std::string line;
+    while (std::getline(in_, line)) {
+      ++line_;
+      std::istringstream words(line);
+      std::string key;
+      if (!(words >> key) || key.front() == '#') {
+        continue;
+      }
+      std::transform(key.begin(), key.end(), key.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      std::string value;
+      std::string extra;
+      if (!(words >> value)) {
+        return bad("'" + key + "' needs a value");
+      }
+      if (words >> extra && extra.front() != '#') {
+        return bad("unexpected '" + extra + "' after the value of '" + key + "'");
+      }
+      double number = 0;
+      const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (status != std::errc{} || end != value.data() + value.size() || !std::isfinite(number) || number < 0) {
+        return bad("'" + key + "' must be a number that is not negative, found '" + value + "'");
+      }
+      if (key == "tier") {
+        if (number != 0 && number != 1 && number != 2) {
+          return bad("tiers are numbered 0 (ToR), 1 and 2");
+        }
+        auto& tier = parsed.tiers[static_cast<std::size_t>(number)];
+        if (tier) {
+          return bad("tier " + value + " is described twice");
+        }
+        tier.emplace();
+        tier->line = line_;
+        into = &tier->values;
+        continue;
+      }
+      if (auto ok = known(key, into == &parsed.header); !ok) {
+        return tl::unexpected<Error>(ok.error());
+      }
+      if (!into->emplace(key, number).second) {
+        return bad("'" + key + "' is given twice here");
+      }
+    }
+    return parsed;
+  }
+
+  tl::unexpected<Error> bad(const std::string& what) const {
+    return fail(ErrorCode::parse_error, file_ + ":" + std::to_string(line_) + ": " + what);
+  }
+  void at(std::size_t line) { line_ = line; }
+
+ private:
+  Result<void> known(const std::string& key, bool header) const {
+    static constexpr const char* kHeader[] = {"nodes", "tiers", "podsize"};
+    static constexpr const char* kTier[] = {"downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns",
+                                            "switch_latency_ns", "oversubscribed", "bundle", "queue_up", "queue_down"};
+    const auto is = [&](const char* name) { return key == name; };
+    const bool ok = header ? std::any_of(std::begin(kHeader), std::end(kHeader), is)
+                           : std::any_of(std::begin(kTier), std::end(kTier), is);
+    if (ok) {
+      return {};
+    }
+    return bad("unknown key '" + key + "'; " +
+               (header ? "before the first 'Tier' there may be Nodes, Tiers and Podsize"
+                       : "a tier has Downlink_speed_Gbps, Radix_Down, Radix_Up, Downlink_Latency_ns, Switch_Latency_ns, "
+                         "Oversubscribed, Bundle, Queue_Up and Queue_Down"));
+  }
+
+  std::string file_;
+  std::istringstream in_;
+  std::size_t line_ = 0;
+};
+
+}  // namespace
+
+Result<Topology> read_htsim_topology(const std::string& file_name, const std::string& text, const CableSpec& cable) {
+  Reader reader(file_name, text);
+  auto parsed = reader.parse();
+  if (!parsed) {
+    return tl::unexpected<Error>(parsed.error());
+  }
+  for (const char* key : {"nodes", "tiers", "podsize"}) {
+    const auto it = parsed->header.find(key);
+    if (it == parsed->header.end() || it->second < 1 || it->second > kMost || it->second != std::floor(it->second)) {
+      return reader.bad(std::string("the header needs '") + key + "' as a whole number from 1 to 1048576");
+    }
+  }
+  FatTreeSpec spec;
+  spec.cable = cable;
+  const double tiers = parsed->header["tiers"];
+  if (tiers != 2 && tiers != 3) {
+    return reader.bad("Tiers must be 2 or 3");
+  }
+  spec.tiers = static_cast<unsigned>(tiers);
+  spec.hosts = static_cast<std::uint32_t>(parsed->header["nodes"]);
+  spec.hosts_per_pod = static_cast<std::uint32_t>(parsed->header["podsize"]);
+  std::uint32_t down[3] = {1, 1, 1};
+  std::uint32_t up[3] = {1, 1, 1};
+  for (unsigned tier = 0; tier < spec.tiers; ++tier) {
+    if (!parsed->tiers[tier]) {
+      return reader.bad("tier " + std::to_string(tier) + " is not described; add a block 'Tier " + std::to_string(tier) + "'");
+    }
+    const TierLines& lines = *parsed->tiers[tier];
+    reader.at(lines.line);
+    const auto get = [&](const char* key, double otherwise) {
+      const auto it = lines.values.find(key);
+      return it == lines.values.end() ? otherwise : it->second;
+    };
+    const bool top = tier + 1 == spec.tiers;
+    double radix_up = get("radix_up", 0);
+    const double radix_down = get("radix_down", 0);
+    if (radix_down < 1 || radix_down > kMost) {
+      return reader.bad("this tier needs Radix_Down, at least 1");
+    }
+    if (top && radix_up != 0) {
+      return reader.bad("the top tier has no Radix_Up");
+    }
+    if (!top && radix_up == 0) {
+      radix_up = radix_down / std::max(get("oversubscribed", 1), 1e-3);
+    }
+    if (!top && (radix_up < 1 || radix_up > kMost)) {
+      return reader.bad("this tier needs Radix_Up, at least 1");
+    }
+    if (const double bundle = get("bundle", 1);
+        bundle < 1 || std::fmod(radix_down, bundle) != 0) {
+      return reader.bad("Radix_Down must be a multiple of Bundle");
+    }
+    down[tier] = static_cast<std::uint32_t>(radix_down);
+    up[tier] = static_cast<std::uint32_t>(radix_up);
+    if (const double speed = get("downlink_speed_gbps", 0); speed != 0) {
+      if (speed > 100'000 || speed < 0.001) {
+        return reader.bad("Downlink_speed_Gbps must lie between 0.001 and 100000");
+      }
+      spec.rate[tier] = Rate::gbps(speed);
+    }
+    const auto time = [&](const char* key, Duration& to) {
+      if (const double ns = get(key, -1); ns >= 0 && ns < 1e12) {
+        to = Duration{static_cast<std::int64_t>(ns)};
+      }
+    };
+    time("downlink_latency_ns", spec.delay[tier]);
+    time("switch_latency_ns", spec.latency[tier]);
+    spec.queue_up[tier] = static_cast<Bytes>(std::min(get("queue_up", 0), 1e12));
+    spec.queue_down[tier] = static_cast<Bytes>(std::min(get("queue_down", 0), 1e12));
+  }
+  spec.tor_down = down[0];
+  spec.tor_up = up[0];
+  spec.agg_down = down[1];
+  spec.agg_up = up[1];
+  spec.core_down = down[2];
+  if (!spec.rate[0].is_zero()) {
+    spec.cable.rate = spec.rate[0];
+  }
+  if (spec.delay[0] >= Duration::zero()) {
+    spec.cable.delay = spec.delay[0];
+  }
+  auto made = fat_tree(spec);
+  if (!made) {
+    return fail(ErrorCode::invalid_argument, file_name + ": " + made.error().message);
+  }
+  return made;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,74 @@
+// Owns the routing of a topology: for every switch and destination, the links of the shortest paths.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "emu/fabric/topology.hpp"
+
+namespace weft::emu {
+
+// Hosts behind the same switch have the same routes, and most (switch, destination) pairs share a small set
+// of choices with others: the table holds one 16-bit number a pair, so that it stays in the cache.
+class Routes {
+ public:
+  explicit Routes(const Topology& topology);
+
+  // The link on which node `at` sends a frame for `destination`, or kNone when there is no way.
+  [[nodiscard]] LinkId next(NodeId at, PortId destination, std::uint32_t hash) const {
+    const Port& port = ports_[destination];
+    if (port.leaf_node == at) {
+      return port.downlink;
+    }
+    const Choice choice = choices_[table_[at * leaves_ + port.leaf]];
+    if (choice.count <= 1) {
+      return choice.count == 0 ? kNone : members_[choice.first];
+    }
+    return members_[choice.first + pick(hash ^ seeds_[at], choice.count)];
+  }
+  // Every link that `at` may use for `destination`.
+  [[nodiscard]] std::vector<LinkId> candidates(NodeId at, PortId destination) const;
+  // The links from port to port, for one hash.
+  [[nodiscard]] std::vector<LinkId> path(PortId from, PortId to, std::uint32_t hash) const;
+
+  void seed(std::uint64_t seed);
+
+  [[nodiscard]] std::size_t port_count() const { return ports_.size(); }
+  [[nodiscard]] LinkId uplink(PortId port) const { return ports_[port].uplink; }
+  [[nodiscard]] LinkId downlink(PortId port) const { return ports_[port].downlink; }
+  // The switch that the port is plugged into (or the other host, of a cable without switch).
+  [[nodiscard]] NodeId leaf_of(PortId port) const { return ports_[port].leaf_node; }
+  [[nodiscard]] NodeId host_of(PortId port) const { return ports_[port].host; }
+
+ private:
+  struct Port {
+    LinkId uplink = 0;
+    LinkId downlink = 0;
+    NodeId host = 0;
+    NodeId leaf_node = 0;
+    std::uint32_t leaf = 0;
+  };
+  struct Choice {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+  };
+
+  [[nodiscard]] static std::uint32_t pick(std::uint32_t x, std::uint32_t count) {
+    x ^= x >> 16;
+    x *= 0x7FEB352DU;
+    x ^= x >> 15;
+    x *= 0x846CA68BU;
+    x ^= x >> 16;
+    return static_cast<std::uint32_t>((static_cast<std::uint64_t>(x) * count) >> 32);
+  }
+
+  std::vector<Port> ports_;
+  std::uint32_t leaves_ = 0;
+  std::vector<std::uint16_t> table_;
+  std::vector<Choice> choices_;
+  std::vector<LinkId> members_;
+  std::vector<std::uint32_t> seeds_;
+  std::vector<NodeId> link_to_;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,338 @@
+// Owns the translation between topology files and topologies.
+#include "emu/fabric/topology_yaml.hpp"
+
+#include <map>
+
+#include "emu/fabric/fault.hpp"
+#include "emu/fabric/htsim_topo.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr std::int64_t kMost = 1 << 20;
+
+void read_link_keys(YamlMap& map, LinkProperties& link) {
+  map.read("rate", link.rate);
+  map.read("delay", link.delay);
+  map.read_bytes("buffer", link.buffer);
+  map.read("trimming", link.trimming);
+  std::vector<Bytes> marks;
+  if (map.has("ecn")) {
+    YAML::Node node = map.raw("ecn");
+    if (node.IsScalar() && (node.Scalar() == "off" || node.Scalar() == "false")) {
+      link.ecn_low = link.ecn_high = 0;
+      return;
+    }
+    map.each("ecn", [&](const YAML::Node& item, const std::string& path) {
+      const auto bytes = item.IsScalar() ? parse_bytes(item.Scalar()) : std::nullopt;
+      if (!bytes) {
+        map.file().fail_at(item, path, "expected a size such as 37350");
+        return;
+      }
+      marks.push_back(*bytes);
+    });
+    if (!map.file().failed() && (marks.size() != 2 || marks[0] > marks[1] || marks[1] == 0)) {
+      map.fail("ecn", "expected [low, high] in bytes with low <= high, or off");
+    } else if (marks.size() == 2) {
+      link.ecn_low = marks[0];
+      link.ecn_high = marks[1];
+    }
+  }
+}
+
+CableSpec read_cable(YamlMap& map, const CableSpec& defaults) {
+  CableSpec cable = defaults;
+  map.read("rate", cable.rate);
+  map.read("delay", cable.delay);
+  map.read("switch_latency", cable.switch_latency);
+  map.read_bytes("buffer", cable.buffer);
+  map.read_bytes("ecn_low", cable.ecn_low);
+  map.read_bytes("ecn_high", cable.ecn_high);
+  map.read("ecn", cable.ecn);
+  map.read("ecn_last_hop", cable.ecn_last_hop);
+  map.read("trimming", cable.trimming);
+  map.read("mtu", cable.mtu, 128, 65535);
+  if (cable.ecn_low > cable.ecn_high) {
+    map.fail("ecn_low", "must not exceed ecn_high");
+  }
+  return cable;
+}
+
+Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& directory) {
+  const CableSpec cable = read_cable(map, {});
+  std::uint32_t hosts = 128;
+  std::uint32_t per_switch = 16;
+  std::uint32_t switches = 8;
+  double ratio = 1;
+  const auto count = [&](const char* key, std::uint32_t& value) { map.read(key, value, 1, kMost); };
+  switch (kind) {
+    case 0: {  // fat-tree
+      count("hosts", hosts);
+      return fat_tree(k_ary_fat_tree(hosts, cable));
+    }
+    case 1: {  // leaf-spine
+      count("hosts", hosts);
+      count("hosts_per_leaf", per_switch);
+      map.read("oversubscription", ratio, 0.01, 1000);
+      return fat_tree(leaf_spine(hosts, per_switch, ratio, cable));
+    }
+    case 2: {  // clos: every radix by hand
+      FatTreeSpec spec;
+      spec.cable = cable;
+      map.read("tiers", spec.tiers, 2, 3);
+      count("hosts", spec.hosts);
+      count("hosts_per_pod", spec.hosts_per_pod);
+      count("tor_down", spec.tor_down);
+      count("tor_up", spec.tor_up);
+      count("agg_down", spec.agg_down);
+      count("agg_up", spec.agg_up);
+      count("core_down", spec.core_down);
+      return fat_tree(spec);
+    }
+    case 3:
+      count("switches", switches);
+      count("hosts_per_switch", per_switch);
+      return ring(switches, per_switch, cable);
+    case 4: {
+      std::vector<std::uint32_t> sides;
+      map.each("sides", [&](const YAML::Node& item, const std::string& path) {
+        std::uint32_t side = 0;
+        if (!item.IsScalar() || !YAML::convert<std::uint32_t>::decode(item, side)) {
+          map.file().fail_at(item, path, "expected a number of switches");
+        }
+        sides.push_back(side);
+      });
+      count("hosts_per_switch", per_switch);
+      return torus(sides, per_switch, cable);
+    }
+    case 5: {
+      std::uint32_t degree = 4;
+      Duration spread{};
+      std::uint64_t seed = 1;
+      count("switches", switches);
+      count("hosts_per_switch", per_switch);
+      count("degree", degree);
+      map.read("delay_spread", spread);
+      map.read("seed", seed, 0, INT64_MAX);
+      return random_graph(switches, degree, per_switch, spread, seed, cable);
+    }
+    case 6: {
+      std::uint32_t groups = 4;
+      std::uint32_t rails = 4;
+      std::uint32_t spines = 8;
+      count("groups", groups);
+      count("hosts_per_group", per_switch);
+      count("rails", rails);
+      count("spines", spines);
+      return rail_optimised(groups, per_switch, rails, spines, cable);
+    }
+    case 7: {
+      std::uint32_t planes = 2;
+      count("planes", planes);
+      count("hosts", hosts);
+      count("hosts_per_leaf", per_switch);
+      map.read("oversubscription", ratio, 0.01, 1000);
+      return multi_plane(planes, hosts, per_switch, ratio, cable);
+    }
+    default: {
+      std::string name;
+      map.read("file", name);
+      const std::string path = name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
+      auto text = read_text_file(path);
+      if (!text) {
+        return tl::unexpected<Error>(text.error());
+      }
+      return read_htsim_topology(path, *text, cable);
+    }
+  }
+}
+
+Topology explicit_nodes(YamlMap& map) {
+  Topology net;
+  LinkProperties defaults;
+  YamlMap default_map = map.map("defaults");
+  read_link_keys(default_map, defaults);
+  default_map.finish();
+  std::map<std::string, YAML::Node> kinds;
+  map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) { kinds[name] = node; });
+  map.each_pair("nodes", [&](const std::string& name, const YAML::Node& node, const std::string& path) {
+    YamlMap keys(map.file(), node, path);
+    std::string kind = "switch";
+    std::int64_t tier = 1;
+    Duration latency{};
+    keys.read("kind", kind);
+    std::string base = kind;
+    if (const auto it = kinds.find(kind); it != kinds.end()) {
+      YamlMap kind_map(map.file(), it->second, "kinds." + kind);
+      base = "switch";
+      kind_map.read("base", base);
+      kind_map.read("tier", tier, 1, 200);
+      kind_map.read("latency", latency);
+      kind_map.finish();
+    }
+    keys.read("tier", tier, 1, 200);
+    keys.read("latency", latency);
+    keys.finish();
+    if (net.find(name) != kNone) {
+      map.file().fail_at(node, path, "a node of this name was already given");
+    } else if (base == "host") {
+      net.add_host(name);
+    } else if (base == "switch") {
+      net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
+    } else {
+      map.file().fail_at(node, path + ".kind", "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
+    }
+  });
+  map.each("links", [&](const YAML::Node& node, const std::string& path) {
+    YamlMap keys(map.file(), node, path);
+    std::vector<NodeId> ends;
+    keys.each("endpoints", [&](const YAML::Node& item, const std::string& item_path) {
+      std::string name = item.IsScalar() ? item.Scalar() : "";
+      name = name.substr(0, name.find(':'));  // "node:interface" as containerlab writes it
+      const NodeId id = net.find(name);
+      if (id == kNone) {
+        map.file().fail_at(item, item_path, "there is no node called '" + name + "' under 'nodes'");
+      }
+      ends.push_back(id);
+    });
+    LinkProperties link = defaults;
+    read_link_keys(keys, link);
+    LinkProperties back = link;
+    YamlMap reverse = keys.map("reverse");  // where the way back differs
+    read_link_keys(reverse, back);
+    reverse.finish();
+    keys.finish();
+    if (!map.file().failed() && ends.size() != 2) {
+      map.file().fail_at(node, path, "expected endpoints: [one, other]");
+    }
+    if (!map.file().failed()) {
+      // A NIC's own queue neither marks nor cuts unless the link says so itself.
+      const auto own = [&](NodeId end, LinkProperties properties) {
+        if (net.nodes()[end].kind == Node::Kind::host) {
+          properties.buffer = 0;
+          properties.ecn_low = properties.ecn_high = 0;
+          properties.trimming = false;
+        }
+        return properties;
+      };
+      net.connect(ends[0], ends[1], own(ends[0], link), own(ends[1], back));
+    }
+  });
+  return net;
+}
+
+}  // namespace
+
+Topology read_topology_map(YamlMap& map, const std::string& directory) {
+  Topology net;
+  if (map.has("generator")) {
+    const std::size_t kind = map.choice("generator",
+                                        {"fat-tree", "leaf-spine", "clos", "ring", "torus", "random-graph",
+                                         "rail-optimised", "multi-plane", "htsim"},
+                                        0);
+    auto made = generate(map, kind, directory);
+    if (!made) {
+      map.fail("generator", made.error().message);
+      return net;
+    }
+    net = std::move(*made);
+  } else if (map.has("nodes")) {
+    net = explicit_nodes(map);
+  } else {
+    map.fail_here("expected 'generator: NAME' or 'nodes:' and 'links:'");
+  }
+  map.finish();
+  if (!map.file().failed()) {
+    if (auto valid = net.validate(); !valid) {
+      map.fail_here(valid.error().message);
+    }
+  }
+  return net;
+}
+
+Result<Topology> read_topology(const std::string& file_name, const std::string& text, const std::string& directory) {
+  YamlFile file(file_name);
+  const YAML::Node root = file.load(text);
+  YamlMap top(file, root, "");
+  std::string name = "network";
+  top.read("name", name);
+  YamlMap map = top.map("topology");
+  Topology net = read_topology_map(map, directory);
+  top.finish();
+  if (file.failed()) {
+    return tl::unexpected<Error>(file.error());
+  }
+  net.name = name;
+  return net;
+}
+
+Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path) {
+  YamlMap map(file, node, path);
+  Fault fault;
+  Impairment& is = fault.impairment;
+  map.read("name", fault.name);
+  const bool link = map.has("link");
+  const bool node_dies = map.has("switch");
+  const bool host = map.has("host");
+  if (int{link} + int{node_dies} + int{host} != 1) {
+    map.fail_here("expected exactly one of link, switch (it dies) and host (it pauses)");
+  }
+  map.read("link", fault.where);
+  map.read("switch", fault.where);
+  map.read("host", fault.where);
+  fault.target = link ? Fault::Target::links : node_dies ? Fault::Target::node : Fault::Target::host;
+  map.read("share", fault.share, 0, 1);
+  map.read("at", fault.at);
+  map.read("lasts", fault.lasts);
+  map.read("every", fault.every);
+  map.read("times", fault.times, 1, 100'000);
+  if (link) {
+    map.read("down", is.down);
+    map.read("rate_factor", is.rate_factor, 1e-6, 1000);
+    map.read("extra_delay", is.extra_delay);
+    map.read("jitter", is.jitter);
+    map.read("loss", is.loss, 0, 1);
+    map.read("min_bytes", is.min_bytes, 0, 65535);
+    map.read("corruption", is.corruption, 0, 1);
+    map.read("duplication", is.duplication, 0, 1);
+    map.read("reordering", is.reordering, 0, 1);
+    map.read("reorder_delay", is.reorder_delay);
+    map.read("grey", is.grey, 0, 1);
+    if (map.has("burst_loss")) {
+      YamlMap burst = map.map("burst_loss");
+      burst.read("enter", is.burst.enter, 0, 1);
+      burst.read("leave", is.burst.leave, 0, 1);
+      burst.read("loss", is.burst.loss, 0, 1);
+      burst.finish();
+    }
+  }
+  map.finish();
+  return fault;
+}
+
+std::string write_topology(const Topology& topology) {
+  std::string text = "name: " + topology.name + "\ntopology:\n  nodes:\n";
+  for (const Node& node : topology.nodes()) {
+    text += "    " + node.name + ": {kind: ";
+    if (node.kind == Node::Kind::host) {
+      text += "host}\n";
+    } else {
+      text += "switch, tier: " + std::to_string(node.tier) + ", latency: " + std::to_string(node.latency.count()) + "ns}\n";
+    }
+  }
+  const auto keys = [](const LinkProperties& link) {
+    const std::string ecn = link.ecn_high == 0 ? "off" : "[" + std::to_string(link.ecn_low) + ", " + std::to_string(link.ecn_high) + "]";
+    return "rate: " + std::to_string(link.rate.bits_per_second()) + ", delay: " + std::to_string(link.delay.count()) +
+           "ns, buffer: " + std::to_string(link.buffer) + ", ecn: " + ecn + ", trimming: " + (link.trimming ? "true" : "false");
+  };
+  text += "  links:\n";
+  const auto& links = topology.links();
+  for (LinkId link = 0; link + 1 < links.size(); link += 2) {
+    text += "    - {endpoints: [" + topology.nodes()[links[link].from].name + ", " +
+            topology.nodes()[links[link].to].name + "], " + keys(links[link].properties) + ", reverse: {" +
+            keys(links[link + 1].properties) + "}}\n";
+  }
+  return text;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,67 @@
+// Owns the bytes of the frames that are on their way: headers, and payload only where it is real.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "srd/base/check.hpp"
+#include "srd/engine/machine.hpp"
+
+namespace weft::emu {
+
+// Frames live in blocks of a few sizes, so that the usual header takes a line and a half of cache and an
+// unusually long acknowledgement still fits. The last size carries real payload.
+class FrameStore {
+ public:
+  struct Head {
+    std::uint32_t from = 0;
+    std::uint32_t payload = 0;       // bytes
+    std::uint16_t header = 0;        // bytes
+    std::uint16_t path = 0;
+    std::uint16_t wire = 0;          // bytes that the network counted
+    std::uint8_t ecn = 0;
+    std::uint8_t has_payload = 0;    // the payload's bytes follow the header
+  };
+  static_assert(sizeof(Head) == 16);
+
+  // Copies the header, and the payload if wanted. Returns the frame's handle.
+  [[nodiscard]] std::uint32_t put(const Head& head, const srd::TxPacket& packet, bool with_payload);
+  [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
+  void release(std::uint32_t handle) {
+    Class& it = classes_[handle >> kClassShift];
+    it.free.push_back(handle);
+    --used_;
+  }
+  [[nodiscard]] const Head& head(std::uint32_t handle) const { return *reinterpret_cast<const Head*>(block(handle)); }
+  [[nodiscard]] std::byte* bytes(std::uint32_t handle) { return block(handle) + sizeof(Head); }
+  void prefetch(std::uint32_t handle) const {
+    const std::byte* at = block(handle);
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + 64);
+  }
+  [[nodiscard]] std::uint64_t used() const { return used_; }
+  [[nodiscard]] std::size_t memory() const;
+
+ private:
+  static constexpr unsigned kClassShift = 30;
+  static constexpr std::uint32_t kPerChunk = 1024;
+  static constexpr std::size_t kSizes[4] = {96, 160, 544, 10240};
+
+  struct Class {
+    std::vector<std::unique_ptr<std::byte[]>> chunks;
+    std::vector<std::uint32_t> free;
+  };
+  [[nodiscard]] std::byte* block(std::uint32_t handle) const {
+    const std::uint32_t kind = handle >> kClassShift;
+    const std::uint32_t index = handle & ((1U << kClassShift) - 1);
+    return classes_[kind].chunks[index / kPerChunk].get() + index % kPerChunk * kSizes[kind];
+  }
+  [[nodiscard]] std::uint32_t allocate(std::uint32_t kind);
+
+  Class classes_[4];
+  std::uint64_t used_ = 0;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,127 @@
+// Owns the transports that people compare with: everything of a flow on one path, in order. Go-back-N with
+// or without DCQCN stands for RDMA's RC; selective repeat with Reno or DCTCP for TCP.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/sim/transport.hpp"
+#include "srd/base/deadline_heap.hpp"
+#include "srd/base/units.hpp"
+
+namespace weft::emu {
+
+struct OnePathConfig {
+  enum class Recovery : std::uint8_t { go_back_n, selective };
+  enum class Control : std::uint8_t { none, dcqcn, reno, dctcp };
+  Recovery recovery = Recovery::go_back_n;
+  Control control = Control::none;
+  std::uint32_t payload = 4086;          // bytes of a full packet
+  Rate line_rate = Rate::gbps(100);
+  Duration base_rtt = std::chrono::microseconds{14};
+  double window_bdps = 1.5;              // most that may be under way
+  Duration min_rto = std::chrono::microseconds{500};
+  std::uint32_t ack_every = 4;
+  std::uint32_t initial_window = 10;     // packets; Reno and DCTCP
+  std::uint64_t seed = 1;
+};
+
+class OnePathTransport final : public Transport, private srd::Machine {
+ public:
+  OnePathTransport(PortId self, const OnePathConfig& config);
+
+  [[nodiscard]] srd::Machine& machine() override { return *this; }
+  void start(TimePoint now, const FlowStart& flow) override;
+  [[nodiscard]] std::size_t poll(std::span<FlowEvent> events) override;
+  [[nodiscard]] bool is_control(const srd::TxPacket& packet) const override { return packet.payload_size() == 0; }
+  [[nodiscard]] TransportCounters counters() const override { return counters_; }
+
+ private:
+  struct Header {
+    std::uint8_t type = 0;
+    std::uint8_t congested = 0;
+    std::uint16_t reserved = 0;
+    std::uint32_t flow = 0;
+    std::uint32_t psn = 0;         // data: this packet; ack: next expected; nak: what is missing
+    std::uint32_t packets = 0;     // data: of the whole flow; ack: the packet that caused it
+    std::uint64_t sent_at = 0;     // ns; echoed
+  };
+  enum Type : std::uint8_t { data = 1, ack = 2, nak = 3, cnp = 4 };
+
+  struct Sender {
+    FlowStart flow;
+    std::uint32_t packets = 0;
+    std::uint32_t next = 0;          // next new packet
+    std::uint32_t acked = 0;         // all before this one
+    std::uint32_t highest = 0;       // one past the highest ever sent
+    bool active = false;
+    // Selective repeat.
+    std::vector<std::uint64_t> sacked;
+    std::uint32_t sacked_count = 0;
+    std::uint32_t highest_sacked = 0;
+    std::uint32_t recover = 0;       // in recovery until this is acknowledged
+    std::uint32_t resend = 0;        // next hole to look at
+    bool recovering = false;
+    // Window and rate.
+    double window = 0;               // packets
+    double threshold = 1e9;
+    double alpha = 1;
+    std::uint32_t marked = 0;
+    std::uint32_t counted = 0;
+    std::uint32_t round_end = 0;
+    double rate = 0;                 // bytes/ns; DCQCN
+    double target_rate = 0;
+    std::uint32_t stage = 0;
+    TimePoint next_send{};
+    TimePoint increase_at = kNever;
+    TimePoint alpha_at = kNever;
+    TimePoint rto_at = kNever;
+    Duration srtt{};
+    std::uint32_t backoff = 0;
+  };
+  struct Receiver {
+    std::uint32_t expected = 0;
+    std::uint32_t unacked = 0;
+    bool nak_sent = false;
+    bool complete = false;
+    TimePoint cnp_at{};
+    std::vector<std::uint64_t> got;
+  };
+
+  void on_packet(TimePoint now, const srd::RxPacket& packet) override;
+  void on_timeout(TimePoint now) override;
+  [[nodiscard]] bool next_transmit(TimePoint now, srd::TxPacket& out) override;
+  [[nodiscard]] TimePoint next_timeout() const override { return deadlines_.earliest(); }
+
+  void on_data(TimePoint now, const srd::RxPacket& packet, const Header& header);
+  void on_ack(TimePoint now, Sender& sender, const Header& header);
+  void on_nak(TimePoint now, Sender& sender, const Header& header);
+  void on_cnp(TimePoint now, Sender& sender);
+  void adjust_window(TimePoint now, Sender& sender, std::uint32_t newly, bool congested);
+  void lose(Sender& sender);
+  void increase_rate(TimePoint now, Sender& sender);
+  void reply(PortId to, const Header& header);
+  [[nodiscard]] bool pick(const Sender& sender, std::uint32_t& psn) const;
+  [[nodiscard]] std::uint32_t in_flight(const Sender& sender) const;
+  void fill(TimePoint now, Sender& sender, std::uint32_t psn, srd::TxPacket& out);
+  void plan(TimePoint now, std::uint32_t index);
+  void arm_rto(TimePoint now, Sender& sender);
+  [[nodiscard]] std::uint32_t payload_of(const Sender& sender, std::uint32_t psn) const;
+
+  PortId self_;
+  OnePathConfig config_;
+  double max_window_ = 1;
+  std::vector<Sender> senders_;
+  std::unordered_map<std::uint32_t, std::uint32_t> sender_of_;
+  std::unordered_map<std::uint32_t, Receiver> receivers_;
+  std::vector<std::uint32_t> active_;
+  std::size_t turn_ = 0;
+  std::deque<std::pair<PortId, Header>> replies_;
+  std::vector<FlowEvent> events_;
+  DeadlineHeap deadlines_;
+  TransportCounters counters_;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,333 @@
+// Owns the driving of hosts: who is called when, and what becomes of the frames and flows.
+#include "emu/sim/simulation.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace weft::emu {
+namespace {
+
+std::uint32_t ecmp_hash(PortId from, PortId to, std::uint16_t path) {
+  return static_cast<std::uint32_t>(
+      mix64((static_cast<std::uint64_t>(from) << 40) ^ (static_cast<std::uint64_t>(to) << 16) ^ path) >> 16);
+}
+
+}  // namespace
+
+Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic, const SimulationOptions& options,
+                       const MakeTransport& make_transport)
+    : traffic_(traffic),
+      options_(options),
+      fabric_(topology, options.fabric),
+      hosts_(fabric_.port_count()),
+      records_(traffic.flows.size()),
+      triggers_(traffic.triggers.size()) {
+  std::vector<bool> used(hosts_.size(), false);
+  for (std::uint32_t flow = 0; flow < traffic.flows.size(); ++flow) {
+    const FlowSpec& spec = traffic.flows[flow];
+    used[spec.source] = used[spec.destination] = true;
+    if (spec.trigger == kNone) {
+      by_start_.push_back(flow);
+    } else {
+      triggers_[spec.trigger].flows.push_back(flow);
+    }
+  }
+  for (PortId port = 0; port < hosts_.size(); ++port) {
+    if (used[port]) {
+      hosts_[port].transport = make_transport(port);
+      hosts_[port].machine = &hosts_[port].transport->machine();
+    }
+  }
+  std::stable_sort(by_start_.begin(), by_start_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return traffic_.flows[a].start < traffic_.flows[b].start;
+  });
+  if (!by_start_.empty()) {
+    fabric_.schedule_wake(traffic_.flows[by_start_.front()].start, token(0, Token::starts));
+  }
+}
+
+void Simulation::observe(SimulationObserver* observer, Picos sample_every) {
+  observer_ = observer;
+  sample_every_ = sample_every;
+  if (observer != nullptr && sample_every > 0) {
+    fabric_.schedule_wake(fabric_.now(), token(0, Token::sample));
+  }
+}
+
+bool Simulation::run_for(Picos slice) {
+  const auto over = [&] { return ended_ == records_.size() || fabric_.now() >= options_.time_limit; };
+  if (over()) {
+    return true;
+  }
+  const Picos limit = slice == kNoTime ? options_.time_limit : std::min(options_.time_limit, fabric_.now() + slice);
+  fabric_.advance(limit, *this);
+  return over() || fabric_.next_event() == kNoTime;
+}
+
+void Simulation::deliver(Picos now, PortId port, const Event& event) {
+  const FrameStore::Head head = frames_.head(event.frame);
+  mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(port) << 44) ^ event.flags);
+  if (observer_ != nullptr) [[unlikely]] {
+    observer_->on_delivered(now, port, head, event);
+  }
+  Host& host = hosts_[port];
+  if (host.machine != nullptr) {
+    std::byte* bytes = frames_.bytes(event.frame);
+    if ((event.flags & kCorrupted) != 0) {
+      const auto bit = static_cast<std::size_t>(digest_) % (8ULL * head.header);
+      bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    }
+    srd::RxPacket rx;
+    rx.from = address_of(head.from);
+    rx.path = srd::PathId{head.path};
+    rx.ecn = (event.flags & kMarked) != 0 ? srd::Ecn::congested : static_cast<srd::Ecn>(head.ecn);
+    rx.trimmed = (event.flags & kTrimmed) != 0;
+    rx.bytes = {bytes, head.header};
+    if (!rx.trimmed && head.payload > 0) {
+      rx.more = head.has_payload != 0 ? std::span<const std::byte>(bytes + head.header, head.payload)
+                                      : phantom_payload(head.payload);
+    }
+    host.machine->on_packet(time_point(now), rx);
+  }
+  frames_.release(event.frame);
+  if (host.machine != nullptr) {
+    serve(now, port);
+  }
+}
+
+void Simulation::drop(Picos now, const Event& event, DropReason reason, LinkId link) {
+  if (observer_ != nullptr) {
+    observer_->on_dropped(now, event, reason, link);
+  }
+  frames_.release(event.frame);
+}
+
+void Simulation::wake(Picos now, std::uint32_t at) {
+  const PortId port = at >> 2;
+  Host& host = hosts_[port];
+  switch (static_cast<Token>(at & 3)) {
+    case Token::nic:
+      host.nic_planned = false;
+      if (!host.paused) {
+        serve(now, port);
+      }
+      return;
+    case Token::deadline:
+      if (host.armed == now) {
+        host.armed = kNoTime;
+        if (!host.paused) {
+          serve(now, port);
+        }
+      }
+      return;
+    case Token::starts:
+      start_due(now);
+      return;
+    case Token::sample:
+      if (observer_ != nullptr) {
+        observer_->on_sample(now);
+        fabric_.schedule_wake(now + sample_every_, at);
+      }
+      return;
+  }
+}
+
+void Simulation::paused(Picos now, PortId port, bool is_paused) {
+  Host& host = hosts_[port];
+  host.paused = is_paused;
+  if (!is_paused && host.machine != nullptr) {
+    serve(now, port);
+  }
+}
+
+void Simulation::serve(Picos now, PortId port) {
+  Host& host = hosts_[port];
+  if (host.machine->next_timeout() <= time_point(now)) {
+    host.machine->on_timeout(time_point(now));
+  }
+  collect(now, host);
+  if (!host.nic_planned) {
+    transmit(now, port, host);
+  }
+  arm(now, port, host);
+}
+
+// The NIC takes one frame at a time, when the one before has left: the machine decides as late as it can.
+void Simulation::transmit(Picos now, PortId port, Host& host) {
+  while (host.machine->next_transmit(time_point(now), packet_)) {
+    const bool control = host.transport->is_control(packet_);
+    const std::size_t payload = packet_.payload_size();
+    const PortId to = port_of(packet_.to);
+    FrameStore::Head head{.from = port,
+                          .payload = static_cast<std::uint32_t>(payload),
+                          .header = packet_.header_size,
+                          .path = packet_.path.value(),
+                          .wire = static_cast<std::uint16_t>(control ? options_.control_size
+                                                                     : payload + options_.data_overhead),
+                          .ecn = static_cast<std::uint8_t>(packet_.ecn),
+                          .has_payload = options_.real_payload};
+    const Frame frame{.destination = to,
+                      .hash = ecmp_hash(port, to, head.path),
+                      .handle = frames_.put(head, packet_, options_.real_payload),
+                      .size = head.wire,
+                      .control = control,
+                      .ecn_capable = packet_.ecn != srd::Ecn::not_capable};
+    const Picos free = fabric_.inject(now, port, frame);
+    if (free > now) {
+      host.nic_planned = true;
+      fabric_.schedule_wake(free, token(port, Token::nic));
+      return;
+    }
+  }
+}
+
+void Simulation::arm(Picos now, PortId port, Host& host) {
+  const TimePoint deadline = host.machine->next_timeout();
+  if (deadline == kNever) {
+    return;
+  }
+  Picos when = picos(deadline);
+  if (when <= now) {
+    if (host.nic_planned) {
+      return;  // served when the uplink is free
+    }
+    when = (now / 1000 + 1) * 1000;
+  }
+  if (when < host.armed) {
+    host.armed = when;
+    fabric_.schedule_wake(when, token(port, Token::deadline));
+  }
+}
+
+void Simulation::collect(Picos now, Host& host) {
+  std::array<FlowEvent, 16> events;
+  while (true) {
+    const std::size_t count = host.transport->poll(events);
+    for (std::size_t i = 0; i < count; ++i) {
+      const FlowEvent& event = events[i];
+      FlowRecord& record = records_[event.flow];
+      const FlowSpec& spec = traffic_.flows[event.flow];
+      if (event.kind == FlowEvent::Kind::received) {
+        if (record.received == kNoTime) {
+          record.received = now;
+          activate(now, spec.on_received);
+        }
+        continue;
+      }
+      if (record.state != FlowRecord::State::running) {
+        continue;
+      }
+      record.state = event.kind == FlowEvent::Kind::sent ? FlowRecord::State::done : FlowRecord::State::failed;
+      record.finished = now;
+      mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(event.flow) << 40) ^ 0xF1);
+      if (observer_ != nullptr) {
+        observer_->on_flow(now, event.flow, record.state);
+      }
+      if (++ended_ == records_.size()) {
+        fabric_.stop();
+      }
+      activate(now, spec.on_sent);
+    }
+    if (count < events.size()) {
+      break;
+    }
+  }
+}
+
+void Simulation::start_due(Picos now) {
+  while (next_start_ < by_start_.size() && traffic_.flows[by_start_[next_start_]].start <= now) {
+    start_flow(now, by_start_[next_start_++]);
+  }
+  if (next_start_ < by_start_.size()) {
+    fabric_.schedule_wake(traffic_.flows[by_start_[next_start_]].start, token(0, Token::starts));
+  }
+}
+
+// Starting may end another flow at once and so trigger more: a list, not a recursion.
+void Simulation::start_flow(Picos now, std::uint32_t flow) {
+  starting_.push_back(flow);
+  if (in_start_) {
+    return;
+  }
+  in_start_ = true;
+  for (std::size_t i = 0; i < starting_.size(); ++i) {
+    const std::uint32_t next = starting_[i];
+    const FlowSpec& spec = traffic_.flows[next];
+    records_[next].started = now;
+    records_[next].state = FlowRecord::State::running;
+    Host& host = hosts_[spec.source];
+    if (observer_ != nullptr) {
+      observer_->on_flow(now, next, FlowRecord::State::running);
+    }
+    host.transport->start(time_point(now), {next, spec.destination, spec.bytes});
+    if (!host.paused) {
+      serve(now, spec.source);
+    }
+  }
+  starting_.clear();
+  in_start_ = false;
+}
+
+void Simulation::activate(Picos now, std::uint32_t index) {
+  if (index == kNone) {
+    return;
+  }
+  TriggerState& state = triggers_[index];
+  const TriggerSpec& spec = traffic_.triggers[index];
+  ++state.activations;
+  if (spec.kind == TriggerSpec::Kind::multishot) {
+    if (state.next < state.flows.size()) {
+      start_flow(now, state.flows[state.next++]);
+    }
+    return;
+  }
+  const std::uint32_t needed = spec.kind == TriggerSpec::Kind::barrier ? spec.count : 1;
+  if (state.activations == needed) {
+    for (const std::uint32_t flow : state.flows) {
+      start_flow(now, flow);
+    }
+  }
+}
+
+TransportCounters Simulation::counters() const {
+  TransportCounters sum;
+  for (const Host& host : hosts_) {
+    if (host.transport != nullptr) {
+      const TransportCounters own = host.transport->counters();
+      sum.new_packets += own.new_packets;
+      sum.retransmitted += own.retransmitted;
+      sum.timeouts += own.timeouts;
+      sum.paths_abandoned += own.paths_abandoned;
+    }
+  }
+  return sum;
+}
+
+std::uint64_t Simulation::digest() const {
+  std::uint64_t result = digest_;
+  const FabricTotals& totals = fabric_.totals();
+  for (const std::uint64_t value : {totals.injected, totals.delivered, totals.trimmed, totals.marked, totals.dropped_all()}) {
+    result = mix64(result ^ value);
+  }
+  return result;
+}
+
+Result<void> Simulation::check_conservation() const {
+  const FabricTotals& totals = fabric_.totals();
+  const auto text = [&](const char* what, std::uint64_t count) {
+    return fail(ErrorCode::wrong_state,
+                std::string("conservation of frames: ") + what + " holds " + std::to_string(count) + " frames, but " +
+                    std::to_string(totals.injected) + " injected + " + std::to_string(totals.duplicated) +
+                    " duplicated - " + std::to_string(totals.delivered) + " delivered - " +
+                    std::to_string(totals.dropped_all()) + " dropped leaves " + std::to_string(totals.in_flight()));
+  };
+  if (fabric_.frames_inside() != totals.in_flight()) {
+    return text("the network", fabric_.frames_inside());
+  }
+  if (frames_.used() != totals.in_flight()) {
+    return text("the frame store", frames_.used());
+  }
+  return {};
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,125 @@
+// Owns virtual time: hosts with real protocol Machines on an emulated network, driven from event to event.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/fabric/fabric.hpp"
+#include "emu/fabric/traffic_matrix.hpp"
+#include "emu/sim/frame_store.hpp"
+#include "emu/sim/transport.hpp"
+
+namespace weft::emu {
+
+struct SimulationOptions {
+  FabricOptions fabric;
+  std::uint16_t data_overhead = 64;     // wire bytes of a data frame beyond its payload
+  std::uint16_t control_size = 64;      // wire bytes of any control frame
+  bool real_payload = false;            // carry and deliver every byte; otherwise bulk is only its length
+  Picos time_limit = 10'000'000'000'000;  // 10 s
+};
+
+struct FlowRecord {
+  enum class State : std::uint8_t { waiting, running, done, failed };
+  Picos started = 0;
+  Picos received = kNoTime;  // the receiver has all
+  Picos finished = kNoTime;  // the sender knows it
+  State state = State::waiting;
+};
+
+// Looks on; every call is optional. Time series and traces hang here, so that a plain run pays for none.
+class SimulationObserver {
+ public:
+  virtual ~SimulationObserver() = default;
+  virtual void on_sample(Picos /*now*/) {}
+  virtual void on_delivered(Picos /*now*/, PortId /*to*/, const FrameStore::Head& /*frame*/, const Event& /*event*/) {}
+  virtual void on_dropped(Picos /*now*/, const Event& /*event*/, DropReason /*reason*/, LinkId /*link*/) {}
+  virtual void on_flow(Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {}
+};
+
+class Simulation {
+ public:
+  using MakeTransport = std::function<std::unique_ptr<Transport>(PortId)>;
+
+  // Topology and traffic must be valid and outlive the simulation. Hosts without traffic get no transport.
+  Simulation(const Topology& topology, const TrafficMatrix& traffic, const SimulationOptions& options,
+             const MakeTransport& make_transport);
+
+  void observe(SimulationObserver* observer, Picos sample_every);
+
+  // Runs to the end of all flows or the time limit, at most `slice` of virtual time at a time; true: ended.
+  bool run_for(Picos slice);
+  void run() {
+    while (!run_for(kNoTime)) {
+    }
+  }
+
+  [[nodiscard]] Fabric& fabric() { return fabric_; }
+  [[nodiscard]] const Fabric& fabric() const { return fabric_; }
+  [[nodiscard]] Picos now() const { return fabric_.now(); }
+  [[nodiscard]] const std::vector<FlowRecord>& flows() const { return records_; }
+  [[nodiscard]] const TrafficMatrix& traffic() const { return traffic_; }
+  [[nodiscard]] std::uint32_t flows_ended() const { return ended_; }
+  [[nodiscard]] TransportCounters counters() const;
+  [[nodiscard]] Transport* transport(PortId port) { return hosts_[port].transport.get(); }
+  // Everything that happened, in one number: arrivals with their times, ends of flows, totals.
+  [[nodiscard]] std::uint64_t digest() const;
+  // Says what is unaccounted for, if anything is.
+  [[nodiscard]] Result<void> check_conservation() const;
+  [[nodiscard]] std::size_t frame_memory() const { return frames_.memory(); }
+
+  // --- The fabric's sink.
+  void deliver(Picos now, PortId port, const Event& event);
+  void drop(Picos now, const Event& event, DropReason reason, LinkId link);
+  [[nodiscard]] std::uint32_t duplicate(std::uint32_t handle) { return frames_.copy(handle); }
+  void wake(Picos now, std::uint32_t token);
+  void paused(Picos now, PortId port, bool is_paused);
+
+ private:
+  struct Host {
+    std::unique_ptr<Transport> transport;
+    srd::Machine* machine = nullptr;
+    Picos armed = kNoTime;     // the earliest call-back planned for the machine's deadline
+    bool nic_planned = false;  // a call-back comes when the uplink is free
+    bool paused = false;
+  };
+  struct TriggerState {
+    std::uint32_t activations = 0;
+    std::uint32_t next = 0;      // multishot: the flow that comes next
+    std::vector<std::uint32_t> flows;
+  };
+  enum class Token : std::uint32_t { nic = 0, deadline = 1, starts = 2, sample = 3 };
+  [[nodiscard]] static std::uint32_t token(PortId port, Token kind) {
+    return port << 2 | static_cast<std::uint32_t>(kind);
+  }
+
+  void serve(Picos now, PortId port);
+  void transmit(Picos now, PortId port, Host& host);
+  void arm(Picos now, PortId port, Host& host);
+  void collect(Picos now, Host& host);
+  void start_due(Picos now);
+  void start_flow(Picos now, std::uint32_t flow);
+  void activate(Picos now, std::uint32_t trigger);
+  void mix(std::uint64_t value) { digest_ = (digest_ ^ value) * 0x9E3779B97F4A7C15ULL, digest_ ^= digest_ >> 29; }
+
+  const TrafficMatrix& traffic_;
+  SimulationOptions options_;
+  Fabric fabric_;
+  FrameStore frames_;
+  std::vector<Host> hosts_;
+  std::vector<FlowRecord> records_;
+  std::vector<TriggerState> triggers_;
+  std::vector<std::uint32_t> by_start_;   // flows with a start time, in its order
+  std::size_t next_start_ = 0;
+  std::vector<std::uint32_t> starting_;   // by triggers, not yet handed to their hosts
+  bool in_start_ = false;
+  std::uint32_t ended_ = 0;
+  std::uint64_t digest_ = 0x77656674;
+  srd::TxPacket packet_;
+  SimulationObserver* observer_ = nullptr;
+  Picos sample_every_ = 0;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,55 @@
+// Owns what the simulation asks of a host's transport: a Machine, and a way to hand it flows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "emu/fabric/topology.hpp"
+#include "srd/engine/machine.hpp"
+
+namespace weft::emu {
+
+// A host's address is its port's number; the first bytes make it a unique local IPv6 address.
+[[nodiscard]] srd::Address address_of(PortId port);
+// The port, or kNone when it is not one of ours.
+[[nodiscard]] inline PortId port_of(const srd::Address& address) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(address.bytes[i]); };
+  return byte(0) != 0xFD ? kNone : byte(12) << 24 | byte(13) << 16 | byte(14) << 8 | byte(15);
+}
+
+// Bytes that nobody reads stand for the payload of bulk traffic; as long as the largest frame.
+[[nodiscard]] std::span<const std::byte> phantom_payload(std::size_t length);
+
+struct FlowStart {
+  std::uint32_t flow = 0;  // number in the simulation
+  PortId destination = 0;
+  Bytes bytes = 0;
+};
+
+struct FlowEvent {
+  enum class Kind : std::uint8_t { sent, received, failed };
+  std::uint32_t flow = 0;
+  Kind kind = Kind::sent;
+};
+
+struct TransportCounters {
+  std::uint64_t new_packets = 0;
+  std::uint64_t retransmitted = 0;
+  std::uint64_t timeouts = 0;
+  std::uint64_t paths_abandoned = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  [[nodiscard]] virtual srd::Machine& machine() = 0;
+  virtual void start(TimePoint now, const FlowStart& flow) = 0;
+  // What has ended since the last call; at most events.size() at a time.
+  [[nodiscard]] virtual std::size_t poll(std::span<FlowEvent> events) = 0;
+  // True if the frame is one of those that go first: acknowledgements and the like.
+  [[nodiscard]] virtual bool is_control(const srd::TxPacket& packet) const = 0;
+  [[nodiscard]] virtual TransportCounters counters() const = 0;
+};
+
+}  // namespace weft::emu
