@@ -17,11 +17,23 @@ struct IoCapabilities {
   bool writes_ecn = false;
 };
 
+struct IoCounters {
+  std::uint64_t rx_packets = 0;
+  std::uint64_t rx_bytes = 0;  // of transport packets, without envelopes
+  std::uint64_t tx_packets = 0;
+  std::uint64_t tx_bytes = 0;
+  std::uint64_t rx_malformed = 0;  // frames that are no packet for us
+  std::uint64_t tx_oversize = 0;   // packets above the MTU: taken and dropped
+  std::uint64_t tx_unroutable = 0; // no way to that address: taken and dropped
+  std::uint64_t ports_broken = 0;  // peers that wrote nonsense into shared memory and were cut off
+};
+
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
 
   [[nodiscard]] virtual IoCapabilities capabilities() const = 0;
+  [[nodiscard]] virtual IoCounters counters() const = 0;
 
   // A burst of packets, valid until release().
   [[nodiscard]] virtual std::span<const RxPacket> receive() = 0;
@@ -29,6 +41,9 @@ class PacketIo {
 
   // Sends a prefix of `packets` and returns how many. Fewer than asked means back-pressure: call again later.
   [[nodiscard]] virtual std::size_t transmit(std::span<const TxPacket> packets) = 0;
+  // How many packets, of any allowed size, the next transmit() is sure to take. A Machine is asked for no more
+  // than that: a packet that could not be sent would keep pointing at memory whose owner may get it back.
+  [[nodiscard]] virtual std::size_t transmit_room() = 0;
 
   // To sleep without losing a wake-up: arm(); if it returns true poll wait_fd(), then disarm(). arm() returns
   // false when something has arrived meanwhile. wait_fd() is -1 where there is nothing to wait on.

@@ -1,0 +1,322 @@
+// Owns the data path over rings, and going to sleep on them.
+#include "srd/io/ring_io.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace weft::srd {
+namespace {
+
+// A polling process learns of its daemon's death by looking at the socket once in so many polls.
+constexpr std::uint32_t kPollsPerAttention = 4096;
+
+Result<void> watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;  // edges: nobody ever has to read a doorbell
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+    return fail(ErrorCode::out_of_resources, errno_text("ring: epoll_ctl"));
+  }
+  return {};
+}
+
+std::uint16_t qpn_block_of(const TxPacket& packet) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(packet.header[5]) << 8 |
+                                    std::to_integer<unsigned>(packet.header[6]));
+}
+
+std::size_t max_frame_of(std::size_t mtu) { return kMaxEnvelopeBytes + mtu; }
+
+}  // namespace
+
+Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort uplink,
+                                               UniqueFd doorbell) {
+  UniqueFd wait(::epoll_create1(EPOLL_CLOEXEC));
+  if (!wait) {
+    return fail(ErrorCode::out_of_resources, errno_text("ring: epoll_create1"));
+  }
+  if (auto watched = watch(wait.get(), doorbell.get()); !watched) {
+    return tl::unexpected(watched.error());
+  }
+  return std::unique_ptr<RingIo>(
+      new RingIo(config, std::move(uplink), std::move(doorbell), std::move(wait)));
+}
+
+Result<RingIo::Pair> RingIo::create_pair(const Config& first, const Config& second,
+                                         std::size_t ring_bytes) {
+  auto memory = RingPort::create_memory(ring_bytes);
+  if (!memory) {
+    return tl::unexpected(memory.error());
+  }
+  UniqueFd bells[2];
+  for (auto& bell : bells) {
+    auto made = create_doorbell();
+    if (!made) {
+      return tl::unexpected(made.error());
+    }
+    bell = std::move(*made);
+  }
+  const Config* configs[2] = {&first, &second};
+  std::unique_ptr<RingIo> ends[2];
+  for (int end = 0; end < 2; ++end) {
+    auto others = duplicate(bells[1 - end].get());
+    if (!others) {
+      return tl::unexpected(others.error());
+    }
+    auto port = RingPort::open(memory->get(), ring_bytes, end, max_frame_of(configs[end]->mtu),
+                               std::move(*others));
+    if (!port) {
+      return tl::unexpected(port.error());
+    }
+    auto own = duplicate(bells[end].get());
+    if (!own) {
+      return tl::unexpected(own.error());
+    }
+    auto io = create(*configs[end], std::move(*port), std::move(*own));
+    if (!io) {
+      return tl::unexpected(io.error());
+    }
+    ends[end] = std::move(*io);
+  }
+  return Pair{std::move(ends[0]), std::move(ends[1])};
+}
+
+IoCapabilities RingIo::capabilities() const {
+  return {.mtu = config_.mtu,
+          .burst = kBurst,
+          .lossless_memory = true,
+          .reads_ecn = true,
+          .writes_ecn = true};
+}
+
+template <class F>
+void RingIo::for_each_port(F&& f) {
+  f(uplink_);
+  for (auto& direct : direct_) {
+    f(direct->port);
+  }
+}
+
+void RingIo::attend() {
+  until_attend_ = kPollsPerAttention;
+  if (keeper_ != nullptr) {
+    keeper_->attend(*this);
+  }
+  drop_broken_ports();
+}
+
+std::span<const RxPacket> RingIo::receive() {
+  if (until_attend_-- == 0 || uplink_.rx().take_notice()) [[unlikely]] {
+    attend();
+  }
+  received_count_ = 0;
+  // The next burst begins with another port, so that none can starve the others.
+  const std::size_t ports = 1 + direct_.size();
+  if (next_port_ >= ports) {
+    next_port_ = 0;
+  }
+  for (std::size_t i = 0; i < ports && received_count_ < kBurst; ++i) {
+    const std::size_t index = next_port_ + i < ports ? next_port_ + i : next_port_ + i - ports;
+    take_from(index == 0 ? uplink_ : direct_[index - 1]->port);
+  }
+  ++next_port_;
+  return {received_.data(), received_count_};
+}
+
+void RingIo::take_from(RingPort& port) {
+  while (received_count_ < kBurst) {
+    std::uint32_t flags = 0;
+    const auto frame = port.rx().next(flags);
+    if (frame.empty()) {
+      if (port.rx().broken()) [[unlikely]] {
+        until_attend_ = 0;
+      }
+      return;
+    }
+    accept(frame);
+  }
+}
+
+void RingIo::accept(std::span<const std::byte> frame) {
+  FrameInfo info;
+  if (!parse_frame(frame, info) || info.destination_port != config_.udp_port ||
+      info.to != config_.own) [[unlikely]] {
+    ++counters_.rx_malformed;
+    return;
+  }
+  RxPacket& packet = received_[received_count_++];
+  packet.from = info.from;
+  packet.path = PathId{static_cast<std::uint16_t>(info.source_port - kFirstSourcePort)};
+  packet.ecn = info.ecn;
+  packet.trimmed = false;
+  packet.bytes = info.packet;
+  packet.more = {};
+  ++counters_.rx_packets;
+  counters_.rx_bytes += info.packet.size();
+}
+
+void RingIo::release() {
+  for_each_port([](RingPort& port) { port.rx().release(); });
+}
+
+RingPort* RingIo::route(const TxPacket& packet) {
+  if (!direct_.empty() && packet.header_size >= 8) {
+    const std::uint16_t block = qpn_block_of(packet);
+    const auto leads_there = [&](const Direct& direct) {
+      return direct.qpn_block == block && direct.peer == packet.to;
+    };
+    if (last_route_ != nullptr && leads_there(*last_route_)) {
+      return &last_route_->port;
+    }
+    for (auto& direct : direct_) {
+      if (leads_there(*direct)) {
+        last_route_ = direct.get();
+        return &direct->port;
+      }
+    }
+  }
+  return uplink_open_ ? &uplink_ : nullptr;
+}
+
+bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
+  const std::size_t envelope = envelope_bytes(packet.to);
+  const std::size_t size = packet.size();
+  std::byte* frame = port.tx().reserve(envelope + size);
+  if (frame == nullptr) {
+    return false;
+  }
+  // From the end to the beginning: the consumer watches the first line.
+  std::byte* to = frame + envelope + packet.header_size;
+  for (const auto& piece : packet.payload) {
+    if (!piece.empty()) {
+      std::memcpy(to, piece.data(), piece.size());
+      to += piece.size();
+    }
+  }
+  std::memcpy(frame + envelope, packet.header.data(), packet.header_size);
+  FrameInfo info;
+  info.from = config_.own;
+  info.to = packet.to;
+  info.ecn = packet.ecn;
+  info.source_port = static_cast<std::uint16_t>(kFirstSourcePort + packet.path.value());
+  info.destination_port = config_.udp_port;
+  write_envelope(frame, info, size);
+  port.tx().commit(envelope + size, kRecordUnchecked);
+  ++counters_.tx_packets;
+  counters_.tx_bytes += size;
+  return true;
+}
+
+std::size_t RingIo::transmit(std::span<const TxPacket> packets) {
+  std::size_t taken = 0;
+  RingPort* previous = nullptr;
+  for (const TxPacket& packet : packets) {
+    RingPort* port = route(packet);
+    if (port == nullptr || port->broken()) [[unlikely]] {
+      ++counters_.tx_unroutable;
+    } else if (packet.size() > config_.mtu) [[unlikely]] {
+      ++counters_.tx_oversize;
+    } else {
+      if (port != previous && previous != nullptr) {
+        previous->notify_peer();
+      }
+      previous = port;
+      if (!send_one(*port, packet)) {
+        if (port->broken()) {
+          until_attend_ = 0;
+        }
+        break;
+      }
+    }
+    ++taken;
+  }
+  if (previous != nullptr) {
+    previous->notify_peer();
+  }
+  return taken;
+}
+
+std::size_t RingIo::transmit_room() {
+  const auto has_room = [this](RingPort& port, std::size_t packets) {
+    return port.broken() || port.tx().has_room(packets, max_frame_of(config_.mtu));
+  };
+  for (std::size_t packets = kBurst; packets > 0; packets /= 4) {
+    bool all = !uplink_open_ || has_room(uplink_, packets);
+    for (auto& direct : direct_) {
+      all = all && has_room(direct->port, packets);
+    }
+    if (all) {
+      return packets;
+    }
+  }
+  return 0;
+}
+
+bool RingIo::arm() {
+  armed_ = true;
+  for_each_port([](RingPort& port) { port.rx().set_asleep(true); });
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bool quiet = true;
+  for_each_port([&](RingPort& port) { quiet = quiet && (port.rx().empty() || port.rx().broken()); });
+  if (!quiet) {
+    disarm();
+  }
+  return quiet;
+}
+
+void RingIo::disarm() {
+  if (!armed_) {
+    return;
+  }
+  armed_ = false;
+  for_each_port([](RingPort& port) { port.rx().set_asleep(false); });
+  std::array<epoll_event, 4> events;
+  const int count = ::epoll_wait(wait_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[static_cast<std::size_t>(i)].data.fd != doorbell_.get()) {
+      until_attend_ = 0;
+    }
+  }
+}
+
+Result<void> RingIo::set_keeper(PortKeeper* keeper, int control_fd) {
+  keeper_ = keeper;
+  until_attend_ = 0;
+  return watch(wait_.get(), control_fd);
+}
+
+bool RingIo::add_direct(const Address& peer, std::uint16_t qpn_block, RingPort port) {
+  remove_direct(peer, qpn_block);
+  if (direct_.size() >= kMaxDirectPorts) {
+    return false;
+  }
+  direct_.push_back(std::make_unique<Direct>(Direct{peer, qpn_block, std::move(port)}));
+  return true;
+}
+
+void RingIo::remove_direct(const Address& peer, std::uint16_t qpn_block) {
+  last_route_ = nullptr;
+  std::erase_if(direct_, [&](const auto& direct) {
+    return direct->qpn_block == qpn_block && direct->peer == peer;
+  });
+}
+
+void RingIo::replace_uplink(RingPort uplink) {
+  uplink_ = std::move(uplink);
+  uplink_open_ = true;
+}
+
+void RingIo::drop_broken_ports() {
+  if (uplink_open_ && uplink_.broken()) {
+    uplink_open_ = false;
+    ++counters_.ports_broken;
+  }
+  last_route_ = nullptr;
+  counters_.ports_broken +=
+      std::erase_if(direct_, [](const auto& direct) { return direct->port.broken(); });
+}
+
+}  // namespace weft::srd
