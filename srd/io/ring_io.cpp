@@ -13,7 +13,7 @@ namespace {
 // A polling process learns of its daemon's death by looking at the socket once in so many polls.
 constexpr std::uint32_t kPollsPerAttention = 4096;
 
-Result<void> watch(int epoll, int fd) {
+Result<void> watch_edges(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;  // edges: nobody ever has to read a doorbell
   event.data.fd = fd;
@@ -38,7 +38,7 @@ Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort up
   if (!wait) {
     return fail(ErrorCode::out_of_resources, errno_text("ring: epoll_create1"));
   }
-  if (auto watched = watch(wait.get(), doorbell.get()); !watched) {
+  if (auto watched = watch_edges(wait.get(), doorbell.get()); !watched) {
     return tl::unexpected(watched.error());
   }
   return std::unique_ptr<RingIo>(
@@ -282,10 +282,13 @@ void RingIo::disarm() {
   }
 }
 
-Result<void> RingIo::set_keeper(PortKeeper* keeper, int control_fd) {
-  keeper_ = keeper;
+void RingIo::set_keeper(std::unique_ptr<PortKeeper> keeper) {
+  keeper_ = std::move(keeper);
   until_attend_ = 0;
-  return watch(wait_.get(), control_fd);
+}
+
+Result<void> RingIo::watch(int fd) {
+  return watch_edges(wait_.get(), fd);
 }
 
 bool RingIo::add_direct(const Address& peer, std::uint16_t qpn_block, RingPort port) {
@@ -304,9 +307,19 @@ void RingIo::remove_direct(const Address& peer, std::uint16_t qpn_block) {
   });
 }
 
-void RingIo::replace_uplink(RingPort uplink) {
+void RingIo::remove_all_direct() {
+  last_route_ = nullptr;
+  direct_.clear();
+}
+
+Result<void> RingIo::replace_uplink(RingPort uplink, UniqueFd doorbell) {
+  if (auto watched = watch(doorbell.get()); !watched) {
+    return watched;
+  }
+  doorbell_ = std::move(doorbell);
   uplink_ = std::move(uplink);
   uplink_open_ = true;
+  return {};
 }
 
 void RingIo::drop_broken_ports() {

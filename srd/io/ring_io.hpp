@@ -56,14 +56,16 @@ class RingIo final : public PacketIo {
   [[nodiscard]] bool arm() override;
   void disarm() override;
 
-  // The keeper must outlive this, and watches control_fd, which wakes sleepers too.
-  [[nodiscard]] Result<void> set_keeper(PortKeeper* keeper, int control_fd);
+  void set_keeper(std::unique_ptr<PortKeeper> keeper);
+  // Events on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
+  [[nodiscard]] Result<void> watch(int fd);
   // Packets to queue pairs with these upper bits (qpn >> 8) of that NIC take this port from now on.
   [[nodiscard]] bool add_direct(const Address& peer, std::uint16_t qpn_block, RingPort port);
   void remove_direct(const Address& peer, std::uint16_t qpn_block);
   // The other side of the uplink is gone: what would take it is dropped and counted.
   void close_uplink() { uplink_open_ = false; }
-  void replace_uplink(RingPort uplink);
+  [[nodiscard]] Result<void> replace_uplink(RingPort uplink, UniqueFd doorbell);
+  void remove_all_direct();
   [[nodiscard]] std::size_t direct_ports() const { return direct_.size(); }
 
  private:
@@ -96,7 +98,7 @@ class RingIo final : public PacketIo {
   Direct* last_route_ = nullptr;
   UniqueFd doorbell_;
   UniqueFd wait_;
-  PortKeeper* keeper_ = nullptr;
+  std::unique_ptr<PortKeeper> keeper_;
   std::uint32_t until_attend_ = 0;
   std::size_t received_count_ = 0;
   std::size_t next_port_ = 0;

@@ -94,6 +94,8 @@ class RingProducer {
   }
   void raise_notice() { header_->notice.store(1, std::memory_order_release); }
 
+  // The position that the consumer has published last, as far as it is known here.
+  [[nodiscard]] std::uint64_t consumed() const { return tail_; }
   // The consumer published a position that cannot be.
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] bool empty() const {
@@ -139,6 +141,15 @@ class RingConsumer {
   // The next frame, or an empty span when there is none (or the ring is broken). Its bytes may change while
   // they are read if the peer is hostile; length and place may not.
   [[nodiscard]] std::span<const std::byte> next(std::uint32_t& flags) {
+    const auto frame = peek(flags);
+    if (!frame.empty()) {
+      pop(frame);
+    }
+    return frame;
+  }
+
+  // The same in two steps: a frame that is not popped is seen again.
+  [[nodiscard]] std::span<const std::byte> peek(std::uint32_t& flags) {
     std::size_t offset = position_ & (capacity_ - 1);
     std::uint32_t length = length_at(offset).load(std::memory_order_acquire);
     if (length == 0 || broken_) [[likely]] {
@@ -158,9 +169,9 @@ class RingConsumer {
       return {};
     }
     std::memcpy(&flags, area_ + offset + offsetof(RingRecord, flags), sizeof flags);
-    position_ += bytes;
     return {area_ + offset + kRingFrameOffset, length};
   }
+  void pop(std::span<const std::byte> frame) { position_ += ring_record_bytes(frame.size()); }
 
   // Gives the room of all frames taken so far back to the producer.
   void release() {
