@@ -11,7 +11,7 @@
 
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/daemon.hpp"
-#include "srd/io/frame.hpp"
+#include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -154,7 +154,7 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
     return tl::unexpected(copy.error());
   }
   auto port = srd::RingPort::open(memory->get(), slot.ring_bytes, 0,
-                                  srd::kMaxEnvelopeBytes + options_.mtu, std::move(*copy));
+                                  srd::wire::kEnvelopeSizeV6 + options_.mtu, std::move(*copy));
   if (!port) {
     return tl::unexpected(port.error());
   }
@@ -220,7 +220,7 @@ void Daemon::detach(Slot& slot) {
 }
 
 void Daemon::consider_direct(Slot& from, Slot& to) {
-  const auto pair = std::minmax(&from, &to);
+  const std::pair<Slot*, Slot*> pair{std::min(&from, &to), std::max(&from, &to)};
   if (!options_.direct_rings || !from.direct_rings || !to.direct_rings || &from == &to ||
       direct_pairs_.contains(pair)) {
     return;

@@ -76,7 +76,7 @@ srd::Address to_address(const std::array<std::byte, 16>& bytes) {
   return address;
 }
 
-std::size_t max_frame(std::size_t mtu) { return srd::kMaxEnvelopeBytes + mtu; }
+std::size_t max_frame(std::size_t mtu) { return srd::wire::kEnvelopeSizeV6 + mtu; }
 
 // An accepted reply, with its descriptors checked and mapped.
 struct Place {
@@ -137,16 +137,16 @@ class Keeper final : public srd::PortKeeper {
       return;
     }
     const srd::Address peer = to_address(notice->peer);
-    const auto block = static_cast<std::uint16_t>(notice->attachment);
+    const srd::AttachmentId attachment{static_cast<std::uint16_t>(notice->attachment)};
     if (notice->header.type == AttachMessage::undirect) {
-      io.remove_direct(peer, block);
+      io.remove_direct(peer, attachment);
     } else if (notice->header.type == AttachMessage::direct && received.fds.size() == 2 &&
                notice->end < 2) {
       auto port = srd::RingPort::open(received.fds[0].get(), notice->ring_bytes,
                                       static_cast<int>(notice->end), max_frame(place_.mtu),
                                       std::move(received.fds[1]));
       if (port) {
-        [[maybe_unused]] const bool added = io.add_direct(peer, block, std::move(*port));
+        [[maybe_unused]] const bool added = io.add_direct(peer, attachment, std::move(*port));
       }
     }
   }
@@ -223,9 +223,8 @@ Result<Attachment> attach(AttachOptions options) {
   }
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
-  auto io = srd::RingIo::create(
-      {.own = address, .mtu = reply.mtu, .udp_port = options.udp_port}, std::move(place->uplink),
-      std::move(place->doorbell));
+  auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu}, std::move(place->uplink),
+                                std::move(place->doorbell));
   if (!io) {
     return tl::unexpected(io.error());
   }

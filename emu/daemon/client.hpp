@@ -19,8 +19,7 @@ struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
   std::uint32_t nic = 0;
-  std::uint16_t udp_port = srd::kSrdUdpPort;  // which packets receive() gives
-  std::size_t ring_bytes = 0;                 // 0: weftd decides
+  std::size_t ring_bytes = 0;  // 0: weftd decides
   bool direct_rings = true;
   bool wants_management = false;  // a copy of what comes for queue pair 1
 };

@@ -47,13 +47,14 @@ Result<void> Daemon::open_sockets() {
   if (::stat(options_.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return fail(ErrorCode::io_error, srd::errno_text("directory '" + options_.directory + "'"));
   }
-  auto attach = listen_unix(options_.directory + "/attach.sock", SOCK_SEQPACKET);
-  if (!attach) {
-    return tl::unexpected(attach.error());
-  }
   auto control = listen_unix(options_.directory + "/control.sock", SOCK_STREAM);
   if (!control) {
     return tl::unexpected(control.error());
+  }
+  // Last of the two: who can attach finds everything there.
+  auto attach = listen_unix(options_.directory + "/attach.sock", SOCK_SEQPACKET);
+  if (!attach) {
+    return tl::unexpected(attach.error());
   }
   auto doorbell = srd::create_doorbell();
   if (!doorbell) {

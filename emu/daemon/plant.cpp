@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "emu/daemon/attach_protocol.hpp"
-#include "srd/io/frame.hpp"
+#include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -122,7 +122,7 @@ void Plant::vacate(Slot& slot) {
 
 std::string to_text(const srd::Address& address) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (srd::is_ipv4(address)) {
+  if (srd::wire::is_ipv4(address)) {
     ::inet_ntop(AF_INET, address.bytes.data() + 12, text, sizeof text);
   } else {
     ::inet_ntop(AF_INET6, address.bytes.data(), text, sizeof text);

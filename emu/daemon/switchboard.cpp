@@ -4,18 +4,29 @@
 #include <algorithm>
 #include <cstring>
 
-#include "srd/io/frame.hpp"
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
-constexpr std::uint32_t kManagementQpn = 1;
-constexpr std::size_t kQpnOffset = 5;  // both SRD's header and InfiniBand's have 24 bits there
+namespace wire = srd::wire;
+
 constexpr std::size_t kIpv4Header = 20;
 constexpr std::size_t kIpv6Header = 40;
+constexpr unsigned kTypeIpv4 = 0x0800;
+constexpr unsigned kTypeIpv6 = 0x86DD;
+constexpr unsigned kUdp = 17;
+constexpr unsigned kRocePort = 4791;
+constexpr std::size_t kRoceQpnOffset = 5;  // of InfiniBand's base transport header, 24 bits
+constexpr std::size_t kSteeringBytes = 8;  // of what UDP carries
 
 unsigned octet(std::span<const std::byte> bytes, std::size_t at) {
   return std::to_integer<unsigned>(bytes[at]);
+}
+
+unsigned pair(std::span<const std::byte> bytes, std::size_t at) {
+  return octet(bytes, at) << 8 | octet(bytes, at + 1);
 }
 
 srd::Address mapped(const std::byte* ipv4) {
@@ -44,28 +55,37 @@ const char* to_string(FrameDrop drop) {
 }
 
 bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
-  constexpr std::size_t kIp = srd::kEthernetBytes;
-  constexpr std::size_t kTransport = srd::kUdpBytes + kQpnOffset + 3;
-  if (frame.size() < kIp + kIpv4Header + kTransport) {
+  constexpr std::size_t kIp = wire::kEthernetSize;
+  constexpr std::size_t kRest = wire::kUdpSize + kSteeringBytes;
+  if (frame.size() < kIp + kIpv4Header + kRest) {
     return false;
   }
-  const unsigned type = octet(frame, 12) << 8 | octet(frame, 13);
-  std::size_t qpn_at = kIp + srd::kUdpBytes + kQpnOffset;
-  if (type == 0x0800 && octet(frame, kIp) == 0x45 && octet(frame, kIp + 9) == 17) {
+  const unsigned type = pair(frame, 12);
+  std::size_t udp = kIp;
+  if (type == kTypeIpv4 && octet(frame, kIp) == 0x45 && octet(frame, kIp + 9) == kUdp) {
     steering.source = mapped(&frame[kIp + 12]);
     steering.destination = mapped(&frame[kIp + 16]);
-    qpn_at += kIpv4Header;
-  } else if (type == 0x86DD && octet(frame, kIp + 6) == 17 &&
-             frame.size() >= kIp + kIpv6Header + kTransport) {
+    udp += kIpv4Header;
+  } else if (type == kTypeIpv6 && octet(frame, kIp + 6) == kUdp &&
+             frame.size() >= kIp + kIpv6Header + kRest) {
     std::memcpy(steering.source.bytes.data(), &frame[kIp + 8], 16);
     std::memcpy(steering.destination.bytes.data(), &frame[kIp + 24], 16);
-    qpn_at += kIpv6Header;
+    udp += kIpv6Header;
   } else {
     return false;
   }
-  steering.qpn =
-      octet(frame, qpn_at) << 16 | octet(frame, qpn_at + 1) << 8 | octet(frame, qpn_at + 2);
-  return true;
+  const std::size_t packet = udp + wire::kUdpSize;
+  switch (pair(frame, udp + 2)) {
+    case wire::kDestinationPort:
+      steering.block = pair(frame, packet + wire::kDestinationAttachmentOffset);
+      return true;
+    case kRocePort:
+      steering.block = pair(frame, packet + kRoceQpnOffset);
+      steering.management = steering.block == 0 && octet(frame, packet + kRoceQpnOffset + 2) == 1;
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::size_t Switchboard::pump(TimePoint now, Slot& from) {
@@ -107,9 +127,9 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     return true;
   }
   Slot* to = from.last_target;
-  if (to == nullptr || from.last_block != steering.qpn >> 8 ||
+  if (to == nullptr || from.last_block != steering.block ||
       from.last_destination != steering.destination) [[unlikely]] {
-    if (steering.qpn == kManagementQpn) {
+    if (steering.management) {
       if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
         deliver_management(*nic, from, frame, flags);
       } else {
@@ -131,14 +151,13 @@ Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
     drop(FrameDrop::no_nic);
     return nullptr;
   }
-  const std::uint32_t block = steering.qpn >> 8;
-  Slot* to = block < kSlotsPerNic ? nic->slots[block].get() : nullptr;
+  Slot* to = steering.block < kSlotsPerNic ? nic->slots[steering.block].get() : nullptr;
   if (to == nullptr || to->doomed) {
     drop(FrameDrop::no_process);
     return nullptr;
   }
   from.last_destination = steering.destination;
-  from.last_block = block;
+  from.last_block = steering.block;
   from.last_target = to;
   on_flow_(from, *to);
   return to;

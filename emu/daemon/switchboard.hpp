@@ -55,7 +55,8 @@ class Switchboard {
   struct Steering {
     srd::Address source;
     srd::Address destination;
-    std::uint32_t qpn = 0;
+    std::uint32_t block = 0;  // which process
+    bool management = false;  // queue pair 1: for whoever listens on that NIC
   };
   // True: the frame is dealt with. False: its destination has no room, it must wait.
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame, std::uint32_t flags);

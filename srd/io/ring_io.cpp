@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "srd/wire/srd_header.hpp"
+
 namespace weft::srd {
 namespace {
 
@@ -23,17 +25,29 @@ Result<void> watch_edges(int epoll, int fd) {
   return {};
 }
 
-std::uint16_t qpn_block_of(const TxPacket& packet) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(packet.header[5]) << 8 |
-                                    std::to_integer<unsigned>(packet.header[6]));
+// [wire 3.1]
+AttachmentId destination_of(const TxPacket& packet) {
+  const std::byte* at = packet.header.data() + wire::kDestinationAttachmentOffset;
+  return AttachmentId{static_cast<std::uint16_t>(std::to_integer<unsigned>(at[0]) << 8 |
+                                                 std::to_integer<unsigned>(at[1]))};
 }
 
-std::size_t max_frame_of(std::size_t mtu) { return kMaxEnvelopeBytes + mtu; }
+// [wire 2.4] Short answers go before data.
+std::uint8_t dscp_of(const TxPacket& packet) {
+  return packet.header[1] >= static_cast<std::byte>(wire::PacketType::ack) ? wire::kDscpControl
+                                                                           : wire::kDscpData;
+}
+
+std::size_t max_frame_of(std::size_t mtu) { return wire::kEnvelopeSizeV6 + mtu; }
 
 }  // namespace
 
 Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort uplink,
                                                UniqueFd doorbell) {
+  const auto envelope = wire::EnvelopeWriter::make(config.own);
+  if (!envelope) {
+    return tl::unexpected(envelope.error());
+  }
   UniqueFd wait(::epoll_create1(EPOLL_CLOEXEC));
   if (!wait) {
     return fail(ErrorCode::out_of_resources, errno_text("ring: epoll_create1"));
@@ -42,7 +56,7 @@ Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort up
     return tl::unexpected(watched.error());
   }
   return std::unique_ptr<RingIo>(
-      new RingIo(config, std::move(uplink), std::move(doorbell), std::move(wait)));
+      new RingIo(config, *envelope, std::move(uplink), std::move(doorbell), std::move(wait)));
 }
 
 Result<RingIo::Pair> RingIo::create_pair(const Config& first, const Config& second,
@@ -141,21 +155,20 @@ void RingIo::take_from(RingPort& port) {
 }
 
 void RingIo::accept(std::span<const std::byte> frame) {
-  FrameInfo info;
-  if (!parse_frame(frame, info) || info.destination_port != config_.udp_port ||
-      info.to != config_.own) [[unlikely]] {
+  const auto envelope = wire::Envelope::parse(frame);
+  if (!envelope.ok() || envelope.destination() != config_.own) [[unlikely]] {
     ++counters_.rx_malformed;
     return;
   }
   RxPacket& packet = received_[received_count_++];
-  packet.from = info.from;
-  packet.path = PathId{static_cast<std::uint16_t>(info.source_port - kFirstSourcePort)};
-  packet.ecn = info.ecn;
-  packet.trimmed = false;
-  packet.bytes = info.packet;
+  packet.from = envelope.source();
+  packet.path = envelope.path();
+  packet.ecn = envelope.ecn();
+  packet.trimmed = envelope.trimmed();
+  packet.bytes = envelope.packet();
   packet.more = {};
   ++counters_.rx_packets;
-  counters_.rx_bytes += info.packet.size();
+  counters_.rx_bytes += packet.bytes.size();
 }
 
 void RingIo::release() {
@@ -163,10 +176,10 @@ void RingIo::release() {
 }
 
 RingPort* RingIo::route(const TxPacket& packet) {
-  if (!direct_.empty() && packet.header_size >= 8) {
-    const std::uint16_t block = qpn_block_of(packet);
+  if (!direct_.empty() && packet.header_size >= sizeof(wire::CommonHeader)) {
+    const AttachmentId attachment = destination_of(packet);
     const auto leads_there = [&](const Direct& direct) {
-      return direct.qpn_block == block && direct.peer == packet.to;
+      return direct.attachment == attachment && direct.peer == packet.to;
     };
     if (last_route_ != nullptr && leads_there(*last_route_)) {
       return &last_route_->port;
@@ -182,7 +195,7 @@ RingPort* RingIo::route(const TxPacket& packet) {
 }
 
 bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
-  const std::size_t envelope = envelope_bytes(packet.to);
+  const std::size_t envelope = envelope_.size();
   const std::size_t size = packet.size();
   std::byte* frame = port.tx().reserve(envelope + size);
   if (frame == nullptr) {
@@ -197,13 +210,10 @@ bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
     }
   }
   std::memcpy(frame + envelope, packet.header.data(), packet.header_size);
-  FrameInfo info;
-  info.from = config_.own;
-  info.to = packet.to;
-  info.ecn = packet.ecn;
-  info.source_port = static_cast<std::uint16_t>(kFirstSourcePort + packet.path.value());
-  info.destination_port = config_.udp_port;
-  write_envelope(frame, info, size);
+  if (!envelope_.write(frame, packet.to, packet.path, packet.ecn, dscp_of(packet), size)) {
+    ++counters_.tx_unroutable;
+    return true;
+  }
   port.tx().commit(envelope + size, kRecordUnchecked);
   ++counters_.tx_packets;
   counters_.tx_bytes += size;
@@ -291,19 +301,19 @@ Result<void> RingIo::watch(int fd) {
   return watch_edges(wait_.get(), fd);
 }
 
-bool RingIo::add_direct(const Address& peer, std::uint16_t qpn_block, RingPort port) {
-  remove_direct(peer, qpn_block);
+bool RingIo::add_direct(const Address& peer, AttachmentId attachment, RingPort port) {
+  remove_direct(peer, attachment);
   if (direct_.size() >= kMaxDirectPorts) {
     return false;
   }
-  direct_.push_back(std::make_unique<Direct>(Direct{peer, qpn_block, std::move(port)}));
+  direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port)}));
   return true;
 }
 
-void RingIo::remove_direct(const Address& peer, std::uint16_t qpn_block) {
+void RingIo::remove_direct(const Address& peer, AttachmentId attachment) {
   last_route_ = nullptr;
   std::erase_if(direct_, [&](const auto& direct) {
-    return direct->qpn_block == qpn_block && direct->peer == peer;
+    return direct->attachment == attachment && direct->peer == peer;
   });
 }
 

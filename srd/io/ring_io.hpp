@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
-#include "srd/io/frame.hpp"
 #include "srd/io/packet_io.hpp"
 #include "srd/io/ring_port.hpp"
+#include "srd/wire/envelope.hpp"
 
 namespace weft::srd {
 
@@ -32,7 +32,6 @@ class RingIo final : public PacketIo {
   struct Config {
     Address own;
     std::size_t mtu = 0;
-    std::uint16_t udp_port = kSrdUdpPort;
   };
   static constexpr std::size_t kBurst = 32;
   static constexpr std::size_t kMaxDirectPorts = 64;
@@ -59,9 +58,9 @@ class RingIo final : public PacketIo {
   void set_keeper(std::unique_ptr<PortKeeper> keeper);
   // Events on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
   [[nodiscard]] Result<void> watch(int fd);
-  // Packets to queue pairs with these upper bits (qpn >> 8) of that NIC take this port from now on.
-  [[nodiscard]] bool add_direct(const Address& peer, std::uint16_t qpn_block, RingPort port);
-  void remove_direct(const Address& peer, std::uint16_t qpn_block);
+  // Packets to that attachment of that NIC take this port from now on.
+  [[nodiscard]] bool add_direct(const Address& peer, AttachmentId attachment, RingPort port);
+  void remove_direct(const Address& peer, AttachmentId attachment);
   // The other side of the uplink is gone: what would take it is dropped and counted.
   void close_uplink() { uplink_open_ = false; }
   [[nodiscard]] Result<void> replace_uplink(RingPort uplink, UniqueFd doorbell);
@@ -71,12 +70,14 @@ class RingIo final : public PacketIo {
  private:
   struct Direct {
     Address peer;
-    std::uint16_t qpn_block = 0;
+    AttachmentId attachment;
     RingPort port;
   };
 
-  RingIo(const Config& config, RingPort uplink, UniqueFd doorbell, UniqueFd wait)
+  RingIo(const Config& config, const wire::EnvelopeWriter& envelope, RingPort uplink,
+         UniqueFd doorbell, UniqueFd wait)
       : config_(config),
+        envelope_(envelope),
         uplink_(std::move(uplink)),
         doorbell_(std::move(doorbell)),
         wait_(std::move(wait)) {}
@@ -91,6 +92,7 @@ class RingIo final : public PacketIo {
   void for_each_port(F&& f);
 
   Config config_;
+  wire::EnvelopeWriter envelope_;
   RingPort uplink_;
   bool uplink_open_ = true;
   bool armed_ = false;

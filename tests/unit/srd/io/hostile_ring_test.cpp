@@ -6,6 +6,7 @@
 
 #include "srd/base/rng.hpp"
 #include "srd/io/ring_io.hpp"
+#include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd {
 namespace {
@@ -18,7 +19,7 @@ class HostileRing : public testing::Test {
   void SetUp() override {
     auto memfd = RingPort::create_memory(kCapacity);
     ASSERT_TRUE(memfd) << memfd.error().message;
-    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + kMaxEnvelopeBytes, UniqueFd());
+    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6, UniqueFd());
     ASSERT_TRUE(port) << port.error().message;
     auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
     ASSERT_TRUE(memory);
@@ -44,7 +45,7 @@ class HostileRing : public testing::Test {
     }
   }
 
-  Address own_;
+  Address own_ = test::ipv4(127, 1, 0, 1);
   Mapping memory_;
   std::unique_ptr<RingIo> io_;
 };
@@ -56,7 +57,7 @@ TEST_F(HostileRing, ARecordBeyondTheEndBreaksIt) {
 }
 
 TEST_F(HostileRing, ARecordAboveTheFrameSizeBreaksIt) {
-  write_length(0, kMtu + kMaxEnvelopeBytes + 1);
+  write_length(0, kMtu + wire::kEnvelopeSizeV6 + 1);
   drain();
   EXPECT_EQ(io_->counters().ports_broken, 1U);
 }
@@ -73,6 +74,7 @@ TEST_F(HostileRing, AnImpossibleConsumerPositionBreaksIt) {
   TxPacket packet;
   packet.header_size = 64;
   packet.header.fill({});
+  packet.to = test::ipv4(127, 1, 0, 2);
   std::size_t taken = 0;
   for (int i = 0; i < 10'000; ++i) {
     taken += io_->transmit({&packet, 1});
