@@ -3,6 +3,9 @@
 
 namespace weft::cli {
 
-void register_commands(CLI::App& program, Work& work) { register_bench(program, work); }
+void register_commands(CLI::App& program, Work& work) {
+  register_perf(program, work);
+  register_bench(program, work);
+}
 
 }  // namespace weft::cli

@@ -1,4 +1,5 @@
-// Owns the messages between weftd and the processes attached to it: one SEQPACKET datagram each, same machine.
+// Owns the messages between weftd and the processes attached to it: one SEQPACKET datagram each,
+// same machine.
 #pragma once
 
 #include <array>
@@ -17,8 +18,9 @@ inline constexpr std::uint32_t kQpnsPerAttachment = 256;
 enum class AttachMessage : std::uint16_t {
   attach = 1,    // client: give me a place on a NIC
   describe = 2,  // client: which NICs does this host have?
-  attached = 3,  // weftd, with three descriptors: ring memory, the client's doorbell, weftd's doorbell
-  host = 4,      // weftd
+  attached =
+      3,     // weftd, with three descriptors: ring memory, the client's doorbell, weftd's doorbell
+  host = 4,  // weftd
   refused = 5,   // weftd: the text says why
   direct = 6,    // weftd, with two descriptors: ring memory, the peer's doorbell
   undirect = 7,  // weftd: that peer's direct ring is no more

@@ -1,4 +1,5 @@
-// Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are gone.
+// Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are
+// gone.
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -115,8 +116,9 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
                              std::to_string(nics->size()));
     return;
   }
-  auto slot = plant_.occupy(*(*nics)[request.nic],
-                            {.attachment = request.attachment, .life = request.life}, life_of_now());
+  auto slot =
+      plant_.occupy(*(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
+                    life_of_now());
   if (!slot) {
     refuse(socket.get(), slot.error().message);
     return;
@@ -138,8 +140,8 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
   slot.wants_management = (request.flags & kWantsManagement) != 0;
   slot.ring_bytes = options_.ring_bytes;
   if (request.ring_bytes != 0) {
-    slot.ring_bytes = std::bit_ceil(
-        std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, std::size_t{1} << 24));
+    slot.ring_bytes = std::bit_ceil(std::clamp<std::size_t>(
+        request.ring_bytes, options_.ring_bytes / 16, std::size_t{1} << 24));
   }
   auto memory = srd::RingPort::create_memory(slot.ring_bytes);
   if (!memory) {

@@ -101,7 +101,8 @@ Result<Place> accept_reply(Received& received) {
   return Place{*reply, std::move(*uplink), std::move(received.fds[1])};
 }
 
-// Lives inside the RingIo. While weftd is gone it knocks ten times a second and asks for its old place.
+// Lives inside the RingIo. While weftd is gone it knocks ten times a second and asks for its old
+// place.
 class Keeper final : public srd::PortKeeper {
  public:
   Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)

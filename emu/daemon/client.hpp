@@ -13,8 +13,8 @@
 
 namespace weft::emu {
 
-// This ends up inside other people's programs: it starts no thread, prints nothing, and allocates nothing after
-// attaching except when the daemon changes something.
+// This ends up inside other people's programs: it starts no thread, prints nothing, and allocates
+// nothing after attaching except when the daemon changes something.
 struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
@@ -30,7 +30,7 @@ struct Attachment {
   srd::Life life;
   std::uint32_t first_qpn = 0;  // this process's queue pair numbers
   std::uint32_t qpn_count = 0;
-  std::size_t mtu = 0;  // largest transport packet, header and payload
+  std::size_t mtu = 0;              // largest transport packet, header and payload
   std::unique_ptr<srd::RingIo> io;  // detaches when it is destroyed
 };
 

@@ -55,14 +55,15 @@ json status_json(const Daemon& daemon) {
                     {"address", to_text(nic->address)},
                     {"processes", processes}});
   }
-  return {{"pid", ::getpid()},
-          {"directory", daemon.options().directory},
-          {"network", "ideal"},
-          {"mtu", daemon.options().mtu},
-          {"uptime_s", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9},
-          {"direct_pairs", daemon.direct_pairs()},
-          {"nics", nics},
-          {"counters", counters_json(daemon.switchboard())}};
+  return {
+      {"pid", ::getpid()},
+      {"directory", daemon.options().directory},
+      {"network", "ideal"},
+      {"mtu", daemon.options().mtu},
+      {"uptime_s", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9},
+      {"direct_pairs", daemon.direct_pairs()},
+      {"nics", nics},
+      {"counters", counters_json(daemon.switchboard())}};
 }
 
 json answer(Daemon& daemon, const json& request) {
@@ -104,9 +105,8 @@ void Daemon::accept_talks() {
     }
     ucred peer{};
     socklen_t size = sizeof peer;
-    const bool allowed =
-        ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-        (peer.uid == ::geteuid() || peer.uid == 0);
+    const bool allowed = ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+                         (peer.uid == ::geteuid() || peer.uid == 0);
     const int fd = socket.get();
     if (allowed && talks_.size() < kMaxTalks && watch(fd, Source::talk)) {
       talks_[fd] = {std::move(socket), {}};

@@ -40,7 +40,16 @@ class Daemon {
   [[nodiscard]] TimePoint started() const { return started_; }
 
  private:
-  enum class Source : std::uint8_t { attach, control, doorbell, signal, knocking, process, end, talk };
+  enum class Source : std::uint8_t {
+    attach,
+    control,
+    doorbell,
+    signal,
+    knocking,
+    process,
+    end,
+    talk
+  };
   struct Watched {
     Source source{};
     Slot* slot = nullptr;

@@ -1,4 +1,5 @@
-// Owns what hangs on the network of one machine: hosts, their NICs, and which process sits in which NIC's slot.
+// Owns what hangs on the network of one machine: hosts, their NICs, and which process sits in which
+// NIC's slot.
 #pragma once
 
 #include <array>
@@ -78,8 +79,9 @@ class Plant {
     return found == by_address_.end() ? nullptr : found->second;
   }
 
-  // A place for one more process. Numbers go round, so that late packets meet no young process. With a wish
-  // (a process that was there before weftd came back) exactly that place and life, or an error.
+  // A place for one more process. Numbers go round, so that late packets meet no young process.
+  // With a wish (a process that was there before weftd came back) exactly that place and life, or
+  // an error.
   struct Wish {
     std::uint32_t attachment = 0;
     std::uint32_t life = 0;

@@ -20,9 +20,9 @@ Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    return fail(ErrorCode::invalid_argument,
-                "socket path '" + path + "' is too long: at most " +
-                    std::to_string(sizeof address.sun_path - 1) + " characters");
+    return fail(ErrorCode::invalid_argument, "socket path '" + path + "' is too long: at most " +
+                                                 std::to_string(sizeof address.sun_path - 1) +
+                                                 " characters");
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
@@ -36,11 +36,12 @@ Result<srd::UniqueFd> connect_seqpacket(const std::string& path) {
     return tl::unexpected(address.error());
   }
   srd::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    return fail(errno == ENOENT || errno == ECONNREFUSED ? ErrorCode::not_found
-                                                         : ErrorCode::io_error,
-                srd::errno_text("no weftd answers at '" + path +
-                                "' (start one with 'weft up', or use 'weft run')"));
+  if (!fd ||
+      ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    return fail(
+        errno == ENOENT || errno == ECONNREFUSED ? ErrorCode::not_found : ErrorCode::io_error,
+        srd::errno_text("no weftd answers at '" + path +
+                        "' (start one with 'weft up', or use 'weft run')"));
   }
   return fd;
 }

@@ -1,4 +1,5 @@
-// Owns moving frames between the processes of one machine: steering, back-pressure, and what is dropped why.
+// Owns moving frames between the processes of one machine: steering, back-pressure, and what is
+// dropped why.
 #pragma once
 
 #include <array>
@@ -31,13 +32,14 @@ struct SwitchboardCounters {
 
 class Switchboard {
  public:
-  // Called when frames of one process begin to go to another one: the moment to give them a direct ring.
+  // Called when frames of one process begin to go to another one: the moment to give them a direct
+  // ring.
   using OnFlow = std::function<void(Slot& from, Slot& to)>;
 
   Switchboard(Plant& plant, OnFlow on_flow) : plant_(plant), on_flow_(std::move(on_flow)) {}
 
-  // Forwards up to a burst of what `from` has sent. Returns how many frames left its ring. A slot that broke
-  // its ring is marked as doomed.
+  // Forwards up to a burst of what `from` has sent. Returns how many frames left its ring. A slot
+  // that broke its ring is marked as doomed.
   std::size_t pump(TimePoint now, Slot& from);
   // Rings the doorbells of those who got something since the last call.
   void notify();

@@ -16,8 +16,9 @@ int main(int argc, char** argv) {
   app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
       ->check(CLI::Range(1, 16));
   app.add_option("--mtu", payload, "Payload bytes of a packet")->check(CLI::Range(512, 9000));
-  app.add_flag("--no-direct", no_direct,
-               "Carry every frame through weftd, also between two processes that could share a ring");
+  app.add_flag(
+      "--no-direct", no_direct,
+      "Carry every frame through weftd, also between two processes that could share a ring");
   CLI11_PARSE(app, argc, argv);
   options.direct_rings = !no_direct;
   options.mtu = payload + 64;

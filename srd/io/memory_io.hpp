@@ -1,4 +1,5 @@
-// Owns packets handed over inside one process: the simplest carrier, for tests of what sits above and below.
+// Owns packets handed over inside one process: the simplest carrier, for tests of what sits above
+// and below.
 #pragma once
 
 #include <cstddef>

@@ -19,9 +19,7 @@ void UniqueFd::reset() {
   }
 }
 
-std::string errno_text(const std::string& what) {
-  return what + ": " + std::strerror(errno);
-}
+std::string errno_text(const std::string& what) { return what + ": " + std::strerror(errno); }
 
 Result<Mapping> Mapping::map(int memfd, std::size_t size) {
   struct stat info {};

@@ -52,7 +52,8 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() { unmap(); }
 
-  // Refuses memory whose size is another one, or could shrink under us: reading past its end would be fatal.
+  // Refuses memory whose size is another one, or could shrink under us: reading past its end would
+  // be fatal.
   [[nodiscard]] static Result<Mapping> map(int memfd, std::size_t size);
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }

@@ -270,7 +270,8 @@ bool RingIo::arm() {
   for_each_port([](RingPort& port) { port.rx().set_asleep(true); });
   std::atomic_thread_fence(std::memory_order_seq_cst);
   bool quiet = true;
-  for_each_port([&](RingPort& port) { quiet = quiet && (port.rx().empty() || port.rx().broken()); });
+  for_each_port(
+      [&](RingPort& port) { quiet = quiet && (port.rx().empty() || port.rx().broken()); });
   if (!quiet) {
     disarm();
   }
@@ -297,9 +298,7 @@ void RingIo::set_keeper(std::unique_ptr<PortKeeper> keeper) {
   until_attend_ = 0;
 }
 
-Result<void> RingIo::watch(int fd) {
-  return watch_edges(wait_.get(), fd);
-}
+Result<void> RingIo::watch(int fd) { return watch_edges(wait_.get(), fd); }
 
 bool RingIo::add_direct(const Address& peer, AttachmentId attachment, RingPort port) {
   remove_direct(peer, attachment);

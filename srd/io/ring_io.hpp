@@ -1,4 +1,5 @@
-// Owns packets over shared-memory rings: one uplink that reaches everybody, and direct rings to some peers.
+// Owns packets over shared-memory rings: one uplink that reaches everybody, and direct rings to
+// some peers.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@ namespace weft::srd {
 
 class RingIo;
 
-// Whoever manages the ports from outside the data path (a client of weftd). It is called on the thread that
-// polls, and only between bursts, so that no second thread ever touches a mapping.
+// Whoever manages the ports from outside the data path (a client of weftd). It is called on the
+// thread that polls, and only between bursts, so that no second thread ever touches a mapping.
 class PortKeeper {
  public:
   virtual ~PortKeeper() = default;
@@ -38,8 +39,8 @@ class RingIo final : public PacketIo {
   static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 19;
 
   // `doorbell` is the one that every producer of rings to us has.
-  [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config,
-                                                              RingPort uplink, UniqueFd doorbell);
+  [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config, RingPort uplink,
+                                                              UniqueFd doorbell);
   using Pair = std::pair<std::unique_ptr<RingIo>, std::unique_ptr<RingIo>>;
   // Two ends whose uplinks are joined, without any daemon.
   [[nodiscard]] static Result<Pair> create_pair(const Config& first, const Config& second,

@@ -1,4 +1,5 @@
-// Owns one direction of a shared-memory ring: its layout, and reading it safely when the peer scribbles over it.
+// Owns one direction of a shared-memory ring: its layout, and reading it safely when the peer
+// scribbles over it.
 #pragma once
 
 #include <atomic>
@@ -9,20 +10,23 @@
 
 namespace weft::srd {
 
-// The ring is a sequence of records in a byte area. A record is a length word, padding, and one frame. There is
-// no shared producer index: a length word of zero says "nothing yet", so that a small frame moves few cache
-// lines. Positions are absolute byte counts that never wrap; `consumed` is the only one that is shared.
+// The ring is a sequence of records in a byte area. A record is a length word, padding, and one
+// frame. There is no shared producer index: a length word of zero says "nothing yet", so that a
+// small frame moves few cache lines. Positions are absolute byte counts that never wrap; `consumed`
+// is the only one that is shared.
 struct RingHeader {
   alignas(128) std::atomic<std::uint64_t> consumed;  // written by the consumer
-  alignas(128) std::atomic<std::uint32_t> asleep;    // consumer: 1 = ring my doorbell after publishing
-  alignas(128) std::atomic<std::uint32_t> notice;    // producer: there is news on the control socket
+  alignas(
+      128) std::atomic<std::uint32_t> asleep;  // consumer: 1 = ring my doorbell after publishing
+  alignas(128) std::atomic<std::uint32_t> notice;  // producer: there is news on the control socket
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(RingHeader) == 384);
 
 inline constexpr std::size_t kRingHeaderBytes = 512;
 inline constexpr std::size_t kRingCell = 64;
-// With an IPv4 envelope of 42 bytes the transport header begins on a cache line, and so does the payload.
+// With an IPv4 envelope of 42 bytes the transport header begins on a cache line, and so does the
+// payload.
 inline constexpr std::size_t kRingFrameOffset = 22;
 inline constexpr std::uint32_t kRingWrap = 0xFFFFFFFF;
 inline constexpr std::size_t kMinRingBytes = std::size_t{1} << 14;
@@ -37,7 +41,8 @@ struct RingRecord {
   std::uint32_t length;
   std::uint32_t flags;
 };
-// The packet's checksums were not computed because memory does not damage it. Whoever lets it leave memory must.
+// The packet's checksums were not computed because memory does not damage it. Whoever lets it leave
+// memory must.
 inline constexpr std::uint32_t kRecordUnchecked = 1;
 
 // Writes frames. One thread.
@@ -138,8 +143,8 @@ class RingConsumer {
         capacity_(capacity),
         max_frame_(max_frame) {}
 
-  // The next frame, or an empty span when there is none (or the ring is broken). Its bytes may change while
-  // they are read if the peer is hostile; length and place may not.
+  // The next frame, or an empty span when there is none (or the ring is broken). Its bytes may
+  // change while they are read if the peer is hostile; length and place may not.
   [[nodiscard]] std::span<const std::byte> next(std::uint32_t& flags) {
     const auto frame = peek(flags);
     if (!frame.empty()) {
@@ -184,10 +189,9 @@ class RingConsumer {
   [[nodiscard]] bool empty() const {
     return length_at(position_ & (capacity_ - 1)).load(std::memory_order_acquire) == 0;
   }
-  // Declares the consumer asleep. It must look at empty() after a full fence before it really sleeps.
-  void set_asleep(bool asleep) {
-    header_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed);
-  }
+  // Declares the consumer asleep. It must look at empty() after a full fence before it really
+  // sleeps.
+  void set_asleep(bool asleep) { header_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed); }
   [[nodiscard]] bool take_notice() {
     return header_->notice.load(std::memory_order_relaxed) != 0 &&
            header_->notice.exchange(0, std::memory_order_acquire) != 0;

@@ -10,8 +10,8 @@
 
 namespace weft::srd {
 
-// While the application polls, this thread sleeps and looks up once in a while. When nobody has polled for a
-// moment it takes over, and sleeps on the packets themselves.
+// While the application polls, this thread sleeps and looks up once in a while. When nobody has
+// polled for a moment it takes over, and sleeps on the packets themselves.
 template <class M>
 class BackgroundThread {
  public:

@@ -1,4 +1,5 @@
-// Owns a Machine with its PacketIo in a real process: who makes progress, the lock around it, and sleeping.
+// Owns a Machine with its PacketIo in a real process: who makes progress, the lock around it, and
+// sleeping.
 #pragma once
 
 #include <poll.h>
@@ -19,8 +20,9 @@
 
 namespace weft::srd {
 
-// Progress is made in the threads that call; BackgroundThread takes over while nobody does. After a fork the
-// child must call abandon() before anything else and may then only destroy the Host: rings have one consumer.
+// Progress is made in the threads that call; BackgroundThread takes over while nobody does. After a
+// fork the child must call abandon() before anything else and may then only destroy the Host: rings
+// have one consumer.
 template <class M>
 class Host {
  public:
@@ -39,14 +41,20 @@ class Host {
     return std::make_unique<Host>(std::move(machine), std::move(io), std::move(*kick));
   }
 
-  // Progress if nobody else is at it. Returns how many packets moved. The one that finds the lock taken leaves
-  // a mark, so that what it came for is looked at before the holder goes away.
+  // Progress if nobody else is at it. Returns how many packets moved. The one that finds the lock
+  // taken leaves a mark, so that what it came for is looked at before the holder goes away.
   std::size_t poll() {
+    return poll([](M&, TimePoint) {});
+  }
+  // The same with f(machine, now) between receiving and sending: completions are taken, answers
+  // posted, and leave in the same round.
+  template <class F>
+  std::size_t poll(F&& f) {
     std::size_t work = 0;
     missed_.store(true, std::memory_order_seq_cst);
-    while (missed_.load(std::memory_order_seq_cst) && lock_.try_lock()) {
+    while (missed_.load(std::memory_order_relaxed) && lock_.try_lock()) {
       missed_.store(false, std::memory_order_relaxed);
-      work += poll_locked();
+      work += poll_locked(f);
       lock_.unlock();
     }
     return work;
@@ -61,9 +69,7 @@ class Host {
     struct SendAfter {
       Host& host;
       TimePoint now;
-      ~SendAfter() {
-        host.send_after(now);
-      }
+      ~SendAfter() { host.send_after(now); }
     } const after{*this, now};
     return std::forward<F>(f)(*machine_, now);
   }
@@ -102,9 +108,9 @@ class Host {
       lock_.unlock();
       return;
     }
-    const TimePoint wake = std::min({until, poller_.next_timeout(),
-                                     poller_.blocked() ? now + kBlockedSleep : kNever,
-                                     io_->wait_fd() < 0 ? now + kBlindSleep : kNever});
+    const TimePoint wake =
+        std::min({until, poller_.next_timeout(), poller_.blocked() ? now + kBlockedSleep : kNever,
+                  io_->wait_fd() < 0 ? now + kBlindSleep : kNever});
     const bool asleep = wake > now && io_->arm();
     Duration remaining{};
     armed_ = armed_ || asleep;
@@ -146,18 +152,22 @@ class Host {
       kick();  // the sleeper does not know of this deadline
     }
   }
-  std::size_t poll_locked() {
+  template <class F>
+  std::size_t poll_locked(F& f) {
     if (abandoned_) {
       return 0;
     }
-    if (armed_) {  // somebody else sleeps on this: it shall see that we are here now, and watch over us
+    if (armed_) {  // somebody else sleeps on this: it shall see that we are here now, and watch
+                   // over us
       armed_ = false;
       io_->disarm();
       kick();
     }
     const TimePoint now = monotonic_now();
     last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
-    return poller_.poll(now);
+    const std::size_t received = poller_.receive(now);
+    f(*machine_, now);
+    return received + poller_.transmit(now);
   }
   void wait(int packets_fd, const Duration* time) {
     pollfd fds[2] = {{kick_.get(), POLLIN, 0}, {packets_fd, POLLIN, 0}};

@@ -12,7 +12,8 @@ namespace weft::srd {
 struct IdleLimits {
   // With more runnable processes than cores the time spent spinning is everybody's latency.
   Duration spin = std::chrono::microseconds{1};
-  // A peer that shares the core answers within a yield or two; a blocked one costs a wake-up of 20-50 us.
+  // A peer that shares the core answers within a yield or two; a blocked one costs a wake-up of
+  // 20-50 us.
   Duration yield = std::chrono::microseconds{100};
 };
 

@@ -23,20 +23,21 @@ class Poller {
   Poller(M& machine, PacketIo& io) : machine_(machine), io_(io) {}
 
   // One round. Returns how many packets went in or out.
-  std::size_t poll(TimePoint now) {
-    std::size_t work = 0;
+  std::size_t poll(TimePoint now) { return receive(now) + transmit(now); }
+
+  // The receive half, and timers that are due.
+  std::size_t receive(TimePoint now) {
     const std::span<const RxPacket> received = io_.receive();
     if (!received.empty()) {
       for (const RxPacket& packet : received) {
         machine_.on_packet(now, packet);
       }
       io_.release();
-      work = received.size();
     }
     if (machine_.next_timeout() <= now) {
       machine_.on_timeout(now);
     }
-    return work + transmit(now);
+    return received.size();
   }
 
   // The transmit half alone: right after work was posted.

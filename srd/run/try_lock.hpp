@@ -1,4 +1,5 @@
-// Owns the lock around an engine: pollers try it and leave, those who must get in yield until they do.
+// Owns the lock around an engine: pollers try it and leave, those who must get in yield until they
+// do.
 #pragma once
 
 #include <sched.h>

@@ -47,12 +47,12 @@ struct CommonHeader {
   std::uint8_t version;
   std::uint8_t type;
   std::uint8_t flags;
-  std::uint8_t attempt;             // data: transmissions of this PSN before this one; ack: echo of it
+  std::uint8_t attempt;  // data: transmissions of this PSN before this one; ack: echo of it
   big_uint16_buf_t destination_attachment;
   big_uint24_buf_t destination_qpn;
   big_uint24_buf_t source_qpn;
   big_uint16_buf_t source_attachment;
-  big_uint16_buf_t path;            // data: the sender's path; ack: echo of it
+  big_uint16_buf_t path;  // data: the sender's path; ack: echo of it
   big_uint32_buf_t source_life;
   big_uint32_buf_t destination_life;  // 0: not known yet
   big_uint32_buf_t checksum;          // CRC32C of the packet with this field zero
@@ -67,11 +67,11 @@ static_assert(offsetof(CommonHeader, destination_attachment) == kDestinationAtta
 struct DataHeader {
   CommonHeader common;
   big_uint32_buf_t psn;
-  big_uint16_buf_t back;            // psn minus the oldest PSN that the sender still cares for
+  big_uint16_buf_t back;  // psn minus the oldest PSN that the sender still cares for
   big_uint16_buf_t payload_length;
-  big_uint32_buf_t send_time;       // sender's clock, nanoseconds modulo 2^32; echoed
-  big_uint32_buf_t message;         // write: message number; read: request number
-  big_uint32_buf_t key;             // send: Q_Key; write, read_request: region key; failed read: status
+  big_uint32_buf_t send_time;  // sender's clock, nanoseconds modulo 2^32; echoed
+  big_uint32_buf_t message;    // write: message number; read: request number
+  big_uint32_buf_t key;        // send: Q_Key; write, read_request: region key; failed read: status
   big_uint64_buf_t remote_address;  // write, read_request: address; read_response: offset
   big_uint32_buf_t immediate;
   big_uint32_buf_t message_length;  // bytes of the whole message
@@ -82,7 +82,7 @@ static_assert(sizeof(DataHeader) == 64);
 struct AckHeader {
   CommonHeader common;
   big_uint32_buf_t echo_psn;
-  big_uint32_buf_t cumulative;      // every PSN before this one is settled
+  big_uint32_buf_t cumulative;  // every PSN before this one is settled
   big_uint32_buf_t echo_send_time;
   big_uint32_buf_t credit;          // cumulative grant in units of kCreditUnit bytes, modulo 2^32
   std::uint8_t sack_words;          // at most kMaxSackWords
@@ -102,26 +102,27 @@ struct ResultEntry {
 };
 static_assert(sizeof(ResultEntry) == 8);
 inline constexpr std::uint8_t kResultTrimmed = 128;  // header arrived without payload: send again
-inline constexpr std::uint8_t kResultDeferred = 129; // no room to note the outcome: send again later
+inline constexpr std::uint8_t kResultDeferred =
+    129;  // no room to note the outcome: send again later
 
 // [wire 3.7]
 struct StaleLife {
-  CommonHeader common;              // source_life: who is here now
-  big_uint32_buf_t refused_life;    // destination_life of the packet that was refused
+  CommonHeader common;            // source_life: who is here now
+  big_uint32_buf_t refused_life;  // destination_life of the packet that was refused
 };
 static_assert(sizeof(StaleLife) == 32);
 
 // [wire 3.8]
 struct CreditRequest {
   CommonHeader common;
-  big_uint32_buf_t demand;          // cumulative, in units of kCreditUnit bytes, modulo 2^32
+  big_uint32_buf_t demand;  // cumulative, in units of kCreditUnit bytes, modulo 2^32
 };
 static_assert(sizeof(CreditRequest) == 32);
 
 inline constexpr std::uint32_t kMaxWindow = 2048;  // [wire 4.1] PSNs a receiver keeps track of
 inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64 + 1;
 inline constexpr std::uint8_t kMaxRecordedResults = 16;  // [wire 4.3] kept per peer, in every ack
-inline constexpr std::uint8_t kMaxResults = 24;          // the rest has room for what is not recorded
+inline constexpr std::uint8_t kMaxResults = 24;  // the rest has room for what is not recorded
 inline constexpr std::uint32_t kCreditUnit = 256;
 inline constexpr std::uint32_t kQpnMask = 0xFFFFFF;
 inline constexpr std::uint32_t kMaxPaths = 256;

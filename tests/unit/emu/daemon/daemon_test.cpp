@@ -1,4 +1,5 @@
-// Owns what processes see of weftd: places, frames, direct rings, and what becomes of those that die or cheat.
+// Owns what processes see of weftd: places, frames, direct rings, and what becomes of those that
+// die or cheat.
 #include "emu/daemon/daemon.hpp"
 
 #include <gtest/gtest.h>
@@ -342,7 +343,8 @@ TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
       }
       b->io->release();
       return got;
-    })) << "round " << round;
+    })) << "round "
+        << round;
   }
 }
 
@@ -358,8 +360,7 @@ TEST_F(DaemonTest, GarbageInARingHurtsOnlyItsOwner) {
     Received received = await_message(socket->get(), 5000);
     const auto reply = received.as<AttachReply>();
     ASSERT_TRUE(reply && received.fds.size() == 3);
-    auto memory =
-        srd::Mapping::map(received.fds[0].get(), srd::ring_pair_bytes(reply->ring_bytes));
+    auto memory = srd::Mapping::map(received.fds[0].get(), srd::ring_pair_bytes(reply->ring_bytes));
     ASSERT_TRUE(memory);
     Rng rng(seed);
     for (std::size_t i = 0; i + 8 <= memory->size(); i += 8) {

@@ -18,8 +18,7 @@ IoPair memory_pair() {
 }
 
 IoPair ring_pair(const Address& first, const Address& second, std::size_t bytes) {
-  auto pair =
-      RingIo::create_pair({.own = first, .mtu = kMtu}, {.own = second, .mtu = kMtu}, bytes);
+  auto pair = RingIo::create_pair({.own = first, .mtu = kMtu}, {.own = second, .mtu = kMtu}, bytes);
   if (!pair) {
     throw std::runtime_error(pair.error().message);
   }

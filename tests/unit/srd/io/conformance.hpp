@@ -20,8 +20,9 @@ struct IoPair {
 
 struct Carrier {
   std::string name;
-  std::function<IoPair()> make;  // throws std::runtime_error with a reason where this machine cannot
-  bool loses_nothing = true;     // back-pressure instead of loss
+  std::function<IoPair()>
+      make;                   // throws std::runtime_error with a reason where this machine cannot
+  bool loses_nothing = true;  // back-pressure instead of loss
   bool keeps_order = true;
 };
 

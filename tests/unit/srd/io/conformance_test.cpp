@@ -82,7 +82,8 @@ TEST_P(Conformance, CarriesBytesAddressPathAndEcn) {
   const auto capabilities = pair_.second->capabilities();
   const std::size_t mtu = capabilities.mtu;
   std::uint32_t number = 1;
-  for (const std::size_t size : {std::size_t{32}, std::size_t{64}, std::size_t{1000}, mtu - 1, mtu}) {
+  for (const std::size_t size :
+       {std::size_t{32}, std::size_t{64}, std::size_t{1000}, mtu - 1, mtu}) {
     for (const Ecn ecn : {Ecn::capable_0, Ecn::congested}) {
       TxPacket packet = make(number, size, static_cast<std::uint16_t>(number % 4));
       packet.ecn = ecn;

@@ -19,7 +19,8 @@ class HostileRing : public testing::Test {
   void SetUp() override {
     auto memfd = RingPort::create_memory(kCapacity);
     ASSERT_TRUE(memfd) << memfd.error().message;
-    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6, UniqueFd());
+    auto port =
+        RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6, UniqueFd());
     ASSERT_TRUE(port) << port.error().message;
     auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
     ASSERT_TRUE(memory);
