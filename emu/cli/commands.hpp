@@ -22,9 +22,10 @@ using Work = std::function<int()>;
 // which adds the subcommand and its options to `program`, and whose callback sets `work`. Parsing
 // and running are apart, so that only a wrong command line ends with kUsage. Declare it here, call
 // it in register_commands().
-void register_bench(CLI::App& program, Work& work);
-void register_swarm(CLI::App& program, Work& work);
-
 void register_commands(CLI::App& program, Work& work);
+
+void register_bench(CLI::App& program, Work& work);
+void register_perf(CLI::App& program, Work& work);
+void register_swarm(CLI::App& program, Work& work);
 
 }  // namespace weft::cli

@@ -1,4 +1,5 @@
-// Owns the one shape of everything that moves packets. A virtual call costs once per burst, never per packet.
+// Owns the one shape of everything that moves packets. A virtual call costs once per burst, never
+// per packet.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +11,23 @@
 namespace weft::srd {
 
 struct IoCapabilities {
-  std::size_t mtu = 0;           // largest transport packet (header and payload) that fits into one frame
-  std::size_t burst = 0;         // packets one receive() may return at the most
-  bool lossless_memory = false;  // bytes cannot be damaged on the way: the packet checksum may be left out
+  std::size_t mtu = 0;    // largest transport packet (header and payload) that fits into one frame
+  std::size_t burst = 0;  // packets one receive() may return at the most
+  bool lossless_memory =
+      false;  // bytes cannot be damaged on the way: the packet checksum may be left out
   bool reads_ecn = false;
   bool writes_ecn = false;
+};
+
+struct IoCounters {
+  std::uint64_t rx_packets = 0;
+  std::uint64_t rx_bytes = 0;  // of transport packets, without envelopes
+  std::uint64_t tx_packets = 0;
+  std::uint64_t tx_bytes = 0;
+  std::uint64_t rx_malformed = 0;   // frames that are no packet for us
+  std::uint64_t tx_oversize = 0;    // packets above the MTU: taken and dropped
+  std::uint64_t tx_unroutable = 0;  // no way to that address: taken and dropped
+  std::uint64_t ports_broken = 0;   // peers that wrote nonsense into shared memory and were cut off
 };
 
 class PacketIo {
@@ -22,16 +35,23 @@ class PacketIo {
   virtual ~PacketIo() = default;
 
   [[nodiscard]] virtual IoCapabilities capabilities() const = 0;
+  [[nodiscard]] virtual IoCounters counters() const = 0;
 
   // A burst of packets, valid until release().
   [[nodiscard]] virtual std::span<const RxPacket> receive() = 0;
   virtual void release() = 0;
 
-  // Sends a prefix of `packets` and returns how many. Fewer than asked means back-pressure: call again later.
+  // Sends a prefix of `packets` and returns how many. Fewer than asked means back-pressure: call
+  // again later.
   [[nodiscard]] virtual std::size_t transmit(std::span<const TxPacket> packets) = 0;
+  // How many packets, of any allowed size, the next transmit() is sure to take. A Machine is asked
+  // for no more than that: a packet that could not be sent would keep pointing at memory whose
+  // owner may get it back.
+  [[nodiscard]] virtual std::size_t transmit_room() = 0;
 
-  // To sleep without losing a wake-up: arm(); if it returns true poll wait_fd(), then disarm(). arm() returns
-  // false when something has arrived meanwhile. wait_fd() is -1 where there is nothing to wait on.
+  // To sleep without losing a wake-up: arm(); if it returns true poll wait_fd(), then disarm().
+  // arm() returns false when something has arrived meanwhile. wait_fd() is -1 where there is
+  // nothing to wait on.
   [[nodiscard]] virtual int wait_fd() const = 0;
   [[nodiscard]] virtual bool arm() = 0;
   virtual void disarm() = 0;

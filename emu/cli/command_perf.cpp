@@ -1,0 +1,246 @@
+// Owns `weft perf`: the transport's own benchmark between two real processes.
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/perf_endpoint.hpp"
+#include "emu/cli/private_weftd.hpp"
+#include "emu/daemon/client.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  std::string io = "ring";
+  bool through_weftd = false;
+  bool block = false;
+  bool json = false;
+  std::vector<std::string> operations{"send", "write", "read"};
+  std::vector<std::uint32_t> sizes{64, 4096, 65536, 1048576};
+  int rounds = 5;
+  double seconds = 0.2;
+  std::uint32_t window = 0;
+};
+
+// Memory that the two sides share.
+struct Board {
+  PerfBoard perf;
+  PerfResult result;
+};
+
+PerfOperation parse_operation(const std::string& name) {
+  for (const auto operation : {PerfOperation::send, PerfOperation::write, PerfOperation::read}) {
+    if (name == to_string(operation)) {
+      return operation;
+    }
+  }
+  throw std::runtime_error("there is no operation '" + name + "'");
+}
+
+std::vector<PerfCase> cases_of(const Options& options) {
+  std::vector<PerfCase> cases;
+  for (const std::string& name : options.operations) {
+    for (const std::uint32_t size : options.sizes) {
+      PerfCase one;
+      one.operation = parse_operation(name);
+      if (one.operation == PerfOperation::send && size > 4096) {
+        continue;  // a send is at most one packet
+      }
+      one.size = size;
+      one.duration = Duration{static_cast<std::int64_t>(options.seconds * 1e9)};
+      one.window = options.window != 0 ? options.window
+                   : size <= 4096      ? 256
+                   : size <= 65536     ? 64
+                                       : 8;
+      cases.push_back(one);
+    }
+  }
+  return cases;
+}
+
+void print_head() {
+  fmt::print("{:<6}{:>9}{:>12}{:>12}{:>14}{:>12}{:>10}\n", "op", "bytes", "p50[us]", "p99[us]",
+             "msg/s", "GB/s", "retrans");
+}
+
+void print(const Options& options, const PerfCase& one, const PerfResult& result) {
+  if (!options.json) {
+    fmt::print("{:<6}{:>9}{:>12.2f}{:>12.2f}{:>14.0f}{:>12.3f}{:>10}{}\n", to_string(one.operation),
+               one.size, result.latency_us_p50, result.latency_us_p99, result.messages_per_s,
+               result.gbytes_per_s, result.retransmitted,
+               result.failure == srd::Status::ok ? std::string()
+                                                 : fmt::format("  {}", to_string(result.failure)));
+    return;
+  }
+  nlohmann::ordered_json line;
+  line["perf"] = true;
+  line["io"] = options.io;
+  line["network"] = options.io != "ring" ? "none" : options.through_weftd ? "weftd" : "ideal";
+  line["op"] = to_string(one.operation);
+  line["size"] = one.size;
+  line["latency_us_p50"] = result.latency_us_p50;
+  line["latency_us_p99"] = result.latency_us_p99;
+  line["msgs_per_s"] = result.messages_per_s;
+  line["gbytes_per_s"] = result.gbytes_per_s;
+  line["paths_used"] = result.paths_used;
+  line["out_of_order_packets"] = result.out_of_order_packets;
+  line["retransmitted"] = result.retransmitted;
+  line["status"] = to_string(result.failure);
+  fmt::print("{}\n", line.dump());
+}
+
+PerfPlace place_on_ring(const PrivateWeftd& weftd, int side) {
+  auto attached = emu::attach({.socket = weftd.socket(), .host = side == 0 ? "h1" : "h2"});
+  if (!attached) {
+    throw std::runtime_error(attached.error().message);
+  }
+  return {.address = attached->address,
+          .attachment = attached->id,
+          .life = attached->life,
+          .qpn = attached->first_qpn + 1,
+          .io = std::move(attached->io)};
+}
+
+template <class Value>
+Value median_of(std::vector<PerfResult>& results, Value PerfResult::*member) {
+  std::sort(results.begin(), results.end(),
+            [&](const PerfResult& a, const PerfResult& b) { return a.*member < b.*member; });
+  return results[results.size() / 2].*member;
+}
+
+PerfResult median(std::vector<PerfResult> results) {
+  PerfResult result = results.front();
+  result.latency_us_p50 = median_of(results, &PerfResult::latency_us_p50);
+  result.latency_us_p99 = median_of(results, &PerfResult::latency_us_p99);
+  result.messages_per_s = median_of(results, &PerfResult::messages_per_s);
+  result.gbytes_per_s = median_of(results, &PerfResult::gbytes_per_s);
+  result.retransmitted = 0;
+  for (const PerfResult& one : results) {
+    result.retransmitted += one.retransmitted;
+    if (one.failure != srd::Status::ok) {
+      result.failure = one.failure;
+    }
+  }
+  return result;
+}
+
+// The body of one of the two processes.
+int run_side(const Options& options, Board& board, int side, const PrivateWeftd& weftd) {
+  try {
+    PerfEndpoint endpoint(board.perf, side);
+    endpoint.start(place_on_ring(weftd, side), options.block);
+    if (side == 0 && !options.json) {
+      print_head();
+    }
+    for (const PerfCase& one : cases_of(options)) {
+      std::vector<PerfResult> results;
+      for (int round = 0; round < options.rounds; ++round) {
+        results.push_back(endpoint.run(one));
+      }
+      if (side == 0) {
+        const PerfResult result = median(results);
+        print(options, one, result);
+        std::fflush(stdout);
+      }
+    }
+    return kSuccess;
+  } catch (const std::exception& error) {
+    board.perf.abort = true;
+    fmt::print(stderr, "weft perf: side {}: {}\n", side, error.what());
+    return kFailure;
+  }
+}
+
+int wait_for(const std::vector<pid_t>& sides, Board& board) {
+  int code = kSuccess;
+  for (std::size_t left = sides.size(); left > 0; --left) {
+    int status = 0;
+    const pid_t ended = ::waitpid(0, &status, 0);
+    if (ended < 0) {
+      break;
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != kSuccess) {
+      board.perf.abort = true;  // the other side waits for nobody
+      code = kFailure;
+    }
+  }
+  return code;
+}
+
+int run_perf(const Options& options) {
+  if (options.io != "ring") {
+    fmt::print(stderr, "weft perf: there is no --io {} yet; there is: ring\n", options.io);
+    return kUsage;
+  }
+  const auto weftd =
+      PrivateWeftd::start({.hosts = 2, .direct_rings = !options.through_weftd, .arguments = {}});
+  if (!weftd) {
+    throw std::runtime_error(weftd.error().message);
+  }
+  void* memory =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw std::runtime_error("no memory for the two sides to share");
+  }
+  Board& board = *new (memory) Board;
+  std::vector<pid_t> sides;
+  for (const int side : {0, 1}) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const int code = run_side(options, board, side, *weftd);
+      std::fflush(stdout);
+      ::_exit(code);
+    }
+    sides.push_back(pid);
+  }
+  const int code = wait_for(sides, board);
+  ::munmap(memory, sizeof(Board));
+  return code;
+}
+
+}  // namespace
+
+void register_perf(CLI::App& program, Work& work) {
+  CLI::App* perf = program.add_subcommand(
+      "perf", "Measure the transport between two processes: latency, message rate, bandwidth");
+  perf->footer(
+      "Examples:\n"
+      "  weft perf                              the usual table over shared-memory rings\n"
+      "  weft perf --through-weftd --op send    every packet goes through weftd\n"
+      "  weft perf --op write --size 65536 --json");
+  auto options = std::make_shared<Options>();
+  perf->add_option("--io", options->io, "What carries the packets: ring")->capture_default_str();
+  perf->add_flag("--through-weftd", options->through_weftd,
+                 "Let every packet pass weftd instead of a direct ring");
+  perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
+  perf->add_option("--op", options->operations, "send, write, read")->delimiter(',');
+  perf->add_option("--size", options->sizes, "Message sizes in bytes")
+      ->delimiter(',')
+      ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(PerfEndpoint::kMaxSize)));
+  perf->add_option("--rounds", options->rounds, "Rounds; the medians count")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  perf->add_option("--seconds", options->seconds, "Length of one measurement")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  perf->add_option("--window", options->window,
+                   "Requests outstanding when measuring rates; 0: by size")
+      ->check(CLI::Range(0, 8192));
+  perf->add_flag("--json", options->json, "One JSON object per line");
+  perf->callback([&work, options] { work = [options] { return run_perf(*options); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,92 @@
+// Owns the messages between weftd and the processes attached to it: one SEQPACKET datagram each,
+// same machine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace weft::emu {
+
+inline constexpr std::uint32_t kAttachMagic = 0x57454654;
+inline constexpr std::uint16_t kAttachVersion = 1;
+inline constexpr std::size_t kMaxHostName = 32;
+inline constexpr std::size_t kMaxNicsPerHost = 16;
+inline constexpr std::uint32_t kQpnsPerAttachment = 256;
+
+enum class AttachMessage : std::uint16_t {
+  attach = 1,    // client: give me a place on a NIC
+  describe = 2,  // client: which NICs does this host have?
+  attached =
+      3,     // weftd, with three descriptors: ring memory, the client's doorbell, weftd's doorbell
+  host = 4,  // weftd
+  refused = 5,   // weftd: the text says why
+  direct = 6,    // weftd, with two descriptors: ring memory, the peer's doorbell
+  undirect = 7,  // weftd: that peer's direct ring is no more
+};
+
+struct AttachHeader {
+  std::uint32_t magic = kAttachMagic;
+  std::uint16_t version = kAttachVersion;
+  AttachMessage type{};
+};
+
+enum AttachFlags : std::uint32_t {
+  kNoDirectRings = 1,
+  kWantsManagement = 2,  // a copy of what comes for queue pair 1 of the NIC
+};
+
+struct AttachRequest {
+  AttachHeader header{.type = AttachMessage::attach};
+  std::array<char, kMaxHostName> host{};  // ends with a zero
+  std::uint32_t nic = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t ring_bytes = 0;  // a wish; 0: weftd decides
+  // After weftd came back: what this process had before. 0: a new place.
+  std::uint32_t attachment = 0;
+  std::uint32_t life = 0;
+};
+
+struct DescribeRequest {
+  AttachHeader header{.type = AttachMessage::describe};
+  std::array<char, kMaxHostName> host{};
+};
+
+struct AttachReply {
+  AttachHeader header{.type = AttachMessage::attached};
+  std::array<std::byte, 16> address{};
+  std::uint32_t attachment = 0;
+  std::uint32_t life = 0;
+  std::uint32_t first_qpn = 0;
+  std::uint32_t qpn_count = 0;
+  std::uint32_t mtu = 0;
+  std::uint32_t ring_bytes = 0;
+};
+
+struct HostReply {
+  AttachHeader header{.type = AttachMessage::host};
+  std::uint32_t nics = 0;
+  std::array<std::array<std::byte, 16>, kMaxNicsPerHost> addresses{};
+};
+
+struct RefusedReply {
+  AttachHeader header{.type = AttachMessage::refused};
+  std::array<char, 200> text{};
+};
+
+struct DirectNotice {
+  AttachHeader header{.type = AttachMessage::direct};
+  std::array<std::byte, 16> peer{};
+  std::uint32_t attachment = 0;
+  std::uint32_t ring_bytes = 0;
+  std::uint32_t end = 0;
+};
+
+static_assert(std::is_trivially_copyable_v<AttachRequest> &&
+              std::is_trivially_copyable_v<AttachReply> &&
+              std::is_trivially_copyable_v<HostReply> &&
+              std::is_trivially_copyable_v<RefusedReply> &&
+              std::is_trivially_copyable_v<DirectNotice>);
+
+}  // namespace weft::emu

@@ -1,0 +1,252 @@
+// Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are
+// gone.
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+
+#include "emu/daemon/attach_protocol.hpp"
+#include "emu/daemon/daemon.hpp"
+#include "srd/wire/envelope.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr std::size_t kMaxNewcomers = 256;
+
+// Later for every later process, also across restarts of weftd: tenths of seconds of the calendar.
+std::uint32_t life_of_now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(since).count() / 100);
+}
+
+bool may_attach(int socket, ucred& peer) {
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == ::geteuid() || peer.uid == 0);
+}
+
+void refuse(int socket, std::string_view text) {
+  RefusedReply reply;
+  std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
+  [[maybe_unused]] const bool sent = send_struct(socket, reply);
+}
+
+template <std::size_t N>
+std::string to_string(const std::array<char, N>& text) {
+  return {text.data(), ::strnlen(text.data(), N)};
+}
+
+template <class T>
+bool is_well_formed(const std::optional<T>& message, AttachMessage type) {
+  return message && message->header.magic == kAttachMagic &&
+         message->header.version == kAttachVersion && message->header.type == type;
+}
+
+}  // namespace
+
+void Daemon::accept_processes() {
+  while (true) {
+    srd::UniqueFd socket(
+        ::accept4(attach_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      return;
+    }
+    ucred peer{};
+    if (!may_attach(socket.get(), peer)) {
+      refuse(socket.get(), "this weftd belongs to another user");
+      continue;
+    }
+    const int fd = socket.get();
+    if (newcomers_.size() < kMaxNewcomers && watch(fd, Source::knocking)) {
+      newcomers_[fd] = std::move(socket);
+    }
+  }
+}
+
+void Daemon::hear_newcomer(int fd) {
+  const Received received = receive_message(fd);
+  if (received.state == Received::State::nothing) {
+    return;
+  }
+  if (const auto describe = received.as<DescribeRequest>();
+      is_well_formed(describe, AttachMessage::describe)) {
+    answer_describe(fd, *describe);
+    return;
+  }
+  unwatch(fd);
+  srd::UniqueFd socket = std::move(newcomers_[fd]);
+  newcomers_.erase(fd);
+  const auto request = received.as<AttachRequest>();
+  if (is_well_formed(request, AttachMessage::attach)) {
+    answer_attach(std::move(socket), *request);
+  } else if (received.state == Received::State::message) {
+    refuse(socket.get(), "the program and weftd are of different versions of weft");
+  }
+}
+
+void Daemon::answer_describe(int fd, const DescribeRequest& request) {
+  const auto nics = plant_.nics_of(to_string(request.host));
+  if (!nics) {
+    refuse(fd, nics.error().message);
+    return;
+  }
+  HostReply reply;
+  reply.nics = static_cast<std::uint32_t>(nics->size());
+  for (std::size_t i = 0; i < nics->size(); ++i) {
+    reply.addresses[i] = (*nics)[i]->address.bytes;
+  }
+  [[maybe_unused]] const bool sent = send_struct(fd, reply);
+}
+
+void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
+  const auto nics = plant_.nics_of(to_string(request.host));
+  if (!nics) {
+    refuse(socket.get(), nics.error().message);
+    return;
+  }
+  if (request.nic >= nics->size()) {
+    refuse(socket.get(), "NIC " + std::to_string(request.nic) + " of a host with " +
+                             std::to_string(nics->size()));
+    return;
+  }
+  auto slot =
+      plant_.occupy(*(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
+                    life_of_now());
+  if (!slot) {
+    refuse(socket.get(), slot.error().message);
+    return;
+  }
+  (*slot)->socket = std::move(socket);
+  if (auto furnished = furnish(**slot, request); !furnished) {
+    refuse((*slot)->socket.get(), furnished.error().message);
+    detach(**slot);
+  }
+}
+
+Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
+  ucred peer{};
+  if (!may_attach(slot.socket.get(), peer)) {
+    return fail(ErrorCode::not_permitted, "this weftd belongs to another user");
+  }
+  slot.pid = peer.pid;
+  slot.direct_rings = (request.flags & kNoDirectRings) == 0;
+  slot.wants_management = (request.flags & kWantsManagement) != 0;
+  slot.ring_bytes = options_.ring_bytes;
+  if (request.ring_bytes != 0) {
+    slot.ring_bytes = std::bit_ceil(std::clamp<std::size_t>(
+        request.ring_bytes, options_.ring_bytes / 16, std::size_t{1} << 24));
+  }
+  auto memory = srd::RingPort::create_memory(slot.ring_bytes);
+  if (!memory) {
+    return tl::unexpected(memory.error());
+  }
+  auto doorbell = srd::create_doorbell();
+  if (!doorbell) {
+    return tl::unexpected(doorbell.error());
+  }
+  auto copy = srd::duplicate(doorbell->get());
+  if (!copy) {
+    return tl::unexpected(copy.error());
+  }
+  auto port = srd::RingPort::open(memory->get(), slot.ring_bytes, 0,
+                                  srd::wire::kEnvelopeSizeV6 + options_.mtu, std::move(*copy));
+  if (!port) {
+    return tl::unexpected(port.error());
+  }
+  slot.port = std::move(*port);
+  slot.doorbell = std::move(*doorbell);
+  // Not there in other pid namespaces; then the end of the socket has to do.
+  slot.process = srd::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, slot.pid, 0)));
+  AttachReply reply;
+  reply.address = slot.nic->address.bytes;
+  reply.attachment = slot.id;
+  reply.life = slot.life.value();
+  reply.first_qpn = slot.id * kQpnsPerAttachment;
+  reply.qpn_count = kQpnsPerAttachment;
+  reply.mtu = static_cast<std::uint32_t>(options_.mtu);
+  reply.ring_bytes = static_cast<std::uint32_t>(slot.ring_bytes);
+  if (!watch(slot.socket.get(), Source::process, &slot) ||
+      (slot.process && !watch(slot.process.get(), Source::end, &slot)) ||
+      !send_struct(slot.socket.get(), reply,
+                   {memory->get(), slot.doorbell.get(), doorbell_.get()})) {
+    return fail(ErrorCode::io_error, srd::errno_text("weftd: answering a process"));
+  }
+  return {};
+}
+
+void Daemon::hear_process(Slot& slot) {
+  // An attached process has nothing to say: whatever comes is its end, or nonsense.
+  if (receive_message(slot.socket.get()).state != Received::State::nothing) {
+    slot.doomed = true;
+    doomed_.push_back(&slot);
+  }
+}
+
+void Daemon::detach_doomed() {
+  std::sort(doomed_.begin(), doomed_.end());
+  doomed_.erase(std::unique(doomed_.begin(), doomed_.end()), doomed_.end());
+  for (Slot* slot : doomed_) {
+    detach(*slot);
+  }
+  doomed_.clear();
+}
+
+void Daemon::detach(Slot& slot) {
+  for (auto pair = direct_pairs_.begin(); pair != direct_pairs_.end();) {
+    if (pair->first != &slot && pair->second != &slot) {
+      ++pair;
+      continue;
+    }
+    Slot& other = pair->first == &slot ? *pair->second : *pair->first;
+    DirectNotice notice;
+    notice.header.type = AttachMessage::undirect;
+    notice.peer = slot.nic->address.bytes;
+    notice.attachment = slot.id;
+    [[maybe_unused]] const bool sent = send_struct(other.socket.get(), notice);
+    other.port.raise_notice();
+    pair = direct_pairs_.erase(pair);
+  }
+  unwatch(slot.socket.get());
+  if (slot.process) {
+    unwatch(slot.process.get());
+  }
+  switchboard_.forget(slot);
+  plant_.vacate(slot);
+}
+
+void Daemon::consider_direct(Slot& from, Slot& to) {
+  const std::pair<Slot*, Slot*> pair{std::min(&from, &to), std::max(&from, &to)};
+  if (!options_.direct_rings || !from.direct_rings || !to.direct_rings || &from == &to ||
+      direct_pairs_.contains(pair)) {
+    return;
+  }
+  const std::size_t bytes = std::max(from.ring_bytes, to.ring_bytes);
+  const auto memory = srd::RingPort::create_memory(bytes);
+  if (!memory) {
+    return;  // the way through weftd remains
+  }
+  const auto tell = [&](const Slot& slot, const Slot& peer, std::uint32_t end) {
+    DirectNotice notice;
+    notice.header.type = AttachMessage::direct;
+    notice.peer = peer.nic->address.bytes;
+    notice.attachment = peer.id;
+    notice.ring_bytes = static_cast<std::uint32_t>(bytes);
+    notice.end = end;
+    return send_struct(slot.socket.get(), notice, {memory->get(), peer.doorbell.get()});
+  };
+  // The receiver first: whoever has the ring may use it at once.
+  if (tell(to, from, 0) && tell(from, to, 1)) {
+    direct_pairs_.insert(pair);
+  }
+  to.port.raise_notice();
+  from.port.raise_notice();
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,271 @@
+// Owns the client's side of attaching: the handshake, and the news that come later.
+#include "emu/daemon/client.hpp"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "emu/daemon/attach_protocol.hpp"
+#include "emu/daemon/seqpacket.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr int kHandshakeMilliseconds = 5000;
+constexpr std::size_t kMinMtu = 256;
+constexpr std::size_t kMaxMtu = 65000;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+Result<void> complete(AttachOptions& options) {
+  if (options.socket.empty()) {
+    options.socket = environment("WEFT_SOCKET");
+  }
+  if (options.socket.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                "WEFT_SOCKET is not set: start programs with 'weft run' or 'weft exec'");
+  }
+  if (options.host.empty()) {
+    options.host = environment("WEFT_HOST");
+  }
+  if (options.host.size() >= kMaxHostName) {
+    return fail(ErrorCode::invalid_argument, "host name '" + options.host + "' is too long");
+  }
+  return {};
+}
+
+AttachRequest request_for(const AttachOptions& options) {
+  AttachRequest request;
+  std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
+  request.nic = options.nic;
+  request.flags = (options.direct_rings ? 0U : kNoDirectRings) |
+                  (options.wants_management ? kWantsManagement : 0U);
+  request.ring_bytes = static_cast<std::uint32_t>(options.ring_bytes);
+  return request;
+}
+
+Error refusal(const Received& received) {
+  if (received.state == Received::State::nothing) {
+    return {ErrorCode::io_error, "weftd does not answer"};
+  }
+  if (auto refused = received.as<RefusedReply>();
+      refused && refused->header.type == AttachMessage::refused) {
+    refused->text.back() = '\0';
+    return {ErrorCode::not_permitted, "weftd refused: " + std::string(refused->text.data())};
+  }
+  return {ErrorCode::io_error, received.state == Received::State::closed
+                                   ? "weftd closed the connection"
+                                   : "weftd speaks another version"};
+}
+
+template <class T>
+bool is_well_formed(const std::optional<T>& message, AttachMessage type) {
+  return message && message->header.magic == kAttachMagic &&
+         message->header.version == kAttachVersion && message->header.type == type;
+}
+
+srd::Address to_address(const std::array<std::byte, 16>& bytes) {
+  srd::Address address;
+  address.bytes = bytes;
+  return address;
+}
+
+std::size_t max_frame(std::size_t mtu) { return srd::wire::kEnvelopeSizeV6 + mtu; }
+
+// An accepted reply, with its descriptors checked and mapped.
+struct Place {
+  AttachReply reply;
+  srd::RingPort uplink;
+  srd::UniqueFd doorbell;
+};
+
+Result<Place> accept_reply(Received& received) {
+  const auto reply = received.as<AttachReply>();
+  if (!is_well_formed(reply, AttachMessage::attached) || received.fds.size() != 3) {
+    return tl::unexpected(refusal(received));
+  }
+  if (reply->mtu < kMinMtu || reply->mtu > kMaxMtu) {
+    return fail(ErrorCode::io_error, "weftd gave an MTU of " + std::to_string(reply->mtu));
+  }
+  auto uplink = srd::RingPort::open(received.fds[0].get(), reply->ring_bytes, 1,
+                                    max_frame(reply->mtu), std::move(received.fds[2]));
+  if (!uplink) {
+    return tl::unexpected(uplink.error());
+  }
+  return Place{*reply, std::move(*uplink), std::move(received.fds[1])};
+}
+
+// Lives inside the RingIo. While weftd is gone it knocks ten times a second and asks for its old
+// place.
+class Keeper final : public srd::PortKeeper {
+ public:
+  Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
+      : options_(std::move(options)), place_(place), socket_(std::move(socket)) {}
+
+  [[nodiscard]] int control_fd() const { return socket_.get(); }
+
+  void attend(srd::RingIo& io) override {
+    while (socket_) {
+      Received received = receive_message(socket_.get());
+      if (received.state == Received::State::nothing) {
+        return;
+      }
+      if (received.state == Received::State::closed) {
+        lose(io);
+        break;
+      }
+      hear(io, received);
+    }
+    if (knock_) {
+      knock(io);
+    }
+  }
+
+ private:
+  void hear(srd::RingIo& io, Received& received) {
+    if (rejoining_) {
+      rejoin(io, received);
+      return;
+    }
+    const auto notice = received.as<DirectNotice>();
+    if (!notice || notice->header.magic != kAttachMagic) {
+      return;
+    }
+    const srd::Address peer = to_address(notice->peer);
+    const srd::AttachmentId attachment{static_cast<std::uint16_t>(notice->attachment)};
+    if (notice->header.type == AttachMessage::undirect) {
+      io.remove_direct(peer, attachment);
+    } else if (notice->header.type == AttachMessage::direct && received.fds.size() == 2 &&
+               notice->end < 2) {
+      auto port = srd::RingPort::open(received.fds[0].get(), notice->ring_bytes,
+                                      static_cast<int>(notice->end), max_frame(place_.mtu),
+                                      std::move(received.fds[1]));
+      if (port) {
+        [[maybe_unused]] const bool added = io.add_direct(peer, attachment, std::move(*port));
+      }
+    }
+  }
+
+  void lose(srd::RingIo& io) {
+    socket_.reset();
+    rejoining_ = false;
+    io.close_uplink();  // direct rings live on
+    if (!knock_) {
+      knock_ = srd::UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+      const itimerspec every{{0, 100'000'000}, {0, 100'000'000}};
+      ::timerfd_settime(knock_.get(), 0, &every, nullptr);
+      [[maybe_unused]] const auto watched = io.watch(knock_.get());
+    }
+  }
+
+  void knock(srd::RingIo& io) {
+    std::uint64_t expirations;
+    if (socket_ || ::read(knock_.get(), &expirations, sizeof expirations) < 0) {
+      return;
+    }
+    auto socket = connect_seqpacket(options_.socket);
+    if (!socket) {
+      return;
+    }
+    AttachRequest request = request_for(options_);
+    request.attachment = place_.attachment;
+    request.life = place_.life;
+    if (send_struct(socket->get(), request) && io.watch(socket->get())) {
+      socket_ = std::move(*socket);
+      rejoining_ = true;
+    }
+  }
+
+  void rejoin(srd::RingIo& io, Received& received) {
+    auto place = accept_reply(received);
+    if (!place || place->reply.attachment != place_.attachment ||
+        place->reply.life != place_.life || place->reply.address != place_.address ||
+        place->reply.mtu != place_.mtu) {
+      socket_.reset();  // and knock again
+      return;
+    }
+    if (io.replace_uplink(std::move(place->uplink), std::move(place->doorbell))) {
+      rejoining_ = false;
+      knock_.reset();
+      io.remove_all_direct();  // the new weftd knows nothing of them, and gives new ones
+    }
+  }
+
+  AttachOptions options_;
+  AttachReply place_;
+  srd::UniqueFd socket_;
+  srd::UniqueFd knock_;  // a timer, while weftd is gone
+  bool rejoining_ = false;
+};
+
+}  // namespace
+
+Result<Attachment> attach(AttachOptions options) {
+  if (auto completed = complete(options); !completed) {
+    return tl::unexpected(completed.error());
+  }
+  auto socket = connect_seqpacket(options.socket);
+  if (!socket) {
+    return tl::unexpected(socket.error());
+  }
+  if (!send_struct(socket->get(), request_for(options))) {
+    return fail(ErrorCode::io_error, srd::errno_text("asking weftd for a place"));
+  }
+  Received received = await_message(socket->get(), kHandshakeMilliseconds);
+  auto place = accept_reply(received);
+  if (!place) {
+    return tl::unexpected(place.error());
+  }
+  const AttachReply& reply = place->reply;
+  const srd::Address address = to_address(reply.address);
+  auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu}, std::move(place->uplink),
+                                std::move(place->doorbell));
+  if (!io) {
+    return tl::unexpected(io.error());
+  }
+  auto keeper = std::make_unique<Keeper>(std::move(options), reply, std::move(*socket));
+  if (auto watched = (*io)->watch(keeper->control_fd()); !watched) {
+    return tl::unexpected(watched.error());
+  }
+  (*io)->set_keeper(std::move(keeper));
+  return Attachment{.address = address,
+                    .id = srd::AttachmentId{static_cast<std::uint16_t>(reply.attachment)},
+                    .life = srd::Life{reply.life},
+                    .first_qpn = reply.first_qpn,
+                    .qpn_count = reply.qpn_count,
+                    .mtu = reply.mtu,
+                    .io = std::move(*io)};
+}
+
+Result<std::vector<srd::Address>> describe_host(AttachOptions options) {
+  if (auto completed = complete(options); !completed) {
+    return tl::unexpected(completed.error());
+  }
+  auto socket = connect_seqpacket(options.socket);
+  if (!socket) {
+    return tl::unexpected(socket.error());
+  }
+  DescribeRequest request;
+  std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
+  if (!send_struct(socket->get(), request)) {
+    return fail(ErrorCode::io_error, srd::errno_text("asking weftd for a host"));
+  }
+  const Received received = await_message(socket->get(), kHandshakeMilliseconds);
+  const auto reply = received.as<HostReply>();
+  if (!is_well_formed(reply, AttachMessage::host) || reply->nics > kMaxNicsPerHost) {
+    return tl::unexpected(refusal(received));
+  }
+  std::vector<srd::Address> addresses;
+  for (std::uint32_t i = 0; i < reply->nics; ++i) {
+    addresses.push_back(to_address(reply->addresses[i]));
+  }
+  return addresses;
+}
+
+}  // namespace weft::emu

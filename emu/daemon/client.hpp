@@ -1,0 +1,43 @@
+// Owns becoming part of a weftd's network: what a process is given there, and keeping it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/engine/types.hpp"
+#include "srd/io/ring_io.hpp"
+
+namespace weft::emu {
+
+// This ends up inside other people's programs: it starts no thread, prints nothing, and allocates
+// nothing after attaching except when the daemon changes something.
+struct AttachOptions {
+  std::string socket;  // empty: $WEFT_SOCKET
+  std::string host;    // empty: $WEFT_HOST, or else the first host
+  std::uint32_t nic = 0;
+  std::size_t ring_bytes = 0;  // 0: weftd decides
+  bool direct_rings = true;
+  bool wants_management = false;  // a copy of what comes for queue pair 1
+};
+
+struct Attachment {
+  srd::Address address;  // the NIC's; also its GID
+  srd::AttachmentId id;
+  srd::Life life;
+  std::uint32_t first_qpn = 0;  // this process's queue pair numbers
+  std::uint32_t qpn_count = 0;
+  std::size_t mtu = 0;              // largest transport packet, header and payload
+  std::unique_ptr<srd::RingIo> io;  // detaches when it is destroyed
+};
+
+// Says in the error what to do when there is no weftd.
+[[nodiscard]] Result<Attachment> attach(AttachOptions options = {});
+
+// The addresses of the NICs of options.host, in order.
+[[nodiscard]] Result<std::vector<srd::Address>> describe_host(AttachOptions options = {});
+
+}  // namespace weft::emu

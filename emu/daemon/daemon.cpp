@@ -1,0 +1,203 @@
+// Owns weftd's loop and sockets.
+#include "emu/daemon/daemon.hpp"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+
+#include "srd/run/clock.hpp"
+
+namespace weft::emu {
+namespace {
+
+// How long news on a socket may wait while frames are moving.
+constexpr Duration kSocketInterval = std::chrono::microseconds{500};
+// While a frame waits for room in somebody's ring, nobody rings when there is room again.
+constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
+
+}  // namespace
+
+Daemon::Daemon(const DaemonOptions& options, Plant plant)
+    : options_(options),
+      plant_(std::move(plant)),
+      switchboard_(plant_, [this](Slot& from, Slot& to) { consider_direct(from, to); }),
+      started_(srd::monotonic_now()) {}
+
+Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
+  auto plant = Plant::make(options.plant);
+  if (!plant) {
+    return tl::unexpected(plant.error());
+  }
+  std::unique_ptr<Daemon> daemon(new Daemon(options, std::move(*plant)));
+  if (auto opened = daemon->open_sockets(); !opened) {
+    return tl::unexpected(opened.error());
+  }
+  return daemon;
+}
+
+Result<void> Daemon::open_sockets() {
+  ::mkdir(options_.directory.c_str(), S_IRWXU);
+  struct stat info {};
+  if (::stat(options_.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return fail(ErrorCode::io_error, srd::errno_text("directory '" + options_.directory + "'"));
+  }
+  auto control = listen_unix(options_.directory + "/control.sock", SOCK_STREAM);
+  if (!control) {
+    return tl::unexpected(control.error());
+  }
+  // Last of the two: who can attach finds everything there.
+  auto attach = listen_unix(options_.directory + "/attach.sock", SOCK_SEQPACKET);
+  if (!attach) {
+    return tl::unexpected(attach.error());
+  }
+  auto doorbell = srd::create_doorbell();
+  if (!doorbell) {
+    return tl::unexpected(doorbell.error());
+  }
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  ::sigaddset(&mask, SIGINT);
+  ::sigaddset(&mask, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+  signals_ = srd::UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  epoll_ = srd::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  attach_socket_ = std::move(*attach);
+  control_socket_ = std::move(*control);
+  doorbell_ = std::move(*doorbell);
+  if (!signals_ || !epoll_ || !watch(attach_socket_.get(), Source::attach) ||
+      !watch(control_socket_.get(), Source::control) ||
+      !watch(doorbell_.get(), Source::doorbell, nullptr, true) ||
+      !watch(signals_.get(), Source::signal)) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: its event loop"));
+  }
+  return {};
+}
+
+bool Daemon::watch(int fd, Source source, Slot* slot, bool edge) {
+  epoll_event event{};
+  event.events = edge ? EPOLLIN | EPOLLET : EPOLLIN;
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    return false;
+  }
+  watched_[fd] = {source, slot};
+  return true;
+}
+
+void Daemon::unwatch(int fd) {
+  if (watched_.erase(fd) != 0) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
+}
+
+Result<void> Daemon::run() {
+  srd::Idler idler;
+  TimePoint next_sockets{};
+  while (!stop_) {
+    const TimePoint now = srd::monotonic_now();
+    const std::size_t work = forward(now);
+    if (now >= next_sockets) {
+      serve_sockets(0);
+      next_sockets = now + kSocketInterval;
+    }
+    detach_doomed();
+    if (work != 0) {
+      idler.worked();
+    } else if (idler.pause(now)) {
+      if (fall_asleep()) {
+        serve_sockets(switchboard_.waiting() ? nanoseconds(kWaitingSleep) : -1);
+        wake_up();
+      }
+      idler.worked();
+      detach_doomed();
+    }
+  }
+  return {};
+}
+
+std::size_t Daemon::forward(TimePoint now) {
+  std::size_t work = 0;
+  switchboard_.begin_round();
+  for (Slot* slot : plant_.slots()) {
+    work += switchboard_.pump(now, *slot);
+    if (slot->doomed) {
+      doomed_.push_back(slot);
+    }
+  }
+  switchboard_.notify();
+  return work;
+}
+
+bool Daemon::fall_asleep() {
+  for (Slot* slot : plant_.slots()) {
+    slot->port.rx().set_asleep(true);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (switchboard_.waiting()) {
+    return true;
+  }
+  for (Slot* slot : plant_.slots()) {
+    if (!slot->port.rx().empty()) {
+      wake_up();
+      return false;
+    }
+  }
+  return true;
+}
+
+void Daemon::wake_up() {
+  for (Slot* slot : plant_.slots()) {
+    slot->port.rx().set_asleep(false);
+  }
+}
+
+void Daemon::serve_sockets(std::int64_t wait) {
+  std::array<epoll_event, 32> events;
+  const timespec timeout{wait / 1'000'000'000, wait % 1'000'000'000};
+  const int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   wait < 0 ? nullptr : &timeout, nullptr);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    // An event of this batch may belong to what an earlier one has closed.
+    if (const auto found = watched_.find(fd); found != watched_.end()) {
+      handle(fd, Watched(found->second));
+    }
+  }
+}
+
+void Daemon::handle(int fd, const Watched& watched) {
+  switch (watched.source) {
+    case Source::attach:
+      accept_processes();
+      break;
+    case Source::control:
+      accept_talks();
+      break;
+    case Source::doorbell:
+      break;
+    case Source::signal:
+      stop_ = true;
+      break;
+    case Source::knocking:
+      hear_newcomer(fd);
+      break;
+    case Source::process:
+      hear_process(*watched.slot);
+      break;
+    case Source::end:
+      watched.slot->doomed = true;
+      doomed_.push_back(watched.slot);
+      break;
+    case Source::talk:
+      hear_talk(fd);
+      break;
+  }
+}
+
+}  // namespace weft::emu

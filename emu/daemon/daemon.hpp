@@ -1,0 +1,104 @@
+// Owns weftd: its sockets, its one loop, and the processes that come and go.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "emu/daemon/plant.hpp"
+#include "emu/daemon/seqpacket.hpp"
+#include "emu/daemon/switchboard.hpp"
+#include "srd/base/result.hpp"
+#include "srd/run/idle.hpp"
+
+namespace weft::emu {
+
+struct DaemonOptions {
+  std::string directory;  // holds attach.sock and control.sock
+  Plant::Options plant;
+  std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
+  std::size_t ring_bytes = std::size_t{1} << 19;
+  bool direct_rings = true;
+};
+
+class Daemon {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Daemon>> create(const DaemonOptions& options);
+
+  // Until stop() or SIGINT/SIGTERM, which it takes over.
+  [[nodiscard]] Result<void> run();
+  void stop() { stop_ = true; }
+
+  [[nodiscard]] const DaemonOptions& options() const { return options_; }
+  [[nodiscard]] const Plant& plant() const { return plant_; }
+  [[nodiscard]] const Switchboard& switchboard() const { return switchboard_; }
+  [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_.size(); }
+  [[nodiscard]] TimePoint started() const { return started_; }
+
+ private:
+  enum class Source : std::uint8_t {
+    attach,
+    control,
+    doorbell,
+    signal,
+    knocking,
+    process,
+    end,
+    talk
+  };
+  struct Watched {
+    Source source{};
+    Slot* slot = nullptr;
+  };
+  struct Talk {  // a connection to the control socket
+    srd::UniqueFd socket;
+    std::string input;
+  };
+
+  Daemon(const DaemonOptions& options, Plant plant);
+
+  [[nodiscard]] Result<void> open_sockets();
+  [[nodiscard]] bool watch(int fd, Source source, Slot* slot = nullptr, bool edge = false);
+  void unwatch(int fd);
+  // Handles what is ready; waits up to so many nanoseconds for something (-1: for ever).
+  void serve_sockets(std::int64_t wait);
+  void handle(int fd, const Watched& watched);
+  [[nodiscard]] std::size_t forward(TimePoint now);
+  [[nodiscard]] bool fall_asleep();
+  void wake_up();
+
+  void accept_processes();
+  void hear_newcomer(int fd);
+  void answer_attach(srd::UniqueFd socket, const struct AttachRequest& request);
+  void answer_describe(int fd, const struct DescribeRequest& request);
+  void hear_process(Slot& slot);
+  [[nodiscard]] Result<void> furnish(Slot& slot, const struct AttachRequest& request);
+  void detach(Slot& slot);
+  void detach_doomed();
+  void consider_direct(Slot& from, Slot& to);
+
+  void accept_talks();
+  void hear_talk(int fd);
+
+  DaemonOptions options_;
+  Plant plant_;
+  Switchboard switchboard_;
+  srd::UniqueFd epoll_;
+  srd::UniqueFd attach_socket_;
+  srd::UniqueFd control_socket_;
+  srd::UniqueFd doorbell_;
+  srd::UniqueFd signals_;
+  std::unordered_map<int, Watched> watched_;
+  std::unordered_map<int, srd::UniqueFd> newcomers_;  // connected, not attached
+  std::unordered_map<int, Talk> talks_;
+  std::set<std::pair<Slot*, Slot*>> direct_pairs_;  // smaller pointer first
+  std::vector<Slot*> doomed_;
+  bool stop_ = false;
+  TimePoint started_;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,51 @@
+// Owns unix sockets that keep message boundaries and carry file descriptors.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::emu {
+
+struct Received {
+  enum class State { message, nothing, closed };
+  State state = State::nothing;
+  std::vector<std::byte> bytes;
+  std::vector<srd::UniqueFd> fds;
+
+  // The message as a T if it has exactly that size.
+  template <class T>
+  [[nodiscard]] std::optional<T> as() const {
+    if (bytes.size() != sizeof(T)) {
+      return std::nullopt;
+    }
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+};
+
+[[nodiscard]] Result<srd::UniqueFd> connect_seqpacket(const std::string& path);
+// Replaces a socket that nobody listens on any more, refuses one that is in use. Mode 0600.
+[[nodiscard]] Result<srd::UniqueFd> listen_unix(const std::string& path, int type);
+
+// Neither blocks. Descriptors that came with a message beyond the expected four are closed.
+[[nodiscard]] bool send_message(int socket, std::span<const std::byte> bytes,
+                                std::initializer_list<int> fds = {});
+template <class T>
+[[nodiscard]] bool send_struct(int socket, const T& value, std::initializer_list<int> fds = {}) {
+  return send_message(socket, std::as_bytes(std::span(&value, 1)), fds);
+}
+[[nodiscard]] Received receive_message(int socket);
+// Waits up to that long for one.
+[[nodiscard]] Received await_message(int socket, int milliseconds);
+
+}  // namespace weft::emu

@@ -1,0 +1,219 @@
+// Owns the forwarding of frames.
+#include "emu/daemon/switchboard.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace wire = srd::wire;
+
+constexpr std::size_t kIpv4Header = 20;
+constexpr std::size_t kIpv6Header = 40;
+constexpr unsigned kTypeIpv4 = 0x0800;
+constexpr unsigned kTypeIpv6 = 0x86DD;
+constexpr unsigned kUdp = 17;
+constexpr unsigned kRocePort = 4791;
+constexpr std::size_t kRoceQpnOffset = 5;  // of InfiniBand's base transport header, 24 bits
+constexpr std::size_t kSteeringBytes = 8;  // of what UDP carries
+
+unsigned octet(std::span<const std::byte> bytes, std::size_t at) {
+  return std::to_integer<unsigned>(bytes[at]);
+}
+
+unsigned pair(std::span<const std::byte> bytes, std::size_t at) {
+  return octet(bytes, at) << 8 | octet(bytes, at + 1);
+}
+
+srd::Address mapped(const std::byte* ipv4) {
+  srd::Address address;
+  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+  std::memcpy(address.bytes.data() + 12, ipv4, 4);
+  return address;
+}
+
+}  // namespace
+
+const char* to_string(FrameDrop drop) {
+  switch (drop) {
+    case FrameDrop::malformed:
+      return "malformed";
+    case FrameDrop::wrong_source:
+      return "wrong_source";
+    case FrameDrop::no_nic:
+      return "no_nic";
+    case FrameDrop::no_process:
+      return "no_process";
+    case FrameDrop::not_receiving:
+      return "not_receiving";
+  }
+  return "unknown";
+}
+
+bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
+  constexpr std::size_t kIp = wire::kEthernetSize;
+  constexpr std::size_t kRest = wire::kUdpSize + kSteeringBytes;
+  if (frame.size() < kIp + kIpv4Header + kRest) {
+    return false;
+  }
+  const unsigned type = pair(frame, 12);
+  std::size_t udp = kIp;
+  if (type == kTypeIpv4 && octet(frame, kIp) == 0x45 && octet(frame, kIp + 9) == kUdp) {
+    steering.source = mapped(&frame[kIp + 12]);
+    steering.destination = mapped(&frame[kIp + 16]);
+    udp += kIpv4Header;
+  } else if (type == kTypeIpv6 && octet(frame, kIp + 6) == kUdp &&
+             frame.size() >= kIp + kIpv6Header + kRest) {
+    std::memcpy(steering.source.bytes.data(), &frame[kIp + 8], 16);
+    std::memcpy(steering.destination.bytes.data(), &frame[kIp + 24], 16);
+    udp += kIpv6Header;
+  } else {
+    return false;
+  }
+  const std::size_t packet = udp + wire::kUdpSize;
+  switch (pair(frame, udp + 2)) {
+    case wire::kDestinationPort:
+      steering.block = pair(frame, packet + wire::kDestinationAttachmentOffset);
+      return true;
+    case kRocePort:
+      steering.block = pair(frame, packet + kRoceQpnOffset);
+      steering.management = steering.block == 0 && octet(frame, packet + kRoceQpnOffset + 2) == 1;
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::size_t Switchboard::pump(TimePoint now, Slot& from) {
+  std::size_t count = 0;
+  auto& ring = from.port.rx();
+  while (count < kBurst) {
+    std::uint32_t flags = 0;
+    const auto frame = ring.peek(flags);
+    if (frame.empty()) {
+      break;
+    }
+    if (!forward(now, from, frame, flags)) {
+      waiting_ = true;
+      break;
+    }
+    ring.pop(frame);
+    ++count;
+    from.counters.bytes_in += frame.size();
+  }
+  if (count != 0) {
+    from.counters.frames_in += count;
+    ring.release();
+  }
+  if (from.port.broken()) [[unlikely]] {
+    from.doomed = true;
+  }
+  return count;
+}
+
+bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
+                          std::uint32_t flags) {
+  Steering steering;
+  if (!read(frame, steering)) [[unlikely]] {
+    drop(FrameDrop::malformed);
+    return true;
+  }
+  if (steering.source != from.nic->address) [[unlikely]] {
+    drop(FrameDrop::wrong_source);
+    return true;
+  }
+  Slot* to = from.last_target;
+  if (to == nullptr || from.last_block != steering.block ||
+      from.last_destination != steering.destination) [[unlikely]] {
+    if (steering.management) {
+      if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
+        deliver_management(*nic, from, frame, flags);
+      } else {
+        drop(FrameDrop::no_nic);
+      }
+      return true;
+    }
+    to = target_of(from, steering);
+    if (to == nullptr) {
+      return true;
+    }
+  }
+  return deliver(now, *to, frame, flags);
+}
+
+Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
+  const Nic* nic = plant_.find(steering.destination);
+  if (nic == nullptr) {
+    drop(FrameDrop::no_nic);
+    return nullptr;
+  }
+  Slot* to = steering.block < kSlotsPerNic ? nic->slots[steering.block].get() : nullptr;
+  if (to == nullptr || to->doomed) {
+    drop(FrameDrop::no_process);
+    return nullptr;
+  }
+  from.last_destination = steering.destination;
+  from.last_block = steering.block;
+  from.last_target = to;
+  on_flow_(from, *to);
+  return to;
+}
+
+void Switchboard::deliver_management(const Nic& nic, const Slot& from,
+                                     std::span<const std::byte> frame, std::uint32_t flags) {
+  bool somebody = false;
+  for (const auto& slot : nic.slots) {
+    if (slot != nullptr && slot.get() != &from && slot->wants_management) {
+      somebody = true;
+      // As on a wire: what finds no room is lost, and the sender's retries make up for it.
+      [[maybe_unused]] const bool delivered = deliver(kNever, *slot, frame, flags);
+    }
+  }
+  if (!somebody) {
+    drop(FrameDrop::no_process);
+  }
+}
+
+bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> frame,
+                          std::uint32_t flags) {
+  std::byte* place = to.port.tx().reserve(frame.size());
+  if (place == nullptr) [[unlikely]] {
+    if (to.port.broken()) {
+      to.doomed = true;
+    }
+    const std::uint64_t position = to.port.tx().consumed();
+    if (to.full_since == kNever || to.full_at != position) {
+      to.full_since = now;
+      to.full_at = position;
+    }
+    if (!to.doomed && now - to.full_since < kPatience) {
+      return false;
+    }
+    drop(FrameDrop::not_receiving);
+    return true;
+  }
+  to.full_since = kNever;
+  std::memcpy(place, frame.data(), frame.size());
+  to.port.tx().commit(frame.size(), flags);
+  ++to.counters.frames_out;
+  to.counters.bytes_out += frame.size();
+  ++counters_.frames;
+  counters_.bytes += frame.size();
+  if (to_notify_.empty() || to_notify_.back() != &to) {
+    to_notify_.push_back(&to);
+  }
+  return true;
+}
+
+void Switchboard::notify() {
+  for (Slot* slot : to_notify_) {
+    slot->port.notify_peer();
+  }
+  to_notify_.clear();
+}
+
+}  // namespace weft::emu

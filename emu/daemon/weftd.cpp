@@ -1,0 +1,39 @@
+// Owns the weftd program: command line in, Daemon out.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "emu/daemon/daemon.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
+  weft::emu::DaemonOptions options;
+  std::size_t hosts = 2;
+  std::size_t payload = 4096;
+  bool no_direct = false;
+  app.add_option("--dir", options.directory, "Directory for its sockets")->required();
+  app.add_option("--hosts", hosts, "Number of hosts: h1, h2, ...")->check(CLI::Range(1, 254));
+  app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
+      ->check(CLI::Range(1, 16));
+  app.add_option("--mtu", payload, "Payload bytes of a packet")->check(CLI::Range(512, 9000));
+  app.add_flag(
+      "--no-direct", no_direct,
+      "Carry every frame through weftd, also between two processes that could share a ring");
+  CLI11_PARSE(app, argc, argv);
+  options.direct_rings = !no_direct;
+  options.mtu = payload + 64;
+  options.plant.hosts.clear();
+  for (std::size_t i = 1; i <= hosts; ++i) {
+    options.plant.hosts.push_back("h" + std::to_string(i));
+  }
+  auto daemon = weft::emu::Daemon::create(options);
+  if (!daemon) {
+    std::fprintf(stderr, "weftd: %s\n", daemon.error().message.c_str());
+    return 1;
+  }
+  if (auto ran = (*daemon)->run(); !ran) {
+    std::fprintf(stderr, "weftd: %s\n", ran.error().message.c_str());
+    return 1;
+  }
+  return 0;
+}

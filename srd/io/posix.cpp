@@ -1,0 +1,95 @@
+// Owns the system calls behind file descriptors, shared memory and doorbells.
+#include "srd/io/posix.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+namespace weft::srd {
+
+void UniqueFd::reset() {
+  if (fd_ >= 0) {
+    ::close(std::exchange(fd_, -1));
+  }
+}
+
+std::string errno_text(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+Result<Mapping> Mapping::map(int memfd, std::size_t size) {
+  struct stat info {};
+  if (::fstat(memfd, &info) != 0) {
+    return fail(ErrorCode::io_error, errno_text("shared memory: fstat"));
+  }
+  if (info.st_size < 0 || static_cast<std::size_t>(info.st_size) != size) {
+    return fail(ErrorCode::invalid_argument, "shared memory: it has " +
+                                                 std::to_string(info.st_size) +
+                                                 " bytes instead of " + std::to_string(size));
+  }
+  const int seals = ::fcntl(memfd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return fail(ErrorCode::invalid_argument, "shared memory: it is not sealed against shrinking");
+  }
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+  if (data == MAP_FAILED) {
+    return fail(ErrorCode::out_of_resources, errno_text("shared memory: mmap"));
+  }
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(data);
+  mapping.size_ = size;
+  return mapping;
+}
+
+void Mapping::unmap() {
+  if (data_ != nullptr) {
+    ::munmap(data_, size_);
+    data_ = nullptr;
+    size_ = 0;
+  }
+}
+
+Result<UniqueFd> create_shared_memory(const char* name, std::size_t size) {
+  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) {
+    return fail(ErrorCode::out_of_resources, errno_text("shared memory: memfd_create"));
+  }
+  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail(ErrorCode::out_of_resources, errno_text("shared memory: sizing it"));
+  }
+  return fd;
+}
+
+Result<UniqueFd> create_doorbell() {
+  UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) {
+    return fail(ErrorCode::out_of_resources, errno_text("doorbell: eventfd"));
+  }
+  return fd;
+}
+
+Result<UniqueFd> duplicate(int fd) {
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy) {
+    return fail(ErrorCode::out_of_resources, errno_text("duplicating a file descriptor"));
+  }
+  return copy;
+}
+
+void ring_doorbell(int fd) {
+  const std::uint64_t one = 1;
+  // EAGAIN means that it is rung already.
+  [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+void clear_doorbell(int fd) {
+  std::uint64_t count;
+  [[maybe_unused]] const auto read = ::read(fd, &count, sizeof count);
+}
+
+}  // namespace weft::srd

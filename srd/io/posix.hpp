@@ -1,0 +1,79 @@
+// Owns file descriptors and mappings as values, and the few system calls of shared memory rings.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "srd/base/result.hpp"
+
+namespace weft::srd {
+
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
+  ~UniqueFd() { reset(); }
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// Memory shared with another process.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    if (this != &other) {
+      unmap();
+      data_ = std::exchange(other.data_, nullptr);
+      size_ = std::exchange(other.size_, 0);
+    }
+    return *this;
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { unmap(); }
+
+  // Refuses memory whose size is another one, or could shrink under us: reading past its end would
+  // be fatal.
+  [[nodiscard]] static Result<Mapping> map(int memfd, std::size_t size);
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+ private:
+  void unmap();
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Anonymous shared memory of a size that nobody can change any more.
+[[nodiscard]] Result<UniqueFd> create_shared_memory(const char* name, std::size_t size);
+
+[[nodiscard]] Result<UniqueFd> create_doorbell();
+[[nodiscard]] Result<UniqueFd> duplicate(int fd);
+// Never blocks; a doorbell that is rung already stays rung.
+void ring_doorbell(int fd);
+void clear_doorbell(int fd);
+
+// "what: text of errno"
+[[nodiscard]] std::string errno_text(const std::string& what);
+
+}  // namespace weft::srd

@@ -1,0 +1,112 @@
+// Owns packets over shared-memory rings: one uplink that reaches everybody, and direct rings to
+// some peers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/io/packet_io.hpp"
+#include "srd/io/ring_port.hpp"
+#include "srd/wire/envelope.hpp"
+
+namespace weft::srd {
+
+class RingIo;
+
+// Whoever manages the ports from outside the data path (a client of weftd). It is called on the
+// thread that polls, and only between bursts, so that no second thread ever touches a mapping.
+class PortKeeper {
+ public:
+  virtual ~PortKeeper() = default;
+  // Something may have happened on the control socket: ports to add or remove, or its end.
+  virtual void attend(RingIo& io) = 0;
+};
+
+class RingIo final : public PacketIo {
+ public:
+  struct Config {
+    Address own;
+    std::size_t mtu = 0;
+  };
+  static constexpr std::size_t kBurst = 32;
+  static constexpr std::size_t kMaxDirectPorts = 64;
+  static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 19;
+
+  // `doorbell` is the one that every producer of rings to us has.
+  [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config, RingPort uplink,
+                                                              UniqueFd doorbell);
+  using Pair = std::pair<std::unique_ptr<RingIo>, std::unique_ptr<RingIo>>;
+  // Two ends whose uplinks are joined, without any daemon.
+  [[nodiscard]] static Result<Pair> create_pair(const Config& first, const Config& second,
+                                                std::size_t ring_bytes = kDefaultRingBytes);
+
+  [[nodiscard]] IoCapabilities capabilities() const override;
+  [[nodiscard]] IoCounters counters() const override { return counters_; }
+  [[nodiscard]] std::span<const RxPacket> receive() override;
+  void release() override;
+  [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
+  [[nodiscard]] std::size_t transmit_room() override;
+  [[nodiscard]] int wait_fd() const override { return wait_.get(); }
+  [[nodiscard]] bool arm() override;
+  void disarm() override;
+
+  void set_keeper(std::unique_ptr<PortKeeper> keeper);
+  // Events on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
+  [[nodiscard]] Result<void> watch(int fd);
+  // Packets to that attachment of that NIC take this port from now on.
+  [[nodiscard]] bool add_direct(const Address& peer, AttachmentId attachment, RingPort port);
+  void remove_direct(const Address& peer, AttachmentId attachment);
+  // The other side of the uplink is gone: what would take it is dropped and counted.
+  void close_uplink() { uplink_open_ = false; }
+  [[nodiscard]] Result<void> replace_uplink(RingPort uplink, UniqueFd doorbell);
+  void remove_all_direct();
+  [[nodiscard]] std::size_t direct_ports() const { return direct_.size(); }
+
+ private:
+  struct Direct {
+    Address peer;
+    AttachmentId attachment;
+    RingPort port;
+  };
+
+  RingIo(const Config& config, const wire::EnvelopeWriter& envelope, RingPort uplink,
+         UniqueFd doorbell, UniqueFd wait)
+      : config_(config),
+        envelope_(envelope),
+        uplink_(std::move(uplink)),
+        doorbell_(std::move(doorbell)),
+        wait_(std::move(wait)) {}
+
+  void attend();
+  void take_from(RingPort& port);
+  void accept(std::span<const std::byte> frame);
+  [[nodiscard]] RingPort* route(const TxPacket& packet);
+  [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
+  void drop_broken_ports();
+  template <class F>
+  void for_each_port(F&& f);
+
+  Config config_;
+  wire::EnvelopeWriter envelope_;
+  RingPort uplink_;
+  bool uplink_open_ = true;
+  bool armed_ = false;
+  std::vector<std::unique_ptr<Direct>> direct_;
+  Direct* last_route_ = nullptr;
+  UniqueFd doorbell_;
+  UniqueFd wait_;
+  std::unique_ptr<PortKeeper> keeper_;
+  std::uint32_t until_attend_ = 0;
+  std::size_t received_count_ = 0;
+  std::size_t next_port_ = 0;
+  std::array<RxPacket, kBurst> received_;
+  IoCounters counters_;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,217 @@
+// Owns one direction of a shared-memory ring: its layout, and reading it safely when the peer
+// scribbles over it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace weft::srd {
+
+// The ring is a sequence of records in a byte area. A record is a length word, padding, and one
+// frame. There is no shared producer index: a length word of zero says "nothing yet", so that a
+// small frame moves few cache lines. Positions are absolute byte counts that never wrap; `consumed`
+// is the only one that is shared.
+struct RingHeader {
+  alignas(128) std::atomic<std::uint64_t> consumed;  // written by the consumer
+  alignas(
+      128) std::atomic<std::uint32_t> asleep;  // consumer: 1 = ring my doorbell after publishing
+  alignas(128) std::atomic<std::uint32_t> notice;  // producer: there is news on the control socket
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(RingHeader) == 384);
+
+inline constexpr std::size_t kRingHeaderBytes = 512;
+inline constexpr std::size_t kRingCell = 64;
+// With an IPv4 envelope of 42 bytes the transport header begins on a cache line, and so does the
+// payload.
+inline constexpr std::size_t kRingFrameOffset = 22;
+inline constexpr std::uint32_t kRingWrap = 0xFFFFFFFF;
+inline constexpr std::size_t kMinRingBytes = std::size_t{1} << 14;
+inline constexpr std::size_t kMaxRingBytes = std::size_t{1} << 28;
+
+[[nodiscard]] constexpr std::size_t ring_record_bytes(std::size_t frame) {
+  return (kRingFrameOffset + frame + kRingCell - 1) & ~(kRingCell - 1);
+}
+
+// What precedes a frame in its record. Only `length` is atomic: it publishes the rest.
+struct RingRecord {
+  std::uint32_t length;
+  std::uint32_t flags;
+};
+// The packet's checksums were not computed because memory does not damage it. Whoever lets it leave
+// memory must.
+inline constexpr std::uint32_t kRecordUnchecked = 1;
+
+// Writes frames. One thread.
+class RingProducer {
+ public:
+  RingProducer() = default;
+  RingProducer(std::byte* memory, std::size_t capacity)
+      : header_(reinterpret_cast<RingHeader*>(memory)),
+        area_(memory + kRingHeaderBytes),
+        capacity_(capacity) {}
+
+  // Makes the memory an empty ring. Whoever created it, before the other side has it.
+  static void format(std::byte* memory) { new (memory) RingHeader{}; }
+
+  // Where the frame of the next record goes, or nullptr while the ring lacks room for it.
+  [[nodiscard]] std::byte* reserve(std::size_t frame) {
+    const std::size_t bytes = ring_record_bytes(frame);
+    const std::size_t offset = head_ & (capacity_ - 1);
+    const std::size_t to_end = capacity_ - offset;
+    // A record never touches the end: the length word after it must exist.
+    const std::size_t skip = bytes + kRingCell > to_end ? to_end : 0;
+    if (!has_free(skip + bytes + kRingCell)) {
+      return nullptr;
+    }
+    if (skip != 0) {
+      length_at(0).store(0, std::memory_order_relaxed);
+      length_at(offset).store(kRingWrap, std::memory_order_release);
+      head_ += skip;
+    }
+    return area_ + (head_ & (capacity_ - 1)) + kRingFrameOffset;
+  }
+
+  // Publishes the reserved record with a frame of this size (at most what was reserved).
+  void commit(std::size_t frame, std::uint32_t flags) {
+    const std::size_t offset = head_ & (capacity_ - 1);
+    const std::size_t bytes = ring_record_bytes(frame);
+    length_at(offset + bytes).store(0, std::memory_order_relaxed);
+    std::memcpy(area_ + offset + offsetof(RingRecord, flags), &flags, sizeof flags);
+    length_at(offset).store(static_cast<std::uint32_t>(frame), std::memory_order_release);
+    head_ += bytes;
+  }
+
+  // Bytes of records that are sure to fit, whatever the position.
+  [[nodiscard]] bool has_room(std::size_t frames, std::size_t frame) {
+    const std::size_t bytes = ring_record_bytes(frame);
+    return has_free((frames + 1) * bytes + 2 * kRingCell);
+  }
+
+  // After a burst: true if the consumer sleeps and the caller must ring its doorbell.
+  [[nodiscard]] bool must_ring() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return header_->asleep.load(std::memory_order_relaxed) != 0 &&
+           header_->asleep.exchange(0, std::memory_order_relaxed) != 0;
+  }
+  void raise_notice() { header_->notice.store(1, std::memory_order_release); }
+
+  // The position that the consumer has published last, as far as it is known here.
+  [[nodiscard]] std::uint64_t consumed() const { return tail_; }
+  // The consumer published a position that cannot be.
+  [[nodiscard]] bool broken() const { return broken_; }
+  [[nodiscard]] bool empty() const {
+    return header_->consumed.load(std::memory_order_relaxed) == head_;
+  }
+  [[nodiscard]] std::uint64_t position() const { return head_; }
+
+ private:
+  [[nodiscard]] std::atomic_ref<std::uint32_t> length_at(std::size_t offset) {
+    return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(area_ + offset));
+  }
+  [[nodiscard]] bool has_free(std::size_t bytes) {
+    if (head_ + bytes <= tail_ + capacity_) [[likely]] {
+      return !broken_;
+    }
+    const std::uint64_t seen = header_->consumed.load(std::memory_order_acquire);
+    if (seen < tail_ || seen > head_) [[unlikely]] {
+      broken_ = true;
+      return false;
+    }
+    tail_ = seen;
+    return head_ + bytes <= tail_ + capacity_;
+  }
+
+  RingHeader* header_ = nullptr;
+  std::byte* area_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::uint64_t head_ = 0;
+  std::uint64_t tail_ = 0;  // last valid value of `consumed`
+  bool broken_ = false;
+};
+
+// Reads frames. One thread. Frames stay where they are until release().
+class RingConsumer {
+ public:
+  RingConsumer() = default;
+  RingConsumer(std::byte* memory, std::size_t capacity, std::size_t max_frame)
+      : header_(reinterpret_cast<RingHeader*>(memory)),
+        area_(memory + kRingHeaderBytes),
+        capacity_(capacity),
+        max_frame_(max_frame) {}
+
+  // The next frame, or an empty span when there is none (or the ring is broken). Its bytes may
+  // change while they are read if the peer is hostile; length and place may not.
+  [[nodiscard]] std::span<const std::byte> next(std::uint32_t& flags) {
+    const auto frame = peek(flags);
+    if (!frame.empty()) {
+      pop(frame);
+    }
+    return frame;
+  }
+
+  // The same in two steps: a frame that is not popped is seen again.
+  [[nodiscard]] std::span<const std::byte> peek(std::uint32_t& flags) {
+    std::size_t offset = position_ & (capacity_ - 1);
+    std::uint32_t length = length_at(offset).load(std::memory_order_acquire);
+    if (length == 0 || broken_) [[likely]] {
+      return {};
+    }
+    if (length == kRingWrap) {
+      position_ += capacity_ - offset;
+      offset = 0;
+      length = length_at(0).load(std::memory_order_acquire);
+      if (length == 0) {
+        return {};
+      }
+    }
+    const std::size_t bytes = ring_record_bytes(length);
+    if (length > max_frame_ || offset + bytes + kRingCell > capacity_) [[unlikely]] {
+      broken_ = true;
+      return {};
+    }
+    std::memcpy(&flags, area_ + offset + offsetof(RingRecord, flags), sizeof flags);
+    return {area_ + offset + kRingFrameOffset, length};
+  }
+  void pop(std::span<const std::byte> frame) { position_ += ring_record_bytes(frame.size()); }
+
+  // Gives the room of all frames taken so far back to the producer.
+  void release() {
+    if (released_ != position_) {
+      released_ = position_;
+      header_->consumed.store(position_, std::memory_order_release);
+    }
+  }
+
+  [[nodiscard]] bool empty() const {
+    return length_at(position_ & (capacity_ - 1)).load(std::memory_order_acquire) == 0;
+  }
+  // Declares the consumer asleep. It must look at empty() after a full fence before it really
+  // sleeps.
+  void set_asleep(bool asleep) { header_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed); }
+  [[nodiscard]] bool take_notice() {
+    return header_->notice.load(std::memory_order_relaxed) != 0 &&
+           header_->notice.exchange(0, std::memory_order_acquire) != 0;
+  }
+
+  // The producer wrote a record that cannot be.
+  [[nodiscard]] bool broken() const { return broken_; }
+
+ private:
+  [[nodiscard]] std::atomic_ref<std::uint32_t> length_at(std::size_t offset) const {
+    return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(area_ + offset));
+  }
+
+  RingHeader* header_ = nullptr;
+  std::byte* area_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::size_t max_frame_ = 0;
+  std::uint64_t position_ = 0;
+  std::uint64_t released_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,48 @@
+// Owns the rule for a loop that finds nothing to do: spin briefly, then yield the core, then block.
+#pragma once
+
+#include <sched.h>
+
+#include <chrono>
+
+#include "srd/base/time.hpp"
+
+namespace weft::srd {
+
+struct IdleLimits {
+  // With more runnable processes than cores the time spent spinning is everybody's latency.
+  Duration spin = std::chrono::microseconds{1};
+  // A peer that shares the core answers within a yield or two; a blocked one costs a wake-up of
+  // 20-50 us.
+  Duration yield = std::chrono::microseconds{100};
+};
+
+class Idler {
+ public:
+  explicit Idler(const IdleLimits& limits = {}) : limits_(limits) {}
+
+  void worked() { idle_since_ = kNever; }
+
+  // Spins or yields once. True: that has been tried long enough, block.
+  [[nodiscard]] bool pause(TimePoint now) {
+    if (idle_since_ == kNever) {
+      idle_since_ = now;
+    }
+    const Duration idle = now - idle_since_;
+    if (idle < limits_.spin) {
+      __builtin_ia32_pause();
+      return false;
+    }
+    if (idle < limits_.spin + limits_.yield) {
+      ::sched_yield();
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  IdleLimits limits_;
+  TimePoint idle_since_ = kNever;
+};
+
+}  // namespace weft::srd

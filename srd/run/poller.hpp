@@ -1,0 +1,80 @@
+// Owns the small loop that joins a Machine and a PacketIo: receive burst, timers, transmit burst.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "srd/base/time.hpp"
+#include "srd/engine/machine.hpp"
+#include "srd/io/packet_io.hpp"
+
+namespace weft::srd {
+
+// With a final Machine type as M its calls are direct; the PacketIo costs a virtual call per burst.
+template <class M = Machine>
+class Poller {
+ public:
+  static constexpr std::size_t kTransmitBurst = 16;
+  static constexpr int kTransmitBurstsPerRound = 4;  // then look at the receive side again
+
+  Poller(M& machine, PacketIo& io) : machine_(machine), io_(io) {}
+
+  // One round. Returns how many packets went in or out.
+  std::size_t poll(TimePoint now) { return receive(now) + transmit(now); }
+
+  // The receive half, and timers that are due.
+  std::size_t receive(TimePoint now) {
+    const std::span<const RxPacket> received = io_.receive();
+    if (!received.empty()) {
+      for (const RxPacket& packet : received) {
+        machine_.on_packet(now, packet);
+      }
+      io_.release();
+    }
+    if (machine_.next_timeout() <= now) {
+      machine_.on_timeout(now);
+    }
+    return received.size();
+  }
+
+  // The transmit half alone: right after work was posted.
+  std::size_t transmit(TimePoint now) {
+    std::size_t sent = 0;
+    blocked_ = false;
+    for (int burst = 0; burst < kTransmitBurstsPerRound; ++burst) {
+      const std::size_t room = std::min(kTransmitBurst, io_.transmit_room());
+      if (room == 0) {
+        blocked_ = true;
+        break;
+      }
+      std::size_t count = 0;
+      while (count < room && machine_.next_transmit(now, burst_[count])) {
+        ++count;
+      }
+      if (count == 0) {
+        break;
+      }
+      // All are taken: no more than there is room for were asked of the machine.
+      sent += io_.transmit({burst_.data(), count});
+      if (count < room) {
+        break;
+      }
+    }
+    return sent;
+  }
+
+  // The carrier had no room in the last round: the machine may have more to send.
+  [[nodiscard]] bool blocked() const { return blocked_; }
+  [[nodiscard]] TimePoint next_timeout() const { return machine_.next_timeout(); }
+
+ private:
+  M& machine_;
+  PacketIo& io_;
+  bool blocked_ = false;
+  std::array<TxPacket, kTransmitBurst> burst_;
+};
+
+}  // namespace weft::srd

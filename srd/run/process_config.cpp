@@ -1,0 +1,27 @@
+// Owns the tuning of engines in processes.
+#include "srd/run/process_config.hpp"
+
+#include "srd/base/rng.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd {
+
+EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachment, Life life) {
+  EngineConfig config;
+  config.attachment = attachment;
+  config.life = life;
+  config.seed = mix64(std::uint64_t{life.value()} << 16 | attachment.value());
+  config.mtu_payload = static_cast<std::uint32_t>(carrier.mtu - sizeof(wire::DataHeader));
+  config.checksum = !carrier.lossless_memory;
+  config.min_rto = std::chrono::milliseconds{8};
+  config.peer_timeout = std::chrono::seconds{4};
+  if (carrier.lossless_memory) {
+    // Back-pressure is exact and nothing is lost: a constant window below the size of a ring.
+    config.congestion_control = "fixed";
+    config.line_rate = Rate::gbps(100);
+    config.base_rtt = std::chrono::microseconds{14};
+  }
+  return config;
+}
+
+}  // namespace weft::srd

@@ -1,0 +1,259 @@
+// Owns what every carrier of packets must do, whatever it is made of.
+#include "tests/unit/srd/io/conformance.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "srd/base/rng.hpp"
+
+namespace weft::srd::test {
+namespace {
+
+constexpr std::uint64_t kSeed = 42;
+
+class Conformance : public testing::TestWithParam<Carrier> {
+ protected:
+  void SetUp() override {
+    try {
+      pair_ = GetParam().make();
+    } catch (const std::runtime_error& reason) {
+      GTEST_SKIP() << reason.what();
+    }
+    payload_.resize(1 << 16);
+    Rng rng(kSeed);
+    for (auto& byte : payload_) {
+      byte = static_cast<std::byte>(rng.next());
+    }
+  }
+
+  // A packet with a number in its header and a slice of the pattern that depends on the number.
+  TxPacket make(std::uint32_t number, std::size_t size, std::uint16_t path = 0) const {
+    TxPacket packet;
+    packet.to = pair_.second_address;
+    packet.path = PathId{path};
+    packet.header_size = 32;
+    std::memset(packet.header.data(), 0, 32);
+    std::memcpy(packet.header.data() + 28, &number, sizeof number);
+    const std::size_t rest = size - 32;
+    const std::size_t begin = number % 1000;
+    packet.payload[0] = {payload_.data() + begin, rest / 3};
+    packet.payload[1] = {payload_.data() + begin + rest / 3, rest - rest / 3};
+    return packet;
+  }
+  static std::uint32_t number_of(const RxPacket& packet) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, packet.bytes.data() + 28, sizeof number);
+    return number;
+  }
+  void expect_intact(const RxPacket& packet, std::size_t size) const {
+    ASSERT_EQ(packet.bytes.size() + packet.more.size(), size);
+    const std::size_t begin = number_of(packet) % 1000;
+    std::vector<std::byte> whole(packet.bytes.begin(), packet.bytes.end());
+    whole.insert(whole.end(), packet.more.begin(), packet.more.end());
+    EXPECT_EQ(std::memcmp(whole.data() + 32, payload_.data() + begin, size - 32), 0);
+  }
+  // Receives until a packet comes. Carriers through the kernel may take a moment.
+  std::span<const RxPacket> await(PacketIo& io) const {
+    for (int i = 0; i < 100'000; ++i) {
+      const auto packets = io.receive();
+      if (!packets.empty()) {
+        return packets;
+      }
+      std::this_thread::yield();
+    }
+    return {};
+  }
+
+  IoPair pair_;
+  std::vector<std::byte> payload_;
+};
+
+TEST_P(Conformance, NothingArrivesWhereNothingWasSent) {
+  EXPECT_TRUE(pair_.first->receive().empty());
+  pair_.first->release();
+  EXPECT_TRUE(pair_.second->receive().empty());
+}
+
+TEST_P(Conformance, CarriesBytesAddressPathAndEcn) {
+  const auto capabilities = pair_.second->capabilities();
+  const std::size_t mtu = capabilities.mtu;
+  std::uint32_t number = 1;
+  for (const std::size_t size :
+       {std::size_t{32}, std::size_t{64}, std::size_t{1000}, mtu - 1, mtu}) {
+    for (const Ecn ecn : {Ecn::capable_0, Ecn::congested}) {
+      TxPacket packet = make(number, size, static_cast<std::uint16_t>(number % 4));
+      packet.ecn = ecn;
+      ASSERT_EQ(pair_.first->transmit({&packet, 1}), 1U);
+      const auto received = await(*pair_.second);
+      ASSERT_EQ(received.size(), 1U) << "size " << size;
+      EXPECT_EQ(number_of(received[0]), number);
+      EXPECT_EQ(received[0].from, pair_.first_address);
+      EXPECT_EQ(received[0].path.value(), number % 4);
+      if (capabilities.reads_ecn && pair_.first->capabilities().writes_ecn) {
+        EXPECT_EQ(received[0].ecn, ecn);
+      }
+      expect_intact(received[0], size);
+      pair_.second->release();
+      ++number;
+    }
+  }
+}
+
+TEST_P(Conformance, OversizePacketsAreTakenDroppedAndCounted) {
+  const TxPacket packet = make(1, pair_.first->capabilities().mtu + 1);
+  EXPECT_EQ(pair_.first->transmit({&packet, 1}), 1U);
+  EXPECT_EQ(pair_.first->counters().tx_oversize, 1U);
+  EXPECT_EQ(pair_.first->counters().tx_packets, 0U);
+  EXPECT_TRUE(pair_.second->receive().empty());
+}
+
+TEST_P(Conformance, BackPressureLosesNothing) {
+  if (!GetParam().loses_nothing) {
+    GTEST_SKIP() << "this carrier may lose packets when its receiver does not keep up";
+  }
+  std::vector<TxPacket> packets;
+  std::uint32_t sent = 0;
+  bool refused = false;
+  while (!refused && sent < 100'000) {
+    packets.assign(8, make(0, 64));
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      packets[i] = make(sent + i, 64 + (sent + i) * 37 % 4000);
+    }
+    const std::size_t taken = pair_.first->transmit(packets);
+    refused = taken < packets.size();
+    sent += static_cast<std::uint32_t>(taken);
+  }
+  EXPECT_TRUE(refused);
+  EXPECT_LT(pair_.first->transmit_room(), 8U);
+  std::uint32_t expected = 0;
+  while (expected < sent) {
+    const auto received = await(*pair_.second);
+    ASSERT_FALSE(received.empty()) << "after " << expected << " of " << sent;
+    for (const RxPacket& packet : received) {
+      ASSERT_EQ(number_of(packet), expected);
+      expect_intact(packet, 64 + expected * 37 % 4000);
+      ++expected;
+    }
+    pair_.second->release();
+  }
+  EXPECT_GT(pair_.first->transmit_room(), 0U);
+}
+
+TEST_P(Conformance, RoomIsAPromise) {
+  const std::size_t mtu = pair_.first->capabilities().mtu;
+  Rng rng(kSeed);
+  std::uint32_t sent = 0;
+  std::uint32_t got = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const std::size_t room = std::min<std::size_t>(pair_.first->transmit_room(), 64);
+    std::vector<TxPacket> packets;
+    for (std::size_t i = 0; i < room; ++i) {
+      const std::size_t size = rng.chance(0.5) ? mtu : rng.between(32, mtu);
+      packets.push_back(make(sent + static_cast<std::uint32_t>(i), size));
+    }
+    ASSERT_EQ(pair_.first->transmit(packets), room) << "seed " << kSeed << " round " << round;
+    sent += static_cast<std::uint32_t>(room);
+    if (rng.chance(0.4)) {
+      got += static_cast<std::uint32_t>(pair_.second->receive().size());
+      pair_.second->release();
+    }
+  }
+  EXPECT_GT(sent, 100U);
+  if (GetParam().loses_nothing) {
+    while (got < sent) {
+      const auto received = await(*pair_.second);
+      ASSERT_FALSE(received.empty());
+      got += static_cast<std::uint32_t>(received.size());
+      pair_.second->release();
+    }
+  }
+}
+
+TEST_P(Conformance, ArmRefusesWhenSomethingIsThere) {
+  EXPECT_TRUE(pair_.second->arm());
+  pair_.second->disarm();
+  const TxPacket packet = make(1, 64);
+  ASSERT_EQ(pair_.first->transmit({&packet, 1}), 1U);
+  bool quiet = true;
+  for (int i = 0; quiet && i < 100'000; ++i) {
+    quiet = pair_.second->arm();
+    if (quiet) {
+      pair_.second->disarm();
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_FALSE(quiet);
+  EXPECT_EQ(await(*pair_.second).size(), 1U);
+  pair_.second->release();
+  EXPECT_TRUE(pair_.second->arm());
+  pair_.second->disarm();
+}
+
+TEST_P(Conformance, APacketWakesTheSleeper) {
+  if (pair_.second->wait_fd() < 0) {
+    GTEST_SKIP() << "this carrier has nothing to sleep on";
+  }
+  for (std::uint32_t round = 0; round < 5; ++round) {
+    ASSERT_TRUE(pair_.second->arm());
+    pollfd fd{pair_.second->wait_fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&fd, 1, 0), 0) << "round " << round;
+    const TxPacket packet = make(round, 64);
+    ASSERT_EQ(pair_.first->transmit({&packet, 1}), 1U);
+    EXPECT_EQ(::poll(&fd, 1, 5000), 1) << "round " << round;
+    pair_.second->disarm();
+    EXPECT_EQ(await(*pair_.second).size(), 1U);
+    pair_.second->release();
+  }
+}
+
+// Two threads, one that sleeps whenever it finds nothing: a lost wake-up would stop the exchange.
+TEST_P(Conformance, SleepersAcrossThreadsNeverMissAPacket) {
+  if (pair_.second->wait_fd() < 0) {
+    GTEST_SKIP() << "this carrier has nothing to sleep on";
+  }
+  constexpr std::uint32_t kRounds = 2000;
+  const Address back = pair_.first_address;
+  std::thread echo([&] {
+    for (std::uint32_t done = 0; done < kRounds;) {
+      const auto received = pair_.second->receive();
+      for ([[maybe_unused]] const RxPacket& packet : received) {
+        TxPacket answer = make(done++, 64);
+        answer.to = back;
+        while (pair_.second->transmit({&answer, 1}) == 0) {
+        }
+      }
+      pair_.second->release();
+      if (received.empty() && pair_.second->arm()) {
+        pollfd fd{pair_.second->wait_fd(), POLLIN, 0};
+        EXPECT_EQ(::poll(&fd, 1, 10'000), 1) << "after " << done;
+        pair_.second->disarm();
+      }
+    }
+  });
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    const TxPacket packet = make(round, 64);
+    while (pair_.first->transmit({&packet, 1}) == 0) {
+    }
+    bool answered = false;
+    while (!answered) {
+      answered = !pair_.first->receive().empty();
+      pair_.first->release();
+      if (!answered && pair_.first->arm()) {
+        pollfd fd{pair_.first->wait_fd(), POLLIN, 0};
+        ASSERT_EQ(::poll(&fd, 1, 10'000), 1) << "round " << round;
+        pair_.first->disarm();
+      }
+    }
+  }
+  echo.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Carriers, Conformance, testing::ValuesIn(carriers()),
+                         [](const auto& carrier) { return carrier.param.name; });
+
+}  // namespace
+}  // namespace weft::srd::test

@@ -1,0 +1,114 @@
+// Owns what happens when the other process writes nonsense into a ring.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "srd/base/rng.hpp"
+#include "srd/io/ring_io.hpp"
+#include "tests/unit/srd/io/conformance.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr std::size_t kCapacity = std::size_t{1} << 15;
+constexpr std::size_t kMtu = 4160;
+
+class HostileRing : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto memfd = RingPort::create_memory(kCapacity);
+    ASSERT_TRUE(memfd) << memfd.error().message;
+    auto port =
+        RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6, UniqueFd());
+    ASSERT_TRUE(port) << port.error().message;
+    auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
+    ASSERT_TRUE(memory);
+    memory_ = std::move(*memory);
+    auto bell = create_doorbell();
+    ASSERT_TRUE(bell);
+    auto io = RingIo::create({.own = own_, .mtu = kMtu}, std::move(*port), std::move(*bell));
+    ASSERT_TRUE(io);
+    io_ = std::move(*io);
+  }
+  std::byte* outgoing() { return memory_.data(); }
+  std::byte* incoming() { return memory_.data() + kRingHeaderBytes + kCapacity; }
+  void write_length(std::size_t offset, std::uint32_t length) {
+    std::memcpy(incoming() + kRingHeaderBytes + offset, &length, sizeof length);
+  }
+  // Receives a while; must neither crash nor end up sending packets that are no packets.
+  void drain() {
+    for (int i = 0; i < 100; ++i) {
+      for (const RxPacket& packet : io_->receive()) {
+        EXPECT_LE(packet.bytes.size(), kMtu);
+      }
+      io_->release();
+    }
+  }
+
+  Address own_ = test::ipv4(127, 1, 0, 1);
+  Mapping memory_;
+  std::unique_ptr<RingIo> io_;
+};
+
+TEST_F(HostileRing, ARecordBeyondTheEndBreaksIt) {
+  write_length(0, static_cast<std::uint32_t>(kCapacity));
+  drain();
+  EXPECT_EQ(io_->counters().ports_broken, 1U);
+}
+
+TEST_F(HostileRing, ARecordAboveTheFrameSizeBreaksIt) {
+  write_length(0, kMtu + wire::kEnvelopeSizeV6 + 1);
+  drain();
+  EXPECT_EQ(io_->counters().ports_broken, 1U);
+}
+
+TEST_F(HostileRing, WrapMarksAtTheBeginningDoNotHang) {
+  write_length(0, kRingWrap);
+  drain();
+  EXPECT_EQ(io_->counters().rx_packets, 0U);
+}
+
+TEST_F(HostileRing, AnImpossibleConsumerPositionBreaksIt) {
+  const std::uint64_t position = kCapacity * 100;
+  std::memcpy(outgoing(), &position, sizeof position);
+  TxPacket packet;
+  packet.header_size = 64;
+  packet.header.fill({});
+  packet.to = test::ipv4(127, 1, 0, 2);
+  std::size_t taken = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    taken += io_->transmit({&packet, 1});
+    drain();
+  }
+  EXPECT_EQ(io_->counters().ports_broken, 1U);
+  EXPECT_GT(io_->counters().tx_unroutable, 0U);
+}
+
+TEST_F(HostileRing, RandomBytesAreDroppedOrBreakIt) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SetUp();
+    Rng rng(seed);
+    for (std::size_t i = 0; i < kRingHeaderBytes + kCapacity; ++i) {
+      incoming()[i] = rng.chance(0.5) ? std::byte{0} : static_cast<std::byte>(rng.next());
+    }
+    for (std::size_t offset = 0; offset < kCapacity; offset += kRingCell) {
+      write_length(offset, rng.below(kMtu + 100));
+    }
+    drain();
+    EXPECT_EQ(io_->counters().rx_packets, 0U) << "seed " << seed;
+    EXPECT_GT(io_->counters().rx_malformed + io_->counters().ports_broken, 0U) << "seed " << seed;
+  }
+}
+
+TEST(SharedMemory, OfAnotherSizeOrUnsealedIsRefused) {
+  auto memfd = RingPort::create_memory(kCapacity);
+  ASSERT_TRUE(memfd);
+  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity * 2, 0, 4000, UniqueFd()));
+  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity + 64, 0, 4000, UniqueFd()));
+  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity, 0, kCapacity, UniqueFd()));
+  EXPECT_FALSE(RingPort::create_memory(kCapacity + 1));
+}
+
+}  // namespace
+}  // namespace weft::srd
