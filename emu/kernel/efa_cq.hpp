@@ -5,7 +5,7 @@
 
 #include "emu/kernel/device.hpp"
 #include "emu/kernel/efa_abi.hpp"
-#include "emu/nic/work.hpp"
+#include "emu/nic/nic.hpp"
 #include "srd/engine/types.hpp"
 
 namespace weft::emu::kernel::efa {

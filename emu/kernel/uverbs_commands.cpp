@@ -172,9 +172,8 @@ Outcome<void> UverbsFile::create_cq(Call& call) {
   const std::uint32_t cqe = (*cq)->cqe;
   call.answer(insert(std::move(*cq)));
   call.answer(cqe);
-  if (hooks_ != nullptr) {
-    hooks_->created_cq(call.fd, request.user_handle);
-  }
+  call.hook = &LibraryHooks::created_cq;
+  call.hook_handle = request.user_handle;
   return {};
 }
 
@@ -248,9 +247,8 @@ Outcome<void> UverbsFile::modify_qp(Call& call) {
                                                            .pkey_index = request.pkey_index,
                                                            .qkey = request.qkey,
                                                            .sq_psn = request.sq_psn});
-  if (outcome && hooks_ != nullptr) {
-    hooks_->touched_qp(call.fd, qp->user_handle);
-  }
+  call.hook = &LibraryHooks::touched_qp;
+  call.hook_handle = qp->user_handle;
   return outcome;
 }
 
@@ -259,12 +257,13 @@ Outcome<void> UverbsFile::query_qp(Call& call) {
   if (qp == nullptr) {
     return refuse(EINVAL);
   }
-  abi::QueryQp attributes{.max_send_wr = qp->max_send_wr,
-                          .max_recv_wr = qp->max_recv_wr,
-                          .max_send_sge = qp->max_send_sge,
-                          .max_recv_sge = qp->max_recv_sge,
-                          .max_inline_data = qp->max_inline_data,
-                          .sq_sig_all = qp->sq_sig_all};
+  abi::QueryQp attributes{};
+  attributes.max_send_wr = qp->max_send_wr;
+  attributes.max_recv_wr = qp->max_recv_wr;
+  attributes.max_send_sge = qp->max_send_sge;
+  attributes.max_recv_sge = qp->max_recv_sge;
+  attributes.max_inline_data = qp->max_inline_data;
+  attributes.sq_sig_all = qp->sq_sig_all ? 1 : 0;
   const auto outcome = device_.query_qp(*qp, call.read<std::uint32_t>(12), attributes);
   call.answer(attributes);
   return outcome;

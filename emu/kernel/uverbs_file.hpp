@@ -35,6 +35,8 @@ class UverbsFile {
     std::span<const std::byte> body;
     std::vector<std::byte> reply;
     Udata udata;
+    void (LibraryHooks::*hook)(int fd, std::uint64_t user_handle) = nullptr;  // to call afterwards
+    std::uint64_t hook_handle = 0;
 
     template <class T>
     [[nodiscard]] T read(std::size_t offset = 0) const;

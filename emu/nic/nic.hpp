@@ -27,7 +27,7 @@ struct NicConfig {
   std::uint32_t max_pd = 256;
   std::uint32_t max_ah = 4096;
   std::uint32_t max_rdma_size = 1U << 30;
-  std::uint32_t max_work = 65536;  // requests and receives in flight, all queue pairs together
+  std::uint32_t max_work = 1U << 19;  // requests and receives in flight, all queue pairs together
   bool rdma_read = true;
   bool rdma_write = true;
   bool rnr_retry = true;
@@ -127,8 +127,9 @@ class Nic {
   [[nodiscard]] WorkStatus resolve(std::uint32_t pd, std::span<const Sge> sges,
                                    srd::Access access, srd::SegmentList& segments,
                                    std::uint64_t& length) const;
-  [[nodiscard]] bool post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
-                                    std::uint32_t context, const srd::SegmentList& segments);
+  [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work,
+                                               srd::PeerId peer, std::uint32_t context,
+                                               const srd::SegmentList& segments);
   [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
   void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
   [[nodiscard]] bool translate(const srd::Completion& from, WorkCompletion& to);

@@ -178,15 +178,23 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
     complete_locally(qp, work, status, 0);
     return true;
   }
-  if (!post_to_engine(qp, work, peer, context, segments)) {
-    contexts_.release(context);
+  const srd::PostResult posted = post_to_engine(qp, work, peer, context, segments);
+  if (posted == srd::PostResult::accepted) {
+    ++qp.outstanding_;
+    return true;
+  }
+  contexts_.release(context);
+  if (posted == srd::PostResult::queue_full) {
     return false;
   }
-  ++qp.outstanding_;
+  complete_locally(qp, work,
+                   posted == srd::PostResult::too_long ? WorkStatus::local_length
+                                                       : WorkStatus::local_qp_error,
+                   0);
   return true;
 }
 
-bool Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
+srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
                          std::uint32_t context, const srd::SegmentList& segments) {
   const srd::RequestBase base{.peer = peer,
                               .source = srd::Qpn{qp.number_},
@@ -247,7 +255,8 @@ bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
   kept.generation = qp.generation_;
   kept.wr_id = work.wr_id;
   kept.operation = Operation::receive;
-  if (!engine_.post_receive(srd::Qpn{qp.number_}, srd::ReceiveRequest{segments, context})) {
+  if (engine_.post_receive(srd::Qpn{qp.number_}, srd::ReceiveRequest{segments, context}) !=
+      srd::PostResult::accepted) {
     contexts_.release(context);
     return false;
   }
@@ -263,7 +272,7 @@ void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
   if (to.status != WorkStatus::ok) {
     return;
   }
-  to.source = engine_.address_of(from.peer);
+  to.source = engine_.key_of(from.peer).address;
   const auto& handles = pds_[to.qp->init_.pd].handles;
   const auto known = handles.find(to.source);
   to.source_ah = known != handles.end() ? known->second : kUnknownAh;

@@ -87,7 +87,7 @@ struct WorkCompletion {
   std::uint32_t source_qpn = 0;
   std::uint32_t length = 0;
   std::uint32_t immediate = 0;
-  srd::Address source;  // meaningful where source_ah is kUnknownAh
+  srd::Address source{};  // meaningful where source_ah is kUnknownAh
 };
 
 }  // namespace weft::emu::nic
