@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 

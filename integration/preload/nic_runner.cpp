@@ -43,7 +43,9 @@ Result<Network> join(const kernel::NicDescription& description) {
                                            .frame_mtu = kMtu},
                    std::make_unique<LoopbackIo>(*address, kMtu)};
   }
-  auto attached = emu::attach({.nic = description.index});
+  emu::AttachOptions options;
+  options.nic = description.index;
+  auto attached = emu::attach(std::move(options));
   if (!attached) {
     return tl::unexpected(attached.error());
   }
