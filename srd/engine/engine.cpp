@@ -122,6 +122,12 @@ void Engine::set_receiving(Qpn qpn, bool receiving) {
   }
 }
 
+void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
+  if (Endpoint* endpoint = endpoints_.find(qpn)) {
+    endpoint->config.qkey = qkey;
+  }
+}
+
 PostResult Engine::new_work(const RequestBase& request, WorkKind kind, const SegmentList& segments,
                             Bytes limit, std::uint32_t& index) {
   const Bytes length = total_length(segments);

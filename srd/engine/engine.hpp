@@ -58,6 +58,7 @@ class Engine final : public Machine {
   void close_endpoint(Qpn qpn);
   // An endpoint that does not receive answers with bad_qpn, as if it were not there.
   void set_receiving(Qpn qpn, bool receiving);
+  void set_qkey(Qpn qpn, std::uint32_t qkey);
 
   // --- Work. What is not accepted has no effect and gives no completion.
   [[nodiscard]] PostResult post(const SendRequest& request);

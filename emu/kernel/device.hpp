@@ -1,0 +1,111 @@
+// Owns the seam between the verbs interface, which is the same for all, and a type of device behind it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "emu/kernel/objects.hpp"
+#include "emu/kernel/queue_memory.hpp"
+#include "emu/kernel/uverbs_abi.hpp"
+#include "emu/nic/outcome.hpp"
+#include "emu/nic/qp_attributes.hpp"
+
+namespace weft::emu::kernel {
+
+using nic::Outcome;
+using nic::refuse;
+
+// What a command carries beyond the common part, for the device's own library: words in, words out.
+struct Udata {
+  std::span<const std::byte> in;
+  std::vector<std::byte> out;
+};
+
+// What one open device file offers to the objects that are made through it.
+struct FileServices {
+  QueueMemory& queues;
+  EventChannel& async_events;
+};
+
+struct MrRequest {
+  std::uint64_t start = 0;
+  std::uint64_t length = 0;
+  std::uint64_t iova = 0;
+  std::uint32_t access = 0;
+};
+
+struct CqRequest {
+  std::uint32_t cqe = 0;
+  std::uint32_t vector = 0;
+  bool has_channel = false;
+};
+
+struct QpRequest {
+  Pd* pd = nullptr;
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  bool has_srq = false;
+  std::uint8_t type = 0;
+  std::uint32_t max_send_wr = 0;
+  std::uint32_t max_recv_wr = 0;
+  std::uint32_t max_send_sge = 0;
+  std::uint32_t max_recv_sge = 0;
+  std::uint32_t max_inline_data = 0;
+};
+
+// A type of device. One instance serves all device files that this process opens. Objects return what they
+// hold to the device when they are destroyed; all calls are made with the device to oneself (see Runner).
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual std::uint32_t completion_vectors() const = 0;
+  virtual void query_device(abi::QueryDevice& to) const = 0;
+  [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
+
+  // The device's own words only.
+  [[nodiscard]] virtual Outcome<void> get_context(Udata& udata) const = 0;
+  [[nodiscard]] virtual Outcome<void> query_device_extended(Udata& udata) const = 0;
+
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) = 0;
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Mr>> reg_mr(Pd& pd, const MrRequest& request) = 0;
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Ah>> create_ah(
+      Pd& pd, const abi::AhAttributes& attributes, Udata& udata) = 0;
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Cq>> create_cq(const FileServices& file,
+                                                               const CqRequest& request,
+                                                               Udata& udata) = 0;
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Qp>> create_qp(const FileServices& file,
+                                                               const QpRequest& request,
+                                                               Udata& udata) = 0;
+  [[nodiscard]] virtual Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
+                                                const nic::QpAttributes& attributes) = 0;
+  // EOPNOTSUPP if `mask` asks for what the device does not know.
+  [[nodiscard]] virtual Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
+                                               abi::QueryQp& to) const = 0;
+};
+
+// Who makes progress for a device, and the lock around it.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  // Runs `work` with the device to itself, then lets it send what that made ready.
+  virtual void exclusively(const std::function<void()>& work) = 0;
+  // A round of progress, unless another thread is at it. True: something moved.
+  virtual bool poll() = 0;
+  // Somebody is about to sleep until a completion event comes.
+  virtual void expect_events() = 0;
+};
+
+// Told what happens on the control path, so that it can hook progress into the library's function tables.
+class LibraryHooks {
+ public:
+  virtual ~LibraryHooks() = default;
+  virtual void created_cq(int fd, std::uint64_t user_handle) = 0;
+  virtual void touched_qp(int fd, std::uint64_t user_handle) = 0;
+};
+
+}  // namespace weft::emu::kernel

@@ -1,0 +1,237 @@
+// Owns the EFA personality's control path: what may be made, with which limits, and how it is refused.
+#include <bit>
+#include <cstring>
+
+#include "emu/kernel/efa_objects.hpp"
+
+namespace weft::emu::kernel::efa {
+namespace {
+
+template <class T>
+void append(std::vector<std::byte>& to, const T& value) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+  to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
+// Reads the library's words; a shorter version of them leaves the rest zero.
+template <class T>
+bool take(const Udata& udata, std::size_t least, T& value) {
+  if (udata.in.size() < least) {
+    return false;
+  }
+  std::memcpy(&value, udata.in.data(), std::min(udata.in.size(), sizeof value));
+  return true;
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<Pd>> EfaDevice::alloc_pd(Udata& udata) {
+  const auto number = nic_.allocate_pd();
+  if (!number) {
+    return refuse(number.error());
+  }
+  append(udata.out, NumberReply{0, static_cast<std::uint16_t>(*number), 0});
+  return std::make_unique<EfaPd>(nic_, *number);
+}
+
+Outcome<std::unique_ptr<Mr>> EfaDevice::reg_mr(Pd& pd, const MrRequest& request) {
+  const std::uint32_t known = abi::kAccessLocalWrite |
+                              (description_.rdma_read ? abi::kAccessRemoteRead : 0U) |
+                              (description_.rdma_write ? abi::kAccessRemoteWrite : 0U);
+  const std::uint32_t asked = request.access & ~abi::kAccessOptional;
+  if ((asked & ~known) != 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  if (engine_.memory().size() >= description_.max_mr) {
+    return refuse(ENOMEM);
+  }
+  srd::Access access = srd::Access::none;
+  const auto grant = [&](std::uint32_t flag, srd::Access right) {
+    access = (asked & flag) != 0 ? access | right : access;
+  };
+  grant(abi::kAccessLocalWrite, srd::Access::local_write);
+  grant(abi::kAccessRemoteRead, srd::Access::remote_read);
+  grant(abi::kAccessRemoteWrite, srd::Access::remote_write);
+  const auto key = nic_.register_memory(
+      srd::Region{.data = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(request.start)),
+                  .address = request.iova,
+                  .length = request.length,
+                  .access = access,
+                  .domain = static_cast<EfaPd&>(pd).number});
+  if (!key) {
+    return refuse(key.error());
+  }
+  return std::make_unique<EfaMr>(nic_, *key);
+}
+
+Outcome<std::unique_ptr<Ah>> EfaDevice::create_ah(Pd& pd, const abi::AhAttributes& attributes,
+                                                  Udata& udata) {
+  if (attributes.port_num != 1 || attributes.is_global == 0 || attributes.sgid_index != 0) {
+    return refuse(EINVAL);
+  }
+  srd::Address gid;
+  gid.bytes = attributes.dgid;
+  const std::uint32_t domain = static_cast<EfaPd&>(pd).number;
+  const auto number = nic_.create_ah(domain, address_of(gid));
+  if (!number) {
+    return refuse(number.error());
+  }
+  append(udata.out, NumberReply{0, *number, 0});
+  return std::make_unique<EfaAh>(nic_, domain, *number);
+}
+
+Outcome<std::unique_ptr<Cq>> EfaDevice::create_cq(const FileServices& file,
+                                                  const CqRequest& request, Udata& udata) {
+  CqCommand command{};
+  if (!take(udata, sizeof command, command)) {
+    return refuse(EINVAL);
+  }
+  const auto known = static_cast<std::uint8_t>(
+      (description_.cq_notifications ? kCqWithChannelFlag : 0) |
+      (description_.cq_with_sgid ? kCqWithSgidFlag : 0) |
+      (description_.request_id_64 ? kCqRequestId64Flag : 0));
+  const bool channel = request.has_channel;
+  if ((command.flags & ~known) != 0 || (channel && !description_.cq_notifications)) {
+    return refuse(EOPNOTSUPP);
+  }
+  const bool good_size = command.entry_size == kShortCqe || command.entry_size == sizeof(Cqe);
+  const bool sgid = (command.flags & kCqWithSgidFlag) != 0;
+  if (command.comp_mask != 0 || !good_size || (sgid && command.entry_size != sizeof(Cqe)) ||
+      command.sub_cqs != 1 || request.cqe == 0 || request.cqe > description_.max_cqe) {
+    return refuse(EINVAL);
+  }
+  if (cqs_.size() >= description_.max_cq) {
+    return refuse(ENOMEM);
+  }
+  auto cq = std::make_unique<OwnedCq>(
+      *this, file.queues,
+      CompletionQueue::Shape{.entries = std::bit_ceil(request.cqe),
+                             .entry_size = command.entry_size,
+                             .source_gid = sgid,
+                             .request_id_64 = (command.flags & kCqRequestId64Flag) != 0,
+                             .channel = channel});
+  if (!cq->valid()) {
+    return refuse(ENOMEM);
+  }
+  CqReply reply{};
+  reply.comp_mask = kCqHasDoorbell;
+  reply.ring_key = cq->ring().key;
+  reply.ring_size = cq->ring().size;
+  reply.cq_index = next_cq_++;
+  reply.doorbell_key = cq->doorbell().key;
+  append(udata.out, reply);
+  return cq;
+}
+
+Outcome<QueuePair::Shape> EfaDevice::qp_shape(const QpRequest& request,
+                                              const QpCommand& command) const {
+  const NicDescription& d = description_;
+  QueuePair::Shape shape;
+  shape.request_id_64 = (command.flags & kQpRequestId64Flag) != 0;
+  if (request.max_send_wr > d.max_sq_wr || request.max_recv_wr > d.max_rq_wr ||
+      request.max_send_sge > d.max_sq_sge || request.max_recv_sge > d.max_rq_sge) {
+    return refuse(EINVAL);
+  }
+  if (request.max_send_wr > 0) {
+    // The command does not say how large a work request is: it follows.
+    shape.sq_entries = request.max_send_wr;
+    shape.wqe_size = command.sq_ring_size / request.max_send_wr;
+    const bool wide = shape.wqe_size == kWideWqeSize && d.inline_size_wide > 0;
+    if (!std::has_single_bit(shape.sq_entries) || (shape.wqe_size != kWqeSize && !wide) ||
+        command.sq_ring_size % request.max_send_wr != 0) {
+      return refuse(EINVAL);
+    }
+    if (request.max_inline_data > (wide ? d.inline_size_wide : d.inline_size)) {
+      return refuse(EINVAL);
+    }
+  }
+  if (request.max_recv_wr > 0) {
+    shape.rq_descriptors =
+        command.rq_ring_size / static_cast<std::uint32_t>(sizeof(ReceiveDescriptor));
+    constexpr std::uint32_t kMostDescriptors = 32768;  // the doorbell counts modulo 2^16
+    if (!std::has_single_bit(shape.rq_descriptors) || shape.rq_descriptors > kMostDescriptors ||
+        shape.rq_descriptors < request.max_recv_wr) {
+      return refuse(EINVAL);
+    }
+  }
+  return shape;
+}
+
+Outcome<std::unique_ptr<Qp>> EfaDevice::create_qp(const FileServices& file,
+                                                  const QpRequest& request, Udata& udata) {
+  QpCommand command{};
+  if (!take(udata, kShortQpCommand, command)) {
+    return refuse(EINVAL);
+  }
+  const bool srd = request.type == abi::kQpDriver && command.driver_type == 0;
+  if ((!srd && request.type != abi::kQpUd) || request.has_srq) {
+    return refuse(EOPNOTSUPP);
+  }
+  const auto known = static_cast<std::uint16_t>(
+      (description_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
+      (description_.request_id_64 ? kQpRequestId64Flag : 0));
+  if (command.comp_mask != 0 || (command.flags & ~known) != 0) {
+    return refuse(EINVAL);
+  }
+  const auto shape = qp_shape(request, command);
+  if (!shape) {
+    return refuse(shape.error());
+  }
+  const auto made = nic_.create_qp(
+      nic::QpInit{.type = srd ? nic::QpType::srd : nic::QpType::ud,
+                  .pd = static_cast<EfaPd&>(*request.pd).number,
+                  .receive_depth = shape->rq_descriptors,
+                  .unsolicited_immediate = (command.flags & kQpUnsolicitedWriteFlag) != 0});
+  if (!made) {
+    return refuse(made.error());
+  }
+  auto qp = std::make_unique<OwnedQp>(*this, **made, file, *shape,
+                                      static_cast<CompletionQueue&>(*request.send_cq),
+                                      static_cast<CompletionQueue&>(*request.recv_cq));
+  if (!qp->valid()) {
+    return refuse(ENOMEM);
+  }
+  nic_.set_owner(**made, static_cast<QueuePair*>(qp.get()));
+  qp->max_send_wr = request.max_send_wr;
+  qp->max_recv_wr = request.max_recv_wr;
+  qp->max_send_sge = request.max_send_sge;
+  qp->max_recv_sge = request.max_recv_sge;
+  qp->max_inline_data = request.max_inline_data;
+  QpReply reply{};
+  qp->describe(reply);
+  append(udata.out, reply);
+  return qp;
+}
+
+Outcome<void> EfaDevice::modify_qp(Qp& qp, std::uint32_t mask,
+                                   const nic::QpAttributes& attributes) {
+  auto& pair = static_cast<QueuePair&>(qp);
+  // What the application rang for before this command belongs to the state before it.
+  fetch_sends();
+  fetch_receives();
+  const auto outcome = nic_.modify_qp(pair.qp(), mask, attributes);
+  if (outcome && pair.qp().state() == nic::QpState::reset) {
+    pair.reset();
+  }
+  return outcome;
+}
+
+Outcome<void> EfaDevice::query_qp(const Qp& qp, std::uint32_t mask, abi::QueryQp& to) const {
+  constexpr std::uint32_t kKnown = nic::kMaskState | nic::kMaskPkeyIndex | nic::kMaskPort |
+                                   nic::kMaskQkey | nic::kMaskSqPsn | nic::kMaskCap |
+                                   nic::kMaskRnrRetry;
+  if ((mask & ~kKnown) != 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  const nic::Qp& from = static_cast<const QueuePair&>(qp).qp();
+  const nic::QpAttributes& attributes = from.attributes();
+  to.qp_state = to.cur_qp_state = static_cast<std::uint8_t>(from.state());
+  to.qkey = attributes.qkey;
+  to.sq_psn = attributes.sq_psn;
+  to.port_num = attributes.port;
+  to.pkey_index = attributes.pkey_index;
+  to.rnr_retry = attributes.rnr_retry;
+  return {};
+}
+
+}  // namespace weft::emu::kernel::efa

@@ -1,0 +1,58 @@
+// Owns a completion queue as the stock EFA library sees it: a ring of phase-marked entries and a doorbell.
+#pragma once
+
+#include <deque>
+
+#include "emu/kernel/device.hpp"
+#include "emu/kernel/efa_abi.hpp"
+#include "emu/nic/nic.hpp"
+#include "srd/engine/types.hpp"
+
+namespace weft::emu::kernel::efa {
+
+class CompletionQueue : public Cq {
+ public:
+  struct Shape {
+    std::uint32_t entries = 0;     // a power of two
+    std::uint32_t entry_size = 0;  // 16 or 32
+    bool source_gid = false;
+    bool request_id_64 = false;
+    bool channel = false;
+  };
+  CompletionQueue(QueueMemory& memory, const Shape& shape);
+  ~CompletionQueue() override;
+
+  [[nodiscard]] bool valid() const { return ring_.data != nullptr && doorbell_.data != nullptr; }
+  [[nodiscard]] const QueueRegion& ring() const { return ring_; }
+  [[nodiscard]] const QueueRegion& doorbell() const { return doorbell_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+
+  // `wide_id`: the queue pair uses 64-bit request ids on its send side.
+  void publish(const nic::WorkCompletion& done, bool wide_id);
+  // Looks at the doorbell: has the application made room, has it asked for an event?
+  void look();
+  // A queue pair is going away: what it has not been told yet it will not be told.
+  void forget(const nic::Qp& qp);
+
+ private:
+  struct Held {
+    const nic::Qp* qp;
+    Cqe entry;
+  };
+  [[nodiscard]] std::uint32_t doorbell_word() const;
+  [[nodiscard]] bool full() const;
+  void write(Cqe entry);
+
+  QueueMemory& memory_;
+  Shape shape_;
+  QueueRegion ring_;
+  QueueRegion doorbell_;
+  std::uint16_t produced_ = 0;
+  std::uint32_t slot_ = 0;
+  std::uint8_t phase_ = 1;
+  bool armed_ = false;
+  std::uint32_t last_arm_ = 0;
+  std::deque<Held> held_;  // completions beyond the ring's room: unreaped entries are never overwritten
+};
+
+}  // namespace weft::emu::kernel::efa

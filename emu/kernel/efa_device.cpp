@@ -1,0 +1,194 @@
+// Owns the EFA personality's data path and what it says about itself.
+#include "emu/kernel/efa_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "emu/kernel/efa_objects.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu::kernel::efa {
+namespace {
+
+nic::NicConfig nic_config(const NicDescription& description, const srd::Address& address,
+                          const Attachment& attachment) {
+  return nic::NicConfig{.address = address,
+                        .first_qpn = attachment.first_qpn,
+                        .qpn_count = attachment.qpn_count,
+                        .max_pd = description.max_pd,
+                        .max_ah = description.max_ah,
+                        .max_rdma_size = description.max_rdma_size,
+                        .rdma_read = description.rdma_read,
+                        .rdma_write = description.rdma_write,
+                        .rnr_retry = description.rnr_retry,
+                        .loopback = description.loopback};
+}
+
+template <class T>
+void append(std::vector<std::byte>& to, const T& value) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+  to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
+}  // namespace
+
+srd::EngineConfig engine_config(const NicDescription& description, const Attachment& attachment,
+                                srd::EngineConfig base) {
+  base.attachment = attachment.id;
+  base.life = attachment.life;
+  base.seed = attachment.seed;
+  base.checksum = attachment.checksum;
+  const auto room =
+      attachment.frame_mtu - static_cast<std::uint32_t>(sizeof(srd::wire::DataHeader));
+  base.mtu_payload = std::min(description.mtu, room);
+  base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
+  base.line_rate = Rate::gbps(description.gbps);
+  base.max_completions = std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
+  return base;
+}
+
+EfaDevice::EfaDevice(const NicDescription& description, const srd::Address& address,
+                     const Attachment& attachment, const srd::EngineConfig& engine)
+    : description_(description),
+      address_(address),
+      engine_(engine),
+      nic_(nic_config(description, address, attachment), engine_) {}
+
+void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
+  fetch_receives();  // posting a receive makes no noise: look before a message may need it
+  engine_.on_packet(now, packet);
+  publish();
+}
+
+void EfaDevice::on_timeout(TimePoint now) {
+  fetch_receives();
+  engine_.on_timeout(now);
+  publish();
+}
+
+bool EfaDevice::next_transmit(TimePoint now, srd::TxPacket& out) {
+  fetch_sends();
+  const bool sending = engine_.next_transmit(now, out);
+  if (!sending) {
+    publish();
+  }
+  return sending;
+}
+
+void EfaDevice::fail(QueuePair& qp) {
+  if (qp.qp().state() == nic::QpState::error) {
+    return;
+  }
+  const nic::QpAttributes to_error{.state = static_cast<std::uint8_t>(nic::QpState::error)};
+  (void)nic_.modify_qp(qp.qp(), nic::kMaskState, to_error);
+  static_cast<OwnedQp&>(qp).report(abi::AsyncEvent::qp_fatal);
+}
+
+void EfaDevice::fetch_receives() {
+  for (OwnedQp* const qp : qps_) {
+    if (!qp->fetch_receives()) {
+      fail(*qp);
+    }
+  }
+}
+
+void EfaDevice::fetch_sends() {
+  for (OwnedQp* const qp : qps_) {
+    if (!qp->fetch_sends()) {
+      fail(*qp);
+    }
+  }
+}
+
+void EfaDevice::publish() {
+  std::array<nic::WorkCompletion, 32> burst;
+  std::size_t count = 0;
+  do {
+    count = nic_.poll(burst);
+    for (const nic::WorkCompletion& done : std::span(burst).first(count)) {
+      static_cast<QueuePair*>(done.qp->owner())->publish(done);
+    }
+  } while (count == burst.size());
+  for (OwnedCq* const cq : cqs_) {
+    cq->look();
+  }
+}
+
+std::uint32_t EfaDevice::capabilities() const {
+  const NicDescription& d = description_;
+  return (d.rdma_read ? kRdmaRead : 0U) | (d.rnr_retry ? kRnrRetry : 0U) |
+         (d.cq_notifications ? kCqNotifications : 0U) | (d.cq_with_sgid ? kCqWithSgid : 0U) |
+         (d.rdma_write ? kRdmaWrite : 0U) | (d.unsolicited_write ? kUnsolicitedWrite : 0U) |
+         (d.request_id_64 ? kRequestId64 : 0U);
+}
+
+void EfaDevice::query_device(abi::QueryDevice& to) const {
+  const NicDescription& d = description_;
+  const srd::Address gid = gid_of(address_);
+  // Shown as four numbers; the text that says EMULATED is board_id and fw_ver in sysfs.
+  to.fw_ver = 0;
+  std::memcpy(&to.node_guid, &gid.bytes[8], sizeof to.node_guid);
+  to.sys_image_guid = to.node_guid;
+  to.max_mr_size = std::uint64_t{1} << 40;
+  to.page_size_cap = 0xFFFFF000;
+  to.vendor_id = 0x1D0F;
+  to.vendor_part_id = d.part_id;
+  to.hw_ver = d.part_id;
+  to.max_qp = d.max_qp;
+  to.max_qp_wr = std::min(d.max_sq_wr, d.max_rq_wr);
+  to.max_sge = std::min(d.max_sq_sge, d.max_rq_sge);
+  to.max_sge_rd = 1;
+  to.max_cq = d.max_cq;
+  to.max_cqe = d.max_cqe;
+  to.max_mr = d.max_mr;
+  to.max_pd = d.max_pd;
+  to.max_ah = d.max_ah;
+  to.max_pkeys = 1;
+  to.phys_port_cnt = 1;
+}
+
+Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) const {
+  if (port != 1) {
+    return refuse(EINVAL);
+  }
+  to.max_msg_sz = static_cast<std::uint32_t>(engine_.max_send_size());
+  to.gid_tbl_len = 1;
+  to.pkey_tbl_len = 1;
+  to.state = 4;       // active
+  to.phys_state = 5;  // link up
+  to.max_mtu = 5;     // 4096, the largest there is a number for
+  to.active_mtu = 5;
+  to.lmc = 1;
+  to.max_vl_num = 1;
+  to.active_width = 2;   // 4x
+  to.active_speed = 32;  // EDR
+  return {};
+}
+
+Outcome<void> EfaDevice::get_context(Udata& udata) const {
+  const NicDescription& d = description_;
+  ContextReply reply{};
+  reply.commands_with_udata = kUdataQueryDevice | kUdataCreateAh;
+  reply.sub_cqs_per_cq = 1;
+  reply.inline_size = static_cast<std::uint16_t>(d.inline_size);
+  reply.max_llq_size = d.max_sq_wr * static_cast<std::uint32_t>(kWqeSize);
+  reply.inline_size_wide = static_cast<std::uint16_t>(d.inline_size_wide);
+  append(udata.out, reply);
+  return {};
+}
+
+Outcome<void> EfaDevice::query_device_extended(Udata& udata) const {
+  const NicDescription& d = description_;
+  DeviceReply reply{};
+  reply.max_sq_wr = d.max_sq_wr;
+  reply.max_rq_wr = d.max_rq_wr;
+  reply.max_sq_sge = static_cast<std::uint16_t>(d.max_sq_sge);
+  reply.max_rq_sge = static_cast<std::uint16_t>(d.max_rq_sge);
+  reply.max_rdma_size = d.rdma_read || d.rdma_write ? d.max_rdma_size : 0;
+  reply.capabilities = capabilities();
+  append(udata.out, reply);
+  return {};
+}
+
+}  // namespace weft::emu::kernel::efa

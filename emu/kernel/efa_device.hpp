@@ -1,0 +1,89 @@
+// Owns the EFA personality: one process's share of an emulated EFA NIC, as a Machine around the transport.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "emu/kernel/device.hpp"
+#include "emu/kernel/efa_abi.hpp"
+#include "emu/kernel/efa_qp.hpp"
+#include "emu/kernel/nic_description.hpp"
+#include "emu/nic/nic.hpp"
+#include "srd/engine/engine.hpp"
+#include "srd/engine/machine.hpp"
+
+namespace weft::emu::kernel::efa {
+
+// Which process this is, among those that share the NIC.
+struct Attachment {
+  srd::AttachmentId id;
+  srd::Life life{1};
+  std::uint32_t first_qpn = 0;
+  std::uint32_t qpn_count = 256;
+  std::uint64_t seed = 1;
+  bool checksum = true;
+  std::uint32_t frame_mtu = 9000;  // largest transport packet, header and payload
+};
+
+// The engine's configuration for a NIC. `description` decides what applications can see; `base` the rest.
+[[nodiscard]] srd::EngineConfig engine_config(const NicDescription& description,
+                                              const Attachment& attachment,
+                                              srd::EngineConfig base = {});
+
+class EfaDevice final : public Device, public srd::Machine {
+ public:
+  EfaDevice(const NicDescription& description, const srd::Address& address,
+            const Attachment& attachment, const srd::EngineConfig& engine);
+
+  // --- Machine: the transport's, with the application's rings read and written around it.
+  void on_packet(TimePoint now, const srd::RxPacket& packet) override;
+  void on_timeout(TimePoint now) override;
+  [[nodiscard]] bool next_transmit(TimePoint now, srd::TxPacket& out) override;
+  [[nodiscard]] TimePoint next_timeout() const override { return engine_.next_timeout(); }
+
+  // --- Device
+  [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
+  void query_device(abi::QueryDevice& to) const override;
+  [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
+  [[nodiscard]] Outcome<void> get_context(Udata& udata) const override;
+  [[nodiscard]] Outcome<void> query_device_extended(Udata& udata) const override;
+  [[nodiscard]] Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) override;
+  [[nodiscard]] Outcome<std::unique_ptr<Mr>> reg_mr(Pd& pd, const MrRequest& request) override;
+  [[nodiscard]] Outcome<std::unique_ptr<Ah>> create_ah(Pd& pd, const abi::AhAttributes& attributes,
+                                                       Udata& udata) override;
+  [[nodiscard]] Outcome<std::unique_ptr<Cq>> create_cq(const FileServices& file,
+                                                       const CqRequest& request,
+                                                       Udata& udata) override;
+  [[nodiscard]] Outcome<std::unique_ptr<Qp>> create_qp(const FileServices& file,
+                                                       const QpRequest& request,
+                                                       Udata& udata) override;
+  [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
+                                        const nic::QpAttributes& attributes) override;
+  [[nodiscard]] Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
+                                       abi::QueryQp& to) const override;
+
+  [[nodiscard]] srd::Engine& engine() { return engine_; }
+  [[nodiscard]] const NicDescription& description() const { return description_; }
+
+ private:
+  class OwnedQp;
+  class OwnedCq;
+
+  [[nodiscard]] std::uint32_t capabilities() const;
+  [[nodiscard]] Outcome<QueuePair::Shape> qp_shape(const QpRequest& request,
+                                                   const QpCommand& command) const;
+  void fetch_receives();
+  void fetch_sends();
+  void publish();
+  void fail(QueuePair& qp);
+
+  NicDescription description_;
+  srd::Address address_;
+  srd::Engine engine_;
+  nic::Nic nic_;
+  std::vector<OwnedQp*> qps_;
+  std::vector<OwnedCq*> cqs_;
+  std::uint16_t next_cq_ = 0;
+};
+
+}  // namespace weft::emu::kernel::efa

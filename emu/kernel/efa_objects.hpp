@@ -1,0 +1,70 @@
+// Owns the EFA personality's objects: each gives back what it holds when its handle is destroyed.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "emu/kernel/efa_device.hpp"
+
+namespace weft::emu::kernel::efa {
+
+struct EfaPd final : Pd {
+  EfaPd(nic::Nic& from, std::uint32_t id) : nic(from), number(id) {}
+  ~EfaPd() override { (void)nic.free_pd(number); }
+  nic::Nic& nic;
+  std::uint32_t number;
+};
+
+struct EfaMr final : Mr {
+  EfaMr(nic::Nic& from, srd::RegionKey key) : nic(from), region(key) {
+    lkey = rkey = key.value();
+  }
+  ~EfaMr() override { (void)nic.deregister(region); }
+  nic::Nic& nic;
+  srd::RegionKey region;
+};
+
+struct EfaAh final : Ah {
+  EfaAh(nic::Nic& from, std::uint32_t domain, std::uint16_t id)
+      : nic(from), pd(domain), number(id) {}
+  ~EfaAh() override { (void)nic.destroy_ah(pd, number); }
+  nic::Nic& nic;
+  std::uint32_t pd;
+  std::uint16_t number;
+};
+
+// Queues also stand in the device's list of what to look at.
+class EfaDevice::OwnedCq final : public CompletionQueue {
+ public:
+  OwnedCq(EfaDevice& device, QueueMemory& memory, const Shape& shape)
+      : CompletionQueue(memory, shape), device_(device) {
+    device_.cqs_.push_back(this);
+  }
+  ~OwnedCq() override { std::erase(device_.cqs_, this); }
+
+ private:
+  EfaDevice& device_;
+};
+
+class EfaDevice::OwnedQp final : public QueuePair {
+ public:
+  OwnedQp(EfaDevice& device, nic::Qp& qp, const FileServices& file, const Shape& shape,
+          CompletionQueue& send_cq, CompletionQueue& recv_cq)
+      : QueuePair(device.nic_, qp, file.queues, shape, send_cq, recv_cq),
+        device_(device),
+        events_(file.async_events) {
+    device_.qps_.push_back(this);
+  }
+  ~OwnedQp() override { std::erase(device_.qps_, this); }
+
+  void report(abi::AsyncEvent event) {
+    ++async_events;
+    events_.send({user_handle, static_cast<std::uint32_t>(event), 0});
+  }
+
+ private:
+  EfaDevice& device_;
+  EventChannel& events_;
+};
+
+}  // namespace weft::emu::kernel::efa

@@ -1,0 +1,207 @@
+// Owns reading work out of rings that the application may scribble on at any time: each entry is copied
+// once, and nothing in it is believed.
+#include "emu/kernel/efa_qp.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace weft::emu::kernel::efa {
+namespace {
+
+std::uint32_t& word(const QueueRegion& region) {
+  return *reinterpret_cast<std::uint32_t*>(region.data);
+}
+
+template <class T>
+T load(std::span<const std::byte> bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+nic::Sge to_sge(const WireSge& from) {
+  return nic::Sge{from.address(), from.length, from.key & kKeyMask};
+}
+
+}  // namespace
+
+QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shape& shape,
+                     CompletionQueue& send_cq, CompletionQueue& recv_cq)
+    : nic_(nic), qp_(qp), memory_(memory), shape_(shape), send_cq_(send_cq), recv_cq_(recv_cq) {
+  number = qp.number();
+  if (shape.sq_entries > 0) {
+    sq_ = memory.allocate(std::size_t{shape.sq_entries} * shape.wqe_size);
+    sq_doorbell_ = memory.allocate(sizeof(std::uint32_t));
+  }
+  if (shape.rq_descriptors > 0) {
+    rq_ = memory.allocate(std::size_t{shape.rq_descriptors} * sizeof(ReceiveDescriptor));
+    rq_doorbell_ = memory.allocate(sizeof(std::uint32_t));
+  }
+}
+
+QueuePair::~QueuePair() {
+  send_cq_.forget(qp_);
+  recv_cq_.forget(qp_);
+  nic_.destroy_qp(qp_);
+  for (const QueueRegion& region : {sq_, rq_, sq_doorbell_, rq_doorbell_}) {
+    memory_.release(region);
+  }
+}
+
+bool QueuePair::valid() const {
+  return (shape_.sq_entries == 0 || (sq_.data != nullptr && sq_doorbell_.data != nullptr)) &&
+         (shape_.rq_descriptors == 0 || (rq_.data != nullptr && rq_doorbell_.data != nullptr));
+}
+
+void QueuePair::describe(QpReply& reply) const {
+  reply.rq_key = rq_.key;
+  reply.rq_size = rq_.size;
+  reply.rq_doorbell_key = rq_doorbell_.key;
+  reply.sq_doorbell_key = sq_doorbell_.key;
+  reply.sq_key = sq_.key;
+}
+
+std::uint16_t QueuePair::pending(const QueueRegion& doorbell, std::uint16_t taken) const {
+  const std::uint32_t produced = std::atomic_ref(word(doorbell)).load(std::memory_order_acquire);
+  return static_cast<std::uint16_t>(static_cast<std::uint16_t>(produced) - taken);
+}
+
+nic::SendWork QueuePair::parse(std::span<const std::byte> wqe) const {
+  const auto head = load<WqeHead>(wqe, 0);
+  nic::SendWork work;
+  work.wr_id = head.req_id;
+  if (shape_.request_id_64) {
+    for (std::size_t i = 0; i < head.req_id_high.size(); ++i) {
+      work.wr_id |= std::uint64_t{head.req_id_high[i]} << (16 * (i + 1));
+    }
+  }
+  work.ah = head.ah;
+  work.destination = head.destination_qpn;
+  work.qkey = head.qkey;
+  if ((head.ctrl1 & kHasImmediate) != 0) {
+    work.immediate = head.immediate;
+  }
+  std::size_t local = sizeof(WqeHead);
+  std::size_t most = nic::kMaxSges;
+  switch (head.ctrl1 & kOperationMask) {
+    case kOpSend:
+      work.operation = nic::Operation::send;
+      break;
+    case kOpRead:
+    case kOpWrite: {
+      work.operation = (head.ctrl1 & kOperationMask) == kOpRead ? nic::Operation::rdma_read
+                                                                : nic::Operation::rdma_write;
+      const auto remote = load<WireSge>(wqe, local);
+      work.remote_address = remote.address();
+      work.remote_key = remote.key;
+      local += sizeof(WireSge);
+      most = 1;
+      break;
+    }
+    default:
+      work.operation = nic::Operation::invalid;
+      return work;
+  }
+  if ((head.ctrl1 & kInline) != 0) {
+    const std::size_t room = std::min(wqe.size() - local, nic::kMaxInline);
+    work.inline_data = wqe.subspan(local, std::min<std::size_t>(head.length, room));
+    return work;
+  }
+  work.sge_count = static_cast<std::uint8_t>(std::min<std::size_t>(head.length, most));
+  for (std::size_t i = 0; i < work.sge_count; ++i) {
+    work.sges[i] = to_sge(load<WireSge>(wqe, local + i * sizeof(WireSge)));
+  }
+  return work;
+}
+
+bool QueuePair::fetch_sends() {
+  if (shape_.sq_entries == 0) {
+    return true;
+  }
+  const nic::QpState state = qp_.state();
+  if (state != nic::QpState::rts && state != nic::QpState::error) {
+    return true;
+  }
+  const std::uint16_t waiting = pending(sq_doorbell_, sq_taken_);
+  if (waiting > shape_.sq_entries) {
+    return false;
+  }
+  std::array<std::byte, kWideWqeSize> copy;
+  const std::span wqe = std::span<std::byte>(copy).first(shape_.wqe_size);
+  for (std::uint16_t i = 0; i < waiting; ++i) {
+    const std::uint32_t slot = sq_taken_ & (shape_.sq_entries - 1);
+    std::memcpy(wqe.data(), sq_.data + std::size_t{slot} * shape_.wqe_size, wqe.size());
+    if (!nic_.post_send(qp_, parse(wqe))) {
+      break;  // stays in the ring until there is room
+    }
+    ++sq_taken_;
+  }
+  return true;
+}
+
+std::uint16_t QueuePair::gather(std::uint16_t available, nic::ReceiveWork& work) const {
+  for (std::uint16_t i = 0; i < available; ++i) {
+    const std::uint32_t slot = static_cast<std::uint16_t>(rq_taken_ + i) & (shape_.rq_descriptors - 1);
+    ReceiveDescriptor descriptor;
+    std::memcpy(&descriptor, rq_.data + std::size_t{slot} * sizeof descriptor, sizeof descriptor);
+    const bool first = (descriptor.key_and_flags & kFirstDescriptor) != 0;
+    if (first != (i == 0) || i >= nic::kMaxSges) {
+      return 0;
+    }
+    if (first) {
+      work.wr_id = descriptor.req_id;
+    }
+    work.sges[i] =
+        nic::Sge{std::uint64_t{descriptor.address_high} << 32 | descriptor.address_low,
+                 descriptor.length, descriptor.key_and_flags & kKeyMask};
+    work.sge_count = static_cast<std::uint8_t>(i + 1);
+    if ((descriptor.key_and_flags & kLastDescriptor) != 0) {
+      return static_cast<std::uint16_t>(i + 1);
+    }
+  }
+  return 0;
+}
+
+bool QueuePair::fetch_receives() {
+  if (shape_.rq_descriptors == 0 || qp_.state() == nic::QpState::reset) {
+    return true;
+  }
+  std::uint16_t waiting = pending(rq_doorbell_, rq_taken_);
+  if (waiting > shape_.rq_descriptors) {
+    return false;
+  }
+  while (waiting > 0) {
+    nic::ReceiveWork work;
+    const std::uint16_t used = gather(waiting, work);
+    if (used == 0) {
+      return false;
+    }
+    if (!nic_.post_receive(qp_, work)) {
+      break;
+    }
+    rq_taken_ = static_cast<std::uint16_t>(rq_taken_ + used);
+    waiting = static_cast<std::uint16_t>(waiting - used);
+  }
+  return true;
+}
+
+void QueuePair::reset() {
+  sq_taken_ = 0;
+  rq_taken_ = 0;
+  for (const QueueRegion& doorbell : {sq_doorbell_, rq_doorbell_}) {
+    if (doorbell.data != nullptr) {
+      std::atomic_ref(word(doorbell)).store(0, std::memory_order_relaxed);
+    }
+  }
+  send_cq_.forget(qp_);
+  recv_cq_.forget(qp_);
+}
+
+void QueuePair::publish(const nic::WorkCompletion& done) {
+  const bool receive = done.operation == nic::Operation::receive ||
+                       done.operation == nic::Operation::receive_write_immediate;
+  (receive ? recv_cq_ : send_cq_).publish(done, shape_.request_id_64);
+}
+
+}  // namespace weft::emu::kernel::efa

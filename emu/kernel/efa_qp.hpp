@@ -1,0 +1,58 @@
+// Owns a queue pair as the stock EFA library sees it: two rings that the application writes, two doorbells.
+#pragma once
+
+#include <optional>
+
+#include "emu/kernel/device.hpp"
+#include "emu/kernel/efa_abi.hpp"
+#include "emu/kernel/efa_cq.hpp"
+#include "emu/nic/nic.hpp"
+
+namespace weft::emu::kernel::efa {
+
+class QueuePair : public Qp {
+ public:
+  struct Shape {
+    std::uint32_t sq_entries = 0;  // powers of two, or 0
+    std::uint32_t wqe_size = 0;
+    std::uint32_t rq_descriptors = 0;
+    bool request_id_64 = false;
+  };
+  QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shape& shape,
+            CompletionQueue& send_cq, CompletionQueue& recv_cq);
+  ~QueuePair() override;
+
+  [[nodiscard]] bool valid() const;
+  [[nodiscard]] nic::Qp& qp() { return qp_; }
+  [[nodiscard]] const nic::Qp& qp() const { return qp_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  void describe(QpReply& reply) const;
+
+  // Takes what the doorbells announce. False: the application wrote nonsense, the queue is to fail.
+  [[nodiscard]] bool fetch_sends();
+  [[nodiscard]] bool fetch_receives();
+  // The indices start over, the library's do too (and it does not ring for that).
+  void reset();
+  void publish(const nic::WorkCompletion& done);
+
+ private:
+  [[nodiscard]] std::uint16_t pending(const QueueRegion& doorbell, std::uint16_t taken) const;
+  [[nodiscard]] nic::SendWork parse(std::span<const std::byte> wqe) const;
+  // Descriptors from the next one up to the last of its work request; 0: nonsense.
+  [[nodiscard]] std::uint16_t gather(std::uint16_t available, nic::ReceiveWork& work) const;
+
+  nic::Nic& nic_;
+  nic::Qp& qp_;
+  QueueMemory& memory_;
+  Shape shape_;
+  CompletionQueue& send_cq_;
+  CompletionQueue& recv_cq_;
+  QueueRegion sq_;
+  QueueRegion rq_;
+  QueueRegion sq_doorbell_;
+  QueueRegion rq_doorbell_;
+  std::uint16_t sq_taken_ = 0;
+  std::uint16_t rq_taken_ = 0;
+};
+
+}  // namespace weft::emu::kernel::efa

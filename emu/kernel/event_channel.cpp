@@ -1,0 +1,77 @@
+// Owns sending events and taking unread ones back.
+#include "emu/kernel/event_channel.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "emu/kernel/native.hpp"
+
+namespace weft::emu::kernel {
+
+EventChannel::~EventChannel() {
+  for (const int fd : {ours_, theirs_}) {
+    if (fd >= 0) {
+      native::close(fd);
+    }
+  }
+}
+
+int EventChannel::open() {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    return -1;
+  }
+  ours_ = native::move_high(pair[0]);
+  theirs_ = static_cast<int>(syscall(SYS_fcntl, pair[1], F_DUPFD_CLOEXEC, native::kFirstHigh));
+  if (theirs_ < 0) {
+    const int error = errno;
+    native::close(pair[1]);
+    errno = error;
+    return -1;
+  }
+  return pair[1];
+}
+
+bool EventChannel::send_now(const Record& record) {
+  // The application may have closed its end: then nobody waits, and no signal must come of it.
+  return ::send(ours_, &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+         (errno != EAGAIN && errno != ENOBUFS);
+}
+
+void EventChannel::send(const Record& record) {
+  if (!backlog_.empty() || !send_now(record)) {
+    backlog_.push_back(record);
+  }
+}
+
+void EventChannel::flush_backlog() {
+  while (!backlog_.empty() && send_now(backlog_.front())) {
+    backlog_.pop_front();
+  }
+}
+
+std::uint32_t EventChannel::withdraw(std::uint64_t element) {
+  std::deque<Record> unread;
+  Record record{};
+  while (::recv(theirs_, &record, record_size_, MSG_DONTWAIT) ==
+         static_cast<ssize_t>(record_size_)) {
+    unread.push_back(record);
+    record = Record{};
+  }
+  unread.insert(unread.end(), backlog_.begin(), backlog_.end());
+  backlog_.clear();
+  std::uint32_t withdrawn = 0;
+  for (const Record& old : unread) {
+    if (old.element == element) {
+      ++withdrawn;
+    } else {
+      send(old);
+    }
+  }
+  return withdrawn;
+}
+
+}  // namespace weft::emu::kernel

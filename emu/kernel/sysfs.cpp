@@ -1,0 +1,158 @@
+// Owns the files that stock libraries read before they open a device.
+#include "emu/kernel/sysfs.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+namespace weft::emu::kernel {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TreeWriter {
+ public:
+  explicit TreeWriter(fs::path root) : root_(std::move(root)) {}
+
+  void file(const fs::path& path, const std::string& line) {
+    std::error_code error;
+    fs::create_directories((root_ / path).parent_path(), error);
+    std::ofstream out(root_ / path, std::ios::trunc);
+    out << line << '\n';
+    note(path, !out.good());
+  }
+  void link(const fs::path& path, const fs::path& target) {
+    std::error_code error;
+    fs::create_directories((root_ / path).parent_path(), error);
+    fs::remove(root_ / path, error);
+    fs::create_symlink(target.lexically_relative(path.parent_path()), root_ / path, error);
+    note(path, static_cast<bool>(error));
+  }
+  void folder(const fs::path& path) {
+    std::error_code error;
+    fs::create_directories(root_ / path, error);
+    note(path, static_cast<bool>(error));
+  }
+  [[nodiscard]] const std::string& failed() const { return failed_; }
+
+ private:
+  void note(const fs::path& path, bool bad) {
+    if (bad && failed_.empty()) {
+      failed_ = (root_ / path).string();
+    }
+  }
+  fs::path root_;
+  std::string failed_;
+};
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  char text[128];
+  std::snprintf(text, sizeof text, pattern, args...);
+  return text;
+}
+
+std::string groups(std::span<const std::byte> bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 2) {
+    text += format("%s%02x%02x", i == 0 ? "" : ":", static_cast<unsigned>(bytes[i]),
+                   static_cast<unsigned>(bytes[i + 1]));
+  }
+  return text;
+}
+
+const char* const kCounters[] = {
+    "tx_bytes",       "tx_pkts",          "rx_bytes",         "rx_pkts",
+    "rx_drops",       "send_bytes",       "send_wrs",         "recv_bytes",
+    "recv_wrs",       "rdma_read_wrs",    "rdma_read_bytes",  "rdma_read_wr_err",
+    "rdma_read_resp_bytes", "rdma_write_wrs", "rdma_write_bytes", "rdma_write_wr_err",
+    "rdma_write_recv_bytes"};
+
+void write_port(TreeWriter& tree, const fs::path& port, const NicDescription& nic,
+                const srd::Address& gid) {
+  tree.file(port / "state", "4: ACTIVE");
+  tree.file(port / "phys_state", "5: LinkUp");
+  tree.file(port / "link_layer", "Unspecified");
+  tree.file(port / "rate", format("%u Gb/sec (4X EDR)", nic.gbps));
+  tree.file(port / "lid", "0x0");
+  tree.file(port / "sm_lid", "0x0");
+  tree.file(port / "sm_sl", "0");
+  tree.file(port / "lid_mask_count", "1");
+  tree.file(port / "cap_mask", "0x00000000");
+  tree.file(port / "gids/0", groups(gid.bytes));
+  tree.file(port / "gid_attrs/types/0", "IB/RoCE v1");
+  tree.file(port / "pkeys/0", "0xffff");
+  for (const char* const counter : kCounters) {
+    tree.file(port / "hw_counters" / counter, "0");
+  }
+}
+
+void write_nic(TreeWriter& tree, const NicDescription& nic, const srd::Address& gid) {
+  const std::string pci = pci_address(nic);
+  const fs::path device = fs::path("sys/devices") / ("pci" + pci.substr(0, 7)) / pci;
+  tree.file(device / "modalias",
+            format("pci:v00001D0Fd%08Xsv00001D0Fsd%08Xbc02sc00i00", nic.part_id, nic.part_id));
+  tree.file(device / "vendor", "0x1d0f");
+  tree.file(device / "device", format("0x%04x", nic.part_id));
+  tree.file(device / "subsystem_vendor", "0x1d0f");
+  tree.file(device / "subsystem_device", format("0x%04x", nic.part_id));
+  tree.file(device / "class", "0x020000");
+  tree.file(device / "numa_node", std::to_string(static_cast<std::int32_t>(nic.numa_node)));
+  tree.link(device / "driver", "sys/bus/pci/drivers/efa");
+  tree.link(device / "subsystem", "sys/bus/pci");
+  tree.link(fs::path("sys/bus/pci/devices") / pci, device);
+  tree.link(fs::path("sys/bus/pci/drivers/efa") / pci, device);
+
+  const fs::path ib = device / "infiniband" / nic.name;
+  const std::string guid = groups(std::span(gid.bytes).subspan(8));
+  tree.file(ib / "node_type", "7: <unknown>");
+  tree.file(ib / "node_guid", guid);
+  tree.file(ib / "sys_image_guid", guid);
+  tree.file(ib / "fw_ver", "EMULATED");
+  tree.file(ib / "board_id", "EMULATED by weft, profile " + nic.profile);
+  tree.file(ib / "hw_rev", format("0x%x", nic.part_id));
+  tree.file(ib / "hca_type", "EFA (EMULATED)");
+  tree.file(ib / "node_desc", nic.name + " EMULATED");
+  tree.link(ib / "device", device);
+  write_port(tree, ib / "ports/1", nic, gid);
+  tree.link(fs::path("sys/class/infiniband") / nic.name, ib);
+
+  const std::string uverbs = "uverbs" + std::to_string(nic.index);
+  const fs::path verbs = device / "infiniband_verbs" / uverbs;
+  tree.file(verbs / "dev", format("%u:%u", kUverbsMajor, kUverbsFirstMinor + nic.index));
+  tree.file(verbs / "ibdev", nic.name);
+  tree.file(verbs / "abi_version", "1");
+  tree.link(verbs / "device", device);
+  tree.link(fs::path("sys/class/infiniband_verbs") / uverbs, verbs);
+  tree.file(fs::path("dev/infiniband") / uverbs, "");
+}
+
+}  // namespace
+
+std::string pci_address(const NicDescription& nic) {
+  return format("efa0:%02x:00.0", nic.index & 0xFF);
+}
+
+Result<void> write_device_tree(const std::string& root, std::span<const NicDescription> nics) {
+  TreeWriter tree{root};
+  tree.folder("sys/bus/pci/drivers/efa");
+  tree.file("sys/class/infiniband_verbs/abi_version", "6");
+  tree.folder("dev/infiniband");
+  for (const NicDescription& nic : nics) {
+    const auto address = parse_address(nic.address);
+    if (!address) {
+      return tl::unexpected(address.error());
+    }
+    write_nic(tree, nic, gid_of(*address));
+    tree.file("nic" + std::to_string(nic.index), to_text(nic));
+  }
+  if (!tree.failed().empty()) {
+    return fail(ErrorCode::io_error, "cannot write " + tree.failed() +
+                                         "; is there room, and is the folder yours?");
+  }
+  return {};
+}
+
+}  // namespace weft::emu::kernel

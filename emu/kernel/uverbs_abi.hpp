@@ -1,0 +1,296 @@
+// Owns the numbers and layouts of the kernel's verbs interface that every device type shares.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::emu::kernel::abi {
+
+enum class Command : std::uint32_t {
+  get_context = 0,
+  query_device = 1,
+  query_port = 2,
+  alloc_pd = 3,
+  dealloc_pd = 4,
+  create_ah = 5,
+  destroy_ah = 8,
+  reg_mr = 9,
+  dereg_mr = 13,
+  create_comp_channel = 17,
+  create_cq = 18,
+  destroy_cq = 20,
+  create_qp = 24,
+  query_qp = 25,
+  modify_qp = 26,
+  destroy_qp = 27,
+};
+
+inline constexpr std::uint32_t kExtended = 0x80000000;
+inline constexpr std::uint32_t kCommandMask = 0xFF;
+inline constexpr unsigned long kIoctl = 0xC0181B01;  // RDMA_VERBS_IOCTL
+
+struct CommandHeader {
+  std::uint32_t command;
+  std::uint16_t in_words;
+  std::uint16_t out_words;
+};
+static_assert(sizeof(CommandHeader) == 8);
+
+struct ExtendedHeader {
+  std::uint64_t response;
+  std::uint16_t provider_in_words;
+  std::uint16_t provider_out_words;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ExtendedHeader) == 16);
+
+struct QueryDevice {
+  std::uint64_t fw_ver;
+  std::uint64_t node_guid;       // big endian
+  std::uint64_t sys_image_guid;  // big endian
+  std::uint64_t max_mr_size;
+  std::uint64_t page_size_cap;
+  std::uint32_t vendor_id;
+  std::uint32_t vendor_part_id;
+  std::uint32_t hw_ver;
+  std::uint32_t max_qp;
+  std::uint32_t max_qp_wr;
+  std::uint32_t device_cap_flags;
+  std::uint32_t max_sge;
+  std::uint32_t max_sge_rd;
+  std::uint32_t max_cq;
+  std::uint32_t max_cqe;
+  std::uint32_t max_mr;
+  std::uint32_t max_pd;
+  std::uint32_t max_qp_rd_atom;
+  std::uint32_t max_ee_rd_atom;
+  std::uint32_t max_res_rd_atom;
+  std::uint32_t max_qp_init_rd_atom;
+  std::uint32_t max_ee_init_rd_atom;
+  std::uint32_t atomic_cap;
+  std::uint32_t max_ee;
+  std::uint32_t max_rdd;
+  std::uint32_t max_mw;
+  std::uint32_t max_raw_ipv6_qp;
+  std::uint32_t max_raw_ethy_qp;
+  std::uint32_t max_mcast_grp;
+  std::uint32_t max_mcast_qp_attach;
+  std::uint32_t max_total_mcast_qp_attach;
+  std::uint32_t max_ah;
+  std::uint32_t max_fmr;
+  std::uint32_t max_map_per_fmr;
+  std::uint32_t max_srq;
+  std::uint32_t max_srq_wr;
+  std::uint32_t max_srq_sge;
+  std::uint16_t max_pkeys;
+  std::uint8_t local_ca_ack_delay;
+  std::uint8_t phys_port_cnt;
+  std::uint8_t reserved[4];
+};
+static_assert(sizeof(QueryDevice) == 176);
+
+inline constexpr std::size_t kExtendedQueryDeviceSize = 304;
+
+struct QueryPort {
+  std::uint32_t port_cap_flags;
+  std::uint32_t max_msg_sz;
+  std::uint32_t bad_pkey_cntr;
+  std::uint32_t qkey_viol_cntr;
+  std::uint32_t gid_tbl_len;
+  std::uint16_t pkey_tbl_len;
+  std::uint16_t lid;
+  std::uint16_t sm_lid;
+  std::uint8_t state;
+  std::uint8_t max_mtu;
+  std::uint8_t active_mtu;
+  std::uint8_t lmc;
+  std::uint8_t max_vl_num;
+  std::uint8_t sm_sl;
+  std::uint8_t subnet_timeout;
+  std::uint8_t init_type_reply;
+  std::uint8_t active_width;
+  std::uint8_t active_speed;
+  std::uint8_t phys_state;
+  std::uint8_t link_layer;
+  std::uint8_t flags;
+  std::uint8_t reserved;
+};
+static_assert(sizeof(QueryPort) == 40 && offsetof(QueryPort, link_layer) == 37);
+
+struct QpDestination {
+  std::array<std::byte, 16> dgid;
+  std::uint32_t flow_label;
+  std::uint16_t dlid;
+  std::uint16_t reserved;
+  std::uint8_t sgid_index;
+  std::uint8_t hop_limit;
+  std::uint8_t traffic_class;
+  std::uint8_t sl;
+  std::uint8_t src_path_bits;
+  std::uint8_t static_rate;
+  std::uint8_t is_global;
+  std::uint8_t port_num;
+};
+static_assert(sizeof(QpDestination) == 32 && offsetof(QpDestination, is_global) == 30);
+
+// An address handle says the same in another order.
+struct AhAttributes {
+  std::array<std::byte, 16> dgid;
+  std::uint32_t flow_label;
+  std::uint8_t sgid_index;
+  std::uint8_t hop_limit;
+  std::uint8_t traffic_class;
+  std::uint8_t reserved;
+  std::uint16_t dlid;
+  std::uint8_t sl;
+  std::uint8_t src_path_bits;
+  std::uint8_t static_rate;
+  std::uint8_t is_global;
+  std::uint8_t port_num;
+  std::uint8_t reserved2;
+};
+static_assert(sizeof(AhAttributes) == 32 && offsetof(AhAttributes, is_global) == 29);
+
+struct CreateCq {
+  std::uint64_t response;
+  std::uint64_t user_handle;
+  std::uint32_t cqe;
+  std::uint32_t comp_vector;
+  std::int32_t comp_channel;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(CreateCq) == 32);
+
+struct CreateAh {
+  std::uint64_t response;
+  std::uint64_t user_handle;
+  std::uint32_t pd;
+  std::uint32_t reserved;
+  AhAttributes attributes;
+};
+static_assert(sizeof(CreateAh) == 56);
+
+struct RegMr {
+  std::uint64_t response;
+  std::uint64_t start;
+  std::uint64_t length;
+  std::uint64_t hca_va;
+  std::uint32_t pd;
+  std::uint32_t access_flags;
+};
+static_assert(sizeof(RegMr) == 40);
+
+struct CreateQp {
+  std::uint64_t response;
+  std::uint64_t user_handle;
+  std::uint32_t pd;
+  std::uint32_t send_cq;
+  std::uint32_t recv_cq;
+  std::uint32_t srq;
+  std::uint32_t max_send_wr;
+  std::uint32_t max_recv_wr;
+  std::uint32_t max_send_sge;
+  std::uint32_t max_recv_sge;
+  std::uint32_t max_inline_data;
+  std::uint8_t sq_sig_all;
+  std::uint8_t qp_type;
+  std::uint8_t is_srq;
+  std::uint8_t reserved;
+};
+static_assert(sizeof(CreateQp) == 56);
+
+struct CreateQpReply {
+  std::uint32_t handle;
+  std::uint32_t qpn;
+  std::uint32_t max_send_wr;
+  std::uint32_t max_recv_wr;
+  std::uint32_t max_send_sge;
+  std::uint32_t max_recv_sge;
+  std::uint32_t max_inline_data;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(CreateQpReply) == 32);
+
+struct ModifyQp {
+  QpDestination dest;
+  QpDestination alt_dest;
+  std::uint32_t handle;
+  std::uint32_t attr_mask;
+  std::uint32_t qkey;
+  std::uint32_t rq_psn;
+  std::uint32_t sq_psn;
+  std::uint32_t dest_qp_num;
+  std::uint32_t access_flags;
+  std::uint16_t pkey_index;
+  std::uint16_t alt_pkey_index;
+  std::uint8_t qp_state;
+  std::uint8_t cur_qp_state;
+  std::uint8_t path_mtu;
+  std::uint8_t path_mig_state;
+  std::uint8_t en_sqd_async_notify;
+  std::uint8_t max_rd_atomic;
+  std::uint8_t max_dest_rd_atomic;
+  std::uint8_t min_rnr_timer;
+  std::uint8_t port_num;
+  std::uint8_t timeout;
+  std::uint8_t retry_cnt;
+  std::uint8_t rnr_retry;
+  std::uint8_t alt_port_num;
+  std::uint8_t alt_timeout;
+  std::uint8_t reserved[2];
+};
+static_assert(sizeof(ModifyQp) == 112 && offsetof(ModifyQp, rnr_retry) == 107);
+
+struct QueryQp {
+  QpDestination dest;
+  QpDestination alt_dest;
+  std::uint32_t max_send_wr;
+  std::uint32_t max_recv_wr;
+  std::uint32_t max_send_sge;
+  std::uint32_t max_recv_sge;
+  std::uint32_t max_inline_data;
+  std::uint32_t qkey;
+  std::uint32_t rq_psn;
+  std::uint32_t sq_psn;
+  std::uint32_t dest_qp_num;
+  std::uint32_t access_flags;
+  std::uint16_t pkey_index;
+  std::uint16_t alt_pkey_index;
+  std::uint8_t qp_state;
+  std::uint8_t cur_qp_state;
+  std::uint8_t path_mtu;
+  std::uint8_t path_mig_state;
+  std::uint8_t sq_draining;
+  std::uint8_t max_rd_atomic;
+  std::uint8_t max_dest_rd_atomic;
+  std::uint8_t min_rnr_timer;
+  std::uint8_t port_num;
+  std::uint8_t timeout;
+  std::uint8_t retry_cnt;
+  std::uint8_t rnr_retry;
+  std::uint8_t alt_port_num;
+  std::uint8_t alt_timeout;
+  std::uint8_t sq_sig_all;
+  std::uint8_t reserved[5];
+};
+static_assert(sizeof(QueryQp) == 128);
+
+enum class AsyncEvent : std::uint32_t {
+  cq_error = 0,
+  qp_fatal = 1,
+  device_fatal = 8,
+  port_active = 9,
+  port_error = 10,
+};
+
+enum Access : std::uint32_t {
+  kAccessLocalWrite = 1U << 0,
+  kAccessRemoteWrite = 1U << 1,
+  kAccessRemoteRead = 1U << 2,
+  kAccessOptional = 0x3FF00000,  // a device may ignore these
+};
+
+enum QpTypeNumber : std::uint8_t { kQpUd = 4, kQpDriver = 255 };
+
+}  // namespace weft::emu::kernel::abi

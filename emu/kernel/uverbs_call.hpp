@@ -1,0 +1,37 @@
+// Owns reading a command's body, writing its reply, and looking up handles, for the files of UverbsFile.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "emu/kernel/uverbs_file.hpp"
+#include "srd/base/check.hpp"
+
+namespace weft::emu::kernel {
+
+template <class T>
+T UverbsFile::Call::read(std::size_t offset) const {
+  static_assert(std::is_trivially_copyable_v<T>);
+  WEFT_CHECK(offset + sizeof(T) <= body.size());  // the table of commands says how long a body is
+  T value;
+  std::memcpy(&value, body.data() + offset, sizeof value);
+  return value;
+}
+
+template <class T>
+void UverbsFile::Call::answer(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+  reply.insert(reply.end(), bytes, bytes + sizeof value);
+}
+
+template <class T>
+T* UverbsFile::find(std::uint32_t handle, ObjectKind kind) {
+  if (handle >= objects_.size() || objects_[handle] == nullptr ||
+      objects_[handle]->kind() != kind) {
+    return nullptr;
+  }
+  return static_cast<T*>(objects_[handle].get());
+}
+
+}  // namespace weft::emu::kernel

@@ -1,0 +1,283 @@
+// Owns the meaning of each command, as far as it is the same for every type of device.
+#include <cerrno>
+
+#include "emu/kernel/user_memory.hpp"
+#include "emu/kernel/uverbs_call.hpp"
+
+namespace weft::emu::kernel {
+
+Outcome<void> UverbsFile::get_context(Call& call) {
+  if (has_context_) {
+    return refuse(EINVAL);
+  }
+  const auto own = device_.get_context(call.udata);
+  if (!own) {
+    return own;
+  }
+  const int fd = async_.open();
+  if (fd < 0) {
+    return refuse(errno);
+  }
+  has_context_ = true;
+  call.answer(static_cast<std::uint32_t>(fd));
+  call.answer(device_.completion_vectors());
+  return {};
+}
+
+Outcome<void> UverbsFile::query_device(Call& call) {
+  abi::QueryDevice attributes{};
+  device_.query_device(attributes);
+  call.answer(attributes);
+  return {};
+}
+
+Outcome<void> UverbsFile::query_device_extended(Call& call) {
+  if (call.read<std::uint64_t>() != 0) {  // comp_mask and reserved
+    return refuse(EINVAL);
+  }
+  abi::QueryDevice attributes{};
+  device_.query_device(attributes);
+  call.answer(attributes);
+  call.answer(std::uint32_t{0});  // comp_mask
+  call.answer(static_cast<std::uint32_t>(abi::kExtendedQueryDeviceSize));
+  call.reply.resize(abi::kExtendedQueryDeviceSize);  // no paging on demand, no clock, no offloads
+  return device_.query_device_extended(call.udata);
+}
+
+Outcome<void> UverbsFile::query_port(Call& call) {
+  abi::QueryPort attributes{};
+  const auto known = device_.query_port(call.read<std::uint8_t>(8), attributes);
+  call.answer(attributes);
+  return known;
+}
+
+Outcome<void> UverbsFile::alloc_pd(Call& call) {
+  auto pd = device_.alloc_pd(call.udata);
+  if (!pd) {
+    return refuse(pd.error());
+  }
+  call.answer(insert(std::move(*pd)));
+  return {};
+}
+
+Outcome<void> UverbsFile::dealloc_pd(Call& call) {
+  return destroy(call.read<std::uint32_t>(), ObjectKind::pd);
+}
+
+Outcome<void> UverbsFile::reg_mr(Call& call) {
+  const auto request = call.read<abi::RegMr>();
+  Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
+  constexpr std::uint64_t kInPage = 0xFFF;
+  if (pd == nullptr || request.length == 0 ||
+      (request.start & kInPage) != (request.hca_va & kInPage) ||
+      request.hca_va + request.length < request.hca_va) {
+    return refuse(EINVAL);
+  }
+  const bool remote_writable_only = (request.access_flags & abi::kAccessRemoteWrite) != 0 &&
+                                    (request.access_flags & abi::kAccessLocalWrite) == 0;
+  if (remote_writable_only) {
+    return refuse(EINVAL);
+  }
+  if (!user_range_ok(request.start, request.length,
+                     (request.access_flags & abi::kAccessLocalWrite) != 0)) {
+    return refuse(EFAULT);
+  }
+  auto mr = device_.reg_mr(
+      *pd, MrRequest{request.start, request.length, request.hca_va, request.access_flags});
+  if (!mr) {
+    return refuse(mr.error());
+  }
+  (*mr)->use(*pd);
+  const std::uint32_t lkey = (*mr)->lkey;
+  const std::uint32_t rkey = (*mr)->rkey;
+  call.answer(insert(std::move(*mr)));
+  call.answer(lkey);
+  call.answer(rkey);
+  return {};
+}
+
+Outcome<void> UverbsFile::dereg_mr(Call& call) {
+  return destroy(call.read<std::uint32_t>(), ObjectKind::mr);
+}
+
+Outcome<void> UverbsFile::create_ah(Call& call) {
+  const auto request = call.read<abi::CreateAh>();
+  Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
+  if (pd == nullptr) {
+    return refuse(EINVAL);
+  }
+  auto ah = device_.create_ah(*pd, request.attributes, call.udata);
+  if (!ah) {
+    return refuse(ah.error());
+  }
+  (*ah)->use(*pd);
+  (*ah)->user_handle = request.user_handle;
+  call.answer(insert(std::move(*ah)));
+  return {};
+}
+
+Outcome<void> UverbsFile::destroy_ah(Call& call) {
+  return destroy(call.read<std::uint32_t>(), ObjectKind::ah);
+}
+
+Outcome<void> UverbsFile::create_comp_channel(Call& call) {
+  auto channel = std::make_unique<Channel>();
+  const int fd = channel->events.open();
+  if (fd < 0) {
+    return refuse(errno);
+  }
+  // The descriptor is its only name; there is no command to destroy a channel. One with the number of a
+  // channel that the application has closed replaces it.
+  std::erase_if(channels_, [this, fd](const auto& entry) {
+    if (entry.first != fd || entry.second->busy()) {
+      return false;
+    }
+    std::erase_if(objects_, [&](auto& object) {
+      if (object.get() == entry.second) {
+        object.reset();
+      }
+      return false;
+    });
+    return true;
+  });
+  channels_.emplace_back(fd, channel.get());
+  (void)insert(std::move(channel));
+  call.answer(static_cast<std::uint32_t>(fd));
+  return {};
+}
+
+Outcome<void> UverbsFile::create_cq(Call& call) {
+  const auto request = call.read<abi::CreateCq>();
+  Channel* channel = nullptr;
+  if (request.comp_channel >= 0) {
+    channel = find_channel(request.comp_channel);
+    if (channel == nullptr) {
+      return refuse(EINVAL);
+    }
+  }
+  if (request.comp_vector >= device_.completion_vectors()) {
+    return refuse(EINVAL);
+  }
+  auto cq = device_.create_cq({queues_, async_},
+                              CqRequest{request.cqe, request.comp_vector, channel != nullptr},
+                              call.udata);
+  if (!cq) {
+    return refuse(cq.error());
+  }
+  (*cq)->user_handle = request.user_handle;
+  if (channel != nullptr) {
+    (*cq)->channel = channel;
+    (*cq)->use(*channel);
+  }
+  const std::uint32_t cqe = (*cq)->cqe;
+  call.answer(insert(std::move(*cq)));
+  call.answer(cqe);
+  call.hook = &LibraryHooks::created_cq;
+  call.hook_handle = request.user_handle;
+  return {};
+}
+
+Outcome<void> UverbsFile::destroy_cq(Call& call) {
+  const auto handle = call.read<std::uint32_t>(8);
+  Cq* const cq = find<Cq>(handle, ObjectKind::cq);
+  if (cq == nullptr) {
+    return refuse(EINVAL);
+  }
+  if (cq->busy()) {
+    return refuse(EBUSY);
+  }
+  // The library will wait until the application has acknowledged every event that it has read.
+  if (cq->channel != nullptr) {
+    cq->comp_events -= cq->channel->events.withdraw(cq->user_handle);
+  }
+  cq->async_events -= async_.withdraw(cq->user_handle);
+  call.answer(cq->comp_events);
+  call.answer(cq->async_events);
+  return destroy(handle, ObjectKind::cq);
+}
+
+Outcome<void> UverbsFile::create_qp(Call& call) {
+  const auto request = call.read<abi::CreateQp>();
+  QpRequest wanted{.pd = find<Pd>(request.pd, ObjectKind::pd),
+                   .send_cq = find<Cq>(request.send_cq, ObjectKind::cq),
+                   .recv_cq = find<Cq>(request.recv_cq, ObjectKind::cq),
+                   .has_srq = request.is_srq != 0,
+                   .type = request.qp_type,
+                   .max_send_wr = request.max_send_wr,
+                   .max_recv_wr = request.max_recv_wr,
+                   .max_send_sge = request.max_send_sge,
+                   .max_recv_sge = request.max_recv_sge,
+                   .max_inline_data = request.max_inline_data};
+  if (wanted.pd == nullptr || wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
+    return refuse(EINVAL);
+  }
+  auto qp = device_.create_qp({queues_, async_}, wanted, call.udata);
+  if (!qp) {
+    return refuse(qp.error());
+  }
+  (*qp)->use(*wanted.pd);
+  (*qp)->use(*wanted.send_cq);
+  (*qp)->use(*wanted.recv_cq);
+  (*qp)->user_handle = request.user_handle;
+  (*qp)->sq_sig_all = request.sq_sig_all != 0;
+  abi::CreateQpReply reply{.handle = 0,
+                           .qpn = (*qp)->number,
+                           .max_send_wr = (*qp)->max_send_wr,
+                           .max_recv_wr = (*qp)->max_recv_wr,
+                           .max_send_sge = (*qp)->max_send_sge,
+                           .max_recv_sge = (*qp)->max_recv_sge,
+                           .max_inline_data = (*qp)->max_inline_data,
+                           .reserved = 0};
+  reply.handle = insert(std::move(*qp));
+  call.answer(reply);
+  return {};
+}
+
+Outcome<void> UverbsFile::modify_qp(Call& call) {
+  const auto request = call.read<abi::ModifyQp>();
+  Qp* const qp = find<Qp>(request.handle, ObjectKind::qp);
+  if (qp == nullptr) {
+    return refuse(EINVAL);
+  }
+  const auto outcome = device_.modify_qp(*qp, request.attr_mask,
+                                         nic::QpAttributes{.state = request.qp_state,
+                                                           .current_state = request.cur_qp_state,
+                                                           .port = request.port_num,
+                                                           .rnr_retry = request.rnr_retry,
+                                                           .pkey_index = request.pkey_index,
+                                                           .qkey = request.qkey,
+                                                           .sq_psn = request.sq_psn});
+  call.hook = &LibraryHooks::touched_qp;
+  call.hook_handle = qp->user_handle;
+  return outcome;
+}
+
+Outcome<void> UverbsFile::query_qp(Call& call) {
+  const Qp* const qp = find<Qp>(call.read<std::uint32_t>(8), ObjectKind::qp);
+  if (qp == nullptr) {
+    return refuse(EINVAL);
+  }
+  abi::QueryQp attributes{};
+  attributes.max_send_wr = qp->max_send_wr;
+  attributes.max_recv_wr = qp->max_recv_wr;
+  attributes.max_send_sge = qp->max_send_sge;
+  attributes.max_recv_sge = qp->max_recv_sge;
+  attributes.max_inline_data = qp->max_inline_data;
+  attributes.sq_sig_all = qp->sq_sig_all ? 1 : 0;
+  const auto outcome = device_.query_qp(*qp, call.read<std::uint32_t>(12), attributes);
+  call.answer(attributes);
+  return outcome;
+}
+
+Outcome<void> UverbsFile::destroy_qp(Call& call) {
+  const auto handle = call.read<std::uint32_t>(8);
+  Qp* const qp = find<Qp>(handle, ObjectKind::qp);
+  if (qp == nullptr) {
+    return refuse(EINVAL);
+  }
+  qp->async_events -= async_.withdraw(qp->user_handle);
+  call.answer(qp->async_events);
+  return destroy(handle, ObjectKind::qp);
+}
+
+}  // namespace weft::emu::kernel

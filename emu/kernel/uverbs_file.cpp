@@ -1,0 +1,224 @@
+// Owns the framing of commands: header words, bodies, replies, and the handle table.
+#include "emu/kernel/uverbs_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "emu/kernel/uverbs_call.hpp"
+#include "emu/kernel/user_memory.hpp"
+
+namespace weft::emu::kernel {
+namespace {
+
+using abi::Command;
+
+constexpr std::uint32_t number(Command command) { return static_cast<std::uint32_t>(command); }
+
+// Longer than any command of any library, and short enough for the stack of a small thread.
+constexpr std::size_t kMostCommandBytes = 4096;
+
+}  // namespace
+
+const UverbsFile::Entry UverbsFile::kLegacy[] = {
+    {number(Command::get_context), 8, 8, &UverbsFile::get_context},
+    {number(Command::query_device), 8, sizeof(abi::QueryDevice), &UverbsFile::query_device},
+    {number(Command::query_port), 16, sizeof(abi::QueryPort), &UverbsFile::query_port},
+    {number(Command::alloc_pd), 8, 4, &UverbsFile::alloc_pd},
+    {number(Command::dealloc_pd), 4, 0, &UverbsFile::dealloc_pd},
+    {number(Command::create_ah), sizeof(abi::CreateAh), 4, &UverbsFile::create_ah},
+    {number(Command::destroy_ah), 4, 0, &UverbsFile::destroy_ah},
+    {number(Command::reg_mr), sizeof(abi::RegMr), 12, &UverbsFile::reg_mr},
+    {number(Command::dereg_mr), 4, 0, &UverbsFile::dereg_mr},
+    {number(Command::create_comp_channel), 8, 4, &UverbsFile::create_comp_channel},
+    {number(Command::create_cq), sizeof(abi::CreateCq), 8, &UverbsFile::create_cq},
+    {number(Command::destroy_cq), 16, 8, &UverbsFile::destroy_cq},
+    {number(Command::create_qp), sizeof(abi::CreateQp), sizeof(abi::CreateQpReply),
+     &UverbsFile::create_qp},
+    {number(Command::query_qp), 16, sizeof(abi::QueryQp), &UverbsFile::query_qp},
+    {number(Command::modify_qp), sizeof(abi::ModifyQp), 0, &UverbsFile::modify_qp},
+    {number(Command::destroy_qp), 16, 4, &UverbsFile::destroy_qp},
+};
+
+const UverbsFile::Entry UverbsFile::kExtended[] = {
+    {number(Command::query_device), 8, abi::kExtendedQueryDeviceSize,
+     &UverbsFile::query_device_extended},
+};
+
+UverbsFile::UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks)
+    : device_(device), runner_(runner), hooks_(hooks) {}
+
+UverbsFile::~UverbsFile() {
+  runner_.exclusively([this] {
+    // Queue pairs before the completion queues and domains they stand on, channels last.
+    for (const ObjectKind kind : {ObjectKind::qp, ObjectKind::ah, ObjectKind::mr, ObjectKind::cq,
+                                  ObjectKind::pd, ObjectKind::channel}) {
+      for (auto& object : objects_) {
+        if (object != nullptr && object->kind() == kind) {
+          object.reset();
+        }
+      }
+    }
+  });
+}
+
+int UverbsFile::open() {
+  if (const int error = queues_.open(); error != 0) {
+    errno = error;
+    return -1;
+  }
+  return queues_.fd();
+}
+
+// The old ENOTTY tells the library that there are no ioctl methods at all; it writes commands instead.
+int UverbsFile::ioctl(unsigned long /*request*/) const { return -ENOTTY; }
+
+ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
+  abi::CommandHeader header{};
+  if (size < sizeof header) {
+    return -EINVAL;
+  }
+  if (size > kMostCommandBytes) {
+    return -EINVAL;
+  }
+  std::byte bytes[kMostCommandBytes];
+  const std::span all = std::span(bytes).first(size);
+  if (!copy_from_user(all, reinterpret_cast<std::uintptr_t>(buffer))) {
+    return -EFAULT;
+  }
+  std::memcpy(&header, bytes, sizeof header);
+  if ((header.command & ~(abi::kExtended | abi::kCommandMask)) != 0) {
+    return -EINVAL;
+  }
+  const auto body = all.subspan(sizeof header);
+  const int error = (header.command & abi::kExtended) != 0 ? run_extended(fd, header, body)
+                                                           : run_legacy(fd, header, body);
+  return error != 0 ? -error : static_cast<ssize_t>(size);
+}
+
+int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
+                           std::span<const std::byte> body) {
+  if (header.in_words * std::size_t{4} != body.size() + sizeof header) {
+    return EINVAL;
+  }
+  const auto* const entry = std::find_if(std::begin(kLegacy), std::end(kLegacy),
+                                         [&](const Entry& e) { return e.command == header.command; });
+  if (entry == std::end(kLegacy)) {
+    return EOPNOTSUPP;
+  }
+  if (body.size() < entry->body) {
+    return EINVAL;
+  }
+  const std::size_t room = header.out_words * std::size_t{4};
+  if (room < entry->reply) {
+    return ENOSPC;
+  }
+  Call call{.fd = fd,
+            .body = body.first(entry->body),
+            .reply = {},
+            .udata = {.in = body.subspan(entry->body), .out = {}},
+            .hook = nullptr,
+            .hook_handle = 0};
+  std::uint64_t response = 0;
+  if (entry->reply > 0) {
+    std::memcpy(&response, body.data(), sizeof response);
+    if (!user_range_ok(response, room, true)) {
+      return EFAULT;
+    }
+  }
+  if (const int error = run(*entry, call); error != 0) {
+    return error;
+  }
+  call.reply.resize(entry->reply);
+  call.reply.insert(call.reply.end(), call.udata.out.begin(), call.udata.out.end());
+  const std::size_t length = std::min(room, call.reply.size());
+  return copy_to_user(response, std::span(call.reply).first(length)) ? 0 : EFAULT;
+}
+
+int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
+                             std::span<const std::byte> body) {
+  abi::ExtendedHeader more{};
+  if (body.size() < sizeof more) {
+    return EINVAL;
+  }
+  std::memcpy(&more, body.data(), sizeof more);
+  body = body.subspan(sizeof more);
+  const std::size_t core = header.in_words * std::size_t{8};
+  if (core + more.provider_in_words * std::size_t{8} != body.size() || more.reserved != 0) {
+    return EINVAL;
+  }
+  const auto* const entry =
+      std::find_if(std::begin(kExtended), std::end(kExtended), [&](const Entry& e) {
+        return e.command == (header.command & abi::kCommandMask);
+      });
+  if (entry == std::end(kExtended)) {
+    return EOPNOTSUPP;
+  }
+  if (core < entry->body) {
+    return EINVAL;
+  }
+  Call call{.fd = fd,
+            .body = body.first(core),
+            .reply = {},
+            .udata = {.in = body.subspan(core), .out = {}},
+            .hook = nullptr,
+            .hook_handle = 0};
+  const std::size_t core_room = header.out_words * std::size_t{8};
+  const std::size_t own_room = more.provider_out_words * std::size_t{8};
+  if (!user_range_ok(more.response, core_room + own_room, true)) {
+    return EFAULT;
+  }
+  if (const int error = run(*entry, call); error != 0) {
+    return error;
+  }
+  const bool copied =
+      copy_to_user(more.response,
+                   std::span(call.reply).first(std::min(core_room, call.reply.size()))) &&
+      copy_to_user(more.response + core_room,
+                   std::span(call.udata.out).first(std::min(own_room, call.udata.out.size())));
+  return copied ? 0 : EFAULT;
+}
+
+int UverbsFile::run(const Entry& entry, Call& call) {
+  if (!has_context_ && entry.handler != &UverbsFile::get_context) {
+    return EINVAL;
+  }
+  int error = 0;
+  runner_.exclusively([&] {
+    const Outcome<void> outcome = (this->*entry.handler)(call);
+    error = outcome ? 0 : outcome.error();
+  });
+  if (error == 0 && hooks_ != nullptr && call.hook != nullptr) {
+    (hooks_->*call.hook)(call.fd, call.hook_handle);  // not under the device's lock: it may load code
+  }
+  return error;
+}
+
+std::uint32_t UverbsFile::insert(std::unique_ptr<Object> object) {
+  auto slot = std::find(objects_.begin(), objects_.end(), nullptr);
+  if (slot == objects_.end()) {
+    slot = objects_.insert(objects_.end(), nullptr);
+  }
+  *slot = std::move(object);
+  return static_cast<std::uint32_t>(slot - objects_.begin());
+}
+
+Outcome<void> UverbsFile::destroy(std::uint32_t handle, ObjectKind kind) {
+  Object* const object = find<Object>(handle, kind);
+  if (object == nullptr) {
+    return refuse(EINVAL);
+  }
+  if (object->busy()) {
+    return refuse(EBUSY);
+  }
+  objects_[handle].reset();
+  return {};
+}
+
+Channel* UverbsFile::find_channel(int fd) {
+  const auto found = std::find_if(channels_.rbegin(), channels_.rend(),
+                                  [fd](const auto& entry) { return entry.first == fd; });
+  return found == channels_.rend() ? nullptr : found->second;
+}
+
+}  // namespace weft::emu::kernel

@@ -1,0 +1,96 @@
+// Owns one open device file: its handle table, and the commands that the application writes to it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "emu/kernel/device.hpp"
+
+namespace weft::emu::kernel {
+
+class UverbsFile {
+ public:
+  // `hooks` may be null.
+  UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks);
+  // Frees everything that was made through it, as the kernel does when a process closes or dies.
+  ~UverbsFile();
+  UverbsFile(const UverbsFile&) = delete;
+  UverbsFile& operator=(const UverbsFile&) = delete;
+
+  // The native descriptor to hand to the application as a duplicate, or -1 with errno set.
+  [[nodiscard]] int open();
+
+  // As write(2) and ioctl(2), but errors are returned negative. `fd` is the number the application used.
+  [[nodiscard]] ssize_t write(int fd, const void* buffer, std::size_t size);
+  [[nodiscard]] int ioctl(unsigned long request) const;
+
+ private:
+  // One command on its way: the common part of its body (at least as long as the table says), and replies.
+  struct Call {
+    int fd = -1;
+    std::span<const std::byte> body;
+    std::vector<std::byte> reply;
+    Udata udata;
+    void (LibraryHooks::*hook)(int fd, std::uint64_t user_handle) = nullptr;  // to call afterwards
+    std::uint64_t hook_handle = 0;
+
+    template <class T>
+    [[nodiscard]] T read(std::size_t offset = 0) const;
+    template <class T>
+    void answer(const T& value);
+  };
+  using Handler = Outcome<void> (UverbsFile::*)(Call&);
+  struct Entry {
+    std::uint32_t command;
+    std::size_t body;   // bytes of the common part, with the response address where there is one
+    std::size_t reply;  // bytes of the common reply
+    Handler handler;
+  };
+  static const Entry kLegacy[];
+  static const Entry kExtended[];
+
+  [[nodiscard]] int run_legacy(int fd, const abi::CommandHeader& header,
+                               std::span<const std::byte> body);
+  [[nodiscard]] int run_extended(int fd, const abi::CommandHeader& header,
+                                 std::span<const std::byte> body);
+  [[nodiscard]] int run(const Entry& entry, Call& call);
+
+  Outcome<void> get_context(Call& call);
+  Outcome<void> query_device(Call& call);
+  Outcome<void> query_device_extended(Call& call);
+  Outcome<void> query_port(Call& call);
+  Outcome<void> alloc_pd(Call& call);
+  Outcome<void> dealloc_pd(Call& call);
+  Outcome<void> reg_mr(Call& call);
+  Outcome<void> dereg_mr(Call& call);
+  Outcome<void> create_ah(Call& call);
+  Outcome<void> destroy_ah(Call& call);
+  Outcome<void> create_comp_channel(Call& call);
+  Outcome<void> create_cq(Call& call);
+  Outcome<void> destroy_cq(Call& call);
+  Outcome<void> create_qp(Call& call);
+  Outcome<void> modify_qp(Call& call);
+  Outcome<void> query_qp(Call& call);
+  Outcome<void> destroy_qp(Call& call);
+
+  template <class T>
+  [[nodiscard]] T* find(std::uint32_t handle, ObjectKind kind);
+  [[nodiscard]] std::uint32_t insert(std::unique_ptr<Object> object);
+  [[nodiscard]] Outcome<void> destroy(std::uint32_t handle, ObjectKind kind);
+  [[nodiscard]] Channel* find_channel(int fd);
+
+  Device& device_;
+  Runner& runner_;
+  LibraryHooks* hooks_;
+  QueueMemory queues_;
+  EventChannel async_{EventChannel::Kind::asynchronous};
+  bool has_context_ = false;
+  std::vector<std::unique_ptr<Object>> objects_;  // by handle
+  std::vector<std::pair<int, Channel*>> channels_;
+};
+
+}  // namespace weft::emu::kernel

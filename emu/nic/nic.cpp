@@ -1,0 +1,234 @@
+// Owns the NIC's control path: domains, regions, address handles and the life of queue pairs.
+#include "emu/nic/nic.hpp"
+
+#include <algorithm>
+
+#include "srd/base/check.hpp"
+
+namespace weft::emu::nic {
+
+Nic::Nic(const NicConfig& config, srd::Engine& engine)
+    : config_(config), engine_(engine), qps_(config.qpn_count), contexts_(config.max_work) {
+  WEFT_CHECK(config.qpn_count > 0);
+}
+
+Nic::Pd* Nic::find_pd(std::uint32_t pd) {
+  return pd < pds_.size() && pds_[pd].used ? &pds_[pd] : nullptr;
+}
+
+Outcome<std::uint32_t> Nic::allocate_pd() {
+  const auto free = std::find_if(pds_.begin(), pds_.end(), [](const Pd& pd) { return !pd.used; });
+  const auto index = static_cast<std::uint32_t>(free - pds_.begin());
+  if (free == pds_.end()) {
+    if (pds_.size() >= config_.max_pd) {
+      return refuse(ENOMEM);
+    }
+    pds_.emplace_back();
+  }
+  pds_[index].used = true;
+  return index;
+}
+
+Outcome<void> Nic::free_pd(std::uint32_t pd) {
+  Pd* const found = find_pd(pd);
+  if (found == nullptr) {
+    return refuse(EINVAL);
+  }
+  if (found->users > 0) {
+    return refuse(EBUSY);
+  }
+  *found = Pd{};
+  return {};
+}
+
+Outcome<srd::RegionKey> Nic::register_memory(const srd::Region& region) {
+  Pd* const pd = find_pd(region.domain);
+  if (pd == nullptr) {
+    return refuse(EINVAL);
+  }
+  const auto key = engine_.memory().insert(region);
+  if (!key) {
+    return refuse(ENOMEM);
+  }
+  ++pd->users;
+  return *key;
+}
+
+Outcome<void> Nic::deregister(srd::RegionKey key) {
+  const srd::Region* const region = engine_.memory().find(key);
+  if (region == nullptr) {
+    return refuse(EINVAL);
+  }
+  Pd* const pd = find_pd(region->domain);
+  WEFT_CHECK(pd != nullptr && pd->users > 0);
+  --pd->users;
+  engine_.memory().erase(key);
+  return {};
+}
+
+Outcome<std::uint16_t> Nic::create_ah(std::uint32_t pd, const srd::Address& address) {
+  Pd* const owner = find_pd(pd);
+  if (owner == nullptr) {
+    return refuse(EINVAL);
+  }
+  if (const auto known = owner->handles.find(address); known != owner->handles.end()) {
+    ++handles_[known->second].references;
+    ++owner->users;
+    return known->second;
+  }
+  std::uint16_t number = 0;
+  if (!free_handles_.empty()) {
+    number = free_handles_.back();
+    free_handles_.pop_back();
+  } else if (handles_.size() < std::min<std::size_t>(config_.max_ah, kUnknownAh)) {
+    number = static_cast<std::uint16_t>(handles_.size());
+    handles_.emplace_back();
+  } else {
+    return refuse(ENOMEM);
+  }
+  handles_[number] = AddressHandle{address, pd, 1, {}};
+  owner->handles.emplace(address, number);
+  ++owner->users;
+  return number;
+}
+
+Nic::AddressHandle* Nic::find_ah(std::uint32_t pd, std::uint16_t ah) {
+  if (ah >= handles_.size() || handles_[ah].references == 0 || handles_[ah].pd != pd) {
+    return nullptr;
+  }
+  return &handles_[ah];
+}
+
+Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
+  AddressHandle* const handle = find_ah(pd, ah);
+  if (handle == nullptr) {
+    return refuse(EINVAL);
+  }
+  --pds_[pd].users;
+  if (--handle->references > 0) {
+    return {};
+  }
+  for (const srd::PeerId peer : handle->peers) {
+    for (const auto& qp : qps_) {
+      if (peer != kNoPeer && qp != nullptr && qp->open_ && qp->init_.pd == pd) {
+        engine_.flush(peer, srd::Qpn{qp->number_});
+      }
+    }
+  }
+  pds_[pd].handles.erase(handle->address);
+  *handle = AddressHandle{};
+  free_handles_.push_back(ah);
+  return {};
+}
+
+Outcome<Qp*> Nic::create_qp(const QpInit& init) {
+  Pd* const pd = find_pd(init.pd);
+  if (pd == nullptr) {
+    return refuse(EINVAL);
+  }
+  for (std::uint32_t tried = 0; tried < config_.qpn_count; ++tried) {
+    const std::uint32_t index = (next_qp_ + tried) % config_.qpn_count;
+    auto& slot = qps_[index];
+    if (slot != nullptr && (slot->used_ || slot->outstanding_ > 0)) {
+      continue;
+    }
+    if (slot == nullptr) {
+      slot = std::make_unique<Qp>();
+      slot->number_ = config_.first_qpn + index;
+    }
+    next_qp_ = index + 1;
+    slot->init_ = init;
+    slot->state_ = QpState::reset;
+    slot->attributes_ = QpAttributes{};
+    slot->used_ = true;
+    ++pd->users;
+    return slot.get();
+  }
+  return refuse(ENOMEM);
+}
+
+Outcome<void> Nic::modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& attributes) {
+  const auto next =
+      check_modify(QpRules{qp.init_.type, config_.rnr_retry}, qp.state_, mask, attributes);
+  if (!next) {
+    return refuse(next.error());
+  }
+  QpAttributes merged = qp.attributes_;
+  if ((mask & kMaskPkeyIndex) != 0) {
+    merged.pkey_index = attributes.pkey_index;
+  }
+  if ((mask & kMaskPort) != 0) {
+    merged.port = attributes.port;
+  }
+  if ((mask & kMaskQkey) != 0) {
+    merged.qkey = attributes.qkey;
+  }
+  if ((mask & kMaskSqPsn) != 0) {
+    merged.sq_psn = attributes.sq_psn;
+  }
+  if ((mask & kMaskRnrRetry) != 0) {
+    merged.rnr_retry = attributes.rnr_retry;
+  }
+  return enter(qp, *next, merged);
+}
+
+Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
+  const srd::Qpn number{qp.number_};
+  switch (next) {
+    case QpState::reset:
+      ++qp.generation_;
+      close_endpoint(qp);
+      qp.attributes_ = QpAttributes{};
+      qp.state_ = next;
+      return {};
+    case QpState::error:
+      close_endpoint(qp);  // everything outstanding completes as flushed
+      break;
+    case QpState::init:
+      if (!qp.open_) {
+        const auto opened = engine_.open_endpoint(
+            number, srd::EndpointConfig{.qkey = attributes.qkey,
+                                        .domain = qp.init_.pd,
+                                        .receive_depth = qp.init_.receive_depth,
+                                        .receiving = false,
+                                        .unsolicited_immediate = qp.init_.unsolicited_immediate});
+        if (!opened) {
+          return refuse(ENOMEM);
+        }
+        qp.open_ = true;
+      }
+      break;
+    case QpState::rtr:
+      engine_.set_receiving(number, true);
+      break;
+    case QpState::rts:
+    case QpState::sqd:
+    case QpState::sqe:
+      break;
+  }
+  if (qp.open_ && attributes.qkey != qp.attributes_.qkey) {
+    engine_.set_qkey(number, attributes.qkey);
+  }
+  qp.attributes_ = attributes;
+  qp.state_ = next;
+  return {};
+}
+
+void Nic::close_endpoint(Qp& qp) {
+  if (qp.open_) {
+    engine_.close_endpoint(srd::Qpn{qp.number_});
+    qp.open_ = false;
+  }
+}
+
+void Nic::destroy_qp(Qp& qp) {
+  ++qp.generation_;
+  close_endpoint(qp);
+  qp.state_ = QpState::reset;
+  qp.used_ = false;
+  qp.init_.owner = nullptr;
+  std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
+  --pds_[qp.init_.pd].users;
+}
+
+}  // namespace weft::emu::nic

@@ -1,0 +1,152 @@
+// Owns the device-neutral NIC of one process: protection domains, memory regions, address handles and
+// datagram queue pairs (SRD, UD) over the transport engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/nic/outcome.hpp"
+#include "emu/nic/qp_attributes.hpp"
+#include "emu/nic/work.hpp"
+#include "srd/base/slab.hpp"
+#include "srd/engine/engine.hpp"
+
+namespace weft::emu::nic {
+
+struct NicConfig {
+  srd::Address address;
+  // The block of queue pair numbers that this process has on the NIC. It also tells which process a remote
+  // queue pair belongs to: attachment = qpn / qpn_count.
+  std::uint32_t first_qpn = 0;
+  std::uint32_t qpn_count = 256;
+  std::uint32_t max_pd = 256;
+  std::uint32_t max_ah = 4096;
+  std::uint32_t max_rdma_size = 1U << 30;
+  std::uint32_t max_work = 1U << 19;  // requests and receives in flight, all queue pairs together
+  bool rdma_read = true;
+  bool rdma_write = true;
+  bool rnr_retry = true;
+  bool loopback = true;  // false: what is sent to the own address vanishes, as some real fabrics do
+};
+
+struct QpInit {
+  QpType type = QpType::srd;
+  std::uint32_t pd = 0;
+  std::uint32_t receive_depth = 0;
+  bool unsolicited_immediate = false;
+  void* owner = nullptr;  // whatever the personality keeps per queue pair
+};
+
+class Qp {
+ public:
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] QpType type() const { return init_.type; }
+  [[nodiscard]] QpState state() const { return state_; }
+  [[nodiscard]] const QpAttributes& attributes() const { return attributes_; }
+  [[nodiscard]] std::uint32_t pd() const { return init_.pd; }
+  [[nodiscard]] void* owner() const { return init_.owner; }
+
+ private:
+  friend class Nic;
+  std::uint32_t number_ = 0;
+  QpInit init_;
+  QpState state_ = QpState::reset;
+  QpAttributes attributes_;
+  std::uint32_t generation_ = 0;   // completions of an older one are of a queue that was reset
+  std::uint32_t outstanding_ = 0;  // of all generations: the number is not given away again before
+  bool used_ = false;
+  bool open_ = false;  // has an endpoint in the engine
+};
+
+// Like the engine it stands on, it has no lock: whoever drives the engine calls it.
+class Nic {
+ public:
+  Nic(const NicConfig& config, srd::Engine& engine);
+
+  // --- Protection domains. Freeing one that is in use is refused with EBUSY.
+  [[nodiscard]] Outcome<std::uint32_t> allocate_pd();
+  [[nodiscard]] Outcome<void> free_pd(std::uint32_t pd);
+
+  // --- Memory. The caller has made sure that the region is mapped.
+  [[nodiscard]] Outcome<srd::RegionKey> register_memory(const srd::Region& region);
+  [[nodiscard]] Outcome<void> deregister(srd::RegionKey key);
+
+  // --- Address handles. One number per PD and address, however often it is asked for.
+  [[nodiscard]] Outcome<std::uint16_t> create_ah(std::uint32_t pd, const srd::Address& address);
+  [[nodiscard]] Outcome<void> destroy_ah(std::uint32_t pd, std::uint16_t ah);
+
+  // --- Queue pairs.
+  [[nodiscard]] Outcome<Qp*> create_qp(const QpInit& init);
+  void set_owner(Qp& qp, void* owner) { qp.init_.owner = owner; }
+  [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& attributes);
+  // Cancels what is outstanding; none of it completes any more.
+  void destroy_qp(Qp& qp);
+
+  // --- Work. False: the engine is full, nothing was taken; offer it again after poll(). Anything wrong with
+  // the work itself becomes its completion.
+  [[nodiscard]] bool post_send(Qp& qp, const SendWork& work);
+  [[nodiscard]] bool post_receive(Qp& qp, const ReceiveWork& work);
+  [[nodiscard]] std::size_t poll(std::span<WorkCompletion> completions);
+
+  [[nodiscard]] const NicConfig& config() const { return config_; }
+  [[nodiscard]] srd::Engine& engine() { return engine_; }
+  [[nodiscard]] const srd::Engine& engine() const { return engine_; }
+
+ private:
+  struct Context {
+    Qp* qp = nullptr;
+    std::uint32_t generation = 0;
+    std::uint32_t length = 0;
+    std::uint64_t wr_id = 0;
+    Operation operation = Operation::send;
+    std::array<std::byte, kMaxInline> inline_data{};
+  };
+  struct Pd {
+    bool used = false;
+    std::uint32_t users = 0;  // regions, address handles, queue pairs
+    std::unordered_map<srd::Address, std::uint16_t> handles;
+  };
+  struct AddressHandle {
+    srd::Address address;
+    std::uint32_t pd = 0;
+    std::uint32_t references = 0;
+    std::vector<srd::PeerId> peers;  // by attachment; kNoPeer until used
+  };
+  static constexpr srd::PeerId kNoPeer{0xFFFFFFFF};
+
+  [[nodiscard]] Pd* find_pd(std::uint32_t pd);
+  [[nodiscard]] AddressHandle* find_ah(std::uint32_t pd, std::uint16_t ah);
+  [[nodiscard]] srd::PeerId peer_of(AddressHandle& ah, std::uint32_t qpn);
+  [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
+                                   srd::SegmentList& segments);
+  [[nodiscard]] WorkStatus resolve(std::uint32_t pd, std::span<const Sge> sges,
+                                   srd::Access access, srd::SegmentList& segments,
+                                   std::uint64_t& length) const;
+  [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work,
+                                               srd::PeerId peer, std::uint32_t context,
+                                               const srd::SegmentList& segments);
+  [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
+  void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
+  [[nodiscard]] bool translate(const srd::Completion& from, WorkCompletion& to);
+  [[nodiscard]] bool translate_unsolicited(const srd::Completion& from, WorkCompletion& to);
+  void fill_source(const srd::Completion& from, WorkCompletion& to);
+  [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
+  void close_endpoint(Qp& qp);
+
+  NicConfig config_;
+  srd::Engine& engine_;
+  std::vector<Pd> pds_;
+  std::vector<AddressHandle> handles_;
+  std::vector<std::uint16_t> free_handles_;
+  std::vector<std::unique_ptr<Qp>> qps_;
+  std::uint32_t next_qp_ = 0;  // numbers go round, so that a late completion meets no young queue pair
+  Slab<Context> contexts_;
+  std::deque<WorkCompletion> local_;  // ended without the engine
+};
+
+}  // namespace weft::emu::nic

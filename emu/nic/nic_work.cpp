@@ -1,0 +1,344 @@
+// Owns the NIC's data path: from a work request to the engine, and from the engine's completions back.
+#include <algorithm>
+#include <cstring>
+
+#include "emu/nic/nic.hpp"
+#include "srd/base/check.hpp"
+
+namespace weft::emu::nic {
+namespace {
+
+// A datagram's receiver gets the first kGrhSize bytes of its buffers zeroed, the payload after them.
+[[nodiscard]] bool reserve_grh(srd::SegmentList& segments) {
+  std::uint32_t left = kGrhSize;
+  for (srd::Segment& segment : segments) {
+    const std::uint32_t take = std::min(left, segment.length);
+    if (take > 0) {
+      std::memset(segment.data, 0, take);
+    }
+    segment.data += take;
+    segment.length -= take;
+    left -= take;
+  }
+  if (segments[0].length == 0) {
+    std::swap(segments[0], segments[1]);
+  }
+  return left == 0;
+}
+
+}  // namespace
+
+WorkStatus to_work_status(srd::Status status) {
+  switch (status) {
+    case srd::Status::ok:
+      return WorkStatus::ok;
+    case srd::Status::bad_qpn:
+    case srd::Status::bad_qkey:  // to the sender a queue pair that does not know it does not exist
+      return WorkStatus::remote_bad_qpn;
+    case srd::Status::receiver_not_ready:
+    case srd::Status::responder_busy:
+      return WorkStatus::remote_not_ready;
+    case srd::Status::length_error:
+      return WorkStatus::remote_length;
+    case srd::Status::bad_key:
+    case srd::Status::out_of_bounds:
+    case srd::Status::access_denied:
+      return WorkStatus::remote_bad_key;
+    case srd::Status::feature_mismatch:
+      return WorkStatus::remote_feature;
+    case srd::Status::flushed:
+      return WorkStatus::flushed;
+    case srd::Status::peer_restarted:
+      return WorkStatus::remote_restarted;
+    case srd::Status::unresponsive:
+      return WorkStatus::unresponsive;
+    case srd::Status::unreachable:
+      return WorkStatus::unreachable;
+    case srd::Status::local_protection:
+      return WorkStatus::bad_local_key;
+  }
+  return WorkStatus::local_qp_error;
+}
+
+WorkStatus Nic::resolve(std::uint32_t pd, std::span<const Sge> sges, srd::Access access,
+                        srd::SegmentList& segments, std::uint64_t& length) const {
+  std::size_t used = 0;
+  for (const Sge& sge : sges) {
+    if (sge.length == 0) {
+      continue;
+    }
+    const auto found =
+        engine_.memory().resolve(srd::RegionKey{sge.key}, sge.address, sge.length, access, pd);
+    if (found.status != srd::Status::ok) {
+      return WorkStatus::bad_local_key;
+    }
+    segments[used++] = srd::Segment{found.data, sge.length};
+    length += sge.length;
+  }
+  return WorkStatus::ok;
+}
+
+WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
+                        srd::SegmentList& segments) {
+  Context& kept = contexts_[context];
+  std::uint64_t length = 0;
+  if (work.operation == Operation::invalid ||
+      (qp.init_.type == QpType::ud && work.operation != Operation::send)) {
+    return WorkStatus::unsupported_operation;
+  }
+  if ((work.operation == Operation::rdma_read && (!config_.rdma_read || work.inline_data)) ||
+      (work.operation == Operation::rdma_write && !config_.rdma_write)) {
+    return WorkStatus::unsupported_operation;
+  }
+  if (work.inline_data) {
+    if (work.inline_data->size() > kMaxInline) {
+      return WorkStatus::local_length;
+    }
+    std::copy(work.inline_data->begin(), work.inline_data->end(), kept.inline_data.begin());
+    length = work.inline_data->size();
+    segments[0] = srd::Segment{kept.inline_data.data(), static_cast<std::uint32_t>(length)};
+  } else {
+    const auto access = work.operation == Operation::rdma_read ? srd::Access::local_write
+                                                               : srd::Access::none;
+    const WorkStatus status = resolve(
+        qp.init_.pd, std::span(work.sges).first(work.sge_count), access, segments, length);
+    if (status != WorkStatus::ok) {
+      return status;
+    }
+  }
+  const std::uint64_t most = work.operation == Operation::send
+                                 ? static_cast<std::uint64_t>(engine_.max_send_size())
+                                 : config_.max_rdma_size;
+  kept.length = static_cast<std::uint32_t>(length);
+  return length > most ? WorkStatus::local_length : WorkStatus::ok;
+}
+
+srd::PeerId Nic::peer_of(AddressHandle& ah, std::uint32_t qpn) {
+  const std::uint32_t attachment = qpn / config_.qpn_count;
+  if (attachment >= ah.peers.size()) {
+    ah.peers.resize(attachment + 1, kNoPeer);
+  }
+  srd::PeerId& peer = ah.peers[attachment];
+  if (peer == kNoPeer) {
+    const auto made =
+        engine_.peer(ah.address, srd::AttachmentId{static_cast<std::uint16_t>(attachment)});
+    if (made) {
+      peer = *made;
+    }
+  }
+  return peer;
+}
+
+void Nic::complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length) {
+  local_.push_back(WorkCompletion{.qp = &qp,
+                                  .wr_id = work.wr_id,
+                                  .status = status,
+                                  .operation = work.operation,
+                                  .length = length});
+}
+
+bool Nic::vanishes(const Qp& qp, const SendWork& work) const {
+  const auto& ah = handles_[work.ah];
+  return !config_.loopback && ah.pd == qp.init_.pd && ah.address == config_.address;
+}
+
+bool Nic::post_send(Qp& qp, const SendWork& work) {
+  if (qp.state_ == QpState::error) {
+    complete_locally(qp, work, WorkStatus::flushed, 0);
+    return true;
+  }
+  AddressHandle* const ah = find_ah(qp.init_.pd, work.ah);
+  if (ah == nullptr) {
+    complete_locally(qp, work, WorkStatus::bad_ah, 0);
+    return true;
+  }
+  const std::uint32_t context = contexts_.allocate();
+  if (context == Slab<Context>::kNone) {
+    return false;
+  }
+  Context& kept = contexts_[context];
+  kept.qp = &qp;
+  kept.generation = qp.generation_;
+  kept.wr_id = work.wr_id;
+  kept.operation = work.operation;
+  srd::SegmentList segments{};
+  WorkStatus status = prepare(qp, work, context, segments);
+  if (status == WorkStatus::ok && vanishes(qp, work)) {
+    complete_locally(qp, work, WorkStatus::ok, kept.length);
+    contexts_.release(context);
+    return true;
+  }
+  srd::PeerId peer = kNoPeer;
+  if (status == WorkStatus::ok) {
+    peer = peer_of(*ah, work.destination);
+    status = peer == kNoPeer ? WorkStatus::unreachable : WorkStatus::ok;
+  }
+  if (status != WorkStatus::ok) {
+    contexts_.release(context);
+    complete_locally(qp, work, status, 0);
+    return true;
+  }
+  const srd::PostResult posted = post_to_engine(qp, work, peer, context, segments);
+  if (posted == srd::PostResult::accepted) {
+    ++qp.outstanding_;
+    return true;
+  }
+  contexts_.release(context);
+  if (posted == srd::PostResult::queue_full) {
+    return false;
+  }
+  complete_locally(qp, work,
+                   posted == srd::PostResult::too_long ? WorkStatus::local_length
+                                                       : WorkStatus::local_qp_error,
+                   0);
+  return true;
+}
+
+srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
+                         std::uint32_t context, const srd::SegmentList& segments) {
+  const srd::RequestBase base{.peer = peer,
+                              .source = srd::Qpn{qp.number_},
+                              .destination = srd::Qpn{work.destination},
+                              .qkey = work.qkey,
+                              .cookie = context,
+                              // A datagram that finds no receive is lost, and nobody is told.
+                              .rnr_retry = qp.init_.type == QpType::ud
+                                               ? std::uint8_t{0}
+                                               : qp.attributes_.rnr_retry};
+  switch (work.operation) {
+    case Operation::send: {
+      srd::SendRequest request{base, segments, work.immediate};
+      return engine_.post(request);
+    }
+    case Operation::rdma_write: {
+      srd::WriteRequest request{base, segments, work.remote_address,
+                                srd::RegionKey{work.remote_key}, work.immediate, false};
+      return engine_.post(request);
+    }
+    case Operation::rdma_read: {
+      srd::ReadRequest request{base, segments, work.remote_address,
+                               srd::RegionKey{work.remote_key}};
+      return engine_.post(request);
+    }
+    case Operation::receive:
+    case Operation::receive_write_immediate:
+    case Operation::invalid:
+      break;
+  }
+  WEFT_CHECK(false);
+}
+
+bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
+  WorkStatus status = WorkStatus::ok;
+  srd::SegmentList segments{};
+  std::uint64_t length = 0;
+  if (!qp.open_) {
+    status = WorkStatus::flushed;
+  } else {
+    status = resolve(qp.init_.pd, std::span(work.sges).first(work.sge_count),
+                     srd::Access::local_write, segments, length);
+  }
+  if (status == WorkStatus::ok && qp.init_.type == QpType::ud && !reserve_grh(segments)) {
+    status = WorkStatus::local_length;
+  }
+  if (status != WorkStatus::ok) {
+    local_.push_back(WorkCompletion{
+        .qp = &qp, .wr_id = work.wr_id, .status = status, .operation = Operation::receive});
+    return true;
+  }
+  const std::uint32_t context = contexts_.allocate();
+  if (context == Slab<Context>::kNone) {
+    return false;
+  }
+  Context& kept = contexts_[context];
+  kept.qp = &qp;
+  kept.generation = qp.generation_;
+  kept.wr_id = work.wr_id;
+  kept.operation = Operation::receive;
+  if (engine_.post_receive(srd::Qpn{qp.number_}, srd::ReceiveRequest{segments, context}) !=
+      srd::PostResult::accepted) {
+    contexts_.release(context);
+    return false;
+  }
+  ++qp.outstanding_;
+  return true;
+}
+
+void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
+  to.source_qpn = from.remote.value();
+  to.length = from.length + (to.qp->init_.type == QpType::ud ? kGrhSize : 0);
+  to.has_immediate = from.has_immediate;
+  to.immediate = from.immediate;
+  if (to.status != WorkStatus::ok) {
+    return;
+  }
+  to.source = engine_.key_of(from.peer).address;
+  const auto& handles = pds_[to.qp->init_.pd].handles;
+  const auto known = handles.find(to.source);
+  to.source_ah = known != handles.end() ? known->second : kUnknownAh;
+}
+
+bool Nic::translate_unsolicited(const srd::Completion& from, WorkCompletion& to) {
+  const std::uint32_t index = from.endpoint.value() - config_.first_qpn;
+  Qp* const qp = index < qps_.size() ? qps_[index].get() : nullptr;
+  if (qp == nullptr || !qp->open_) {
+    return false;
+  }
+  to = WorkCompletion{.qp = qp,
+                      .status = to_work_status(from.status),
+                      .operation = Operation::receive_write_immediate,
+                      .unsolicited = true};
+  fill_source(from, to);
+  return true;
+}
+
+bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
+  if (from.kind == srd::Completion::Kind::receive_write_imm && !from.consumed_receive) {
+    return translate_unsolicited(from, to);
+  }
+  const auto index = static_cast<std::uint32_t>(from.cookie);
+  const Context& kept = contexts_[index];
+  Qp& qp = *kept.qp;
+  const bool current = qp.used_ && kept.generation == qp.generation_;
+  to = WorkCompletion{.qp = &qp,
+                      .wr_id = kept.wr_id,
+                      .status = to_work_status(from.status),
+                      .operation = kept.operation,
+                      .length = kept.length};
+  contexts_.release(index);
+  --qp.outstanding_;
+  if (!current) {
+    return false;
+  }
+  if (to.operation == Operation::receive) {
+    if (from.kind == srd::Completion::Kind::receive_write_imm) {
+      to.operation = Operation::receive_write_immediate;
+    }
+    fill_source(from, to);
+  } else if (qp.init_.type == QpType::ud && to.status != WorkStatus::flushed) {
+    to.status = WorkStatus::ok;  // nobody tells the sender of a datagram what became of it
+  }
+  return true;
+}
+
+std::size_t Nic::poll(std::span<WorkCompletion> completions) {
+  std::size_t count = 0;
+  while (count < completions.size() && !local_.empty()) {
+    completions[count++] = local_.front();
+    local_.pop_front();
+  }
+  std::array<srd::Completion, 32> burst;
+  while (count < completions.size()) {
+    const std::size_t room = std::min(burst.size(), completions.size() - count);
+    const std::size_t taken = engine_.poll(std::span(burst).first(room));
+    for (std::size_t i = 0; i < taken; ++i) {
+      count += translate(burst[i], completions[count]) ? 1U : 0U;
+    }
+    if (taken < room) {
+      break;
+    }
+  }
+  return count;
+}
+
+}  // namespace weft::emu::nic

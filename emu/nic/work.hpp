@@ -1,0 +1,93 @@
+// Owns what a queue pair of any personality is given to do, and how that ended.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "srd/engine/types.hpp"
+
+namespace weft::emu::nic {
+
+class Qp;
+
+inline constexpr std::size_t kMaxSges = 2;
+inline constexpr std::size_t kMaxInline = 80;
+inline constexpr std::uint16_t kUnknownAh = 0xFFFF;
+inline constexpr std::uint32_t kGrhSize = 40;  // UD receives: room before the payload
+
+// Not checked against anything yet: these are the application's own words.
+struct Sge {
+  std::uint64_t address = 0;
+  std::uint32_t length = 0;
+  std::uint32_t key = 0;
+};
+
+enum class Operation : std::uint8_t {
+  send,
+  rdma_read,
+  rdma_write,
+  receive,
+  receive_write_immediate,
+  invalid,  // a work request that names no operation there is
+};
+
+struct SendWork {
+  std::uint64_t wr_id = 0;
+  Operation operation = Operation::send;
+  std::uint16_t ah = kUnknownAh;
+  std::uint32_t destination = 0;  // queue pair at the peer
+  std::uint32_t qkey = 0;
+  std::optional<std::uint32_t> immediate;
+  std::array<Sge, kMaxSges> sges{};
+  std::uint8_t sge_count = 0;
+  // Instead of sges; copied before post_send() returns.
+  std::optional<std::span<const std::byte>> inline_data;
+  std::uint64_t remote_address = 0;
+  std::uint32_t remote_key = 0;
+};
+
+struct ReceiveWork {
+  std::uint64_t wr_id = 0;
+  std::array<Sge, kMaxSges> sges{};
+  std::uint8_t sge_count = 0;
+};
+
+// How work ended, in the vocabulary that all personalities can map to their own codes.
+enum class WorkStatus : std::uint8_t {
+  ok,
+  flushed,
+  local_qp_error,
+  unsupported_operation,
+  bad_ah,
+  bad_local_key,
+  local_length,
+  remote_bad_key,
+  remote_bad_qpn,
+  remote_not_ready,
+  remote_length,
+  remote_restarted,
+  remote_feature,
+  unresponsive,
+  unreachable,
+};
+
+[[nodiscard]] WorkStatus to_work_status(srd::Status status);
+
+struct WorkCompletion {
+  Qp* qp = nullptr;
+  std::uint64_t wr_id = 0;
+  WorkStatus status = WorkStatus::ok;
+  Operation operation = Operation::send;
+  bool has_immediate = false;
+  bool unsolicited = false;  // receive_write_immediate that consumed no posted receive; wr_id is 0
+  std::uint16_t source_ah = kUnknownAh;
+  std::uint32_t source_qpn = 0;
+  std::uint32_t length = 0;
+  std::uint32_t immediate = 0;
+  srd::Address source{};  // meaningful where source_ah is kUnknownAh
+};
+
+}  // namespace weft::emu::nic

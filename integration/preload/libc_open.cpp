@@ -1,0 +1,180 @@
+// Owns the wrapped ways to open a file or a folder by name.
+#include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+
+#include "integration/preload/next.hpp"
+#include "integration/preload/paths.hpp"
+#include "integration/preload/process.hpp"
+
+namespace weft::preload {
+namespace {
+
+bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+
+// The mode of a variadic open, which is there only with some flags.
+mode_t mode_of(int flags, va_list arguments) {
+  return takes_mode(flags) ? static_cast<mode_t>(va_arg(arguments, int)) : 0;
+}
+
+template <class Open>
+int open_at(Open* stock, int folder, const char* path, int flags, mode_t mode) {
+  const Redirected to(path);
+  if (to.uverbs() >= 0) {
+    return open_uverbs(to.uverbs(), flags);
+  }
+  return stock(folder, to.path(), flags, mode);
+}
+
+template <class Open>
+int open_plain(Open* stock, const char* path, int flags, mode_t mode) {
+  const Redirected to(path);
+  if (to.uverbs() >= 0) {
+    return open_uverbs(to.uverbs(), flags);
+  }
+  return stock(to.path(), flags, mode);
+}
+
+using OpenFunction = int(const char*, int, ...);
+using OpenAtFunction = int(int, const char*, int, ...);
+
+}  // namespace
+}  // namespace weft::preload
+
+using weft::preload::next;
+using weft::preload::Redirected;
+
+WEFT_EXPORT int open(const char* path, int flags, ...) {
+  static auto* const stock = next<weft::preload::OpenFunction>("open");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = weft::preload::mode_of(flags, arguments);
+  va_end(arguments);
+  return weft::preload::open_plain(stock, path, flags, mode);
+}
+
+WEFT_EXPORT int open64(const char* path, int flags, ...) {
+  static auto* const stock = next<weft::preload::OpenFunction>("open64");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = weft::preload::mode_of(flags, arguments);
+  va_end(arguments);
+  return weft::preload::open_plain(stock, path, flags, mode);
+}
+
+WEFT_EXPORT int openat(int folder, const char* path, int flags, ...) {
+  static auto* const stock = next<weft::preload::OpenAtFunction>("openat");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = weft::preload::mode_of(flags, arguments);
+  va_end(arguments);
+  return weft::preload::open_at(stock, folder, path, flags, mode);
+}
+
+WEFT_EXPORT int openat64(int folder, const char* path, int flags, ...) {
+  static auto* const stock = next<weft::preload::OpenAtFunction>("openat64");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = weft::preload::mode_of(flags, arguments);
+  va_end(arguments);
+  return weft::preload::open_at(stock, folder, path, flags, mode);
+}
+
+WEFT_EXPORT int __open_2(const char* path, int flags) {
+  static auto* const stock = next<int(const char*, int)>("__open_2");
+  const Redirected to(path);
+  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
+                          : stock(to.path(), flags);
+}
+
+WEFT_EXPORT int __open64_2(const char* path, int flags) {
+  static auto* const stock = next<int(const char*, int)>("__open64_2");
+  const Redirected to(path);
+  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
+                          : stock(to.path(), flags);
+}
+
+WEFT_EXPORT int __openat_2(int folder, const char* path, int flags) {
+  static auto* const stock = next<int(int, const char*, int)>("__openat_2");
+  const Redirected to(path);
+  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
+                          : stock(folder, to.path(), flags);
+}
+
+WEFT_EXPORT int __openat64_2(int folder, const char* path, int flags) {
+  static auto* const stock = next<int(int, const char*, int)>("__openat64_2");
+  const Redirected to(path);
+  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
+                          : stock(folder, to.path(), flags);
+}
+
+WEFT_EXPORT FILE* fopen(const char* path, const char* mode) {
+  static auto* const stock = next<FILE*(const char*, const char*)>("fopen");
+  return stock(Redirected(path).path(), mode);
+}
+
+WEFT_EXPORT FILE* fopen64(const char* path, const char* mode) {
+  static auto* const stock = next<FILE*(const char*, const char*)>("fopen64");
+  return stock(Redirected(path).path(), mode);
+}
+
+WEFT_EXPORT DIR* opendir(const char* path) {
+  static auto* const stock = next<DIR*(const char*)>("opendir");
+  return stock(Redirected(path).path());
+}
+
+WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const dirent*),
+                        int (*compare)(const dirent**, const dirent**)) {
+  static auto* const stock = next<decltype(scandir)>("scandir");
+  return stock(Redirected(path).path(), list, filter, compare);
+}
+
+WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(const dirent64*),
+                          int (*compare)(const dirent64**, const dirent64**)) {
+  static auto* const stock = next<decltype(scandir64)>("scandir64");
+  return stock(Redirected(path).path(), list, filter, compare);
+}
+
+namespace {
+template <class Glob, class Result>
+int glob_redirected(Glob* stock, const char* pattern, int flags, int (*error)(const char*, int),
+                    Result* result) {
+  const Redirected to(pattern);
+  const int status = stock(to.path(), flags, error, result);
+  if (status == 0 && to.path() != pattern) {
+    for (std::size_t i = 0; i < result->gl_pathc; ++i) {
+      weft::preload::hide_root(result->gl_pathv[result->gl_offs * ((flags & GLOB_DOOFFS) != 0) + i]);
+    }
+  }
+  return status;
+}
+}  // namespace
+
+WEFT_EXPORT int glob(const char* pattern, int flags, int (*error)(const char*, int),
+                     glob_t* result) {
+  static auto* const stock = next<decltype(glob)>("glob");
+  return glob_redirected(stock, pattern, flags, error, result);
+}
+
+WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*, int),
+                       glob64_t* result) {
+  static auto* const stock = next<decltype(glob64)>("glob64");
+  return glob_redirected(stock, pattern, flags, error, result);
+}
+
+// A kernel with RDMA answers on netlink before anybody looks at sysfs, and would list its own devices.
+WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
+  static auto* const stock = next<int(int, int, int)>("socket");
+  constexpr int kNetlinkRdma = 20;
+  if (domain == AF_NETLINK && protocol == kNetlinkRdma &&
+      weft::preload::tree_root() != nullptr) {
+    errno = EPROTONOSUPPORT;
+    return -1;
+  }
+  return stock(domain, type, protocol);
+}

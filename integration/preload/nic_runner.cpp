@@ -1,0 +1,106 @@
+// Owns bringing a NIC up in this process.
+#include "integration/preload/nic_runner.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/random.h>
+
+#include <cstdlib>
+
+#include "emu/daemon/client.hpp"
+#include "integration/preload/loopback_io.hpp"
+
+namespace weft::preload {
+namespace {
+
+namespace kernel = emu::kernel;
+
+struct Network {
+  srd::Address address;
+  kernel::efa::Attachment attachment;
+  std::unique_ptr<srd::PacketIo> io;
+};
+
+std::uint64_t fresh_seed() {
+  std::uint64_t seed = 1;
+  const ssize_t got = getrandom(&seed, sizeof seed, GRND_NONBLOCK);
+  return got == sizeof seed ? seed : 1;
+}
+
+Result<Network> join(const kernel::NicDescription& description) {
+  const auto address = kernel::parse_address(description.address);
+  if (!address) {
+    return tl::unexpected(address.error());
+  }
+  const char* const socket = std::getenv("WEFT_SOCKET");
+  if (socket == nullptr || *socket == '\0') {
+    constexpr std::uint32_t kMtu = 9000;
+    return Network{*address,
+                   kernel::efa::Attachment{.id = srd::AttachmentId{1},
+                                           .first_qpn = 256,
+                                           .seed = fresh_seed(),
+                                           .checksum = false,
+                                           .frame_mtu = kMtu},
+                   std::make_unique<LoopbackIo>(*address, kMtu)};
+  }
+  emu::AttachOptions options;
+  options.nic = description.index;
+  auto attached = emu::attach(std::move(options));
+  if (!attached) {
+    return tl::unexpected(attached.error());
+  }
+  const bool lossless = attached->io->capabilities().lossless_memory;
+  return Network{attached->address,
+                 kernel::efa::Attachment{.id = attached->id,
+                                         .life = attached->life,
+                                         .first_qpn = attached->first_qpn,
+                                         .qpn_count = attached->qpn_count,
+                                         .seed = fresh_seed(),
+                                         .checksum = !lossless,
+                                         .frame_mtu = static_cast<std::uint32_t>(attached->mtu)},
+                 std::move(attached->io)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription& description) {
+  auto network = join(description);
+  if (!network) {
+    return tl::unexpected(network.error());
+  }
+  const srd::EngineConfig config =
+      kernel::efa::engine_config(description, network->attachment, srd::EngineConfig{});
+  if (const auto valid = srd::validate(config); !valid) {
+    return tl::unexpected(valid.error());
+  }
+  auto device = std::make_unique<Device>(description, network->address, network->attachment, config);
+  Device& borrowed = *device;
+  auto host = srd::Host<Device>::create(std::move(device), std::move(network->io));
+  if (!host) {
+    return tl::unexpected(host.error());
+  }
+  return std::unique_ptr<NicRunner>(new NicRunner(std::move(*host), borrowed));
+}
+
+void NicRunner::exclusively(const std::function<void()>& work) {
+  host_->with([&work](Device& /*device*/, TimePoint /*now*/) { work(); });
+}
+
+void NicRunner::need_background() {
+  std::call_once(background_once_, [this] {
+    // The application's signals are for its own threads.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  });
+}
+
+void NicRunner::expect_events() {
+  need_background();
+  background_->take_over_now();
+}
+
+}  // namespace weft::preload

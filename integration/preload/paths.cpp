@@ -1,0 +1,79 @@
+// Owns the prefixes of the emulated part of the file system.
+#include "integration/preload/paths.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace weft::preload {
+namespace {
+
+// Ends where the path may end or go on; no device of the machine has a name that begins like these.
+const char* const kPrefixes[] = {
+    "/sys/class/infiniband",       // also infiniband_verbs, _mad, _ucma
+    "/sys/devices/pciefa0:",       "/sys/bus/pci/devices/efa0:",
+    "/sys/bus/pci/drivers/efa",    "/dev/infiniband",
+};
+constexpr char kUverbs[] = "/dev/infiniband/uverbs";
+
+bool begins(const char* path, const char* prefix) {
+  return std::strncmp(path, prefix, std::strlen(prefix)) == 0;
+}
+
+int uverbs_number(const char* path) {
+  if (!begins(path, kUverbs)) {
+    return -1;
+  }
+  const char* const digits = path + sizeof kUverbs - 1;
+  char* end = nullptr;
+  const long number = std::strtol(digits, &end, 10);
+  return end != digits && *end == '\0' && number >= 0 && number < 64 ? static_cast<int>(number)
+                                                                      : -1;
+}
+
+}  // namespace
+
+const char* tree_root() {
+  // Read once: programs that clean their environment keep the devices that they have.
+  static const char* const root = [] {
+    const char* const value = std::getenv("WEFT_DEVICES");
+    return value != nullptr && *value == '/' ? strdup(value) : nullptr;
+  }();
+  return root;
+}
+
+Redirected::Redirected(const char* path) : path_(path) {
+  if (path == nullptr || path[0] != '/' || (path[1] != 's' && path[1] != 'd')) {
+    return;
+  }
+  const char* const root = tree_root();
+  if (root == nullptr) {
+    return;
+  }
+  for (const char* const prefix : kPrefixes) {
+    if (!begins(path, prefix)) {
+      continue;
+    }
+    const std::size_t head = std::strlen(root);
+    const std::size_t tail = std::strlen(path);
+    if (head + tail < sizeof buffer_) {
+      std::memcpy(buffer_, root, head);
+      std::memcpy(buffer_ + head, path, tail + 1);
+      path_ = buffer_;
+      uverbs_ = uverbs_number(path);
+    }
+    return;
+  }
+}
+
+void hide_root(char* path) {
+  const char* const root = tree_root();
+  if (root == nullptr || path == nullptr || !begins(path, root)) {
+    return;
+  }
+  const std::size_t head = std::strlen(root);
+  if (path[head] == '/') {
+    std::memmove(path, path + head, std::strlen(path + head) + 1);
+  }
+}
+
+}  // namespace weft::preload

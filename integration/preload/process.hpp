@@ -1,0 +1,21 @@
+// Owns what this process has of the emulated machine: its NICs, and the device files it has opened.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+namespace weft::preload {
+
+// As open(2) of /dev/infiniband/uverbs<nic>.
+[[nodiscard]] int open_uverbs(int nic, int flags);
+
+// The following are for descriptors with FdTable::kind() != 0. As write(2) and ioctl(2).
+[[nodiscard]] ssize_t write_uverbs(int fd, const void* buffer, std::size_t size);
+[[nodiscard]] int ioctl_uverbs(int fd, unsigned long request);
+// `copy` is a duplicate of `fd` from now on.
+void duplicated_uverbs(int fd, int copy);
+// `fd` is about to be closed. The last descriptor of a file takes everything with it.
+void closing_uverbs(int fd);
+
+}  // namespace weft::preload

@@ -1,0 +1,295 @@
+// Owns replacing the library's functions, and what the replacements do.
+#include "integration/preload/verbs_hooks.hpp"
+
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
+#include <sched.h>
+
+#include <utility>
+
+#include "emu/kernel/user_memory.hpp"
+
+namespace weft::preload {
+namespace {
+
+using emu::kernel::copy_from_user;
+using emu::kernel::Runner;
+
+// An application that polls in vain shares its core with whom it waits for more often than not.
+constexpr int kEmptyPollsBeforeYield = 16;
+
+void note_poll(bool empty) {
+  static thread_local int empty_polls = 0;
+  if (!empty) {
+    empty_polls = 0;
+  } else if (++empty_polls >= kEmptyPollsBeforeYield) {
+    empty_polls = 0;
+    sched_yield();
+  }
+}
+
+// A library may have several versions of one function (libefa has four of start_poll), and a process several
+// libraries. Each original gets a replacement of its own, which thereby knows what to call: no table to search.
+template <class Wrapper, class Result, class... Args>
+class Replacements {
+ public:
+  using Function = Result (*)(Args...);
+
+  // The replacement for `original`; `original` itself when there are too many or it is one of ours already.
+  Function replace(Function original) {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      if (original == kTable[i]) {
+        return original;
+      }
+    }
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      Function expected = nullptr;
+      if (originals_[i].compare_exchange_strong(expected, original) || expected == original) {
+        return kTable[i];
+      }
+    }
+    return original;
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 8;
+  template <std::size_t Slot>
+  static Result call(Args... args) {
+    return Wrapper::run(originals_[Slot].load(std::memory_order_relaxed), args...);
+  }
+  template <std::size_t... Slots>
+  static constexpr std::array<Function, kSlots> make_table(std::index_sequence<Slots...>) {
+    return {&call<Slots>...};
+  }
+  static inline std::array<std::atomic<Function>, kSlots> originals_{};
+  static constexpr std::array<Function, kSlots> kTable =
+      make_table(std::make_index_sequence<kSlots>{});
+};
+
+Runner* runner_of(const ibv_context* context) {
+  return VerbsHooks::instance().runner_of(context);
+}
+
+struct PollCq {
+  static int run(int (*stock)(ibv_cq*, int, ibv_wc*), ibv_cq* cq, int most, ibv_wc* wc) {
+    Runner* const runner = runner_of(cq->context);
+    if (runner == nullptr) {
+      return stock(cq, most, wc);
+    }
+    runner->poll();
+    const int count = stock(cq, most, wc);
+    note_poll(count == 0);
+    return count;
+  }
+};
+
+struct StartPoll {
+  static int run(int (*stock)(ibv_cq_ex*, ibv_poll_cq_attr*), ibv_cq_ex* cq,
+                 ibv_poll_cq_attr* attributes) {
+    Runner* const runner = runner_of(cq->context);
+    if (runner == nullptr) {
+      return stock(cq, attributes);
+    }
+    runner->poll();
+    const int result = stock(cq, attributes);
+    note_poll(result == ENOENT);  // the library holds no lock then
+    return result;
+  }
+};
+
+struct PostSend {
+  static int run(int (*stock)(ibv_qp*, ibv_send_wr*, ibv_send_wr**), ibv_qp* qp, ibv_send_wr* wr,
+                 ibv_send_wr** bad) {
+    const int result = stock(qp, wr, bad);
+    if (Runner* const runner = runner_of(qp->context)) {
+      runner->poll();
+    }
+    return result;
+  }
+};
+
+struct Complete {
+  static int run(int (*stock)(ibv_qp_ex*), ibv_qp_ex* qp) {
+    const int result = stock(qp);
+    if (Runner* const runner = runner_of(qp->qp_base.context)) {
+      runner->poll();
+    }
+    return result;
+  }
+};
+
+struct RequestNotify {
+  static int run(int (*stock)(ibv_cq*, int), ibv_cq* cq, int solicited) {
+    const int result = stock(cq, solicited);
+    if (Runner* const runner = runner_of(cq->context)) {
+      runner->poll();
+      runner->expect_events();
+    }
+    return result;
+  }
+};
+
+Replacements<PollCq, int, ibv_cq*, int, ibv_wc*> poll_cq;
+Replacements<StartPoll, int, ibv_cq_ex*, ibv_poll_cq_attr*> start_poll;
+Replacements<PostSend, int, ibv_qp*, ibv_send_wr*, ibv_send_wr**> post_send;
+Replacements<Complete, int, ibv_qp_ex*> wr_complete;
+Replacements<RequestNotify, int, ibv_cq*, int> req_notify_cq;
+
+template <class T>
+bool readable(const T* object) {
+  alignas(T) std::array<std::byte, sizeof(T)> copy;
+  return object != nullptr && reinterpret_cast<std::uintptr_t>(object) % alignof(T) == 0 &&
+         copy_from_user(copy, reinterpret_cast<std::uintptr_t>(object));
+}
+
+template <class Function>
+bool is_code(Function function) {
+  Dl_info info{};
+  return function != nullptr && dladdr(reinterpret_cast<void*>(function), &info) != 0;
+}
+
+// A program that speaks the raw interface may put any number where libraries put their object's address.
+bool is_library_context(const ibv_context* context, int fd) {
+  return readable(context) && context->cmd_fd == fd && is_code(context->ops.poll_cq) &&
+         is_code(context->ops.post_send) && is_code(context->ops.req_notify_cq);
+}
+
+// Only pointers change, and only while nobody can use them yet, or to one that does the same and more.
+template <class Function, class Table>
+void put(Function*& slot, Table& table) {
+  std::atomic_ref(slot).store(table.replace(slot), std::memory_order_release);
+}
+
+// The library that owns the objects may have been loaded privately: ask its own dependencies.
+ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(qp->context->ops.req_notify_cq), &info) == 0) {
+    return nullptr;
+  }
+  void* const provider = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  void* const symbol = dlsym(provider != nullptr ? provider : RTLD_DEFAULT, "ibv_qp_to_qp_ex");
+  if (provider != nullptr) {
+    dlclose(provider);
+  }
+  return symbol == nullptr ? nullptr
+                           : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(symbol)(qp);
+}
+
+}  // namespace
+
+VerbsHooks& VerbsHooks::instance() {
+  static VerbsHooks* const hooks = new VerbsHooks;
+  return *hooks;
+}
+
+void VerbsHooks::opened(int fd, Runner& runner) {
+  const std::lock_guard guard(mutex_);
+  for (OpenFd& entry : open_) {
+    if (entry.fd < 0) {
+      entry = {fd, &runner};
+      return;
+    }
+  }
+}
+
+void VerbsHooks::closing(int fd) {
+  const std::lock_guard guard(mutex_);
+  for (OpenFd& entry : open_) {
+    if (entry.fd == fd) {
+      entry = {};
+    }
+  }
+  for (Context& entry : contexts_) {
+    if (entry.fd == fd) {
+      entry.runner.store(nullptr, std::memory_order_relaxed);
+      entry.fd = -1;  // the entry can serve the next context, the search goes on past it
+    }
+  }
+}
+
+void VerbsHooks::forget_all() {
+  new (&mutex_) std::mutex;
+  for (Context& entry : contexts_) {
+    entry.runner.store(nullptr, std::memory_order_relaxed);
+    entry.fd = -1;
+  }
+  open_.fill({});
+}
+
+Runner* VerbsHooks::runner_of_fd(int fd) const {
+  for (const OpenFd& entry : open_) {
+    if (entry.fd == fd) {
+      return entry.runner;
+    }
+  }
+  return nullptr;
+}
+
+bool VerbsHooks::know(ibv_context* context, int fd, Runner& runner) {
+  Context* free = nullptr;
+  for (Context& entry : contexts_) {
+    if (entry.fd == fd && entry.context.load(std::memory_order_relaxed) == context) {
+      return true;
+    }
+    if (free == nullptr && entry.fd < 0) {
+      free = &entry;
+    }
+  }
+  if (free == nullptr) {
+    return false;
+  }
+  free->fd = fd;
+  free->runner.store(&runner, std::memory_order_relaxed);
+  free->context.store(context, std::memory_order_release);
+  return true;
+}
+
+void VerbsHooks::hook_context(ibv_context* context) {
+  put(context->ops.poll_cq, poll_cq);
+  put(context->ops.post_send, post_send);
+  put(context->ops.req_notify_cq, req_notify_cq);
+}
+
+void VerbsHooks::created_cq(int fd, std::uint64_t user_handle) {
+  auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(user_handle));
+  const std::lock_guard guard(mutex_);
+  Runner* const runner = runner_of_fd(fd);
+  // The library has not filled the CQ yet, except for its context.
+  if (runner == nullptr || !readable(cq) || !is_library_context(cq->context, fd) ||
+      !know(cq->context, fd, *runner)) {
+    return;
+  }
+  hook_context(cq->context);
+}
+
+void VerbsHooks::hook_cq(ibv_cq* cq) {
+  auto* const extended = reinterpret_cast<ibv_cq_ex*>(cq);
+  if (readable(extended) && is_code(extended->start_poll)) {
+    put(extended->start_poll, start_poll);
+  }
+}
+
+void VerbsHooks::hook_qp(ibv_qp* qp) {
+  ibv_qp_ex* const extended = to_qp_ex(qp);
+  if (readable(extended) && is_code(extended->wr_complete)) {
+    put(extended->wr_complete, wr_complete);
+  }
+}
+
+void VerbsHooks::touched_qp(int fd, std::uint64_t user_handle) {
+  auto* const qp = reinterpret_cast<ibv_qp*>(static_cast<std::uintptr_t>(user_handle));
+  const std::lock_guard guard(mutex_);
+  Runner* const runner = runner_of_fd(fd);
+  if (runner == nullptr || !readable(qp) || !is_library_context(qp->context, fd) ||
+      !know(qp->context, fd, *runner)) {
+    return;
+  }
+  for (ibv_cq* const cq : {qp->send_cq, qp->recv_cq}) {
+    if (readable(cq) && cq->context == qp->context) {
+      hook_cq(cq);
+    }
+  }
+  hook_qp(qp);
+}
+
+}  // namespace weft::preload
