@@ -110,6 +110,7 @@ struct Peer {
   bool reply_queued = false;  // in the engine's list of peers that are owed a reply
   bool refusing = false;      // owed a notice that it speaks to a former life of ours
   Life refused_life;
+  Life refused_source;  // who spoke to it: perhaps not the life that we know
   TimePoint ack_due = kNever;
   TimePoint armed = kNever;  // its deadline in the engine's heap
   Inbound in;

@@ -95,6 +95,7 @@ bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination)
   if (destination != config_.life && destination.value() != 0) {
     counters_.drop(DropReason::stale_destination_life);
     peer.refused_life = destination;
+    peer.refused_source = source;
     peer.refusing = true;
     if (!peer.life_known) {
       adopt_life(peer, source);

@@ -159,6 +159,8 @@ void Engine::build_stale_notice(Peer& peer, TxPacket& out) {
   header.common = common_header(peer, wire::PacketType::stale_life);
   header.common.destination_qpn = peer.in.reply_to.value();
   header.common.source_qpn = peer.in.reply_from.value();
+  // To whom it concerns: after both have restarted, that is not whom we believe in.
+  header.common.destination_life = peer.refused_source.value();
   header.refused_life = peer.refused_life.value();
   wire::store(out.header.data(), header);
   out.header_size = sizeof header;
