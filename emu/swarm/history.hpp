@@ -49,12 +49,7 @@ class History {
                                 Duration at_least) const;
   void heal(TimePoint now);
 
-  // --- Lives
-  void restarted(TimePoint now, std::uint32_t host) { last_restart_[host] = now; }
-  [[nodiscard]] bool has_restarted_since(std::uint32_t host, TimePoint when) const {
-    const auto found = last_restart_.find(host);
-    return found != last_restart_.end() && found->second >= when;
-  }
+
 
   // --- What a process has heard: packets that reached it unharmed and addressed to its life.
   struct Heard {
@@ -96,7 +91,6 @@ class History {
   std::set<std::pair<std::uint32_t, std::uint32_t>> cuts_;
   std::map<std::uint32_t, std::uint32_t> mutes_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines_;
-  std::map<std::uint32_t, TimePoint> last_restart_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Heard> heard_;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>> first_contacts_;
 };

@@ -157,8 +157,8 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
   const bool needs_receive =
       request.kind == Kind::send ||
       (request.kind == Kind::write && step.immediate && !target.unsolicited_immediate);
-  const bool restarted =
-      history_.has_restarted_since(step.peer, processes_[step.host].back().born());
+  // A packet of a former life may have introduced that life after its end.
+  const bool restarted = processes_[step.peer].size() > 1;
   const Duration patience = plan_.hosts[step.host].engine.peer_timeout / 2;
   const auto* heard = history_.heard(step.host, request.incarnation, step.peer);
   switch (status) {

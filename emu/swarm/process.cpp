@@ -4,6 +4,8 @@
 namespace weft::swarm {
 namespace {
 
+constexpr std::uint32_t kReplacementsInALife = 8;  // more than a plan has
+
 srd::Access access_of(RegionKind kind) {
   using srd::Access;
   switch (kind) {
@@ -62,6 +64,13 @@ srd::EngineConfig Process::engine_config() const {
 }
 
 std::string Process::set_up(srd::Engine& engine) {
+  // Keys of one life are never those of another, so that a key that works is the right one.
+  for (std::uint32_t i = 0; i < incarnation_ * kReplacementsInALife; ++i) {
+    const auto filler = engine.memory().insert({.phantom = true});
+    if (!filler || !engine.memory().erase(*filler)) {
+      return "a region cannot be registered and deregistered";
+    }
+  }
   for (std::size_t kind = 0; kind < kRegionKinds; ++kind) {
     if (std::string error = register_region(engine, static_cast<RegionKind>(kind));
         !error.empty()) {

@@ -134,7 +134,6 @@ void Run::start(std::uint32_t host) {
     return;
   }
   history_.mute(world_.now(), host, false);
-  history_.restarted(world_.now(), host);
   for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
     history_.endpoint_available(world_.now(), host, e);
   }
