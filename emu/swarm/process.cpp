@@ -66,9 +66,14 @@ srd::EngineConfig Process::engine_config() const {
 std::string Process::set_up(srd::Engine& engine) {
   // Keys of one life are never those of another, so that a key that works is the right one.
   for (std::uint32_t i = 0; i < incarnation_ * kReplacementsInALife; ++i) {
-    const auto filler = engine.memory().insert({.phantom = true});
-    if (!filler || !engine.memory().erase(*filler)) {
-      return "a region cannot be registered and deregistered";
+    std::vector<srd::RegionKey> fillers;
+    for (std::size_t n = 0; n < kRegionKinds; ++n) {
+      fillers.push_back(engine.memory().insert({.phantom = true}).value_or(srd::RegionKey{}));
+    }
+    for (const srd::RegionKey key : fillers) {
+      if (!engine.memory().erase(key)) {
+        return "a region cannot be registered and deregistered";
+      }
     }
   }
   for (std::size_t kind = 0; kind < kRegionKinds; ++kind) {

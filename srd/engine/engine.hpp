@@ -130,7 +130,7 @@ class Engine final : public Machine {
                     const RxPacket& packet, bool at_once);
   void note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code);
   void queue_reply(Peer& peer);
-  void transmit_reply(TimePoint now, TxPacket& out);
+  [[nodiscard]] bool transmit_reply(TimePoint now, TxPacket& out);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
   void build_stale_notice(Peer& peer, TxPacket& out);

@@ -79,7 +79,11 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   }
   const Psn psn{header.psn.value()};
   ReceiveWindow& window = peer.in.window;
-  if (!window.open() || window.classify(psn) == ReceiveWindow::Verdict::fresh) {
+  if (!window.open()) {
+    counters_.drop(DropReason::unverified_life);  // an answer would have to invent a window
+    return;
+  }
+  if (window.classify(psn) == ReceiveWindow::Verdict::fresh) {
     note_again(peer, header, wire::kResultTrimmed);
   }
   note_arrival(now, peer, header, packet, true);

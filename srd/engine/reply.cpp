@@ -54,8 +54,14 @@ void Engine::queue_reply(Peer& peer) {
   }
 }
 
-void Engine::transmit_reply(TimePoint now, TxPacket& out) {
+// False: since the reply was asked for the peer has restarted, and there is nothing to say any more.
+bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   Peer& peer = peers_[replies_.front()];
+  if (!peer.refusing && !peer.in.echo.valid && !peer.in.window.open()) {
+    replies_.pop();
+    peer.reply_queued = false;
+    return false;
+  }
   out.to = peer.key.address;
   out.ecn = Ecn::capable_0;
   out.payload = {};
@@ -71,6 +77,7 @@ void Engine::transmit_reply(TimePoint now, TxPacket& out) {
   }
   out.path = reply_path(now, peer);
   finish(out);
+  return true;
 }
 
 // Replies spray like data. A peer to which nothing was ever sent has no path state, and needs none.
@@ -106,7 +113,8 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
     header.echo_send_time = in.echo.send_time;
     header.wait = static_cast<std::uint32_t>(nanoseconds(now - in.echo.arrived));
   }
-  const Psn cumulative = in.window.cumulative();
+  // Without a window this answers a probe, whose nonce is the sender's una: nothing has arrived.
+  const Psn cumulative = in.window.open() ? in.window.cumulative() : in.echo.psn;
   header.cumulative = cumulative.value();
   header.congested = in.congested;
   header.received_bytes = in.received_bytes;
@@ -114,7 +122,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   std::byte* cursor = out.header.data() + sizeof header;
   const Psn aligned{cumulative.value() & ~63U};
   std::uint8_t words = 0;
-  if (cumulative.before(in.window.top())) {
+  if (in.window.open() && cumulative.before(in.window.top())) {
     for (Psn at = aligned; at.before(in.window.top()); at = at.plus(64)) {
       wire::store(cursor, wire::big_uint64_buf_t{in.window.word(at)});
       cursor += sizeof(std::uint64_t);

@@ -22,9 +22,10 @@ void Engine::make_ready(Peer& peer) {
 }
 
 bool Engine::next_transmit(TimePoint now, TxPacket& out) {
-  if (!replies_.empty()) {
-    transmit_reply(now, out);
-    return true;
+  while (!replies_.empty()) {
+    if (transmit_reply(now, out)) {
+      return true;
+    }
   }
   while (!ready_.empty()) {
     const std::uint32_t index = ready_.front();
