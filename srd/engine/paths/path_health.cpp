@@ -42,11 +42,10 @@ void PathHealth::note_congestion(TimePoint now, PathEvent event, Duration rtt) {
   if (measured > 0 && (smallest_rtt_ == 0 || measured < smallest_rtt_)) {
     smallest_rtt_ = measured;
   }
-  if (event == PathEvent::congested || event == PathEvent::trimmed ||
-      static_cast<double>(measured) >= kRttOfCongestion * smallest_rtt_) {
-    if (measured > 0 || event != PathEvent::good) {
-      last_queue_ = now;
-    }
+  const bool slow =
+      measured > 0 && static_cast<double>(measured) >= kRttOfCongestion * smallest_rtt_;
+  if (slow || event == PathEvent::congested || event == PathEvent::trimmed) {
+    last_queue_ = now;
   }
 }
 

@@ -1,0 +1,179 @@
+// Owns the tests of the health of paths: abandoned, probed, taken back.
+#include "srd/engine/paths/path_health.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "srd/base/rng.hpp"
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+using Paths = std::initializer_list<std::uint16_t>;
+
+struct Health : testing::Test {
+  PathHealthTuning tuning;
+  PathHealth health{16, tuning};
+  TimePoint now = time_at(1ms);
+
+  bool event(std::uint16_t path, PathEvent what, Duration rtt = 0us) {
+    return health.on_feedback(now, PathId{path}, what, rtt);
+  }
+  PathState state(std::uint16_t path) { return health.state(now, PathId{path}); }
+};
+
+TEST_F(Health, StartsWithAllPathsGoodAndNothingToProbe) {
+  EXPECT_TRUE(health.all_good());
+  EXPECT_EQ(health.next_probe(), kNever);
+  EXPECT_EQ(health.take_probe(now + 1s), std::nullopt);
+}
+
+TEST_F(Health, OneTimeoutAbandonsAPathByDefault) {
+  EXPECT_TRUE(event(3, PathEvent::timeout));
+  EXPECT_EQ(state(3), PathState::assumed_bad);
+  EXPECT_EQ(health.bad_paths(), 1);
+  EXPECT_FALSE(event(3, PathEvent::timeout)) << "it is abandoned only once";
+  EXPECT_EQ(health.find_usable(now, PathId{3}), PathId{4});
+}
+
+TEST_F(Health, GapsAndMarksAbandonNothing) {
+  for (int i = 0; i < 100; ++i) {
+    event(3, PathEvent::gap);
+    event(3, PathEvent::congested);
+    event(3, PathEvent::trimmed);
+  }
+  EXPECT_TRUE(health.all_good());
+}
+
+TEST_F(Health, WhateverProvesDeliveryTakesAPathBack) {
+  for (const PathEvent proof :
+       {PathEvent::probe_ok, PathEvent::good, PathEvent::congested, PathEvent::trimmed}) {
+    event(3, PathEvent::timeout);
+    event(3, PathEvent::gap);
+    EXPECT_EQ(state(3), PathState::assumed_bad);
+    event(4, proof);
+    EXPECT_EQ(state(3), PathState::assumed_bad) << "the proof was another path's";
+    event(3, proof);
+    EXPECT_EQ(state(3), PathState::good);
+    EXPECT_TRUE(health.all_good());
+    EXPECT_EQ(health.next_probe(), kNever);
+  }
+}
+
+TEST_F(Health, ProbesLeaveAtGrowingDistanceUpToTheInterval) {
+  event(3, PathEvent::timeout);
+  std::vector<Duration> gaps;
+  TimePoint last = now;
+  for (int i = 0; i < 12; ++i) {
+    const TimePoint due = health.next_probe();
+    ASSERT_NE(due, kNever);
+    EXPECT_EQ(health.take_probe(due - 1ns), std::nullopt);
+    EXPECT_EQ(health.take_probe(due), PathId{3});
+    gaps.push_back(due - last);
+    last = due;
+  }
+  EXPECT_EQ(gaps.front(), 4 * tuning.base_rtt);
+  EXPECT_TRUE(std::is_sorted(gaps.begin(), gaps.end()));
+  EXPECT_EQ(gaps.back(), tuning.probe_interval);
+}
+
+TEST_F(Health, ProbesEachBadPath) {
+  for (const std::uint16_t path : Paths{2, 7, 11}) {
+    event(path, PathEvent::timeout);
+  }
+  now = health.next_probe();
+  std::set<std::uint16_t> probed;
+  while (const auto path = health.take_probe(now)) {
+    probed.insert(path->value());
+  }
+  EXPECT_EQ(probed, (std::set<std::uint16_t>{2, 7, 11}));
+  EXPECT_GT(health.next_probe(), now);
+}
+
+TEST_F(Health, MoreTimeoutsCanBeAskedForAndThenThePathIsSkippedForAMoment) {
+  tuning.timeouts_to_abandon = 2;
+  health = PathHealth{16, tuning};
+  EXPECT_FALSE(event(3, PathEvent::timeout));
+  EXPECT_EQ(state(3), PathState::skip);
+  EXPECT_FALSE(event(3, PathEvent::timeout)) << "packets lost together count once";
+  now += 4 * tuning.base_rtt;
+  EXPECT_EQ(state(3), PathState::good);
+  EXPECT_TRUE(event(3, PathEvent::timeout));
+}
+
+TEST_F(Health, ADeliveryBetweenTimeoutsStartsTheCountAgain) {
+  tuning.timeouts_to_abandon = 2;
+  health = PathHealth{16, tuning};
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(event(3, PathEvent::timeout));
+    now += 4 * tuning.base_rtt;
+    event(3, PathEvent::good, 14us);
+  }
+}
+
+// Congestion makes all paths time out; to abandon them all would leave the sender without any
+// spray.
+TEST_F(Health, UnderCongestionASingleTimeoutAbandonsOnlyAQuarterOfThePaths) {
+  event(0, PathEvent::good, 14us);
+  event(0, PathEvent::congested, 40us);
+  for (std::uint16_t path = 0; path < 16; ++path) {
+    event(path, PathEvent::timeout);
+  }
+  EXPECT_EQ(health.bad_paths(), 4);
+}
+
+TEST_F(Health, WithoutCongestionEveryFailedPathIsAbandoned) {
+  event(0, PathEvent::good, 14us);
+  for (std::uint16_t path = 0; path < 16; ++path) {
+    event(path, PathEvent::timeout);
+  }
+  EXPECT_EQ(health.bad_paths(), 16);
+}
+
+TEST_F(Health, WhenAllAreBadTheOneThatIsBadLongestIsTriedFirstThenTheOthersInTurn) {
+  for (const std::uint16_t path : Paths{5, 9, 2, 0, 1, 3, 4, 6, 7, 8, 10, 11, 12, 13, 14, 15}) {
+    event(path, PathEvent::timeout);
+    now += 1us;
+  }
+  std::vector<std::uint16_t> tried;
+  for (int i = 0; i < 16; ++i) {
+    tried.push_back(health.find_usable(now, PathId{3}).value());
+    now += 1us;
+  }
+  EXPECT_EQ(std::vector(tried.begin(), tried.begin() + 3), (std::vector<std::uint16_t>{5, 9, 2}));
+  EXPECT_EQ(std::set(tried.begin(), tried.end()).size(), 16U);
+}
+
+TEST_F(Health, CountsStayTrueUnderAnyEvents) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    const auto paths = static_cast<std::uint16_t>(rng.between(1, 256));
+    tuning.timeouts_to_abandon = static_cast<std::uint8_t>(rng.between(0, 3));
+    health = PathHealth{paths, tuning};
+    for (int i = 0; i < 1000; ++i) {
+      now += Duration{rng.below(50'000)};
+      event(static_cast<std::uint16_t>(rng.below(paths + 2U)), static_cast<PathEvent>(rng.below(6)),
+            Duration{rng.below(100'000)});
+      if (rng.chance(0.3)) {
+        (void)health.take_probe(now);
+      }
+      std::uint16_t bad = 0;
+      for (std::uint16_t path = 0; path < paths; ++path) {
+        bad = static_cast<std::uint16_t>(bad + (state(path) == PathState::assumed_bad ? 1 : 0));
+      }
+      ASSERT_EQ(health.bad_paths(), bad);
+      ASSERT_EQ(health.next_probe() == kNever, bad == 0);
+      ASSERT_LT(health.find_usable(now, PathId{0}).value(), paths);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::srd

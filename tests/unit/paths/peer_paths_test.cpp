@@ -1,0 +1,75 @@
+// Owns the tests of policy and health together.
+#include "srd/engine/paths/peer_paths.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "srd/base/rng.hpp"
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PeerPathsOf : public testing::TestWithParam<std::string_view> {
+ protected:
+  static PeerPaths make(std::uint16_t paths, std::uint64_t seed = 1) {
+    return {make_path_selector(GetParam(), paths, seed, PathTuning{}).value(), PathHealthTuning{}};
+  }
+};
+
+TEST_P(PeerPathsOf, NeverUsesABadPathWhileThereIsAGoodOne) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    const auto paths = static_cast<std::uint16_t>(rng.between(2, 128));
+    PeerPaths peer = make(paths, seed);
+    TimePoint now = time_at(1ms);
+    for (int i = 0; i < 1000; ++i) {
+      now += Duration{rng.below(20'000)};
+      const PathId path{static_cast<std::uint16_t>(rng.below(paths))};
+      (void)peer.on_feedback(now, path, rng.chance(0.2) ? PathEvent::timeout : PathEvent::good,
+                             14us);
+      const PathId taken = peer.pick(now);
+      ASSERT_LT(taken.value(), paths);
+      if (peer.health().bad_paths() < paths) {
+        ASSERT_NE(peer.health().state(now, taken), PathState::assumed_bad);
+      }
+    }
+  }
+}
+
+TEST_P(PeerPathsOf, StillSendsWhenAllPathsAreBad) {
+  PeerPaths peer = make(8);
+  TimePoint now = time_at(1ms);
+  for (std::uint16_t path = 0; path < 8; ++path) {
+    (void)peer.on_feedback(now, PathId{path}, PathEvent::timeout, 0us);
+  }
+  ASSERT_EQ(peer.health().bad_paths(), 8);
+  std::set<std::uint16_t> tried;
+  for (int i = 0; i < 8; ++i) {
+    now += 1us;
+    tried.insert(peer.pick(now).value());
+  }
+  EXPECT_EQ(tried.size(), 8U);
+}
+
+TEST_P(PeerPathsOf, ARetransmissionLeavesOnAnotherPath) {
+  PeerPaths peer = make(4);
+  for (int i = 0; i < 200; ++i) {
+    const PathId lost_on = peer.pick(time_at(1ms));
+    ASSERT_NE(peer.pick_other_than(time_at(1ms), lost_on), lost_on);
+  }
+  PeerPaths only = make(1);
+  EXPECT_EQ(only.pick_other_than(time_at(1ms), PathId{0}), PathId{0});
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, PeerPathsOf,
+                         testing::ValuesIn(path_selector_names().begin(),
+                                           path_selector_names().end()),
+                         [](const auto& each) { return std::string(each.param); });
+
+}  // namespace
+}  // namespace weft::srd
