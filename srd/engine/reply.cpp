@@ -106,6 +106,9 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
     header.echo_send_time = in.echo.send_time;
     header.wait = static_cast<std::uint32_t>(nanoseconds(now - in.echo.arrived));
   }
+  if (!in.window.open()) {
+    header.common.flags |= wire::kNoWindow;  // [wire 4.4]
+  }
   const Psn cumulative = in.window.cumulative();
   header.cumulative = cumulative.value();
   header.congested = in.congested;
