@@ -27,7 +27,9 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   }
   Outbound& o = *peer.out;
   const wire::AckHeader header = packet.ack();
-  const Psn cumulative{header.cumulative.value()};
+  // [wire 4.4] Without a window the peer can speak of the echo only: its numbers begin nowhere.
+  const bool has_window = !packet.has(wire::kNoWindow);
+  const Psn cumulative = has_window ? Psn{header.cumulative.value()} : o.window.una();
   if (o.window.next().before(cumulative)) {
     counters_.drop(DropReason::ack_not_sent);
     return;
@@ -53,18 +55,10 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   if (packet.has(wire::kEchoValid)) {
     take_echo(now, peer, header, sample);
   }
-  for (std::size_t i = 0; i < header.results; ++i) {
-    const wire::ResultEntry entry = packet.result(i);
-    const Psn psn{entry.psn.value()};
-    if (!o.window.contains(psn)) {
-      continue;  // repeated until the peer has seen that we have moved on
-    }
-    SendSlot& slot = o.window.slot(psn);
-    if (slot.state != SendSlot::State::settled) {
-      take_result(now, peer, slot, entry);
-    }
+  if (has_window) {
+    take_results(now, peer, packet, header.results);
+    sample.acked = take_sack(now, peer, packet, header, sample.rtt);
   }
-  sample.acked = take_sack(now, peer, packet, header, sample.rtt);
   sample.in_flight = o.window.bytes_in_flight();
   find_gaps(now, peer);
   find_losses(now, peer);
@@ -86,10 +80,10 @@ void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
   // clock's range: none of them measures anything.
   const bool probe = (header.common.flags & wire::kEchoProbe) != 0;
   const Psn psn{header.echo_psn.value()};
-  const bool current =
-      probe ? header.echo_send_time.value() == o.last_probe_time
-            : o.window.contains(psn) && o.window.slot(psn).state != SendSlot::State::settled &&
-                  o.window.slot(psn).attempt == header.common.attempt;
+  const bool current = probe ? header.echo_send_time.value() == o.last_probe_time
+                             : o.window.contains(psn) &&
+                                   o.window.slot(psn).state != SendSlot::State::settled &&
+                                   o.window.slot(psn).attempt == header.common.attempt;
   if (current && elapsed <= 0x7FFFFFFF && wait <= elapsed) {
     sample.rtt = Duration{elapsed - wait};
     sample.rtt_valid = true;
@@ -103,6 +97,22 @@ void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
     // The probe left so long ago: whatever left long before it and is not here is lost.
     if (sample.rtt_valid) {
       o.newest_arrival = std::max(o.newest_arrival, now - Duration{elapsed});
+    }
+  }
+}
+
+void Engine::take_results(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
+                          std::size_t count) {
+  SendWindow& window = peer.out->window;
+  for (std::size_t i = 0; i < count; ++i) {
+    const wire::ResultEntry entry = packet.result(i);
+    const Psn psn{entry.psn.value()};
+    if (!window.contains(psn)) {
+      continue;  // repeated until the peer has seen that we have moved on
+    }
+    SendSlot& slot = window.slot(psn);
+    if (slot.state != SendSlot::State::settled) {
+      take_result(now, peer, slot, entry);
     }
   }
 }

@@ -62,7 +62,8 @@ struct EngineConfig {
   std::uint16_t forced_reorder = 0;
 };
 
-// Says what is wrong and what is allowed. Whether the policies' names exist is for those who make them to say.
+// Says what is wrong and what is allowed. Whether the policies' names exist is for those who make
+// them to say.
 [[nodiscard]] Result<void> validate(const EngineConfig& config);
 
 }  // namespace weft::srd

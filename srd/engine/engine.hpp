@@ -103,15 +103,16 @@ class Engine final : public Machine {
   void on_data(TimePoint now, Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
   void on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                   const RxPacket& packet);
-  [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination);
+  [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination,
+                               bool is_data);
   void adopt_life(Peer& peer, Life life);
-  [[nodiscard]] std::uint8_t deliver(Peer& peer, const wire::DataHeader& header,
+  [[nodiscard]] std::uint8_t deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
                                      const RxPacket& packet);
   [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
                                           const RxPacket& packet);
-  [[nodiscard]] std::uint8_t deliver_write(Peer& peer, const wire::DataHeader& header,
-                                           const RxPacket& packet);
-  [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
+  [[nodiscard]] std::uint8_t deliver_write(TimePoint now, Peer& peer,
+                                           const wire::DataHeader& header, const RxPacket& packet);
+  [[nodiscard]] std::uint8_t deliver_immediate(TimePoint now, Peer& peer, Endpoint& endpoint,
                                                const wire::DataHeader& header);
   [[nodiscard]] bool completion_room() const {
     return completions_.size() + local_works_ < config_.max_completions;
@@ -138,6 +139,7 @@ class Engine final : public Machine {
 
   // acknowledge.cpp
   void on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet);
+  void take_results(TimePoint now, Peer& peer, const wire::ParsedPacket& packet, std::size_t count);
   void take_result(TimePoint now, Peer& peer, SendSlot& slot, const wire::ResultEntry& entry);
   void take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header, AckSample& sample);
   [[nodiscard]] Bytes take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "srd/base/serial.hpp"
+#include "srd/base/time.hpp"
 
 namespace weft::srd {
 
@@ -16,18 +17,30 @@ class ImmediateTable {
   struct Entry {
     std::uint32_t message = 0;
     std::uint32_t missing = 0;
-    Psn first_seen;  // lowest sequence number of it that has arrived
+    Psn first_seen;       // lowest sequence number of it that has arrived
+    TimePoint touched{};  // when a packet of it came last
     bool used = false;
+    bool awaits_receive =
+        false;  // complete, but for a packet that found no receive and comes again
+  };
+
+  // Now, how far everything is settled, and the silence after which nobody comes back.
+  struct Moment {
+    TimePoint now;
+    Psn settled;
+    Duration patience;
   };
 
   // The message's entry, made if it is new. nullptr: no room, the packet must be put off.
-  [[nodiscard]] Entry* find(std::uint32_t message, std::uint32_t length, Psn psn, Psn settled) {
+  [[nodiscard]] Entry* find(std::uint32_t message, std::uint32_t length, Psn psn,
+                            const Moment& moment) {
     Entry* spare = nullptr;
     for (Entry& entry : entries_) {
       if (entry.used && entry.message == message) {
         if (psn.before(entry.first_seen)) {
           entry.first_seen = psn;
         }
+        entry.touched = moment.now;
         return &entry;
       }
       if (!entry.used) {
@@ -35,10 +48,10 @@ class ImmediateTable {
       }
     }
     if (spare == nullptr) {
-      spare = abandoned(settled);
+      spare = abandoned(moment);
     }
     if (spare != nullptr) {
-      *spare = {message, length, psn, true};
+      *spare = {message, length, psn, moment.now, true, false};
     }
     return spare;
   }
@@ -47,12 +60,17 @@ class ImmediateTable {
  private:
   static constexpr std::size_t kEntries = 32;
 
-  // A message is given up if a later one began at a number before which everything is settled.
-  [[nodiscard]] Entry* abandoned(Psn settled) {
+  // A message is given up if a later one began at a number before which everything is settled, for
+  // its own packets have all had their turn; but not while it waits for a receive to be posted:
+  // then one of them will have another number.
+  [[nodiscard]] Entry* abandoned(const Moment& moment) {
     for (Entry& entry : entries_) {
+      if (moment.now - entry.touched >= moment.patience) {
+        return &entry;
+      }
       for (const Entry& later : entries_) {
-        if (static_cast<std::int32_t>(later.message - entry.message) > 0 &&
-            later.first_seen.before(settled)) {
+        if (!entry.awaits_receive && static_cast<std::int32_t>(later.message - entry.message) > 0 &&
+            later.first_seen.before(moment.settled)) {
           return &entry;
         }
       }

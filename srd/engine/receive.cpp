@@ -50,7 +50,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
     on_trimmed(now, peer, parsed.data(), packet);
     return;
   }
-  if (!meet_life(now, peer, source, destination)) {
+  if (!meet_life(now, peer, source, destination, parsed.has_data_header())) {
     return;
   }
   switch (parsed.type()) {
@@ -72,18 +72,13 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
                         const RxPacket& packet) {
   ++counters_.trimmed_pkts;
   const Life destination{header.common.destination_life.value()};
+  ReceiveWindow& window = peer.in.window;
   if ((destination != config_.life && destination.value() != 0) || !peer.life_known ||
-      Life{header.common.source_life.value()} != peer.life) {
+      Life{header.common.source_life.value()} != peer.life || !window.open()) {
     counters_.drop(DropReason::unverified_life);
     return;
   }
-  const Psn psn{header.psn.value()};
-  ReceiveWindow& window = peer.in.window;
-  if (!window.open()) {
-    counters_.drop(DropReason::unverified_life);  // an answer would have to invent a window
-    return;
-  }
-  if (window.classify(psn) == ReceiveWindow::Verdict::fresh) {
+  if (window.classify(Psn{header.psn.value()}) == ReceiveWindow::Verdict::fresh) {
     note_again(peer, header, wire::kResultTrimmed);
   }
   note_arrival(now, peer, header, packet, true);
@@ -91,26 +86,25 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 
 // [wire 4.2] Whether a packet of these lives is for us. A later life of the peer's ends the earlier
 // one.
-bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination) {
+bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool is_data) {
   if (peer.life_known && source.before(peer.life)) {
     counters_.drop(DropReason::stale_source_life);
-    return false;
-  }
-  if (destination != config_.life && destination.value() != 0) {
-    counters_.drop(DropReason::stale_destination_life);
-    peer.refused_life = destination;
-    peer.refused_source = source;
-    peer.refusing = true;
-    if (!peer.life_known) {
-      adopt_life(peer, source);
-    }
-    queue_reply(peer);
     return false;
   }
   if (!peer.life_known) {
     adopt_life(peer, source);
   } else if (source != peer.life) {
     restart_peer(now, peer, source);
+  }
+  if (destination != config_.life && destination.value() != 0) {
+    counters_.drop(DropReason::stale_destination_life);
+    if (is_data) {  // nothing else is answered: two ends must not answer each other for ever
+      peer.refused_life = destination;
+      peer.refused_source = source;
+      peer.refusing = true;
+      queue_reply(peer);
+    }
+    return false;
   }
   return true;
 }
@@ -146,7 +140,7 @@ void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
     case ReceiveWindow::Verdict::fresh:
       break;
   }
-  const std::uint8_t code = deliver(peer, header, packet);
+  const std::uint8_t code = deliver(now, peer, header, packet);
   const bool plain = code == kAccepted;
   if (code == wire::kResultDeferred || (!plain && !window.note(psn, static_cast<Status>(code)))) {
     ++counters_.deferred_pkts;
@@ -159,12 +153,13 @@ void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
 }
 
 // The outcome: a Status, or kResultDeferred.
-std::uint8_t Engine::deliver(Peer& peer, const wire::DataHeader& header, const RxPacket& packet) {
+std::uint8_t Engine::deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                             const RxPacket& packet) {
   switch (static_cast<PacketType>(header.common.type)) {
     case PacketType::send:
       return deliver_send(peer, header, packet);
     case PacketType::write:
-      return deliver_write(peer, header, packet);
+      return deliver_write(now, peer, header, packet);
     case PacketType::read_request:
       return accept_read(peer, header);
     default:
@@ -211,7 +206,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   return kAccepted;
 }
 
-std::uint8_t Engine::deliver_write(Peer& peer, const wire::DataHeader& header,
+std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer, const wire::DataHeader& header,
                                    const RxPacket& packet) {
   Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
@@ -234,7 +229,7 @@ std::uint8_t Engine::deliver_write(Peer& peer, const wire::DataHeader& header,
     }
   }
   if ((header.common.flags & wire::kImmediate) != 0) {
-    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
+    const std::uint8_t code = deliver_immediate(now, peer, *endpoint, header);
     if (code != kAccepted) {
       return code;
     }
@@ -245,7 +240,7 @@ std::uint8_t Engine::deliver_write(Peer& peer, const wire::DataHeader& header,
 
 // Counts the bytes of a write with immediate data and tells the endpoint when all are there. A
 // packet that is refused here has been placed but does not count: it will be placed once more.
-std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
+std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endpoint,
                                        const wire::DataHeader& header) {
   const std::uint32_t length = header.payload_length.value();
   const std::uint32_t whole = header.message_length.value();
@@ -255,7 +250,7 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
       peer.in.immediates = std::make_unique<ImmediateTable>();
     }
     entry = peer.in.immediates->find(header.message.value(), whole, Psn{header.psn.value()},
-                                     peer.in.window.cumulative());
+                                     {now, peer.in.window.cumulative(), config_.peer_timeout});
     if (entry == nullptr) {
       return wire::kResultDeferred;
     }
@@ -267,6 +262,9 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
   const bool consumes = !endpoint.config.unsolicited_immediate;
   if (consumes && endpoint.receives.empty()) {
     ++counters_.rnr_sent;
+    if (entry != nullptr) {
+      entry->awaits_receive = true;
+    }
     return code_of(Status::receiver_not_ready);
   }
   Completion completion;

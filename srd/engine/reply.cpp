@@ -113,8 +113,10 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
     header.echo_send_time = in.echo.send_time;
     header.wait = static_cast<std::uint32_t>(nanoseconds(now - in.echo.arrived));
   }
-  // Without a window this answers a probe, whose nonce is the sender's una: nothing has arrived.
-  const Psn cumulative = in.window.open() ? in.window.cumulative() : in.echo.psn;
+  if (!in.window.open()) {
+    header.common.flags |= wire::kNoWindow;  // [wire 4.4]
+  }
+  const Psn cumulative = in.window.cumulative();
   header.cumulative = cumulative.value();
   header.congested = in.congested;
   header.received_bytes = in.received_bytes;

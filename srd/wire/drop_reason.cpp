@@ -55,20 +55,10 @@ const char* to_string(DropReason reason) {
       return "ack_for_nothing";
     case DropReason::ack_not_sent:
       return "ack_not_sent";
-    case DropReason::result_for_nothing:
-      return "result_for_nothing";
     case DropReason::unknown_read:
       return "unknown_read";
     case DropReason::read_out_of_bounds:
       return "read_out_of_bounds";
-    case DropReason::message_mismatch:
-      return "message_mismatch";
-    case DropReason::message_table:
-      return "message_table";
-    case DropReason::result_table:
-      return "result_table";
-    case DropReason::unknown_probe:
-      return "unknown_probe";
     case DropReason::credits_off:
       return "credits_off";
   }

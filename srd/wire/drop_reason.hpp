@@ -36,13 +36,8 @@ enum class DropReason : std::uint8_t {
   duplicate,
   ack_for_nothing,
   ack_not_sent,
-  result_for_nothing,
   unknown_read,
   read_out_of_bounds,
-  message_mismatch,
-  message_table,
-  result_table,
-  unknown_probe,
   credits_off,
 };
 inline constexpr std::size_t kDropReasons = static_cast<std::size_t>(DropReason::credits_off) + 1;

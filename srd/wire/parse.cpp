@@ -26,7 +26,7 @@ constexpr std::uint8_t allowed_flags(std::uint8_t type) {
     case PacketType::probe:
       return kAckRequested | kChecksummed;
     case PacketType::ack:
-      return kChecksummed | kEchoValid | kEchoCongested | kEchoProbe | kCreditValid;
+      return kChecksummed | kNoWindow | kEchoValid | kEchoCongested | kEchoProbe | kCreditValid;
     case PacketType::stale_life:
     case PacketType::credit_request:
       return kChecksummed;
@@ -91,7 +91,7 @@ DropReason ParsedPacket::check_data(std::size_t size) const {
   if (trimmed_ && header.payload_length.value() == 0) {
     return DropReason::trimmed_control;
   }
-  if (header.back.value() >= kMaxWindow) {
+  if (header.back.value() >= kWindowSpan) {
     return DropReason::bad_window;
   }
   return check_message(type_, header);

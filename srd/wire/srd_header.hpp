@@ -29,12 +29,13 @@ enum class PacketType : std::uint8_t {
   credit_request = 18,
 };
 
-// [wire 3.3] Bits of CommonHeader::flags. The upper four mean something else in an ack.
+// [wire 3.3] Bits of CommonHeader::flags. The upper five mean something else in an ack.
 enum Flags : std::uint8_t {
   kAckRequested = 0x01,
   kImmediate = 0x02,
   kChecksummed = 0x04,
   kLastOfMessage = 0x08,
+  kNoWindow = 0x08,
   kReadFailed = 0x10,
   kEchoValid = 0x10,
   kEchoCongested = 0x20,
@@ -120,7 +121,8 @@ struct CreditRequest {
 static_assert(sizeof(CreditRequest) == 32);
 
 inline constexpr std::uint32_t kMaxWindow = 2048;  // [wire 4.1] PSNs a receiver keeps track of
-inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64 + 1;
+inline constexpr std::uint32_t kWindowSpan = kMaxWindow - 64;  // wherever in a word it begins
+inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64;
 inline constexpr std::uint8_t kMaxRecordedResults = 16;  // [wire 4.3] kept per peer, in every ack
 inline constexpr std::uint8_t kMaxResults = 24;  // the rest has room for what is not recorded
 inline constexpr std::uint32_t kCreditUnit = 256;

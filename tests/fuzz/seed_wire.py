@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""Owns the seeds of the fuzz target `wire`: writes one input for each golden packet and for frames around them.
-
-Run it in the root of the tree after the golden packets have changed: python3 tests/fuzz/seed_wire.py
-"""
+# Owns the seeds of the fuzz target `wire`: one input for each golden packet, and frames around
+# them. After a golden packet has changed: python3 tests/fuzz/seed_wire.py
 import pathlib
 import re
 import struct

@@ -43,7 +43,7 @@ void look_at_packet(std::span<const std::byte> bytes, std::size_t more_size, boo
     const std::size_t there = packet.payload().size() + more_size;
     WEFT_CHECK(trimmed ? there <= header.payload_length.value()
                        : there == header.payload_length.value());
-    WEFT_CHECK(header.back.value() < kMaxWindow);
+    WEFT_CHECK(header.back.value() < kWindowSpan);
     WEFT_CHECK(header.common.flags & kReadFailed ||
                header.payload_length.value() <= header.message_length.value());
   } else if (packet.type() == PacketType::ack) {

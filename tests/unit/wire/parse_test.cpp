@@ -113,7 +113,7 @@ TEST(Parse, FlagsThatATypeDoesNotHave) {
     unsigned allowed;
   };
   for (const Case& c : {Case{"send", 0x0F}, Case{"write", 0x0F}, Case{"read_request", 0x05},
-                        Case{"read_response", 0x1D}, Case{"probe", 0x05}, Case{"ack", 0xF4},
+                        Case{"read_response", 0x1D}, Case{"probe", 0x05}, Case{"ack", 0xFC},
                         Case{"stale_life", 0x04}, Case{"credit_request", 0x04}}) {
     for (unsigned bit = 0; bit < 8; ++bit) {
       const unsigned flag = 1U << bit;
@@ -146,8 +146,8 @@ TEST(Parse, LivesThatMustNotBeZero) {
 }
 
 TEST(Parse, BackStaysInsideOfTheWindow) {
-  EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.back = 2047; })), DropReason::none);
-  EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.back = 2048; })), DropReason::bad_window);
+  EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.back = 1983; })), DropReason::none);
+  EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.back = 1984; })), DropReason::bad_window);
   EXPECT_EQ(reason_of(with_data("probe", [](auto& h) { h.back = 0xFFFF; })),
             DropReason::bad_window);
 }
@@ -244,13 +244,13 @@ Bytes ack_of(unsigned sack_words, unsigned results) {
 TEST(Parse, AckOfEverySize) {
   for (unsigned words = 0; words < 256; ++words) {
     for (const unsigned results : {0U, 1U, 24U, 25U, 255U}) {
-      const DropReason expected = words > 33     ? DropReason::bad_sack
+      const DropReason expected = words > 32     ? DropReason::bad_sack
                                   : results > 24 ? DropReason::bad_result
                                                  : DropReason::none;
       EXPECT_EQ(reason_of(ack_of(words, results)), expected) << words << " words, " << results;
     }
   }
-  EXPECT_EQ(ack_of(33, 24).size(), kLargestAck);
+  EXPECT_EQ(ack_of(32, 24).size(), kLargestAck);
 }
 
 TEST(Parse, ResultCodes) {

@@ -1,0 +1,275 @@
+// Owns the tests of an engine alone with packets made by hand: what two honest engines rarely meet.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "srd/engine/engine.hpp"
+#include "srd/wire/parse.hpp"
+
+namespace weft::srd {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using wire::PacketType;
+
+constexpr AttachmentId kUs{1};
+constexpr AttachmentId kThem{2};
+constexpr Life kOurLife{10};
+constexpr Life kTheirLife{20};
+constexpr Qpn kEndpoint{17};
+constexpr std::uint32_t kDomain = 3;
+
+Address their_address() {
+  Address address;
+  address.bytes[0] = std::byte{0xFD};
+  address.bytes[15] = std::byte{2};
+  return address;
+}
+
+class CraftedPackets : public testing::Test {
+ protected:
+  explicit CraftedPackets(Psn first_psn = Psn{0}) : engine_(config(first_psn)) {
+    EXPECT_TRUE(engine_.open_endpoint(kEndpoint, {.domain = kDomain, .receive_depth = 64}));
+    const auto key = engine_.memory().insert(
+        {memory_.data(), 0, memory_.size(), Access::remote_read | Access::remote_write, kDomain});
+    EXPECT_TRUE(key.has_value());
+    key_ = *key;
+  }
+
+  static EngineConfig config(Psn first_psn) {
+    EngineConfig config;
+    config.attachment = kUs;
+    config.life = kOurLife;
+    config.first_psn = first_psn;
+    config.checksum = false;
+    config.ack_every = 1;
+    return config;
+  }
+
+  static wire::CommonHeader common(PacketType type, Life source, Life destination) {
+    wire::CommonHeader header{};
+    header.version = wire::kVersion;
+    header.type = static_cast<std::uint8_t>(type);
+    header.destination_attachment = kUs.value();
+    header.source_attachment = kThem.value();
+    header.destination_qpn = kEndpoint.value();
+    header.source_qpn = 99;
+    header.source_life = source.value();
+    header.destination_life = destination.value();
+    return header;
+  }
+  static wire::DataHeader data(PacketType type, Psn psn, std::uint16_t back = 0,
+                               Life source = kTheirLife, Life destination = kOurLife) {
+    wire::DataHeader header{};
+    header.common = common(type, source, destination);
+    header.common.flags = wire::kAckRequested;
+    header.psn = psn.value();
+    header.back = back;
+    return header;
+  }
+
+  template <class Header>
+  void arrive(const Header& header, std::size_t payload = 0, bool trimmed = false) {
+    Bytes bytes(sizeof header + payload);
+    wire::store(bytes.data(), header);
+    RxPacket packet;
+    packet.from = their_address();
+    packet.trimmed = trimmed;
+    packet.bytes = bytes;
+    engine_.on_packet(now_, packet);
+  }
+
+  // Everything that the engine wants to say now.
+  std::vector<Bytes> said() {
+    std::vector<Bytes> packets;
+    TxPacket out;
+    while (engine_.next_transmit(now_, out)) {
+      packets.emplace_back(out.header.begin(), out.header.begin() + out.header_size);
+      for (const auto piece : out.payload) {
+        packets.back().insert(packets.back().end(), piece.begin(), piece.end());
+      }
+    }
+    return packets;
+  }
+  std::vector<Completion> completed() {
+    std::array<Completion, 64> completions;
+    const std::size_t count = engine_.poll(completions);
+    return {completions.begin(), completions.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+  void pass(Duration duration) {
+    for (const TimePoint end = now_ + duration; now_ < end;) {
+      now_ = std::min(end, std::max(engine_.next_timeout(), now_ + Duration{1}));
+      engine_.on_timeout(now_);
+    }
+  }
+
+  // The packet number `part` of a write of two packets with immediate data. The result's code, 0
+  // for success.
+  std::uint8_t write_part(std::uint32_t message, std::uint32_t part, Psn psn, std::uint16_t back) {
+    constexpr std::uint16_t kPart = 8;
+    wire::DataHeader header = data(PacketType::write, psn, back);
+    header.common.flags = wire::kAckRequested | wire::kImmediate;
+    header.payload_length = kPart;
+    header.message = message;
+    header.key = key_.value();
+    header.remote_address = part * kPart;
+    header.immediate = message;
+    header.message_length = 2 * kPart;
+    arrive(header, kPart);
+    std::uint8_t code = 0;
+    for (const Bytes& bytes : said()) {
+      const wire::ParsedPacket packet = wire::parse_packet(bytes);
+      for (std::size_t i = 0; packet.type() == PacketType::ack && i < packet.ack().results; ++i) {
+        if (packet.result(i).psn.value() == psn.value()) {
+          code = packet.result(i).code;
+        }
+      }
+    }
+    return code;
+  }
+
+  std::array<std::byte, 4096> memory_{};
+  TimePoint now_ = time_at(std::chrono::seconds{1});
+  Engine engine_;
+  RegionKey key_;
+};
+
+// --- Lives [wire 4.2]
+
+TEST_F(CraftedPackets, RestartedPeerThatBelievesInOurFormerLifeIsToldInItsOwnName) {
+  arrive(data(PacketType::probe, Psn{0}, 0, kTheirLife, Life{0}));
+  static_cast<void>(said());
+  const Life later = kTheirLife.plus(1);
+  arrive(data(PacketType::probe, Psn{0}, 0, later, Life{kOurLife.value() - 1}));
+  const auto packets = said();
+  ASSERT_EQ(packets.size(), 1U);
+  const wire::ParsedPacket notice = wire::parse_packet(packets[0]);
+  ASSERT_TRUE(notice.ok());
+  ASSERT_EQ(notice.type(), PacketType::stale_life);
+  EXPECT_EQ(notice.common().source_life.value(), kOurLife.value());
+  EXPECT_EQ(notice.common().destination_life.value(), later.value()) << "or it will not listen";
+  EXPECT_EQ(notice.stale_life().refused_life.value(), kOurLife.value() - 1);
+}
+
+// --- Windows [wire 4.4]
+
+TEST_F(CraftedPackets, ReceiverWithoutWindowSaysSo) {
+  wire::DataHeader probe = data(PacketType::probe, Psn{0x80001234}, 0, kTheirLife, Life{0});
+  arrive(probe);
+  auto packets = said();
+  ASSERT_EQ(packets.size(), 1U);
+  const wire::ParsedPacket answer = wire::parse_packet(packets[0]);
+  ASSERT_EQ(answer.type(), PacketType::ack);
+  EXPECT_TRUE(answer.has(wire::kNoWindow));
+  EXPECT_TRUE(answer.has(wire::kEchoProbe));
+
+  arrive(data(PacketType::send, Psn{0x80001234}));
+  packets = said();
+  ASSERT_EQ(packets.size(), 1U);
+  EXPECT_FALSE(wire::parse_packet(packets[0]).has(wire::kNoWindow));
+}
+
+class CraftedPacketsAtTheWrap : public CraftedPackets {
+ protected:
+  CraftedPacketsAtTheWrap() : CraftedPackets(Psn{0xFFFFFFF8}) {}
+};
+
+TEST_F(CraftedPacketsAtTheWrap, AckWithoutWindowSettlesNothing) {
+  const auto peer = engine_.peer(their_address(), kThem);
+  ASSERT_TRUE(peer.has_value());
+  std::array<std::byte, 16> bytes{};
+  for (int i = 0; i < 16; ++i) {
+    SendRequest request;
+    request.peer = *peer;
+    request.source = request.destination = kEndpoint;
+    request.segments[0] = {bytes.data(), bytes.size()};
+    ASSERT_EQ(engine_.post(request), PostResult::accepted);
+  }
+  ASSERT_EQ(said().size(), 16U);
+  wire::AckHeader ack{};  // cumulative 0: in the middle of what was sent
+  ack.common = common(PacketType::ack, kTheirLife, kOurLife);
+  ack.common.flags = wire::kNoWindow;
+  arrive(ack);
+  EXPECT_TRUE(completed().empty());
+  ack.common.flags = 0;
+  arrive(ack);
+  EXPECT_EQ(completed().size(), 8U) << "the same with a window is an acknowledgement";
+}
+
+TEST_F(CraftedPackets, TrimmedPacketOpensNoWindow) {
+  arrive(data(PacketType::probe, Psn{5}));
+  static_cast<void>(said());
+  wire::DataHeader header = data(PacketType::send, Psn{7});
+  header.payload_length = 100;
+  header.message_length = 100;
+  arrive(header, 0, true);
+  EXPECT_TRUE(said().empty());
+  EXPECT_EQ(engine_.counters().drops[static_cast<std::size_t>(DropReason::unverified_life)], 1U);
+}
+
+// --- Writes with immediate data [wire 4.6]
+
+constexpr std::uint8_t kNotReady = static_cast<std::uint8_t>(Status::receiver_not_ready);
+constexpr std::uint32_t kManyMessages = 40;  // more than a receiver counts at a time
+
+TEST_F(CraftedPackets, MessagesThatWaitForAReceiveAreNotForgotten) {
+  Psn psn{0};
+  std::vector<std::uint32_t> waiting;
+  for (std::uint32_t message = 1; message <= kManyMessages; ++message) {
+    const std::uint8_t first = write_part(message, 0, psn, 0);
+    ++psn;
+    if (first == wire::kResultDeferred) {
+      break;  // no room: its sender keeps it
+    }
+    ASSERT_EQ(first, 0);
+    ASSERT_EQ(write_part(message, 1, psn, 0), kNotReady);
+    ++psn;
+    waiting.push_back(message);
+    if (waiting.size() % 8 == 0) {  // the sender has seen the results and moves on
+      wire::DataHeader probe = data(PacketType::send, psn, 0);
+      probe.common.destination_qpn = kEndpoint.value();
+      arrive(probe);
+      static_cast<void>(said());
+      ++psn;
+    }
+  }
+  ASSERT_GE(waiting.size(), 8U);
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    ASSERT_EQ(engine_.post_receive(kEndpoint, {}), PostResult::accepted);
+  }
+  static_cast<void>(completed());
+  for (const std::uint32_t message : waiting) {
+    EXPECT_EQ(write_part(message, 1, psn, 0), 0) << message;
+    ++psn;
+    const auto completions = completed();
+    ASSERT_EQ(completions.size(), 1U) << "message " << message << " is complete";
+    EXPECT_EQ(completions[0].immediate, message);
+  }
+}
+
+TEST_F(CraftedPackets, MessagesThatAreGivenUpMakeRoomInTheEnd) {
+  Psn psn{0};
+  for (std::uint32_t message = 1; message <= kManyMessages; ++message) {
+    if (write_part(message, 0, psn, 0) == 0) {
+      ++psn;
+      static_cast<void>(write_part(message, 1, psn, 0));
+    }
+    ++psn;
+  }
+  pass(EngineConfig{}.peer_timeout);
+  ASSERT_EQ(engine_.post_receive(kEndpoint, {}), PostResult::accepted);
+  EXPECT_EQ(write_part(1000, 0, psn, 0), 0);
+  EXPECT_EQ(write_part(1000, 1, psn.plus(1), 1), 0);
+  const auto completions = completed();
+  ASSERT_EQ(completions.size(), 1U);
+  EXPECT_EQ(completions[0].immediate, 1000U);
+}
+
+}  // namespace
+}  // namespace weft::srd
