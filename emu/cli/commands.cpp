@@ -5,6 +5,7 @@ namespace weft::cli {
 
 void register_commands(CLI::App& program, Work& work) {
   register_perf(program, work);
+  register_sim(program, work);
   register_swarm(program, work);
   register_bench(program, work);
 }

@@ -26,6 +26,7 @@ void register_commands(CLI::App& program, Work& work);
 
 void register_bench(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
+void register_sim(CLI::App& program, Work& work);
 void register_swarm(CLI::App& program, Work& work);
 
 }  // namespace weft::cli

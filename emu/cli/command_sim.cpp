@@ -1,0 +1,285 @@
+// Owns `weft sim`: scenarios of the emulated network in virtual time.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/sim_runner.hpp"
+#include "emu/cli/sim_table.hpp"
+#include "emu/fabric/yaml_reader.hpp"
+#include "emu/scenarios/scenarios.hpp"
+
+namespace weft::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> names;
+  std::vector<std::string> set;
+  std::vector<std::string> sweep;
+  std::string variant;
+  std::string seed;
+  std::string report;
+  std::string trace;
+  unsigned repeat = 1;
+  unsigned jobs = 0;
+  bool json = false;
+  bool list = false;
+  bool all = false;
+  bool variants = false;
+};
+
+int usage(const std::string& text) {
+  fmt::print(stderr, "weft sim: {}\n", text);
+  return kUsage;
+}
+
+int list_scenarios() {
+  for (const auto& [name, text] : emu::built_in_scenarios()) {
+    const auto scenario = emu::read_scenario(std::string(name), std::string(text), {}, "");
+    fmt::print("{:<24} {}\n", name, scenario ? scenario->title : scenario.error().message);
+    for (std::size_t i = 0; scenario && i < scenario->variants.size(); ++i) {
+      fmt::print("{:<24}   variant {}\n", "", scenario->variants[i].name);
+    }
+  }
+  return kSuccess;
+}
+
+// The file of that name, or the built-in scenario.
+Result<SimJob> find_scenario(const std::string& name) {
+  SimJob job;
+  job.file_name = name;
+  for (const auto& [known, text] : emu::built_in_scenarios()) {
+    if (known == name) {
+      job.file_name += ".yaml";
+      job.text = text;
+      return job;
+    }
+  }
+  if (!std::filesystem::exists(name)) {
+    return fail(ErrorCode::not_found,
+                fmt::format("there is no scenario and no file called '{}'; `weft sim --list` shows the scenarios", name));
+  }
+  auto text = emu::read_text_file(name);
+  if (!text) {
+    return tl::unexpected<Error>(text.error());
+  }
+  job.text = std::move(*text);
+  job.directory = std::filesystem::path(name).parent_path().string();
+  return job;
+}
+
+Result<std::pair<std::string, std::string>> split(const std::string& text, const char* option) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} needs key=value, found '{}'", option, text));
+  }
+  return std::pair{text.substr(0, equals), text.substr(equals + 1)};
+}
+
+// Every combination of the sweeps' values on top of `base`.
+Result<std::vector<emu::Settings>> combinations(const std::vector<std::string>& sweeps, emu::Settings base) {
+  std::vector<emu::Settings> all{std::move(base)};
+  for (const std::string& sweep : sweeps) {
+    const auto pair = split(sweep, "--sweep");
+    if (!pair) {
+      return tl::unexpected<Error>(pair.error());
+    }
+    std::vector<emu::Settings> next;
+    for (const emu::Settings& before : all) {
+      for (std::size_t at = 0; at <= pair->second.size();) {
+        const std::size_t comma = std::min(pair->second.find(',', at), pair->second.size());
+        next.push_back(before);
+        next.back().emplace_back(pair->first, pair->second.substr(at, comma - at));
+        at = comma + 1;
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
+// The run itself, and its variants if they are asked for.
+Result<std::vector<SimJob>> with_variants(const SimJob& job, const Options& options) {
+  std::vector<SimJob> jobs;
+  if (options.variant.empty()) {
+    jobs.push_back(job);
+  }
+  if (!options.variants && options.variant.empty()) {
+    return jobs;
+  }
+  const auto scenario = emu::read_scenario(job.file_name, job.text, job.settings, job.directory);
+  if (!scenario) {
+    return tl::unexpected<Error>(scenario.error());
+  }
+  for (const emu::Variant& variant : scenario->variants) {
+    if (options.variants || variant.name == options.variant) {
+      SimJob other = job;
+      other.variant = variant.name;
+      other.settings.insert(other.settings.begin(), variant.set.begin(), variant.set.end());
+      other.bounds = variant.bounds;
+      other.use_variant_bounds = true;
+      jobs.push_back(std::move(other));
+    }
+  }
+  if (jobs.empty()) {
+    return fail(ErrorCode::not_found, fmt::format("{} has no variant '{}'; `weft sim --list` shows them", job.file_name,
+                                                  options.variant));
+  }
+  return jobs;
+}
+
+Result<std::vector<SimJob>> plan(const Options& options) {
+  emu::Settings base;
+  for (const std::string& text : options.set) {
+    const auto pair = split(text, "--set");
+    if (!pair) {
+      return tl::unexpected<Error>(pair.error());
+    }
+    base.push_back(*pair);
+  }
+  if (!options.seed.empty()) {
+    base.emplace_back("seed", options.seed);
+  }
+  const auto settings = combinations(options.sweep, base);
+  if (!settings) {
+    return tl::unexpected<Error>(settings.error());
+  }
+  std::vector<SimJob> jobs;
+  for (const std::string& name : options.names) {
+    const auto found = find_scenario(name);
+    if (!found) {
+      return tl::unexpected<Error>(found.error());
+    }
+    for (const emu::Settings& each : *settings) {
+      for (unsigned n = 0; n < options.repeat; ++n) {
+        SimJob job = *found;
+        job.settings = each;
+        if (n > 0) {  // further seeds follow from the first one
+          const auto first = emu::read_scenario(job.file_name, job.text, each, job.directory);
+          if (!first) {
+            return tl::unexpected<Error>(first.error());
+          }
+          job.settings.emplace_back("seed", std::to_string(first->seed + n));
+        }
+        auto group = with_variants(job, options);
+        if (!group) {
+          return tl::unexpected<Error>(group.error());
+        }
+        jobs.insert(jobs.end(), group->begin(), group->end());
+      }
+    }
+  }
+  return jobs;
+}
+
+int run(const Options& given) {
+  Options options = given;
+  if (options.list) {
+    return list_scenarios();
+  }
+  if (options.all) {
+    for (const auto& [name, text] : emu::built_in_scenarios()) {
+      if (name.starts_with("e")) {
+        options.names.emplace_back(name);
+      }
+    }
+    options.variants = true;
+  }
+  if (options.names.empty()) {
+    return usage("name a scenario or a file; `weft sim --list` shows the scenarios, --all runs the ten experiments");
+  }
+  auto jobs = plan(options);
+  if (!jobs) {
+    return usage(jobs.error().message);
+  }
+  if (!options.report.empty()) {
+    std::filesystem::create_directories(options.report);
+    for (std::size_t i = 0; i < jobs->size(); ++i) {
+      (*jobs)[i].report = jobs->size() == 1 ? options.report : fmt::format("{}/run{}", options.report, i);
+      std::filesystem::create_directories((*jobs)[i].report);
+    }
+  }
+  if (!options.trace.empty()) {
+    if (jobs->size() != 1) {
+      return usage("--trace takes a single run; name one scenario, without --sweep, --repeat and variants");
+    }
+    jobs->front().trace = options.trace;
+  }
+  int exit_code = kSuccess;
+  std::vector<Json> results;
+  const auto take = [&](std::size_t index, const Json& json) {
+    results.push_back(json);
+    if (json.contains("error")) {
+      fmt::print(stderr, "weft sim: {}\n", json["error"].get<std::string>());
+      exit_code = std::max(exit_code, json.contains("usage") ? kUsage : kFailure);
+    } else {
+      exit_code = std::max(exit_code, json["within_bound"].get<bool>() ? kSuccess : kFailure);
+    }
+    if (options.json) {
+      fmt::print("{}\n", json.dump());
+      (void)std::fflush(stdout);
+    } else if (jobs->size() > 1 && isatty(STDERR_FILENO) != 0) {
+      fmt::print(stderr, "\r\033[K{}/{} runs", index + 1, jobs->size());
+    }
+  };
+  if (jobs->size() == 1) {
+    take(0, run_job(jobs->front(), !options.json));
+  } else {
+    run_jobs(*jobs, options.jobs != 0 ? options.jobs : std::max(std::thread::hardware_concurrency(), 1U), take);
+    if (!options.json && isatty(STDERR_FILENO) != 0) {
+      fmt::print(stderr, "\r\033[K");
+    }
+  }
+  if (!options.json) {
+    if (results.size() == 1) {
+      print_run(results.front());
+    } else {
+      print_runs(*jobs, results);
+    }
+    for (const SimJob& job : *jobs) {
+      if (!job.report.empty()) {
+        fmt::print("report: {}/report.html\n", job.report);
+      }
+    }
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+void register_sim(CLI::App& program, Work& work) {
+  auto* command = program.add_subcommand("sim", "Simulate a network with the real transport in virtual time");
+  auto options = std::make_shared<Options>();
+  command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")->type_name("NAME|FILE");
+  command->add_option("--set", options->set, "Replace a value of the scenario, by its dotted path; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--sweep", options->sweep, "Run once for each of these values; repeatable")
+      ->type_name("KEY=A,B,C")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--seed", options->seed, "Seed of everything random")->type_name("N");
+  command->add_option("--repeat", options->repeat, "Run so often, each time with the next seed")
+      ->check(CLI::Range(1U, 100'000U));
+  command->add_option("--jobs", options->jobs, "Processes at a time; default: one per core")->check(CLI::Range(0U, 1024U));
+  command->add_option("--variant", options->variant, "Run this variant of the scenario instead")->type_name("NAME");
+  command->add_flag("--variants", options->variants, "Run all variants of the scenario beside it");
+  command->add_flag("--json", options->json, "One JSON object per run and line");
+  command->add_option("--report", options->report, "Write report.html into this directory")->type_name("DIR");
+  command->add_option("--trace", options->trace, "Write a trace for ui.perfetto.dev into this file")->type_name("FILE");
+  command->add_flag("--list", options->list, "Show the scenarios that the program knows");
+  command->add_flag("--all", options->all, "Run the ten experiments with their variants");
+  command->callback([options, &work] { work = [options] { return run(*options); }; });
+}
+
+}  // namespace weft::cli

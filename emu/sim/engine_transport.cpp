@@ -1,0 +1,106 @@
+// Owns the translation of flows into work requests, and of completions into the ends of flows.
+#include "emu/sim/engine_transport.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "srd/base/check.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr srd::Qpn kQpn{1};
+constexpr Bytes kEverything = 1ULL << 40;
+
+srd::EngineConfig for_host(PortId self, srd::EngineConfig config) {
+  config.attachment = srd::AttachmentId{0};
+  config.seed = mix64(config.seed ^ mix64(self + 1));
+  return config;
+}
+
+}  // namespace
+
+EngineTransport::EngineTransport(PortId self, srd::EngineConfig config)
+    : engine_(for_host(self, std::move(config))) {
+  const auto key = engine_.memory().insert(
+      {.length = kEverything, .access = srd::Access::remote_write, .phantom = true});
+  WEFT_CHECK(key.has_value());
+  key_ = *key;
+  WEFT_CHECK(engine_.open_endpoint(kQpn, {.unsolicited_immediate = true}).has_value());
+}
+
+void EngineTransport::start(TimePoint /*now*/, const FlowStart& flow) {
+  waiting_.push_back({flow, 0});
+  if (waiting_.size() == 1) {
+    post(waiting_.front());
+  }
+}
+
+void EngineTransport::post(Rest& rest) {
+  const auto peer = engine_.peer(address_of(rest.flow.destination), srd::AttachmentId{0});
+  WEFT_CHECK(peer.has_value());
+  while (rest.posted < rest.flow.bytes) {
+    const auto length =
+        static_cast<std::uint32_t>(std::min<Bytes>(rest.flow.bytes - rest.posted, srd::kMaxTransfer));
+    srd::WriteRequest request;
+    request.peer = *peer;
+    request.source = kQpn;
+    request.destination = kQpn;
+    request.cookie = rest.flow.flow;
+    request.segments[0] = {nullptr, length};
+    request.remote_key = key_;
+    request.phantom = true;
+    if (rest.posted + length == rest.flow.bytes) {
+      request.immediate = rest.flow.flow;
+    }
+    if (engine_.post(request) != srd::PostResult::accepted) {
+      return;  // again when something has completed
+    }
+    rest.posted += length;
+    if (rest.flow.bytes > srd::kMaxTransfer) {
+      ++pieces_[rest.flow.flow];
+    }
+  }
+  waiting_.pop_front();
+}
+
+std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
+  std::array<srd::Completion, 16> completions;
+  const std::size_t taken = engine_.poll(std::span(completions).first(std::min(events.size(), completions.size())));
+  if (taken == 0) {
+    return 0;
+  }
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < taken; ++i) {
+    const srd::Completion& completion = completions[i];
+    if (completion.kind == srd::Completion::Kind::receive_write_imm) {
+      events[count++] = {completion.immediate, FlowEvent::Kind::received};
+      continue;
+    }
+    const auto flow = static_cast<std::uint32_t>(completion.cookie);
+    if (const auto it = pieces_.find(flow); it != pieces_.end() && --it->second > 0) {
+      continue;
+    }
+    pieces_.erase(flow);
+    events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent : FlowEvent::Kind::failed};
+  }
+  while (!waiting_.empty()) {
+    const std::size_t before = waiting_.size();
+    post(waiting_.front());
+    if (waiting_.size() == before) {
+      break;
+    }
+  }
+  return count;
+}
+
+TransportCounters EngineTransport::counters() const {
+  const srd::Counters& own = engine_.counters();
+  return {.new_packets = own.data_pkts,
+          .retransmitted = own.retrans_pkts,
+          .timeouts = own.lost_by_timeout,
+          .paths_abandoned = own.paths_abandoned};
+}
+
+}  // namespace weft::emu

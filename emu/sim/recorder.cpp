@@ -1,0 +1,241 @@
+#include "emu/sim/recorder.hpp"
+
+#include <algorithm>
+
+#include "emu/sim/engine_transport.hpp"
+#include "srd/engine/paths/path_policy.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr std::size_t kMostSamples = 2000;
+constexpr std::size_t kMostTraceDrops = 100'000;
+constexpr double kSamplesOfIdeal = 200;
+constexpr double kBackToNormal = 0.95;  // of the goodput before the fault
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace)
+    : scenario_(scenario),
+      simulation_(simulation),
+      series_(series),
+      trace_(trace),
+      every_(std::clamp<Picos>(static_cast<Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal), 1'000'000,
+                               1'000'000'000)),
+      of_link_(scenario.topology.links().size()) {
+  Fabric names(scenario.topology, {.seed = scenario.options.fabric.seed});  // resolves shares as the real one will
+  for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
+    const Fault& fault = scenario.faults[index];
+    const auto applied = names.apply(0, fault);
+    if (!applied) {
+      continue;
+    }
+    const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
+    for (std::uint32_t n = 0; n < std::min(times, 64U); ++n) {
+      const Picos from = picos(fault.at + fault.every * n);
+      const auto id = static_cast<std::uint32_t>(occurrences_.size());
+      Occurrence& it = occurrences_.emplace_back();
+      it.fault = index;
+      it.from = from;
+      it.until = fault.lasts > Duration::zero() ? from + picos(fault.lasts) : kNoTime;
+      for (const LinkId link : names.links_of(*applied)) {
+        of_link_[link].push_back(id);
+      }
+    }
+  }
+  if (!occurrences_.empty()) {
+    for (PortId port = 0; port < simulation.fabric().port_count(); ++port) {
+      if (auto* engine = dynamic_cast<EngineTransport*>(simulation.transport(port)); engine != nullptr) {
+        engine->engine().observe(this);
+      }
+    }
+  }
+}
+
+void Recorder::on_event(const srd::Event& event) {
+  const bool suspicious =
+      event.kind == srd::Event::Kind::path_abandoned ||
+      (event.kind == srd::Event::Kind::packet_lost &&
+       event.detail != static_cast<std::uint64_t>(srd::PathEvent::trimmed));
+  if (!suspicious) {
+    return;
+  }
+  const Picos when = picos(event.when);
+  for (Occurrence& it : occurrences_) {
+    if (it.detected == kNoTime && it.lost > 0 && when >= it.from) {
+      it.detected = when;
+    }
+  }
+}
+
+void Recorder::on_sample(Picos now) {
+  if (samples_.size() >= kMostSamples) {
+    return;
+  }
+  const FabricTotals& totals = simulation_.fabric().totals();
+  Sample sample;
+  sample.at_us = microseconds(now);
+  sample.goodput_gbps = static_cast<double>(payload_ - payload_before_) * 8e3 / static_cast<double>(every_);
+  sample.drops = static_cast<std::uint32_t>(totals.dropped_all() - before_.dropped_all());
+  sample.trims = static_cast<std::uint32_t>(totals.trimmed - before_.trimmed);
+  sample.marks = static_cast<std::uint32_t>(totals.marked - before_.marked);
+  samples_.push_back(sample);
+  payload_before_ = payload_;
+  before_ = totals;
+  if (!series_) {
+    return;
+  }
+  const auto& links = scenario_.topology.links();
+  for (LinkId id = 0; id < links.size(); ++id) {
+    const LinkProperties& is = links[id].properties;
+    const auto room = static_cast<double>(is.rate.picoseconds_for(std::max<Bytes>(is.buffer, 1)));
+    queues_.push_back(is.buffer == 0 ? std::uint8_t{0}
+                                     : static_cast<std::uint8_t>(std::min(
+                                           255.0, static_cast<double>(simulation_.fabric().backlog(id)) / room * 255)));
+  }
+  for (auto& path : path_use_) {
+    path.resize(samples_.size(), 0);
+  }
+}
+
+std::vector<std::uint8_t> Recorder::queue_of(LinkId link) const {
+  std::vector<std::uint8_t> values;
+  const std::size_t links = scenario_.topology.links().size();
+  for (std::size_t at = link; at < queues_.size(); at += links) {
+    values.push_back(queues_[at]);
+  }
+  return values;
+}
+
+void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& frame, const emu::Event& event) {
+  if (frame.payload == 0) {
+    return;
+  }
+  if ((event.flags & kTrimmed) == 0) {
+    payload_ += frame.payload;
+  }
+  const FlowSpec& watched = scenario_.traffic.flows.front();
+  if (series_ && frame.from == watched.source && to == watched.destination && !samples_.empty()) {
+    if (path_use_.size() <= frame.path) {
+      path_use_.resize(frame.path + 1U);
+      path_marks_.resize(frame.path + 1U, 0);
+    }
+    auto& use = path_use_[frame.path];
+    use.resize(samples_.size(), 0);
+    ++use.back();
+    path_marks_[frame.path] += (event.flags & kMarked) != 0 ? 1U : 0U;
+  }
+}
+
+void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason, LinkId link) {
+  for (const std::uint32_t id : of_link_[link]) {
+    Occurrence& it = occurrences_[id];
+    if (now >= it.from && (it.until == kNoTime || now <= it.until) && reason != DropReason::queue_full &&
+        (event.flags & kControl) == 0) {
+      it.last_loss = now;
+      ++it.lost;
+    }
+  }
+  if (trace_ && trace_drops_.size() < kMostTraceDrops) {
+    trace_drops_.push_back({now, link, reason});
+  }
+}
+
+void Recorder::on_flow(Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {}
+
+Picos Recorder::recovered_after(const Occurrence& it) const {
+  double before = 0;
+  int count = 0;
+  bool fell = false;
+  for (const Sample& sample : samples_) {
+    const auto at = static_cast<Picos>(sample.at_us * 1e6);
+    if (at <= it.from) {
+      if (at > it.from - 20 * every_) {
+        before += sample.goodput_gbps;
+        ++count;
+      }
+      continue;
+    }
+    if (count == 0) {
+      return kNoTime;
+    }
+    const bool normal = sample.goodput_gbps >= kBackToNormal * before / count;
+    if (fell && normal) {
+      return at;
+    }
+    fell = fell || !normal;
+  }
+  return fell ? kNoTime : it.from;
+}
+
+std::vector<FaultTimeline> Recorder::timelines() const {
+  std::vector<FaultTimeline> list;
+  for (const Occurrence& it : occurrences_) {
+    const Fault& fault = scenario_.faults[it.fault];
+    const auto after = [&](Picos when) { return when == kNoTime ? -1 : microseconds(when - it.from); };
+    FaultTimeline line;
+    line.name = fault.name.empty() ? fault.where : fault.name;
+    line.at_us = microseconds(it.from);
+    line.lost_frames = it.lost;
+    line.detected_us = after(it.detected);
+    line.abandoned_us = after(it.last_loss);
+    line.recovered_us = after(recovered_after(it));
+    list.push_back(std::move(line));
+  }
+  return list;
+}
+
+std::string Recorder::perfetto() const {
+  std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  bool first = true;
+  const auto add = [&](const std::string& event) {
+    text += (first ? "" : ",\n") + event;
+    first = false;
+  };
+  const auto us = [](Picos t) { return std::to_string(microseconds(t)); };
+  add(R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"flows"}})");
+  add(R"({"ph":"M","pid":2,"name":"process_name","args":{"name":"network"}})");
+  for (std::size_t i = 0; i < simulation_.flows().size(); ++i) {
+    const FlowRecord& record = simulation_.flows()[i];
+    const FlowSpec& spec = scenario_.traffic.flows[i];
+    if (record.state == FlowRecord::State::waiting) {
+      continue;
+    }
+    const Picos end = record.finished == kNoTime ? simulation_.now() : record.finished;
+    add("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(spec.source) + ",\"name\":\"flow " + std::to_string(i) +
+        " to " + std::to_string(spec.destination) + "\",\"ts\":" + us(record.started) + ",\"dur\":" +
+        us(end - record.started) + ",\"args\":{\"bytes\":" + std::to_string(spec.bytes) + "}}");
+  }
+  for (const Sample& sample : samples_) {
+    const std::string at = std::to_string(sample.at_us);
+    add("{\"ph\":\"C\",\"pid\":2,\"name\":\"goodput Gb/s\",\"ts\":" + at + ",\"args\":{\"value\":" +
+        std::to_string(sample.goodput_gbps) + "}}");
+    add("{\"ph\":\"C\",\"pid\":2,\"name\":\"marks and trims\",\"ts\":" + at + ",\"args\":{\"marked\":" +
+        std::to_string(sample.marks) + ",\"trimmed\":" + std::to_string(sample.trims) + "}}");
+  }
+  for (const TraceDrop& drop : trace_drops_) {
+    add("{\"ph\":\"i\",\"s\":\"p\",\"pid\":2,\"tid\":0,\"name\":" +
+        quoted(std::string(to_string(drop.reason)) + " " + scenario_.topology.link_name(drop.link)) + ",\"ts\":" +
+        us(drop.when) + "}");
+  }
+  for (const Occurrence& it : occurrences_) {
+    const Fault& fault = scenario_.faults[it.fault];
+    const Picos until = it.until == kNoTime ? simulation_.now() : it.until;
+    add("{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"name\":" + quoted(fault.name.empty() ? fault.where : fault.name) +
+        ",\"ts\":" + us(it.from) + ",\"dur\":" + us(std::max<Picos>(until - it.from, 0)) + "}");
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace weft::emu

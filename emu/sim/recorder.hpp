@@ -1,0 +1,81 @@
+// Owns what reports and traces need beyond the figures: series over time, the use of paths, the story of faults.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/sim/result.hpp"
+#include "emu/sim/scenario.hpp"
+#include "emu/sim/simulation.hpp"
+#include "srd/engine/observer.hpp"
+
+namespace weft::emu {
+
+class Recorder final : public SimulationObserver, private srd::Observer {
+ public:
+  Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace);
+
+  [[nodiscard]] Picos sample_every() const { return every_; }
+  [[nodiscard]] std::vector<FaultTimeline> timelines() const;
+  // A trace in the JSON form that ui.perfetto.dev opens.
+  [[nodiscard]] std::string perfetto() const;
+
+  // --- For the report.
+  struct Sample {
+    double at_us = 0;
+    double goodput_gbps = 0;
+    std::uint32_t drops = 0;
+    std::uint32_t trims = 0;
+    std::uint32_t marks = 0;
+  };
+  [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
+  // One value per sample, 0..255 of the link's buffer.
+  [[nodiscard]] std::vector<std::uint8_t> queue_of(LinkId link) const;
+  // Of the watched flow: packets that arrived, by path and sample.
+  [[nodiscard]] const std::vector<std::vector<std::uint16_t>>& path_use() const { return path_use_; }
+  [[nodiscard]] const std::vector<std::uint32_t>& path_marks() const { return path_marks_; }
+
+  void on_sample(Picos now) override;
+  void on_delivered(Picos now, PortId to, const FrameStore::Head& frame, const emu::Event& event) override;
+  void on_dropped(Picos now, const emu::Event& event, DropReason reason, LinkId link) override;
+  void on_flow(Picos now, std::uint32_t flow, FlowRecord::State state) override;
+
+ private:
+  struct Occurrence {
+    std::uint32_t fault = 0;
+    Picos from = 0;
+    Picos until = kNoTime;
+    Picos detected = kNoTime;
+    Picos last_loss = kNoTime;
+    std::uint64_t lost = 0;
+  };
+  struct TraceDrop {
+    Picos when = 0;
+    LinkId link = 0;
+    DropReason reason = DropReason::loss;
+  };
+
+  void on_event(const srd::Event& event) override;
+  [[nodiscard]] Picos recovered_after(const Occurrence& it) const;
+
+  const Scenario& scenario_;
+  Simulation& simulation_;
+  bool series_;
+  bool trace_;
+  Picos every_;
+  std::uint64_t payload_ = 0;  // delivered so far
+  std::uint64_t payload_before_ = 0;
+  FabricTotals before_;
+  std::uint32_t drops_ = 0;
+  std::vector<Sample> samples_;
+  std::vector<std::uint8_t> queues_;  // sample by sample, link by link
+  std::vector<std::vector<std::uint16_t>> path_use_;
+  std::vector<std::uint32_t> path_marks_;
+  std::vector<Occurrence> occurrences_;
+  std::vector<std::vector<std::uint32_t>> of_link_;  // occurrences that touch a link
+  std::vector<TraceDrop> trace_drops_;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,129 @@
+// Owns the arithmetic of results.
+#include "emu/sim/result.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft::emu {
+
+Quantiles quantiles(std::vector<double> values) {
+  Quantiles q;
+  q.flows = values.size();
+  if (values.empty()) {
+    return q;
+  }
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    const auto index = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+    return values[std::min(index == 0 ? 0 : index - 1, values.size() - 1)];
+  };
+  q.min_us = values.front();
+  q.p50_us = at(0.5);
+  q.p90_us = at(0.9);
+  q.p99_us = at(0.99);
+  q.p999_us = at(0.999);
+  q.max_us = values.back();
+  return q;
+}
+
+RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
+  RunResult result;
+  result.scenario = scenario.name;
+  result.seed = scenario.seed;
+  result.hosts = simulation.fabric().port_count();
+  result.flows = static_cast<std::uint32_t>(simulation.flows().size());
+  result.simulated_us = microseconds(simulation.now());
+  std::vector<double> times;
+  std::vector<std::vector<double>> by_group(scenario.traffic.groups.size());
+  double bytes = 0;
+  double sum = 0;
+  double squares = 0;
+  Picos end = 0;
+  for (std::size_t i = 0; i < simulation.flows().size(); ++i) {
+    const FlowRecord& record = simulation.flows()[i];
+    const FlowSpec& spec = scenario.traffic.flows[i];
+    if (record.state == FlowRecord::State::failed) {
+      ++result.failed;
+    }
+    if (record.state != FlowRecord::State::done) {
+      continue;
+    }
+    ++result.finished;
+    const double time = microseconds(record.finished - record.started);
+    times.push_back(time);
+    by_group[spec.group].push_back(time);
+    const double rate = static_cast<double>(spec.bytes) / std::max(time, 1e-6);
+    sum += rate;
+    squares += rate * rate;
+    bytes += static_cast<double>(spec.bytes);
+    end = std::max(end, record.finished);
+  }
+  const auto count = static_cast<double>(times.size());
+  result.jain = squares > 0 ? sum * sum / (count * squares) : 0;
+  result.fct = quantiles(std::move(times));
+  for (std::size_t group = 0; by_group.size() > 1 && group < by_group.size(); ++group) {
+    result.groups.emplace_back(scenario.traffic.groups[group], quantiles(std::move(by_group[group])));
+  }
+  result.makespan_us = microseconds(end);
+  result.ideal_us = ideal_us(scenario);
+  result.ratio = result.ideal_us > 0 ? result.makespan_us / result.ideal_us : 0;
+  result.goodput_gbps = end > 0 ? bytes * 8e3 / static_cast<double>(end) : 0;
+  result.transport = simulation.counters();
+  result.fabric = simulation.fabric().totals();
+  result.digest = simulation.digest();
+  const auto& links = scenario.topology.links();
+  for (LinkId id = 0; id < links.size(); ++id) {
+    if (links[id].properties.buffer == 0) {
+      continue;  // a NIC's own queue
+    }
+    const double queue = static_cast<double>(simulation.fabric().counters(id).longest_queue) *
+                         static_cast<double>(links[id].properties.rate.bits_per_second()) / 8e12;
+    if (queue > result.longest_queue_bytes) {
+      result.longest_queue_bytes = queue;
+      result.longest_queue_link = scenario.topology.link_name(id);
+    }
+  }
+  if (const auto ok = simulation.check_conservation(); !ok) {
+    result.conservation = ok.error().message;
+    result.within_bounds = false;
+  }
+  return result;
+}
+
+void check_bounds(const Bounds& bounds, RunResult& result) {
+  const auto check = [&](const char* what, double value, double limit, bool met) {
+    result.checks.push_back({what, value, limit, met});
+    result.within_bounds = result.within_bounds && met;
+  };
+  const auto at_most = [&](const char* what, double value, const std::optional<double>& limit) {
+    if (limit) {
+      check(what, value, *limit, value <= *limit);
+    }
+  };
+  if (result.finished != result.flows) {
+    check("flows finished", result.finished, result.flows, false);
+  }
+  at_most("tail FCT (us)", result.makespan_us, bounds.tail_fct_us);
+  at_most("ratio to ideal", result.ratio, bounds.ratio);
+  if (bounds.least_jain) {
+    check("Jain index", result.jain, *bounds.least_jain, result.jain >= *bounds.least_jain);
+  }
+  const double again = result.transport.new_packets == 0
+                           ? 0
+                           : static_cast<double>(result.transport.retransmitted) /
+                                 static_cast<double>(result.transport.new_packets);
+  at_most("retransmitted/new", again, bounds.retransmitted_per_new);
+  if (bounds.path_abandoned_us) {
+    double slowest = 0;
+    for (const FaultTimeline& fault : result.faults) {
+      slowest = std::max(slowest, fault.abandoned_us);
+    }
+    at_most("path abandoned (us)", slowest, bounds.path_abandoned_us);
+  }
+  if (bounds.reference_us) {
+    const double off = std::abs(result.makespan_us / *bounds.reference_us - 1);
+    check("distance from the reference", off, bounds.reference_within, off <= bounds.reference_within);
+  }
+}
+
+}  // namespace weft::emu

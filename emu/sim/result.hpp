@@ -1,0 +1,73 @@
+// Owns what a run amounts to: the figures that people compare.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/sim/scenario.hpp"
+
+namespace weft::emu {
+
+struct Quantiles {
+  std::size_t flows = 0;
+  double min_us = 0, p50_us = 0, p90_us = 0, p99_us = 0, p999_us = 0, max_us = 0;
+};
+
+struct BoundCheck {
+  std::string what;
+  double value = 0;
+  double limit = 0;
+  bool met = true;
+};
+
+// How the network and the transport took a fault.
+struct FaultTimeline {
+  std::string name;
+  double at_us = 0;
+  double detected_us = -1;    // after the fault: the first path given up, or the first packet taken for lost
+  double abandoned_us = -1;   // after the fault: nothing is lost by it any more (last loss of this outage)
+  double recovered_us = -1;   // after the fault: goodput is back to what it was
+  std::uint64_t lost_frames = 0;
+};
+
+struct RunResult {
+  std::string scenario;
+  std::string variant;
+  std::uint64_t seed = 0;
+  std::uint32_t hosts = 0;
+  std::uint32_t flows = 0;
+  std::uint32_t finished = 0;
+  std::uint32_t failed = 0;
+  Quantiles fct;
+  std::vector<std::pair<std::string, Quantiles>> groups;  // only if there are several
+  double makespan_us = 0;
+  double ideal_us = 0;
+  double ratio = 0;          // makespan over ideal
+  double goodput_gbps = 0;   // of all payload over the makespan
+  double jain = 0;           // over 1/FCT of flows of one size; over rates otherwise
+  TransportCounters transport;
+  FabricTotals fabric;
+  double longest_queue_bytes = 0;
+  std::string longest_queue_link;
+  std::vector<FaultTimeline> faults;
+  std::vector<BoundCheck> checks;
+  bool within_bounds = true;
+  std::uint64_t digest = 0;
+  double simulated_us = 0;
+  std::string conservation;  // empty: every frame is accounted for
+
+  // Measured by whoever runs it: this library has no clock.
+  double cpu_seconds = 0;
+  double rss_mb = 0;
+
+  [[nodiscard]] double tail_us() const { return fct.max_us; }
+};
+
+[[nodiscard]] Quantiles quantiles(std::vector<double> values_us);
+
+// What the run of `scenario` in `simulation` amounts to; the caller adds faults' timelines before check_bounds().
+[[nodiscard]] RunResult summarise(const Scenario& scenario, const Simulation& simulation);
+void check_bounds(const Bounds& bounds, RunResult& result);
+
+}  // namespace weft::emu

@@ -1,0 +1,60 @@
+// Owns the generators of traffic: from a few numbers to flows and triggers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emu/fabric/traffic_matrix.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::emu {
+
+// Sizes of flows as a cumulative distribution: straight lines between the points.
+struct SizeDistribution {
+  struct Point {
+    double bytes;
+    double share;  // of flows not larger
+  };
+  std::vector<Point> points;
+
+  [[nodiscard]] Bytes draw(Rng& rng) const;
+  [[nodiscard]] double mean() const;
+};
+// web-search, hadoop, ai; empty points for any other name.
+[[nodiscard]] SizeDistribution size_distribution(std::string_view name);
+
+// Appends to `matrix`; all flows get `group`. Ports are 0 .. n-1 unless said otherwise.
+class TrafficBuilder {
+ public:
+  TrafficBuilder(TrafficMatrix& matrix, std::uint32_t group) : matrix_(matrix), group_(group) {}
+
+  // Everybody sends to one other, nobody to itself.
+  void permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos start = 0);
+  void incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes, Picos start = 0);
+  // Everybody sends to everybody in an own random order, `window` at a time.
+  void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
+  // Everybody to the one half way round.
+  void tornado(std::uint32_t n, Bytes bytes);
+  // `flows` flows between random pairs, at random times so that the NICs (of that rate) carry `load` on average.
+  void random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes, double load, Rate rate, Rng& rng);
+  void flow(PortId from, PortId to, Bytes bytes, Picos start);
+
+  // Collectives over `ranks` (ports); `bytes` is each rank's whole buffer. A step starts when the data it
+  // passes on has arrived.
+  void ring_all_reduce(const std::vector<PortId>& ranks, Bytes bytes) { ring(ranks, bytes, 2); }
+  void ring_pass(const std::vector<PortId>& ranks, Bytes bytes) { ring(ranks, bytes, 1); }  // gather or scatter
+  void tree_all_reduce(const std::vector<PortId>& ranks, Bytes bytes);
+  void recursive_doubling(const std::vector<PortId>& ranks, Bytes bytes);
+
+ private:
+  void ring(const std::vector<PortId>& ranks, Bytes bytes, std::uint32_t rounds);
+  std::uint32_t trigger(TriggerSpec::Kind kind, std::uint32_t count = 1);
+  FlowSpec& add(PortId from, PortId to, Bytes bytes);
+
+  TrafficMatrix& matrix_;
+  std::uint32_t group_;
+};
+
+}  // namespace weft::emu
