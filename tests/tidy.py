@@ -12,13 +12,14 @@ from pathlib import Path
 OURS = ("srd/", "emu/", "integration/", "tests/")
 MACHINE = ["srd/engine/machine.hpp", "srd/engine/types.hpp"]  # the engine's face
 TRANSPORT = ["srd/base", "srd/wire", "srd/engine", "srd/message"]
+ATTACH = ["emu/daemon/attach_protocol.hpp", "emu/daemon/client.hpp"]  # a process's way to weftd
 LAYERS = {
     "srd/base": [],
     "srd/wire": ["srd/base"],
     "srd/engine": ["srd/base", "srd/wire"],
     "srd/message": ["srd/base", "srd/wire", "srd/engine"],
-    "srd/io": ["srd/base", *MACHINE],
-    "srd/run": ["srd/base", "srd/io", *MACHINE],
+    "srd/io": ["srd/base", "srd/wire", *MACHINE],
+    "srd/run": ["srd/base", "srd/wire", "srd/engine", "srd/io"],
     "emu/fabric": ["srd/base", *MACHINE],
     "emu/sim": [*TRANSPORT, "emu/fabric", "emu/nic"],
     "emu/swarm": [*TRANSPORT, "emu/fabric"],
@@ -26,7 +27,7 @@ LAYERS = {
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/daemon": ["srd", "emu/fabric"],
     "emu/cli": ["srd", "emu"],
-    "integration": ["srd", "emu/nic", "emu/kernel"],
+    "integration": ["srd", "emu/nic", "emu/kernel", *ATTACH],
     "tests": ["srd", "emu", "integration"],
 }
 

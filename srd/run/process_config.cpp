@@ -13,7 +13,7 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
   config.seed = mix64(std::uint64_t{life.value()} << 16 | attachment.value());
   config.mtu_payload = static_cast<std::uint32_t>(carrier.mtu - sizeof(wire::DataHeader));
   config.checksum = !carrier.lossless_memory;
-  config.min_rto = std::chrono::milliseconds{8};
+  config.min_rto = std::chrono::milliseconds{20};
   config.peer_timeout = std::chrono::seconds{4};
   if (carrier.lossless_memory) {
     // Back-pressure is exact and nothing is lost: a constant window below the size of a ring.
