@@ -120,12 +120,6 @@ std::uint32_t CompletionQueue::doorbell_word() const {
       .load(std::memory_order_acquire);
 }
 
-bool CompletionQueue::full() const {
-  const auto unreaped =
-      static_cast<std::uint16_t>(produced_ - static_cast<std::uint16_t>(doorbell_word()));
-  return unreaped >= shape_.entries;
-}
-
 void CompletionQueue::write(Cqe entry) {
   std::byte* const to = ring_.data + std::size_t{slot_} * shape_.entry_size;
   entry.flags |= phase_;
@@ -152,18 +146,10 @@ void CompletionQueue::publish(const nic::WorkCompletion& done, bool wide_id) {
   entry.req_id = static_cast<std::uint16_t>(done.wr_id);
   entry.status = static_cast<std::uint8_t>(to_efa(done.status));
   entry.qpn = static_cast<std::uint16_t>(done.qp->number());
-  if (!held_.empty() || full()) {
-    held_.push_back({done.qp, entry});
-  } else {
-    write(entry);
-  }
+  write(entry);
 }
 
 void CompletionQueue::look() {
-  while (!held_.empty() && !full()) {
-    write(held_.front().entry);
-    held_.pop_front();
-  }
   if (channel == nullptr) {
     return;
   }
@@ -174,15 +160,13 @@ void CompletionQueue::look() {
   }
   last_arm_ = word;
   armed_ = true;
-  // What lies there unreaped counts as coming after the arming.
-  if (produced_ != static_cast<std::uint16_t>(word)) {
+  // What lies there unreaped counts as coming after the arming. The consumer count wraps at 2^16 in some
+  // versions of the library and at the ring's size in others.
+  const std::uint32_t unreaped = (produced_ - word) & (shape_.entries - 1);
+  if (unreaped != 0 || (shape_.entries == 1 && produced_ != static_cast<std::uint16_t>(word))) {
     armed_ = false;
     notify();
   }
-}
-
-void CompletionQueue::forget(const nic::Qp& qp) {
-  std::erase_if(held_, [&qp](const Held& held) { return held.qp == &qp; });
 }
 
 }  // namespace weft::emu::kernel::efa

@@ -1,7 +1,7 @@
 // Owns a completion queue as the stock EFA library sees it: a ring of phase-marked entries and a doorbell.
+// The library says reliably what it has reaped only when it asks for an event, so that, as on a real device, the
+// application has to make its queue as large as what it has outstanding.
 #pragma once
-
-#include <deque>
 
 #include "emu/kernel/device.hpp"
 #include "emu/kernel/efa_abi.hpp"
@@ -29,18 +29,11 @@ class CompletionQueue : public Cq {
 
   // `wide_id`: the queue pair uses 64-bit request ids on its send side.
   void publish(const nic::WorkCompletion& done, bool wide_id);
-  // Looks at the doorbell: has the application made room, has it asked for an event?
+  // Looks at the doorbell: has the application asked for an event?
   void look();
-  // A queue pair is going away: what it has not been told yet it will not be told.
-  void forget(const nic::Qp& qp);
 
  private:
-  struct Held {
-    const nic::Qp* qp;
-    Cqe entry;
-  };
   [[nodiscard]] std::uint32_t doorbell_word() const;
-  [[nodiscard]] bool full() const;
   void write(Cqe entry);
 
   QueueMemory& memory_;
@@ -52,7 +45,6 @@ class CompletionQueue : public Cq {
   std::uint8_t phase_ = 1;
   bool armed_ = false;
   std::uint32_t last_arm_ = 0;
-  std::deque<Held> held_;  // completions beyond the ring's room: unreaped entries are never overwritten
 };
 
 }  // namespace weft::emu::kernel::efa

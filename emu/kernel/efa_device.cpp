@@ -44,6 +44,9 @@ srd::EngineConfig engine_config(const NicDescription& description, const Attachm
   base.mtu_payload = std::min(description.mtu, room);
   base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
   base.line_rate = Rate::gbps(description.gbps);
+  base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
+  base.min_rto = std::chrono::microseconds{description.min_rto_us};
+  base.peer_timeout = std::chrono::milliseconds{description.peer_timeout_ms};
   base.max_completions = std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
   return base;
 }

@@ -41,8 +41,6 @@ QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shap
 }
 
 QueuePair::~QueuePair() {
-  send_cq_.forget(qp_);
-  recv_cq_.forget(qp_);
   nic_.destroy_qp(qp_);
   for (const QueueRegion& region : {sq_, rq_, sq_doorbell_, rq_doorbell_}) {
     memory_.release(region);
@@ -194,8 +192,6 @@ void QueuePair::reset() {
       std::atomic_ref(word(doorbell)).store(0, std::memory_order_relaxed);
     }
   }
-  send_cq_.forget(qp_);
-  recv_cq_.forget(qp_);
 }
 
 void QueuePair::publish(const nic::WorkCompletion& done) {

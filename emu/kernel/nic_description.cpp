@@ -52,6 +52,9 @@ const Key kKeys[] = {
     {"max_ah", &D::max_ah},
     {"forced_reorder", &D::forced_reorder},
     {"loopback", &D::loopback},
+    {"paths", &D::paths},
+    {"min_rto_us", &D::min_rto_us},
+    {"peer_timeout_ms", &D::peer_timeout_ms},
 };
 
 struct Printer {
