@@ -55,8 +55,9 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   if (packet.has(wire::kEchoValid)) {
     take_echo(now, peer, header, sample);
   }
+  take_grant(peer, header);
+  take_results(now, peer, packet, header.results);
   if (has_window) {
-    take_results(now, peer, packet, header.results);
     sample.acked = take_sack(now, peer, packet, header, sample.rtt);
   }
   sample.in_flight = o.window.bytes_in_flight();

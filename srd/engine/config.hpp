@@ -40,11 +40,12 @@ struct EngineConfig {
 
   // Congestion control. Rates and times of the network as known beforehand; measured values refine
   // them.
-  std::string congestion_control = "nscc";
+  std::string congestion_control = "srd";
   Rate line_rate = Rate::gbps(100);
   Duration base_rtt = std::chrono::microseconds{14};
   bool trimming = false;          // the network trims: what is lost is usually reported
-  bool receiver_credits = false;  // receivers grant at line rate (incast)
+  bool receiver_credits = false;  // receivers grant at line rate (incast); both ends alike
+  Bytes credit_window = 0;        // sent before anything is granted; zero: line_rate * base_rtt
 
   // Acknowledgements.
   std::uint8_t ack_every = 4;                         // packets per acknowledgement

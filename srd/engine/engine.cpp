@@ -30,7 +30,10 @@ Engine::Engine(const EngineConfig& config)
       window_span_(std::min(config.window_packets, PsnBitmap::kSpan)),
       rng_(config.seed),
       works_(2 * config.max_work_requests),
-      peers_(config.max_peers) {
+      peers_(config.max_peers),
+      credit_window_(config.credit_window != 0 ? config.credit_window
+                                               : config.line_rate.bytes_in(config.base_rtt)),
+      credit_grants_(CreditTuning{.line_rate = config.line_rate, .max_peers = config.max_peers}) {
   const Bytes mtu_wire = config.mtu_payload + sizeof(wire::DataHeader);
   cc_tuning_.line_rate = config.line_rate;
   cc_tuning_.base_rtt = config.base_rtt;
@@ -76,6 +79,7 @@ Outbound& Engine::outbound(Peer& peer) {
                                    config_.path_probe_interval}},
         CongestionControl{cc_kind_, cc_tuning_}, config_.base_rtt);
     peer.out->header.common = common_header(peer, wire::PacketType::send);
+    peer.out->credits = CreditBalance{credit_window_};
     update_waits(*peer.out);
   }
   return *peer.out;
@@ -174,6 +178,7 @@ void Engine::enqueue(std::uint32_t index) {
                      : work.packets == 1         ? out.singles
                                                  : out.bulk;
   queue.push_back(works_, index);
+  out.credits.want(unsent_bytes(work));
   make_ready(peer);
 }
 

@@ -2,6 +2,7 @@
 // between NICs.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 #include "srd/base/ring_queue.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/base/slab.hpp"
+#include "srd/engine/cc/credit_scheduler.hpp"
 #include "srd/engine/config.hpp"
 #include "srd/engine/counters.hpp"
 #include "srd/engine/endpoint.hpp"
@@ -46,7 +48,9 @@ class Engine final : public Machine {
   void on_packet(TimePoint now, const RxPacket& packet) override;
   void on_timeout(TimePoint now) override;
   [[nodiscard]] bool next_transmit(TimePoint now, TxPacket& out) override;
-  [[nodiscard]] TimePoint next_timeout() const override { return timers_.earliest(); }
+  [[nodiscard]] TimePoint next_timeout() const override {
+    return std::min(timers_.earliest(), credit_grants_.next_due());
+  }
 
   // --- Peers. A reliability context is made on first use and shared by all endpoints.
   [[nodiscard]] Result<PeerId> peer(const Address& address, AttachmentId attachment);
@@ -123,7 +127,8 @@ class Engine final : public Machine {
   [[nodiscard]] std::uint32_t fill_response(const Work& work, std::uint32_t offset,
                                             std::uint32_t length, TxPacket& out,
                                             wire::DataHeader& header);
-  void take_response(Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
+  void take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                     const RxPacket& packet);
   [[nodiscard]] Work* find_read(const Peer& peer, std::uint32_t number);
 
   // reply.cpp
@@ -153,10 +158,23 @@ class Engine final : public Machine {
   void find_gaps(TimePoint now, Peer& peer);
   void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
 
+  // credits.cpp
+  [[nodiscard]] bool has_credit(const Outbound& out) const;
+  [[nodiscard]] bool credit_request_due(const Outbound& out) const;
+  void emit_credit_request(TimePoint now, Peer& peer, TxPacket& out);
+  void on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request);
+  void queue_grants(TimePoint now);
+  static void take_grant(Peer& peer, const wire::AckHeader& header);
+  void restart_credits(Peer& peer);
+  [[nodiscard]] Bytes unsent_bytes(const Work& work) const;
+
   // timers.cpp
   void arm(Peer& peer, TimePoint when);
   void on_peer_timeout(TimePoint now, Peer& peer);
   void expire_packets(TimePoint now, Peer& peer);
+  void ask_for_life(TimePoint now, Peer& peer);
+  [[nodiscard]] bool owed_by_peer(const Outbound& out) const;
+  [[nodiscard]] bool died_of_silence(TimePoint now, Peer& peer, TimePoint since);
   void release_waiting(TimePoint now, Outbound& out);
   void update_waits(Outbound& out) const;
   [[nodiscard]] TimePoint next_deadline(const Peer& peer) const;
@@ -210,6 +228,8 @@ class Engine final : public Machine {
 
   Slab<Peer> peers_;
   FlatMap<PeerKey, PeerKeyHash> by_key_;
+  Bytes credit_window_;  // what a sender may send before it is granted anything
+  CreditScheduler credit_grants_;
   DeadlineHeap timers_;                // one deadline per peer
   RingQueue<std::uint32_t> ready_;     // peers that may have data to send
   RingQueue<std::uint32_t> replies_;   // peers that are owed an acknowledgement

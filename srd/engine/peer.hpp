@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "srd/engine/cc/congestion_control.hpp"
+#include "srd/engine/cc/credit_balance.hpp"
 #include "srd/engine/immediate_table.hpp"
 #include "srd/engine/paths/peer_paths.hpp"
 #include "srd/engine/receive_window.hpp"
@@ -42,6 +43,7 @@ struct Inbound {
   ReceiveWindow window;
   Echo echo;
   std::array<ReceiveWindow::Result, kMaxAgain> again{};  // trimmed and deferred since the last ack
+  bool grant = false;                                    // credits are to be told
   std::uint8_t again_used = 0;
   std::uint8_t unacknowledged = 0;  // packets since the last ack
   std::uint16_t congested = 0;      // marked ones among them
@@ -78,10 +80,13 @@ struct Outbound {
   std::uint32_t settled_since_widening = 0;
   std::uint8_t widening = 0;  // reordering was mistaken for loss: the allowance is shifted by this
   bool tail_probe_wanted = false;
-  bool tail_probed = false;  // since the last progress
+  bool tail_probed = false;           // since the last progress
   std::uint32_t last_probe_time = 0;  // as it travels in the packet
-  Qpn probe_from;
-  Qpn probe_to;
+  bool ask_again = false;             // for credits: nobody has answered
+  TimePoint asked_at{};  // of the latest question to a peer that owes us bytes or credits
+  Qpn last_from;         // endpoints of the latest request, for packets that belong to none
+  Qpn last_to;
+  CreditBalance credits;
   wire::DataHeader header{};                 // what is the same in all data packets
   std::array<std::uint64_t, 4> path_used{};  // whether last_on_path has a number
   std::array<Psn, 256> last_on_path;         // latest number sent along each path
@@ -109,6 +114,7 @@ struct Peer {
   bool ready = false;         // in the engine's list of peers with something to send
   bool reply_queued = false;  // in the engine's list of peers that are owed a reply
   bool refusing = false;      // owed a notice that it speaks to a former life of ours
+  Life hinted_life;           // from a trimmed packet of a peer that has no known life yet
   Life refused_life;
   Life refused_source;  // who spoke to it: perhaps not the life that we know
   TimePoint ack_due = kNever;

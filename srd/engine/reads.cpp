@@ -49,7 +49,9 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   work.message = header.message.value();
   work.length = length;
   work.packets = std::max(1U, (length + config_.mtu_payload - 1) / config_.mtu_payload);
-  outbound(peer).bulk.push_back(works_, index);
+  Outbound& out = outbound(peer);
+  out.bulk.push_back(works_, index);
+  out.credits.want(length);
   make_ready(peer);
   return code_of(Status::ok);
 }
@@ -92,7 +94,11 @@ Work* Engine::find_read(const Peer& peer, std::uint32_t number) {
   return matches ? &work : nullptr;
 }
 
-void Engine::take_response(Peer& peer, const wire::DataHeader& header, const RxPacket& packet) {
+void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                           const RxPacket& packet) {
+  if (peer.out) {
+    peer.out->last_progress = now;
+  }
   Work* work = find_read(peer, header.message.value());
   if (work == nullptr || work->answered) {
     counters_.drop(DropReason::unknown_read);

@@ -33,10 +33,9 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
     return;
   }
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
-  // Only what can be verified makes an engine remember somebody.
-  const std::uint32_t index = parsed.trimmed() ? by_key_.find(key) : find_or_make_peer(key);
+  const std::uint32_t index = find_or_make_peer(key);
   if (index == Slab<Peer>::kNone) {
-    counters_.drop(parsed.trimmed() ? DropReason::unverified_life : DropReason::peer_table_full);
+    counters_.drop(DropReason::peer_table_full);
     return;
   }
   Peer& peer = peers_[index];
@@ -58,7 +57,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
       on_ack(now, peer, parsed);
       return;
     case PacketType::credit_request:
-      counters_.drop(DropReason::credits_off);
+      on_credit_request(now, peer, parsed.credit_request());
       return;
     default:
       on_data(now, peer, parsed.data(), packet);
@@ -67,18 +66,21 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
 }
 
 // [wire 4.9] Such a header cannot be verified. It is a hint that may cause a retransmission, and
-// may neither move a window nor introduce a life.
+// may neither move a window nor introduce a life. The answer to a peer without a known life names
+// the life that the header speaks of, and says that there is no window.
 void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                         const RxPacket& packet) {
   ++counters_.trimmed_pkts;
   const Life destination{header.common.destination_life.value()};
+  const Life source{header.common.source_life.value()};
   ReceiveWindow& window = peer.in.window;
-  if ((destination != config_.life && destination.value() != 0) || !peer.life_known ||
-      Life{header.common.source_life.value()} != peer.life || !window.open()) {
+  if ((destination != config_.life && destination.value() != 0) ||
+      (peer.life_known && source != peer.life)) {
     counters_.drop(DropReason::unverified_life);
     return;
   }
-  if (window.classify(Psn{header.psn.value()}) == ReceiveWindow::Verdict::fresh) {
+  peer.hinted_life = source;
+  if (!window.open() || window.classify(Psn{header.psn.value()}) == ReceiveWindow::Verdict::fresh) {
     note_again(peer, header, wire::kResultTrimmed);
   }
   note_arrival(now, peer, header, packet, true);
@@ -163,7 +165,7 @@ std::uint8_t Engine::deliver(TimePoint now, Peer& peer, const wire::DataHeader& 
     case PacketType::read_request:
       return accept_read(peer, header);
     default:
-      take_response(peer, header, packet);
+      take_response(now, peer, header, packet);
       return kAccepted;
   }
 }

@@ -54,10 +54,11 @@ void Engine::queue_reply(Peer& peer) {
   }
 }
 
-// False: since the reply was asked for the peer has restarted, and there is nothing to say any more.
+// False: since the reply was asked for the peer has restarted, and there is nothing to say any
+// more.
 bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   Peer& peer = peers_[replies_.front()];
-  if (!peer.refusing && !peer.in.echo.valid && !peer.in.window.open()) {
+  if (!peer.refusing && !peer.in.grant && !peer.in.echo.valid && !peer.in.window.open()) {
     replies_.pop();
     peer.reply_queued = false;
     return false;
@@ -71,7 +72,7 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   } else {
     build_ack(now, peer, out);
   }
-  if (!peer.in.echo.valid) {
+  if (!peer.in.echo.valid && !peer.in.grant) {
     replies_.pop();
     peer.reply_queued = false;
   }
@@ -116,6 +117,13 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   if (!in.window.open()) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }
+  if (!peer.life_known) {
+    header.common.destination_life = peer.hinted_life.value();  // [wire 4.9]
+  }
+  if (config_.receiver_credits) {
+    header.common.flags |= wire::kCreditValid;
+    header.credit = credit_grants_.granted(peer.id);
+  }
   const Psn cumulative = in.window.cumulative();
   header.cumulative = cumulative.value();
   header.congested = in.congested;
@@ -157,6 +165,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
 
   in.unacknowledged = 0;
   in.again_used = 0;
+  in.grant = false;
   in.congested = 0;
   in.echo.valid = false;
   peer.ack_due = kNever;

@@ -129,6 +129,7 @@ void Engine::abandon(std::uint32_t index, Status status) {
       --work.outstanding;
     }
   }
+  peer.out->credits.give_up(unsent_bytes(work));
   complete(index, status);
   make_ready(peer);
 }
@@ -158,6 +159,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   peer.ack_due = kNever;
   end_all(peer, Status::peer_restarted, false);
   adopt_life(peer, life);
+  restart_credits(peer);
   if (peer.out) {
     peer.out->timeouts = 0;
     peer.out->silent_since = kNever;

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMaxBackoffShift = 6;
 constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
+constexpr int kPatience = 4;                 // timeouts before a silent debtor is asked
 constexpr Duration kShortestNap = std::chrono::microseconds{1};
 
 }  // namespace
@@ -47,6 +48,7 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
   while (o.window.release_deferred(now)) {
   }
   expire_packets(now, peer);
+  ask_for_life(now, peer);
   const bool tail_silent = o.window.oldest_in_flight() != nullptr && !o.tail_probed && peer.heard &&
                            o.last_progress + o.tail_wait <= now;
   if (tail_silent) {
@@ -66,16 +68,7 @@ void Engine::expire_packets(TimePoint now, Peer& peer) {
   if (slot == nullptr || slot->sent_at + timeout > now) {
     return;
   }
-  if (o.silent_since == kNever) {
-    o.silent_since = slot->sent_at;
-  }
-  ++o.timeouts;
-  update_waits(o);
-  if (o.timeouts == kTimeoutsToDie) {
-    ++counters_.impaired_remote_conn_events;
-  }
-  if (o.timeouts >= kTimeoutsToDie && now - o.silent_since >= config_.peer_timeout) {
-    lose_peer(now, peer);
+  if (died_of_silence(now, peer, slot->sent_at)) {
     return;
   }
   for (; slot != nullptr && slot->sent_at + timeout <= now; slot = o.window.oldest_in_flight()) {
@@ -83,6 +76,53 @@ void Engine::expire_packets(TimePoint now, Peer& peer) {
     ++counters_.retrans_timeout_events;
     lose(now, peer, *slot, PathEvent::timeout);
   }
+}
+
+// One more timeout without a sign of life; the first one since `since`. True if that ended the
+// peer.
+bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
+  Outbound& o = *peer.out;
+  if (o.silent_since == kNever) {
+    o.silent_since = since;
+  }
+  ++o.timeouts;
+  update_waits(o);
+  if (o.timeouts == kTimeoutsToDie) {
+    ++counters_.impaired_remote_conn_events;
+  }
+  if (o.timeouts < kTimeoutsToDie || now - o.silent_since < config_.peer_timeout) {
+    return false;
+  }
+  lose_peer(now, peer);
+  return true;
+}
+
+// Nothing is in flight that could time out, and yet something has to come: the bytes of a read, or
+// credits.
+bool Engine::owed_by_peer(const Outbound& out) const {
+  return out.window.oldest_in_flight() == nullptr &&
+         (out.reads_outstanding != 0 || (out.has_work() && !has_credit(out)));
+}
+
+// A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.
+// [wire 4.7]
+void Engine::ask_for_life(TimePoint now, Peer& peer) {
+  Outbound& o = *peer.out;
+  const TimePoint since = std::max(o.last_progress, o.asked_at);
+  if (!owed_by_peer(o) || since + kPatience * o.retransmit_wait > now) {
+    return;
+  }
+  const bool unanswered = o.asked_at > o.last_progress;
+  o.asked_at = now;
+  if (unanswered && died_of_silence(now, peer, o.last_progress)) {
+    return;
+  }
+  if (has_credit(o)) {
+    o.tail_probe_wanted = true;
+  } else {
+    o.ask_again = true;
+  }
+  make_ready(peer);
 }
 
 // Requests whose back-off is over go back to where they came from.
@@ -129,6 +169,9 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
     if (!o.tail_probed) {
       next = std::min(next, o.last_progress + o.tail_wait);
     }
+  }
+  if (owed_by_peer(o)) {
+    next = std::min(next, std::max(o.last_progress, o.asked_at) + kPatience * o.retransmit_wait);
   }
   if (const SendSlot* slot = o.window.oldest_deferred()) {
     next = std::min(next, slot->sent_at);

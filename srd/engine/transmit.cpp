@@ -22,6 +22,9 @@ void Engine::make_ready(Peer& peer) {
 }
 
 bool Engine::next_transmit(TimePoint now, TxPacket& out) {
+  if (credit_grants_.next_due() <= now) {
+    queue_grants(now);
+  }
   while (!replies_.empty()) {
     if (transmit_reply(now, out)) {
       return true;
@@ -49,6 +52,11 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
 
 bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
   Outbound& o = *peer.out;
+  if (credit_request_due(o)) {
+    out.path = o.paths.pick(now);
+    emit_credit_request(now, peer, out);
+    return true;
+  }
   if (o.tail_probe_wanted) {
     o.tail_probe_wanted = false;
     emit_probe(now, peer, o.paths.pick(now), out);
@@ -64,7 +72,7 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
     arm(peer, o.paced_until);
     return false;
   }
-  if (o.window.bytes_in_flight() >= o.cc.window()) {
+  if (o.window.bytes_in_flight() >= o.cc.window() || !has_credit(o)) {
     return false;
   }
   if (SendSlot* slot = o.window.oldest_lost()) {
@@ -109,6 +117,7 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
   ++slot.attempt;
   slot.path = o.paths.pick_other_than(now, PathId{slot.path}).value();
   emit(now, peer, slot, out);
+  o.credits.want(slot.length);
   ++counters_.retrans_pkts;
   counters_.retrans_bytes += slot.length;
   return true;
@@ -178,6 +187,9 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   if (const std::optional<Rate> rate = o.cc.pacing_rate()) {
     o.paced_until = std::max(o.paced_until, now) + rate->time_for(charged);
   }
+  o.credits.on_sent(slot.length);
+  o.last_from = work.source;
+  o.last_to = work.destination;
   o.last_progress = now;
   arm(peer, now + o.tail_wait);
   tell(Event::Kind::packet_sent, now, peer, slot.psn, out.path, slot.attempt);
@@ -231,8 +243,8 @@ void Engine::emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out) {
   wire::DataHeader header = o.header;
   header.common.type = static_cast<std::uint8_t>(wire::PacketType::probe);
   header.common.flags |= wire::kAckRequested;
-  header.common.destination_qpn = o.probe_to.value();
-  header.common.source_qpn = o.probe_from.value();
+  header.common.destination_qpn = o.last_to.value();
+  header.common.source_qpn = o.last_from.value();
   header.common.path = path.value();
   header.psn = o.window.una().value();
   o.last_probe_time = static_cast<std::uint32_t>(nanoseconds(now));

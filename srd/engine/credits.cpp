@@ -1,0 +1,87 @@
+// Owns receiver credits in the engine: who may send how much more, and who asks. [wire 4.8]
+#include "srd/engine/engine.hpp"
+
+namespace weft::srd {
+
+// Whether `out` may send one more packet; otherwise it waits for a grant and must have asked for
+// one.
+bool Engine::has_credit(const Outbound& out) const {
+  return !config_.receiver_credits || out.credits.may_send(1);
+}
+
+// True if a request has to leave before anything else: the receiver does not know of all that
+// waits.
+bool Engine::credit_request_due(const Outbound& out) const {
+  return config_.receiver_credits && (out.ask_again || out.credits.should_request());
+}
+
+void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
+  Outbound& o = *peer.out;
+  o.asked_at = now;
+  arm(peer, now + o.retransmit_wait);
+  o.ask_again = false;
+  o.credits.on_requested();
+  wire::CreditRequest request{};
+  request.common = common_header(peer, wire::PacketType::credit_request);
+  request.common.destination_qpn = o.last_to.value();
+  request.common.source_qpn = o.last_from.value();
+  request.demand = o.credits.demand();
+  out.to = peer.key.address;
+  out.ecn = Ecn::capable_0;
+  out.payload = {};
+  out.header_size = sizeof request;
+  wire::store(out.header.data(), request);
+  finish(out);
+  ++counters_.credit_requests;
+}
+
+// Each request is answered, so that a sender whose turn is far away knows that it was heard.
+void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request) {
+  if (!config_.receiver_credits ||
+      !credit_grants_.on_demand(now, peer.id, request.demand.value())) {
+    counters_.drop(DropReason::credits_off);
+    return;
+  }
+  peer.in.reply_to = Qpn{request.common.source_qpn.value()};
+  peer.in.reply_from = Qpn{request.common.destination_qpn.value()};
+  peer.in.grant = true;
+  queue_reply(peer);
+}
+
+// Grants that are due travel in acknowledgements.
+void Engine::queue_grants(TimePoint now) {
+  while (const std::optional<CreditScheduler::Grant> grant = credit_grants_.next(now)) {
+    Peer& peer = peers_[grant->peer.value()];
+    peer.in.grant = true;
+    queue_reply(peer);
+  }
+}
+
+void Engine::take_grant(Peer& peer, const wire::AckHeader& header) {
+  if ((header.common.flags & wire::kCreditValid) != 0) {
+    peer.out->credits.on_grant(header.credit.value());
+  }
+}
+
+// A new life knows of no demand: whatever has not left yet is asked for anew.
+void Engine::restart_credits(Peer& peer) {
+  credit_grants_.forget(peer.id);
+  if (!peer.out) {
+    return;
+  }
+  peer.out->credits = CreditBalance{credit_window_};
+  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+    const Work& work = works_[index];
+    if (work.kind != WorkKind::none && work.peer == peer.id) {
+      peer.out->credits.want(unsent_bytes(work));
+    }
+  }
+}
+
+// Payload of a request that has not left yet. A read has none.
+Bytes Engine::unsent_bytes(const Work& work) const {
+  const Bytes sent = Bytes{work.next_packet} * config_.mtu_payload;
+  return work.kind == WorkKind::read || sent >= work.length ? 0 : work.length - sent;
+}
+
+}  // namespace weft::srd
