@@ -44,7 +44,7 @@ struct EngineConfig {
   Rate line_rate = Rate::gbps(100);
   Duration base_rtt = std::chrono::microseconds{14};
   bool trimming = false;          // the network trims: what is lost is usually reported
-  bool receiver_credits = false;  // receivers grant at line rate (incast); both ends alike
+  bool receiver_credits = false;  // receivers grant at line rate (incast)
   Bytes credit_window = 0;        // sent before anything is granted; zero: line_rate * base_rtt
 
   // Acknowledgements.

@@ -6,7 +6,8 @@ namespace weft::srd {
 // Whether `out` may send one more packet; otherwise it waits for a grant and must have asked for
 // one.
 bool Engine::has_credit(const Outbound& out) const {
-  return !config_.receiver_credits || out.credits.may_send(1);
+  // A packet may overdraw the balance by itself: then messages without bytes need no credit.
+  return !config_.receiver_credits || out.credits.may_send(0);
 }
 
 // True if a request has to leave before anything else: the receiver does not know of all that
@@ -35,13 +36,13 @@ void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
   ++counters_.credit_requests;
 }
 
-// Each request is answered, so that a sender whose turn is far away knows that it was heard.
+// Each request is answered, so that a sender whose turn is far away knows that it was heard. Who does
+// not ration grants everything.
 void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request) {
-  if (!config_.receiver_credits ||
-      !credit_grants_.on_demand(now, peer.id, request.demand.value())) {
-    counters_.drop(DropReason::credits_off);
-    return;
+  if (config_.receiver_credits) {
+    (void)credit_grants_.on_demand(now, peer.id, request.demand.value());
   }
+  peer.in.demand = request.demand.value();
   peer.in.reply_to = Qpn{request.common.source_qpn.value()};
   peer.in.reply_from = Qpn{request.common.destination_qpn.value()};
   peer.in.grant = true;

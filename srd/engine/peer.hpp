@@ -43,6 +43,7 @@ struct Inbound {
   ReceiveWindow window;
   Echo echo;
   std::array<ReceiveWindow::Result, kMaxAgain> again{};  // trimmed and deferred since the last ack
+  std::uint32_t demand = 0;    // credits the peer wants, cumulative
   bool grant = false;                                    // credits are to be told
   std::uint8_t again_used = 0;
   std::uint8_t unacknowledged = 0;  // packets since the last ack

@@ -120,9 +120,9 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   if (!peer.life_known) {
     header.common.destination_life = peer.hinted_life.value();  // [wire 4.9]
   }
-  if (config_.receiver_credits) {
+  if (config_.receiver_credits || in.grant) {
     header.common.flags |= wire::kCreditValid;
-    header.credit = credit_grants_.granted(peer.id);
+    header.credit = config_.receiver_credits ? credit_grants_.granted(peer.id) : in.demand;
   }
   const Psn cumulative = in.window.cumulative();
   header.cumulative = cumulative.value();

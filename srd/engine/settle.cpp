@@ -43,6 +43,7 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
   work.refusals = static_cast<std::uint16_t>(std::min(work.refusals + 1, 0xFFFF));
   work.resend = packet;
   work.not_before = now + config_.rnr_delay * (1 << shift);
+  o.credits.want(slot.length);
   ++counters_.rnr_retries;
   o.waiting.push_back(works_, index);
   arm(peer, work.not_before);
