@@ -78,7 +78,7 @@ struct Outbound {
   std::uint32_t settled_since_widening = 0;
   std::uint8_t widening = 0;  // reordering was mistaken for loss: the allowance is shifted by this
   bool tail_probe_wanted = false;
-  bool tail_probed = false;  // since the last progress
+  bool tail_probed = false;           // since the last progress
   std::uint32_t last_probe_time = 0;  // as it travels in the packet
   Qpn probe_from;
   Qpn probe_to;
