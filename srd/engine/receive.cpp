@@ -93,12 +93,8 @@ bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination,
     counters_.drop(DropReason::stale_source_life);
     return false;
   }
-  if (!peer.life_known) {
-    adopt_life(peer, source);
-  } else if (source != peer.life) {
-    restart_peer(now, peer, source);
-  }
   if (destination != config_.life && destination.value() != 0) {
+    // Teaches no life: it may be as old as the one that it speaks of.
     counters_.drop(DropReason::stale_destination_life);
     if (is_data) {  // nothing else is answered: two ends must not answer each other for ever
       peer.refused_life = destination;
@@ -107,6 +103,11 @@ bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination,
       queue_reply(peer);
     }
     return false;
+  }
+  if (!peer.life_known) {
+    adopt_life(peer, source);
+  } else if (source != peer.life) {
+    restart_peer(now, peer, source);
   }
   return true;
 }
