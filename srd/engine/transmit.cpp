@@ -62,6 +62,9 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
     emit_probe(now, peer, o.paths.pick(now), out);
     return true;
   }
+  if (o.muted) {
+    return false;
+  }
   if (const std::optional<PathId> path = o.paths.take_probe(now)) {
     ++counters_.path_probes;
     emit_probe(now, peer, *path, out);
