@@ -188,7 +188,9 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   const Bytes charged = SendWindow::charged(slot);
   o.cc.on_sent(now, charged);
   if (const std::optional<Rate> rate = o.cc.pacing_rate()) {
-    o.paced_until = std::max(o.paced_until, now) + rate->time_for(charged);
+    // However slow: a rate that a bad sample made must not stop the packets that would correct it.
+    o.paced_until =
+        std::min(std::max(o.paced_until, now) + rate->time_for(charged), now + config_.max_rto);
   }
   o.credits.on_sent(slot.length);
   o.last_from = work.source;
