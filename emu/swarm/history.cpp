@@ -69,6 +69,9 @@ void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation
                     std::uint32_t from, std::uint32_t from_incarnation, bool ack) {
   const auto [entry, is_new] = heard_.try_emplace({host, incarnation, from});
   Heard& heard = entry->second;
+  if (is_new || from_incarnation < heard.earliest) {
+    heard.earliest = from_incarnation;
+  }
   if (is_new || from_incarnation > heard.incarnation) {
     heard.incarnation = from_incarnation;
     heard.since = now;

@@ -49,10 +49,9 @@ class History {
                                 Duration at_least) const;
   void heal(TimePoint now);
 
-
-
   // --- What a process has heard: packets that reached it unharmed and addressed to its life.
   struct Heard {
+    std::uint32_t earliest = 0;
     std::uint32_t incarnation = 0;  // the latest one heard of
     TimePoint since{};
     bool ack = false;

@@ -161,6 +161,7 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
   const bool restarted = processes_[step.peer].size() > 1;
   const Duration patience = plan_.hosts[step.host].engine.peer_timeout / 2;
   const auto* heard = history_.heard(step.host, request.incarnation, step.peer);
+  const bool lazy = plan_.hosts[step.host].poll_interval > Duration::zero();  // heard since
   switch (status) {
     case Status::bad_qpn:
       return history_.was_unavailable(step.peer, step.peer_endpoint, request.posted);
@@ -183,7 +184,7 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
       return heard != nullptr &&
              history_.were_apart(now, step.host, step.peer, request.posted, patience);
     case Status::unreachable:
-      return (heard == nullptr || !heard->ack) &&
+      return (heard == nullptr || !heard->ack || lazy) &&
              history_.were_apart(now, step.host, step.peer, request.posted, patience);
     default:
       return false;
@@ -359,7 +360,9 @@ void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
       request.delivered_to.end()) {
     return condemn(name(request) + " was delivered twice");
   }
-  if (!request.delivered_to.empty() &&
+  // A sender that knows no life yet cannot tell the second one from the first.
+  const auto* knew = history_.heard(from, request.incarnation, host);
+  if (!request.delivered_to.empty() && knew != nullptr && knew->earliest < here &&
       !history_.had_first_contact(from, request.incarnation, host, here)) {
     return condemn(name(request) + " was delivered to two lives of host " + std::to_string(host));
   }

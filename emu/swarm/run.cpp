@@ -269,6 +269,7 @@ Outcome Run::finish() {
       break;
     }
     perform(step);
+    let_applications_act();
   }
   if (good()) {
     advance_to(start_ + plan_.end_of_faults);

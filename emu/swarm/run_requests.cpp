@@ -67,8 +67,9 @@ bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
       r.remote_key = target.region(r.region).key;
       break;
     case Flaw::out_of_bounds: {
-      const std::uint64_t beyond[] = {region_address(r.region) + size, region_address(r.region) - step.length,
-                                      ~std::uint64_t{0}, ~std::uint64_t{0} - step.length / 2};
+      const std::uint64_t beyond[] = {region_address(r.region) + size,
+                                      region_address(r.region) - step.length, ~std::uint64_t{0},
+                                      ~std::uint64_t{0} - step.length / 2};
       address = beyond[step.random % 4];
       return step.length > 0;
     }

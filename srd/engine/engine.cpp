@@ -179,6 +179,7 @@ void Engine::enqueue(std::uint32_t index) {
                                                  : out.bulk;
   queue.push_back(works_, index);
   out.credits.want(unsent_bytes(work));
+  out.muted = false;
   make_ready(peer);
 }
 

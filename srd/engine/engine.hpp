@@ -184,7 +184,8 @@ class Engine final : public Machine {
   void finish_if_done(std::uint32_t index);
   void complete(std::uint32_t index, Status status);
   void abandon(std::uint32_t index, Status status);
-  void end_all(Peer& peer, Status status, bool unsent_too);
+  void end_all(Peer& peer, Status status, bool is_lost);
+  void evict_muted_response();
   void restart_peer(TimePoint now, Peer& peer, Life life);
   void lose_peer(TimePoint now, Peer& peer);
   void release(std::uint32_t index);

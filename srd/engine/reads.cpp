@@ -33,7 +33,11 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   if (peer.in.reads_served >= config_.max_reads_per_peer) {
     return code_of(Status::responder_busy);
   }
-  const std::uint32_t index = works_.allocate();
+  std::uint32_t index = works_.allocate();
+  if (index == WorkSlab::kNone) {
+    evict_muted_response();
+    index = works_.allocate();
+  }
   if (index == WorkSlab::kNone) {
     return code_of(Status::responder_busy);
   }

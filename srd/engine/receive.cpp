@@ -52,6 +52,10 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
   if (!meet_life(now, peer, source, destination, parsed.has_data_header())) {
     return;
   }
+  if (peer.out && peer.out->muted) [[unlikely]] {
+    peer.out->muted = false;
+    make_ready(peer);
+  }
   switch (parsed.type()) {
     case PacketType::ack:
       on_ack(now, peer, parsed);

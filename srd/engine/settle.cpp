@@ -135,16 +135,29 @@ void Engine::abandon(std::uint32_t index, Status status) {
   make_ready(peer);
 }
 
-// Ends what is under way with a peer; what has not been sent yet only if `unsent_too`.
-void Engine::end_all(Peer& peer, Status status, bool unsent_too) {
+// Ends what is under way with a peer. If it is lost, that is all requests; answers to its reads are
+// kept, because it may hear us no more but wait for them. If it has restarted, requests that it has
+// not seen yet go to the new life.
+void Engine::end_all(Peer& peer, Status status, bool is_lost) {
   if (!peer.out) {
     return;
   }
   for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
     const Work& work = works_[index];
-    const bool untouched = work.next_packet == 0 && !work.is_response();
-    if (work.kind != WorkKind::none && work.peer == peer.id && (unsent_too || !untouched)) {
+    const bool ends = work.is_response() ? !is_lost : is_lost || work.next_packet != 0;
+    if (work.kind != WorkKind::none && work.peer == peer.id && ends) {
       abandon(index, status);
+    }
+  }
+}
+
+// Makes room where answers to those who went away hold all of it.
+void Engine::evict_muted_response() {
+  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+    const Work& work = works_[index];
+    if (work.is_response() && peers_[work.peer.value()].out->muted) {
+      abandon(index, Status::unresponsive);
+      return;
     }
   }
 }
@@ -168,13 +181,18 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   }
 }
 
-// The context survives: a later request tries again.
+// The context survives: a later request tries again, a sign of life brings it back.
 void Engine::lose_peer(TimePoint now, Peer& peer) {
   const Status status = peer.heard ? Status::unresponsive : Status::unreachable;
   ++(peer.heard ? counters_.unresponsive_remote_events : counters_.unreachable_remote_events);
   tell(Event::Kind::peer_lost, now, peer, Psn{}, PathId{}, 0, status);
   end_all(peer, status, true);
   Outbound& o = *peer.out;
+  while (SendSlot* slot = o.window.oldest_in_flight()) {
+    o.window.mark_lost(*slot);
+  }
+  o.muted = true;
+  o.tail_probe_wanted = false;
   o.timeouts = 0;
   o.silent_since = kNever;
   update_waits(o);

@@ -56,7 +56,7 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
     o.tail_probe_wanted = true;
     ++counters_.tail_probes;
   }
-  if (o.tail_probe_wanted || o.has_work() || o.paths.next_probe() <= now) {
+  if (o.tail_probe_wanted || o.has_work() || (!o.muted && o.paths.next_probe() <= now)) {
     make_ready(peer);
   }
 }
@@ -100,7 +100,7 @@ bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
 // Nothing is in flight that could time out, and yet something has to come: the bytes of a read, or
 // credits.
 bool Engine::owed_by_peer(const Outbound& out) const {
-  return out.window.oldest_in_flight() == nullptr &&
+  return !out.muted && out.window.oldest_in_flight() == nullptr &&
          (out.reads_outstanding != 0 || (out.has_work() && !has_credit(out)));
 }
 
@@ -163,7 +163,9 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
     return next;
   }
   const Outbound& o = *peer.out;
-  next = std::min(next, o.paths.next_probe());
+  if (!o.muted) {
+    next = std::min(next, o.paths.next_probe());
+  }
   if (const SendSlot* slot = o.window.oldest_in_flight()) {
     next = std::min(next, slot->sent_at + o.retransmit_wait);
     if (!o.tail_probed) {

@@ -62,6 +62,9 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
     emit_probe(now, peer, o.paths.pick(now), out);
     return true;
   }
+  if (o.muted) {
+    return false;
+  }
   if (const std::optional<PathId> path = o.paths.take_probe(now)) {
     ++counters_.path_probes;
     emit_probe(now, peer, *path, out);
@@ -185,7 +188,9 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   const Bytes charged = SendWindow::charged(slot);
   o.cc.on_sent(now, charged);
   if (const std::optional<Rate> rate = o.cc.pacing_rate()) {
-    o.paced_until = std::max(o.paced_until, now) + rate->time_for(charged);
+    // However slow: a rate that a bad sample made must not stop the packets that would correct it.
+    o.paced_until =
+        std::min(std::max(o.paced_until, now) + rate->time_for(charged), now + config_.max_rto);
   }
   o.credits.on_sent(slot.length);
   o.last_from = work.source;
