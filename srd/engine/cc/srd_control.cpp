@@ -11,7 +11,9 @@ constexpr double kSmallestStep = 0.5;   // one decrease at most halves
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;  // picoseconds of delay that count as an empty network
 constexpr double kRttWeight = 1.0 / 8;
-constexpr double kMostEtas = 4;  // constant increases made up for after a pause
+constexpr double kMostRttGrowth = 4;  // of one sample over the average
+constexpr double kMostEtas = 4;       // constant increases made up for after a pause
+constexpr double kPaceBelow = 2;      // packets: more precise than whole packets in flight
 
 // In packets. What is lost together says little about the fair share, so it does not lead to the
 // floor.
@@ -47,7 +49,7 @@ SrdControl::SrdControl(const CcTuning& tuning)
 }
 
 Rate SrdControl::pacing_rate() const {
-  if (window_ >= mtu_) {
+  if (window_ >= kPaceBelow * mtu_) {
     return {};
   }
   const double bits_per_second = window_ * 8e9 / smoothed_rtt_;
@@ -75,6 +77,7 @@ void SrdControl::on_ack(const AckSample& sample) {
   unapplied_acked_ += acked;
   round_acked_ += acked;
   marks_seen_ = marks_seen_ || sample.congested;
+  end_silence(sample.now, sample.congested);
   if (sample.rtt_valid && sample.rtt > Duration::zero()) {
     base_rtt_.add(sample.now, sample.rtt, sample.congested);
     const Duration network = std::max(tuning_.base_rtt, base_rtt_.get());
@@ -83,12 +86,14 @@ void SrdControl::on_ack(const AckSample& sample) {
     }
     const Duration delay =
         std::clamp(sample.rtt - base_rtt_.get(), Duration{0}, Duration{4'000'000'000});
-    smoothed_rtt_ += kRttWeight * (static_cast<double>(sample.rtt.count()) - smoothed_rtt_);
+    // A scheduler's pause is not the network's new length.
+    const double rtt =
+        std::min(static_cast<double>(sample.rtt.count()), kMostRttGrowth * smoothed_rtt_);
+    smoothed_rtt_ += kRttWeight * (rtt - smoothed_rtt_);
     filter_.add(sample.path, static_cast<std::uint32_t>(delay.count()), sample.congested,
                 clock32(sample.now));
   }
   const PathFilter::View peer = view(sample.now);
-  end_silence(sample.now, peer.marked);
   if (!quick_adapt(sample.now, false, peer.marked)) {
     control(sample.now, acked, peer);
   }
@@ -175,7 +180,6 @@ bool SrdControl::quick_adapt(TimePoint now, bool loss, bool marked) {
 
 void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path) {
   ignored_ += static_cast<double>(bytes);
-  marks_seen_ = marks_seen_ || kind == LossKind::trimmed;
   if (path) {  // a queue that overflows holds about one base RTT
     filter_.add(*path, static_cast<std::uint32_t>(constants_.base_rtt / 1000), true, clock32(now));
   }
@@ -224,6 +228,7 @@ void SrdControl::end_silence(TimePoint now, bool marked) {
   if (before_silence_ > 0) {
     if (!marked && now >= no_restore_before_) {
       window_ = bounds_.clamp(std::max(window_, before_silence_));
+      filter_ = PathFilter{};  // what it heard about the silence was the peer's, not the paths'
       no_restore_before_ = now + kRestoreInterval;
     }
     before_silence_ = 0;

@@ -1,0 +1,131 @@
+// Owns the tests of what the default control does differently: paths, distance, silence.
+#include "srd/engine/cc/srd_control.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct SrdCases : testing::Test {
+  CcTuning tuning = [] {
+    CcTuning t;
+    t.base_rtt = 14us;
+    t.mtu_wire = 4150;
+    t.trimming = true;
+    return t;
+  }();
+  SrdControl srd{tuning};
+  TimePoint now = time_at(1ms);
+  Bytes start = srd.window();
+
+  void ack(std::uint16_t path, Duration rtt, bool congested, Duration after = 1us) {
+    now += after;
+    AckSample s;
+    s.now = now;
+    s.acked = 4150;
+    s.in_flight = 100'000;
+    s.rtt = rtt;
+    s.rtt_valid = true;
+    s.congested = congested;
+    s.path = PathId{path};
+    srd.on_ack(s);
+  }
+  void lose(std::uint16_t path, LossKind kind, Duration after = 0us) {
+    now += after;
+    srd.on_loss(now, 4150, kind, PathId{path});
+  }
+};
+
+TEST_F(SrdCases, OneCongestedPathOfFourLeavesTheWindowAlone) {
+  for (int i = 0; i < 4000; ++i) {
+    const auto path = static_cast<std::uint16_t>(i % 16);
+    path < 4 ? ack(path, 60us, true) : ack(path, 15us, false);
+  }
+  EXPECT_GE(srd.window(), start - 4150);
+}
+
+TEST_F(SrdCases, OneDeadPathLeavesTheWindowAlone) {
+  for (int i = 0; i < 4000; ++i) {
+    const auto path = static_cast<std::uint16_t>(i % 16);
+    if (path == 3) {
+      lose(path, LossKind::timeout);
+    } else {
+      ack(path, 15us, i % 5 == 0);  // a network that marks
+    }
+  }
+  EXPECT_GE(srd.window(), start * 9 / 10);
+}
+
+TEST_F(SrdCases, ACongestedPeerSlowsItDown) {
+  for (int i = 0; i < 4000; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 60us, true);
+  }
+  EXPECT_LE(srd.window(), 2 * 4150U);
+}
+
+TEST_F(SrdCases, BelowOnePacketPerRoundTripPacketsAreSpacedOut) {
+  EXPECT_TRUE(srd.pacing_rate().is_zero());
+  for (int i = 0; i < 120; ++i) {  // nothing but losses: half a packet per round trip
+    lose(static_cast<std::uint16_t>(i % 64), LossKind::trimmed, 500ns);
+  }
+  EXPECT_EQ(srd.window(), 4150U);
+  EXPECT_NEAR(static_cast<double>(srd.pacing_rate().bits_per_second()), 4150 / 2 * 8 / 14e-6, 1e6);
+}
+
+TEST_F(SrdCases, DelayWithoutMarksDoesNotShrinkTheWindow) {
+  for (int i = 0; i < 20'000; ++i) {  // a noisy scheduler: from tens of us to milliseconds
+    ack(static_cast<std::uint16_t>(i % 16), Duration{50'000 + (i % 97) * 20'000}, false, 50us);
+  }
+  EXPECT_GE(srd.window(), start);
+}
+
+TEST_F(SrdCases, MeasuresADistanceThatNobodyTold) {
+  for (int i = 0; i < 30'000; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 1ms, false, 10us);
+  }
+  EXPECT_EQ(srd.base_rtt(), 1ms);
+  EXPECT_GT(srd.window(), 20 * start);  // the bandwidth-delay product is 70 times as large
+}
+
+TEST_F(SrdCases, APeerThatDoesNotRunForAWhileFindsItsWindowAgain) {
+  for (int i = 0; i < 200; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 20us, false);
+  }
+  const Bytes before = srd.window();
+  for (int i = 0; i < 300; ++i) {  // 15 ms: all that is in flight times out, again and again
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::timeout, 50us);
+    ASSERT_GE(srd.window(), 4 * 4150U);
+  }
+  EXPECT_LT(srd.window(), before);
+  ack(0, 15ms, false);
+  EXPECT_GE(srd.window(), before * 9 / 10);
+}
+
+TEST_F(SrdCases, SilenceThatEndsWithMarksWasCongestion) {
+  for (int i = 0; i < 200; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 20us, false);
+  }
+  for (int i = 0; i < 100; ++i) {
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::timeout, 50us);
+  }
+  ack(0, 60us, true);
+  EXPECT_LE(srd.window(), 8 * 4150U);
+}
+
+TEST_F(SrdCases, AFullIncastGoesDownToWhatWasDelivered) {
+  for (int i = 0; i < 60; ++i) {
+    lose(static_cast<std::uint16_t>(i % 64), LossKind::trimmed, 100ns);
+  }
+  for (int i = 0; i < 5; ++i) {
+    ack(static_cast<std::uint16_t>(i), 28us, true, 100ns);
+  }
+  for (int i = 0; i < 60; ++i) {
+    lose(static_cast<std::uint16_t>(i % 64), LossKind::trimmed, 500ns);
+  }
+  EXPECT_LE(srd.window(), 6 * 4150U);
+}
+
+}  // namespace
+}  // namespace weft::srd
