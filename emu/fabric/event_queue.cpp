@@ -1,4 +1,5 @@
-// Owns the slower half of the calendar: opening a slice, inserting into the open one, the far future.
+// Owns the slower half of the calendar: opening a slice, inserting into the open one, the far
+// future.
 #include "emu/fabric/event_queue.hpp"
 
 #include <algorithm>

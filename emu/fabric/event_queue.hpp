@@ -1,4 +1,5 @@
-// Owns the future: what will happen in the network and when, in an order that never depends on chance.
+// Owns the future: what will happen in the network and when, in an order that never depends on
+// chance.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace weft::emu {
 
-// One thing that will happen. A frame's way through the network is a chain of these: everything a hop needs
-// travels inside, so that switching a frame touches no memory of the frame itself.
+// One thing that will happen. A frame's way through the network is a chain of these: everything a
+// hop needs travels inside, so that switching a frame touches no memory of the frame itself.
 struct Event {
   enum class Kind : std::uint8_t { hop, wake, fault };
   Picos when = 0;
@@ -24,9 +25,10 @@ struct Event {
 };
 static_assert(sizeof(Event) == 32);
 
-// A calendar queue: a ring of short time slices, each a chain of events in the order of insertion. Only the
-// slice that is being worked off is sorted. Events beyond the ring wait in a heap. Equal times keep the order
-// of insertion, except that those which came through the heap go by their own order of insertion.
+// A calendar queue: a ring of short time slices, each a chain of events in the order of insertion.
+// Only the slice that is being worked off is sorted. Events beyond the ring wait in a heap. Equal
+// times keep the order of insertion, except that those which came through the heap go by their own
+// order of insertion.
 class EventQueue {
  public:
   // Slices of 2^slice_bits ps, 2^ring_bits of them.

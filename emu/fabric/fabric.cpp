@@ -13,7 +13,9 @@ constexpr Picos kUnlimited = INT64_MAX / 4;
 
 Picos drain_time(Rate rate, Bytes bytes) { return static_cast<Picos>(rate.picoseconds_for(bytes)); }
 
-unsigned log2_floor(std::uint64_t x) { return x == 0 ? 0 : static_cast<unsigned>(std::bit_width(x)) - 1; }
+unsigned log2_floor(std::uint64_t x) {
+  return x == 0 ? 0 : static_cast<unsigned>(std::bit_width(x)) - 1;
+}
 
 // Slices that hold a handful of events when every link is busy.
 unsigned slice_bits(const Topology& topology, std::uint32_t mtu) {
@@ -69,7 +71,8 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     : topology_(topology),
       options_(options),
       routes_(topology),
-      queue_(slice_bits(topology, options.mtu), ring_bits(topology, slice_bits(topology, options.mtu))),
+      queue_(slice_bits(topology, options.mtu),
+             ring_bits(topology, slice_bits(topology, options.mtu))),
       links_(topology.links().size()),
       counters_(topology.links().size()),
       rng_(mix64(options.seed) ^ 0x6661627269630000ULL),
@@ -80,7 +83,8 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     const Link& from = topology.links()[id];
     const LinkProperties& is = from.properties;
     LinkState& link = links_[id];
-    link.ps_per_kib = static_cast<std::uint32_t>(std::min<std::uint64_t>(is.rate.picoseconds_for(1024), 0xFFFFFFFF));
+    link.ps_per_kib = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(is.rate.picoseconds_for(1024), 0xFFFFFFFF));
     link.limit = is.buffer == 0 ? kUnlimited : drain_time(is.rate, is.buffer);
     link.delay = picos(is.delay) + picos(topology.nodes()[from.to].latency);
     link.ecn_low = drain_time(is.rate, is.ecn_low);
@@ -157,7 +161,8 @@ void Fabric::mark(Event& event, LinkState& via, Picos left) {
     return;
   }
   if (queue < via.ecn_high) {
-    const auto share = static_cast<double>(queue - via.ecn_low) / static_cast<double>(via.ecn_high - via.ecn_low);
+    const auto share =
+        static_cast<double>(queue - via.ecn_low) / static_cast<double>(via.ecn_high - via.ecn_low);
     if (!rng_.chance(share)) {
       return;
     }
@@ -210,7 +215,8 @@ void Fabric::send(LinkId id, Event& event) {
   event.via = id;
   if ((link.flags & kLeadsToHost) != 0) {
     if (routes_.host_of(event.destination) != link_to_[id]) [[unlikely]] {
-      drop(event, DropReason::no_route, id);  // a cable between two hosts, and the frame is for a third
+      drop(event, DropReason::no_route,
+           id);  // a cable between two hosts, and the frame is for a third
       return;
     }
     event.flags |= kArrives;
@@ -225,9 +231,9 @@ void Fabric::send(LinkId id, Event& event) {
   push_hop(event);
 }
 
-// Control goes before all waiting data, but not before the frame on the wire. The data already queued keeps
-// its departure times; the time that control took is charged to the data that comes after: over a busy period
-// the sums are right, and no departure is ever planned twice.
+// Control goes before all waiting data, but not before the frame on the wire. The data already
+// queued keeps its departure times; the time that control took is charged to the data that comes
+// after: over a busy period the sums are right, and no departure is ever planned twice.
 void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
@@ -261,7 +267,8 @@ bool Fabric::hold(const Event& event) {
 }
 
 std::size_t Fabric::memory() const {
-  return queue_.memory() + links_.size() * (sizeof(LinkState) + sizeof(LinkCounters) + sizeof(NodeId)) +
+  return queue_.memory() +
+         links_.size() * (sizeof(LinkState) + sizeof(LinkCounters) + sizeof(NodeId)) +
          log_.size() * sizeof(LogEntry);
 }
 

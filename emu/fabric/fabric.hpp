@@ -1,5 +1,6 @@
-// Owns the running network: frames go in at ports, wait in queues, are marked, cut, lost or delivered. It has
-// no clock: the caller says how far time has come, in virtual and in real time alike.
+// Owns the running network: frames go in at ports, wait in queues, are marked, cut, lost or
+// delivered. It has no clock: the caller says how far time has come, in virtual and in real time
+// alike.
 #pragma once
 
 #include <array>
@@ -19,12 +20,12 @@ namespace weft::emu {
 
 // Bits of Event::flags.
 enum FrameFlags : std::uint8_t {
-  kControl = 0x01,     // goes first: acknowledgements, cut headers
+  kControl = 0x01,  // goes first: acknowledgements, cut headers
   kEcnCapable = 0x02,
   kMarked = 0x04,
   kTrimmed = 0x08,
-  kCorrupted = 0x10,   // some bit is wrong; the owner of the bytes decides which
-  kArrives = 0x20,     // the far end of `via` is the destination
+  kCorrupted = 0x10,  // some bit is wrong; the owner of the bytes decides which
+  kArrives = 0x20,    // the far end of `via` is the destination
 };
 
 // What the network needs to know of a frame. The bytes stay with the caller, under `handle`.
@@ -37,7 +38,15 @@ struct Frame {
   bool ecn_capable = true;
 };
 
-enum class DropReason : std::uint8_t { queue_full, link_down, loss, burst, grey, no_route, host_paused };
+enum class DropReason : std::uint8_t {
+  queue_full,
+  link_down,
+  loss,
+  burst,
+  grey,
+  no_route,
+  host_paused
+};
 inline constexpr std::size_t kDropReasons = 7;
 [[nodiscard]] const char* to_string(DropReason reason);
 
@@ -53,7 +62,9 @@ struct FabricTotals {
 
   [[nodiscard]] std::uint64_t dropped_all() const;
   // What must still be inside if nothing got lost unaccounted.
-  [[nodiscard]] std::uint64_t in_flight() const { return injected + duplicated - delivered - dropped_all(); }
+  [[nodiscard]] std::uint64_t in_flight() const {
+    return injected + duplicated - delivered - dropped_all();
+  }
 };
 
 struct LinkCounters {
@@ -66,7 +77,7 @@ struct LinkCounters {
 
 struct FabricOptions {
   std::uint64_t seed = 1;
-  std::uint32_t mtu = 4150;       // wire bytes of the usual frame: sizes the calendar, nothing else
+  std::uint32_t mtu = 4150;  // wire bytes of the usual frame: sizes the calendar, nothing else
   std::uint16_t trimmed_size = 64;
   std::uint32_t paused_frames = 1024;  // that a paused host's NIC holds before it drops
 };
@@ -80,8 +91,9 @@ class Fabric {
   Picos inject(Picos now, PortId from, const Frame& frame);
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
-  // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason, LinkId),
-  // duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool). It may inject and schedule.
+  // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
+  // LinkId), duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool). It may
+  // inject and schedule.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   void stop() { stopped_ = true; }
@@ -99,20 +111,27 @@ class Fabric {
   }
   [[nodiscard]] Picos now() const { return now_; }
 
-  // --- Trouble. apply() plans the fault's whole schedule, from `now` on; end() ends what is left of it.
+  // --- Trouble. apply() plans the fault's whole schedule, from `now` on; end() ends what is left
+  // of it.
   Result<std::uint32_t> apply(Picos now, const Fault& fault);
   void end(Picos now, std::uint32_t fault);
   [[nodiscard]] bool paused(PortId port) const { return paused_[port] != 0; }
   // The links that a fault touches.
-  [[nodiscard]] std::span<const LinkId> links_of(std::uint32_t fault) const { return faults_[fault].links; }
+  [[nodiscard]] std::span<const LinkId> links_of(std::uint32_t fault) const {
+    return faults_[fault].links;
+  }
 
   [[nodiscard]] const Routes& routes() const { return routes_; }
   [[nodiscard]] const Topology& topology() const { return topology_; }
-  [[nodiscard]] std::uint32_t port_count() const { return static_cast<std::uint32_t>(paused_.size()); }
+  [[nodiscard]] std::uint32_t port_count() const {
+    return static_cast<std::uint32_t>(paused_.size());
+  }
   [[nodiscard]] const FabricTotals& totals() const { return totals_; }
   [[nodiscard]] const LinkCounters& counters(LinkId link) const { return counters_[link]; }
   // Time that what waits on the link now needs to leave.
-  [[nodiscard]] Picos backlog(LinkId link) const { return std::max<Picos>(links_[link].busy - now_, 0); }
+  [[nodiscard]] Picos backlog(LinkId link) const {
+    return std::max<Picos>(links_[link].busy - now_, 0);
+  }
   // Frames inside, counted where they are: must equal totals().in_flight() at any time.
   [[nodiscard]] std::uint64_t frames_inside() const { return hops_pending_ + held_count_; }
   [[nodiscard]] std::size_t memory() const;
@@ -120,12 +139,12 @@ class Fabric {
  private:
   // One line of cache a link. Limits are times to drain, so that no hop divides.
   struct alignas(64) LinkState {
-    Picos busy = 0;        // data and control queued so far have left by then
-    Picos control = 0;     // control queued so far has left by then
+    Picos busy = 0;     // data and control queued so far have left by then
+    Picos control = 0;  // control queued so far has left by then
     Picos limit = 0;
-    Picos delay = 0;       // to the far end, and through the switch there
+    Picos delay = 0;  // to the far end, and through the switch there
     Picos ecn_low = 0;
-    Picos ecn_high = 0;    // 0: no marking
+    Picos ecn_high = 0;            // 0: no marking
     std::uint32_t ps_per_kib = 0;  // serialisation of 1024 bytes
     std::uint32_t head = 0;        // next entry of this link's log
     std::uint32_t trouble = 0;     // index into troubles_, 0: none
@@ -134,9 +153,10 @@ class Fabric {
   static constexpr std::uint32_t kTrims = 1;
   static constexpr std::uint32_t kLeadsToHost = 2;
 
-  // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves, but is only
-  // looked up when that frame reaches the next node: the arrivals in between must not count. Arrivals within an
-  // eighth of the link's delay share an entry, so that a few entries reach back over the whole delay.
+  // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves,
+  // but is only looked up when that frame reaches the next node: the arrivals in between must not
+  // count. Arrivals within an eighth of the link's delay share an entry, so that a few entries
+  // reach back over the whole delay.
   static constexpr std::size_t kLogEntries = 8;
   struct LogEntry {
     Picos when = 0;
@@ -216,22 +236,22 @@ void Fabric::advance(Picos until, Sink& sink) {
   stopped_ = false;
   while (true) {
     while (!notices_.empty() || !pause_changes_.empty()) [[unlikely]] {
-      if (!pause_changes_.empty()) {
-        const PauseChange change = pause_changes_.front();
-        pause_changes_.erase(pause_changes_.begin());
-        sink.paused(now_, change.port, change.paused);
-        continue;
+        if (!pause_changes_.empty()) {
+          const PauseChange change = pause_changes_.front();
+          pause_changes_.erase(pause_changes_.begin());
+          sink.paused(now_, change.port, change.paused);
+          continue;
+        }
+        Notice notice = notices_.back();
+        notices_.pop_back();
+        if (notice.copy) {
+          notice.event.frame = sink.duplicate(notice.event.frame);
+          ++totals_.duplicated;
+          push_hop(notice.event);
+        } else {
+          sink.drop(now_, notice.event, notice.reason, notice.link);
+        }
       }
-      Notice notice = notices_.back();
-      notices_.pop_back();
-      if (notice.copy) {
-        notice.event.frame = sink.duplicate(notice.event.frame);
-        ++totals_.duplicated;
-        push_hop(notice.event);
-      } else {
-        sink.drop(now_, notice.event, notice.reason, notice.link);
-      }
-    }
     const Event* front = queue_.front();
     if (stopped_ || front == nullptr || front->when > until) {
       break;

@@ -15,19 +15,21 @@ bool is_share(double p) { return p >= 0 && p <= 1; }
 
 std::string check(const Fault& fault) {
   const Impairment& is = fault.impairment;
-  if (!is_share(is.loss) || !is_share(is.corruption) || !is_share(is.duplication) || !is_share(is.reordering) ||
-      !is_share(is.grey) || !is_share(is.burst.enter) || !is_share(is.burst.leave) || !is_share(is.burst.loss) ||
-      !is_share(fault.share)) {
+  if (!is_share(is.loss) || !is_share(is.corruption) || !is_share(is.duplication) ||
+      !is_share(is.reordering) || !is_share(is.grey) || !is_share(is.burst.enter) ||
+      !is_share(is.burst.leave) || !is_share(is.burst.loss) || !is_share(fault.share)) {
     return "a probability or share must lie between 0 and 1";
   }
   if (!(is.rate_factor > 0) || !std::isfinite(is.rate_factor) || is.rate_factor > 1000) {
     return "the rate factor must be positive; to stop a link, take it down";
   }
-  if (is.extra_delay < Duration::zero() || is.jitter < Duration::zero() || is.reorder_delay < Duration::zero() ||
-      fault.at < Duration::zero() || fault.lasts < Duration::zero() || fault.every < Duration::zero()) {
+  if (is.extra_delay < Duration::zero() || is.jitter < Duration::zero() ||
+      is.reorder_delay < Duration::zero() || fault.at < Duration::zero() ||
+      fault.lasts < Duration::zero() || fault.every < Duration::zero()) {
     return "times must not be negative";
   }
-  if (fault.every > Duration::zero() && (fault.lasts == Duration::zero() || fault.lasts >= fault.every)) {
+  if (fault.every > Duration::zero() &&
+      (fault.lasts == Duration::zero() || fault.lasts >= fault.every)) {
     return "a fault that repeats must last shorter than its period";
   }
   if (fault.times == 0 || fault.times > 100'000) {
@@ -41,7 +43,8 @@ std::string check(const Fault& fault) {
 Result<void> Fabric::resolve(AppliedFault& applied) {
   const Fault& fault = applied.fault;
   const auto bad = [&](const std::string& text) {
-    return fail(ErrorCode::invalid_argument, "fault '" + (fault.name.empty() ? fault.where : fault.name) + "': " + text);
+    return fail(ErrorCode::invalid_argument,
+                "fault '" + (fault.name.empty() ? fault.where : fault.name) + "': " + text);
   };
   if (const std::string problem = check(fault); !problem.empty()) {
     return bad(problem);
@@ -49,15 +52,19 @@ Result<void> Fabric::resolve(AppliedFault& applied) {
   if (fault.target == Fault::Target::links) {
     applied.links = topology_.find_links(fault.where);
     if (applied.links.empty()) {
-      return bad("no link is called '" + fault.where + "'; write \"a->b\" or \"a-b\" with names of this topology" +
-                 " (for example \"" + topology_.link_name(0) + "\")");
+      return bad("no link is called '" + fault.where +
+                 "'; write \"a->b\" or \"a-b\" with names of this topology" + " (for example \"" +
+                 topology_.link_name(0) + "\")");
     }
     if (fault.share < 1) {
       const auto keep = std::max<std::size_t>(
-          static_cast<std::size_t>(std::lround(fault.share * static_cast<double>(applied.links.size()))), 1);
+          static_cast<std::size_t>(
+              std::lround(fault.share * static_cast<double>(applied.links.size()))),
+          1);
       for (std::size_t i = 0; i < keep; ++i) {
-        std::swap(applied.links[i],
-                  applied.links[i + rng_.below(static_cast<std::uint32_t>(applied.links.size() - i))]);
+        std::swap(
+            applied.links[i],
+            applied.links[i + rng_.below(static_cast<std::uint32_t>(applied.links.size() - i))]);
       }
       applied.links.resize(keep);
       std::sort(applied.links.begin(), applied.links.end());
@@ -67,7 +74,8 @@ Result<void> Fabric::resolve(AppliedFault& applied) {
   const NodeId node = topology_.find(fault.where);
   const bool host = fault.target == Fault::Target::host;
   if (node == kNone || (topology_.nodes()[node].kind == Node::Kind::host) != host) {
-    return bad(std::string("there is no ") + (host ? "host" : "switch") + " called '" + fault.where + "'");
+    return bad(std::string("there is no ") + (host ? "host" : "switch") + " called '" +
+               fault.where + "'");
   }
   if (host) {
     for (PortId port = 0; port < routes_.port_count(); ++port) {
@@ -101,7 +109,8 @@ Result<std::uint32_t> Fabric::apply(Picos now, const Fault& fault) {
     const Picos start = now_ + picos(fault.at + fault.every * n);
     queue_.push({.when = start, .frame = index, .kind = Event::Kind::fault});
     if (fault.lasts > Duration::zero()) {
-      queue_.push({.when = start + picos(fault.lasts), .frame = index | kEnds, .kind = Event::Kind::fault});
+      queue_.push(
+          {.when = start + picos(fault.lasts), .frame = index | kEnds, .kind = Event::Kind::fault});
     }
   }
   return index;
@@ -167,9 +176,10 @@ void Fabric::refresh(LinkId id) {
   } else if (!trouble.sum.down && was_down) {
     trouble.down_until = now_;
   }
-  // What waits takes as much longer as the link is slower. The limits are times to drain: the port's share of
-  // the buffer and its thresholds shrink with the rate, as in the reference.
-  const double own = static_cast<double>(topology_.links()[id].properties.rate.picoseconds_for(1024));
+  // What waits takes as much longer as the link is slower. The limits are times to drain: the
+  // port's share of the buffer and its thresholds shrink with the rate, as in the reference.
+  const double own =
+      static_cast<double>(topology_.links()[id].properties.rate.picoseconds_for(1024));
   const double slowed = std::min(own / trouble.sum.rate_factor, 4.0e9);
   const double stretch = slowed / link.ps_per_kib;
   link.ps_per_kib = static_cast<std::uint32_t>(slowed);
@@ -214,7 +224,8 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
       return false;
     }
     if (is.burst.enter > 0) {
-      trouble.bursting = trouble.bursting ? !rng_.chance(is.burst.leave) : rng_.chance(is.burst.enter);
+      trouble.bursting =
+          trouble.bursting ? !rng_.chance(is.burst.leave) : rng_.chance(is.burst.enter);
       if (trouble.bursting && rng_.chance(is.burst.loss)) {
         drop(event, DropReason::burst, id);
         return false;

@@ -22,14 +22,14 @@ struct Impairment {
   bool down = false;
   double rate_factor = 1;  // of the link's own rate
   Duration extra_delay{};
-  Duration jitter{};       // uniform 0..jitter on top; frames may overtake each other
+  Duration jitter{};  // uniform 0..jitter on top; frames may overtake each other
   double loss = 0;
   BurstLoss burst;
   double corruption = 0;
   double duplication = 0;
-  double reordering = 0;   // chance to be held back by reorder_delay
+  double reordering = 0;  // chance to be held back by reorder_delay
   Duration reorder_delay{};
-  double grey = 0;         // share of flow-and-path hashes whose frames all vanish
+  double grey = 0;              // share of flow-and-path hashes whose frames all vanish
   std::uint32_t min_bytes = 0;  // losses of any kind spare smaller frames
 
   void merge(const Impairment& other);
@@ -37,15 +37,15 @@ struct Impairment {
 
 struct Fault {
   enum class Target : std::uint8_t { links, node, host };
-  std::string name;           // for reports and to end it by; may be empty
+  std::string name;  // for reports and to end it by; may be empty
   Target target = Target::links;
-  std::string where;          // Topology::find_links() pattern, or the name of a switch or host
-  double share = 1;           // of the links found: a seeded choice
-  Impairment impairment;      // links only; a node dies with all its links, a host is paused
+  std::string where;      // Topology::find_links() pattern, or the name of a switch or host
+  double share = 1;       // of the links found: a seeded choice
+  Impairment impairment;  // links only; a node dies with all its links, a host is paused
   Duration at{};
-  Duration lasts{};           // 0: until the end
-  Duration every{};           // 0: once; else again and again
-  std::uint32_t times = 1;    // how often, with `every`
+  Duration lasts{};         // 0: until the end
+  Duration every{};         // 0: once; else again and again
+  std::uint32_t times = 1;  // how often, with `every`
 };
 
 }  // namespace weft::emu

@@ -25,7 +25,8 @@ Tier tier_of(const FatTreeSpec& spec, unsigned tier, const CableSpec& cable) {
   Tier result;
   result.rate = spec.rate[tier].is_zero() ? cable.rate : spec.rate[tier];
   result.delay = spec.delay[tier] < Duration::zero() ? cable.delay : spec.delay[tier];
-  result.latency = spec.latency[tier] < Duration::zero() ? cable.switch_latency : spec.latency[tier];
+  result.latency =
+      spec.latency[tier] < Duration::zero() ? cable.switch_latency : spec.latency[tier];
   LinkProperties link{.rate = result.rate,
                       .delay = result.delay,
                       .buffer = cable.buffer,
@@ -67,16 +68,19 @@ std::string check(const FatTreeSpec& s) {
   }
   const std::uint32_t aggs = tors * s.tor_up / s.agg_down;
   if (s.tor_up % aggs != 0) {
-    return text("each ToR must reach each aggregation switch of its pod by the same number of cables");
+    return text(
+        "each ToR must reach each aggregation switch of its pod by the same number of cables");
   }
   if (s.tiers == 3) {
     const std::uint32_t pods = s.hosts / pod;
     if (s.agg_up == 0 || s.core_down == 0 || (pods * aggs * s.agg_up) % s.core_down != 0) {
-      return text("the uplinks of the aggregation switches must fill whole core switches (radix down)");
+      return text(
+          "the uplinks of the aggregation switches must fill whole core switches (radix down)");
     }
     const std::uint32_t cores = pods * aggs * s.agg_up / s.core_down;
     if (cores % aggs != 0 || (s.agg_up * aggs) % cores != 0) {
-      return text("each aggregation switch must reach its share of the cores by equally many cables");
+      return text(
+          "each aggregation switch must reach its share of the cores by equally many cables");
     }
   }
   return {};
@@ -88,7 +92,8 @@ std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable) {
   const auto data = static_cast<std::int64_t>(cable.rate.picoseconds_for(cable.mtu));
   const auto ack = static_cast<std::int64_t>(cable.rate.picoseconds_for(kAckBytes));
   const auto switches = static_cast<std::int64_t>(hops) - 1;
-  return 2 * hops * picos(cable.delay) + 2 * switches * picos(cable.switch_latency) + hops * (data + ack);
+  return 2 * hops * picos(cable.delay) + 2 * switches * picos(cable.switch_latency) +
+         hops * (data + ack);
 }
 
 CableSpec derive_queues(CableSpec cable, unsigned hops) {
@@ -131,8 +136,8 @@ FatTreeSpec leaf_spine(std::uint32_t hosts, std::uint32_t hosts_per_leaf, double
   spec.hosts = hosts;
   spec.hosts_per_pod = hosts;
   spec.tor_down = hosts_per_leaf;
-  spec.tor_up = static_cast<std::uint32_t>(
-      std::max(1.0, std::round(hosts_per_leaf / std::max(ratio, 1e-3))));
+  spec.tor_up =
+      static_cast<std::uint32_t>(std::max(1.0, std::round(hosts_per_leaf / std::max(ratio, 1e-3))));
   spec.agg_down = hosts_per_leaf == 0 ? 0 : hosts / hosts_per_leaf;
   spec.cable = cable;
   return spec;
@@ -164,7 +169,8 @@ Result<Topology> fat_tree(const FatTreeSpec& spec) {
   for (std::uint32_t agg = 0; agg < pods * aggs; ++agg) {
     agg_ids.push_back(net.add_switch(agg_name + std::to_string(agg), 2, middle.latency));
   }
-  LinkProperties nic = access.up;  // a NIC's own queue: the transport paces it, nothing is cut or marked
+  LinkProperties nic =
+      access.up;  // a NIC's own queue: the transport paces it, nothing is cut or marked
   nic.ecn_low = nic.ecn_high = 0;
   nic.trimming = false;
   nic.buffer = 0;
@@ -180,7 +186,8 @@ Result<Topology> fat_tree(const FatTreeSpec& spec) {
     return net;
   }
   const std::uint32_t cores = pods * aggs * spec.agg_up / spec.core_down;
-  const std::uint32_t share = cores / aggs;  // cores that the n-th aggregation switch of each pod reaches
+  const std::uint32_t share =
+      cores / aggs;  // cores that the n-th aggregation switch of each pod reaches
   for (std::uint32_t core = 0; core < cores; ++core) {
     net.add_switch("core" + std::to_string(core), 3, top.latency);
   }

@@ -7,8 +7,9 @@
 
 namespace weft::emu {
 
-// What the cables of a generated network are made of. Zero means: derived from the network by the rules of
-// docs/experiments.md (queue of one bandwidth-delay product, marking between 0.2 and 0.8 of it).
+// What the cables of a generated network are made of. Zero means: derived from the network by the
+// rules of docs/experiments.md (queue of one bandwidth-delay product, marking between 0.2 and 0.8
+// of it).
 struct CableSpec {
   Rate rate = Rate::gbps(100);
   Duration delay = std::chrono::microseconds{1};
@@ -26,10 +27,10 @@ struct CableSpec {
 struct FatTreeSpec {
   unsigned tiers = 3;
   std::uint32_t hosts = 128;
-  std::uint32_t hosts_per_pod = 16;   // 2 tiers: all of them
+  std::uint32_t hosts_per_pod = 16;  // 2 tiers: all of them
   std::uint32_t tor_down = 4, tor_up = 4;
   std::uint32_t agg_down = 4, agg_up = 4;
-  std::uint32_t core_down = 8;        // 3 tiers only
+  std::uint32_t core_down = 8;  // 3 tiers only
   CableSpec cable;
   // Per tier, where files give them apart: [0] host-ToR, [1] ToR-aggregation, [2] aggregation-core.
   Rate rate[3]{};
@@ -39,11 +40,12 @@ struct FatTreeSpec {
   Bytes queue_down[3]{};
 };
 
-// The reference simulator's default: the smallest K-ary tree, non-blocking, with at least `hosts` hosts.
+// The reference simulator's default: the smallest K-ary tree, non-blocking, with at least `hosts`
+// hosts.
 [[nodiscard]] FatTreeSpec k_ary_fat_tree(std::uint32_t hosts, const CableSpec& cable);
 // `ratio` = capacity towards the hosts over capacity towards the spines.
-[[nodiscard]] FatTreeSpec leaf_spine(std::uint32_t hosts, std::uint32_t hosts_per_leaf, double ratio,
-                                     const CableSpec& cable);
+[[nodiscard]] FatTreeSpec leaf_spine(std::uint32_t hosts, std::uint32_t hosts_per_leaf,
+                                     double ratio, const CableSpec& cable);
 
 [[nodiscard]] Result<Topology> fat_tree(const FatTreeSpec& spec);
 // Switches in a circle, each with its hosts.
@@ -52,12 +54,13 @@ struct FatTreeSpec {
 // A grid of switches that closes on itself in each dimension.
 [[nodiscard]] Result<Topology> torus(const std::vector<std::uint32_t>& sides,
                                      std::uint32_t hosts_per_switch, const CableSpec& cable);
-// Equal switches with random cables between them, whose lengths are random too: delay .. delay + spread.
+// Equal switches with random cables between them, whose lengths are random too: delay .. delay +
+// spread.
 [[nodiscard]] Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
                                             std::uint32_t hosts_per_switch, Duration delay_spread,
                                             std::uint64_t seed, const CableSpec& cable);
-// Hosts with several NICs: the n-th NIC of every host of a group meets on the group's n-th rail switch, and
-// the spines join all rail switches.
+// Hosts with several NICs: the n-th NIC of every host of a group meets on the group's n-th rail
+// switch, and the spines join all rail switches.
 [[nodiscard]] Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_group,
                                               std::uint32_t rails, std::uint32_t spines,
                                               const CableSpec& cable);
@@ -66,7 +69,8 @@ struct FatTreeSpec {
                                            std::uint32_t hosts_per_leaf, double ratio,
                                            const CableSpec& cable);
 
-// Round-trip time of a full packet and its acknowledgement over `hops` links of this cable, unloaded.
+// Round-trip time of a full packet and its acknowledgement over `hops` links of this cable,
+// unloaded.
 [[nodiscard]] std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable);
 // Fills in the derived buffer and thresholds.
 [[nodiscard]] CableSpec derive_queues(CableSpec cable, unsigned hops);

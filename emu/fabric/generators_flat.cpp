@@ -39,9 +39,11 @@ Kit kit_of(const CableSpec& plain, unsigned hops) {
 
 Result<Topology> bad(const std::string& text) { return fail(ErrorCode::invalid_argument, text); }
 
-// `count` switches named <name>N after the hosts that they get; hosts first, so that ports count up.
+// `count` switches named <name>N after the hosts that they get; hosts first, so that ports count
+// up.
 std::vector<NodeId> switches_with_hosts(Topology& net, const char* name, std::uint32_t count,
-                                        std::uint32_t hosts_each, const CableSpec& cable, const Kit& kit) {
+                                        std::uint32_t hosts_each, const CableSpec& cable,
+                                        const Kit& kit) {
   std::vector<NodeId> hosts;
   for (std::uint32_t host = 0; host < count * hosts_each; ++host) {
     hosts.push_back(net.add_host("host" + std::to_string(host)));
@@ -58,7 +60,8 @@ std::vector<NodeId> switches_with_hosts(Topology& net, const char* name, std::ui
 
 }  // namespace
 
-Result<Topology> ring(std::uint32_t switches, std::uint32_t hosts_per_switch, const CableSpec& cable) {
+Result<Topology> ring(std::uint32_t switches, std::uint32_t hosts_per_switch,
+                      const CableSpec& cable) {
   if (switches < 3 || hosts_per_switch == 0 || switches > kMostNodes / (hosts_per_switch + 1)) {
     return bad("ring: at least 3 switches with at least 1 host each");
   }
@@ -71,7 +74,8 @@ Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t ho
   unsigned hops = 2;
   for (const std::uint32_t side : sides) {
     if (side < 3) {
-      return bad("torus: each side needs at least 3 switches; with 2 the same pair would be joined twice");
+      return bad(
+          "torus: each side needs at least 3 switches; with 2 the same pair would be joined twice");
     }
     count *= side;
     hops += side / 2;
@@ -85,8 +89,8 @@ Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t ho
   Topology net;
   net.name = sides.size() == 1 ? "ring" : "torus";
   const Kit kit = kit_of(cable, hops);
-  const auto ids = switches_with_hosts(net, "switch", static_cast<std::uint32_t>(count), hosts_per_switch,
-                                       cable, kit);
+  const auto ids = switches_with_hosts(net, "switch", static_cast<std::uint32_t>(count),
+                                       hosts_per_switch, cable, kit);
   std::uint32_t stride = 1;
   for (const std::uint32_t side : sides) {
     for (std::uint32_t at = 0; at < count; ++at) {
@@ -99,12 +103,14 @@ Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t ho
   return net;
 }
 
-Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree, std::uint32_t hosts_per_switch,
-                              Duration delay_spread, std::uint64_t seed, const CableSpec& cable) {
+Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
+                              std::uint32_t hosts_per_switch, Duration delay_spread,
+                              std::uint64_t seed, const CableSpec& cable) {
   if (switches < 3 || degree < 2 || degree >= switches || hosts_per_switch == 0 ||
       (static_cast<std::uint64_t>(switches) * degree) % 2 != 0 || delay_spread < Duration::zero()) {
     return bad(
-        "random graph: at least 3 switches, 2 <= degree < switches, switches x degree even, at least 1 "
+        "random graph: at least 3 switches, 2 <= degree < switches, switches x degree even, at "
+        "least 1 "
         "host per switch, spread not negative");
   }
   if (static_cast<std::uint64_t>(switches) * (hosts_per_switch + degree) > kMostNodes) {
@@ -115,8 +121,8 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree, std:
   const Kit kit = kit_of(cable, 5);
   const auto ids = switches_with_hosts(net, "switch", switches, hosts_per_switch, cable, kit);
   Rng rng(seed);
-  // A circle joins everything; the rest of each switch's cables are shuffled and paired, and pairs that
-  // would double a cable or loop are broken up by swapping with an earlier pair.
+  // A circle joins everything; the rest of each switch's cables are shuffled and paired, and pairs
+  // that would double a cable or loop are broken up by swapping with an earlier pair.
   std::set<std::pair<std::uint32_t, std::uint32_t>> cables;
   const auto norm = [](std::uint32_t a, std::uint32_t b) { return std::minmax(a, b); };
   for (std::uint32_t at = 0; at < switches; ++at) {
@@ -159,8 +165,8 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree, std:
   return net;
 }
 
-Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_group, std::uint32_t rails,
-                                std::uint32_t spines, const CableSpec& cable) {
+Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_group,
+                                std::uint32_t rails, std::uint32_t spines, const CableSpec& cable) {
   if (groups == 0 || hosts_per_group == 0 || rails == 0 || spines == 0 ||
       static_cast<std::uint64_t>(groups) * hosts_per_group * rails > kMostNodes) {
     return bad("rail-optimised: groups, hosts per group, rails and spines must all be at least 1");
@@ -192,11 +198,13 @@ Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_gr
   return net;
 }
 
-Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts, std::uint32_t hosts_per_leaf,
-                             double ratio, const CableSpec& cable) {
-  if (planes == 0 || hosts < 2 || hosts_per_leaf == 0 || hosts % hosts_per_leaf != 0 || !(ratio > 0) ||
-      static_cast<std::uint64_t>(planes) * hosts > kMostNodes) {
-    return bad("multi-plane: at least 1 plane and 2 hosts, hosts a multiple of the hosts per leaf, ratio > 0");
+Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts,
+                             std::uint32_t hosts_per_leaf, double ratio, const CableSpec& cable) {
+  if (planes == 0 || hosts < 2 || hosts_per_leaf == 0 || hosts % hosts_per_leaf != 0 ||
+      !(ratio > 0) || static_cast<std::uint64_t>(planes) * hosts > kMostNodes) {
+    return bad(
+        "multi-plane: at least 1 plane and 2 hosts, hosts a multiple of the hosts per leaf, ratio "
+        "> 0");
   }
   Topology net;
   net.name = "multi-plane";
@@ -210,13 +218,15 @@ Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts, std::uin
     const std::string prefix = "plane" + std::to_string(plane) + "-";
     std::vector<NodeId> leaf_ids;
     for (std::uint32_t i = 0; i < leaves; ++i) {
-      leaf_ids.push_back(net.add_switch(prefix + "leaf" + std::to_string(i), 1, cable.switch_latency));
+      leaf_ids.push_back(
+          net.add_switch(prefix + "leaf" + std::to_string(i), 1, cable.switch_latency));
     }
     for (std::uint32_t host = 0; host < hosts; ++host) {
       net.connect(host, leaf_ids[host / hosts_per_leaf], kit.nic, kit.down);
     }
     for (std::uint32_t i = 0; i < shape.tor_up; ++i) {
-      const NodeId spine = net.add_switch(prefix + "spine" + std::to_string(i), 2, cable.switch_latency);
+      const NodeId spine =
+          net.add_switch(prefix + "spine" + std::to_string(i), 2, cable.switch_latency);
       for (const NodeId leaf : leaf_ids) {
         net.connect(leaf, spine, kit.trunk);
       }

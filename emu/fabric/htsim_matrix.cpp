@@ -43,8 +43,9 @@ class MatrixReader {
       const std::string& first = words_.front();
       const bool ok = first.find("->") != std::string::npos ? flow()
                       : first == "trigger"                  ? trigger()
-                      : first == "failure" ? bad("failure lines are not read; use 'faults' of a scenario instead")
-                                           : header();
+                      : first == "failure"
+                          ? bad("failure lines are not read; use 'faults' of a scenario instead")
+                          : header();
       if (!ok) {
         return fail(ErrorCode::parse_error, problem_);
       }
@@ -68,7 +69,8 @@ class MatrixReader {
       return bad("'" + key + "' after the first connection; the header comes first");
     }
     if (key != "Nodes" && key != "Connections" && key != "Triggers" && key != "Failures") {
-      return bad("unknown word '" + key + "'; expected Nodes, Connections, Triggers, or a line 'A->B ...'");
+      return bad("unknown word '" + key +
+                 "'; expected Nodes, Connections, Triggers, or a line 'A->B ...'");
     }
     if (!value || *value > kMostFlows) {
       return bad("'" + key + "' needs one whole number up to 67108864");
@@ -85,7 +87,8 @@ class MatrixReader {
 
   // The trigger of that id: its index, made on first mention.
   std::uint32_t trigger_index(std::uint64_t id) {
-    const auto [it, added] = index_of_.emplace(id, static_cast<std::uint32_t>(matrix_.triggers.size()));
+    const auto [it, added] =
+        index_of_.emplace(id, static_cast<std::uint32_t>(matrix_.triggers.size()));
     if (added) {
       matrix_.triggers.emplace_back();
       declared_.push_back(0);
@@ -104,7 +107,8 @@ class MatrixReader {
       return bad("a connection before the line 'Nodes N'");
     }
     if (!source || !destination || *source >= *nodes_ || *destination >= *nodes_) {
-      return bad("'" + ends + "' must name two nodes from 0 to " + std::to_string(*nodes_ - (*nodes_ > 0 ? 1 : 0)));
+      return bad("'" + ends + "' must name two nodes from 0 to " +
+                 std::to_string(*nodes_ - (*nodes_ > 0 ? 1 : 0)));
     }
     if (*source == *destination) {
       return bad("'" + ends + "' connects a node with itself");
@@ -148,7 +152,8 @@ class MatrixReader {
         has_id = true;
       } else if (key != "msg" && key != "prio") {
         return bad("unknown word '" + key +
-                   "'; a connection has id, start, size, msg, trigger, send_done_trigger, recv_done_trigger, prio");
+                   "'; a connection has id, start, size, msg, trigger, send_done_trigger, "
+                   "recv_done_trigger, prio");
       }
     }
     if (has_start == (flow.trigger != kNone)) {
@@ -186,7 +191,8 @@ class MatrixReader {
       spec.kind = TriggerSpec::Kind::multishot;
     } else if (words_[3] == "barrier") {
       spec.kind = TriggerSpec::Kind::barrier;
-      const auto count = words_.size() == 6 && words_[4] == "count" ? number(words_[5]) : std::nullopt;
+      const auto count =
+          words_.size() == 6 && words_[4] == "count" ? number(words_[5]) : std::nullopt;
       if (!count || *count == 0 || *count > kMostFlows) {
         return bad("a barrier needs 'count K' with K at least 1");
       }
@@ -203,17 +209,18 @@ class MatrixReader {
       return bad("the line 'Nodes N' is missing");
     }
     if (connections_ && *connections_ != matrix_.flows.size()) {
-      return bad("the header says " + std::to_string(*connections_) + " connections, the file has " +
-                 std::to_string(matrix_.flows.size()));
+      return bad("the header says " + std::to_string(*connections_) +
+                 " connections, the file has " + std::to_string(matrix_.flows.size()));
     }
     if (triggers_.value_or(0) != declarations_) {
-      return bad("the header says " + std::to_string(triggers_.value_or(0)) + " triggers, the file declares " +
-                 std::to_string(declarations_));
+      return bad("the header says " + std::to_string(triggers_.value_or(0)) +
+                 " triggers, the file declares " + std::to_string(declarations_));
     }
     for (std::size_t i = 0; i < declared_.size(); ++i) {
       if (declared_[i] == 0) {
-        return bad("trigger " + std::to_string(ids_[i]) + " is used but not declared; add a line 'trigger id " +
-                   std::to_string(ids_[i]) + " oneshot'");
+        return bad("trigger " + std::to_string(ids_[i]) +
+                   " is used but not declared; add a line 'trigger id " + std::to_string(ids_[i]) +
+                   " oneshot'");
       }
     }
     matrix_.nodes = static_cast<std::uint32_t>(*nodes_);
@@ -243,19 +250,25 @@ Result<TrafficMatrix> read_htsim_matrix(const std::string& file_name, const std:
 }
 
 Result<void> validate(const TrafficMatrix& matrix, std::uint32_t ports) {
-  const auto bad = [](const std::string& text) { return fail(ErrorCode::invalid_argument, "traffic: " + text); };
+  const auto bad = [](const std::string& text) {
+    return fail(ErrorCode::invalid_argument, "traffic: " + text);
+  };
   if (matrix.nodes > ports) {
-    return bad("it needs " + std::to_string(matrix.nodes) + " NICs, the topology has " + std::to_string(ports) +
-               "; use a larger topology or fewer nodes");
+    return bad("it needs " + std::to_string(matrix.nodes) + " NICs, the topology has " +
+               std::to_string(ports) + "; use a larger topology or fewer nodes");
   }
   for (std::size_t i = 0; i < matrix.flows.size(); ++i) {
     const FlowSpec& flow = matrix.flows[i];
-    const auto known = [&](std::uint32_t trigger) { return trigger == kNone || trigger < matrix.triggers.size(); };
+    const auto known = [&](std::uint32_t trigger) {
+      return trigger == kNone || trigger < matrix.triggers.size();
+    };
     if (flow.source >= ports || flow.destination >= ports || flow.source == flow.destination) {
       return bad("flow " + std::to_string(i) + " from " + std::to_string(flow.source) + " to " +
-                 std::to_string(flow.destination) + ": needs two different NICs from 0 to " + std::to_string(ports - 1));
+                 std::to_string(flow.destination) + ": needs two different NICs from 0 to " +
+                 std::to_string(ports - 1));
     }
-    if (flow.bytes == 0 || !known(flow.trigger) || !known(flow.on_sent) || !known(flow.on_received)) {
+    if (flow.bytes == 0 || !known(flow.trigger) || !known(flow.on_sent) ||
+        !known(flow.on_received)) {
       return bad("flow " + std::to_string(i) + ": needs at least 1 byte, and triggers that exist");
     }
   }

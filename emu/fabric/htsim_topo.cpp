@@ -51,7 +51,8 @@ class Reader {
       }
       double number = 0;
       const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (status != std::errc{} || end != value.data() + value.size() || !std::isfinite(number) || number < 0) {
+      if (status != std::errc{} || end != value.data() + value.size() || !std::isfinite(number) ||
+          number < 0) {
         return bad("'" + key + "' must be a number that is not negative, found '" + value + "'");
       }
       if (key == "tier") {
@@ -85,8 +86,9 @@ class Reader {
  private:
   Result<void> known(const std::string& key, bool header) const {
     static constexpr const char* kHeader[] = {"nodes", "tiers", "podsize"};
-    static constexpr const char* kTier[] = {"downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns",
-                                            "switch_latency_ns", "oversubscribed", "bundle", "queue_up", "queue_down"};
+    static constexpr const char* kTier[] = {
+        "downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns", "switch_latency_ns",
+        "oversubscribed",      "bundle",     "queue_up", "queue_down"};
     const auto is = [&](const char* name) { return key == name; };
     const bool ok = header ? std::any_of(std::begin(kHeader), std::end(kHeader), is)
                            : std::any_of(std::begin(kTier), std::end(kTier), is);
@@ -95,7 +97,8 @@ class Reader {
     }
     return bad("unknown key '" + key + "'; " +
                (header ? "before the first 'Tier' there may be Nodes, Tiers and Podsize"
-                       : "a tier has Downlink_speed_Gbps, Radix_Down, Radix_Up, Downlink_Latency_ns, Switch_Latency_ns, "
+                       : "a tier has Downlink_speed_Gbps, Radix_Down, Radix_Up, "
+                         "Downlink_Latency_ns, Switch_Latency_ns, "
                          "Oversubscribed, Bundle, Queue_Up and Queue_Down"));
   }
 
@@ -106,7 +109,8 @@ class Reader {
 
 }  // namespace
 
-Result<Topology> read_htsim_topology(const std::string& file_name, const std::string& text, const CableSpec& cable) {
+Result<Topology> read_htsim_topology(const std::string& file_name, const std::string& text,
+                                     const CableSpec& cable) {
   Reader reader(file_name, text);
   auto parsed = reader.parse();
   if (!parsed) {
@@ -114,8 +118,10 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
   }
   for (const char* key : {"nodes", "tiers", "podsize"}) {
     const auto it = parsed->header.find(key);
-    if (it == parsed->header.end() || it->second < 1 || it->second > kMost || it->second != std::floor(it->second)) {
-      return reader.bad(std::string("the header needs '") + key + "' as a whole number from 1 to 1048576");
+    if (it == parsed->header.end() || it->second < 1 || it->second > kMost ||
+        it->second != std::floor(it->second)) {
+      return reader.bad(std::string("the header needs '") + key +
+                        "' as a whole number from 1 to 1048576");
     }
   }
   FatTreeSpec spec;
@@ -131,7 +137,8 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
   std::uint32_t up[3] = {1, 1, 1};
   for (unsigned tier = 0; tier < spec.tiers; ++tier) {
     if (!parsed->tiers[tier]) {
-      return reader.bad("tier " + std::to_string(tier) + " is not described; add a block 'Tier " + std::to_string(tier) + "'");
+      return reader.bad("tier " + std::to_string(tier) + " is not described; add a block 'Tier " +
+                        std::to_string(tier) + "'");
     }
     const TierLines& lines = *parsed->tiers[tier];
     reader.at(lines.line);
@@ -154,8 +161,7 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
     if (!top && (radix_up < 1 || radix_up > kMost)) {
       return reader.bad("this tier needs Radix_Up, at least 1");
     }
-    if (const double bundle = get("bundle", 1);
-        bundle < 1 || std::fmod(radix_down, bundle) != 0) {
+    if (const double bundle = get("bundle", 1); bundle < 1 || std::fmod(radix_down, bundle) != 0) {
       return reader.bad("Radix_Down must be a multiple of Bundle");
     }
     down[tier] = static_cast<std::uint32_t>(radix_down);

@@ -9,7 +9,7 @@
 namespace weft::emu {
 
 // What the file does not say (ECN, trimming, buffers where absent) comes from `cable`.
-[[nodiscard]] Result<Topology> read_htsim_topology(const std::string& file_name, const std::string& text,
-                                                   const CableSpec& cable);
+[[nodiscard]] Result<Topology> read_htsim_topology(const std::string& file_name,
+                                                   const std::string& text, const CableSpec& cable);
 
 }  // namespace weft::emu

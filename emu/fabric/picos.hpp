@@ -1,4 +1,5 @@
-// Owns the network's unit of time: 64 B at 400 Gb/s last 1.28 ns, so nanoseconds are too coarse for links.
+// Owns the network's unit of time: 64 B at 400 Gb/s last 1.28 ns, so nanoseconds are too coarse for
+// links.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@ Routes::Routes(const Topology& topology) {
   std::map<NodeId, std::uint32_t> leaf_index;
   for (const LinkId uplink : topology.ports()) {
     const NodeId leaf = links[uplink].to;
-    const auto [it, added] = leaf_index.emplace(leaf, static_cast<std::uint32_t>(leaf_index.size()));
+    const auto [it, added] =
+        leaf_index.emplace(leaf, static_cast<std::uint32_t>(leaf_index.size()));
     ports_.push_back({uplink, Topology::reverse(uplink), links[uplink].from, leaf, it->second});
   }
   leaves_ = static_cast<std::uint32_t>(leaf_index.size());
@@ -22,7 +23,8 @@ Routes::Routes(const Topology& topology) {
   for (LinkId link = 0; link < links.size(); ++link) {
     link_to_.push_back(links[link].to);
     // Hosts do not forward: no path leads through one.
-    if (nodes[links[link].to].kind == Node::Kind::network && nodes[links[link].from].kind == Node::Kind::network) {
+    if (nodes[links[link].to].kind == Node::Kind::network &&
+        nodes[links[link].from].kind == Node::Kind::network) {
       leaving[links[link].from].push_back(link);
     }
   }
@@ -56,7 +58,8 @@ Routes::Routes(const Topology& topology) {
       auto [it, added] = known.emplace(set, static_cast<std::uint16_t>(choices_.size()));
       if (added) {
         WEFT_CHECK(choices_.size() < 0xFFFF);
-        choices_.push_back({static_cast<std::uint32_t>(members_.size()), static_cast<std::uint32_t>(set.size())});
+        choices_.push_back(
+            {static_cast<std::uint32_t>(members_.size()), static_cast<std::uint32_t>(set.size())});
         members_.insert(members_.end(), set.begin(), set.end());
       }
       table_[at * leaves_ + index] = it->second;

@@ -1,4 +1,5 @@
-// Owns the routing of a topology: for every switch and destination, the links of the shortest paths.
+// Owns the routing of a topology: for every switch and destination, the links of the shortest
+// paths.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 
 namespace weft::emu {
 
-// Hosts behind the same switch have the same routes, and most (switch, destination) pairs share a small set
-// of choices with others: the table holds one 16-bit number a pair, so that it stays in the cache.
+// Hosts behind the same switch have the same routes, and most (switch, destination) pairs share a
+// small set of choices with others: the table holds one 16-bit number a pair, so that it stays in
+// the cache.
 class Routes {
  public:
   explicit Routes(const Topology& topology);

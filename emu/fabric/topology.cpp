@@ -94,7 +94,8 @@ std::vector<LinkId> Topology::find_links(std::string_view pattern) const {
     // Node names may contain dashes: take the one that splits the text into two that exist.
     both = true;
     length = 1;
-    for (std::size_t at = pattern.find('-'); at != std::string_view::npos; at = pattern.find('-', at + 1)) {
+    for (std::size_t at = pattern.find('-'); at != std::string_view::npos;
+         at = pattern.find('-', at + 1)) {
       const auto left = pattern.substr(0, at);
       const auto right = pattern.substr(at + 1);
       const auto known = [&](std::string_view part) {
@@ -178,13 +179,15 @@ Result<void> Topology::validate() const {
     }
     const LinkProperties& is = it.properties;
     if (is.rate.is_zero()) {
-      return bad("link " + link_name(link) + " has rate 0; give a positive rate, or take it down by a fault");
+      return bad("link " + link_name(link) +
+                 " has rate 0; give a positive rate, or take it down by a fault");
     }
     if (is.delay < Duration::zero()) {
       return bad("link " + link_name(link) + " has a negative delay; give 0 or more");
     }
     if (is.ecn_low > is.ecn_high) {
-      return bad("link " + link_name(link) + " starts marking above the threshold where it marks always; " +
+      return bad("link " + link_name(link) +
+                 " starts marking above the threshold where it marks always; " +
                  "the low ECN threshold must not exceed the high one");
     }
   }
@@ -205,7 +208,8 @@ Result<void> Topology::validate() const {
   if (reached.empty()) {
     return bad("there is no host; add at least two");
   }
-  // Hosts do not forward, but planes of multi-NIC hosts meet only in the hosts: reachability goes through.
+  // Hosts do not forward, but planes of multi-NIC hosts meet only in the hosts: reachability goes
+  // through.
   std::vector<std::vector<NodeId>> neighbours(nodes_.size());
   for (const Link& link : links_) {
     neighbours[link.from].push_back(link.to);

@@ -14,7 +14,8 @@ namespace weft::emu {
 
 using NodeId = std::uint32_t;
 using LinkId = std::uint32_t;  // one direction of a cable
-using PortId = std::uint32_t;  // a NIC: a host's end of a cable; hosts in order, a host's NICs in order
+using PortId =
+    std::uint32_t;  // a NIC: a host's end of a cable; hosts in order, a host's NICs in order
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
@@ -22,18 +23,19 @@ inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 struct LinkProperties {
   Rate rate = Rate::gbps(100);
   Duration delay = std::chrono::microseconds{1};
-  Bytes buffer = 178'450;  // data that may wait; headers and acknowledgements may take twice as much again
-  Bytes ecn_low = 0;       // no marking unless ecn_high > 0
+  Bytes buffer =
+      178'450;  // data that may wait; headers and acknowledgements may take twice as much again
+  Bytes ecn_low = 0;  // no marking unless ecn_high > 0
   Bytes ecn_high = 0;
-  bool trimming = false;   // a full queue cuts the payload off instead of dropping the frame
+  bool trimming = false;  // a full queue cuts the payload off instead of dropping the frame
 };
 
 struct Node {
   enum class Kind : std::uint8_t { host, network };
   std::string name;
   Kind kind = Kind::network;
-  std::uint8_t tier = 0;   // hosts 0, switches from 1 (next to the hosts) upwards
-  Duration latency{};      // a switch's own, added to every frame that leaves it
+  std::uint8_t tier = 0;  // hosts 0, switches from 1 (next to the hosts) upwards
+  Duration latency{};     // a switch's own, added to every frame that leaves it
 };
 
 struct Link {
@@ -50,7 +52,9 @@ class Topology {
   NodeId add_switch(std::string node_name, std::uint8_t tier = 1, Duration latency = {});
   // Two links, one for each direction; returns a -> b, its reverse is one higher.
   LinkId connect(NodeId a, NodeId b, const LinkProperties& a_to_b, const LinkProperties& b_to_a);
-  LinkId connect(NodeId a, NodeId b, const LinkProperties& both) { return connect(a, b, both, both); }
+  LinkId connect(NodeId a, NodeId b, const LinkProperties& both) {
+    return connect(a, b, both, both);
+  }
 
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] const std::vector<Link>& links() const { return links_; }
@@ -61,7 +65,8 @@ class Topology {
   [[nodiscard]] NodeId find(std::string_view node_name) const;
   // "a->b"; with several cables between the two, the n-th from 0 is "a->b#n".
   [[nodiscard]] std::string link_name(LinkId link) const;
-  // The links of a name: "a->b" one direction, "a-b" both, with `*` and `?` as wildcards in node names, and
+  // The links of a name: "a->b" one direction, "a-b" both, with `*` and `?` as wildcards in node
+  // names, and
   // "#n" to choose one of parallel cables.
   [[nodiscard]] std::vector<LinkId> find_links(std::string_view pattern) const;
 
@@ -69,7 +74,8 @@ class Topology {
   [[nodiscard]] std::vector<LinkId> ports() const;
   [[nodiscard]] std::string port_name(PortId port) const;
 
-  // Says which node is wrong: every host needs a cable, everything must be reachable, rates positive.
+  // Says which node is wrong: every host needs a cable, everything must be reachable, rates
+  // positive.
   [[nodiscard]] Result<void> validate() const;
 
  private:

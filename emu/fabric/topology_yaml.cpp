@@ -137,7 +137,8 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
     default: {
       std::string name;
       map.read("file", name);
-      const std::string path = name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
+      const std::string path =
+          name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
       auto text = read_text_file(path);
       if (!text) {
         return tl::unexpected<Error>(text.error());
@@ -154,8 +155,11 @@ Topology explicit_nodes(YamlMap& map) {
   read_link_keys(default_map, defaults);
   default_map.finish();
   std::map<std::string, YAML::Node> kinds;
-  map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) { kinds[name] = node; });
-  map.each_pair("nodes", [&](const std::string& name, const YAML::Node& node, const std::string& path) {
+  map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) {
+    kinds[name] = node;
+  });
+  map.each_pair("nodes", [&](const std::string& name, const YAML::Node& node,
+                             const std::string& path) {
     YamlMap keys(map.file(), node, path);
     std::string kind = "switch";
     std::int64_t tier = 1;
@@ -180,7 +184,8 @@ Topology explicit_nodes(YamlMap& map) {
     } else if (base == "switch") {
       net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
     } else {
-      map.file().fail_at(node, path + ".kind", "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
+      map.file().fail_at(node, path + ".kind",
+                         "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
     }
   });
   map.each("links", [&](const YAML::Node& node, const std::string& path) {
@@ -227,8 +232,8 @@ Topology read_topology_map(YamlMap& map, const std::string& directory) {
   Topology net;
   if (map.has("generator")) {
     const std::size_t kind = map.choice("generator",
-                                        {"fat-tree", "leaf-spine", "clos", "ring", "torus", "random-graph",
-                                         "rail-optimised", "multi-plane", "htsim"},
+                                        {"fat-tree", "leaf-spine", "clos", "ring", "torus",
+                                         "random-graph", "rail-optimised", "multi-plane", "htsim"},
                                         0);
     auto made = generate(map, kind, directory);
     if (!made) {
@@ -250,7 +255,8 @@ Topology read_topology_map(YamlMap& map, const std::string& directory) {
   return net;
 }
 
-Result<Topology> read_topology(const std::string& file_name, const std::string& text, const std::string& directory) {
+Result<Topology> read_topology(const std::string& file_name, const std::string& text,
+                               const std::string& directory) {
   YamlFile file(file_name);
   const YAML::Node root = file.load(text);
   YamlMap top(file, root, "");
@@ -280,7 +286,9 @@ Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path
   map.read("link", fault.where);
   map.read("switch", fault.where);
   map.read("host", fault.where);
-  fault.target = link ? Fault::Target::links : node_dies ? Fault::Target::node : Fault::Target::host;
+  fault.target = link        ? Fault::Target::links
+                 : node_dies ? Fault::Target::node
+                             : Fault::Target::host;
   map.read("share", fault.share, 0, 1);
   map.read("at", fault.at);
   map.read("lasts", fault.lasts);
@@ -317,20 +325,25 @@ std::string write_topology(const Topology& topology) {
     if (node.kind == Node::Kind::host) {
       text += "host}\n";
     } else {
-      text += "switch, tier: " + std::to_string(node.tier) + ", latency: " + std::to_string(node.latency.count()) + "ns}\n";
+      text += "switch, tier: " + std::to_string(node.tier) +
+              ", latency: " + std::to_string(node.latency.count()) + "ns}\n";
     }
   }
   const auto keys = [](const LinkProperties& link) {
-    const std::string ecn = link.ecn_high == 0 ? "off" : "[" + std::to_string(link.ecn_low) + ", " + std::to_string(link.ecn_high) + "]";
-    return "rate: " + std::to_string(link.rate.bits_per_second()) + ", delay: " + std::to_string(link.delay.count()) +
-           "ns, buffer: " + std::to_string(link.buffer) + ", ecn: " + ecn + ", trimming: " + (link.trimming ? "true" : "false");
+    const std::string ecn = link.ecn_high == 0 ? "off"
+                                               : "[" + std::to_string(link.ecn_low) + ", " +
+                                                     std::to_string(link.ecn_high) + "]";
+    return "rate: " + std::to_string(link.rate.bits_per_second()) +
+           ", delay: " + std::to_string(link.delay.count()) +
+           "ns, buffer: " + std::to_string(link.buffer) + ", ecn: " + ecn +
+           ", trimming: " + (link.trimming ? "true" : "false");
   };
   text += "  links:\n";
   const auto& links = topology.links();
   for (LinkId link = 0; link + 1 < links.size(); link += 2) {
     text += "    - {endpoints: [" + topology.nodes()[links[link].from].name + ", " +
-            topology.nodes()[links[link].to].name + "], " + keys(links[link].properties) + ", reverse: {" +
-            keys(links[link + 1].properties) + "}}\n";
+            topology.nodes()[links[link].to].name + "], " + keys(links[link].properties) +
+            ", reverse: {" + keys(links[link + 1].properties) + "}}\n";
   }
   return text;
 }

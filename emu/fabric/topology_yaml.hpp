@@ -1,5 +1,5 @@
-// Owns topology files: YAML shaped like containerlab's (name, topology: kinds, nodes, links), or a generator
-// with its numbers. emu/fabric/topology.schema.json describes the same to editors.
+// Owns topology files: YAML shaped like containerlab's (name, topology: kinds, nodes, links), or a
+// generator with its numbers. emu/fabric/topology.schema.json describes the same to editors.
 #pragma once
 
 #include <string>

@@ -14,11 +14,11 @@ struct FlowSpec {
   PortId source = 0;
   PortId destination = 0;
   Bytes bytes = 0;
-  Picos start = 0;                     // only without a trigger
-  std::uint32_t trigger = kNone;       // index into triggers: what starts it
-  std::uint32_t on_sent = kNone;       // trigger activated when the sender knows that all arrived
-  std::uint32_t on_received = kNone;   // trigger activated when the receiver has all
-  std::uint32_t group = 0;             // reports tell groups apart
+  Picos start = 0;                    // only without a trigger
+  std::uint32_t trigger = kNone;      // index into triggers: what starts it
+  std::uint32_t on_sent = kNone;      // trigger activated when the sender knows that all arrived
+  std::uint32_t on_received = kNone;  // trigger activated when the receiver has all
+  std::uint32_t group = 0;            // reports tell groups apart
 };
 
 struct TriggerSpec {
@@ -39,8 +39,10 @@ struct TrafficMatrix {
 };
 
 // Reads htsim's connection matrices (`.cm`). Failure lines are refused: weft's faults are richer.
-[[nodiscard]] Result<TrafficMatrix> read_htsim_matrix(const std::string& file_name, const std::string& text);
-// Every flow between two different ports that exist, every trigger used by someone able to activate it.
+[[nodiscard]] Result<TrafficMatrix> read_htsim_matrix(const std::string& file_name,
+                                                      const std::string& text);
+// Every flow between two different ports that exist, every trigger used by someone able to activate
+// it.
 [[nodiscard]] Result<void> validate(const TrafficMatrix& matrix, std::uint32_t ports);
 
 }  // namespace weft::emu

@@ -59,10 +59,21 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<Rate> parse_rate(std::string_view text) {
-  const auto value = parse_with_unit(
-      text, {{"", 1}, {"bps", 1}, {"b/s", 1}, {"K", 1e3}, {"Kbps", 1e3}, {"Kb/s", 1e3}, {"M", 1e6},
-             {"Mbps", 1e6}, {"Mb/s", 1e6}, {"G", 1e9}, {"Gbps", 1e9}, {"Gb/s", 1e9}, {"T", 1e12},
-             {"Tbps", 1e12}, {"Tb/s", 1e12}});
+  const auto value = parse_with_unit(text, {{"", 1},
+                                            {"bps", 1},
+                                            {"b/s", 1},
+                                            {"K", 1e3},
+                                            {"Kbps", 1e3},
+                                            {"Kb/s", 1e3},
+                                            {"M", 1e6},
+                                            {"Mbps", 1e6},
+                                            {"Mb/s", 1e6},
+                                            {"G", 1e9},
+                                            {"Gbps", 1e9},
+                                            {"Gb/s", 1e9},
+                                            {"T", 1e12},
+                                            {"Tbps", 1e12},
+                                            {"Tb/s", 1e12}});
   if (!value || *value < 1000 || *value > 1e14) {
     return std::nullopt;
   }
@@ -81,8 +92,16 @@ std::optional<Duration> parse_duration(std::string_view text) {
 }
 
 std::optional<Bytes> parse_bytes(std::string_view text) {
-  const auto value = parse_with_unit(text, {{"", 1}, {"B", 1}, {"KB", 1e3}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
-                                            {"TB", 1e12}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}});
+  const auto value = parse_with_unit(text, {{"", 1},
+                                            {"B", 1},
+                                            {"KB", 1e3},
+                                            {"kB", 1e3},
+                                            {"MB", 1e6},
+                                            {"GB", 1e9},
+                                            {"TB", 1e12},
+                                            {"KiB", 1024},
+                                            {"MiB", 1048576},
+                                            {"GiB", 1073741824}});
   if (!value || *value > 1e15) {
     return std::nullopt;
   }
@@ -94,7 +113,8 @@ YAML::Node YamlFile::load(const std::string& text) {
     return YAML::Load(text);
   } catch (const YAML::Exception& problem) {
     const int line = problem.mark.is_null() ? 0 : problem.mark.line + 1;
-    error_ = Error{ErrorCode::parse_error, name_ + ":" + std::to_string(line) + ": not valid YAML: " + problem.msg};
+    error_ = Error{ErrorCode::parse_error,
+                   name_ + ":" + std::to_string(line) + ": not valid YAML: " + problem.msg};
     return {};
   }
 }
@@ -117,7 +137,9 @@ YamlMap::YamlMap(YamlFile& file, YAML::Node node, std::string path)
   }
 }
 
-std::string YamlMap::key_path(const char* key) const { return path_.empty() ? key : path_ + "." + key; }
+std::string YamlMap::key_path(const char* key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
 
 YAML::Node YamlMap::get(const char* key) {
   asked_.emplace_back(key);
@@ -185,7 +207,8 @@ void YamlMap::read(const char* key, Duration& out) {
     if (const auto duration = parse_duration(*text)) {
       out = *duration;
     } else {
-      fail(key, "expected a time with its unit such as 500ns, 1us or 2ms, not negative, found '" + *text + "'");
+      fail(key, "expected a time with its unit such as 500ns, 1us or 2ms, not negative, found '" +
+                    *text + "'");
     }
   }
 }
@@ -206,7 +229,8 @@ void YamlMap::read(const char* key, double& out, double low, double high) {
     const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
     std::ostringstream range;
     range << "expected a number from " << low << " to " << high << ", found '" << *text << "'";
-    if (status != std::errc{} || end != text->data() + text->size() || !(value >= low && value <= high)) {
+    if (status != std::errc{} || end != text->data() + text->size() ||
+        !(value >= low && value <= high)) {
       fail(key, range.str());
     } else {
       out = value;
@@ -221,16 +245,18 @@ bool YamlMap::integer(const char* key, std::int64_t& value, std::int64_t low, st
   }
   std::int64_t parsed = 0;
   const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), parsed);
-  if (status != std::errc{} || end != text->data() + text->size() || parsed < low || parsed > high) {
-    fail(key, "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", found '" +
-                  *text + "'");
+  if (status != std::errc{} || end != text->data() + text->size() || parsed < low ||
+      parsed > high) {
+    fail(key, "expected a whole number from " + std::to_string(low) + " to " +
+                  std::to_string(high) + ", found '" + *text + "'");
     return false;
   }
   value = parsed;
   return true;
 }
 
-std::size_t YamlMap::choice(const char* key, std::initializer_list<const char*> words, std::size_t otherwise) {
+std::size_t YamlMap::choice(const char* key, std::initializer_list<const char*> words,
+                            std::size_t otherwise) {
   const auto text = scalar(key, "a word");
   if (!text) {
     return otherwise;
@@ -247,7 +273,8 @@ std::size_t YamlMap::choice(const char* key, std::initializer_list<const char*> 
   return otherwise;
 }
 
-void YamlMap::each(const char* key, const std::function<void(YAML::Node, const std::string&)>& visit) {
+void YamlMap::each(const char* key,
+                   const std::function<void(YAML::Node, const std::string&)>& visit) {
   const YAML::Node node = get(key);
   if (!node.IsDefined() || node.IsNull()) {
     return;
@@ -266,7 +293,8 @@ void YamlMap::each(const char* key, const std::function<void(YAML::Node, const s
 }
 
 void YamlMap::each_pair(
-    const char* key, const std::function<void(const std::string&, YAML::Node, const std::string&)>& visit) {
+    const char* key,
+    const std::function<void(const std::string&, YAML::Node, const std::string&)>& visit) {
   const YAML::Node node = get(key);
   if (!node.IsDefined() || node.IsNull()) {
     return;
@@ -314,9 +342,10 @@ void YamlMap::finish() {
         nearest = name;
       }
     }
-    file_.fail_at(pair.first, path_,
-                  "unknown key '" + key + "'" +
-                      (nearest.empty() ? "; known here: " + all : "; did you mean '" + nearest + "'?"));
+    file_.fail_at(
+        pair.first, path_,
+        "unknown key '" + key + "'" +
+            (nearest.empty() ? "; known here: " + all : "; did you mean '" + nearest + "'?"));
     return;
   }
 }

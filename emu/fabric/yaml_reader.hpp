@@ -1,4 +1,5 @@
-// Owns reading of YAML that people write: every value has a place (file, line, key), every key must be known.
+// Owns reading of YAML that people write: every value has a place (file, line, key), every key must
+// be known.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -39,7 +40,8 @@ class YamlFile {
   std::optional<Error> error_;
 };
 
-// A mapping whose keys are asked for by name. After the first failure of the file everything is a no-op.
+// A mapping whose keys are asked for by name. After the first failure of the file everything is a
+// no-op.
 class YamlMap {
  public:
   YamlMap(YamlFile& file, YAML::Node node, std::string path);
@@ -60,9 +62,11 @@ class YamlMap {
     }
   }
   // One of a list of words; returns its index, or `otherwise` when the key is absent.
-  [[nodiscard]] std::size_t choice(const char* key, std::initializer_list<const char*> words, std::size_t otherwise);
+  [[nodiscard]] std::size_t choice(const char* key, std::initializer_list<const char*> words,
+                                   std::size_t otherwise);
   void each(const char* key, const std::function<void(YAML::Node, const std::string& path)>& visit);
-  void each_pair(const char* key, const std::function<void(const std::string& name, YAML::Node, const std::string& path)>& visit);
+  void each_pair(const char* key, const std::function<void(const std::string& name, YAML::Node,
+                                                           const std::string& path)>& visit);
   [[nodiscard]] YamlMap map(const char* key);
   [[nodiscard]] YAML::Node raw(const char* key);
 
@@ -74,7 +78,8 @@ class YamlMap {
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
-  [[nodiscard]] bool integer(const char* key, std::int64_t& value, std::int64_t low, std::int64_t high);
+  [[nodiscard]] bool integer(const char* key, std::int64_t& value, std::int64_t low,
+                             std::int64_t high);
   [[nodiscard]] YAML::Node get(const char* key);
   [[nodiscard]] std::optional<std::string> scalar(const char* key, const char* expected);
   [[nodiscard]] std::string key_path(const char* key) const;

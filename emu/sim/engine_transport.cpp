@@ -41,8 +41,8 @@ void EngineTransport::post(Rest& rest) {
   const auto peer = engine_.peer(address_of(rest.flow.destination), srd::AttachmentId{0});
   WEFT_CHECK(peer.has_value());
   while (rest.posted < rest.flow.bytes) {
-    const auto length =
-        static_cast<std::uint32_t>(std::min<Bytes>(rest.flow.bytes - rest.posted, srd::kMaxTransfer));
+    const auto length = static_cast<std::uint32_t>(
+        std::min<Bytes>(rest.flow.bytes - rest.posted, srd::kMaxTransfer));
     srd::WriteRequest request;
     request.peer = *peer;
     request.source = kQpn;
@@ -67,7 +67,8 @@ void EngineTransport::post(Rest& rest) {
 
 std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
   std::array<srd::Completion, 16> completions;
-  const std::size_t taken = engine_.poll(std::span(completions).first(std::min(events.size(), completions.size())));
+  const std::size_t taken =
+      engine_.poll(std::span(completions).first(std::min(events.size(), completions.size())));
   if (taken == 0) {
     return 0;
   }
@@ -83,7 +84,8 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
       continue;
     }
     pieces_.erase(flow);
-    events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent : FlowEvent::Kind::failed};
+    events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent
+                                                                  : FlowEvent::Kind::failed};
   }
   while (!waiting_.empty()) {
     const std::size_t before = waiting_.size();

@@ -1,4 +1,5 @@
-// Owns a simulated host's use of the real transport engine: a flow is an RDMA write with immediate data.
+// Owns a simulated host's use of the real transport engine: a flow is an RDMA write with immediate
+// data.
 #pragma once
 
 #include <deque>
@@ -12,7 +13,8 @@ namespace weft::emu {
 
 class EngineTransport final : public Transport {
  public:
-  // The configuration's attachment, seed and limits are set here; the rest must have passed validate().
+  // The configuration's attachment, seed and limits are set here; the rest must have passed
+  // validate().
   EngineTransport(PortId self, srd::EngineConfig config);
 
   [[nodiscard]] srd::Machine& machine() override { return engine_; }
@@ -25,7 +27,8 @@ class EngineTransport final : public Transport {
   [[nodiscard]] srd::Engine& engine() { return engine_; }
 
  private:
-  // What of a flow has not been posted yet: a write is at most kMaxTransfer, and the engine may be full.
+  // What of a flow has not been posted yet: a write is at most kMaxTransfer, and the engine may be
+  // full.
   struct Rest {
     FlowStart flow;
     Bytes posted = 0;
@@ -35,7 +38,8 @@ class EngineTransport final : public Transport {
   srd::Engine engine_;
   srd::RegionKey key_;  // every host registers the same region first, so all have the same key
   std::deque<Rest> waiting_;
-  std::unordered_map<std::uint32_t, std::uint32_t> pieces_;  // of flows of more than one write: still out
+  std::unordered_map<std::uint32_t, std::uint32_t>
+      pieces_;  // of flows of more than one write: still out
 };
 
 }  // namespace weft::emu

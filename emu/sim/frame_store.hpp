@@ -11,18 +11,18 @@
 
 namespace weft::emu {
 
-// Frames live in blocks of a few sizes, so that the usual header takes a line and a half of cache and an
-// unusually long acknowledgement still fits. The last size carries real payload.
+// Frames live in blocks of a few sizes, so that the usual header takes a line and a half of cache
+// and an unusually long acknowledgement still fits. The last size carries real payload.
 class FrameStore {
  public:
   struct Head {
     std::uint32_t from = 0;
-    std::uint32_t payload = 0;       // bytes
-    std::uint16_t header = 0;        // bytes
+    std::uint32_t payload = 0;  // bytes
+    std::uint16_t header = 0;   // bytes
     std::uint16_t path = 0;
-    std::uint16_t wire = 0;          // bytes that the network counted
+    std::uint16_t wire = 0;  // bytes that the network counted
     std::uint8_t ecn = 0;
-    std::uint8_t has_payload = 0;    // the payload's bytes follow the header
+    std::uint8_t has_payload = 0;  // the payload's bytes follow the header
   };
   static_assert(sizeof(Head) == 16);
 
@@ -34,7 +34,9 @@ class FrameStore {
     it.free.push_back(handle);
     --used_;
   }
-  [[nodiscard]] const Head& head(std::uint32_t handle) const { return *reinterpret_cast<const Head*>(block(handle)); }
+  [[nodiscard]] const Head& head(std::uint32_t handle) const {
+    return *reinterpret_cast<const Head*>(block(handle));
+  }
   [[nodiscard]] std::byte* bytes(std::uint32_t handle) { return block(handle) + sizeof(Head); }
   void prefetch(std::uint32_t handle) const {
     const std::byte* at = block(handle);

@@ -16,14 +16,19 @@ constexpr auto kIncreasePeriod = std::chrono::microseconds{55};
 constexpr double kDcqcnGain = 1.0 / 16;  // of the alpha estimate
 constexpr double kDctcpGain = 1.0 / 16;
 
-bool bit(const std::vector<std::uint64_t>& bits, std::uint32_t i) { return (bits[i / 64] >> (i % 64) & 1) != 0; }
-void set_bit(std::vector<std::uint64_t>& bits, std::uint32_t i) { bits[i / 64] |= 1ULL << (i % 64); }
+bool bit(const std::vector<std::uint64_t>& bits, std::uint32_t i) {
+  return (bits[i / 64] >> (i % 64) & 1) != 0;
+}
+void set_bit(std::vector<std::uint64_t>& bits, std::uint32_t i) {
+  bits[i / 64] |= 1ULL << (i % 64);
+}
 
 }  // namespace
 
-OnePathTransport::OnePathTransport(PortId self, const OnePathConfig& config) : self_(self), config_(config) {
-  max_window_ = std::max(1.0, static_cast<double>(config.line_rate.bytes_in(config.base_rtt)) * config.window_bdps /
-                                  (config.payload + 64));
+OnePathTransport::OnePathTransport(PortId self, const OnePathConfig& config)
+    : self_(self), config_(config) {
+  max_window_ = std::max(1.0, static_cast<double>(config.line_rate.bytes_in(config.base_rtt)) *
+                                  config.window_bdps / (config.payload + 64));
 }
 
 void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
@@ -38,7 +43,8 @@ void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
   sender.flow = flow;
   sender.packets = static_cast<std::uint32_t>((flow.bytes + config_.payload - 1) / config_.payload);
   sender.active = true;
-  const bool tcp = config_.control == OnePathConfig::Control::reno || config_.control == OnePathConfig::Control::dctcp;
+  const bool tcp = config_.control == OnePathConfig::Control::reno ||
+                   config_.control == OnePathConfig::Control::dctcp;
   sender.window = tcp ? std::min<double>(config_.initial_window, max_window_) : max_window_;
   sender.rate = sender.target_rate = static_cast<double>(config_.line_rate.bits_per_second()) / 8e9;
   if (config_.recovery == OnePathConfig::Recovery::selective) {
@@ -59,7 +65,8 @@ std::size_t OnePathTransport::poll(std::span<FlowEvent> events) {
 std::uint32_t OnePathTransport::payload_of(const Sender& sender, std::uint32_t psn) const {
   return psn + 1 < sender.packets
              ? config_.payload
-             : static_cast<std::uint32_t>(sender.flow.bytes - static_cast<Bytes>(config_.payload) * (sender.packets - 1));
+             : static_cast<std::uint32_t>(sender.flow.bytes - static_cast<Bytes>(config_.payload) *
+                                                                  (sender.packets - 1));
 }
 
 std::uint32_t OnePathTransport::in_flight(const Sender& sender) const {
@@ -73,7 +80,8 @@ bool OnePathTransport::pick(const Sender& sender, std::uint32_t& psn) const {
     return true;
   }
   psn = sender.next;
-  return sender.next < sender.packets && in_flight(sender) < static_cast<std::uint32_t>(sender.window);
+  return sender.next < sender.packets &&
+         in_flight(sender) < static_cast<std::uint32_t>(sender.window);
 }
 
 bool OnePathTransport::next_transmit(TimePoint now, srd::TxPacket& out) {
@@ -123,7 +131,8 @@ void OnePathTransport::fill(TimePoint now, Sender& sender, std::uint32_t psn, sr
                       .packets = sender.packets,
                       .sent_at = static_cast<std::uint64_t>(nanoseconds(now))};
   out.to = address_of(sender.flow.destination);
-  out.path = srd::PathId{static_cast<std::uint16_t>(mix64(sender.flow.flow ^ config_.seed) & 0x3FFF)};
+  out.path =
+      srd::PathId{static_cast<std::uint16_t>(mix64(sender.flow.flow ^ config_.seed) & 0x3FFF)};
   out.ecn = srd::Ecn::capable_0;
   out.header_size = sizeof(Header);
   std::memcpy(out.header.data(), &header, sizeof header);
@@ -138,9 +147,10 @@ void OnePathTransport::fill(TimePoint now, Sender& sender, std::uint32_t psn, sr
 }
 
 void OnePathTransport::arm_rto(TimePoint now, Sender& sender) {
-  sender.rto_at = sender.acked == sender.packets || sender.next == sender.acked
-                      ? kNever
-                      : now + std::max(config_.min_rto, sender.srtt * 2) * (1 << std::min(sender.backoff, 6U));
+  sender.rto_at =
+      sender.acked == sender.packets || sender.next == sender.acked
+          ? kNever
+          : now + std::max(config_.min_rto, sender.srtt * 2) * (1 << std::min(sender.backoff, 6U));
 }
 
 void OnePathTransport::plan(TimePoint now, std::uint32_t index) {
@@ -163,16 +173,19 @@ void OnePathTransport::on_timeout(TimePoint now) {
     if (sender.rto_at <= now) {
       ++counters_.timeouts;
       ++sender.backoff;
-      sender.next = sender.acked;  // whatever the recovery is, a timeout starts over from the first hole
+      sender.next =
+          sender.acked;  // whatever the recovery is, a timeout starts over from the first hole
       sender.sacked_count = 0;
       sender.recovering = false;
       std::fill(sender.sacked.begin(), sender.sacked.end(), 0);
       sender.highest_sacked = sender.acked;
-      if (config_.control == OnePathConfig::Control::reno || config_.control == OnePathConfig::Control::dctcp) {
+      if (config_.control == OnePathConfig::Control::reno ||
+          config_.control == OnePathConfig::Control::dctcp) {
         sender.threshold = std::max(sender.window / 2, 2.0);
         sender.window = 1;
       }
-      sender.rto_at = now + std::max(config_.min_rto, sender.srtt * 2) * (1 << std::min(sender.backoff, 6U));
+      sender.rto_at =
+          now + std::max(config_.min_rto, sender.srtt * 2) * (1 << std::min(sender.backoff, 6U));
     }
     if (sender.alpha_at <= now) {
       sender.alpha *= 1 - kDcqcnGain;
@@ -311,13 +324,15 @@ void OnePathTransport::on_nak(TimePoint now, Sender& sender, const Header& heade
 }
 
 void OnePathTransport::lose(Sender& sender) {
-  if (config_.control == OnePathConfig::Control::reno || config_.control == OnePathConfig::Control::dctcp) {
+  if (config_.control == OnePathConfig::Control::reno ||
+      config_.control == OnePathConfig::Control::dctcp) {
     sender.threshold = std::max(sender.window / 2, 2.0);
     sender.window = sender.threshold;
   }
 }
 
-void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uint32_t newly, bool congested) {
+void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uint32_t newly,
+                                     bool congested) {
   const bool dctcp = config_.control == OnePathConfig::Control::dctcp;
   if (!dctcp && config_.control != OnePathConfig::Control::reno) {
     return;
@@ -325,7 +340,8 @@ void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uin
   sender.counted += newly;
   sender.marked += congested ? newly : 0;
   if (sender.acked >= sender.round_end) {
-    const double share = sender.counted == 0 ? 0 : static_cast<double>(sender.marked) / sender.counted;
+    const double share =
+        sender.counted == 0 ? 0 : static_cast<double>(sender.marked) / sender.counted;
     sender.alpha = (1 - kDctcpGain) * sender.alpha + kDctcpGain * share;
     if (sender.marked > 0 && !sender.recovering) {
       sender.window = std::max(1.0, sender.window * (1 - (dctcp ? sender.alpha / 2 : 0.5)));

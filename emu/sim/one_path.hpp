@@ -1,5 +1,6 @@
-// Owns the transports that people compare with: everything of a flow on one path, in order. Go-back-N with
-// or without DCQCN stands for RDMA's RC; selective repeat with Reno or DCTCP for TCP.
+// Owns the transports that people compare with: everything of a flow on one path, in order.
+// Go-back-N with or without DCQCN stands for RDMA's RC; selective repeat with Reno or DCTCP for
+// TCP.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ struct OnePathConfig {
   enum class Control : std::uint8_t { none, dcqcn, reno, dctcp };
   Recovery recovery = Recovery::go_back_n;
   Control control = Control::none;
-  std::uint32_t payload = 4086;          // bytes of a full packet
+  std::uint32_t payload = 4086;  // bytes of a full packet
   Rate line_rate = Rate::gbps(100);
   Duration base_rtt = std::chrono::microseconds{14};
-  double window_bdps = 1.5;              // most that may be under way
+  double window_bdps = 1.5;  // most that may be under way
   Duration min_rto = std::chrono::microseconds{500};
   std::uint32_t ack_every = 4;
-  std::uint32_t initial_window = 10;     // packets; Reno and DCTCP
+  std::uint32_t initial_window = 10;  // packets; Reno and DCTCP
   std::uint64_t seed = 1;
 };
 
@@ -35,7 +36,9 @@ class OnePathTransport final : public Transport, private srd::Machine {
   [[nodiscard]] srd::Machine& machine() override { return *this; }
   void start(TimePoint now, const FlowStart& flow) override;
   [[nodiscard]] std::size_t poll(std::span<FlowEvent> events) override;
-  [[nodiscard]] bool is_control(const srd::TxPacket& packet) const override { return packet.payload_size() == 0; }
+  [[nodiscard]] bool is_control(const srd::TxPacket& packet) const override {
+    return packet.payload_size() == 0;
+  }
   [[nodiscard]] TransportCounters counters() const override { return counters_; }
 
  private:
@@ -44,34 +47,34 @@ class OnePathTransport final : public Transport, private srd::Machine {
     std::uint8_t congested = 0;
     std::uint16_t reserved = 0;
     std::uint32_t flow = 0;
-    std::uint32_t psn = 0;         // data: this packet; ack: next expected; nak: what is missing
-    std::uint32_t packets = 0;     // data: of the whole flow; ack: the packet that caused it
-    std::uint64_t sent_at = 0;     // ns; echoed
+    std::uint32_t psn = 0;      // data: this packet; ack: next expected; nak: what is missing
+    std::uint32_t packets = 0;  // data: of the whole flow; ack: the packet that caused it
+    std::uint64_t sent_at = 0;  // ns; echoed
   };
   enum Type : std::uint8_t { data = 1, ack = 2, nak = 3, cnp = 4 };
 
   struct Sender {
     FlowStart flow;
     std::uint32_t packets = 0;
-    std::uint32_t next = 0;          // next new packet
-    std::uint32_t acked = 0;         // all before this one
-    std::uint32_t highest = 0;       // one past the highest ever sent
+    std::uint32_t next = 0;     // next new packet
+    std::uint32_t acked = 0;    // all before this one
+    std::uint32_t highest = 0;  // one past the highest ever sent
     bool active = false;
     // Selective repeat.
     std::vector<std::uint64_t> sacked;
     std::uint32_t sacked_count = 0;
     std::uint32_t highest_sacked = 0;
-    std::uint32_t recover = 0;       // in recovery until this is acknowledged
-    std::uint32_t resend = 0;        // next hole to look at
+    std::uint32_t recover = 0;  // in recovery until this is acknowledged
+    std::uint32_t resend = 0;   // next hole to look at
     bool recovering = false;
     // Window and rate.
-    double window = 0;               // packets
+    double window = 0;  // packets
     double threshold = 1e9;
     double alpha = 1;
     std::uint32_t marked = 0;
     std::uint32_t counted = 0;
     std::uint32_t round_end = 0;
-    double rate = 0;                 // bytes/ns; DCQCN
+    double rate = 0;  // bytes/ns; DCQCN
     double target_rate = 0;
     std::uint32_t stage = 0;
     TimePoint next_send{};

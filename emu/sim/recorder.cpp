@@ -1,3 +1,4 @@
+// Owns what the recorder notes while a run goes on, and what follows from it.
 #include "emu/sim/recorder.hpp"
 
 #include <algorithm>
@@ -31,10 +32,11 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
       simulation_(simulation),
       series_(series),
       trace_(trace),
-      every_(std::clamp<Picos>(static_cast<Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal), 1'000'000,
-                               1'000'000'000)),
+      every_(std::clamp<Picos>(static_cast<Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal),
+                               1'000'000, 1'000'000'000)),
       of_link_(scenario.topology.links().size()) {
-  Fabric names(scenario.topology, {.seed = scenario.options.fabric.seed});  // resolves shares as the real one will
+  Fabric names(scenario.topology,
+               {.seed = scenario.options.fabric.seed});  // resolves shares as the real one will
   for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
     const Fault& fault = scenario.faults[index];
     const auto applied = names.apply(0, fault);
@@ -56,7 +58,8 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
   }
   if (!occurrences_.empty()) {
     for (PortId port = 0; port < simulation.fabric().port_count(); ++port) {
-      if (auto* engine = dynamic_cast<EngineTransport*>(simulation.transport(port)); engine != nullptr) {
+      if (auto* engine = dynamic_cast<EngineTransport*>(simulation.transport(port));
+          engine != nullptr) {
         engine->engine().observe(this);
       }
     }
@@ -64,10 +67,9 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
 }
 
 void Recorder::on_event(const srd::Event& event) {
-  const bool suspicious =
-      event.kind == srd::Event::Kind::path_abandoned ||
-      (event.kind == srd::Event::Kind::packet_lost &&
-       event.detail != static_cast<std::uint64_t>(srd::PathEvent::trimmed));
+  const bool suspicious = event.kind == srd::Event::Kind::path_abandoned ||
+                          (event.kind == srd::Event::Kind::packet_lost &&
+                           event.detail != static_cast<std::uint64_t>(srd::PathEvent::trimmed));
   if (!suspicious) {
     return;
   }
@@ -86,7 +88,8 @@ void Recorder::on_sample(Picos now) {
   const FabricTotals& totals = simulation_.fabric().totals();
   Sample sample;
   sample.at_us = microseconds(now);
-  sample.goodput_gbps = static_cast<double>(payload_ - payload_before_) * 8e3 / static_cast<double>(every_);
+  sample.goodput_gbps =
+      static_cast<double>(payload_ - payload_before_) * 8e3 / static_cast<double>(every_);
   sample.drops = static_cast<std::uint32_t>(totals.dropped_all() - before_.dropped_all());
   sample.trims = static_cast<std::uint32_t>(totals.trimmed - before_.trimmed);
   sample.marks = static_cast<std::uint32_t>(totals.marked - before_.marked);
@@ -100,9 +103,11 @@ void Recorder::on_sample(Picos now) {
   for (LinkId id = 0; id < links.size(); ++id) {
     const LinkProperties& is = links[id].properties;
     const auto room = static_cast<double>(is.rate.picoseconds_for(std::max<Bytes>(is.buffer, 1)));
-    queues_.push_back(is.buffer == 0 ? std::uint8_t{0}
-                                     : static_cast<std::uint8_t>(std::min(
-                                           255.0, static_cast<double>(simulation_.fabric().backlog(id)) / room * 255)));
+    queues_.push_back(
+        is.buffer == 0
+            ? std::uint8_t{0}
+            : static_cast<std::uint8_t>(std::min(
+                  255.0, static_cast<double>(simulation_.fabric().backlog(id)) / room * 255)));
   }
   for (auto& path : path_use_) {
     path.resize(samples_.size(), 0);
@@ -118,7 +123,8 @@ std::vector<std::uint8_t> Recorder::queue_of(LinkId link) const {
   return values;
 }
 
-void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& frame, const emu::Event& event) {
+void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& frame,
+                            const emu::Event& event) {
   if (frame.payload == 0) {
     return;
   }
@@ -141,8 +147,8 @@ void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& fr
 void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason, LinkId link) {
   for (const std::uint32_t id : of_link_[link]) {
     Occurrence& it = occurrences_[id];
-    if (now >= it.from && (it.until == kNoTime || now <= it.until) && reason != DropReason::queue_full &&
-        (event.flags & kControl) == 0) {
+    if (now >= it.from && (it.until == kNoTime || now <= it.until) &&
+        reason != DropReason::queue_full && (event.flags & kControl) == 0) {
       it.last_loss = now;
       ++it.lost;
     }
@@ -183,7 +189,9 @@ std::vector<FaultTimeline> Recorder::timelines() const {
   std::vector<FaultTimeline> list;
   for (const Occurrence& it : occurrences_) {
     const Fault& fault = scenario_.faults[it.fault];
-    const auto after = [&](Picos when) { return when == kNoTime ? -1 : microseconds(when - it.from); };
+    const auto after = [&](Picos when) {
+      return when == kNoTime ? -1 : microseconds(when - it.from);
+    };
     FaultTimeline line;
     line.name = fault.name.empty() ? fault.where : fault.name;
     line.at_us = microseconds(it.from);
@@ -213,27 +221,31 @@ std::string Recorder::perfetto() const {
       continue;
     }
     const Picos end = record.finished == kNoTime ? simulation_.now() : record.finished;
-    add("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(spec.source) + ",\"name\":\"flow " + std::to_string(i) +
-        " to " + std::to_string(spec.destination) + "\",\"ts\":" + us(record.started) + ",\"dur\":" +
-        us(end - record.started) + ",\"args\":{\"bytes\":" + std::to_string(spec.bytes) + "}}");
+    add("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(spec.source) + ",\"name\":\"flow " +
+        std::to_string(i) + " to " + std::to_string(spec.destination) +
+        "\",\"ts\":" + us(record.started) + ",\"dur\":" + us(end - record.started) +
+        ",\"args\":{\"bytes\":" + std::to_string(spec.bytes) + "}}");
   }
   for (const Sample& sample : samples_) {
     const std::string at = std::to_string(sample.at_us);
-    add("{\"ph\":\"C\",\"pid\":2,\"name\":\"goodput Gb/s\",\"ts\":" + at + ",\"args\":{\"value\":" +
-        std::to_string(sample.goodput_gbps) + "}}");
-    add("{\"ph\":\"C\",\"pid\":2,\"name\":\"marks and trims\",\"ts\":" + at + ",\"args\":{\"marked\":" +
-        std::to_string(sample.marks) + ",\"trimmed\":" + std::to_string(sample.trims) + "}}");
+    add("{\"ph\":\"C\",\"pid\":2,\"name\":\"goodput Gb/s\",\"ts\":" + at +
+        ",\"args\":{\"value\":" + std::to_string(sample.goodput_gbps) + "}}");
+    add("{\"ph\":\"C\",\"pid\":2,\"name\":\"marks and trims\",\"ts\":" + at +
+        ",\"args\":{\"marked\":" + std::to_string(sample.marks) +
+        ",\"trimmed\":" + std::to_string(sample.trims) + "}}");
   }
   for (const TraceDrop& drop : trace_drops_) {
     add("{\"ph\":\"i\",\"s\":\"p\",\"pid\":2,\"tid\":0,\"name\":" +
-        quoted(std::string(to_string(drop.reason)) + " " + scenario_.topology.link_name(drop.link)) + ",\"ts\":" +
-        us(drop.when) + "}");
+        quoted(std::string(to_string(drop.reason)) + " " +
+               scenario_.topology.link_name(drop.link)) +
+        ",\"ts\":" + us(drop.when) + "}");
   }
   for (const Occurrence& it : occurrences_) {
     const Fault& fault = scenario_.faults[it.fault];
     const Picos until = it.until == kNoTime ? simulation_.now() : it.until;
-    add("{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"name\":" + quoted(fault.name.empty() ? fault.where : fault.name) +
-        ",\"ts\":" + us(it.from) + ",\"dur\":" + us(std::max<Picos>(until - it.from, 0)) + "}");
+    add("{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"name\":" +
+        quoted(fault.name.empty() ? fault.where : fault.name) + ",\"ts\":" + us(it.from) +
+        ",\"dur\":" + us(std::max<Picos>(until - it.from, 0)) + "}");
   }
   return text + "\n]}\n";
 }

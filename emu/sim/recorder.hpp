@@ -1,4 +1,5 @@
-// Owns what reports and traces need beyond the figures: series over time, the use of paths, the story of faults.
+// Owns what reports and traces need beyond the figures: series over time, the use of paths, the
+// story of faults.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +35,14 @@ class Recorder final : public SimulationObserver, private srd::Observer {
   // One value per sample, 0..255 of the link's buffer.
   [[nodiscard]] std::vector<std::uint8_t> queue_of(LinkId link) const;
   // Of the watched flow: packets that arrived, by path and sample.
-  [[nodiscard]] const std::vector<std::vector<std::uint16_t>>& path_use() const { return path_use_; }
+  [[nodiscard]] const std::vector<std::vector<std::uint16_t>>& path_use() const {
+    return path_use_;
+  }
   [[nodiscard]] const std::vector<std::uint32_t>& path_marks() const { return path_marks_; }
 
   void on_sample(Picos now) override;
-  void on_delivered(Picos now, PortId to, const FrameStore::Head& frame, const emu::Event& event) override;
+  void on_delivered(Picos now, PortId to, const FrameStore::Head& frame,
+                    const emu::Event& event) override;
   void on_dropped(Picos now, const emu::Event& event, DropReason reason, LinkId link) override;
   void on_flow(Picos now, std::uint32_t flow, FlowRecord::State state) override;
 

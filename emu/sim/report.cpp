@@ -3,7 +3,8 @@
 
 namespace weft::emu {
 
-std::string report_html(const Scenario&, const Simulation&, const Recorder&, const RunResult&, const std::string& json) {
+std::string report_html(const Scenario&, const Simulation&, const Recorder&, const RunResult&,
+                        const std::string& json) {
   return json;
 }
 

@@ -11,7 +11,8 @@
 namespace weft::emu {
 
 // `result_json` is shown as it is, for people who want to copy it.
-[[nodiscard]] std::string report_html(const Scenario& scenario, const Simulation& simulation, const Recorder& recorder,
-                                      const RunResult& result, const std::string& result_json);
+[[nodiscard]] std::string report_html(const Scenario& scenario, const Simulation& simulation,
+                                      const Recorder& recorder, const RunResult& result,
+                                      const std::string& result_json);
 
 }  // namespace weft::emu

@@ -14,7 +14,8 @@ Quantiles quantiles(std::vector<double> values) {
   }
   std::sort(values.begin(), values.end());
   const auto at = [&](double share) {
-    const auto index = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+    const auto index =
+        static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
     return values[std::min(index == 0 ? 0 : index - 1, values.size() - 1)];
   };
   q.min_us = values.front();
@@ -62,7 +63,8 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
   result.jain = squares > 0 ? sum * sum / (count * squares) : 0;
   result.fct = quantiles(std::move(times));
   for (std::size_t group = 0; by_group.size() > 1 && group < by_group.size(); ++group) {
-    result.groups.emplace_back(scenario.traffic.groups[group], quantiles(std::move(by_group[group])));
+    result.groups.emplace_back(scenario.traffic.groups[group],
+                               quantiles(std::move(by_group[group])));
   }
   result.makespan_us = microseconds(end);
   result.ideal_us = ideal_us(scenario);
@@ -122,7 +124,8 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
   }
   if (bounds.reference_us) {
     const double off = std::abs(result.makespan_us / *bounds.reference_us - 1);
-    check("distance from the reference", off, bounds.reference_within, off <= bounds.reference_within);
+    check("distance from the reference", off, bounds.reference_within,
+          off <= bounds.reference_within);
   }
 }
 

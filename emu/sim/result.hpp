@@ -25,9 +25,11 @@ struct BoundCheck {
 struct FaultTimeline {
   std::string name;
   double at_us = 0;
-  double detected_us = -1;    // after the fault: the first path given up, or the first packet taken for lost
-  double abandoned_us = -1;   // after the fault: nothing is lost by it any more (last loss of this outage)
-  double recovered_us = -1;   // after the fault: goodput is back to what it was
+  double detected_us =
+      -1;  // after the fault: the first path given up, or the first packet taken for lost
+  double abandoned_us =
+      -1;  // after the fault: nothing is lost by it any more (last loss of this outage)
+  double recovered_us = -1;  // after the fault: goodput is back to what it was
   std::uint64_t lost_frames = 0;
 };
 
@@ -43,9 +45,9 @@ struct RunResult {
   std::vector<std::pair<std::string, Quantiles>> groups;  // only if there are several
   double makespan_us = 0;
   double ideal_us = 0;
-  double ratio = 0;          // makespan over ideal
-  double goodput_gbps = 0;   // of all payload over the makespan
-  double jain = 0;           // over 1/FCT of flows of one size; over rates otherwise
+  double ratio = 0;         // makespan over ideal
+  double goodput_gbps = 0;  // of all payload over the makespan
+  double jain = 0;          // over 1/FCT of flows of one size; over rates otherwise
   TransportCounters transport;
   FabricTotals fabric;
   double longest_queue_bytes = 0;
@@ -66,7 +68,8 @@ struct RunResult {
 
 [[nodiscard]] Quantiles quantiles(std::vector<double> values_us);
 
-// What the run of `scenario` in `simulation` amounts to; the caller adds faults' timelines before check_bounds().
+// What the run of `scenario` in `simulation` amounts to; the caller adds faults' timelines before
+// check_bounds().
 [[nodiscard]] RunResult summarise(const Scenario& scenario, const Simulation& simulation);
 void check_bounds(const Bounds& bounds, RunResult& result);
 

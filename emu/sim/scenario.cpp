@@ -23,7 +23,8 @@ std::string beside(const std::string& directory, const std::string& name) {
 }
 
 // --- Settings: "a.b.c" = value, lists by number.
-void apply_setting(YamlFile& file, YAML::Node& root, const std::string& key, const std::string& value) {
+void apply_setting(YamlFile& file, YAML::Node& root, const std::string& key,
+                   const std::string& value) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= key.size();) {
     const std::size_t dot = std::min(key.find('.', at), key.size());
@@ -34,7 +35,8 @@ void apply_setting(YamlFile& file, YAML::Node& root, const std::string& key, con
   node.reset(root);
   for (const std::string& part : parts) {
     if (part.empty() || (node.IsDefined() && node.IsScalar())) {
-      file.fail_at(YAML::Node(YAML::NodeType::Undefined), "--set " + key, "there is no such place in the file");
+      file.fail_at(YAML::Node(YAML::NodeType::Undefined), "--set " + key,
+                   "there is no such place in the file");
       return;
     }
     YAML::Node next;
@@ -62,7 +64,8 @@ std::vector<PortId> read_ports(YamlMap& map, const char* key, std::uint32_t port
   map.each(key, [&](const YAML::Node& item, const std::string& path) {
     PortId port = 0;
     if (!item.IsScalar() || !YAML::convert<PortId>::decode(item, port) || port >= ports) {
-      map.file().fail_at(item, path, "expected the number of a NIC from 0 to " + std::to_string(ports - 1));
+      map.file().fail_at(item, path,
+                         "expected the number of a NIC from 0 to " + std::to_string(ports - 1));
       return;
     }
     list.push_back(port);
@@ -91,7 +94,9 @@ void read_pairs(YamlMap& map, TrafficBuilder& builder, std::uint32_t ports) {
 
 void append_matrix(TrafficMatrix& into, TrafficMatrix&& other, std::uint32_t group) {
   const auto shift = static_cast<std::uint32_t>(into.triggers.size());
-  const auto moved = [&](std::uint32_t trigger) { return trigger == kNone ? kNone : trigger + shift; };
+  const auto moved = [&](std::uint32_t trigger) {
+    return trigger == kNone ? kNone : trigger + shift;
+  };
   for (FlowSpec& flow : other.flows) {
     flow.trigger = moved(flow.trigger);
     flow.on_sent = moved(flow.on_sent);
@@ -103,7 +108,8 @@ void append_matrix(TrafficMatrix& into, TrafficMatrix&& other, std::uint32_t gro
   into.nodes = std::max(into.nodes, other.nodes);
 }
 
-void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group, const std::string& directory) {
+void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
+                  const std::string& directory) {
   const auto ports = static_cast<std::uint32_t>(scenario.topology.ports().size());
   TrafficBuilder builder(scenario.traffic, group);
   std::uint64_t seed = scenario.seed;
@@ -121,9 +127,9 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group, const s
   std::vector<PortId> ranks(nodes);
   std::iota(ranks.begin(), ranks.end(), 0U);
   const std::size_t kind = map.choice("kind",
-                                      {"permutation", "incast", "all-to-all", "ring-all-reduce", "tree-all-reduce",
-                                       "recursive-doubling", "all-gather", "reduce-scatter", "tornado", "random",
-                                       "matrix", "flows"},
+                                      {"permutation", "incast", "all-to-all", "ring-all-reduce",
+                                       "tree-all-reduce", "recursive-doubling", "all-gather",
+                                       "reduce-scatter", "tornado", "random", "matrix", "flows"},
                                       0);
   if (map.has("ranks")) {
     ranks = read_ports(map, "ranks", ports);
@@ -152,7 +158,8 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group, const s
         }
         if (count < senders.size()) {
           for (std::size_t i = 0; i < count; ++i) {
-            std::swap(senders[i], senders[i + rng.below(static_cast<std::uint32_t>(senders.size() - i))]);
+            std::swap(senders[i],
+                      senders[i + rng.below(static_cast<std::uint32_t>(senders.size() - i))]);
           }
           senders.resize(count);
         }
@@ -201,7 +208,8 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group, const s
         map.fail("sizes", "expected web-search, hadoop, ai or fixed; found '" + sizes + "'");
         return;
       }
-      const Rate rate = scenario.topology.links()[scenario.topology.ports().front()].properties.rate;
+      const Rate rate =
+          scenario.topology.links()[scenario.topology.ports().front()].properties.rate;
       builder.random(nodes, count, distribution, load, rate, rng);
       break;
     }
@@ -246,7 +254,8 @@ void read_all_traffic(YamlMap& top, Scenario& scenario, const std::string& direc
     map.finish();
   }
   if (!top.file().failed()) {
-    const auto valid = validate(scenario.traffic, static_cast<std::uint32_t>(scenario.topology.ports().size()));
+    const auto valid =
+        validate(scenario.traffic, static_cast<std::uint32_t>(scenario.topology.ports().size()));
     if (!valid) {
       top.fail("traffic", valid.error().message);
     } else if (scenario.traffic.flows.empty()) {
@@ -274,13 +283,15 @@ NetworkFacts facts_of(const Scenario& scenario) {
   const std::size_t step = std::max<std::size_t>(scenario.traffic.flows.size() / 4096, 1);
   for (std::size_t i = 0; i < scenario.traffic.flows.size(); i += step) {
     const FlowSpec& flow = scenario.traffic.flows[i];
-    const auto path = routes.path(flow.source, flow.destination, static_cast<std::uint32_t>(mix64(i)));
+    const auto path =
+        routes.path(flow.source, flow.destination, static_cast<std::uint32_t>(mix64(i)));
     Picos rtt = 0;
     for (const LinkId id : path) {
       const LinkProperties& is = links[id].properties;
       const Duration latency = scenario.topology.nodes()[links[id].to].latency;
       rtt += 2 * picos(is.delay + latency) +
-             static_cast<Picos>(facts.rate.picoseconds_for(scenario.options.fabric.mtu) + facts.rate.picoseconds_for(kAckSize));
+             static_cast<Picos>(facts.rate.picoseconds_for(scenario.options.fabric.mtu) +
+                                facts.rate.picoseconds_for(kAckSize));
     }
     facts.hops = std::max(facts.hops, static_cast<unsigned>(path.size()));
     facts.base_rtt = std::max(facts.base_rtt, Duration{(rtt + 999) / 1000});
@@ -319,7 +330,8 @@ void read_transport(YamlMap& map, Scenario& scenario) {
   scenario.hops = facts.hops;
   TransportSpec& spec = scenario.transport;
   const std::uint32_t payload = scenario.options.fabric.mtu - scenario.options.data_overhead;
-  spec.kind = static_cast<TransportSpec::Kind>(map.choice("kind", {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"}, 0));
+  spec.kind = static_cast<TransportSpec::Kind>(
+      map.choice("kind", {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"}, 0));
   srd::EngineConfig& engine = spec.engine;
   engine.seed = scenario.seed;
   engine.mtu_payload = payload;
@@ -330,8 +342,9 @@ void read_transport(YamlMap& map, Scenario& scenario) {
   read_engine(map, engine);
   OnePathConfig& one = spec.one_path;
   using Kind = TransportSpec::Kind;
-  one.recovery = spec.kind == Kind::rc || spec.kind == Kind::rc_dcqcn ? OnePathConfig::Recovery::go_back_n
-                                                                      : OnePathConfig::Recovery::selective;
+  one.recovery = spec.kind == Kind::rc || spec.kind == Kind::rc_dcqcn
+                     ? OnePathConfig::Recovery::go_back_n
+                     : OnePathConfig::Recovery::selective;
   one.control = spec.kind == Kind::rc_dcqcn   ? OnePathConfig::Control::dcqcn
                 : spec.kind == Kind::tcp_reno ? OnePathConfig::Control::reno
                 : spec.kind == Kind::dctcp    ? OnePathConfig::Control::dctcp
@@ -375,14 +388,15 @@ void read_variants(YamlMap& top, Scenario& scenario) {
     if (variant.name.empty()) {
       map.fail_here("a variant needs a name");
     }
-    map.each_pair("set", [&](const std::string& key, const YAML::Node& value, const std::string& value_path) {
-      YAML::Emitter out;
-      out << YAML::Flow << value;
-      if (!out.good() || !value.IsDefined()) {
-        top.file().fail_at(value, value_path, "expected a value");
-      }
-      variant.set.emplace_back(key, out.c_str());
-    });
+    map.each_pair(
+        "set", [&](const std::string& key, const YAML::Node& value, const std::string& value_path) {
+          YAML::Emitter out;
+          out << YAML::Flow << value;
+          if (!out.good() || !value.IsDefined()) {
+            top.file().fail_at(value, value_path, "expected a value");
+          }
+          variant.set.emplace_back(key, out.c_str());
+        });
     variant.bounds = read_bounds(map.map("bounds"));
     map.finish();
     scenario.variants.push_back(std::move(variant));
@@ -391,8 +405,8 @@ void read_variants(YamlMap& top, Scenario& scenario) {
 
 }  // namespace
 
-Result<Scenario> read_scenario(const std::string& file_name, const std::string& text, const Settings& settings,
-                               const std::string& directory) {
+Result<Scenario> read_scenario(const std::string& file_name, const std::string& text,
+                               const Settings& settings, const std::string& directory) {
   YamlFile file(file_name);
   YAML::Node root = file.load(text);
   if (!file.failed() && !root.IsMap()) {
@@ -480,11 +494,13 @@ double ideal_us(const Scenario& scenario) {
   std::vector<double> sent(ports, 0);
   std::vector<double> received(ports, 0);
   std::vector<std::uint32_t> flows_in(ports, 0);
-  std::map<NodeId, double> leaving;   // data time that must cross a leaf's uplinks, at one host's rate
+  std::map<NodeId, double>
+      leaving;  // data time that must cross a leaf's uplinks, at one host's rate
   std::map<NodeId, double> entering;
   double best = 0;
   double rtt = 0;
-  std::map<std::pair<NodeId, NodeId>, std::pair<double, double>> shape;  // hops and round trip between leaves
+  std::map<std::pair<NodeId, NodeId>, std::pair<double, double>>
+      shape;  // hops and round trip between leaves
   for (const FlowSpec& flow : scenario.traffic.flows) {
     const auto packets = static_cast<double>((flow.bytes + payload - 1) / payload);
     const auto last = static_cast<double>(rate.picoseconds_for(
@@ -495,7 +511,9 @@ double ideal_us(const Scenario& scenario) {
     if (added) {
       for (const LinkId id : routes.path(flow.source, flow.destination, 0)) {
         it->second.first += 1;
-        it->second.second += 2.0 * static_cast<double>(picos(links[id].properties.delay + scenario.topology.nodes()[links[id].to].latency));
+        it->second.second +=
+            2.0 * static_cast<double>(picos(links[id].properties.delay +
+                                            scenario.topology.nodes()[links[id].to].latency));
       }
     }
     const auto [hops, delays] = it->second;
@@ -518,7 +536,8 @@ double ideal_us(const Scenario& scenario) {
   for (const Link& link : links) {
     if (scenario.topology.nodes()[link.from].kind == Node::Kind::network &&
         scenario.topology.nodes()[link.to].kind == Node::Kind::network) {
-      up[link.from] += static_cast<double>(link.properties.rate.bits_per_second()) / static_cast<double>(rate.bits_per_second());
+      up[link.from] += static_cast<double>(link.properties.rate.bits_per_second()) /
+                       static_cast<double>(rate.bits_per_second());
     }
   }
   for (const auto* side : {&leaving, &entering}) {

@@ -1,4 +1,5 @@
-// Owns scenarios: a network, traffic, a transport, faults and what is expected, as people write them in YAML.
+// Owns scenarios: a network, traffic, a transport, faults and what is expected, as people write
+// them in YAML.
 #pragma once
 
 #include <map>
@@ -20,8 +21,8 @@ namespace weft::emu {
 struct TransportSpec {
   enum class Kind : std::uint8_t { srd, rc, rc_dcqcn, tcp_reno, dctcp };
   Kind kind = Kind::srd;
-  srd::EngineConfig engine;   // srd
-  OnePathConfig one_path;     // the others
+  srd::EngineConfig engine;  // srd
+  OnePathConfig one_path;    // the others
 };
 
 // An upper limit on a result; a result without limit is only reported.
@@ -31,8 +32,8 @@ struct Bounds {
   std::optional<double> least_jain;
   std::optional<double> retransmitted_per_new;
   std::optional<double> path_abandoned_us;  // from a fault to the last frame lost by it
-  std::optional<double> reference_us;       // tail FCT of the reference that this must come close to ...
-  double reference_within = 0.10;           // ... by this share
+  std::optional<double> reference_us;  // tail FCT of the reference that this must come close to ...
+  double reference_within = 0.10;      // ... by this share
 };
 
 // A named change of settings, with its own expectation.
@@ -45,7 +46,7 @@ struct Variant {
 struct Scenario {
   std::string name;
   std::string title;
-  std::string reference;   // where the figure to compare with comes from
+  std::string reference;  // where the figure to compare with comes from
   std::uint64_t seed = 13;
   Topology topology;
   TrafficMatrix traffic;
@@ -55,15 +56,16 @@ struct Scenario {
   std::optional<double> ideal_us;  // given; otherwise computed
   SimulationOptions options;
   std::vector<Variant> variants;
-  unsigned hops = 0;               // links on the longest path of a flow
+  unsigned hops = 0;  // links on the longest path of a flow
 };
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// `settings` replace values by their dotted path ("transport.paths") before anything is interpreted. `directory`
-// is where relative names of other files start.
+// `settings` replace values by their dotted path ("transport.paths") before anything is
+// interpreted. `directory` is where relative names of other files start.
 [[nodiscard]] Result<Scenario> read_scenario(const std::string& file_name, const std::string& text,
-                                             const Settings& settings, const std::string& directory);
+                                             const Settings& settings,
+                                             const std::string& directory);
 
 // The best that any transport could do, in microseconds (docs/experiments.md, "Ideal times").
 [[nodiscard]] double ideal_us(const Scenario& scenario);

@@ -8,14 +8,15 @@ namespace weft::emu {
 namespace {
 
 std::uint32_t ecmp_hash(PortId from, PortId to, std::uint16_t path) {
-  return static_cast<std::uint32_t>(
-      mix64((static_cast<std::uint64_t>(from) << 40) ^ (static_cast<std::uint64_t>(to) << 16) ^ path) >> 16);
+  return static_cast<std::uint32_t>(mix64((static_cast<std::uint64_t>(from) << 40) ^
+                                          (static_cast<std::uint64_t>(to) << 16) ^ path) >>
+                                    16);
 }
 
 }  // namespace
 
-Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic, const SimulationOptions& options,
-                       const MakeTransport& make_transport)
+Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
+                       const SimulationOptions& options, const MakeTransport& make_transport)
     : traffic_(traffic),
       options_(options),
       fabric_(topology, options.fabric),
@@ -55,11 +56,14 @@ void Simulation::observe(SimulationObserver* observer, Picos sample_every) {
 }
 
 bool Simulation::run_for(Picos slice) {
-  const auto over = [&] { return ended_ == records_.size() || fabric_.now() >= options_.time_limit; };
+  const auto over = [&] {
+    return ended_ == records_.size() || fabric_.now() >= options_.time_limit;
+  };
   if (over()) {
     return true;
   }
-  const Picos limit = slice == kNoTime ? options_.time_limit : std::min(options_.time_limit, fabric_.now() + slice);
+  const Picos limit =
+      slice == kNoTime ? options_.time_limit : std::min(options_.time_limit, fabric_.now() + slice);
   fabric_.advance(limit, *this);
   return over() || fabric_.next_event() == kNoTime;
 }
@@ -84,8 +88,9 @@ void Simulation::deliver(Picos now, PortId port, const Event& event) {
     rx.trimmed = (event.flags & kTrimmed) != 0;
     rx.bytes = {bytes, head.header};
     if (!rx.trimmed && head.payload > 0) {
-      rx.more = head.has_payload != 0 ? std::span<const std::byte>(bytes + head.header, head.payload)
-                                      : phantom_payload(head.payload);
+      rx.more = head.has_payload != 0
+                    ? std::span<const std::byte>(bytes + head.header, head.payload)
+                    : phantom_payload(head.payload);
     }
     host.machine->on_packet(time_point(now), rx);
   }
@@ -152,7 +157,8 @@ void Simulation::serve(Picos now, PortId port) {
   arm(now, port, host);
 }
 
-// The NIC takes one frame at a time, when the one before has left: the machine decides as late as it can.
+// The NIC takes one frame at a time, when the one before has left: the machine decides as late as
+// it can.
 void Simulation::transmit(Picos now, PortId port, Host& host) {
   while (host.machine->next_transmit(time_point(now), packet_)) {
     const bool control = host.transport->is_control(packet_);
@@ -162,8 +168,8 @@ void Simulation::transmit(Picos now, PortId port, Host& host) {
                           .payload = static_cast<std::uint32_t>(payload),
                           .header = packet_.header_size,
                           .path = packet_.path.value(),
-                          .wire = static_cast<std::uint16_t>(control ? options_.control_size
-                                                                     : payload + options_.data_overhead),
+                          .wire = static_cast<std::uint16_t>(
+                              control ? options_.control_size : payload + options_.data_overhead),
                           .ecn = static_cast<std::uint8_t>(packet_.ecn),
                           .has_payload = options_.real_payload};
     const Frame frame{.destination = to,
@@ -217,7 +223,8 @@ void Simulation::collect(Picos now, Host& host) {
       if (record.state != FlowRecord::State::running) {
         continue;
       }
-      record.state = event.kind == FlowEvent::Kind::sent ? FlowRecord::State::done : FlowRecord::State::failed;
+      record.state =
+          event.kind == FlowEvent::Kind::sent ? FlowRecord::State::done : FlowRecord::State::failed;
       record.finished = now;
       mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(event.flow) << 40) ^ 0xF1);
       if (observer_ != nullptr) {
@@ -306,7 +313,8 @@ TransportCounters Simulation::counters() const {
 std::uint64_t Simulation::digest() const {
   std::uint64_t result = digest_;
   const FabricTotals& totals = fabric_.totals();
-  for (const std::uint64_t value : {totals.injected, totals.delivered, totals.trimmed, totals.marked, totals.dropped_all()}) {
+  for (const std::uint64_t value :
+       {totals.injected, totals.delivered, totals.trimmed, totals.marked, totals.dropped_all()}) {
     result = mix64(result ^ value);
   }
   return result;
@@ -316,10 +324,12 @@ Result<void> Simulation::check_conservation() const {
   const FabricTotals& totals = fabric_.totals();
   const auto text = [&](const char* what, std::uint64_t count) {
     return fail(ErrorCode::wrong_state,
-                std::string("conservation of frames: ") + what + " holds " + std::to_string(count) + " frames, but " +
-                    std::to_string(totals.injected) + " injected + " + std::to_string(totals.duplicated) +
-                    " duplicated - " + std::to_string(totals.delivered) + " delivered - " +
-                    std::to_string(totals.dropped_all()) + " dropped leaves " + std::to_string(totals.in_flight()));
+                std::string("conservation of frames: ") + what + " holds " + std::to_string(count) +
+                    " frames, but " + std::to_string(totals.injected) + " injected + " +
+                    std::to_string(totals.duplicated) + " duplicated - " +
+                    std::to_string(totals.delivered) + " delivered - " +
+                    std::to_string(totals.dropped_all()) + " dropped leaves " +
+                    std::to_string(totals.in_flight()));
   };
   if (fabric_.frames_inside() != totals.in_flight()) {
     return text("the network", fabric_.frames_inside());

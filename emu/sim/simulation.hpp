@@ -1,4 +1,5 @@
-// Owns virtual time: hosts with real protocol Machines on an emulated network, driven from event to event.
+// Owns virtual time: hosts with real protocol Machines on an emulated network, driven from event to
+// event.
 #pragma once
 
 #include <functional>
@@ -15,9 +16,9 @@ namespace weft::emu {
 
 struct SimulationOptions {
   FabricOptions fabric;
-  std::uint16_t data_overhead = 64;     // wire bytes of a data frame beyond its payload
-  std::uint16_t control_size = 64;      // wire bytes of any control frame
-  bool real_payload = false;            // carry and deliver every byte; otherwise bulk is only its length
+  std::uint16_t data_overhead = 64;  // wire bytes of a data frame beyond its payload
+  std::uint16_t control_size = 64;   // wire bytes of any control frame
+  bool real_payload = false;  // carry and deliver every byte; otherwise bulk is only its length
   Picos time_limit = 10'000'000'000'000;  // 10 s
 };
 
@@ -29,13 +30,16 @@ struct FlowRecord {
   State state = State::waiting;
 };
 
-// Looks on; every call is optional. Time series and traces hang here, so that a plain run pays for none.
+// Looks on; every call is optional. Time series and traces hang here, so that a plain run pays for
+// none.
 class SimulationObserver {
  public:
   virtual ~SimulationObserver() = default;
   virtual void on_sample(Picos /*now*/) {}
-  virtual void on_delivered(Picos /*now*/, PortId /*to*/, const FrameStore::Head& /*frame*/, const Event& /*event*/) {}
-  virtual void on_dropped(Picos /*now*/, const Event& /*event*/, DropReason /*reason*/, LinkId /*link*/) {}
+  virtual void on_delivered(Picos /*now*/, PortId /*to*/, const FrameStore::Head& /*frame*/,
+                            const Event& /*event*/) {}
+  virtual void on_dropped(Picos /*now*/, const Event& /*event*/, DropReason /*reason*/,
+                          LinkId /*link*/) {}
   virtual void on_flow(Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {}
 };
 
@@ -43,13 +47,15 @@ class Simulation {
  public:
   using MakeTransport = std::function<std::unique_ptr<Transport>(PortId)>;
 
-  // Topology and traffic must be valid and outlive the simulation. Hosts without traffic get no transport.
-  Simulation(const Topology& topology, const TrafficMatrix& traffic, const SimulationOptions& options,
-             const MakeTransport& make_transport);
+  // Topology and traffic must be valid and outlive the simulation. Hosts without traffic get no
+  // transport.
+  Simulation(const Topology& topology, const TrafficMatrix& traffic,
+             const SimulationOptions& options, const MakeTransport& make_transport);
 
   void observe(SimulationObserver* observer, Picos sample_every);
 
-  // Runs to the end of all flows or the time limit, at most `slice` of virtual time at a time; true: ended.
+  // Runs to the end of all flows or the time limit, at most `slice` of virtual time at a time;
+  // true: ended.
   bool run_for(Picos slice);
   void run() {
     while (!run_for(kNoTime)) {
@@ -87,7 +93,7 @@ class Simulation {
   };
   struct TriggerState {
     std::uint32_t activations = 0;
-    std::uint32_t next = 0;      // multishot: the flow that comes next
+    std::uint32_t next = 0;  // multishot: the flow that comes next
     std::vector<std::uint32_t> flows;
   };
   enum class Token : std::uint32_t { nic = 0, deadline = 1, starts = 2, sample = 3 };
@@ -102,7 +108,9 @@ class Simulation {
   void start_due(Picos now);
   void start_flow(Picos now, std::uint32_t flow);
   void activate(Picos now, std::uint32_t trigger);
-  void mix(std::uint64_t value) { digest_ = (digest_ ^ value) * 0x9E3779B97F4A7C15ULL, digest_ ^= digest_ >> 29; }
+  void mix(std::uint64_t value) {
+    digest_ = (digest_ ^ value) * 0x9E3779B97F4A7C15ULL, digest_ ^= digest_ >> 29;
+  }
 
   const TrafficMatrix& traffic_;
   SimulationOptions options_;
@@ -111,9 +119,9 @@ class Simulation {
   std::vector<Host> hosts_;
   std::vector<FlowRecord> records_;
   std::vector<TriggerState> triggers_;
-  std::vector<std::uint32_t> by_start_;   // flows with a start time, in its order
+  std::vector<std::uint32_t> by_start_;  // flows with a start time, in its order
   std::size_t next_start_ = 0;
-  std::vector<std::uint32_t> starting_;   // by triggers, not yet handed to their hosts
+  std::vector<std::uint32_t> starting_;  // by triggers, not yet handed to their hosts
   bool in_start_ = false;
   std::uint32_t ended_ = 0;
   std::uint64_t digest_ = 0x77656674;

@@ -8,8 +8,8 @@
 
 namespace weft::emu {
 
-// The first two have the shape of the distributions that data-centre papers use under these names; the third is
-// ours: many small control messages, and gradients in buckets of 1 to 64 MB.
+// The first two have the shape of the distributions that data-centre papers use under these names;
+// the third is ours: many small control messages, and gradients in buckets of 1 to 64 MB.
 SizeDistribution size_distribution(std::string_view name) {
   if (name == "web-search") {
     return {{{1'000, 0},
@@ -84,7 +84,9 @@ std::uint32_t TrafficBuilder::trigger(TriggerSpec::Kind kind, std::uint32_t coun
   return static_cast<std::uint32_t>(matrix_.triggers.size() - 1);
 }
 
-void TrafficBuilder::flow(PortId from, PortId to, Bytes bytes, Picos start) { add(from, to, bytes).start = start; }
+void TrafficBuilder::flow(PortId from, PortId to, Bytes bytes, Picos start) {
+  add(from, to, bytes).start = start;
+}
 
 void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos start) {
   std::vector<PortId> to(n);
@@ -92,7 +94,8 @@ void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos s
   for (std::uint32_t i = n; i > 1; --i) {
     std::swap(to[i - 1], to[rng.below(i)]);
   }
-  // Whoever drew itself swaps with the next one: at most one swap each, and nobody gets itself by it.
+  // Whoever drew itself swaps with the next one: at most one swap each, and nobody gets itself by
+  // it.
   for (std::uint32_t i = 0; i < n && n > 1; ++i) {
     if (to[i] == i) {
       std::swap(to[i], to[(i + 1) % n]);
@@ -103,7 +106,8 @@ void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos s
   }
 }
 
-void TrafficBuilder::incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes, Picos start) {
+void TrafficBuilder::incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes,
+                            Picos start) {
   for (const PortId from : senders) {
     add(from, receiver, bytes).start = start;
   }
@@ -137,9 +141,10 @@ void TrafficBuilder::tornado(std::uint32_t n, Bytes bytes) {
   }
 }
 
-void TrafficBuilder::random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes, double load,
-                            Rate rate, Rng& rng) {
-  const double per_second = load * n * static_cast<double>(rate.bits_per_second()) / 8 / sizes.mean();
+void TrafficBuilder::random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes,
+                            double load, Rate rate, Rng& rng) {
+  const double per_second =
+      load * n * static_cast<double>(rate.bits_per_second()) / 8 / sizes.mean();
   double at = 0;
   for (std::uint32_t i = 0; i < flows; ++i) {
     at += -std::log(1 - rng.unit()) / per_second;
@@ -149,7 +154,8 @@ void TrafficBuilder::random(std::uint32_t n, std::uint32_t flows, const SizeDist
   }
 }
 
-// Each rank passes on what came from its neighbour: step s+1 of a rank waits for step s to have arrived there.
+// Each rank passes on what came from its neighbour: step s+1 of a rank waits for step s to have
+// arrived there.
 void TrafficBuilder::ring(const std::vector<PortId>& ranks, Bytes bytes, std::uint32_t rounds) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
   const Bytes chunk = (bytes + n - 1) / n;
@@ -169,7 +175,8 @@ void TrafficBuilder::ring(const std::vector<PortId>& ranks, Bytes bytes, std::ui
   }
 }
 
-// A binary tree: children send up, a parent passes on when all its children have arrived; then down again.
+// A binary tree: children send up, a parent passes on when all its children have arrived; then down
+// again.
 void TrafficBuilder::tree_all_reduce(const std::vector<PortId>& ranks, Bytes bytes) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
   std::vector<std::uint32_t> ready(n, kNone);
@@ -196,7 +203,8 @@ void TrafficBuilder::tree_all_reduce(const std::vector<PortId>& ranks, Bytes byt
   }
 }
 
-// log2(n) exchanges of everything with partners at doubling distance; ranks beyond a power of two stay out.
+// log2(n) exchanges of everything with partners at doubling distance; ranks beyond a power of two
+// stay out.
 void TrafficBuilder::recursive_doubling(const std::vector<PortId>& ranks, Bytes bytes) {
   const auto n = static_cast<std::uint32_t>(std::bit_floor(ranks.size()));
   std::vector<std::uint32_t> waiting(n, kNone);

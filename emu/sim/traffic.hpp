@@ -37,14 +37,18 @@ class TrafficBuilder {
   void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
   // Everybody to the one half way round.
   void tornado(std::uint32_t n, Bytes bytes);
-  // `flows` flows between random pairs, at random times so that the NICs (of that rate) carry `load` on average.
-  void random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes, double load, Rate rate, Rng& rng);
+  // `flows` flows between random pairs, at random times so that the NICs (of that rate) carry
+  // `load` on average.
+  void random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes, double load,
+              Rate rate, Rng& rng);
   void flow(PortId from, PortId to, Bytes bytes, Picos start);
 
-  // Collectives over `ranks` (ports); `bytes` is each rank's whole buffer. A step starts when the data it
-  // passes on has arrived.
+  // Collectives over `ranks` (ports); `bytes` is each rank's whole buffer. A step starts when the
+  // data it passes on has arrived.
   void ring_all_reduce(const std::vector<PortId>& ranks, Bytes bytes) { ring(ranks, bytes, 2); }
-  void ring_pass(const std::vector<PortId>& ranks, Bytes bytes) { ring(ranks, bytes, 1); }  // gather or scatter
+  void ring_pass(const std::vector<PortId>& ranks, Bytes bytes) {
+    ring(ranks, bytes, 1);
+  }  // gather or scatter
   void tree_all_reduce(const std::vector<PortId>& ranks, Bytes bytes);
   void recursive_doubling(const std::vector<PortId>& ranks, Bytes bytes);
 

@@ -19,7 +19,9 @@ struct Collector {
   std::vector<std::pair<PortId, bool>> pauses;
   std::uint32_t copies = 0;
 
-  void deliver(Picos now, PortId port, const Event& event) { arrivals.push_back({now, port, event}); }
+  void deliver(Picos now, PortId port, const Event& event) {
+    arrivals.push_back({now, port, event});
+  }
   void drop(Picos /*now*/, const Event& /*event*/, DropReason reason, LinkId link) {
     drops.emplace_back(reason, link);
   }

@@ -69,14 +69,16 @@ TEST(EventQueue, PopsInTheOrderOfAStableSort) {
     for (int step = 0; step < 20'000; ++step) {
       if (model.empty() || rng.chance(0.52)) {
         const Picos spread = Picos{1} << rng.below(18);
-        const Event event{.when = now + static_cast<Picos>(rng.below(static_cast<std::uint32_t>(spread))),
-                          .frame = next++};
+        const Event event{
+            .when = now + static_cast<Picos>(rng.below(static_cast<std::uint32_t>(spread))),
+            .frame = next++};
         queue.push(event);
         model.push_back(event);
         continue;
       }
-      const auto first = std::min_element(model.begin(), model.end(),
-                                          [](const Event& a, const Event& b) { return a.when < b.when; });
+      const auto first =
+          std::min_element(model.begin(), model.end(),
+                           [](const Event& a, const Event& b) { return a.when < b.when; });
       const Event* front = queue.front();
       ASSERT_NE(front, nullptr);
       ASSERT_EQ(front->when, first->when);

@@ -67,7 +67,8 @@ TEST(Fabric, ControlOvertakesWaitingDataButNotTheFrameOnTheWire) {
     fabric.inject(0, 0, data(2, i));
     fabric.inject(0, 1, data(2, 100 + i));
   }
-  // At 2.2 us data waits in front of host 2's link; the acknowledgement arrives there at 2.2 us + 64 B + 1 us.
+  // At 2.2 us data waits in front of host 2's link; the acknowledgement arrives there at 2.2 us +
+  // 64 B + 1 us.
   fabric.advance(2'200'000, seen);
   fabric.inject(2'200'000, 1, ack(2, 999));
   fabric.advance(kNoTime, seen);
@@ -79,8 +80,8 @@ TEST(Fabric, ControlOvertakesWaitingDataButNotTheFrameOnTheWire) {
   EXPECT_LT(position, 12U) << "it waited behind the data";
   // Over the busy period no time is created: the last frame leaves when all bytes have been sent.
   const Picos all = 20 * kData + kAck;
-  EXPECT_NEAR(static_cast<double>(seen.arrivals.back().when), static_cast<double>(2 * kUs + kData + all),
-              static_cast<double>(kAck));
+  EXPECT_NEAR(static_cast<double>(seen.arrivals.back().when),
+              static_cast<double>(2 * kUs + kData + all), static_cast<double>(kAck));
 }
 
 TEST(Fabric, AFullQueueDropsWithoutTrimming) {
@@ -125,9 +126,10 @@ TEST(Fabric, AFullQueueTrimsAndTheHeaderArrivesFirst) {
   EXPECT_EQ(seen.arrivals.back().event.flags & kTrimmed, 0);
 }
 
-// The model that needs two events a hop: arrivals and departures in one list, the mark set by what is queued
-// behind a frame when it leaves. Thresholds low = high make marking certain, so both must agree frame by frame,
-// except where the queue crosses the threshold within an eighth of the link's delay of that moment.
+// The model that needs two events a hop: arrivals and departures in one list, the mark set by what
+// is queued behind a frame when it leaves. Thresholds low = high make marking certain, so both must
+// agree frame by frame, except where the queue crosses the threshold within an eighth of the link's
+// delay of that moment.
 TEST(Fabric, MarksByTheQueueAtTheMomentOfDeparture) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
@@ -155,7 +157,8 @@ TEST(Fabric, MarksByTheQueueAtTheMomentOfDeparture) {
         free = at + frame.size * 80;
       }
     }
-    std::sort(sent.begin(), sent.end(), [](const Sent& a, const Sent& b) { return a.at_queue < b.at_queue; });
+    std::sort(sent.begin(), sent.end(),
+              [](const Sent& a, const Sent& b) { return a.at_queue < b.at_queue; });
     for (Sent& it : sent) {
       fabric.advance(it.at_queue, seen);
       Frame frame = data(16, it.handle);
@@ -164,7 +167,8 @@ TEST(Fabric, MarksByTheQueueAtTheMomentOfDeparture) {
       it.at_queue = fabric.inject(it.at_queue, from, frame) + kUs;
     }
     fabric.advance(kNoTime, seen);
-    std::stable_sort(sent.begin(), sent.end(), [](const Sent& a, const Sent& b) { return a.at_queue < b.at_queue; });
+    std::stable_sort(sent.begin(), sent.end(),
+                     [](const Sent& a, const Sent& b) { return a.at_queue < b.at_queue; });
     std::map<std::uint32_t, std::pair<bool, bool>> expected;  // at the moment, and an eighth later
     Picos busy = 0;
     std::vector<std::pair<Picos, std::size_t>> departures;
@@ -271,7 +275,8 @@ TEST(Fabric, WakesComeInTimeAndInOrder) {
   fabric.schedule_wake(900'000'000'000, 4);
   EXPECT_EQ(fabric.next_event(), 1000);
   fabric.advance(5000, seen);
-  EXPECT_EQ(seen.wakes, (std::vector<std::pair<Picos, std::uint32_t>>{{1000, 1}, {5000, 2}, {5000, 3}}));
+  EXPECT_EQ(seen.wakes,
+            (std::vector<std::pair<Picos, std::uint32_t>>{{1000, 1}, {5000, 2}, {5000, 3}}));
   EXPECT_EQ(fabric.next_event(), 900'000'000'000);
 }
 

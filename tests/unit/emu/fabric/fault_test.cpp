@@ -14,8 +14,8 @@ namespace {
 using std::chrono::microseconds;
 constexpr Picos kUs = 1'000'000;
 
-Fault on_link(const std::string& where, const Impairment& impairment, microseconds at = microseconds{0},
-              microseconds lasts = microseconds{0}) {
+Fault on_link(const std::string& where, const Impairment& impairment,
+              microseconds at = microseconds{0}, microseconds lasts = microseconds{0}) {
   Fault fault;
   fault.where = where;
   fault.impairment = impairment;
@@ -37,7 +37,10 @@ struct Stream {
     for (int i = 0; i < frames; ++i) {
       fabric.advance(i * kUs, seen);
       fabric.inject(i * kUs, 0,
-                    {.destination = 1, .hash = static_cast<std::uint32_t>(i), .handle = static_cast<std::uint32_t>(i), .size = size});
+                    {.destination = 1,
+                     .hash = static_cast<std::uint32_t>(i),
+                     .handle = static_cast<std::uint32_t>(i),
+                     .size = size});
     }
     fabric.advance(kNoTime, seen);
   }
@@ -66,7 +69,8 @@ TEST(Fault, MergeAddsUpAndNeverResets) {
 TEST(Fault, ALinkIsDownForItsTimeAndThenBack) {
   const Topology net = star(2);
   Stream stream(net);
-  ASSERT_TRUE(stream.fabric.apply(0, on_link("hub->h1", down(), microseconds{10}, microseconds{5})));
+  ASSERT_TRUE(
+      stream.fabric.apply(0, on_link("hub->h1", down(), microseconds{10}, microseconds{5})));
   stream.play(30);
   // Frames reach the hub 1.08 us after they were sent: those of 9..13 us find the link down.
   EXPECT_EQ(stream.seen.drops.size(), 5U);
@@ -103,8 +107,10 @@ TEST(Fault, RepeatsWithItsPeriod) {
 TEST(Fault, OverlappingFaultsEndOneByOne) {
   const Topology net = star(2);
   Stream stream(net);
-  ASSERT_TRUE(stream.fabric.apply(0, on_link("hub->h1", down(), microseconds{10}, microseconds{10})));
-  ASSERT_TRUE(stream.fabric.apply(0, on_link("hub->h1", down(), microseconds{15}, microseconds{10})));
+  ASSERT_TRUE(
+      stream.fabric.apply(0, on_link("hub->h1", down(), microseconds{10}, microseconds{10})));
+  ASSERT_TRUE(
+      stream.fabric.apply(0, on_link("hub->h1", down(), microseconds{15}, microseconds{10})));
   stream.play(40);
   EXPECT_EQ(stream.seen.drops.size(), 15U);
 }
@@ -132,7 +138,8 @@ TEST(Fault, LosesTheShareItSays) {
     Stream stream(net, 5);
     ASSERT_TRUE(stream.fabric.apply(0, on_link("hub->h1", is)));
     stream.play(20'000);
-    EXPECT_NEAR(static_cast<double>(stream.seen.drops.size()), 20'000 * share, 5 * std::sqrt(20'000 * share));
+    EXPECT_NEAR(static_cast<double>(stream.seen.drops.size()), 20'000 * share,
+                5 * std::sqrt(20'000 * share));
   }
 }
 
@@ -176,7 +183,11 @@ TEST(Fault, AGreyLinkLosesAlwaysTheSameFlows) {
   Collector seen;
   for (int round = 0; round < 2; ++round) {
     for (std::uint32_t flow = 0; flow < 1000; ++flow) {
-      fabric.inject(fabric.now(), 0, {.destination = 1, .hash = static_cast<std::uint32_t>(mix64(flow)), .handle = flow, .size = 100});
+      fabric.inject(fabric.now(), 0,
+                    {.destination = 1,
+                     .hash = static_cast<std::uint32_t>(mix64(flow)),
+                     .handle = flow,
+                     .size = 100});
     }
     fabric.advance(fabric.now() + 1000 * kUs, seen);
   }
@@ -236,7 +247,9 @@ TEST(Fault, ADeadSwitchTakesItsLinksWithIt) {
   Collector seen;
   fabric.advance(0, seen);
   for (std::uint32_t hash = 0; hash < 400; ++hash) {
-    fabric.inject(fabric.now(), 0, {.destination = 15, .hash = static_cast<std::uint32_t>(mix64(hash)), .size = 100});
+    fabric.inject(
+        fabric.now(), 0,
+        {.destination = 15, .hash = static_cast<std::uint32_t>(mix64(hash)), .size = 100});
   }
   fabric.advance(kNoTime, seen);
   EXPECT_NEAR(static_cast<double>(seen.drops.size()), 100, 40) << "one path of four";
@@ -263,7 +276,8 @@ TEST(Fault, RefusesWhatMakesNoSense) {
   const Topology net = star(2);
   Fabric fabric(net, {});
   const auto text = [&](const Fault& fault) { return fabric.apply(0, fault).error().message; };
-  EXPECT_NE(text(on_link("nowhere->h1", down())).find("no link is called 'nowhere->h1'"), std::string::npos);
+  EXPECT_NE(text(on_link("nowhere->h1", down())).find("no link is called 'nowhere->h1'"),
+            std::string::npos);
   Impairment is;
   is.loss = 1.5;
   EXPECT_NE(text(on_link("hub->h1", is)).find("between 0 and 1"), std::string::npos);
@@ -279,7 +293,8 @@ TEST(Fault, RefusesWhatMakesNoSense) {
   EXPECT_NE(text(flap).find("shorter than its period"), std::string::npos);
 }
 
-// Everything at once, many seeds: nothing gets lost unaccounted, and the same seed gives the same run.
+// Everything at once, many seeds: nothing gets lost unaccounted, and the same seed gives the same
+// run.
 TEST(Fault, ConservationUnderAllFaultsTogether) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -300,7 +315,8 @@ TEST(Fault, ConservationUnderAllFaultsTogether) {
         is.rate_factor = 0.1 + rng.unit();
         is.burst.enter = rng.unit() * 0.1;
         is.burst.leave = 0.5;
-        Fault fault = on_link(i % 2 == 0 ? "tor*-agg*" : "host*-*", is, microseconds{rng.below(50)}, microseconds{1 + rng.below(40)});
+        Fault fault = on_link(i % 2 == 0 ? "tor*-agg*" : "host*-*", is, microseconds{rng.below(50)},
+                              microseconds{1 + rng.below(40)});
         fault.share = 0.3;
         EXPECT_TRUE(fabric.apply(0, fault));
         Fault pause;
@@ -314,7 +330,12 @@ TEST(Fault, ConservationUnderAllFaultsTogether) {
         const Picos at = i * 30'000;
         fabric.advance(at, seen);
         const PortId from = rng.below(16);
-        fabric.inject(at, from, {.destination = (from + 1 + rng.below(15)) % 16, .hash = i * 977, .handle = i, .size = static_cast<std::uint16_t>(64 + rng.below(4000)), .control = rng.chance(0.3)});
+        fabric.inject(at, from,
+                      {.destination = (from + 1 + rng.below(15)) % 16,
+                       .hash = i * 977,
+                       .handle = i,
+                       .size = static_cast<std::uint16_t>(64 + rng.below(4000)),
+                       .control = rng.chance(0.3)});
         EXPECT_EQ(fabric.frames_inside(), fabric.totals().in_flight());
       }
       fabric.advance(kNoTime, seen);

@@ -57,9 +57,12 @@ TEST(TopologyFile, WrittenAndReadBackIsTheSame) {
 
 TEST(TopologyFile, EveryGeneratorCanBeNamed) {
   for (const char* keys :
-       {"generator: fat-tree\n  hosts: 16", "generator: leaf-spine\n  hosts: 32\n  hosts_per_leaf: 8\n  oversubscription: 2",
-        "generator: ring\n  switches: 4\n  hosts_per_switch: 2", "generator: torus\n  sides: [3, 3]\n  hosts_per_switch: 1",
-        "generator: random-graph\n  switches: 8\n  degree: 3\n  hosts_per_switch: 2\n  delay_spread: 4us",
+       {"generator: fat-tree\n  hosts: 16",
+        "generator: leaf-spine\n  hosts: 32\n  hosts_per_leaf: 8\n  oversubscription: 2",
+        "generator: ring\n  switches: 4\n  hosts_per_switch: 2",
+        "generator: torus\n  sides: [3, 3]\n  hosts_per_switch: 1",
+        "generator: random-graph\n  switches: 8\n  degree: 3\n  hosts_per_switch: 2\n  "
+        "delay_spread: 4us",
         "generator: rail-optimised\n  groups: 2\n  hosts_per_group: 2\n  rails: 2\n  spines: 2",
         "generator: multi-plane\n  planes: 2\n  hosts: 8\n  hosts_per_leaf: 4",
         "generator: clos\n  tiers: 2\n  hosts: 8\n  tor_down: 4\n  tor_up: 2\n  agg_down: 2"}) {
@@ -75,16 +78,27 @@ struct BadFile {
 
 TEST(TopologyFile, SaysWhereWhatAndHow) {
   for (const BadFile& bad : {
-           BadFile{"topology:\n  generator: fat-tree\n  hots: 16\n", "net.yaml:3: topology: unknown key 'hots'; did you mean 'hosts'?"},
-           {"topology:\n  generator: fat-tree\n  hosts: -1\n", "net.yaml:3: topology.hosts: expected a whole number from 1"},
-           {"topology:\n  generator: fat-tree\n  rate: -5G\n", "net.yaml:3: topology.rate: expected a positive rate"},
-           {"topology:\n  generator: fat-tree\n  delay: 5\n", "net.yaml:3: topology.delay: expected a time with its unit"},
-           {"topology:\n  generator: star\n", "net.yaml:2: topology.generator: expected one of fat-tree, leaf-spine"},
-           {"topology:\n  generator: leaf-spine\n  hosts: 30\n  hosts_per_leaf: 16\n", "must be a multiple of the hosts per ToR"},
-           {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n  links:\n    - {endpoints: [a, c]}\n", "net.yaml:4: topology.links[0].endpoints[1]: there is no node called 'c'"},
-           {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n  links:\n    - {endpoints: [a]}\n", "net.yaml:4: topology.links[0]: expected endpoints: [one, other]"},
+           BadFile{"topology:\n  generator: fat-tree\n  hots: 16\n",
+                   "net.yaml:3: topology: unknown key 'hots'; did you mean 'hosts'?"},
+           {"topology:\n  generator: fat-tree\n  hosts: -1\n",
+            "net.yaml:3: topology.hosts: expected a whole number from 1"},
+           {"topology:\n  generator: fat-tree\n  rate: -5G\n",
+            "net.yaml:3: topology.rate: expected a positive rate"},
+           {"topology:\n  generator: fat-tree\n  delay: 5\n",
+            "net.yaml:3: topology.delay: expected a time with its unit"},
+           {"topology:\n  generator: star\n",
+            "net.yaml:2: topology.generator: expected one of fat-tree, leaf-spine"},
+           {"topology:\n  generator: leaf-spine\n  hosts: 30\n  hosts_per_leaf: 16\n",
+            "must be a multiple of the hosts per ToR"},
+           {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n  links:\n    - {endpoints: "
+            "[a, c]}\n",
+            "net.yaml:4: topology.links[0].endpoints[1]: there is no node called 'c'"},
+           {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n  links:\n    - {endpoints: "
+            "[a]}\n",
+            "net.yaml:4: topology.links[0]: expected endpoints: [one, other]"},
            {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n", "'a' has no link"},
-           {"topology:\n  nodes: {a: {kind: router}}\n", "expected host, switch, or a name under 'kinds'; found 'router'"},
+           {"topology:\n  nodes: {a: {kind: router}}\n",
+            "expected host, switch, or a name under 'kinds'; found 'router'"},
            {"topology: [1, 2]\n", "net.yaml:1: topology: expected keys and values"},
            {"topology: {}\n", "expected 'generator: NAME' or 'nodes:'"},
            {"topology:\n  - }{\n", "net.yaml:2: not valid YAML"},
@@ -92,7 +106,9 @@ TEST(TopologyFile, SaysWhereWhatAndHow) {
        }) {
     const auto net = yaml(bad.text);
     ASSERT_FALSE(net) << bad.text;
-    EXPECT_NE(net.error().message.find(bad.expected), std::string::npos) << net.error().message << "\nfor\n" << bad.text;
+    EXPECT_NE(net.error().message.find(bad.expected), std::string::npos)
+        << net.error().message << "\nfor\n"
+        << bad.text;
   }
 }
 
@@ -131,11 +147,18 @@ TEST(HtsimTopology, SaysWhereWhatAndHow) {
     const auto net = read_htsim_topology("x.topo", text, {});
     return net ? std::string("accepted") : net.error().message;
   };
-  EXPECT_EQ(error("Nodes x\n"), "x.topo:1: 'nodes' must be a number that is not negative, found 'x'");
+  EXPECT_EQ(error("Nodes x\n"),
+            "x.topo:1: 'nodes' must be a number that is not negative, found 'x'");
   EXPECT_NE(error("Nodes 8\nTiers 2\n").find("needs 'podsize'"), std::string::npos);
-  EXPECT_NE(error("Nodes 8\nTiers 2\nPodsize 8\nTier 0\nRadix_Down 4\nRadix_Down 4\n").find("x.topo:6: 'radix_down' is given twice"), std::string::npos);
-  EXPECT_NE(error("Nodes 8\nTiers 2\nPodsize 8\nTier 0\nRadix 4\n").find("x.topo:5: unknown key 'radix'"), std::string::npos);
-  EXPECT_NE(error("Nodes 8\nTiers 2\nPodsize 8\nTier 0\nRadix_Down 4\nRadix_Up 2\n").find("tier 1 is not described"), std::string::npos);
+  EXPECT_NE(error("Nodes 8\nTiers 2\nPodsize 8\nTier 0\nRadix_Down 4\nRadix_Down 4\n")
+                .find("x.topo:6: 'radix_down' is given twice"),
+            std::string::npos);
+  EXPECT_NE(
+      error("Nodes 8\nTiers 2\nPodsize 8\nTier 0\nRadix 4\n").find("x.topo:5: unknown key 'radix'"),
+      std::string::npos);
+  EXPECT_NE(error("Nodes 8\nTiers 2\nPodsize 8\nTier 0\nRadix_Down 4\nRadix_Up 2\n")
+                .find("tier 1 is not described"),
+            std::string::npos);
   EXPECT_NE(error("Nodes 8\nTiers 9\nPodsize 8\n").find("Tiers must be 2 or 3"), std::string::npos);
   EXPECT_NE(error("Nodes 1e300\nTiers 2\nPodsize 8\n").find("whole number"), std::string::npos);
 }
@@ -165,15 +188,29 @@ TEST(HtsimMatrix, SaysWhereWhatAndHow) {
     const auto matrix = read_htsim_matrix("x.cm", text);
     return matrix ? std::string("accepted") : matrix.error().message;
   };
-  EXPECT_NE(error("Nodes 4\nConnections 2\n0->1 start 0 size 1\n").find("the header says 2 connections, the file has 1"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->4 start 0 size 1\n").find("x.cm:3: '0->4' must name two nodes from 0 to 3"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->0 start 0 size 1\n").find("with itself"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 size 1\n").find("either 'start' or 'trigger'"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 start 0 trigger 1 size 1\n").find("either 'start' or 'trigger'"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 id 0 start 0 size 1\n").find("counts from 1"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 trigger 3 size 1\n").find("needs an 'id'"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 1\n").find("trigger 3 is used but not declared"), std::string::npos);
-  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 start -1 size 1\n").find("whole number, found '-1'"), std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 2\n0->1 start 0 size 1\n")
+                .find("the header says 2 connections, the file has 1"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->4 start 0 size 1\n")
+                .find("x.cm:3: '0->4' must name two nodes from 0 to 3"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->0 start 0 size 1\n").find("with itself"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 size 1\n").find("either 'start' or 'trigger'"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 start 0 trigger 1 size 1\n")
+                .find("either 'start' or 'trigger'"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 id 0 start 0 size 1\n").find("counts from 1"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 trigger 3 size 1\n").find("needs an 'id'"),
+            std::string::npos);
+  EXPECT_NE(error("Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 1\n")
+                .find("trigger 3 is used but not declared"),
+            std::string::npos);
+  EXPECT_NE(
+      error("Nodes 4\nConnections 1\n0->1 start -1 size 1\n").find("whole number, found '-1'"),
+      std::string::npos);
   EXPECT_NE(error("0->1 start 0 size 1\n").find("before the line 'Nodes N'"), std::string::npos);
   EXPECT_NE(error("Nodes 0\n0->1 start 0 size 1\n").find("two nodes"), std::string::npos);
   EXPECT_NE(error("Nods 4\n").find("x.cm:1: unknown word 'Nods'"), std::string::npos);
@@ -183,13 +220,17 @@ TEST(HtsimMatrix, SaysWhereWhatAndHow) {
 
 TEST(FaultFile, ReadsAndRefuses) {
   YamlFile file("s.yaml");
-  const Fault fault = read_fault(file, file.load("{link: tor0->agg0, at: 100us, lasts: 50us, loss: 0.5, burst_loss: {enter: 0.1}}"), "faults[0]");
+  const Fault fault = read_fault(
+      file,
+      file.load("{link: tor0->agg0, at: 100us, lasts: 50us, loss: 0.5, burst_loss: {enter: 0.1}}"),
+      "faults[0]");
   EXPECT_FALSE(file.failed()) << file.error().message;
   EXPECT_EQ(fault.at, Duration{100'000});
   EXPECT_DOUBLE_EQ(fault.impairment.loss, 0.5);
   EXPECT_DOUBLE_EQ(fault.impairment.burst.enter, 0.1);
   YamlFile both("s.yaml");
-  [[maybe_unused]] const Fault bad = read_fault(both, both.load("{link: a->b, host: c}"), "faults[0]");
+  [[maybe_unused]] const Fault bad =
+      read_fault(both, both.load("{link: a->b, host: c}"), "faults[0]");
   EXPECT_NE(both.error().message.find("exactly one of link, switch"), std::string::npos);
 }
 

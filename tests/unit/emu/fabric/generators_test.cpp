@@ -81,7 +81,8 @@ TEST(Generators, FatTreeRefusesWhatCannotBeWired) {
   spec.agg_down = 3;
   const auto made = fat_tree(spec);
   ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message.find("whole aggregation switches"), std::string::npos) << made.error().message;
+  EXPECT_NE(made.error().message.find("whole aggregation switches"), std::string::npos)
+      << made.error().message;
   spec = k_ary_fat_tree(16, {});
   spec.hosts = 17;
   EXPECT_FALSE(fat_tree(spec));
@@ -92,7 +93,8 @@ TEST(Generators, FatTreeRefusesWhatCannotBeWired) {
 TEST(Generators, RingAndTorusCloseOnThemselves) {
   const Topology circle = ring(8, 2, {}).value();
   expect_all_pairs_connected(circle);
-  EXPECT_EQ(Routes(circle).path(0, 8, 1).size(), 6U) << "half way round: 4 cables and the two of the hosts";
+  EXPECT_EQ(Routes(circle).path(0, 8, 1).size(), 6U)
+      << "half way round: 4 cables and the two of the hosts";
   EXPECT_EQ(Routes(circle).path(0, 14, 1).size(), 3U);
   const Topology cube = torus({3, 4, 5}, 1, {}).value();
   EXPECT_EQ(cube.links().size(), 2 * (60 + 3 * 60));
@@ -111,7 +113,8 @@ TEST(Generators, RandomGraphIsRegularConnectedAndOfUnequalLengths) {
     for (const Link& link : net.links()) {
       if (net.nodes()[link.from].tier == 1 && net.nodes()[link.to].tier == 1) {
         delays.insert(link.properties.delay);
-        EXPECT_TRUE(pairs.emplace(link.from, link.to).second) << "two cables between the same switches";
+        EXPECT_TRUE(pairs.emplace(link.from, link.to).second)
+            << "two cables between the same switches";
         ++degree[link.from];
       }
     }
