@@ -179,14 +179,9 @@ void register_run(CLI::App& program, Work& work) {
                   "Seconds that the others have when a program failed")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  run->prefix_command();
-  run->callback([run, &work, options] {
-    options->words = run->remaining();
-    if (!options->words.empty() && options->words.front() == "--") {
-      options->words.erase(options->words.begin());
-    }
-    work = [options] { return run_programs(*options); };
-  });
+  run->add_option("command", options->words, "After `--`: a command, or several with `:` between")
+      ->expected(-1);
+  run->callback([&work, options] { work = [options] { return run_programs(*options); }; });
 }
 
 }  // namespace weft::cli

@@ -65,8 +65,11 @@ Result<SimJob> find_scenario(const std::string& name) {
     }
   }
   if (!std::filesystem::exists(name)) {
-    return fail(ErrorCode::not_found,
-                fmt::format("there is no scenario and no file called '{}'; `weft sim --list` shows the scenarios", name));
+    return fail(
+        ErrorCode::not_found,
+        fmt::format(
+            "there is no scenario and no file called '{}'; `weft sim --list` shows the scenarios",
+            name));
   }
   auto text = emu::read_text_file(name);
   if (!text) {
@@ -80,13 +83,15 @@ Result<SimJob> find_scenario(const std::string& name) {
 Result<std::pair<std::string, std::string>> split(const std::string& text, const char* option) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return fail(ErrorCode::invalid_argument, fmt::format("{} needs key=value, found '{}'", option, text));
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} needs key=value, found '{}'", option, text));
   }
   return std::pair{text.substr(0, equals), text.substr(equals + 1)};
 }
 
 // Every combination of the sweeps' values on top of `base`.
-Result<std::vector<emu::Settings>> combinations(const std::vector<std::string>& sweeps, emu::Settings base) {
+Result<std::vector<emu::Settings>> combinations(const std::vector<std::string>& sweeps,
+                                                emu::Settings base) {
   std::vector<emu::Settings> all{std::move(base)};
   for (const std::string& sweep : sweeps) {
     const auto pair = split(sweep, "--sweep");
@@ -131,8 +136,9 @@ Result<std::vector<SimJob>> with_variants(const SimJob& job, const Options& opti
     }
   }
   if (jobs.empty()) {
-    return fail(ErrorCode::not_found, fmt::format("{} has no variant '{}'; `weft sim --list` shows them", job.file_name,
-                                                  options.variant));
+    return fail(ErrorCode::not_found,
+                fmt::format("{} has no variant '{}'; `weft sim --list` shows them", job.file_name,
+                            options.variant));
   }
   return jobs;
 }
@@ -195,7 +201,9 @@ int run(const Options& given) {
     options.variants = true;
   }
   if (options.names.empty()) {
-    return usage("name a scenario or a file; `weft sim --list` shows the scenarios, --all runs the ten experiments");
+    return usage(
+        "name a scenario or a file; `weft sim --list` shows the scenarios, --all runs the ten "
+        "experiments");
   }
   auto jobs = plan(options);
   if (!jobs) {
@@ -204,13 +212,15 @@ int run(const Options& given) {
   if (!options.report.empty()) {
     std::filesystem::create_directories(options.report);
     for (std::size_t i = 0; i < jobs->size(); ++i) {
-      (*jobs)[i].report = jobs->size() == 1 ? options.report : fmt::format("{}/run{}", options.report, i);
+      (*jobs)[i].report =
+          jobs->size() == 1 ? options.report : fmt::format("{}/run{}", options.report, i);
       std::filesystem::create_directories((*jobs)[i].report);
     }
   }
   if (!options.trace.empty()) {
     if (jobs->size() != 1) {
-      return usage("--trace takes a single run; name one scenario, without --sweep, --repeat and variants");
+      return usage(
+          "--trace takes a single run; name one scenario, without --sweep, --repeat and variants");
     }
     jobs->front().trace = options.trace;
   }
@@ -234,7 +244,9 @@ int run(const Options& given) {
   if (jobs->size() == 1) {
     take(0, run_job(jobs->front(), !options.json));
   } else {
-    run_jobs(*jobs, options.jobs != 0 ? options.jobs : std::max(std::thread::hardware_concurrency(), 1U), take);
+    run_jobs(*jobs,
+             options.jobs != 0 ? options.jobs : std::max(std::thread::hardware_concurrency(), 1U),
+             take);
     if (!options.json && isatty(STDERR_FILENO) != 0) {
       fmt::print(stderr, "\r\033[K");
     }
@@ -257,10 +269,14 @@ int run(const Options& given) {
 }  // namespace
 
 void register_sim(CLI::App& program, Work& work) {
-  auto* command = program.add_subcommand("sim", "Simulate a network with the real transport in virtual time");
+  auto* command =
+      program.add_subcommand("sim", "Simulate a network with the real transport in virtual time");
   auto options = std::make_shared<Options>();
-  command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")->type_name("NAME|FILE");
-  command->add_option("--set", options->set, "Replace a value of the scenario, by its dotted path; repeatable")
+  command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")
+      ->type_name("NAME|FILE");
+  command
+      ->add_option("--set", options->set,
+                   "Replace a value of the scenario, by its dotted path; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();
@@ -271,12 +287,16 @@ void register_sim(CLI::App& program, Work& work) {
   command->add_option("--seed", options->seed, "Seed of everything random")->type_name("N");
   command->add_option("--repeat", options->repeat, "Run so often, each time with the next seed")
       ->check(CLI::Range(1U, 100'000U));
-  command->add_option("--jobs", options->jobs, "Processes at a time; default: one per core")->check(CLI::Range(0U, 1024U));
-  command->add_option("--variant", options->variant, "Run this variant of the scenario instead")->type_name("NAME");
+  command->add_option("--jobs", options->jobs, "Processes at a time; default: one per core")
+      ->check(CLI::Range(0U, 1024U));
+  command->add_option("--variant", options->variant, "Run this variant of the scenario instead")
+      ->type_name("NAME");
   command->add_flag("--variants", options->variants, "Run all variants of the scenario beside it");
   command->add_flag("--json", options->json, "One JSON object per run and line");
-  command->add_option("--report", options->report, "Write report.html into this directory")->type_name("DIR");
-  command->add_option("--trace", options->trace, "Write a trace for ui.perfetto.dev into this file")->type_name("FILE");
+  command->add_option("--report", options->report, "Write report.html into this directory")
+      ->type_name("DIR");
+  command->add_option("--trace", options->trace, "Write a trace for ui.perfetto.dev into this file")
+      ->type_name("FILE");
   command->add_flag("--list", options->list, "Show the scenarios that the program knows");
   command->add_flag("--all", options->all, "Run the ten experiments with their variants");
   command->callback([options, &work] { work = [options] { return run(*options); }; });

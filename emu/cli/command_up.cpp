@@ -174,14 +174,8 @@ void register_exec(CLI::App& program, Work& work) {
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("host", options->host, "Host: h1, h2, ...")->required();
   command->add_option("--device", options->device, "efa, or none")->capture_default_str();
-  command->prefix_command();
-  command->callback([command, &work, options] {
-    options->words = command->remaining();
-    if (!options->words.empty() && options->words.front() == "--") {
-      options->words.erase(options->words.begin());
-    }
-    work = [options] { return exec(*options); };
-  });
+  command->add_option("command", options->words, "After `--`: the command")->expected(-1);
+  command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }
 
 }  // namespace weft::cli

@@ -27,7 +27,8 @@ using Json = nlohmann::ordered_json;
 double user_seconds() {
   rusage usage{};
   (void)getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec) + static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
+  return static_cast<double>(usage.ru_utime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
 }
 
 double rss_mb() {
@@ -66,7 +67,10 @@ Json result_json(const emu::RunResult& r) {
   json["within_bound"] = r.within_bounds;
   json["checks"] = Json::array();
   for (const emu::BoundCheck& check : r.checks) {
-    json["checks"].push_back({{"what", check.what}, {"value", rounded(check.value, 1e5)}, {"limit", check.limit}, {"met", check.met}});
+    json["checks"].push_back({{"what", check.what},
+                              {"value", rounded(check.value, 1e5)},
+                              {"limit", check.limit},
+                              {"met", check.met}});
   }
   json["jain"] = rounded(r.jain, 1e6);
   json["goodput_gbps"] = rounded(r.goodput_gbps, 1e3);
@@ -103,7 +107,8 @@ Json result_json(const emu::RunResult& r) {
   json["simulated_us"] = rounded(r.simulated_us, 1e3);
   json["events"] = r.fabric.events;
   json["cpu_s"] = rounded(r.cpu_seconds, 1e3);
-  json["events_per_s"] = r.cpu_seconds > 0 ? std::round(static_cast<double>(r.fabric.events) / r.cpu_seconds) : 0;
+  json["events_per_s"] =
+      r.cpu_seconds > 0 ? std::round(static_cast<double>(r.fabric.events) / r.cpu_seconds) : 0;
   json["rss_mb"] = rounded(r.rss_mb, 10);
   json["digest"] = fmt::format("{:016x}", r.digest);
   return json;
@@ -112,7 +117,8 @@ Json result_json(const emu::RunResult& r) {
 // One line on the terminal, rewritten a few times a second.
 class Progress {
  public:
-  explicit Progress(bool show) : show_(show && isatty(STDERR_FILENO) != 0), began_(std::chrono::steady_clock::now()) {}
+  explicit Progress(bool show)
+      : show_(show && isatty(STDERR_FILENO) != 0), began_(std::chrono::steady_clock::now()) {}
   ~Progress() {
     if (drawn_) {
       fmt::print(stderr, "\r\033[K");
@@ -132,9 +138,11 @@ class Progress {
     const auto all = static_cast<double>(simulation.flows().size());
     const auto done = static_cast<double>(simulation.flows_ended());
     const auto filled = static_cast<int>(done / all * 24);
-    fmt::print(stderr, "\r\033[K[{:#>{}}{:.>{}}] {:.0f}/{:.0f} flows  {:.1f} us simulated  {:.2f} M events/s", "", filled,
-               "", 24 - filled, done, all, emu::microseconds(simulation.now()),
-               static_cast<double>(simulation.fabric().totals().events) / seconds / 1e6);
+    fmt::print(
+        stderr,
+        "\r\033[K[{:#>{}}{:.>{}}] {:.0f}/{:.0f} flows  {:.1f} us simulated  {:.2f} M events/s", "",
+        filled, "", 24 - filled, done, all, emu::microseconds(simulation.now()),
+        static_cast<double>(simulation.fabric().totals().events) / seconds / 1e6);
     (void)std::fflush(stderr);
   }
 
@@ -150,7 +158,8 @@ void write_file(const std::string& path, const std::string& text) {
   out << text;
   out.close();
   if (!out) {
-    throw std::runtime_error(path + ": cannot be written; check that the directory exists and is writable");
+    throw std::runtime_error(
+        path + ": cannot be written; check that the directory exists and is writable");
   }
 }
 
@@ -190,7 +199,8 @@ Json run_job(const SimJob& job, bool show_progress) {
   result.rss_mb = rss_mb();
   Json json = result_json(result);
   if (!job.report.empty()) {
-    write_file(job.report + "/report.html", emu::report_html(*scenario, simulation, recorder, result, json.dump()));
+    write_file(job.report + "/report.html",
+               emu::report_html(*scenario, simulation, recorder, result, json.dump()));
   }
   if (!job.trace.empty()) {
     write_file(job.trace, recorder.perfetto());
@@ -250,10 +260,11 @@ bool read_child(Child& child) {
   int status = 0;
   (void)waitpid(child.pid, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    child.text = Json{{"error", fmt::format("the simulation's process ended by {} {}",
-                                            WIFSIGNALED(status) ? "signal" : "exit code",
-                                            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))}}
-                     .dump();
+    child.text =
+        Json{{"error", fmt::format("the simulation's process ended by {} {}",
+                                   WIFSIGNALED(status) ? "signal" : "exit code",
+                                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))}}
+            .dump();
   }
   return true;
 }
@@ -278,7 +289,8 @@ void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
     for (std::size_t i = running.size(); i-- > 0;) {
       if (fds[i].revents != 0 && read_child(running[i])) {
         Json json = Json::parse(running[i].text, nullptr, false);
-        finished[running[i].job] = json.is_discarded() ? Json{{"error", "unreadable result"}} : std::move(json);
+        finished[running[i].job] =
+            json.is_discarded() ? Json{{"error", "unreadable result"}} : std::move(json);
         running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }

@@ -14,22 +14,22 @@ namespace weft::cli {
 
 // One run that somebody asked for.
 struct SimJob {
-  std::string file_name;    // for messages
-  std::string text;         // of the scenario
-  std::string directory;    // where its relative file names start
+  std::string file_name;  // for messages
+  std::string text;       // of the scenario
+  std::string directory;  // where its relative file names start
   std::string variant;
   emu::Settings settings;
-  emu::Bounds bounds;       // of the variant
+  emu::Bounds bounds;  // of the variant
   bool use_variant_bounds = false;
-  std::string report;       // directory for report.html, or empty
-  std::string trace;        // file for the Perfetto trace, or empty
+  std::string report;  // directory for report.html, or empty
+  std::string trace;   // file for the Perfetto trace, or empty
 };
 
 // The result as one JSON object; "error" instead where the job cannot be run.
 [[nodiscard]] nlohmann::ordered_json run_job(const SimJob& job, bool show_progress);
 
-// Runs all, at most `processes` at a time; calls `done` in the order of the jobs. A process that dies gives an
-// object with "error".
+// Runs all, at most `processes` at a time; calls `done` in the order of the jobs. A process that
+// dies gives an object with "error".
 void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
               const std::function<void(std::size_t, const nlohmann::ordered_json&)>& done);
 
