@@ -16,7 +16,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/perf_endpoint.hpp"
-#include "emu/cli/private_weftd.hpp"
+#include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
 
 namespace weft::cli {
@@ -184,8 +184,7 @@ int run_perf(const Options& options) {
     fmt::print(stderr, "weft perf: there is no --io {} yet; there is: ring\n", options.io);
     return kUsage;
   }
-  const auto weftd =
-      PrivateWeftd::start({.hosts = 2, .direct_rings = !options.through_weftd, .arguments = {}});
+  const auto weftd = PrivateWeftd::start({.hosts = 2, .direct_rings = !options.through_weftd});
   if (!weftd) {
     throw std::runtime_error(weftd.error().message);
   }

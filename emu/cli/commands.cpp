@@ -4,6 +4,11 @@
 namespace weft::cli {
 
 void register_commands(CLI::App& program, Work& work) {
+  register_run(program, work);
+  register_up(program, work);
+  register_down(program, work);
+  register_status(program, work);
+  register_exec(program, work);
   register_perf(program, work);
   register_sim(program, work);
   register_swarm(program, work);

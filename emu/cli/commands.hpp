@@ -25,8 +25,13 @@ using Work = std::function<int()>;
 void register_commands(CLI::App& program, Work& work);
 
 void register_bench(CLI::App& program, Work& work);
+void register_down(CLI::App& program, Work& work);
+void register_exec(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
+void register_run(CLI::App& program, Work& work);
 void register_sim(CLI::App& program, Work& work);
+void register_status(CLI::App& program, Work& work);
 void register_swarm(CLI::App& program, Work& work);
+void register_up(CLI::App& program, Work& work);
 
 }  // namespace weft::cli

@@ -1,0 +1,187 @@
+// Owns `weft run`: a network, programs on its hosts, one table of what happened, and all of it
+// gone.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/control_client.hpp"
+#include "emu/cli/host_environment.hpp"
+#include "emu/cli/program_group.hpp"
+#include "emu/cli/weftd_process.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kServerPatience{5000};
+
+struct Options {
+  std::size_t copies = 1;
+  std::size_t per_host = 1;
+  std::size_t nics = 1;
+  std::string device = "efa";
+  bool through_weftd = false;
+  bool no_prefix = false;
+  bool json = false;
+  bool quiet = false;
+  double grace_seconds = 2;
+  std::vector<std::string> words;
+};
+
+using Words = std::vector<std::string>;
+
+template <class T>
+T unwrap(Result<T> result) {
+  if (!result) {
+    throw std::runtime_error(result.error().message);
+  }
+  if constexpr (!std::is_void_v<T>) {
+    return std::move(*result);
+  }
+}
+
+// `a b : c d` are two commands.
+std::vector<Words> split(const Words& words) {
+  std::vector<Words> commands(1);
+  for (const std::string& word : words) {
+    if (word == ":") {
+      commands.emplace_back();
+    } else {
+      commands.back().push_back(word);
+    }
+  }
+  return commands;
+}
+
+bool mentions(const Words& words, const std::string& host) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return word.find("{" + host + ".") != std::string::npos;
+  });
+}
+
+void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
+            const Options& options) {
+  if (options.json) {
+    for (const ProgramEnd& end : ends) {
+      nlohmann::ordered_json line;
+      line["run"] = true;
+      line["host"] = end.label;
+      line["exit_code"] = end.code;
+      line["seconds"] = end.seconds;
+      fmt::print("{}\n", line.dump());
+    }
+    fmt::print("{}\n", nlohmann::json{{"network", counters}}.dump());
+    return;
+  }
+  if (options.quiet || ends.size() < 2) {
+    return;
+  }
+  fmt::print(stderr, "{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
+  for (const ProgramEnd& end : ends) {
+    fmt::print(stderr, "{:<10}{:>6}{:>10.2f}\n", end.label, end.code, end.seconds);
+  }
+  std::uint64_t dropped = 0;
+  for (const auto& [reason, count] : counters["dropped"].items()) {
+    dropped += count.get<std::uint64_t>();
+  }
+  fmt::print(stderr, "weftd: {} frames forwarded, {} dropped\n",
+             counters["frames"].get<std::uint64_t>(), dropped);
+}
+
+int run_programs(const Options& options) {
+  const DeviceKind kind = unwrap(parse_device_kind(options.device));
+  std::vector<Words> commands = split(options.words);
+  for (const Words& words : commands) {
+    if (words.empty()) {
+      fmt::print(stderr,
+                 "weft run: give a command after `--`, and one on each side of every `:`\n");
+      return kUsage;
+    }
+  }
+  if (commands.size() == 1) {
+    commands.resize(options.copies, commands.front());
+  }
+  const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
+  const PrivateWeftd weftd = unwrap(PrivateWeftd::start({.hosts = hosts,
+                                                         .nics = options.nics,
+                                                         .mtu = payload_of(kind),
+                                                         .direct_rings = !options.through_weftd}));
+  ProgramGroup group;
+  std::string previous;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const std::string host = "h" + std::to_string(i / options.per_host + 1);
+    Program program;
+    program.label = host;
+    if (options.per_host > 1) {
+      program.label += "." + std::to_string(i % options.per_host);
+    }
+    if (options.no_prefix) {
+      program.label.clear();
+    }
+    program.environment = unwrap(equip_host(weftd.directory(), host, kind));
+    program.environment.emplace_back("WEFT_RANK", std::to_string(i));
+    program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
+    for (const std::string& word : commands[i]) {
+      program.words.push_back(unwrap(fill_placeholders(weftd.directory(), word, kind)));
+    }
+    // A client finds its server listening.
+    if (!previous.empty() && mentions(commands[i], previous)) {
+      group.wait_until([&] { return group.latest_is_serving(); }, kServerPatience);
+    }
+    unwrap(group.start(program));
+    previous = host;
+  }
+  const std::vector<ProgramEnd> ends = group.finish(
+      std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
+  const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
+  report(ends, counters ? (*counters)["counters"] : nlohmann::json{{"frames", 0}, {"dropped", {}}},
+         options);
+  for (const ProgramEnd& end : ends) {
+    if (end.code != 0) {
+      return end.code;
+    }
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void register_run(CLI::App& program, Work& work) {
+  CLI::App* run =
+      program.add_subcommand("run", "Run programs on emulated hosts with emulated RDMA devices");
+  run->footer(
+      "Each program gets a host of its own: h1, h2, ... In commands {h1.ip}, {h1.dev} and {h1.gid} "
+      "stand\n"
+      "for a host's address, device and GID. The exit code is that of the first program that "
+      "failed.\n"
+      "Examples:\n"
+      "  weft run -- ibv_devinfo\n"
+      "  weft run -n 4 -- ./my_program\n"
+      "  weft run -- fi_pingpong -p efa -e rdm : fi_pingpong -p efa -e rdm {h1.ip}");
+  auto options = std::make_shared<Options>();
+  run->add_option("-n,--copies", options->copies, "Copies of a single command")
+      ->check(CLI::Range(1, 1024));
+  run->add_option("--per-host", options->per_host, "Programs that share a host")
+      ->check(CLI::Range(1, 255));
+  run->add_option("--nics", options->nics, "NICs of every host")->check(CLI::Range(1, 16));
+  run->add_option("--device", options->device, "efa, or none")->capture_default_str();
+  run->add_flag("--through-weftd", options->through_weftd,
+                "Let every packet pass weftd instead of direct rings");
+  run->add_flag("--no-prefix", options->no_prefix, "Pass output on as it is, without [h1]");
+  run->add_flag("--json", options->json, "A JSON object per program, and one for the network");
+  run->add_flag("-q,--quiet", options->quiet, "No table at the end");
+  run->add_option("--grace", options->grace_seconds,
+                  "Seconds that the others have when a program failed")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  run->add_option("command", options->words, "After `--`: a command, or several with `:` between")
+      ->expected(-1);
+  run->callback([&work, options] { work = [options] { return run_programs(*options); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,181 @@
+// Owns `weft up`, `down`, `status` and `exec`: networks that stay, by name.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/control_client.hpp"
+#include "emu/cli/host_environment.hpp"
+#include "emu/cli/weftd_process.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string name = "default";
+  std::string host;
+  std::string device = "efa";
+  WeftdOptions weftd;
+  bool as_json = false;
+  std::vector<std::string> words;
+};
+
+template <class T>
+T unwrap(Result<T> result) {
+  if (!result) {
+    throw std::runtime_error(result.error().message);
+  }
+  if constexpr (!std::is_void_v<T>) {
+    return std::move(*result);
+  }
+}
+
+int up(Options options) {
+  const DeviceKind kind = unwrap(parse_device_kind(options.device));
+  const std::string directory = unwrap(named_directory(options.name, true));
+  if (ask_weftd(directory, {{"cmd", "status"}})) {
+    fmt::print(stderr, "weft up: '{0}' is up already; `weft down {0}` ends it\n", options.name);
+    return kFailure;
+  }
+  options.weftd.mtu = payload_of(kind);
+  const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
+  fmt::print("'{0}' is up: weftd {1}, hosts h1 to h{2}\nweft exec {0} h1 -- COMMAND\n",
+             options.name, pid, options.weftd.hosts);
+  return kSuccess;
+}
+
+int down(const Options& options) {
+  const std::string directory = unwrap(named_directory(options.name, false));
+  const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+  while (stopped && ask_weftd(directory, {{"cmd", "status"}}) &&
+         std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  std::error_code error;
+  std::filesystem::remove_all(directory, error);
+  if (!stopped) {
+    fmt::print(stderr, "weft down: '{}' was not running; its directory is gone now\n",
+               options.name);
+  }
+  return kSuccess;
+}
+
+void print_table(const json& status) {
+  fmt::print("weftd {}  network {}  up {:.0f} s  direct rings {}\n", status["pid"].get<int>(),
+             status["network"].get<std::string>(), status["uptime_s"].get<double>(),
+             status["direct_pairs"].get<int>());
+  fmt::print("{:<8}{:>4}  {:<16}{:>9}{:>9}{:>14}{:>14}\n", "host", "nic", "address", "process",
+             "qpns", "frames out", "frames in");
+  for (const json& nic : status["nics"]) {
+    fmt::print("{:<8}{:>4}  {:<16}\n", nic["host"].get<std::string>(), nic["nic"].get<int>(),
+               nic["address"].get<std::string>());
+    for (const json& process : nic["processes"]) {
+      fmt::print("{:<30}{:>9}{:>9}{:>14}{:>14}\n", "", process["pid"].get<int>(),
+                 process["first_qpn"].get<int>(), process["frames_in"].get<std::uint64_t>(),
+                 process["frames_out"].get<std::uint64_t>());
+    }
+  }
+  const json& counters = status["counters"];
+  fmt::print("forwarded: {} frames, {} bytes\n", counters["frames"].get<std::uint64_t>(),
+             counters["bytes"].get<std::uint64_t>());
+  for (const auto& [reason, count] : counters["dropped"].items()) {
+    if (count.get<std::uint64_t>() != 0) {
+      fmt::print("dropped, {}: {}\n", reason, count.get<std::uint64_t>());
+    }
+  }
+}
+
+int status(const Options& options) {
+  const std::string directory = unwrap(named_directory(options.name, false));
+  const json reply = unwrap(ask_weftd(directory, {{"cmd", "status"}}));
+  if (options.as_json) {
+    fmt::print("{}\n", reply["status"].dump());
+  } else {
+    print_table(reply["status"]);
+  }
+  return kSuccess;
+}
+
+int exec(const Options& options) {
+  const DeviceKind kind = unwrap(parse_device_kind(options.device));
+  const std::string directory = unwrap(named_directory(options.name, false));
+  std::vector<std::string> words;
+  for (const std::string& word : options.words) {
+    words.push_back(unwrap(fill_placeholders(directory, word, kind)));
+  }
+  if (words.empty()) {
+    fmt::print(stderr, "weft exec: give a command after `--`\n");
+    return kUsage;
+  }
+  for (const auto& [name, value] : unwrap(equip_host(directory, options.host, kind))) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  throw std::runtime_error(srd::errno_text("cannot run '" + words[0] + "'"));
+}
+
+void add_name(CLI::App& command, Options& options) {
+  command.add_option("name", options.name, "Name of the network")->capture_default_str();
+}
+
+}  // namespace
+
+void register_up(CLI::App& program, Work& work) {
+  CLI::App* command = program.add_subcommand("up", "Start a network that stays until `weft down`");
+  auto options = std::make_shared<Options>();
+  add_name(*command, *options);
+  command->add_option("--hosts", options->weftd.hosts, "Number of hosts: h1, h2, ...")
+      ->check(CLI::Range(1, 254))
+      ->capture_default_str();
+  command->add_option("--nics", options->weftd.nics, "NICs of every host")
+      ->check(CLI::Range(1, 16));
+  command->add_option("--device", options->device, "efa, or none")->capture_default_str();
+  command->callback([&work, options] { work = [options] { return up(*options); }; });
+}
+
+void register_down(CLI::App& program, Work& work) {
+  CLI::App* command = program.add_subcommand("down", "End a network started with `weft up`");
+  auto options = std::make_shared<Options>();
+  add_name(*command, *options);
+  command->callback([&work, options] { work = [options] { return down(*options); }; });
+}
+
+void register_status(CLI::App& program, Work& work) {
+  CLI::App* command =
+      program.add_subcommand("status", "Show a network: hosts, processes, counters");
+  auto options = std::make_shared<Options>();
+  add_name(*command, *options);
+  command->add_flag("--json", options->as_json, "One JSON object");
+  command->callback([&work, options] { work = [options] { return status(*options); }; });
+}
+
+void register_exec(CLI::App& program, Work& work) {
+  CLI::App* command =
+      program.add_subcommand("exec", "Run a program on a host of a network that is up");
+  command->footer("Example:\n  weft up lab --hosts 4\n  weft exec lab h1 -- ibv_devinfo");
+  auto options = std::make_shared<Options>();
+  command->add_option("name", options->name, "Name of the network")->required();
+  command->add_option("host", options->host, "Host: h1, h2, ...")->required();
+  command->add_option("--device", options->device, "efa, or none")->capture_default_str();
+  command->add_option("command", options->words, "After `--`: the command")->expected(-1);
+  command->callback([&work, options] { work = [options] { return exec(*options); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,157 @@
+// Owns starting and ending weftd.
+#include "emu/cli/weftd_process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "emu/daemon/seqpacket.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds{10};
+
+// In the child, between fork and exec.
+[[noreturn]] void become(const std::vector<std::string>& words, pid_t parent, bool bound) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) {
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  }
+  arguments.push_back(nullptr);
+  if (bound) {
+    ::setpgid(0, 0);  // an interrupt at the terminal is for the programs; this ends after them
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  } else {
+    ::setsid();
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(null, STDOUT_FILENO);
+  }
+  if (!bound || ::getppid() == parent) {
+    ::execv(arguments[0], arguments.data());
+  }
+  ::_exit(127);
+}
+
+std::string base_directory() {
+  const char* base = ::getenv("XDG_RUNTIME_DIR");
+  std::error_code error;
+  return base != nullptr && std::filesystem::is_directory(base, error) ? base : "/tmp";
+}
+
+}  // namespace
+
+std::string companion(const std::string& file, const std::string& folder_in_build) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto beside = self.parent_path() / file;
+  if (std::filesystem::exists(beside, error)) {
+    return beside;
+  }
+  return self.parent_path().parent_path().parent_path() / folder_in_build / file;
+}
+
+Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options, bool bound) {
+  std::vector<std::string> words{companion("weftd", "emu/daemon"),
+                                 "--dir",
+                                 directory,
+                                 "--hosts",
+                                 std::to_string(options.hosts),
+                                 "--nics",
+                                 std::to_string(options.nics)};
+  if (options.mtu != 0) {
+    words.insert(words.end(), {"--mtu", std::to_string(options.mtu)});
+  }
+  if (!options.direct_rings) {
+    words.emplace_back("--no-direct");
+  }
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    become(words, parent, bound);
+  }
+  const std::string socket = directory + "/attach.sock";
+  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  while (pid > 0 && std::chrono::steady_clock::now() < give_up) {
+    if (emu::connect_seqpacket(socket)) {
+      return pid;
+    }
+    if (::waitpid(pid, nullptr, WNOHANG) == pid) {
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return fail(ErrorCode::io_error, "'" + words[0] + "' did not start in '" + directory + "'");
+}
+
+Result<std::string> named_directory(const std::string& name, bool create) {
+  if (name.empty() || name.find('/') != std::string::npos || name.front() == '.') {
+    return fail(ErrorCode::invalid_argument,
+                "'" + name + "' is no name: give letters and digits, without '/'");
+  }
+  const std::string parent = base_directory() + "/weft-" + std::to_string(::geteuid());
+  const std::string path = parent + "/" + name;
+  if (create) {
+    ::mkdir(parent.c_str(), S_IRWXU);
+    ::mkdir(path.c_str(), S_IRWXU);
+  }
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    return fail(ErrorCode::not_found,
+                "there is no network '" + name + "': `weft up " + name + "` makes one");
+  }
+  if (info.st_uid != ::geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return fail(ErrorCode::not_permitted, "'" + path + "' is not this user's alone");
+  }
+  return path;
+}
+
+Result<std::string> temporary_directory() {
+  std::string path = base_directory() + "/weft-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) {
+    return fail(ErrorCode::io_error, srd::errno_text("making directory '" + path + "'"));
+  }
+  return path;
+}
+
+Result<PrivateWeftd> PrivateWeftd::start(const WeftdOptions& options) {
+  auto directory = temporary_directory();
+  if (!directory) {
+    return tl::unexpected(directory.error());
+  }
+  PrivateWeftd weftd;
+  weftd.directory_ = *directory;
+  const auto pid = start_weftd(*directory, options, true);
+  if (!pid) {
+    return tl::unexpected(pid.error());
+  }
+  weftd.pid_ = *pid;
+  return weftd;
+}
+
+PrivateWeftd::PrivateWeftd(PrivateWeftd&& other) noexcept
+    : directory_(std::exchange(other.directory_, {})), pid_(std::exchange(other.pid_, -1)) {}
+
+PrivateWeftd::~PrivateWeftd() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (!directory_.empty()) {
+    std::error_code error;
+    std::filesystem::remove_all(directory_, error);
+  }
+}
+
+}  // namespace weft::cli

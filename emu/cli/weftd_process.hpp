@@ -1,0 +1,52 @@
+// Owns starting weftd programs, and where the named ones live.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+
+namespace weft::cli {
+
+struct WeftdOptions {
+  std::size_t hosts = 2;
+  std::size_t nics = 1;
+  std::size_t mtu = 0;  // payload bytes; 0: weftd's own choice
+  bool direct_rings = true;
+};
+
+// A file that was built with this program and lies beside it or in its build tree.
+[[nodiscard]] std::string companion(const std::string& file, const std::string& folder_in_build);
+
+// Starts a weftd on that directory and returns its process id when it accepts programs. A bound one
+// ends with this program, another one goes on.
+[[nodiscard]] Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options,
+                                        bool bound);
+
+// Where the weftd of that name has its sockets.
+[[nodiscard]] Result<std::string> named_directory(const std::string& name, bool create);
+
+// A fresh directory that only this user can enter.
+[[nodiscard]] Result<std::string> temporary_directory();
+
+// A weftd of one's own: it and its directory go when this goes.
+class PrivateWeftd {
+ public:
+  [[nodiscard]] static Result<PrivateWeftd> start(const WeftdOptions& options);
+
+  PrivateWeftd(PrivateWeftd&& other) noexcept;
+  PrivateWeftd& operator=(PrivateWeftd&& other) = delete;
+  ~PrivateWeftd();
+
+  [[nodiscard]] const std::string& directory() const { return directory_; }
+  [[nodiscard]] std::string socket() const { return directory_ + "/attach.sock"; }
+
+ private:
+  PrivateWeftd() = default;
+  std::string directory_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace weft::cli
