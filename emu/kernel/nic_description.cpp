@@ -53,8 +53,6 @@ const Key kKeys[] = {
     {"forced_reorder", &D::forced_reorder},
     {"loopback", &D::loopback},
     {"paths", &D::paths},
-    {"min_rto_us", &D::min_rto_us},
-    {"peer_timeout_ms", &D::peer_timeout_ms},
 };
 
 struct Printer {

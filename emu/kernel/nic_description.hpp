@@ -51,9 +51,6 @@ struct NicDescription {
   std::uint32_t forced_reorder = 0;  // packets that may be held back at a time
   bool loopback = true;              // false: what is sent to the own address vanishes
   std::uint32_t paths = 64;          // entropies per peer
-  // The peer is a process on a shared machine: not being scheduled for a while is neither loss nor death.
-  std::uint32_t min_rto_us = 1000;
-  std::uint32_t peer_timeout_ms = 5000;
 
   friend bool operator==(const NicDescription&, const NicDescription&) = default;
 };

@@ -26,6 +26,10 @@ namespace {
   return left == 0;
 }
 
+// Datagrams ride on the reliable transport too. One that finds no receive is tried for about two milliseconds,
+// as long as a receiver may be without a core, and then lost, of which nobody is told.
+constexpr std::uint8_t kDatagramRetry = 6;
+
 }  // namespace
 
 WorkStatus to_work_status(srd::Status status) {
@@ -201,9 +205,8 @@ srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::Pee
                               .destination = srd::Qpn{work.destination},
                               .qkey = work.qkey,
                               .cookie = context,
-                              // A datagram that finds no receive is lost, and nobody is told.
                               .rnr_retry = qp.init_.type == QpType::ud
-                                               ? std::uint8_t{0}
+                                               ? kDatagramRetry
                                                : qp.attributes_.rnr_retry};
   switch (work.operation) {
     case Operation::send: {

@@ -160,10 +160,11 @@ void put(Function*& slot, Table& table) {
   std::atomic_ref(slot).store(table.replace(slot), std::memory_order_release);
 }
 
-// The library that owns the objects may have been loaded privately: ask its own dependencies.
+// The library that owns the objects may have been loaded privately: ask its own dependencies. post_recv is one
+// of its functions that we never replace.
 ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(qp->context->ops.req_notify_cq), &info) == 0) {
+  if (dladdr(reinterpret_cast<void*>(qp->context->ops.post_recv), &info) == 0) {
     return nullptr;
   }
   void* const provider = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
