@@ -36,7 +36,8 @@ srd::EngineConfig engine_config(const NicDescription& description, srd::EngineCo
   base.mtu_payload = std::min(description.mtu, base.mtu_payload);
   base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
   base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
-  base.max_completions = std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
+  base.max_completions =
+      std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
   return base;
 }
 

@@ -1,4 +1,5 @@
-// Owns the EFA personality: one process's share of an emulated EFA NIC, as a Machine around the transport.
+// Owns the EFA personality: one process's share of an emulated EFA NIC, as a Machine around the
+// transport.
 #pragma once
 
 #include <memory>
@@ -26,8 +27,8 @@ struct QpnBlock {
 
 class EfaDevice final : public Device, public srd::Machine {
  public:
-  EfaDevice(const NicDescription& description, const srd::Address& address,
-            const QpnBlock& qpns, const srd::EngineConfig& engine);
+  EfaDevice(const NicDescription& description, const srd::Address& address, const QpnBlock& qpns,
+            const srd::EngineConfig& engine);
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;

@@ -57,13 +57,14 @@ struct NicDescription {
 
 // One "key value" per line.
 [[nodiscard]] std::string to_text(const NicDescription& description);
-// Keys it does not name keep their defaults; an unknown key or a bad value is an error that names the line.
+// Keys it does not name keep their defaults; an unknown key or a bad value is an error that names
+// the line.
 [[nodiscard]] Result<NicDescription> nic_from_text(std::string_view text);
 
 [[nodiscard]] Result<srd::Address> parse_address(const std::string& text);
 
-// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's, so that an address
-// handle leads to the NIC without any directory.
+// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's, so that an
+// address handle leads to the NIC without any directory.
 [[nodiscard]] srd::Address gid_of(const srd::Address& address);
 [[nodiscard]] srd::Address address_of(const srd::Address& gid);
 
