@@ -25,6 +25,7 @@ LAYERS = {
     "emu/swarm": [*TRANSPORT, "emu/fabric"],
     "emu/nic": TRANSPORT,
     "emu/kernel": [*TRANSPORT, "emu/nic"],
+    "emu/profiles": ["srd/base", "emu/kernel"],
     "emu/daemon": ["srd", "emu/fabric"],
     "emu/cli": ["srd", "emu"],
     "integration": ["srd", "emu/nic", "emu/kernel", *ATTACH],

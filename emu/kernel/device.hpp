@@ -1,4 +1,5 @@
-// Owns the seam between the verbs interface, which is the same for all, and a type of device behind it.
+// Owns the seam between the verbs interface, which is the same for all, and a type of device behind
+// it.
 #pragma once
 
 #include <cstddef>
@@ -57,8 +58,9 @@ struct QpRequest {
   std::uint32_t max_inline_data = 0;
 };
 
-// A type of device. One instance serves all device files that this process opens. Objects return what they
-// hold to the device when they are destroyed; all calls are made with the device to oneself (see Runner).
+// A type of device. One instance serves all device files that this process opens. Objects return
+// what they hold to the device when they are destroyed; all calls are made with the device to
+// oneself (see Runner).
 class Device {
  public:
   virtual ~Device() = default;
@@ -73,8 +75,9 @@ class Device {
 
   [[nodiscard]] virtual Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) = 0;
   [[nodiscard]] virtual Outcome<std::unique_ptr<Mr>> reg_mr(Pd& pd, const MrRequest& request) = 0;
-  [[nodiscard]] virtual Outcome<std::unique_ptr<Ah>> create_ah(
-      Pd& pd, const abi::AhAttributes& attributes, Udata& udata) = 0;
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Ah>> create_ah(Pd& pd,
+                                                               const abi::AhAttributes& attributes,
+                                                               Udata& udata) = 0;
   [[nodiscard]] virtual Outcome<std::unique_ptr<Cq>> create_cq(const FileServices& file,
                                                                const CqRequest& request,
                                                                Udata& udata) = 0;
@@ -100,7 +103,8 @@ class Runner {
   virtual void expect_events() = 0;
 };
 
-// Told what happens on the control path, so that it can hook progress into the library's function tables.
+// Told what happens on the control path, so that it can hook progress into the library's function
+// tables.
 class LibraryHooks {
  public:
   virtual ~LibraryHooks() = default;

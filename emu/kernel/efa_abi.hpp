@@ -22,7 +22,8 @@ struct ContextReply {
 };
 static_assert(sizeof(ContextReply) == 24);
 inline constexpr std::uint32_t kUdataQueryDevice = 1;
-inline constexpr std::uint32_t kUdataCreateAh = 2;  // without it the library does not open the device
+inline constexpr std::uint32_t kUdataCreateAh =
+    2;  // without it the library does not open the device
 
 struct DeviceReply {
   std::uint32_t comp_mask;
@@ -166,7 +167,8 @@ struct Cqe {
   std::uint16_t ah;
   std::uint16_t source_qpn;
   std::uint32_t immediate;
-  // Only in entries of 32 bytes. Of a write with immediate: bits 31:16 of its length in the first two.
+  // Only in entries of 32 bytes. Of a write with immediate: bits 31:16 of its length in the first
+  // two.
   std::array<std::byte, 16> source_gid;
 };
 static_assert(sizeof(Cqe) == 32);

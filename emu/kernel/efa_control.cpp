@@ -1,4 +1,5 @@
-// Owns the EFA personality's control path: what may be made, with which limits, and how it is refused.
+// Owns the EFA personality's control path: what may be made, with which limits, and how it is
+// refused.
 #include <bit>
 #include <cstring>
 
@@ -86,10 +87,10 @@ Outcome<std::unique_ptr<Cq>> EfaDevice::create_cq(const FileServices& file,
   if (!take(udata, sizeof command, command)) {
     return refuse(EINVAL);
   }
-  const auto known = static_cast<std::uint8_t>(
-      (description_.cq_notifications ? kCqWithChannelFlag : 0) |
-      (description_.cq_with_sgid ? kCqWithSgidFlag : 0) |
-      (description_.request_id_64 ? kCqRequestId64Flag : 0));
+  const auto known =
+      static_cast<std::uint8_t>((description_.cq_notifications ? kCqWithChannelFlag : 0) |
+                                (description_.cq_with_sgid ? kCqWithSgidFlag : 0) |
+                                (description_.request_id_64 ? kCqRequestId64Flag : 0));
   const bool channel = request.has_channel;
   if ((command.flags & ~known) != 0 || (channel && !description_.cq_notifications)) {
     return refuse(EOPNOTSUPP);
@@ -167,9 +168,9 @@ Outcome<std::unique_ptr<Qp>> EfaDevice::create_qp(const FileServices& file,
   if ((!srd && request.type != abi::kQpUd) || request.has_srq) {
     return refuse(EOPNOTSUPP);
   }
-  const auto known = static_cast<std::uint16_t>(
-      (description_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
-      (description_.request_id_64 ? kQpRequestId64Flag : 0));
+  const auto known =
+      static_cast<std::uint16_t>((description_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
+                                 (description_.request_id_64 ? kQpRequestId64Flag : 0));
   if (command.comp_mask != 0 || (command.flags & ~known) != 0) {
     return refuse(EINVAL);
   }

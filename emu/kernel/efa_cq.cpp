@@ -126,7 +126,8 @@ void CompletionQueue::write(Cqe entry) {
   const std::uint8_t flags = entry.flags;
   // The phase bit tells the reader that the rest is there: everything else first.
   std::memcpy(to, &entry, offsetof(Cqe, flags));
-  std::memcpy(to + offsetof(Cqe, qpn), reinterpret_cast<const std::byte*>(&entry) + offsetof(Cqe, qpn),
+  std::memcpy(to + offsetof(Cqe, qpn),
+              reinterpret_cast<const std::byte*>(&entry) + offsetof(Cqe, qpn),
               shape_.entry_size - offsetof(Cqe, qpn));
   std::atomic_ref(*reinterpret_cast<std::uint8_t*>(to + offsetof(Cqe, flags)))
       .store(flags, std::memory_order_release);
@@ -160,8 +161,8 @@ void CompletionQueue::look() {
   }
   last_arm_ = word;
   armed_ = true;
-  // What lies there unreaped counts as coming after the arming. The consumer count wraps at 2^16 in some
-  // versions of the library and at the ring's size in others.
+  // What lies there unreaped counts as coming after the arming. The consumer count wraps at 2^16 in
+  // some versions of the library and at the ring's size in others.
   const std::uint32_t unreaped = (produced_ - word) & (shape_.entries - 1);
   if (unreaped != 0 || (shape_.entries == 1 && produced_ != static_cast<std::uint16_t>(word))) {
     armed_ = false;

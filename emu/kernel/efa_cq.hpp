@@ -1,6 +1,6 @@
-// Owns a completion queue as the stock EFA library sees it: a ring of phase-marked entries and a doorbell.
-// The library says reliably what it has reaped only when it asks for an event, so that, as on a real device, the
-// application has to make its queue as large as what it has outstanding.
+// Owns a completion queue as the stock EFA library sees it: a ring of phase-marked entries and a
+// doorbell. The library says reliably what it has reaped only when it asks for an event, so that,
+// as on a real device, the application has to make its queue as large as what it has outstanding.
 #pragma once
 
 #include "emu/kernel/device.hpp"

@@ -6,16 +6,15 @@
 #include <cstring>
 
 #include "emu/kernel/efa_objects.hpp"
-#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu::kernel::efa {
 namespace {
 
 nic::NicConfig nic_config(const NicDescription& description, const srd::Address& address,
-                          const Attachment& attachment) {
+                          const QpnBlock& qpns) {
   return nic::NicConfig{.address = address,
-                        .first_qpn = attachment.first_qpn,
-                        .qpn_count = attachment.qpn_count,
+                        .first_qpn = qpns.first,
+                        .qpn_count = qpns.count,
                         .max_pd = description.max_pd,
                         .max_ah = description.max_ah,
                         .max_rdma_size = description.max_rdma_size,
@@ -33,30 +32,21 @@ void append(std::vector<std::byte>& to, const T& value) {
 
 }  // namespace
 
-srd::EngineConfig engine_config(const NicDescription& description, const Attachment& attachment,
-                                srd::EngineConfig base) {
-  base.attachment = attachment.id;
-  base.life = attachment.life;
-  base.seed = attachment.seed;
-  base.checksum = attachment.checksum;
-  const auto room =
-      attachment.frame_mtu - static_cast<std::uint32_t>(sizeof(srd::wire::DataHeader));
-  base.mtu_payload = std::min(description.mtu, room);
+srd::EngineConfig engine_config(const NicDescription& description, srd::EngineConfig base) {
+  base.mtu_payload = std::min(description.mtu, base.mtu_payload);
   base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
-  base.line_rate = Rate::gbps(description.gbps);
   base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
-  base.min_rto = std::chrono::microseconds{description.min_rto_us};
-  base.peer_timeout = std::chrono::milliseconds{description.peer_timeout_ms};
-  base.max_completions = std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
+  base.max_completions =
+      std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
   return base;
 }
 
 EfaDevice::EfaDevice(const NicDescription& description, const srd::Address& address,
-                     const Attachment& attachment, const srd::EngineConfig& engine)
+                     const QpnBlock& qpns, const srd::EngineConfig& engine)
     : description_(description),
       address_(address),
       engine_(engine),
-      nic_(nic_config(description, address, attachment), engine_) {}
+      nic_(nic_config(description, address, qpns), engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
   fetch_receives();  // posting a receive makes no noise: look before a message may need it

@@ -1,4 +1,5 @@
-// Owns the EFA personality: one process's share of an emulated EFA NIC, as a Machine around the transport.
+// Owns the EFA personality: one process's share of an emulated EFA NIC, as a Machine around the
+// transport.
 #pragma once
 
 #include <memory>
@@ -14,26 +15,20 @@
 
 namespace weft::emu::kernel::efa {
 
-// Which process this is, among those that share the NIC.
-struct Attachment {
-  srd::AttachmentId id;
-  srd::Life life{1};
-  std::uint32_t first_qpn = 0;
-  std::uint32_t qpn_count = 256;
-  std::uint64_t seed = 1;
-  bool checksum = true;
-  std::uint32_t frame_mtu = 9000;  // largest transport packet, header and payload
+// The queue pair numbers that this process has on the NIC.
+struct QpnBlock {
+  std::uint32_t first = 0;
+  std::uint32_t count = 256;
 };
 
-// The engine's configuration for a NIC. `description` decides what applications can see; `base` the rest.
+// `base` says how to live on the network; the description, what applications can see.
 [[nodiscard]] srd::EngineConfig engine_config(const NicDescription& description,
-                                              const Attachment& attachment,
-                                              srd::EngineConfig base = {});
+                                              srd::EngineConfig base);
 
 class EfaDevice final : public Device, public srd::Machine {
  public:
-  EfaDevice(const NicDescription& description, const srd::Address& address,
-            const Attachment& attachment, const srd::EngineConfig& engine);
+  EfaDevice(const NicDescription& description, const srd::Address& address, const QpnBlock& qpns,
+            const srd::EngineConfig& engine);
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;

@@ -16,9 +16,7 @@ struct EfaPd final : Pd {
 };
 
 struct EfaMr final : Mr {
-  EfaMr(nic::Nic& from, srd::RegionKey key) : nic(from), region(key) {
-    lkey = rkey = key.value();
-  }
+  EfaMr(nic::Nic& from, srd::RegionKey key) : nic(from), region(key) { lkey = rkey = key.value(); }
   ~EfaMr() override { (void)nic.deregister(region); }
   nic::Nic& nic;
   srd::RegionKey region;

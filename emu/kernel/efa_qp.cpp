@@ -1,5 +1,5 @@
-// Owns reading work out of rings that the application may scribble on at any time: each entry is copied
-// once, and nothing in it is believed.
+// Owns reading work out of rings that the application may scribble on at any time: each entry is
+// copied once, and nothing in it is believed.
 #include "emu/kernel/efa_qp.hpp"
 
 #include <algorithm>
@@ -140,7 +140,8 @@ bool QueuePair::fetch_sends() {
 
 std::uint16_t QueuePair::gather(std::uint16_t available, nic::ReceiveWork& work) const {
   for (std::uint16_t i = 0; i < available; ++i) {
-    const std::uint32_t slot = static_cast<std::uint16_t>(rq_taken_ + i) & (shape_.rq_descriptors - 1);
+    const std::uint32_t slot =
+        static_cast<std::uint16_t>(rq_taken_ + i) & (shape_.rq_descriptors - 1);
     ReceiveDescriptor descriptor;
     std::memcpy(&descriptor, rq_.data + std::size_t{slot} * sizeof descriptor, sizeof descriptor);
     const bool first = (descriptor.key_and_flags & kFirstDescriptor) != 0;
@@ -150,9 +151,8 @@ std::uint16_t QueuePair::gather(std::uint16_t available, nic::ReceiveWork& work)
     if (first) {
       work.wr_id = descriptor.req_id;
     }
-    work.sges[i] =
-        nic::Sge{std::uint64_t{descriptor.address_high} << 32 | descriptor.address_low,
-                 descriptor.length, descriptor.key_and_flags & kKeyMask};
+    work.sges[i] = nic::Sge{std::uint64_t{descriptor.address_high} << 32 | descriptor.address_low,
+                            descriptor.length, descriptor.key_and_flags & kKeyMask};
     work.sge_count = static_cast<std::uint8_t>(i + 1);
     if ((descriptor.key_and_flags & kLastDescriptor) != 0) {
       return static_cast<std::uint16_t>(i + 1);

@@ -1,4 +1,5 @@
-// Owns a queue pair as the stock EFA library sees it: two rings that the application writes, two doorbells.
+// Owns a queue pair as the stock EFA library sees it: two rings that the application writes, two
+// doorbells.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Owns a readable descriptor of events: a completion channel, or the asynchronous events of a device file.
+// Owns a readable descriptor of events: a completion channel, or the asynchronous events of a
+// device file.
 #pragma once
 
 #include <array>
@@ -8,11 +9,13 @@
 
 namespace weft::emu::kernel {
 
-// The application holds one end of a stream socket pair, so that read, poll and epoll are native; we hold
-// the other one, and a duplicate of the application's to take back what it has not read yet.
+// The application holds one end of a stream socket pair, so that read, poll and epoll are native;
+// we hold the other one, and a duplicate of the application's to take back what it has not read
+// yet.
 class EventChannel {
  public:
-  // Completion events are 8 bytes (the CQ's user handle), asynchronous ones 16 (element, type, reserved).
+  // Completion events are 8 bytes (the CQ's user handle), asynchronous ones 16 (element, type,
+  // reserved).
   struct Record {
     std::uint64_t element = 0;
     std::uint32_t type = 0;
@@ -29,8 +32,8 @@ class EventChannel {
   [[nodiscard]] int open();
 
   void send(const Record& record);
-  // Takes back what the application has not read of `element`, and returns how many that were. The events
-  // of others stay, in their order.
+  // Takes back what the application has not read of `element`, and returns how many that were. The
+  // events of others stay, in their order.
   std::uint32_t withdraw(std::uint64_t element);
   // Sends what did not fit into the socket before. Cheap when there is nothing.
   void flush_backlog();

@@ -1,5 +1,6 @@
-// Owns the descriptors that the emulation keeps for itself: reached by raw system calls, because the libc
-// calls of this process are the very ones that the preload library answers, and parked out of the way.
+// Owns the descriptors that the emulation keeps for itself: reached by raw system calls, because
+// the libc calls of this process are the very ones that the preload library answers, and parked out
+// of the way.
 #pragma once
 
 #include <fcntl.h>
@@ -12,8 +13,8 @@ inline constexpr int kFirstHigh = 512;
 
 inline int close(int fd) { return static_cast<int>(syscall(SYS_close, fd)); }
 
-// Moves a descriptor to a high number, close-on-exec, so that programs which count on getting low numbers
-// (or close them all) are not disturbed. Stays where it is if there is no room above.
+// Moves a descriptor to a high number, close-on-exec, so that programs which count on getting low
+// numbers (or close them all) are not disturbed. Stays where it is if there is no room above.
 [[nodiscard]] inline int move_high(int fd) {
   if (fd < 0) {
     return fd;

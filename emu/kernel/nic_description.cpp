@@ -53,8 +53,6 @@ const Key kKeys[] = {
     {"forced_reorder", &D::forced_reorder},
     {"loopback", &D::loopback},
     {"paths", &D::paths},
-    {"min_rto_us", &D::min_rto_us},
-    {"peer_timeout_ms", &D::peer_timeout_ms},
 };
 
 struct Printer {
@@ -130,20 +128,19 @@ Result<srd::Address> parse_address(const std::string& text) {
   if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) == 1) {
     return address;
   }
-  return fail(ErrorCode::invalid_argument,
-              "\"" + text + "\" is no IPv4 or IPv6 address of a NIC");
+  return fail(ErrorCode::invalid_argument, "\"" + text + "\" is no IPv4 or IPv6 address of a NIC");
 }
 
 namespace {
 
 constexpr std::array<std::byte, 12> kMapped = {
-    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0},    std::byte{0},    std::byte{0},
-    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0},    std::byte{0xFF}, std::byte{0xFF}};
+    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0},    std::byte{0},
+    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0xFF}, std::byte{0xFF}};
 
 // fe80::02aa:00ff:febb:ccdd stands for aa.bb.cc.dd (in hexadecimal).
-constexpr std::array<std::byte, 9> kGidHead = {
-    std::byte{0xFE}, std::byte{0x80}, std::byte{0}, std::byte{0}, std::byte{0},
-    std::byte{0},    std::byte{0},    std::byte{0}, std::byte{0x02}};
+constexpr std::array<std::byte, 9> kGidHead = {std::byte{0xFE}, std::byte{0x80}, std::byte{0},
+                                               std::byte{0},    std::byte{0},    std::byte{0},
+                                               std::byte{0},    std::byte{0},    std::byte{0x02}};
 constexpr std::array<std::byte, 3> kGidMiddle = {std::byte{0}, std::byte{0xFF}, std::byte{0xFE}};
 
 }  // namespace

@@ -51,22 +51,20 @@ struct NicDescription {
   std::uint32_t forced_reorder = 0;  // packets that may be held back at a time
   bool loopback = true;              // false: what is sent to the own address vanishes
   std::uint32_t paths = 64;          // entropies per peer
-  // The peer is a process on a shared machine: not being scheduled for a while is neither loss nor death.
-  std::uint32_t min_rto_us = 1000;
-  std::uint32_t peer_timeout_ms = 5000;
 
   friend bool operator==(const NicDescription&, const NicDescription&) = default;
 };
 
 // One "key value" per line.
 [[nodiscard]] std::string to_text(const NicDescription& description);
-// Keys it does not name keep their defaults; an unknown key or a bad value is an error that names the line.
+// Keys it does not name keep their defaults; an unknown key or a bad value is an error that names
+// the line.
 [[nodiscard]] Result<NicDescription> nic_from_text(std::string_view text);
 
 [[nodiscard]] Result<srd::Address> parse_address(const std::string& text);
 
-// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's, so that an address
-// handle leads to the NIC without any directory.
+// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's, so that an
+// address handle leads to the NIC without any directory.
 [[nodiscard]] srd::Address gid_of(const srd::Address& address);
 [[nodiscard]] srd::Address address_of(const srd::Address& gid);
 

@@ -36,8 +36,8 @@ class Object {
     }
   }
 
-  std::uint64_t user_handle = 0;    // what events call it
-  std::uint32_t async_events = 0;   // asynchronous events sent about it
+  std::uint64_t user_handle = 0;   // what events call it
+  std::uint32_t async_events = 0;  // asynchronous events sent about it
 
  private:
   static constexpr int kMostUses = 4;

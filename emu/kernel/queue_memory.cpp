@@ -30,8 +30,8 @@ QueueRegion QueueMemory::allocate(std::size_t bytes) {
   if (size == 0 || ftruncate(fd_, static_cast<off_t>(end_ + size)) != 0) {
     return {};
   }
-  void* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
-                          static_cast<off_t>(end_));
+  void* const data =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(end_));
   if (data == MAP_FAILED) {
     return {};
   }
@@ -45,7 +45,8 @@ void QueueMemory::release(const QueueRegion& region) {
     return;
   }
   munmap(region.data, region.size);
-  // Failure leaves zero-referenced pages in a file that goes away with the device; nothing to do about it.
+  // Failure leaves zero-referenced pages in a file that goes away with the device; nothing to do
+  // about it.
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(region.key),
                   static_cast<off_t>(region.size));
 }

@@ -1,5 +1,5 @@
-// Owns the memory that one open device file shares with the application: a sparse file whose offsets are
-// the keys for mmap, with the device's own writable view of each piece.
+// Owns the memory that one open device file shares with the application: a sparse file whose
+// offsets are the keys for mmap, with the device's own writable view of each piece.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class QueueMemory {
   // The native descriptor; the application's is a duplicate of it.
   [[nodiscard]] int fd() const { return fd_; }
 
-  // Data is null when the memory cannot be had. Offsets are never used twice: a mapping of a freed piece
-  // may live on in the application and must not see another queue.
+  // Data is null when the memory cannot be had. Offsets are never used twice: a mapping of a freed
+  // piece may live on in the application and must not see another queue.
   [[nodiscard]] QueueRegion allocate(std::size_t bytes);
   void release(const QueueRegion& region);
 

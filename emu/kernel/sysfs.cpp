@@ -63,12 +63,23 @@ std::string groups(std::span<const std::byte> bytes) {
   return text;
 }
 
-const char* const kCounters[] = {
-    "tx_bytes",       "tx_pkts",          "rx_bytes",         "rx_pkts",
-    "rx_drops",       "send_bytes",       "send_wrs",         "recv_bytes",
-    "recv_wrs",       "rdma_read_wrs",    "rdma_read_bytes",  "rdma_read_wr_err",
-    "rdma_read_resp_bytes", "rdma_write_wrs", "rdma_write_bytes", "rdma_write_wr_err",
-    "rdma_write_recv_bytes"};
+const char* const kCounters[] = {"tx_bytes",
+                                 "tx_pkts",
+                                 "rx_bytes",
+                                 "rx_pkts",
+                                 "rx_drops",
+                                 "send_bytes",
+                                 "send_wrs",
+                                 "recv_bytes",
+                                 "recv_wrs",
+                                 "rdma_read_wrs",
+                                 "rdma_read_bytes",
+                                 "rdma_read_wr_err",
+                                 "rdma_read_resp_bytes",
+                                 "rdma_write_wrs",
+                                 "rdma_write_bytes",
+                                 "rdma_write_wr_err",
+                                 "rdma_write_recv_bytes"};
 
 void write_port(TreeWriter& tree, const fs::path& port, const NicDescription& nic,
                 const srd::Address& gid) {
@@ -149,8 +160,8 @@ Result<void> write_device_tree(const std::string& root, std::span<const NicDescr
     tree.file("nic" + std::to_string(nic.index), to_text(nic));
   }
   if (!tree.failed().empty()) {
-    return fail(ErrorCode::io_error, "cannot write " + tree.failed() +
-                                         "; is there room, and is the folder yours?");
+    return fail(ErrorCode::io_error,
+                "cannot write " + tree.failed() + "; is there room, and is the folder yours?");
   }
   return {};
 }

@@ -19,7 +19,8 @@ void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
 }
 
-// False only for memory that is not there: where a sandbox refuses the call itself, trust the pointer.
+// False only for memory that is not there: where a sandbox refuses the call itself, trust the
+// pointer.
 bool transfer(void* local, std::uint64_t user, std::size_t length, bool to_user) {
   if (length == 0) {
     return true;
@@ -69,7 +70,8 @@ bool user_range_ok(std::uint64_t address, std::uint64_t length, bool writable) {
     if (!copy_from_user(std::span(&value, 1), edge)) {
       return false;
     }
-    // The byte goes back where it came from: whoever registers memory does not write it at that moment.
+    // The byte goes back where it came from: whoever registers memory does not write it at that
+    // moment.
     if (writable && !copy_to_user(edge, std::span(&value, 1))) {
       return false;
     }

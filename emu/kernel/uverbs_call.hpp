@@ -1,4 +1,5 @@
-// Owns reading a command's body, writing its reply, and looking up handles, for the files of UverbsFile.
+// Owns reading a command's body, writing its reply, and looking up handles, for the files of
+// UverbsFile.
 #pragma once
 
 #include <cstring>

@@ -126,8 +126,8 @@ Outcome<void> UverbsFile::create_comp_channel(Call& call) {
   if (fd < 0) {
     return refuse(errno);
   }
-  // The descriptor is its only name; there is no command to destroy a channel. One with the number of a
-  // channel that the application has closed replaces it.
+  // The descriptor is its only name; there is no command to destroy a channel. One with the number
+  // of a channel that the application has closed replaces it.
   std::erase_if(channels_, [this, fd](const auto& entry) {
     if (entry.first != fd || entry.second->busy()) {
       return false;

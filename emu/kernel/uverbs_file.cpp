@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "emu/kernel/uverbs_call.hpp"
 #include "emu/kernel/user_memory.hpp"
+#include "emu/kernel/uverbs_call.hpp"
 
 namespace weft::emu::kernel {
 namespace {
@@ -70,7 +70,8 @@ int UverbsFile::open() {
   return queues_.fd();
 }
 
-// The old ENOTTY tells the library that there are no ioctl methods at all; it writes commands instead.
+// The old ENOTTY tells the library that there are no ioctl methods at all; it writes commands
+// instead.
 int UverbsFile::ioctl(unsigned long /*request*/) const { return -ENOTTY; }
 
 ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
@@ -101,8 +102,9 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
   if (header.in_words * std::size_t{4} != body.size() + sizeof header) {
     return EINVAL;
   }
-  const auto* const entry = std::find_if(std::begin(kLegacy), std::end(kLegacy),
-                                         [&](const Entry& e) { return e.command == header.command; });
+  const auto* const entry =
+      std::find_if(std::begin(kLegacy), std::end(kLegacy),
+                   [&](const Entry& e) { return e.command == header.command; });
   if (entry == std::end(kLegacy)) {
     return EOPNOTSUPP;
   }
@@ -147,10 +149,9 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
   if (core + more.provider_in_words * std::size_t{8} != body.size() || more.reserved != 0) {
     return EINVAL;
   }
-  const auto* const entry =
-      std::find_if(std::begin(kExtended), std::end(kExtended), [&](const Entry& e) {
-        return e.command == (header.command & abi::kCommandMask);
-      });
+  const auto* const entry = std::find_if(
+      std::begin(kExtended), std::end(kExtended),
+      [&](const Entry& e) { return e.command == (header.command & abi::kCommandMask); });
   if (entry == std::end(kExtended)) {
     return EOPNOTSUPP;
   }
@@ -189,7 +190,8 @@ int UverbsFile::run(const Entry& entry, Call& call) {
     error = outcome ? 0 : outcome.error();
   });
   if (error == 0 && hooks_ != nullptr && call.hook != nullptr) {
-    (hooks_->*call.hook)(call.fd, call.hook_handle);  // not under the device's lock: it may load code
+    (hooks_->*call.hook)(call.fd,
+                         call.hook_handle);  // not under the device's lock: it may load code
   }
   return error;
 }

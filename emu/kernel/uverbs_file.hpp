@@ -24,12 +24,14 @@ class UverbsFile {
   // The native descriptor to hand to the application as a duplicate, or -1 with errno set.
   [[nodiscard]] int open();
 
-  // As write(2) and ioctl(2), but errors are returned negative. `fd` is the number the application used.
+  // As write(2) and ioctl(2), but errors are returned negative. `fd` is the number the application
+  // used.
   [[nodiscard]] ssize_t write(int fd, const void* buffer, std::size_t size);
   [[nodiscard]] int ioctl(unsigned long request) const;
 
  private:
-  // One command on its way: the common part of its body (at least as long as the table says), and replies.
+  // One command on its way: the common part of its body (at least as long as the table says), and
+  // replies.
   struct Call {
     int fd = -1;
     std::span<const std::byte> body;

@@ -1,5 +1,5 @@
-// Owns the device-neutral NIC of one process: protection domains, memory regions, address handles and
-// datagram queue pairs (SRD, UD) over the transport engine.
+// Owns the device-neutral NIC of one process: protection domains, memory regions, address handles
+// and datagram queue pairs (SRD, UD) over the transport engine.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace weft::emu::nic {
 
 struct NicConfig {
   srd::Address address;
-  // The block of queue pair numbers that this process has on the NIC. It also tells which process a remote
-  // queue pair belongs to: attachment = qpn / qpn_count.
+  // The block of queue pair numbers that this process has on the NIC. It also tells which process a
+  // remote queue pair belongs to: attachment = qpn / qpn_count.
   std::uint32_t first_qpn = 0;
   std::uint32_t qpn_count = 256;
   std::uint32_t max_pd = 256;
@@ -87,8 +87,8 @@ class Nic {
   // Cancels what is outstanding; none of it completes any more.
   void destroy_qp(Qp& qp);
 
-  // --- Work. False: the engine is full, nothing was taken; offer it again after poll(). Anything wrong with
-  // the work itself becomes its completion.
+  // --- Work. False: the engine is full, nothing was taken; offer it again after poll(). Anything
+  // wrong with the work itself becomes its completion.
   [[nodiscard]] bool post_send(Qp& qp, const SendWork& work);
   [[nodiscard]] bool post_receive(Qp& qp, const ReceiveWork& work);
   [[nodiscard]] std::size_t poll(std::span<WorkCompletion> completions);
@@ -124,11 +124,10 @@ class Nic {
   [[nodiscard]] srd::PeerId peer_of(AddressHandle& ah, std::uint32_t qpn);
   [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
                                    srd::SegmentList& segments);
-  [[nodiscard]] WorkStatus resolve(std::uint32_t pd, std::span<const Sge> sges,
-                                   srd::Access access, srd::SegmentList& segments,
-                                   std::uint64_t& length) const;
-  [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work,
-                                               srd::PeerId peer, std::uint32_t context,
+  [[nodiscard]] WorkStatus resolve(std::uint32_t pd, std::span<const Sge> sges, srd::Access access,
+                                   srd::SegmentList& segments, std::uint64_t& length) const;
+  [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
+                                               std::uint32_t context,
                                                const srd::SegmentList& segments);
   [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
   void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
@@ -144,7 +143,8 @@ class Nic {
   std::vector<AddressHandle> handles_;
   std::vector<std::uint16_t> free_handles_;
   std::vector<std::unique_ptr<Qp>> qps_;
-  std::uint32_t next_qp_ = 0;  // numbers go round, so that a late completion meets no young queue pair
+  std::uint32_t next_qp_ =
+      0;  // numbers go round, so that a late completion meets no young queue pair
   Slab<Context> contexts_;
   std::deque<WorkCompletion> local_;  // ended without the engine
 };

@@ -1,4 +1,5 @@
-// Owns the NIC's data path: from a work request to the engine, and from the engine's completions back.
+// Owns the NIC's data path: from a work request to the engine, and from the engine's completions
+// back.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +9,8 @@
 namespace weft::emu::nic {
 namespace {
 
-// A datagram's receiver gets the first kGrhSize bytes of its buffers zeroed, the payload after them.
+// A datagram's receiver gets the first kGrhSize bytes of its buffers zeroed, the payload after
+// them.
 [[nodiscard]] bool reserve_grh(srd::SegmentList& segments) {
   std::uint32_t left = kGrhSize;
   for (srd::Segment& segment : segments) {
@@ -25,6 +27,11 @@ namespace {
   }
   return left == 0;
 }
+
+// Datagrams ride on the reliable transport too. One that finds no receive is tried for about two
+// milliseconds, as long as a receiver may be without a core, and then lost, of which nobody is
+// told.
+constexpr std::uint8_t kDatagramRetry = 6;
 
 }  // namespace
 
@@ -98,10 +105,10 @@ WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t contex
     length = work.inline_data->size();
     segments[0] = srd::Segment{kept.inline_data.data(), static_cast<std::uint32_t>(length)};
   } else {
-    const auto access = work.operation == Operation::rdma_read ? srd::Access::local_write
-                                                               : srd::Access::none;
-    const WorkStatus status = resolve(
-        qp.init_.pd, std::span(work.sges).first(work.sge_count), access, segments, length);
+    const auto access =
+        work.operation == Operation::rdma_read ? srd::Access::local_write : srd::Access::none;
+    const WorkStatus status =
+        resolve(qp.init_.pd, std::span(work.sges).first(work.sge_count), access, segments, length);
     if (status != WorkStatus::ok) {
       return status;
     }
@@ -187,32 +194,31 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
   if (posted == srd::PostResult::queue_full) {
     return false;
   }
-  complete_locally(qp, work,
-                   posted == srd::PostResult::too_long ? WorkStatus::local_length
-                                                       : WorkStatus::local_qp_error,
-                   0);
+  complete_locally(
+      qp, work,
+      posted == srd::PostResult::too_long ? WorkStatus::local_length : WorkStatus::local_qp_error,
+      0);
   return true;
 }
 
 srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
-                         std::uint32_t context, const srd::SegmentList& segments) {
-  const srd::RequestBase base{.peer = peer,
-                              .source = srd::Qpn{qp.number_},
-                              .destination = srd::Qpn{work.destination},
-                              .qkey = work.qkey,
-                              .cookie = context,
-                              // A datagram that finds no receive is lost, and nobody is told.
-                              .rnr_retry = qp.init_.type == QpType::ud
-                                               ? std::uint8_t{0}
-                                               : qp.attributes_.rnr_retry};
+                                    std::uint32_t context, const srd::SegmentList& segments) {
+  const srd::RequestBase base{
+      .peer = peer,
+      .source = srd::Qpn{qp.number_},
+      .destination = srd::Qpn{work.destination},
+      .qkey = work.qkey,
+      .cookie = context,
+      .rnr_retry = qp.init_.type == QpType::ud ? kDatagramRetry : qp.attributes_.rnr_retry};
   switch (work.operation) {
     case Operation::send: {
       srd::SendRequest request{base, segments, work.immediate};
       return engine_.post(request);
     }
     case Operation::rdma_write: {
-      srd::WriteRequest request{base, segments, work.remote_address,
-                                srd::RegionKey{work.remote_key}, work.immediate, false};
+      srd::WriteRequest request{
+          base,           segments, work.remote_address, srd::RegionKey{work.remote_key},
+          work.immediate, false};
       return engine_.post(request);
     }
     case Operation::rdma_read: {

@@ -1,4 +1,5 @@
-// Owns the verbs' own way of failing: a value or an errno, as real devices and their kernels answer.
+// Owns the verbs' own way of failing: a value or an errno, as real devices and their kernels
+// answer.
 #pragma once
 
 #include <cerrno>
@@ -6,7 +7,8 @@
 
 namespace weft::emu::nic {
 
-// The text that a person reads is written by the libraries above (strerror); the number is the interface.
+// The text that a person reads is written by the libraries above (strerror); the number is the
+// interface.
 template <class T>
 using Outcome = tl::expected<T, int>;
 

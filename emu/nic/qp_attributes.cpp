@@ -74,8 +74,7 @@ Outcome<QpState> check_modify(const QpRules& rules, QpState current, std::uint32
       ((mask & kMaskRnrRetry) != 0 && attributes.rnr_retry > 7)) {
     return refuse(EINVAL);
   }
-  const QpState next =
-      (mask & kMaskState) != 0 ? static_cast<QpState>(attributes.state) : current;
+  const QpState next = (mask & kMaskState) != 0 ? static_cast<QpState>(attributes.state) : current;
   const Transition& transition = (srd ? kSrdTable : kUdTable)[at(current)][at(next)];
   const std::uint32_t given = mask & ~kMaskState;
   if (!transition.legal || (given & transition.required) != transition.required ||

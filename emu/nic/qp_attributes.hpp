@@ -1,4 +1,5 @@
-// Owns the states of a queue pair, its attributes, and which of them each transition demands and allows.
+// Owns the states of a queue pair, its attributes, and which of them each transition demands and
+// allows.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,8 @@ struct QpRules {
   bool rnr_retry = true;  // the device has the capability
 };
 
-// The state after the modification, or why it is refused: EINVAL for an illegal transition, a missing
-// attribute or a bad value, EOPNOTSUPP for an attribute that the device does not know.
+// The state after the modification, or why it is refused: EINVAL for an illegal transition, a
+// missing attribute or a bad value, EOPNOTSUPP for an attribute that the device does not know.
 [[nodiscard]] Outcome<QpState> check_modify(const QpRules& rules, QpState current,
                                             std::uint32_t mask, const QpAttributes& attributes);
 

@@ -14,9 +14,9 @@ class FdTable {
 
   // The number of the NIC plus one; 0: none of ours.
   [[nodiscard]] static std::uint8_t kind(int fd) {
-    return fd >= 0 && fd < kMost ? kinds_[static_cast<std::size_t>(fd)].load(
-                                       std::memory_order_relaxed)
-                                 : std::uint8_t{0};
+    return fd >= 0 && fd < kMost
+               ? kinds_[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed)
+               : std::uint8_t{0};
   }
   static void set(int fd, std::uint8_t kind) {
     kinds_[static_cast<std::size_t>(fd)].store(kind, std::memory_order_relaxed);

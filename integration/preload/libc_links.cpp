@@ -1,4 +1,5 @@
-// Owns the wrapped ways to follow links: the program never learns where the emulated tree really lies.
+// Owns the wrapped ways to follow links: the program never learns where the emulated tree really
+// lies.
 #include <unistd.h>
 
 #include <cstdlib>

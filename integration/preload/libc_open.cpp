@@ -148,7 +148,8 @@ int glob_redirected(Glob* stock, const char* pattern, int flags, int (*error)(co
   const int status = stock(to.path(), flags, error, result);
   if (status == 0 && to.path() != pattern) {
     for (std::size_t i = 0; i < result->gl_pathc; ++i) {
-      weft::preload::hide_root(result->gl_pathv[result->gl_offs * ((flags & GLOB_DOOFFS) != 0) + i]);
+      weft::preload::hide_root(
+          result->gl_pathv[result->gl_offs * ((flags & GLOB_DOOFFS) != 0) + i]);
     }
   }
   return status;
@@ -167,12 +168,12 @@ WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*,
   return glob_redirected(stock, pattern, flags, error, result);
 }
 
-// A kernel with RDMA answers on netlink before anybody looks at sysfs, and would list its own devices.
+// A kernel with RDMA answers on netlink before anybody looks at sysfs, and would list its own
+// devices.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
   static auto* const stock = next<int(int, int, int)>("socket");
   constexpr int kNetlinkRdma = 20;
-  if (domain == AF_NETLINK && protocol == kNetlinkRdma &&
-      weft::preload::tree_root() != nullptr) {
+  if (domain == AF_NETLINK && protocol == kNetlinkRdma && weft::preload::tree_root() != nullptr) {
     errno = EPROTONOSUPPORT;
     return -1;
   }

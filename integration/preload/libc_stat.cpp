@@ -1,4 +1,5 @@
-// Owns the wrapped ways to ask about a file: an emulated device file says that it is a character device.
+// Owns the wrapped ways to ask about a file: an emulated device file says that it is a character
+// device.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -16,9 +17,7 @@ namespace {
 
 constexpr mode_t kDeviceMode = S_IFCHR | 0666;
 
-unsigned minor_of(int nic) {
-  return emu::kernel::kUverbsFirstMinor + static_cast<unsigned>(nic);
-}
+unsigned minor_of(int nic) { return emu::kernel::kUverbsFirstMinor + static_cast<unsigned>(nic); }
 
 template <class Stat>
 void show_device(int nic, Stat* to) {
@@ -97,7 +96,8 @@ WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) n
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }
 
-// The names that programs built before glibc 2.33 use. The version argument has one value on this machine.
+// The names that programs built before glibc 2.33 use. The version argument has one value on this
+// machine.
 WEFT_EXPORT int __xstat(int version, const char* path, Stat* to) noexcept {
   static auto* const stock = next<int(int, const char*, Stat*)>("__xstat");
   return stat_path(path, to, [&](const char* where) { return stock(version, where, to); });
@@ -137,8 +137,7 @@ WEFT_EXPORT int __fxstatat64(int version, int folder, const char* path, Stat64* 
 
 WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* to) noexcept {
-  static auto* const stock =
-      next<int(int, const char*, int, unsigned, struct statx*)>("statx");
+  static auto* const stock = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
   const Redirected where(path);
   const int result = stock(folder, where.path(), flags, mask, to);
   const bool of_fd = (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');

@@ -8,7 +8,8 @@
 
 namespace weft::preload {
 
-// The next definition of `name` after this library: libc's, or that of another interposer behind us.
+// The next definition of `name` after this library: libc's, or that of another interposer behind
+// us.
 template <class Function>
 [[nodiscard]] Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));

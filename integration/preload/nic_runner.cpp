@@ -3,12 +3,12 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/random.h>
 
 #include <cstdlib>
 
 #include "emu/daemon/client.hpp"
 #include "integration/preload/loopback_io.hpp"
+#include "srd/run/process_config.hpp"
 
 namespace weft::preload {
 namespace {
@@ -17,15 +17,11 @@ namespace kernel = emu::kernel;
 
 struct Network {
   srd::Address address;
-  kernel::efa::Attachment attachment;
+  kernel::efa::QpnBlock qpns;
+  srd::AttachmentId attachment;
+  srd::Life life;
   std::unique_ptr<srd::PacketIo> io;
 };
-
-std::uint64_t fresh_seed() {
-  std::uint64_t seed = 1;
-  const ssize_t got = getrandom(&seed, sizeof seed, GRND_NONBLOCK);
-  return got == sizeof seed ? seed : 1;
-}
 
 Result<Network> join(const kernel::NicDescription& description) {
   const auto address = kernel::parse_address(description.address);
@@ -34,13 +30,8 @@ Result<Network> join(const kernel::NicDescription& description) {
   }
   const char* const socket = std::getenv("WEFT_SOCKET");
   if (socket == nullptr || *socket == '\0') {
-    constexpr std::uint32_t kMtu = 9000;
-    return Network{*address,
-                   kernel::efa::Attachment{.id = srd::AttachmentId{1},
-                                           .first_qpn = 256,
-                                           .seed = fresh_seed(),
-                                           .checksum = false,
-                                           .frame_mtu = kMtu},
+    constexpr std::size_t kMtu = 9000;
+    return Network{*address, kernel::efa::QpnBlock{256, 256}, srd::AttachmentId{1}, srd::Life{1},
                    std::make_unique<LoopbackIo>(*address, kMtu)};
   }
   emu::AttachOptions options;
@@ -49,16 +40,8 @@ Result<Network> join(const kernel::NicDescription& description) {
   if (!attached) {
     return tl::unexpected(attached.error());
   }
-  const bool lossless = attached->io->capabilities().lossless_memory;
-  return Network{attached->address,
-                 kernel::efa::Attachment{.id = attached->id,
-                                         .life = attached->life,
-                                         .first_qpn = attached->first_qpn,
-                                         .qpn_count = attached->qpn_count,
-                                         .seed = fresh_seed(),
-                                         .checksum = !lossless,
-                                         .frame_mtu = static_cast<std::uint32_t>(attached->mtu)},
-                 std::move(attached->io)};
+  return Network{attached->address, kernel::efa::QpnBlock{attached->first_qpn, attached->qpn_count},
+                 attached->id, attached->life, std::move(attached->io)};
 }
 
 }  // namespace
@@ -68,12 +51,13 @@ Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription
   if (!network) {
     return tl::unexpected(network.error());
   }
-  const srd::EngineConfig config =
-      kernel::efa::engine_config(description, network->attachment, srd::EngineConfig{});
+  const srd::EngineConfig config = kernel::efa::engine_config(
+      description,
+      srd::process_config(network->io->capabilities(), network->attachment, network->life));
   if (const auto valid = srd::validate(config); !valid) {
     return tl::unexpected(valid.error());
   }
-  auto device = std::make_unique<Device>(description, network->address, network->attachment, config);
+  auto device = std::make_unique<Device>(description, network->address, network->qpns, config);
   Device& borrowed = *device;
   auto host = srd::Host<Device>::create(std::move(device), std::move(network->io));
   if (!host) {

@@ -1,4 +1,5 @@
-// Owns one NIC of this process while it runs: the device, its way to the network, and who drives them.
+// Owns one NIC of this process while it runs: the device, its way to the network, and who drives
+// them.
 #pragma once
 
 #include <atomic>

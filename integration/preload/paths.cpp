@@ -9,9 +9,9 @@ namespace {
 
 // Ends where the path may end or go on; no device of the machine has a name that begins like these.
 const char* const kPrefixes[] = {
-    "/sys/class/infiniband",       // also infiniband_verbs, _mad, _ucma
-    "/sys/devices/pciefa0:",       "/sys/bus/pci/devices/efa0:",
-    "/sys/bus/pci/drivers/efa",    "/dev/infiniband",
+    "/sys/class/infiniband",  // also infiniband_verbs, _mad, _ucma
+    "/sys/devices/pciefa0:",    "/sys/bus/pci/devices/efa0:",
+    "/sys/bus/pci/drivers/efa", "/dev/infiniband",
 };
 constexpr char kUverbs[] = "/dev/infiniband/uverbs";
 
@@ -27,7 +27,7 @@ int uverbs_number(const char* path) {
   char* end = nullptr;
   const long number = std::strtol(digits, &end, 10);
   return end != digits && *end == '\0' && number >= 0 && number < 64 ? static_cast<int>(number)
-                                                                      : -1;
+                                                                     : -1;
 }
 
 }  // namespace

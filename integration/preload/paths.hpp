@@ -6,7 +6,8 @@
 
 namespace weft::preload {
 
-// Where a path leads: to itself, or into the device tree of the run. Costs two compares for other paths.
+// Where a path leads: to itself, or into the device tree of the run. Costs two compares for other
+// paths.
 class Redirected {
  public:
   explicit Redirected(const char* path);

@@ -50,8 +50,8 @@ Process& process() {
   return *instance;
 }
 
-// The child has a copy of everything and the right to nothing: the rings have one consumer, and the device
-// files belong to the parent. It can open the device again and get a place of its own.
+// The child has a copy of everything and the right to nothing: the rings have one consumer, and the
+// device files belong to the parent. It can open the device again and get a place of its own.
 void in_child_after_fork() {
   Process& self = process();
   new (&self.mutex) std::mutex;
@@ -64,7 +64,8 @@ void in_child_after_fork() {
     }
   }
   for (auto& [fd, file] : self.files) {
-    new std::shared_ptr<OpenFile>(std::move(file));  // kept for ever, so that nothing is torn down here
+    new std::shared_ptr<OpenFile>(
+        std::move(file));  // kept for ever, so that nothing is torn down here
   }
 }
 
@@ -131,8 +132,7 @@ int open_uverbs(int nic, int flags) {
   }
   auto file = std::make_shared<OpenFile>();
   file->nic = nic;
-  file->verbs =
-      std::make_unique<kernel::UverbsFile>(up->device(), *up, &VerbsHooks::instance());
+  file->verbs = std::make_unique<kernel::UverbsFile>(up->device(), *up, &VerbsHooks::instance());
   const int native = file->verbs->open();
   if (native < 0) {
     return -1;

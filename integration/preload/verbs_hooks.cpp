@@ -28,14 +28,16 @@ void note_poll(bool empty) {
   }
 }
 
-// A library may have several versions of one function (libefa has four of start_poll), and a process several
-// libraries. Each original gets a replacement of its own, which thereby knows what to call: no table to search.
+// A library may have several versions of one function (libefa has four of start_poll), and a
+// process several libraries. Each original gets a replacement of its own, which thereby knows what
+// to call: no table to search.
 template <class Wrapper, class Result, class... Args>
 class Replacements {
  public:
   using Function = Result (*)(Args...);
 
-  // The replacement for `original`; `original` itself when there are too many or it is one of ours already.
+  // The replacement for `original`; `original` itself when there are too many or it is one of ours
+  // already.
   Function replace(Function original) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       if (original == kTable[i]) {
@@ -66,9 +68,7 @@ class Replacements {
       make_table(std::make_index_sequence<kSlots>{});
 };
 
-Runner* runner_of(const ibv_context* context) {
-  return VerbsHooks::instance().runner_of(context);
-}
+Runner* runner_of(const ibv_context* context) { return VerbsHooks::instance().runner_of(context); }
 
 struct PollCq {
   static int run(int (*stock)(ibv_cq*, int, ibv_wc*), ibv_cq* cq, int most, ibv_wc* wc) {
@@ -148,22 +148,25 @@ bool is_code(Function function) {
   return function != nullptr && dladdr(reinterpret_cast<void*>(function), &info) != 0;
 }
 
-// A program that speaks the raw interface may put any number where libraries put their object's address.
+// A program that speaks the raw interface may put any number where libraries put their object's
+// address.
 bool is_library_context(const ibv_context* context, int fd) {
   return readable(context) && context->cmd_fd == fd && is_code(context->ops.poll_cq) &&
          is_code(context->ops.post_send) && is_code(context->ops.req_notify_cq);
 }
 
-// Only pointers change, and only while nobody can use them yet, or to one that does the same and more.
+// Only pointers change, and only while nobody can use them yet, or to one that does the same and
+// more.
 template <class Function, class Table>
 void put(Function*& slot, Table& table) {
   std::atomic_ref(slot).store(table.replace(slot), std::memory_order_release);
 }
 
 // The library that owns the objects may have been loaded privately: ask its own dependencies.
+// post_recv is one of its functions that we never replace.
 ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(qp->context->ops.req_notify_cq), &info) == 0) {
+  if (dladdr(reinterpret_cast<void*>(qp->context->ops.post_recv), &info) == 0) {
     return nullptr;
   }
   void* const provider = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
@@ -171,8 +174,7 @@ ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
   if (provider != nullptr) {
     dlclose(provider);
   }
-  return symbol == nullptr ? nullptr
-                           : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(symbol)(qp);
+  return symbol == nullptr ? nullptr : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(symbol)(qp);
 }
 
 }  // namespace

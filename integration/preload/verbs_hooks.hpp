@@ -1,4 +1,5 @@
-// Owns the hooks in the verbs library's function tables: the application's own polls and posts make progress.
+// Owns the hooks in the verbs library's function tables: the application's own polls and posts make
+// progress.
 #pragma once
 
 #include <array>
