@@ -72,6 +72,14 @@ std::uint32_t Engine::find_or_make_peer(const PeerKey& key) {
   return index;
 }
 
+std::optional<PeerHistory> Engine::history_of(PeerId peer) const {
+  if (peer.value() >= peers_.capacity() || !(peers_[peer.value()].id == peer)) {
+    return std::nullopt;
+  }
+  const Peer& known = peers_[peer.value()];
+  return PeerHistory{known.life, known.life_known, known.restarts};
+}
+
 Outbound& Engine::outbound(Peer& peer) {
   if (!peer.out) {
     peer.out = std::make_unique<Outbound>(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,6 +56,8 @@ class Engine final : public Machine {
   // --- Peers. A reliability context is made on first use and shared by all endpoints.
   [[nodiscard]] Result<PeerId> peer(const Address& address, AttachmentId attachment);
   [[nodiscard]] const PeerKey& key_of(PeerId peer) const { return peers_[peer.value()].key; }
+  // Nothing for an id that peer() never gave.
+  [[nodiscard]] std::optional<PeerHistory> history_of(PeerId peer) const;
 
   // --- Endpoints (queue pairs).
   [[nodiscard]] Result<void> open_endpoint(Qpn qpn, const EndpointConfig& config);

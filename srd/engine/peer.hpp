@@ -107,11 +107,20 @@ struct Outbound {
   }
 };
 
+// What is known of the process behind a peer. Whoever keeps something that only its present life
+// understands (a key, a number it gave) compares `restarts` before using it.
+struct PeerHistory {
+  Life life;
+  bool life_known = false;
+  std::uint32_t restarts = 0;  // later lives that were noticed
+};
+
 struct Peer {
   PeerKey key;
   PeerId id{0xFFFFFFFF};  // until the record is in use
   Life life;
   bool life_known = false;
+  std::uint32_t restarts = 0;
   bool heard = false;         // an acknowledgement has come, ever
   bool ready = false;         // in the engine's list of peers with something to send
   bool reply_queued = false;  // in the engine's list of peers that are owed a reply

@@ -166,6 +166,7 @@ void Engine::evict_muted_response() {
 // knows.
 void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   ++counters_.peer_restarts;
+  ++peer.restarts;
   tell(Event::Kind::peer_restarted, now, peer, Psn{}, PathId{});
   const std::uint32_t reads_served = peer.in.reads_served;
   peer.in = Inbound{};

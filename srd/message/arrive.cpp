@@ -1,0 +1,195 @@
+// Owns messages that arrive: whether to believe them, and whose turn it is.
+#include "srd/base/check.hpp"
+#include "srd/message/messenger.hpp"
+
+namespace weft::srd {
+
+using message::Kind;
+using message::kMostRequestsHeld;
+using message::kNone;
+using message::kOrderWindow;
+
+void Messenger::on_message(Lane lane, std::uint32_t buffer, const Completion& completion) {
+  if (completion.status != Status::ok) {
+    return;  // the endpoint is being closed
+  }
+  const bool data = lane == Lane::data;
+  const std::byte* bytes = data ? data_buffers_.get() + buffer * engine_.max_send_size()
+                                : control_buffers_.get() + buffer * sizeof(Header);
+  const auto header = message::parse_header({bytes, completion.length});
+  // Small messages come and leave by the first endpoint, all else by the second.
+  const bool valid = header && (static_cast<Kind>(header->kind) == Kind::eager) == data &&
+                     (data || completion.remote.value() != 0);
+  bool kept = false;
+  if (!valid) {
+    ++counters_.malformed;
+  } else if (header->destination_life.value() != 0 &&
+             header->destination_life.value() != engine_.config().life.value()) {
+    ++counters_.stale;
+  } else {
+    const Qpn from{completion.remote.value() - (data ? 0 : 1)};
+    kept = take_message(*header, {completion.peer, from, header->qkey.value()}, buffer);
+  }
+  if (!data) {
+    ReceiveRequest receive;
+    receive.segments[0] = {control_buffers_.get() + buffer * sizeof(Header), sizeof(Header)};
+    receive.cookie = cookie_of(Lane::control, buffer);
+    WEFT_CHECK(engine_.post_receive(control_endpoint(), receive) == PostResult::accepted);
+  } else if (!kept) {
+    give_back(buffer);
+  }
+}
+
+// Returns whether the buffer is still needed.
+bool Messenger::take_message(const Header& header, const MessageAddress& from,
+                             std::uint32_t buffer) {
+  const std::uint32_t index = find_or_make_partner(from);
+  if (index == kNone) {
+    ++counters_.refused;
+    refuse(header, from);
+    return false;
+  }
+  notice_restart(index);
+  if (static_cast<Kind>(header.kind) == Kind::finished) {
+    take_answer(index, header);
+    return false;
+  }
+  Partner& partner = partners_[index];
+  if (!partner.heard || partner.their_life != header.source_life.value() ||
+      partner.their_epoch != header.epoch.value()) {
+    begin_epoch(index, header);
+  }
+  return put_in_order(index, header, buffer);
+}
+
+bool Messenger::put_in_order(std::uint32_t index, const Header& header, std::uint32_t buffer) {
+  Partner& partner = partners_[index];
+  const bool ordered = (header.flags & message::kUnordered) == 0;
+  const bool request = static_cast<Kind>(header.kind) == Kind::request;
+  const std::uint32_t ahead = ordered ? header.sequence.value() - partner.expected : 0;
+  if (ahead != 0 && partner.early.empty()) {
+    partner.early.assign(kOrderWindow, kNone);
+  }
+  std::uint32_t* const slot = ahead == 0 || ahead >= kOrderWindow
+                                  ? nullptr
+                                  : &partner.early[header.sequence.value() % kOrderWindow];
+  if (ahead >= kOrderWindow || (slot != nullptr && *slot != kNone) ||
+      (request && partner.requests_held >= kMostRequestsHeld)) {
+    ++counters_.out_of_window;
+    return false;
+  }
+  const std::uint32_t arrival = arrivals_.allocate();
+  if (arrival == kNone) {
+    ++counters_.refused;
+    refuse(header, partner.address);
+    return false;
+  }
+  arrivals_[arrival] = {header, index, request ? kNone : buffer};
+  partner.requests_held += request;
+  if (slot != nullptr) {
+    ++counters_.out_of_order;
+    *slot = arrival;
+    return true;
+  }
+  offer(arrival);
+  if (ordered) {
+    ++partner.expected;
+    while (!partner.early.empty() && partner.early[partner.expected % kOrderWindow] != kNone) {
+      std::uint32_t& next = partner.early[partner.expected % kOrderWindow];
+      const std::uint32_t early = next;
+      next = kNone;
+      ++partner.expected;
+      offer(early);
+    }
+  }
+  return true;  // if a receive has taken the bytes, the buffer has been given back
+}
+
+// The sender has given up what it had under way, or is another life: what is missing from the last
+// epoch will never come, and who asked to be read from is gone.
+void Messenger::begin_epoch(std::uint32_t index, const Header& header) {
+  Partner& partner = partners_[index];
+  if (!partner.early.empty()) {
+    for (std::uint32_t i = 0; i < kOrderWindow; ++i) {
+      std::uint32_t& slot = partner.early[(partner.expected + i) % kOrderWindow];
+      const std::uint32_t arrival = slot;
+      slot = kNone;
+      if (arrival == kNone) {
+        continue;
+      }
+      if (arrivals_[arrival].is_request()) {
+        ++counters_.stale;
+        release_arrival(arrival);
+      } else {
+        offer(arrival);
+      }
+    }
+  }
+  const auto stale = [&](const Waiting& waiting) {
+    const Arrival& arrival = arrivals_[waiting.arrival];
+    return arrival.partner == index && arrival.is_request();
+  };
+  while (const auto waiting = waiting_.take_first(stale)) {
+    ++counters_.stale;
+    release_arrival(waiting->arrival);
+  }
+  partner.heard = true;
+  partner.address.qkey = header.qkey.value();
+  partner.their_life = header.source_life.value();
+  partner.their_epoch = header.epoch.value();
+  partner.expected = 0;
+}
+
+// Its turn has come: the first posted receive that matches takes it.
+void Messenger::offer(std::uint32_t index) {
+  const Arrival& arrival = arrivals_[index];
+  const std::uint64_t from = key_of(partners_[arrival.partner].address);
+  const std::uint64_t tag = arrival.header.tag.value();
+  const auto receive = posted_.take_first([&](std::uint32_t candidate) {
+    const ReceiveRecord& record = receives_[candidate];
+    return ((record.tag ^ tag) & ~record.ignore) == 0 && (record.any_source || record.from == from);
+  });
+  if (receive) {
+    begin_receive(*receive, index);
+    return;
+  }
+  ++counters_.unexpected;
+  WEFT_CHECK(waiting_.push({from, tag, index}));
+}
+
+// There is no room for who sent it. A request's sender waits for an answer; it gets one if there is
+// room at least for that.
+void Messenger::refuse(const Header& header, const MessageAddress& from) {
+  if (static_cast<Kind>(header.kind) != Kind::request) {
+    return;
+  }
+  const std::uint32_t index = receives_.allocate();
+  if (index == kNone) {
+    return;
+  }
+  ReceiveRecord& record = receives_[index];
+  record = ReceiveRecord{};
+  record.to = from;
+  record.header = header;
+  answer(index, Status::receiver_not_ready);
+}
+
+void Messenger::give_back(std::uint32_t buffer) {
+  ReceiveRequest receive;
+  receive.segments[0] = {data_buffers_.get() + buffer * engine_.max_send_size(),
+                         static_cast<std::uint32_t>(engine_.max_send_size())};
+  receive.cookie = cookie_of(Lane::data, buffer);
+  WEFT_CHECK(engine_.post_receive(data_endpoint(), receive) == PostResult::accepted);
+}
+
+void Messenger::release_arrival(std::uint32_t index) {
+  const Arrival& arrival = arrivals_[index];
+  if (arrival.is_request()) {
+    --partners_[arrival.partner].requests_held;
+  } else {
+    give_back(arrival.buffer);
+  }
+  arrivals_.release(index);
+}
+
+}  // namespace weft::srd

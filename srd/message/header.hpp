@@ -1,0 +1,47 @@
+// Owns the header that every message and every note between messengers begins with.
+#pragma once
+
+#include <boost/endian/buffers.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace weft::srd::message {
+
+// It travels as the payload of a send of the engine's; docs/api.md specifies it.
+enum class Kind : std::uint8_t {
+  eager = 1,     // header and all bytes of a message
+  request = 2,   // a message whose bytes the receiver reads for itself
+  finished = 3,  // answer to a request: the sender has its memory back
+};
+
+enum Flags : std::uint8_t {
+  kHasImmediate = 0x01,
+  kUnordered = 0x02,
+};
+
+inline constexpr std::uint8_t kMessageVersion = 1;
+
+struct Header {
+  std::uint8_t version = kMessageVersion;
+  std::uint8_t kind = 0;
+  std::uint8_t flags = 0;
+  std::uint8_t status = 0;  // finished
+  boost::endian::big_uint32_buf_t immediate{0};
+  boost::endian::big_uint64_buf_t tag{0};
+  boost::endian::big_uint32_buf_t source_life{0};
+  boost::endian::big_uint32_buf_t destination_life{0};  // 0: not known yet
+  boost::endian::big_uint32_buf_t epoch{0};             // a failure ends one
+  boost::endian::big_uint32_buf_t sequence{0};          // within the epoch
+  boost::endian::big_uint32_buf_t length{0};            // bytes of the message
+  boost::endian::big_uint32_buf_t message{0};           // request, finished: the sender's number
+  boost::endian::big_uint32_buf_t region{0};            // request: where the bytes are
+  boost::endian::big_uint32_buf_t qkey{0};              // what an answer needs
+};
+static_assert(sizeof(Header) == 48);
+
+// The header of a payload of `bytes`, or nothing if no messenger sends such a payload.
+[[nodiscard]] std::optional<Header> parse_header(std::span<const std::byte> bytes);
+
+}  // namespace weft::srd::message

@@ -1,0 +1,155 @@
+// Owns messages of any size over an engine: matching by tag, order, back-pressure, remote memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "srd/base/flat_map.hpp"
+#include "srd/base/result.hpp"
+#include "srd/base/ring_queue.hpp"
+#include "srd/base/slab.hpp"
+#include "srd/engine/engine.hpp"
+#include "srd/message/counters.hpp"
+#include "srd/message/messages.hpp"
+#include "srd/message/records.hpp"
+#include "srd/message/take_list.hpp"
+
+namespace weft::srd {
+
+// Neither thread nor clock nor loop: whoever drives the engine calls progress() afterwards.
+// docs/api.md explains it with a program. The road of a message:
+//   post_send() messenger.cpp - launch() send.cpp - take_message() arrive.cpp - receive.cpp
+class Messenger {
+ public:
+  // Opens three endpoints of the engine, which must outlive the messenger.
+  [[nodiscard]] static Result<std::unique_ptr<Messenger>> create(Engine& engine,
+                                                                 const MessengerConfig& config);
+  // What is under way ends without completions.
+  ~Messenger();
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+
+  // --- Messages. What is not accepted has no effect and gives no completion.
+  [[nodiscard]] PostResult post_send(const MessageSend& send);
+  [[nodiscard]] PostResult post_receive(const MessageReceive& receive);
+  // Ends a posted receive as flushed. False if there is none with this cookie, or its message has
+  // come: then it completes as if nobody had tried to cancel it.
+  bool cancel(std::uint64_t cookie);
+
+  // --- Remote memory. Writes and reads are in no order with messages or each other.
+  [[nodiscard]] Result<RegionKey> share(std::span<std::byte> memory, Access access);
+  bool unshare(RegionKey key) { return engine_.memory().erase(key); }
+  [[nodiscard]] PostResult post_write(const MessageWrite& write);
+  [[nodiscard]] PostResult post_read(const MessageRead& read);
+
+  // --- What came of it
+  // Takes the engine's completions and acts on them. Those of other endpoints would be lost: an
+  // engine with several users has one owner that polls it and gives each completion to each
+  // messenger, calling progress() afterwards.
+  void progress();
+  // False if the completion is not the messenger's.
+  bool on_completion(const Completion& completion);
+  [[nodiscard]] std::size_t poll(std::span<MessageCompletion> completions);
+
+  // Longest message that leaves with its bytes in it.
+  [[nodiscard]] std::size_t eager_limit() const { return eager_limit_; }
+  [[nodiscard]] const MessageCounters& counters() const { return counters_; }
+  // Messages that wait for a receive, or for an earlier message.
+  [[nodiscard]] std::size_t unexpected() const { return arrivals_.used(); }
+  [[nodiscard]] std::size_t outstanding() const { return sends_.used() + receives_.used(); }
+
+ private:
+  using Header = message::Header;
+  using Partner = message::Partner;
+  using SendRecord = message::SendRecord;
+  using ReceiveRecord = message::ReceiveRecord;
+  using Arrival = message::Arrival;
+
+  // What a completion of the engine's belongs to: the upper half of its cookie.
+  enum class Lane : std::uint32_t { data, control, send, answer, read, one_sided, watch };
+
+  struct Waiting {  // a message that has come and found no receive
+    std::uint64_t from = 0;
+    std::uint64_t tag = 0;
+    std::uint32_t arrival = 0;
+  };
+
+  Messenger(Engine& engine, const MessengerConfig& config);
+
+  // messenger.cpp
+  [[nodiscard]] Result<void> open();
+  [[nodiscard]] std::uint32_t find_or_make_partner(const MessageAddress& address);
+  [[nodiscard]] std::uint32_t new_send(SendRecord::Kind kind, const MessageAddress& to,
+                                       std::size_t length, std::uint64_t cookie,
+                                       PostResult& result);
+  [[nodiscard]] PostResult finish_post(std::uint32_t index, PostResult result);
+  void on_one_sided_done(std::uint32_t index, Status status);
+  void on_written(const Completion& completion);
+  void complete(const MessageCompletion& completion);
+  [[nodiscard]] Qpn data_endpoint() const { return config_.endpoint; }
+  [[nodiscard]] Qpn control_endpoint() const { return Qpn{config_.endpoint.value() + 1}; }
+  [[nodiscard]] Qpn watch_endpoint() const { return Qpn{config_.endpoint.value() + 2}; }
+  static constexpr std::uint64_t cookie_of(Lane lane, std::uint32_t index) {
+    return std::uint64_t{static_cast<std::uint32_t>(lane)} << 32 | index;
+  }
+  static constexpr std::uint64_t key_of(const MessageAddress& address) {
+    return std::uint64_t{address.peer.value()} << 32 | address.endpoint.value();
+  }
+
+  // send.cpp
+  void launch(std::uint32_t partner);
+  [[nodiscard]] bool start(std::uint32_t index);
+  void stall(std::uint32_t partner);
+  void on_send_done(std::uint32_t index, Status status);
+  void settle_sequence(Partner& partner, std::uint32_t sequence);
+  void end_send(std::uint32_t index, Status status);
+  void release_send(std::uint32_t index);
+  void notice_restart(std::uint32_t partner);
+  void fail_partner(std::uint32_t partner, Status status);
+  void watch(std::uint32_t partner);
+  void on_watch_done(std::uint32_t partner, Status status);
+  void take_answer(std::uint32_t partner, const Header& header);
+
+  // arrive.cpp
+  void on_message(Lane lane, std::uint32_t buffer, const Completion& completion);
+  [[nodiscard]] bool take_message(const Header& header, const MessageAddress& from,
+                                  std::uint32_t buffer);
+  [[nodiscard]] bool put_in_order(std::uint32_t partner, const Header& header,
+                                  std::uint32_t buffer);
+  void begin_epoch(std::uint32_t partner, const Header& header);
+  void offer(std::uint32_t arrival);
+  void refuse(const Header& header, const MessageAddress& from);
+  void give_back(std::uint32_t buffer);
+  void release_arrival(std::uint32_t arrival);
+
+  // receive.cpp
+  [[nodiscard]] bool sender_is_gone(const Arrival& arrival) const;
+  void begin_receive(std::uint32_t index, std::uint32_t arrival);
+  void resume(std::uint32_t index);
+  void on_read_done(std::uint32_t index, Status status);
+  void end_receive(std::uint32_t index, Status status);
+  void answer(std::uint32_t index, Status status);
+
+  Engine& engine_;
+  MessengerConfig config_;
+  std::size_t eager_limit_;
+  MessageCounters counters_;
+
+  Slab<Partner> partners_;
+  FlatMap<std::uint64_t> by_address_;
+  Slab<SendRecord> sends_;
+  Slab<ReceiveRecord> receives_;
+  Slab<Arrival> arrivals_;
+  message::TakeList<std::uint32_t> posted_;  // receives
+  message::TakeList<Waiting> waiting_;
+  std::unique_ptr<std::byte[]> data_buffers_;
+  std::unique_ptr<std::byte[]> control_buffers_;
+
+  RingQueue<std::uint32_t> stalled_;  // partners, until the engine has room
+  RingQueue<std::uint32_t> owed_;     // receives whose read or answer found no room in the engine
+  RingQueue<MessageCompletion> completions_;
+};
+
+}  // namespace weft::srd

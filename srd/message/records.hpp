@@ -1,0 +1,134 @@
+// Owns what a messenger remembers: other messengers, messages on their way out and in.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "srd/base/slab.hpp"
+#include "srd/message/header.hpp"
+#include "srd/message/messages.hpp"
+
+namespace weft::srd::message {
+
+inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
+
+// Numbers of one sender that may be on their way at a time. It bounds what a receiver holds because
+// it came too early; both ends must agree on it.
+inline constexpr std::uint32_t kOrderWindow = 256;
+
+// Requests to one messenger that are not answered: messages that nobody wants there yet. One whose
+// turn as an eager message failed comes on top, else those behind it could keep it out for ever.
+inline constexpr std::uint32_t kMaxRequests = 64;
+inline constexpr std::uint32_t kMostRequestsHeld = kMaxRequests + kOrderWindow;
+
+// A message, write or read on its way out.
+struct SendRecord {
+  enum class Kind : std::uint8_t { none, message, write, read };
+
+  std::uint64_t cookie = 0;
+  std::uint64_t tag = 0;
+  const std::byte* data = nullptr;
+  std::uint32_t length = 0;
+  std::uint32_t immediate = 0;
+  std::uint32_t qkey = 0;
+  std::uint32_t partner = kNone;
+  std::uint32_t restarts = 0;  // write, read: of the peer, when posted
+  std::uint32_t sequence = 0;
+  std::uint32_t next = kNone;  // in its partner's queue
+  std::uint16_t generation = 0;
+  RegionKey region;  // what the receiver reads
+  Kind kind = Kind::none;
+  Status status = Status::ok;  // otherwise: failed, and waits only for the engine
+  Status answer = Status::ok;  // of the receiver
+  bool has_immediate = false;
+  bool request = false;    // the receiver reads the bytes
+  bool converted = false;  // to a request, because as an eager message it was refused
+  bool in_engine = false;  // which therefore uses `header` and `data`
+  bool answered = false;
+  bool parked = false;  // the request has arrived: nothing is under way until the answer
+  Header header;
+};
+
+// What a message is called on the wire: by its record, and by some bits of the record's generation.
+inline constexpr std::uint32_t kSendIndexBits = 20;
+inline constexpr std::uint32_t kSendIndexMask = (1U << kSendIndexBits) - 1;
+[[nodiscard]] inline std::uint32_t number_of(std::uint32_t index, const SendRecord& record) {
+  return static_cast<std::uint32_t>(record.generation) << kSendIndexBits | index;
+}
+
+// A posted receive; later the read that fills it; then the answer to the sender.
+struct ReceiveRecord {
+  enum class State : std::uint8_t { free, posted, reading, answering };
+
+  std::uint64_t cookie = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t ignore = 0;
+  std::uint64_t from = 0;  // key of the only sender wanted
+  std::byte* data = nullptr;
+  std::uint32_t capacity = 0;
+  bool any_source = true;
+  bool waits = false;  // for room in the engine
+  State state = State::free;
+  std::uint32_t partner = kNone;  // kNone: an answer without a receive
+  MessageAddress to;              // where the answer goes
+  Header header;                  // of the message, then of the answer
+};
+
+// A message that has arrived and not met its receive.
+struct Arrival {
+  Header header;
+  std::uint32_t partner = kNone;
+  std::uint32_t buffer = kNone;  // eager: where its bytes are
+
+  [[nodiscard]] bool is_request() const {
+    return header.kind == static_cast<std::uint8_t>(Kind::request);
+  }
+};
+
+// FIFO of sends through SendRecord::next.
+class SendQueue {
+ public:
+  [[nodiscard]] bool empty() const { return head_ == kNone; }
+  [[nodiscard]] std::uint32_t front() const { return head_; }
+  void push(Slab<SendRecord>& sends, std::uint32_t index) {
+    sends[index].next = kNone;
+    (empty() ? head_ : sends[tail_].next) = index;
+    tail_ = index;
+  }
+  void pop(const Slab<SendRecord>& sends) { head_ = sends[head_].next; }
+  void clear() { head_ = kNone; }
+
+ private:
+  std::uint32_t head_ = kNone;
+  std::uint32_t tail_ = kNone;
+};
+
+// Another messenger, as a receiver of ours and as a sender to us.
+struct Partner {
+  MessageAddress address;
+
+  // --- What we send
+  std::uint32_t restarts = 0;  // of the peer, when the epoch began
+  std::uint32_t epoch = 0;
+  std::uint32_t next_sequence = 0;
+  std::uint32_t oldest = 0;                                // sequence that has not arrived
+  std::array<std::uint64_t, kOrderWindow / 64> arrived{};  // by sequence, from `oldest` on
+  SendQueue waiting;                                       // for their turn
+  SendQueue converting;                                    // numbered, to go out as requests
+  std::uint32_t requests = 0;                              // not answered
+  std::uint32_t converted = 0;                             // of these
+  std::uint32_t parked = 0;  // what waits for the peer while the engine has nothing to send
+  bool watched = false;      // the engine asks from time to time whether it lives
+  bool stalled = false;      // the engine had no room
+
+  // --- What we receive
+  bool heard = false;
+  std::uint32_t their_life = 0;
+  std::uint32_t their_epoch = 0;
+  std::uint32_t expected = 0;        // sequence whose turn it is
+  std::vector<std::uint32_t> early;  // arrivals before their turn, by sequence; made when needed
+  std::uint32_t requests_held = 0;   // among what has arrived and not met its receive
+};
+
+}  // namespace weft::srd::message

@@ -1,0 +1,296 @@
+// Owns messages on their way out: numbers, requests, answers, and the failure of a partner.
+#include "srd/base/check.hpp"
+#include "srd/message/messenger.hpp"
+
+namespace weft::srd {
+
+using message::kMaxRequests;
+using message::kNone;
+using message::kOrderWindow;
+using message::kSendIndexMask;
+using message::number_of;
+
+namespace {
+
+constexpr std::uint8_t kEagerRetries = 1;  // by the engine, before the message becomes a request
+constexpr std::uint8_t kWatchRetries = 6;  // with the engine's back-off some milliseconds
+
+}  // namespace
+
+// Sends what may be sent: first what has a number already, because a receiver waits for it.
+void Messenger::launch(std::uint32_t index) {
+  Partner& partner = partners_[index];
+  notice_restart(index);
+  if (partner.parked != 0 && !partner.watched) {
+    watch(index);
+  }
+  while (!partner.converting.empty()) {
+    if (!start(partner.converting.front())) {
+      stall(index);
+      return;
+    }
+    partner.converting.pop(sends_);
+  }
+  const bool ordered = config_.order == MessageOrder::ordered;
+  while (!partner.waiting.empty() && partner.requests < kMaxRequests &&
+         (!ordered || partner.next_sequence - partner.oldest < kOrderWindow)) {
+    SendRecord& record = sends_[partner.waiting.front()];
+    // While the receiver has no room for small messages, their bytes stay here.
+    const bool was_request = record.request;
+    record.request = was_request || partner.converted != 0;
+    record.sequence = partner.next_sequence;
+    if (!start(partner.waiting.front())) {
+      record.request = was_request;
+      stall(index);
+      return;
+    }
+    partner.waiting.pop(sends_);
+    ++partner.next_sequence;
+    if (record.request) {
+      ++partner.requests;
+    }
+  }
+}
+
+// Hands a message to the engine; false if there is no room.
+bool Messenger::start(std::uint32_t index) {
+  SendRecord& record = sends_[index];
+  Partner& partner = partners_[record.partner];
+  if (record.request && record.length != 0 && record.region == RegionKey{}) {
+    Region region;
+    region.data = const_cast<std::byte*>(record.data);  // remote_read never writes
+    region.length = record.length;
+    region.access = Access::remote_read;
+    region.domain = config_.domain;
+    const Result<RegionKey> key = engine_.memory().insert(region);
+    if (!key) {
+      return false;
+    }
+    record.region = *key;
+  }
+  const auto history = engine_.history_of(partner.address.peer);
+  Header& header = record.header;
+  header = Header{};
+  header.kind =
+      static_cast<std::uint8_t>(record.request ? message::Kind::request : message::Kind::eager);
+  header.flags = static_cast<std::uint8_t>(
+      (record.has_immediate ? message::kHasImmediate : 0) |
+      (config_.order == MessageOrder::unordered ? message::kUnordered : 0));
+  header.immediate = record.immediate;
+  header.tag = record.tag;
+  header.source_life = engine_.config().life.value();
+  header.destination_life = history->life_known ? history->life.value() : 0;
+  header.epoch = partner.epoch;
+  header.sequence = record.sequence;
+  header.length = record.length;
+  header.message = number_of(index, record);
+  header.region = record.region.value();
+  header.qkey = config_.qkey;
+
+  SendRequest request;
+  request.peer = partner.address.peer;
+  request.source = record.request ? control_endpoint() : data_endpoint();
+  request.destination = Qpn{partner.address.endpoint.value() + (record.request ? 1 : 0)};
+  request.qkey = record.qkey;
+  request.cookie = cookie_of(Lane::send, index);
+  request.rnr_retry = record.request ? kRnrRetryForever : kEagerRetries;
+  request.segments[0] = {reinterpret_cast<std::byte*>(&header), sizeof header};
+  if (!record.request) {
+    request.segments[1] = {const_cast<std::byte*>(record.data), record.length};
+  }
+  if (engine_.post(request) != PostResult::accepted) {
+    return false;
+  }
+  record.in_engine = true;
+  ++(record.request ? counters_.requests_sent : counters_.eager_sent);
+  return true;
+}
+
+void Messenger::stall(std::uint32_t index) {
+  if (!partners_[index].stalled) {
+    partners_[index].stalled = true;
+    (void)stalled_.push(index);
+  }
+}
+
+void Messenger::on_send_done(std::uint32_t index, Status status) {
+  SendRecord& record = sends_[index];
+  const std::uint32_t at = record.partner;
+  Partner& partner = partners_[at];
+  record.in_engine = false;
+  if (record.status != Status::ok) {
+    end_send(index, record.status);
+    return;
+  }
+  notice_restart(at);
+  if (sends_[index].kind == SendRecord::Kind::none) {
+    return;
+  }
+  if (status == Status::ok) {
+    settle_sequence(partner, record.sequence);
+    if (!record.request || record.answered) {
+      end_send(index, record.answer);
+    } else {
+      record.parked = true;
+      ++partner.parked;
+    }
+  } else if (!record.request &&
+             (status == Status::receiver_not_ready || status == Status::length_error)) {
+    // No room there, or packets shorter than ours. The order waits for this message, so it does not
+    // wait for others that are not answered.
+    record.request = record.converted = true;
+    ++counters_.converted;
+    ++partner.converted;
+    ++partner.requests;
+    partner.converting.push(sends_, index);
+  } else {
+    fail_partner(at, status);
+  }
+  launch(at);
+}
+
+void Messenger::settle_sequence(Partner& partner, std::uint32_t sequence) {
+  const auto bit = [&](std::uint32_t at) -> std::pair<std::uint64_t&, std::uint64_t> {
+    return {partner.arrived[at % kOrderWindow / 64], std::uint64_t{1} << at % 64};
+  };
+  const auto [word, mask] = bit(sequence);
+  word |= mask;
+  while (partner.oldest != partner.next_sequence) {
+    const auto [oldest, oldest_mask] = bit(partner.oldest);
+    if ((oldest & oldest_mask) == 0) {
+      break;
+    }
+    oldest &= ~oldest_mask;
+    ++partner.oldest;
+  }
+}
+
+// The engine must be through with it.
+void Messenger::end_send(std::uint32_t index, Status status) {
+  const SendRecord& record = sends_[index];
+  MessageCompletion completion;
+  completion.cookie = record.cookie;
+  completion.kind = record.kind == SendRecord::Kind::message ? MessageCompletion::Kind::send
+                    : record.kind == SendRecord::Kind::write ? MessageCompletion::Kind::write
+                                                             : MessageCompletion::Kind::read;
+  completion.status = status;
+  completion.tag = record.tag;
+  completion.length = record.length;
+  completion.has_immediate = record.has_immediate;
+  completion.immediate = record.immediate;
+  completion.peer = partners_[record.partner].address;
+  completion.peer.qkey = record.qkey;
+  complete(completion);
+  release_send(index);
+}
+
+void Messenger::release_send(std::uint32_t index) {
+  SendRecord& record = sends_[index];
+  Partner& partner = partners_[record.partner];
+  engine_.memory().erase(record.region);
+  record.region = RegionKey{};
+  partner.parked -= record.parked;
+  // A failure has set these counts back already.
+  if (record.kind == SendRecord::Kind::message && record.status == Status::ok) {
+    partner.requests -= record.request;
+    partner.converted -= record.converted;
+  }
+  record.kind = SendRecord::Kind::none;
+  ++record.generation;
+  sends_.release(index);
+}
+
+// --- Failure
+
+void Messenger::notice_restart(std::uint32_t index) {
+  const Partner& partner = partners_[index];
+  if (engine_.history_of(partner.address.peer)->restarts != partner.restarts) {
+    fail_partner(index, Status::peer_restarted);
+  }
+}
+
+// Ends all messages to a partner, for one that is missing would keep the receiver waiting for it.
+// Those that come later begin a new epoch.
+void Messenger::fail_partner(std::uint32_t index, Status status) {
+  Partner& partner = partners_[index];
+  ++counters_.partner_failures;
+  partner.restarts = engine_.history_of(partner.address.peer)->restarts;
+  partner.waiting.clear();
+  partner.converting.clear();
+  for (std::uint32_t i = 0; i < sends_.capacity(); ++i) {
+    SendRecord& record = sends_[i];
+    if (record.kind != SendRecord::Kind::message || record.partner != index ||
+        record.status != Status::ok) {
+      continue;
+    }
+    record.status = status;
+    engine_.memory().erase(record.region);  // nobody shall read it from now on
+    record.region = RegionKey{};
+    if (!record.in_engine) {
+      end_send(i, status);
+    }
+  }
+  ++partner.epoch;
+  partner.next_sequence = 0;
+  partner.oldest = 0;
+  partner.arrived = {};
+  partner.requests = 0;
+  partner.converted = 0;
+}
+
+// An answer may take as long as it likes, and the engine hears nothing from the peer meanwhile. So
+// it is given a send that the peer refuses and the engine repeats: if the peer dies, it finds out.
+void Messenger::watch(std::uint32_t index) {
+  Partner& partner = partners_[index];
+  if (partner.watched) {
+    return;
+  }
+  SendRequest request;
+  request.peer = partner.address.peer;
+  request.source = watch_endpoint();
+  request.destination = Qpn{partner.address.endpoint.value() + 2};
+  request.qkey = partner.address.qkey;
+  request.cookie = cookie_of(Lane::watch, index);
+  request.rnr_retry = kWatchRetries;
+  if (engine_.post(request) == PostResult::accepted) {
+    partner.watched = true;
+  } else {
+    stall(index);
+  }
+}
+
+void Messenger::on_watch_done(std::uint32_t index, Status status) {
+  Partner& partner = partners_[index];
+  partner.watched = false;
+  notice_restart(index);
+  if (status == Status::receiver_not_ready) {
+    if (partner.parked != 0) {
+      watch(index);
+    }
+    return;
+  }
+  if (status != Status::peer_restarted && status != Status::flushed) {
+    fail_partner(index, status);  // the peer is dead, or has no messenger any more
+  }
+}
+
+// --- Answers
+
+void Messenger::take_answer(std::uint32_t index, const Header& header) {
+  const std::uint32_t at = header.message.value() & kSendIndexMask;
+  SendRecord* record = at < sends_.capacity() ? &sends_[at] : nullptr;
+  if (record == nullptr || record->kind != SendRecord::Kind::message || record->partner != index ||
+      !record->request || record->answered || header.message.value() != number_of(at, *record) ||
+      record->status != Status::ok) {
+    ++counters_.unknown_answer;
+    return;
+  }
+  record->answered = true;
+  record->answer = static_cast<Status>(header.status);
+  if (!record->in_engine) {
+    end_send(at, record->answer);
+    launch(index);
+  }
+}
+
+}  // namespace weft::srd
