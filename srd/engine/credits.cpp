@@ -36,15 +36,13 @@ void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
   ++counters_.credit_requests;
 }
 
-// Each request is answered, so that a sender whose turn is far away knows that it was heard. Who does
-// not ration grants everything.
+// Each request is answered, so that a sender whose turn is far away knows that it was heard. Who
+// does not ration grants everything.
 void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request) {
   if (config_.receiver_credits) {
     (void)credit_grants_.on_demand(now, peer.id, request.demand.value());
   }
   peer.in.demand = request.demand.value();
-  peer.in.reply_to = Qpn{request.common.source_qpn.value()};
-  peer.in.reply_from = Qpn{request.common.destination_qpn.value()};
   peer.in.grant = true;
   queue_reply(peer);
 }

@@ -42,7 +42,8 @@ Engine::Engine(const EngineConfig& config)
   cc_tuning_.trimming = config.trimming;
   path_tuning_.base_rtt = config.base_rtt;
   path_tuning_.trimming = config.trimming;
-  // PathHealth abandons and probes what fails; to freeze as well would only keep REPS off good paths.
+  // PathHealth abandons and probes what fails; to freeze as well would only keep REPS off good
+  // paths.
   path_tuning_.freeze_time = Duration::zero();
   const Bytes bdp_packets = config.line_rate.bytes_in(config.base_rtt) / mtu_wire + 1;
   path_tuning_.bdp_packets = static_cast<std::uint16_t>(std::min<Bytes>(bdp_packets, 0xFFFF));

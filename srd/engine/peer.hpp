@@ -43,7 +43,7 @@ struct Inbound {
   ReceiveWindow window;
   Echo echo;
   std::array<ReceiveWindow::Result, kMaxAgain> again{};  // trimmed and deferred since the last ack
-  std::uint32_t demand = 0;    // credits the peer wants, cumulative
+  std::uint32_t demand = 0;                              // credits the peer wants, cumulative
   bool grant = false;                                    // credits are to be told
   std::uint8_t again_used = 0;
   std::uint8_t unacknowledged = 0;  // packets since the last ack
@@ -80,7 +80,7 @@ struct Outbound {
   TimePoint newest_arrival{};       // latest departure among packets known to have arrived
   std::uint32_t settled_since_widening = 0;
   std::uint8_t widening = 0;  // reordering was mistaken for loss: the allowance is shifted by this
-  bool muted = false;  // given up: nothing leaves until the peer is heard or work is posted
+  bool muted = false;         // given up: nothing leaves until the peer is heard or work is posted
   bool tail_probe_wanted = false;
   bool tail_probed = false;           // since the last progress
   std::uint32_t last_probe_time = 0;  // as it travels in the packet

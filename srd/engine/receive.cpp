@@ -33,12 +33,18 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
     return;
   }
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
-  const std::uint32_t index = find_or_make_peer(key);
+  // Only who wants something of us is worth remembering.
+  const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
+  const std::uint32_t index = asks ? find_or_make_peer(key) : by_key_.find(key);
   if (index == Slab<Peer>::kNone) {
-    counters_.drop(DropReason::peer_table_full);
+    counters_.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
     return;
   }
   Peer& peer = peers_[index];
+  if (asks) {
+    peer.in.reply_to = Qpn{common.source_qpn.value()};
+    peer.in.reply_from = Qpn{common.destination_qpn.value()};
+  }
   const Life source{common.source_life.value()};
   const Life destination{common.destination_life.value()};
   if (parsed.type() == PacketType::stale_life) {

@@ -26,8 +26,6 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
     in.echo.congested = congested;
     in.echo.probe = probe;
   }
-  in.reply_to = Qpn{header.common.source_qpn.value()};
-  in.reply_from = Qpn{header.common.destination_qpn.value()};
   ++in.unacknowledged;
   if (at_once || congested || probe || in.unacknowledged >= config_.ack_every ||
       (header.common.flags & wire::kAckRequested) != 0) {

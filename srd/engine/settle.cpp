@@ -168,9 +168,11 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   ++counters_.peer_restarts;
   ++peer.restarts;
   tell(Event::Kind::peer_restarted, now, peer, Psn{}, PathId{});
-  const std::uint32_t reads_served = peer.in.reads_served;
-  peer.in = Inbound{};
-  peer.in.reads_served = reads_served;
+  Inbound fresh;
+  fresh.reads_served = peer.in.reads_served;  // until end_all() has ended them
+  fresh.reply_to = peer.in.reply_to;
+  fresh.reply_from = peer.in.reply_from;
+  peer.in = std::move(fresh);
   peer.ack_due = kNever;
   end_all(peer, Status::peer_restarted, false);
   adopt_life(peer, life);

@@ -59,8 +59,6 @@ const char* to_string(DropReason reason) {
       return "unknown_read";
     case DropReason::read_out_of_bounds:
       return "read_out_of_bounds";
-    case DropReason::credits_off:
-      return "credits_off";
   }
   return "unknown";
 }

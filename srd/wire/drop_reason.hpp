@@ -38,9 +38,9 @@ enum class DropReason : std::uint8_t {
   ack_not_sent,
   unknown_read,
   read_out_of_bounds,
-  credits_off,
 };
-inline constexpr std::size_t kDropReasons = static_cast<std::size_t>(DropReason::credits_off) + 1;
+inline constexpr std::size_t kDropReasons =
+    static_cast<std::size_t>(DropReason::read_out_of_bounds) + 1;
 
 // The name above; "none" for none.
 [[nodiscard]] const char* to_string(DropReason reason);
