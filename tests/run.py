@@ -40,6 +40,10 @@ def run_ctest(preset, options, junit):
     return ctest.returncode, "".join(said), verdicts
 
 
+def name_of(case):
+    return case.get("name").split("  #")[0]  # GoogleTest adds what it knows of the parameter
+
+
 def skip_reason(case):
     """Why a test skipped itself, or None: one that could not even be started has failed."""
     if case.get("status") == "disabled":
@@ -58,13 +62,13 @@ def report(cases, verdicts):
     for case in cases:
         reason = skip_reason(case)
         if reason is not None:
-            skips.setdefault(reason, []).append(case.get("name"))
+            skips.setdefault(reason, []).append(name_of(case))
         elif case.get("status") == "run":
             passed += 1
         else:
             failures.append(case)
     for case in failures:
-        name = case.get("name")
+        name = name_of(case)
         output = case.findtext("system-out", "").strip().splitlines()
         print(f"\nFAILED {name}: {verdicts.get(name, 'not run')}")
         if len(output) > LINES_OF_A_FAILURE:
