@@ -82,8 +82,8 @@ TEST_F(TwoNics, WriteAndReadPlaceBytes) {
 TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
-  Qp& eager = **right.nic.create_qp(
-      {.pd = right.pd, .receive_depth = 16, .unsolicited_immediate = true});
+  Qp& eager =
+      **right.nic.create_qp({.pd = right.pd, .receive_depth = 16, .unsolicited_immediate = true});
   right.to_rts(eager);
   ASSERT_TRUE(right.receive(to, 9));
   SendWork work;
@@ -181,84 +181,88 @@ constexpr auto kAll =
 
 INSTANTIATE_TEST_SUITE_P(
     All, WrongRequest,
-    ::testing::Values(
-        WrongCase{"AhThatIsNot", WorkStatus::bad_ah,
-                  [](SendWork& w, Side&, Side&) { w.ah = 999; }},
-        WrongCase{"AhUnknownNumber", WorkStatus::bad_ah,
-                  [](SendWork& w, Side&, Side&) { w.ah = kUnknownAh; }},
-        WrongCase{"AhOfAnotherDomain", WorkStatus::bad_ah,
-                  [](SendWork& w, Side& l, Side& r) {
-                    w.ah = *l.nic.create_ah(*l.nic.allocate_pd(), r.address);
-                  }},
-        WrongCase{"LocalKeyThatIsNot", WorkStatus::bad_local_key,
-                  [](SendWork& w, Side&, Side&) { w.sges[0].key ^= 0x10; }},
-        WrongCase{"LocalKeyOfAnotherDomain", WorkStatus::bad_local_key,
-                  [](SendWork& w, Side& l, Side&) { w.sges[0].key = foreign_key(l, kAll, true); }},
-        WrongCase{"LocalBeforeRegion", WorkStatus::bad_local_key,
-                  [](SendWork& w, Side&, Side&) { --w.sges[0].address; }},
-        WrongCase{"LocalBeyondRegion", WorkStatus::bad_local_key,
-                  [](SendWork& w, Side&, Side&) {
-                    w.sges[0].address = Side::kIova + 64 * 1024 - 99;
-                  }},
-        WrongCase{"LocalWrapsAround", WorkStatus::bad_local_key,
-                  [](SendWork& w, Side&, Side&) { w.sges[0].address = ~0ULL - 10; }},
-        WrongCase{"SendTooLong", WorkStatus::local_length,
-                  [](SendWork& w, Side&, Side&) { w.sges[0].length = 8192; }},
-        WrongCase{"NoSuchOperation", WorkStatus::unsupported_operation,
-                  [](SendWork& w, Side&, Side&) { w.operation = Operation::invalid; }},
-        WrongCase{"ReadWithInlineData", WorkStatus::unsupported_operation,
-                  [](SendWork& w, Side&, Side&) {
-                    w.operation = Operation::rdma_read;
-                    w.inline_data = std::span<const std::byte>{};
-                  }},
-        WrongCase{"DestinationThatIsNot", WorkStatus::remote_bad_qpn,
-                  [](SendWork& w, Side&, Side&) { w.destination += 100; }},
-        WrongCase{"WrongQkey", WorkStatus::remote_bad_qpn,
-                  [](SendWork& w, Side&, Side&) { w.qkey = 8; }},
-        WrongCase{"ReceiveTooShort", WorkStatus::remote_length,
-                  [](SendWork& w, Side&, Side&) { w.sges[0].length = 101; }},
-        WrongCase{"WriteKeyThatIsNot", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side&) {
-                    w.operation = Operation::rdma_write;
-                    w.remote_key ^= 0x20;
-                  }},
-        WrongCase{"WriteOutOfBounds", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side&) {
-                    w.operation = Operation::rdma_write;
-                    w.remote_address = Side::kIova + 64 * 1024 - 99;
-                  }},
-        WrongCase{"WriteBelowRegion", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side&) {
-                    w.operation = Operation::rdma_write;
-                    w.remote_address = Side::kIova - 1;
-                  }},
-        WrongCase{"WriteWithoutRight", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side& r) {
-                    w.operation = Operation::rdma_write;
-                    w.remote_key = foreign_key(
-                        r, srd::Access::local_write | srd::Access::remote_read, false);
-                  }},
-        WrongCase{"WriteToAnotherDomain", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side& r) {
-                    w.operation = Operation::rdma_write;
-                    w.remote_key = foreign_key(r, kAll, true);
-                  }},
-        WrongCase{"ReadKeyThatIsNot", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side&) {
-                    w.operation = Operation::rdma_read;
-                    w.remote_key ^= 0x20;
-                  }},
-        WrongCase{"ReadWithoutRight", WorkStatus::remote_bad_key,
-                  [](SendWork& w, Side&, Side& r) {
-                    w.operation = Operation::rdma_read;
-                    w.remote_key = foreign_key(
-                        r, srd::Access::local_write | srd::Access::remote_write, false);
-                  }},
-        WrongCase{"ReadIntoReadOnly", WorkStatus::bad_local_key,
-                  [](SendWork& w, Side& l, Side&) {
-                    w.operation = Operation::rdma_read;
-                    w.sges[0].key = foreign_key(l, srd::Access::none, false);
-                  }}),
+    ::testing::Values(WrongCase{"AhThatIsNot", WorkStatus::bad_ah,
+                                [](SendWork& w, Side&, Side&) { w.ah = 999; }},
+                      WrongCase{"AhUnknownNumber", WorkStatus::bad_ah,
+                                [](SendWork& w, Side&, Side&) { w.ah = kUnknownAh; }},
+                      WrongCase{"AhOfAnotherDomain", WorkStatus::bad_ah,
+                                [](SendWork& w, Side& l, Side& r) {
+                                  w.ah = *l.nic.create_ah(*l.nic.allocate_pd(), r.address);
+                                }},
+                      WrongCase{"LocalKeyThatIsNot", WorkStatus::bad_local_key,
+                                [](SendWork& w, Side&, Side&) { w.sges[0].key ^= 0x10; }},
+                      WrongCase{"LocalKeyOfAnotherDomain", WorkStatus::bad_local_key,
+                                [](SendWork& w, Side& l, Side&) {
+                                  w.sges[0].key = foreign_key(l, kAll, true);
+                                }},
+                      WrongCase{"LocalBeforeRegion", WorkStatus::bad_local_key,
+                                [](SendWork& w, Side&, Side&) { --w.sges[0].address; }},
+                      WrongCase{"LocalBeyondRegion", WorkStatus::bad_local_key,
+                                [](SendWork& w, Side&, Side&) {
+                                  w.sges[0].address = Side::kIova + 64 * 1024 - 99;
+                                }},
+                      WrongCase{"LocalWrapsAround", WorkStatus::bad_local_key,
+                                [](SendWork& w, Side&, Side&) { w.sges[0].address = ~0ULL - 10; }},
+                      WrongCase{"SendTooLong", WorkStatus::local_length,
+                                [](SendWork& w, Side&, Side&) { w.sges[0].length = 8192; }},
+                      WrongCase{
+                          "NoSuchOperation", WorkStatus::unsupported_operation,
+                          [](SendWork& w, Side&, Side&) { w.operation = Operation::invalid; }},
+                      WrongCase{"ReadWithInlineData", WorkStatus::unsupported_operation,
+                                [](SendWork& w, Side&, Side&) {
+                                  w.operation = Operation::rdma_read;
+                                  w.inline_data = std::span<const std::byte>{};
+                                }},
+                      WrongCase{"DestinationThatIsNot", WorkStatus::remote_bad_qpn,
+                                [](SendWork& w, Side&, Side&) { w.destination += 100; }},
+                      WrongCase{"WrongQkey", WorkStatus::remote_bad_qpn,
+                                [](SendWork& w, Side&, Side&) { w.qkey = 8; }},
+                      WrongCase{"ReceiveTooShort", WorkStatus::remote_length,
+                                [](SendWork& w, Side&, Side&) { w.sges[0].length = 101; }},
+                      WrongCase{"WriteKeyThatIsNot", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side&) {
+                                  w.operation = Operation::rdma_write;
+                                  w.remote_key ^= 0x20;
+                                }},
+                      WrongCase{"WriteOutOfBounds", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side&) {
+                                  w.operation = Operation::rdma_write;
+                                  w.remote_address = Side::kIova + 64 * 1024 - 99;
+                                }},
+                      WrongCase{"WriteBelowRegion", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side&) {
+                                  w.operation = Operation::rdma_write;
+                                  w.remote_address = Side::kIova - 1;
+                                }},
+                      WrongCase{"WriteWithoutRight", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side& r) {
+                                  w.operation = Operation::rdma_write;
+                                  w.remote_key = foreign_key(
+                                      r, srd::Access::local_write | srd::Access::remote_read,
+                                      false);
+                                }},
+                      WrongCase{"WriteToAnotherDomain", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side& r) {
+                                  w.operation = Operation::rdma_write;
+                                  w.remote_key = foreign_key(r, kAll, true);
+                                }},
+                      WrongCase{"ReadKeyThatIsNot", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side&) {
+                                  w.operation = Operation::rdma_read;
+                                  w.remote_key ^= 0x20;
+                                }},
+                      WrongCase{"ReadWithoutRight", WorkStatus::remote_bad_key,
+                                [](SendWork& w, Side&, Side& r) {
+                                  w.operation = Operation::rdma_read;
+                                  w.remote_key = foreign_key(
+                                      r, srd::Access::local_write | srd::Access::remote_write,
+                                      false);
+                                }},
+                      WrongCase{"ReadIntoReadOnly", WorkStatus::bad_local_key,
+                                [](SendWork& w, Side& l, Side&) {
+                                  w.operation = Operation::rdma_read;
+                                  w.sges[0].key = foreign_key(l, srd::Access::none, false);
+                                }}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // --- The life of queue pairs and domains.
@@ -374,11 +378,12 @@ TEST_F(TwoNics, NumbersRunOutAndComeBack) {
 
 class NoLoopback : public TwoNics {
  protected:
-  NoLoopback() : TwoNics([] {
-    NicConfig config;
-    config.loopback = false;
-    return config;
-  }()) {}
+  NoLoopback()
+      : TwoNics([] {
+          NicConfig config;
+          config.loopback = false;
+          return config;
+        }()) {}
 };
 
 TEST_F(NoLoopback, WhatIsSentToOneselfVanishes) {

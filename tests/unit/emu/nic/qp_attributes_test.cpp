@@ -25,14 +25,10 @@ Book book(QpType type) {
   const std::uint32_t rnr = type == QpType::srd ? std::uint32_t{kMaskRnrRetry} : 0;
   const std::uint32_t keys = kMaskPkeyIndex | kMaskQkey;
   const std::uint32_t late = kMaskCurrentState | kMaskQkey;
-  Book rules{{{reset, init}, {kInit, 0}},
-             {{init, init}, {0, kInit}},
-             {{init, rtr}, {0, keys}},
-             {{rtr, rts}, {kMaskSqPsn, late | rnr}},
-             {{rts, rts}, {0, late}},
-             {{rts, sqd}, {0, kMaskSqdNotify}},
-             {{sqd, rts}, {0, late}},
-             {{sqd, sqd}, {0, keys}},
+  Book rules{{{reset, init}, {kInit, 0}}, {{init, init}, {0, kInit}},
+             {{init, rtr}, {0, keys}},    {{rtr, rts}, {kMaskSqPsn, late | rnr}},
+             {{rts, rts}, {0, late}},     {{rts, sqd}, {0, kMaskSqdNotify}},
+             {{sqd, rts}, {0, late}},     {{sqd, sqd}, {0, keys}},
              {{sqe, rts}, {0, late}}};
   for (int from = reset; from <= err; ++from) {
     rules[{from, reset}] = {0, 0};
@@ -65,9 +61,8 @@ TEST_P(Transitions, EveryPairAndEverySingleAttribute) {
         if (bit != 0 && extra == 0) {
           continue;
         }
-        const auto outcome =
-            check_modify({.type = GetParam()}, static_cast<QpState>(from),
-                         kMaskState | required | extra, attributes_for(from, to));
+        const auto outcome = check_modify({.type = GetParam()}, static_cast<QpState>(from),
+                                          kMaskState | required | extra, attributes_for(from, to));
         const bool rnr_refused = GetParam() == QpType::ud && extra == kMaskRnrRetry;
         const bool allowed =
             legal && (extra & ~(required | rule->second.optional)) == 0 && !rnr_refused;
@@ -95,9 +90,9 @@ INSTANTIATE_TEST_SUITE_P(Types, Transitions, ::testing::Values(QpType::srd, QpTy
 
 TEST(ModifyQp, AttributesOfOtherTransportsAreNotSupported) {
   for (const unsigned bit : {3U, 7U, 8U, 9U, 10U, 12U, 13U, 14U, 15U, 17U, 18U, 19U, 20U, 25U}) {
-    EXPECT_EQ(check_modify({}, QpState::init, kMaskState | 1U << bit, attributes_for(init, rtr))
-                  .error(),
-              EOPNOTSUPP)
+    EXPECT_EQ(
+        check_modify({}, QpState::init, kMaskState | 1U << bit, attributes_for(init, rtr)).error(),
+        EOPNOTSUPP)
         << bit;
   }
 }

@@ -27,13 +27,13 @@ struct Side {
         nic(config(base, number), engine),
         pd(*nic.allocate_pd()),
         memory(64 * 1024),
-        key(*nic.register_memory(srd::Region{
-            .data = memory.data(),
-            .address = kIova,
-            .length = memory.size(),
-            .access = srd::Access::local_write | srd::Access::remote_read |
-                      srd::Access::remote_write,
-            .domain = pd})) {}
+        key(*nic.register_memory(srd::Region{.data = memory.data(),
+                                             .address = kIova,
+                                             .length = memory.size(),
+                                             .access = srd::Access::local_write |
+                                                       srd::Access::remote_read |
+                                                       srd::Access::remote_write,
+                                             .domain = pd})) {}
 
   static srd::EngineConfig engine_config(std::uint8_t number) {
     srd::EngineConfig config;
