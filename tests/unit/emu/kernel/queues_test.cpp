@@ -1,0 +1,289 @@
+// Tests of the EFA queues as a program that writes them itself sees them.
+#include <poll.h>
+#include <unistd.h>
+
+#include "tests/unit/emu/kernel/raw_client.hpp"
+
+namespace weft::emu::kernel {
+namespace {
+
+using efa::Cqe;
+
+class Queues : public RawClient {
+ protected:
+  void SetUp() override {
+    open_context();
+    pd = alloc_pd();
+    std::array<std::uint32_t, 3> keys{};
+    ASSERT_EQ(reg_mr(pd, memory.data(), memory.size(), 7, keys), 0);
+    lkey = keys[1];
+    ASSERT_EQ(create_ah(pd, gid_of(*parse_address(test_nic().address)), ah), 0);
+    make_cq(-1, 4);
+    make_qp(qp_words(), qp_request(pd, cq.handle));
+  }
+  void make_cq(std::int32_t channel, std::uint32_t entries, std::uint8_t flags = 0) {
+    ASSERT_EQ(create_cq(cq_request(entries, channel), cq_words(flags), cq), 0);
+    cq_ring = map(cq.reply.ring_key, cq.reply.ring_size, PROT_READ);
+    cq_doorbell = map(cq.reply.doorbell_key, 4096, PROT_WRITE);
+    next_cqe = 0;
+  }
+  void make_qp(const efa::QpCommand& own, const abi::CreateQp& core) {
+    ASSERT_EQ(create_qp(core, own, qp), 0);
+    wqe_size = own.sq_ring_size / core.max_send_wr;
+    sq = map(qp.own.sq_key, own.sq_ring_size, PROT_WRITE);
+    rq = map(qp.own.rq_key, qp.own.rq_size, PROT_WRITE);
+    sq_doorbell = map(qp.own.sq_doorbell_key, 4096, PROT_WRITE);
+    rq_doorbell = map(qp.own.rq_doorbell_key, 4096, PROT_WRITE);
+    sent = received = 0;
+  }
+
+  void put_receive(std::uint16_t id, std::uint32_t offset, std::uint16_t length,
+                   std::uint32_t flags = efa::kFirstDescriptor | efa::kLastDescriptor) {
+    const auto address = reinterpret_cast<std::uint64_t>(memory.data()) + offset;
+    const efa::ReceiveDescriptor descriptor{static_cast<std::uint32_t>(address),
+                                            static_cast<std::uint32_t>(address >> 32), id, length,
+                                            lkey | flags};
+    std::memcpy(rq + received++ % 8 * sizeof descriptor, &descriptor, sizeof descriptor);
+  }
+  efa::WqeHead head(std::uint16_t id, std::uint8_t operation, std::uint8_t flags) const {
+    efa::WqeHead wqe{};
+    wqe.req_id = id;
+    wqe.ctrl1 = static_cast<std::uint8_t>(operation | flags | 0x80);
+    wqe.ctrl2 = 0x1C;
+    wqe.destination_qpn = static_cast<std::uint16_t>(qp.core.qpn);
+    wqe.ah = ah;
+    wqe.qkey = 5;
+    return wqe;
+  }
+  void put_inline(std::uint16_t id, const std::string& text) {
+    efa::WqeHead wqe = head(id, efa::kOpSend, efa::kInline);
+    wqe.length = static_cast<std::uint16_t>(text.size());
+    put_wqe(wqe, text.data(), text.size());
+  }
+  void put_wqe(const efa::WqeHead& wqe, const void* rest, std::size_t size) {
+    std::byte* const to = sq + sent++ % 8 * wqe_size;
+    std::memcpy(to, &wqe, sizeof wqe);
+    std::memcpy(to + sizeof wqe, rest, size);
+  }
+  // The next entry, if its phase says that it is there.
+  bool take(Cqe& entry) {
+    std::memcpy(&entry, cq_ring + next_cqe % cq.entries * sizeof entry, sizeof entry);
+    const bool there = (entry.flags & 1) == (next_cqe / cq.entries % 2 == 0 ? 1 : 0);
+    next_cqe += there ? 1 : 0;
+    return there;
+  }
+  Cqe take_one() {
+    Cqe entry{};
+    EXPECT_TRUE(take(entry));
+    return entry;
+  }
+  static bool is_send(const Cqe& entry) { return (entry.flags & 6) == efa::kCqeSendQueue; }
+
+  std::vector<std::byte> memory = std::vector<std::byte>(64 * 1024);
+  std::uint32_t pd = 0;
+  std::uint32_t lkey = 0;
+  std::uint16_t ah = 0;
+  CqHandle cq;
+  QpHandle qp;
+  std::uint32_t wqe_size = 0;
+  std::byte* cq_ring = nullptr;
+  std::byte* cq_doorbell = nullptr;
+  std::byte* sq = nullptr;
+  std::byte* rq = nullptr;
+  std::byte* sq_doorbell = nullptr;
+  std::byte* rq_doorbell = nullptr;
+  std::uint32_t next_cqe = 0;
+  std::uint32_t sent = 0;
+  std::uint32_t received = 0;
+};
+
+TEST_F(Queues, PhaseTogglesForManyLapsOfAllRings) {
+  to_rts(qp);
+  for (std::uint16_t i = 0; i < 50; ++i) {
+    const std::string text = "message " + std::to_string(i);
+    put_receive(i, 100, 64);
+    ring(rq_doorbell, received);
+    put_inline(static_cast<std::uint16_t>(1000 + i), text);
+    ring(sq_doorbell, sent);
+    for (int side = 0; side < 2; ++side) {
+      const Cqe entry = take_one();
+      EXPECT_EQ(entry.status, 0);
+      EXPECT_EQ(entry.req_id, is_send(entry) ? 1000 + i : i);
+      EXPECT_EQ(entry.qpn, qp.core.qpn);
+      if (!is_send(entry)) {
+        EXPECT_EQ(entry.length, text.size());
+        EXPECT_EQ(entry.ah, ah);
+        EXPECT_EQ(entry.source_qpn, qp.core.qpn);
+      }
+    }
+    EXPECT_EQ(std::memcmp(memory.data() + 100, text.data(), text.size()), 0);
+  }
+}
+
+TEST_F(Queues, RingOfOneEntryFlipsItsPhaseEachTime) {
+  make_cq(-1, 1);
+  make_qp(qp_words(), qp_request(pd, cq.handle));
+  to_rts(qp);
+  efa::WqeHead wqe = head(1, efa::kOpSend, 0);
+  wqe.ah = 0x7777;  // fails at once: one completion each
+  for (int i = 0; i < 5; ++i) {
+    put_wqe(wqe, "", 0);
+    ring(sq_doorbell, sent);
+    EXPECT_EQ(take_one().status, static_cast<std::uint8_t>(efa::Status::bad_ah));
+    Cqe none{};
+    EXPECT_FALSE(take(none));
+  }
+}
+
+TEST_F(Queues, WorkIsCopiedWhenItIsFetched) {
+  to_rts(qp);
+  put_inline(1, "early");
+  ring(sq_doorbell, sent);
+  std::memset(sq, 0xFF,
+              8 * wqe_size);  // the library may reuse the slot while the work is under way
+  put_receive(2, 0, 64);
+  ring(rq_doorbell, received);
+  for (int i = 0; i < 20; ++i) {
+    runner.poll();
+  }
+  EXPECT_EQ(take_one().status, 0);
+  EXPECT_EQ(take_one().status, 0);
+  EXPECT_EQ(std::memcmp(memory.data(), "early", 5), 0);
+}
+
+TEST_F(Queues, ScatteredReceiveAndGatheredSend) {
+  auto request = qp_request(pd, cq.handle);
+  request.max_recv_sge = 2;
+  efa::QpCommand own = qp_words();
+  make_qp(own, request);
+  to_rts(qp);
+  put_receive(3, 100, 4, efa::kFirstDescriptor);
+  put_receive(0, 200, 100, efa::kLastDescriptor);
+  ring(rq_doorbell, received);
+  std::memcpy(memory.data(), "abcdefghij", 10);
+  const auto address = reinterpret_cast<std::uint64_t>(memory.data());
+  const auto low = static_cast<std::uint32_t>(address);
+  const auto high = static_cast<std::uint32_t>(address >> 32);
+  const efa::WireSge pieces[2] = {{3, lkey, low, high}, {7, lkey, low + 3, high}};
+  efa::WqeHead wqe = head(9, efa::kOpSend, 0);
+  wqe.length = 2;
+  put_wqe(wqe, pieces, sizeof pieces);
+  ring(sq_doorbell, sent);
+  EXPECT_EQ(take_one().status, 0);
+  EXPECT_EQ(take_one().status, 0);
+  EXPECT_EQ(std::memcmp(memory.data() + 100, "abcd", 4), 0);
+  EXPECT_EQ(std::memcmp(memory.data() + 200, "efghij", 6), 0);
+}
+
+TEST_F(Queues, WideIdsComeBackWhole) {
+  make_cq(-1, 8, efa::kCqRequestId64Flag);
+  efa::QpCommand own = qp_words();
+  own.flags = efa::kQpRequestId64Flag;
+  own.sq_ring_size = 8 * 128;
+  make_qp(own, qp_request(pd, cq.handle));
+  to_rts(qp);
+  efa::WqeHead wqe = head(0x1111, efa::kOpSend, 0);
+  wqe.req_id_high = {0x2222, 0x3333, 0x4444};
+  wqe.ah = 0x7777;
+  put_wqe(wqe, "", 0);
+  ring(sq_doorbell, sent);
+  const Cqe entry = take_one();
+  EXPECT_EQ(entry.req_id, 0x1111);
+  EXPECT_EQ(entry.length, 0x2222);
+  EXPECT_EQ(entry.ah, 0x3333);
+  EXPECT_EQ(entry.source_qpn, 0x4444);
+}
+
+TEST_F(Queues, ResetStartsTheIndicesOver) {
+  to_rts(qp);
+  put_receive(1, 0, 64);
+  ring(rq_doorbell, received);
+  put_inline(2, "once");
+  ring(sq_doorbell, sent);
+  (void)take_one();
+  (void)take_one();
+  ASSERT_EQ(modify_qp(qp.core.handle, 1, nic::QpState::reset), 0);
+  sent = received = 0;  // as the library does, without ringing
+  to_rts(qp);
+  Cqe none{};
+  EXPECT_FALSE(take(none));
+  put_receive(3, 0, 64);
+  ring(rq_doorbell, received);
+  put_inline(4, "twice");
+  ring(sq_doorbell, sent);
+  EXPECT_EQ(take_one().status, 0);
+  EXPECT_EQ(take_one().status, 0);
+}
+
+TEST_F(Queues, EventsComeOnceForEachArming) {
+  std::uint32_t channel = 0;
+  ASSERT_EQ(command_for(abi::Command::create_comp_channel, channel), 0);
+  const int fd = static_cast<int>(channel);
+  make_cq(fd, 8, efa::kCqWithChannelFlag);
+  make_qp(qp_words(), qp_request(pd, cq.handle));
+  to_rts(qp);
+  const auto readable = [fd] {
+    pollfd entry{fd, POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  };
+  const auto fail_one = [this] {
+    efa::WqeHead wqe = head(1, efa::kOpSend, 0);
+    wqe.ah = 0x7777;
+    put_wqe(wqe, "", 0);
+    ring(sq_doorbell, sent);
+  };
+  fail_one();
+  EXPECT_FALSE(readable());          // not armed
+  ring(cq_doorbell, efa::kArm | 0);  // one entry is unreaped: at once
+  ASSERT_TRUE(readable());
+  std::uint64_t element = 0;
+  ASSERT_EQ(::read(fd, &element, sizeof element), 8);
+  EXPECT_EQ(element, 0xC0FFEEU);
+  ring(cq_doorbell, efa::kArm | 1U << 29 | 1);
+  EXPECT_FALSE(readable());
+  fail_one();
+  ASSERT_TRUE(readable());
+  fail_one();  // no second event without arming again
+  // Destroying reports the events that were read, here the first one; the unread one is taken back.
+  ASSERT_EQ(destroy(abi::Command::destroy_qp, qp.core.handle), 0);
+  std::array<std::uint32_t, 2> events{};
+  ASSERT_EQ(command(abi::Command::destroy_cq, join(std::uint64_t{0}, cq.handle, std::uint32_t{0}),
+                    std::as_writable_bytes(std::span(events))),
+            0);
+  EXPECT_EQ(events[0], 1U);
+  EXPECT_FALSE(readable());
+  ::close(fd);
+}
+
+TEST_F(Queues, NonsenseInTheDoorbellFailsTheQueuePairAndSaysSo) {
+  to_rts(qp);
+  ring(sq_doorbell, 9);  // more than the ring holds
+  abi::QueryQp attributes{};
+  ASSERT_EQ(command_for(abi::Command::query_qp, attributes, qp.core.handle, std::uint32_t{1}), 0);
+  EXPECT_EQ(attributes.qp_state, static_cast<std::uint8_t>(nic::QpState::error));
+  EventChannel::Record event{};
+  ASSERT_EQ(::read(async_fd, &event, sizeof event), 16);
+  EXPECT_EQ(event.element, 0xBEEFU);
+  EXPECT_EQ(event.type, static_cast<std::uint32_t>(abi::AsyncEvent::qp_fatal));
+  std::uint32_t reported = 0;
+  ASSERT_EQ(command_for(abi::Command::destroy_qp, reported, qp.core.handle, std::uint32_t{0}), 0);
+  EXPECT_EQ(reported, 1U);
+}
+
+TEST_F(Queues, ReceiveDescriptorsWithoutBeginOrEndFailTheQueuePair) {
+  to_rts(qp);
+  put_receive(1, 0, 64, 0);
+  ring(rq_doorbell, received);
+  EXPECT_EQ(modify_qp(qp.core.handle, 1, nic::QpState::rts), EINVAL);  // it is in error
+}
+
+TEST_F(Queues, QueuesOutliveTheApplicationsMappings) {
+  to_rts(qp);
+  munmap(sq, 4096);
+  munmap(cq_ring, cq.reply.ring_size);
+  EXPECT_EQ(destroy(abi::Command::destroy_qp, qp.core.handle), 0);
+  EXPECT_EQ(destroy(abi::Command::destroy_cq, cq.handle), 0);
+}
+
+}  // namespace
+}  // namespace weft::emu::kernel
