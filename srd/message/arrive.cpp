@@ -54,9 +54,15 @@ bool Messenger::take_message(const Header& header, const MessageAddress& from,
     take_answer(index, header);
     return false;
   }
-  Partner& partner = partners_[index];
-  if (!partner.heard || partner.their_life != header.source_life.value() ||
-      partner.their_epoch != header.epoch.value()) {
+  const Partner& partner = partners_[index];
+  const Serial<struct EpochTag, std::uint32_t> epoch{header.epoch.value()};
+  const decltype(epoch) known{partner.their_epoch};
+  const bool same_life = partner.heard && partner.their_life == header.source_life.value();
+  if (same_life && epoch.before(known)) {
+    ++counters_.stale;  // its sender has given it up, and told so whoever sent it
+    return false;
+  }
+  if (!same_life || epoch != known) {
     begin_epoch(index, header);
   }
   return put_in_order(index, header, buffer);

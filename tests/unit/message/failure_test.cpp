@@ -28,7 +28,7 @@ void expect_life_goes_on(MessageLab& lab) {
 // The receiver dies at every stage of a large message and is back at once.
 TEST(Failure, RestartOfTheReceiverEndsTheMessageOnce) {
   int ended_in_error = 0;
-  for (int at = 0; at < 120; at += 3) {
+  for (int at = 0; at < 60; ++at) {
     SCOPED_TRACE(at);
     MessageLab lab(2);
     lab[1].receive(1, 100000);
@@ -47,12 +47,12 @@ TEST(Failure, RestartOfTheReceiverEndsTheMessageOnce) {
     EXPECT_EQ(lab[0].engine().memory().size(), 0U);
     expect_life_goes_on(lab);
   }
-  EXPECT_GT(ended_in_error, 20);
+  EXPECT_GT(ended_in_error, 5);
 }
 
 TEST(Failure, RestartOfTheSenderEndsTheReceiveOrLeavesItPosted) {
   int ended_in_error = 0;
-  for (int at = 0; at < 120; at += 3) {
+  for (int at = 0; at < 60; ++at) {
     SCOPED_TRACE(at);
     MessageLab lab(2);
     const std::uint64_t receive = lab[1].receive(1, 100000);

@@ -68,7 +68,7 @@ TEST(Message, NamesItsSenderSoThatItCanBeAnswered) {
   ASSERT_EQ(lab[1].messenger().post_send({.to = lab[1].result(question)->peer,
                                           .data = std::as_bytes(std::span{text}),
                                           .tag = 2,
-                                          .cookie = 12345}),
+                                          .cookie = 45}),
             srd::PostResult::accepted);
   ASSERT_TRUE(lab.run_until([&] { return lab[0].result(answer) != nullptr; }));
   EXPECT_EQ(lab[0].result(answer)->length, text.size());

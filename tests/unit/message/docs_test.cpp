@@ -1,0 +1,35 @@
+// Owns the test that docs/api.md shows the program that is compiled and run, and true limits.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "srd/message/records.hpp"
+
+namespace weft::srd {
+namespace {
+
+std::string contents(const std::string& name) {
+  std::ifstream file(name);
+  EXPECT_TRUE(file.is_open()) << name << ": run it in the root of the tree";
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+TEST(ApiDocs, ShowTheProgramThatIsCompiled) {
+  const std::string docs = contents("docs/api.md");
+  const std::string program = contents("tests/unit/message/example.cpp");
+  EXPECT_NE(docs.find("```cpp\n" + program + "```\n"), std::string::npos)
+      << "copy tests/unit/message/example.cpp into the code block of docs/api.md";
+}
+
+TEST(ApiDocs, NameTheLimitsOfThePartners) {
+  const std::string docs = contents("docs/api.md");
+  EXPECT_NE(docs.find("at most " + std::to_string(message::kOrderWindow) + " numbers"),
+            std::string::npos);
+  EXPECT_NE(docs.find("at most " + std::to_string(message::kMaxRequests) + " requests"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::srd
