@@ -75,11 +75,14 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
     arm(peer, o.paced_until);
     return false;
   }
-  if (o.window.bytes_in_flight() >= o.cc.window() || !has_credit(o)) {
+  SendSlot* lost = o.window.oldest_lost();
+  const Bytes next = lost != nullptr ? SendWindow::charged(*lost) : cc_tuning_.mtu_wire;
+  const Bytes in_flight = o.window.bytes_in_flight();
+  if ((in_flight != 0 && in_flight + next > o.cc.window()) || !has_credit(o)) {
     return false;
   }
-  if (SendSlot* slot = o.window.oldest_lost()) {
-    return retransmit(now, peer, *slot, out);
+  if (lost != nullptr) {
+    return retransmit(now, peer, *lost, out);
   }
   if (o.window.span() >= window_span_) {
     return false;

@@ -209,8 +209,14 @@ TEST_F(CraftedPackets, TrimmedPacketOpensNoWindow) {
   header.payload_length = 100;
   header.message_length = 100;
   arrive(header, 0, true);
-  EXPECT_TRUE(said().empty());
-  EXPECT_EQ(engine_.counters().drops[static_cast<std::size_t>(DropReason::unverified_life)], 1U);
+  const std::vector<Bytes> replies = said();
+  ASSERT_EQ(replies.size(), 1U);
+  const wire::ParsedPacket answer = wire::parse_packet(replies[0]);
+  ASSERT_EQ(answer.type(), PacketType::ack);
+  EXPECT_TRUE(answer.has(wire::kNoWindow));
+  ASSERT_EQ(answer.ack().results, 1);
+  EXPECT_EQ(answer.result(0).psn.value(), 7U);
+  EXPECT_EQ(answer.result(0).code, wire::kResultTrimmed);
 }
 
 // --- Writes with immediate data [wire 4.6]

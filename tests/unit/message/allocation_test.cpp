@@ -12,7 +12,8 @@ bool counting = false;
 std::size_t allocations = 0;
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: the compiler would see malloc() meet delete, and delete meet free().
+[[gnu::noinline]] void* operator new(std::size_t size) {
   allocations += counting;
   void* const memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) {
@@ -20,8 +21,8 @@ void* operator new(std::size_t size) {
   }
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weft::testing {
 namespace {
