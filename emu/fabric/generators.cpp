@@ -99,7 +99,7 @@ std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable) {
 CableSpec derive_queues(CableSpec cable, unsigned hops) {
   const double bdp = static_cast<double>(base_rtt_ps(hops, cable)) * 1e-12 *
                      static_cast<double>(cable.rate.bits_per_second()) / 8;
-  const double packets = bdp / cable.mtu;
+  const double packets = std::ceil(bdp / cable.mtu);
   const auto whole = [&](double share) {
     return static_cast<Bytes>(std::ceil(packets * share)) * cable.mtu;
   };

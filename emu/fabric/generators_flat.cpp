@@ -124,7 +124,9 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
   // A circle joins everything; the rest of each switch's cables are shuffled and paired, and pairs
   // that would double a cable or loop are broken up by swapping with an earlier pair.
   std::set<std::pair<std::uint32_t, std::uint32_t>> cables;
-  const auto norm = [](std::uint32_t a, std::uint32_t b) { return std::minmax(a, b); };
+  const auto norm = [](std::uint32_t a, std::uint32_t b) {
+    return std::pair{std::min(a, b), std::max(a, b)};
+  };
   for (std::uint32_t at = 0; at < switches; ++at) {
     cables.insert(norm(at, (at + 1) % switches));
   }
