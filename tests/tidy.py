@@ -26,6 +26,7 @@ LAYERS = {
     "emu/nic": TRANSPORT,
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/profiles": ["srd/base", "emu/kernel"],
+    "emu/scenarios": [],
     "emu/daemon": ["srd", "emu/fabric"],
     "emu/cli": ["srd", "emu"],
     "integration": ["srd", "emu/nic", "emu/kernel", *ATTACH],
@@ -46,7 +47,8 @@ IMPURE = {
     "no-environment": ("only programs read the environment: take a configuration value", r"""
         \b(secure_)?getenv\b|\benviron\b"""),
     "no-global-random": ("draw from the Rng that is passed in", r"""
-        \#\s*include\s*<random>|(?<![\w.>])s?rand(om)?(_r)?\s*\(|\b[dlm]rand48\b|\bgetrandom\b
+        \#\s*include\s*<random>|(?<![\w.>])(s?rand|rand_r|srandom)\s*\(|(?<![\w.>])random\s*\(\s*\)
+        |\b[dlm]rand48\b|\bgetrandom\b
         |\brandom_device\b|\bmt19937|\bstd::\w+_distribution\b"""),
     "no-log": ("count it or return it: programs do the talking", r"""
         \#\s*include\s*<(iostream|cstdio|stdio\.h|syslog\.h|spdlog/.*)>

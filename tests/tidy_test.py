@@ -15,7 +15,8 @@ CLEAN = {
     "srd/base/check.cpp": TOP + '#include "srd/base/time.hpp"\n\n#include <vector>\n'
     + "// std::thread, getenv() and printf() are not used here: /* nor is std::mutex */\n"
     + 'const char* kText = "printf(\\"%d\\", rand()) std::cout";\n'
-    + "int time(int now);\nauto a = x.time(0);\nint n = 1'000'000; int brand(int);\n",
+    + "int time(int now);\nauto a = x.time(0);\nint n = 1'000'000;\n"
+    + "void random(int);\nint brand();\n",
     "srd/engine/machine.hpp": HEADER,
     "srd/engine/peer.hpp": HEADER,
     "srd/io/udp.cpp": TOP + '#include "srd/engine/machine.hpp"\n#include <mutex>\n',
@@ -33,7 +34,8 @@ IMPURE_LINES = {
                  "clock_gettime(0, &t);", "std::this_thread::sleep_for(t);", "usleep(1);",
                  "std::clock();"],
     "no-environment": ['std::getenv("HOME");', "char** e = environ;"],
-    "no-global-random": ["#include <random>", "rand();", "std::random_device d;", "std::mt19937 g;",
+    "no-global-random": ["#include <random>", "rand();", "::random();",
+                         "std::random_device d;", "std::mt19937 g;",
                          "std::uniform_int_distribution<int> d;"],
     "no-log": ["#include <iostream>", "#include <spdlog/spdlog.h>", 'printf("x");',
                'std::fprintf(stderr, "x");', "std::cerr << 1;", 'fmt::print("x");'],

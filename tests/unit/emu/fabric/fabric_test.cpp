@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "collector.hpp"
 #include "emu/fabric/generators.hpp"
+#include "tests/unit/emu/fabric/collector.hpp"
 
 namespace weft::emu {
 namespace {

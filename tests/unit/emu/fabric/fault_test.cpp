@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "collector.hpp"
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/generators.hpp"
+#include "tests/unit/emu/fabric/collector.hpp"
 
 namespace weft::emu {
 namespace {
