@@ -226,6 +226,7 @@ std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer, const wire::DataHe
     return code_of(Status::bad_qpn);
   }
   const std::uint32_t length = header.payload_length.value();
+  const bool has_room = (header.common.flags & wire::kImmediate) == 0 || completion_room();
   // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
   if (header.message_length.value() != 0) {
     const MemoryTable::Lookup target =
@@ -234,12 +235,12 @@ std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer, const wire::DataHe
     if (target.status != Status::ok) {
       return code_of(target.status);
     }
-    if ((header.common.flags & wire::kImmediate) != 0 && !completion_room()) {
-      return wire::kResultDeferred;
-    }
-    if (!target.phantom) {
+    if (!target.phantom && has_room) {
       PayloadReader(packet).copy_to(target.data, length);
     }
+  }
+  if (!has_room) {
+    return wire::kResultDeferred;
   }
   if ((header.common.flags & wire::kImmediate) != 0) {
     const std::uint8_t code = deliver_immediate(now, peer, *endpoint, header);
