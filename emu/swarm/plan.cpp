@@ -169,6 +169,7 @@ class Planner {
       // What has to be agreed on between the ends.
       host.engine.checksum = plan_.hosts[0].engine.checksum;
       host.engine.mtu_payload = plan_.hosts[0].engine.mtu_payload;
+      host.engine.receiver_credits = plan_.hosts[0].engine.receiver_credits;
       host.endpoints = random_endpoints(rng_, host.engine.mtu_payload);
       host.poll_interval = rng_.chance(0.75) ? 0us : some_time(rng_, 1us, 200us);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "srd/engine/engine.hpp"
+#include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
 namespace {
@@ -272,6 +273,13 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
     default:
       break;
   }
+  if (mutated(Mutation::settle_lost)) [[unlikely]] {
+    const std::uint32_t index = slot.work;
+    o.window.settle(slot);
+    --works_[index].outstanding;
+    finish_if_done(index);
+    return;
+  }
   o.window.mark_lost(slot);
   o.cc.on_loss(now, SendWindow::charged(slot), kind, PathId{slot.path});
   tell(Event::Kind::packet_lost, now, peer, slot.psn, PathId{slot.path},
@@ -283,6 +291,9 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
 void Engine::path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt) {
   PeerPaths& paths = peer.out->paths;
   const std::uint16_t bad = paths.health().bad_paths();
+  if (event == PathEvent::timeout && mutated(Mutation::never_abandon_paths)) [[unlikely]] {
+    return;
+  }
   if (paths.on_feedback(now, path, event, rtt)) {
     ++counters_.paths_abandoned;
     tell(Event::Kind::path_abandoned, now, peer, Psn{}, path);

@@ -6,8 +6,9 @@ namespace weft::srd {
 // Whether `out` may send one more packet; otherwise it waits for a grant and must have asked for
 // one.
 bool Engine::has_credit(const Outbound& out) const {
-  // A packet may overdraw the balance by itself: then messages without bytes need no credit.
-  return !config_.receiver_credits || out.credits.may_send(0);
+  // A packet may overdraw the balance by itself: then messages without bytes need no credit. Nor
+  // does what is left when no bytes are wanted: no grant would ever come for it.
+  return !config_.receiver_credits || out.credits.may_send(0) || !out.credits.wants_more();
 }
 
 // True if a request has to leave before anything else: the receiver does not know of all that

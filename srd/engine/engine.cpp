@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "srd/base/check.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
 
 namespace weft::srd {
@@ -116,7 +117,8 @@ void Engine::close_endpoint(Qpn qpn) {
   }
   for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
     const Work& work = works_[index];
-    if (work.kind != WorkKind::none && !work.is_response() && work.source == qpn) {
+    if (work.kind != WorkKind::none && !work.is_response() && work.source == qpn &&
+        !mutated(Mutation::forget_flush)) {
       abandon(index, Status::flushed);
     }
   }

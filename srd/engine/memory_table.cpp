@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include "srd/engine/mutation.hpp"
+
 namespace weft::srd {
 namespace {
 
@@ -65,16 +67,19 @@ const Region* MemoryTable::find(RegionKey key) const {
     return nullptr;
   }
   const Entry& entry = entries_[index];
-  return entry.used && entry.generation == generation_of(key) ? &entry.region : nullptr;
+  return entry.used &&
+                 (entry.generation == generation_of(key) || mutated(Mutation::skip_key_generation))
+             ? &entry.region
+             : nullptr;
 }
 
 MemoryTable::Lookup MemoryTable::resolve(RegionKey key, std::uint64_t address, std::uint64_t length,
                                          Access wanted, std::uint32_t domain) const {
   const Region* const region = find(key);
-  if (region == nullptr || region->domain != domain) {
+  if (region == nullptr || (region->domain != domain && !mutated(Mutation::skip_domain))) {
     return {.status = Status::bad_key};
   }
-  if (!allows(region->access, wanted)) {
+  if (!allows(region->access, wanted) && !mutated(Mutation::skip_access)) {
     return {.status = Status::access_denied};
   }
   if (length == 0) {
@@ -84,7 +89,8 @@ MemoryTable::Lookup MemoryTable::resolve(RegionKey key, std::uint64_t address, s
   }
   // An address before the region wraps around to an offset behind its end.
   const std::uint64_t offset = address - region->address;
-  if (offset >= region->length || length > region->length - offset) {
+  const std::uint64_t end = region->length + (mutated(Mutation::loose_bounds) ? 8 : 0);
+  if (offset >= end || length > end - offset) {
     return {.status = Status::out_of_bounds};
   }
   return {.status = Status::ok,

@@ -1,6 +1,7 @@
 // Owns what arrives: who sent it, whether it is new, where its payload goes.
 #include "srd/base/check.hpp"
 #include "srd/engine/engine.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
 #include "srd/wire/parse.hpp"
 
@@ -20,7 +21,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
   const wire::ParsedPacket parsed =
       wire::parse_packet(packet.bytes, packet.more.size(), packet.trimmed);
   DropReason reason = parsed.reason();
-  if (reason == DropReason::none && config_.checksum) {
+  if (reason == DropReason::none && config_.checksum && !mutated(Mutation::accept_damage)) {
     reason = wire::verify_checksum(parsed, packet.more, true);
   }
   if (reason != DropReason::none) {
@@ -99,16 +100,17 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 // [wire 4.2] Whether a packet of these lives is for us. A later life of the peer's ends the earlier
 // one.
 bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool is_data) {
-  if (peer.life_known && source.before(peer.life)) {
+  if (peer.life_known && source.before(peer.life) && !mutated(Mutation::forget_source_life)) {
     counters_.drop(DropReason::stale_source_life);
     return false;
   }
-  if (destination != config_.life && destination.value() != 0) {
+  if (destination != config_.life && destination.value() != 0 &&
+      !mutated(Mutation::forget_destination_life)) {
     // Teaches no life: it may be as old as the one that it speaks of.
     counters_.drop(DropReason::stale_destination_life);
     if (is_data) {  // nothing else is answered: two ends must not answer each other for ever
       peer.refused_life = destination;
-      peer.refused_source = source;
+      peer.refused_source = mutated(Mutation::notice_to_known_life) ? peer.life : source;
       peer.refusing = true;
       queue_reply(peer);
     }
@@ -148,7 +150,15 @@ void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
       // Told again: the acknowledgement may have been lost.
       ++counters_.duplicate_pkts;
       counters_.drop(DropReason::duplicate);
-      note_arrival(now, peer, header, packet, true);
+      if (mutated(Mutation::deliver_copies)) [[unlikely]] {
+        (void)deliver(now, peer, header, packet);
+      }
+      if (mutated(Mutation::count_copies) && peer.in.immediates) [[unlikely]] {
+        (void)deliver(now, peer, header, packet);
+      }
+      if (!mutated(Mutation::ignore_copies)) {
+        note_arrival(now, peer, header, packet, true);
+      }
       return;
     case ReceiveWindow::Verdict::fresh:
       break;
@@ -187,7 +197,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }
-  if (endpoint->config.qkey != header.key.value()) {
+  if (endpoint->config.qkey != header.key.value() && !mutated(Mutation::skip_qkey)) {
     return code_of(Status::bad_qkey);
   }
   if (endpoint->receives.empty()) {
@@ -206,14 +216,18 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   Completion completion;
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
-  completion.has_immediate = (header.common.flags & wire::kImmediate) != 0;
+  completion.has_immediate =
+      (header.common.flags & wire::kImmediate) != 0 && !mutated(Mutation::lose_immediate);
   completion.immediate = header.immediate.value();
   completion.endpoint = endpoint->qpn;
-  completion.remote = Qpn{header.common.source_qpn.value()};
+  completion.remote =
+      mutated(Mutation::wrong_sender) ? endpoint->qpn : Qpn{header.common.source_qpn.value()};
   completion.peer = peer.id;
   completion.length = length;
   WEFT_CHECK(completions_.push(completion));
-  endpoint->receives.pop();
+  if (!mutated(Mutation::reuse_buffers)) {
+    endpoint->receives.pop();
+  }
   ++counters_.recv_wrs;
   counters_.recv_bytes += length;
   return kAccepted;
@@ -226,6 +240,7 @@ std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer, const wire::DataHe
     return code_of(Status::bad_qpn);
   }
   const std::uint32_t length = header.payload_length.value();
+  const bool has_room = (header.common.flags & wire::kImmediate) == 0 || completion_room();
   // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
   if (header.message_length.value() != 0) {
     const MemoryTable::Lookup target =
@@ -234,12 +249,13 @@ std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer, const wire::DataHe
     if (target.status != Status::ok) {
       return code_of(target.status);
     }
-    if ((header.common.flags & wire::kImmediate) != 0 && !completion_room()) {
-      return wire::kResultDeferred;
-    }
-    if (!target.phantom) {
+    if (!target.phantom && has_room &&
+        !(mutated(Mutation::acknowledge_unplaced) && header.psn.value() % 16 == 0)) {
       PayloadReader(packet).copy_to(target.data, length);
     }
+  }
+  if (!has_room) {
+    return wire::kResultDeferred;
   }
   if ((header.common.flags & wire::kImmediate) != 0) {
     const std::uint8_t code = deliver_immediate(now, peer, *endpoint, header);
@@ -267,7 +283,7 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
     if (entry == nullptr) {
       return wire::kResultDeferred;
     }
-    if (entry->missing > length) {
+    if (entry->missing > length && !mutated(Mutation::announce_early)) {
       entry->missing -= length;
       return kAccepted;
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "srd/engine/engine.hpp"
+#include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
 
@@ -112,7 +113,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
     header.echo_send_time = in.echo.send_time;
     header.wait = static_cast<std::uint32_t>(nanoseconds(now - in.echo.arrived));
   }
-  if (!in.window.open()) {
+  if (!in.window.open() && !mutated(Mutation::acknowledge_without_window)) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }
   if (!peer.life_known) {
@@ -124,6 +125,9 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   }
   const Psn cumulative = in.window.cumulative();
   header.cumulative = cumulative.value();
+  if (mutated(Mutation::acknowledge_too_much) && cumulative.before(in.window.top())) [[unlikely]] {
+    header.cumulative = cumulative.value() + 1;
+  }
   header.congested = in.congested;
   header.received_bytes = in.received_bytes;
 

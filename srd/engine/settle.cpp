@@ -3,6 +3,7 @@
 
 #include "srd/base/check.hpp"
 #include "srd/engine/engine.hpp"
+#include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
 namespace {
@@ -33,10 +34,11 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
   o.window.settle(slot);
   --work.outstanding;
   const bool retry = (status == Status::receiver_not_ready &&
-                      (work.rnr_retry >= kRnrRetryForever || work.refusals < work.rnr_retry)) ||
+                      (work.rnr_retry >= kRnrRetryForever || work.refusals < work.rnr_retry ||
+                       mutated(Mutation::retry_without_end))) ||
                      (status == Status::responder_busy && work.kind == WorkKind::read);
   if (!retry || work.queued || work.resend != Work::kNoPacket || work.status != Status::ok) {
-    abandon(index, status);
+    abandon(index, mutated(Mutation::lose_status) ? Status::ok : status);
     return;
   }
   const std::uint32_t shift = std::min<std::uint32_t>(work.refusals, kMaxBackoffShift);
@@ -88,6 +90,9 @@ void Engine::complete(std::uint32_t index, Status status) {
   completion.peer = work.peer;
   completion.length = work.length;
   WEFT_CHECK(completions_.push(completion));
+  if (mutated(Mutation::complete_twice) && work.kind == WorkKind::write) [[unlikely]] {
+    (void)completions_.push(completion);
+  }
   release(index);
 }
 
@@ -172,9 +177,13 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   fresh.reads_served = peer.in.reads_served;  // until end_all() has ended them
   fresh.reply_to = peer.in.reply_to;
   fresh.reply_from = peer.in.reply_from;
-  peer.in = std::move(fresh);
+  if (!mutated(Mutation::keep_window_of_former_life)) {
+    peer.in = std::move(fresh);
+  }
   peer.ack_due = kNever;
-  end_all(peer, Status::peer_restarted, false);
+  if (!mutated(Mutation::keep_work_for_new_life)) {
+    end_all(peer, Status::peer_restarted, false);
+  }
   adopt_life(peer, life);
   restart_credits(peer);
   if (peer.out) {

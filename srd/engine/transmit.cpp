@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "srd/engine/engine.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
 #include "srd/wire/parse.hpp"
 
@@ -121,7 +122,9 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
   Outbound& o = *peer.out;
   o.window.take_lost(slot);
   ++slot.attempt;
-  slot.path = o.paths.pick_other_than(now, PathId{slot.path}).value();
+  if (!mutated(Mutation::retransmit_on_same_path)) {
+    slot.path = o.paths.pick_other_than(now, PathId{slot.path}).value();
+  }
   emit(now, peer, slot, out);
   o.credits.want(slot.length);
   ++counters_.retrans_pkts;
@@ -224,6 +227,9 @@ void Engine::fill_message(const Work& work, SendSlot& slot, TxPacket& out,
     case WorkKind::write:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::write);
       header.remote_address = work.remote_address + offset;
+      if (mutated(Mutation::misplace) && slot.packet == 1) [[unlikely]] {
+        header.remote_address = work.remote_address;
+      }
       if (work.phantom) {
         out.payload[0] = phantom_payload(length);
       } else {

@@ -156,7 +156,8 @@ std::uint64_t Node::write_phantom(const Node& to, std::uint64_t length, const Ho
   request.phantom = true;
   request.segments[0] = {nullptr, static_cast<std::uint32_t>(length)};
   request.cookie = ++last_cookie_;
-  EXPECT_EQ(engine().post(request), srd::PostResult::accepted) << "the engine refused a phantom write";
+  EXPECT_EQ(engine().post(request), srd::PostResult::accepted)
+      << "the engine refused a phantom write";
   ++outstanding_;
   requests_.emplace(request.cookie, Request{});
   return request.cookie;

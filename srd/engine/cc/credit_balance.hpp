@@ -24,6 +24,8 @@ class CreditBalance {
   void give_up(Bytes bytes) { spent_ += bytes; }
 
   [[nodiscard]] bool may_send(Bytes bytes) const { return spent_ + bytes <= allowed_; }
+  // False if no bytes wait to be sent.
+  [[nodiscard]] bool wants_more() const { return spent_ < wanted_; }
   void on_sent(Bytes bytes) { spent_ += bytes; }
 
   // Older grants, which arrive late, are ignored.

@@ -1,0 +1,54 @@
+// Owns the deliberate bugs by which the tests prove that they would notice real ones.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::srd {
+
+// Each is one rule of the engine that is broken. They exist only in the library that the mutant
+// test builds for itself; everywhere else mutated() is the constant false.
+enum class Mutation : std::uint8_t {
+  none,
+  deliver_copies,              // a duplicate is executed once more
+  ignore_copies,               // a duplicate is not acknowledged
+  forget_source_life,          // packets of the peer's former lives are accepted
+  forget_destination_life,     // packets for our former lives are accepted
+  keep_window_of_former_life,  // a restarted peer's numbers are judged by the old window
+  keep_work_for_new_life,      // what a former life may have executed is sent to the next one
+  notice_to_known_life,        // a notice of a stale life is addressed to whom we believe in
+  loose_bounds,                // eight bytes beyond a region are within it
+  skip_access,                 // access rights are not looked at
+  skip_domain,                 // protection domains are not looked at
+  skip_key_generation,         // the key of an erased region opens its successor
+  skip_qkey,                   // the queue key is not looked at
+  accept_damage,               // checksums are not looked at
+  complete_twice,              // a write completes a second time
+  lose_status,                 // a refusal counts as success
+  retry_without_end,           // the receiver-not-ready limit is forgotten
+  acknowledge_too_much,  // the cumulative acknowledgement is one too high while there is a gap
+  acknowledge_without_window,  // the answer to a first probe claims that everything before 0
+                               // arrived
+  acknowledge_unplaced,        // a write is acknowledged without having been placed
+  misplace,                    // the second packet of a write says the wrong address
+  settle_lost,                 // what is lost is taken for delivered
+  forget_flush,                // closing an endpoint leaves its requests alone
+  count_copies,                // a duplicate counts towards a write's immediate data
+  announce_early,              // immediate data is delivered with the first packet
+  lose_immediate,              // immediate data is dropped
+  count_reads_twice,           // a read is complete when half of it is there
+  ignore_read_failure,         // a read whose region went away counts as answered well
+  never_abandon_paths,         // a dead path stays in use
+  retransmit_on_same_path,     // what was lost is sent the same way again
+  reuse_buffers,               // a receive is completed but stays posted
+  wrong_sender,                // the completion of a message names another endpoint
+  count,
+};
+
+#ifdef WEFT_MUTATIONS
+inline Mutation active_mutation = Mutation::none;
+[[nodiscard]] inline bool mutated(Mutation mutation) { return active_mutation == mutation; }
+#else
+[[nodiscard]] constexpr bool mutated(Mutation) { return false; }
+#endif
+
+}  // namespace weft::srd

@@ -1,0 +1,146 @@
+// Owns the stories of paths that die, come back, or differ.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+// What left on which path.
+class PathLog {
+ public:
+  explicit PathLog(Pair& pair) {
+    pair.network().observe([this](TimePoint when, swarm::NetworkEvent event, const auto& packet) {
+      if (event != swarm::NetworkEvent::sent || packet.from != 0) {
+        return;
+      }
+      const Packet kind = swarm::kind_of(packet.bytes);
+      if (swarm::matches(Packet::data, kind)) {
+        data_.emplace_back(when, packet.path.value());
+      } else if (kind == Packet::probe) {
+        ++probes_[packet.path.value()];
+      }
+    });
+  }
+  std::size_t data_on(std::uint16_t path, TimePoint since) const {
+    std::size_t count = 0;
+    for (const auto& [when, p] : data_) {
+      count += p == path && when >= since;
+    }
+    return count;
+  }
+  TimePoint last_on(std::uint16_t path) const {
+    TimePoint last{};
+    for (const auto& [when, p] : data_) {
+      last = p == path ? when : last;
+    }
+    return last;
+  }
+  std::set<std::uint16_t> used() const {
+    std::set<std::uint16_t> paths;
+    for (const auto& [when, p] : data_) {
+      paths.insert(p);
+    }
+    return paths;
+  }
+  std::size_t probes_on(std::uint16_t path) { return probes_[path]; }
+
+ private:
+  std::vector<std::pair<TimePoint, std::uint16_t>> data_;
+  std::map<std::uint16_t, std::size_t> probes_;
+};
+
+LabConfig streaming_config() {
+  LabConfig config = lab_config();
+  config.link.rate = Rate::gbps(10);
+  config.engine.line_rate = Rate::gbps(10);
+  config.engine.path_probe_interval = 500us;
+  return config;
+}
+
+TEST(EnginePath, AllPathsAreUsed) {
+  Pair pair(streaming_config());
+  PathLog log(pair);
+  pair.a.write(pair.b, 0, pattern(500'000));
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(log.used().size(), 16U);
+}
+
+TEST(EnginePath, ADeadPathIsAbandonedWithinOneTimeout) {
+  Pair pair(streaming_config());
+  PathLog log(pair);
+  for (int i = 0; i < 4; ++i) {
+    pair.a.write(pair.b, 0, pattern(1'000'000));
+  }
+  pair.run_for(300us);
+  ASSERT_GT(log.data_on(5, TimePoint{}), 5U);
+  const TimePoint death = pair.now();
+  pair.network().kill_path(0, 5);
+  pair.run_for(1ms);
+
+  EXPECT_EQ(pair.a.engine().counters().paths_abandoned, 1U);
+  // Queueing included: five round trips of the idle network, and what stood in the queue.
+  EXPECT_LE(log.last_on(5) - death, 5 * pair.rtt());
+  EXPECT_GT(log.probes_on(5), 0U);
+}
+
+TEST(EnginePath, ADeadPathCostsNoMoreThanWhatWasInFlightOnIt) {
+  Pair pair(streaming_config());
+  PathLog log(pair);
+  for (int i = 0; i < 4; ++i) {
+    pair.a.write(pair.b, 0, pattern(1'000'000));
+  }
+  pair.run_for(300us);
+  const TimePoint death = pair.now();
+  pair.network().kill_path(0, 5);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.outstanding() == 0; }));
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_LE(counters.retrans_pkts, log.data_on(5, death));
+  EXPECT_EQ(counters.spurious_retrans_pkts, 0U);
+}
+
+TEST(EnginePath, APathThatComesBackIsTakenBack) {
+  Pair pair(streaming_config());
+  PathLog log(pair);
+  pair.a.write(pair.b, 0, pattern(300'000));
+  pair.run_for(100us);
+  pair.network().kill_path(0, 3);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.engine().counters().paths_abandoned == 1; }));
+  pair.run_for(2ms);
+  pair.network().revive_path(0, 3);
+  pair.run_for(3ms);
+  EXPECT_EQ(pair.a.engine().counters().paths_recovered, 1U);
+  const TimePoint back = pair.now();
+  pair.a.write(pair.b, 0, pattern(1'000'000));
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_GT(log.data_on(3, back), 10U);
+}
+
+TEST(EnginePath, OneLivingPathOfSixteenIsEnough) {
+  Pair pair(streaming_config());
+  for (std::uint16_t path = 0; path < 15; ++path) {
+    pair.network().kill_path(0, path);
+    pair.network().kill_path(1, path);
+  }
+  const std::string bytes = pattern(200'000);
+  const auto write = pair.a.write(pair.b, 0, bytes);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }));
+  EXPECT_EQ(pair.a.status(write), Status::ok);
+  EXPECT_EQ(pair.b.memory(0, bytes.size()), bytes);
+}
+
+TEST(EnginePath, AnIdleProcessDoesNotProbeForEver) {
+  Pair pair(streaming_config());
+  pair.partition(pair.a, pair.b);
+  pair.a.send(pair.b, "into the void");
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.outstanding() == 0; }));
+  pair.run_for(1ms);
+  const std::uint64_t sent = pair.network().counts().sent;
+  pair.run_for(1s);
+  EXPECT_EQ(pair.network().counts().sent, sent);
+}
+
+}  // namespace
+}  // namespace weft::testing

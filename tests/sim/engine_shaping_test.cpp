@@ -1,0 +1,168 @@
+// Owns the stories of how traffic is shaped: acknowledgements, marks, pacing, credits, order on
+// purpose.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+TEST(EngineShaping, OneAcknowledgementForSeveralPackets) {
+  LabConfig config = lab_config();
+  config.engine.ack_every = 8;
+  config.engine.mtu_payload = 4096;
+  config.engine.congestion_control = "fixed";
+  config.link.rate = Rate::gbps(100);
+  Pair pair(config);
+  pair.a.write_phantom(pair.b, 4'000'000);
+  ASSERT_TRUE(pair.run_until_idle());
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_LE(counters.acks_received * 7, counters.data_pkts);
+}
+
+TEST(EngineShaping, ALonelyPacketIsAcknowledgedAtOnce) {
+  LabConfig config = lab_config();
+  config.engine.ack_every = 64;
+  config.engine.ack_delay = 1ms;
+  Pair pair(config);
+  pair.b.receive();
+  const auto send = pair.a.send(pair.b, "alone");
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(send).has_value(); }));
+  EXPECT_EQ(pair.elapsed(), pair.rtt());
+}
+
+TEST(EngineShaping, EveryMarkIsToldToTheSender) {
+  Pair pair;
+  pair.b.receive(10);
+  pair.network().add({.kind = Packet::send, .action = Action::mark, .skip = 2, .count = 3});
+  std::uint32_t echoed = 0;
+  std::uint32_t counted = 0;
+  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+    srd::wire::AckHeader ack;
+    if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::ack &&
+        srd::wire::load(packet.bytes, ack)) {
+      echoed += (ack.common.flags & srd::wire::kEchoCongested) != 0;
+      counted += ack.congested.value();
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    pair.a.send(pair.b, "message");
+    ASSERT_TRUE(pair.run_until_idle());
+  }
+  EXPECT_EQ(pair.b.engine().counters().congested_pkts, 3U);
+  EXPECT_EQ(echoed, 3U);
+  EXPECT_EQ(counted, 3U);
+}
+
+// The queue at a shared port, the most that an incast of `senders` lets it grow to.
+Duration longest_delay(const std::string& control, bool credits) {
+  LabConfig config = lab_config();
+  config.engine.congestion_control = control;
+  config.engine.receiver_credits = credits;
+  config.engine.mtu_payload = 4096;
+  config.engine.line_rate = Rate::gbps(25);
+  config.link.rate = Rate::gbps(25);
+  config.link.mark_above = 20'000;
+  Lab lab(9, config);
+  for (std::uint32_t i = 1; i < 9; ++i) {
+    lab[i].write_phantom(lab[0], 2'000'000);
+  }
+  Duration longest{};
+  std::map<std::uint64_t, TimePoint> departures;
+  lab.network().observe([&](TimePoint when, swarm::NetworkEvent event, const auto& packet) {
+    srd::wire::DataHeader header;
+    if (swarm::kind_of(packet.bytes) != Packet::write || !srd::wire::load(packet.bytes, header)) {
+      return;
+    }
+    const std::uint64_t key = (std::uint64_t{packet.from} << 40) | header.psn.value();
+    if (event == swarm::NetworkEvent::sent) {
+      departures[key] = when;
+    } else if (event == swarm::NetworkEvent::delivered && lab.elapsed() > 500us) {
+      longest = std::max(longest, when - departures[key]);
+    }
+  });
+  EXPECT_TRUE(lab.run_until_idle());
+  for (std::uint32_t i = 1; i < 9; ++i) {
+    EXPECT_EQ(lab[i].engine().counters().rdma_write_bytes, 2'000'000U);
+  }
+  return longest;
+}
+
+TEST(EngineShaping, CongestionControlKeepsTheQueueOfAnIncastShort) {
+  const Duration blind = longest_delay("fixed", false);
+  for (const std::string control : {"nscc", "swift", "dctcp", "mprdma"}) {
+    EXPECT_LT(longest_delay(control, false), blind) << control;
+  }
+}
+
+TEST(EngineShaping, CreditsKeepTheQueueOfAnIncastShort) {
+  EXPECT_LT(longest_delay("fixed", true), longest_delay("fixed", false) / 2);
+}
+
+TEST(EngineShaping, APacedSenderSpreadsItsPackets) {
+  LabConfig config = lab_config();
+  config.engine.congestion_control = "swift";
+  config.link.rate = Rate::gbps(1);
+  config.engine.line_rate = Rate::gbps(1);
+  Lab lab(17, config);
+  for (std::uint32_t i = 1; i < 17; ++i) {
+    lab[i].write_phantom(lab[0], 200'000);
+  }
+  ASSERT_TRUE(lab.run_until_idle());
+  const double ideal = 16 * 200'000 * 1088.0 / 1024 * 8 / 1e9;
+  EXPECT_LT(static_cast<double>(lab.elapsed().count()) * 1e-9, ideal * 1.3);
+}
+
+// How many messages arrived after one that was posted later.
+std::size_t overtaken(std::uint16_t forced_reorder, std::uint64_t seed) {
+  LabConfig config = lab_config();
+  config.seed = seed;
+  config.engine.forced_reorder = forced_reorder;
+  Pair pair(config);
+  pair.b.receive(300);
+  for (int i = 0; i < 300; ++i) {
+    pair.a.send(pair.b, std::string(1, static_cast<char>(i / 100)) +
+                            std::string(1, static_cast<char>(i % 100)));
+  }
+  EXPECT_TRUE(pair.run_until_idle());
+  const auto texts = pair.b.texts();
+  EXPECT_EQ(texts.size(), 300U);
+  std::size_t count = 0;
+  std::string latest;
+  for (const auto& text : texts) {
+    count += text < latest;
+    latest = std::max(latest, text);
+  }
+  return count;
+}
+
+TEST(EngineShaping, OrderIsShuffledOnPurposeAndBySeed) {
+  EXPECT_EQ(overtaken(0, 1), 0U);
+  EXPECT_GT(overtaken(16, 1), 50U);
+  EXPECT_EQ(overtaken(16, 5), overtaken(16, 5));
+}
+
+TEST(EngineShaping, AWriteIsShuffledPacketByPacket) {
+  LabConfig config = lab_config();
+  config.engine.forced_reorder = 16;
+  Pair pair(config);
+  pair.b.receive();
+  std::vector<std::uint64_t> addresses;
+  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+    srd::wire::DataHeader header;
+    if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::write &&
+        srd::wire::load(packet.bytes, header)) {
+      addresses.push_back(header.remote_address.value());
+    }
+  });
+  pair.a.write(pair.b, 0, pattern(64 * 1024), {.immediate = 1});
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.b.memory(0, 64 * 1024), pattern(64 * 1024));
+  EXPECT_FALSE(std::is_sorted(addresses.begin(), addresses.end()));
+  EXPECT_EQ(pair.b.inbox().size(), 1U);
+}
+
+}  // namespace
+}  // namespace weft::testing

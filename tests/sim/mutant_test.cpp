@@ -1,0 +1,240 @@
+// Owns the proof that the tests notice bugs: one rule of the engine is broken at a time, and a
+// story or a few seeds of the swarm must fail. The engine in this program is compiled with its
+// deliberate bugs.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "emu/swarm/run.hpp"
+#include "srd/engine/mutation.hpp"
+#include "tests/support/lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+using srd::Mutation;
+
+constexpr unsigned kMostSeconds = 120;
+constexpr std::uint64_t kSeeds = 150;
+
+// Whether `passes` fails in a process of its own: returns false, crashes or does not end.
+bool fails(const std::function<bool()>& passes) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(kMostSeconds);
+    if (std::freopen("/dev/null", "w", stdout) == nullptr ||
+        std::freopen("/dev/null", "w", stderr) == nullptr) {
+      _exit(0);
+    }
+    const bool passed = passes() && !::testing::Test::HasFailure();
+    _exit(passed ? 0 : 1);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return child > 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+bool swarm_passes() {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    if (!swarm::carry_out(swarm::make_plan(seed)).failure.empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// --- Stories, for rules whose breach the swarm cannot tell from bad luck.
+
+bool bounds_story() {
+  Pair pair;
+  std::vector<std::byte> bytes(8192);
+  const auto key = pair.b.engine()
+                       .memory()
+                       .insert({.data = bytes.data(),
+                                .address = 0,
+                                .length = 4096,
+                                .access = srd::Access::local_write | srd::Access::remote_write,
+                                .domain = kDomain})
+                       .value();
+  const auto write = pair.a.write(pair.b, 0, "beyond", {.key = key, .address = 4093});
+  return pair.run_until_idle() && pair.a.status(write) == Status::out_of_bounds &&
+         bytes[4096] == std::byte{0};
+}
+
+bool retry_story() {
+  Pair pair;
+  const auto send = pair.a.send(pair.b, "please", {.rnr_retry = 2});
+  pair.run_for(50ms);
+  return pair.a.status(send) == Status::receiver_not_ready;
+}
+
+bool close_story() {
+  Pair pair;
+  const auto send = pair.a.send(pair.b, "never mind");
+  pair.a.close(kEndpoint);
+  return pair.a.status(send) == Status::flushed;
+}
+
+bool dead_path_story() {
+  LabConfig config = lab_config();
+  config.link.rate = config.engine.line_rate = Rate::gbps(10);
+  Pair pair(config);
+  pair.a.write(pair.b, 0, pattern(1'000'000));
+  pair.run_for(100us);
+  pair.network().kill_path(0, 5);
+  return pair.run_until([&] { return pair.a.outstanding() == 0; }) &&
+         pair.a.engine().counters().paths_abandoned == 1;
+}
+
+bool other_path_story() {
+  Pair pair;
+  pair.b.receive();
+  std::vector<std::uint16_t> used;
+  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+    if (event == swarm::NetworkEvent::sent && swarm::kind_of(packet.bytes) == Packet::send) {
+      used.push_back(packet.path.value());
+    }
+  });
+  pair.network().lose_next(Packet::send);
+  pair.a.send(pair.b, "again");
+  return pair.run_until_idle() && used.size() == 2 && used[0] != used[1];
+}
+
+bool copies_story() {
+  Pair pair;
+  pair.b.receive(2);
+  pair.network().lose_next(Packet::ack, 1);
+  pair.network().duplicate_next(Packet::write, 3);
+  pair.network().add(
+      {.kind = Packet::write, .action = Action::delay, .skip = 3, .count = 2, .delay = 400us});
+  const std::string bytes = pattern(5 * 1024);
+  pair.a.write(pair.b, 0, bytes, {.immediate = 1});
+  return pair.run_until([&] { return !pair.b.inbox().empty(); }) &&
+         pair.b.memory(0, bytes.size()) == bytes;
+}
+
+bool former_life_story() {
+  Pair pair;
+  pair.b.receive(3);
+  pair.a.send(pair.b, "hello");
+  (void)pair.run_until_idle();
+  pair.network().delay_next(Packet::send, 5ms);
+  pair.a.send(pair.b, "from the grave");
+  pair.run_for(1us);
+  pair.restart(pair.a);
+  pair.a.send(pair.b, "alive");
+  pair.run_for(20ms);
+  return pair.b.inbox().size() == 2;
+}
+
+bool stale_key_story() {
+  Pair pair;
+  std::vector<std::byte> bytes(64);
+  const srd::Region region{.data = bytes.data(),
+                           .address = 0,
+                           .length = 64,
+                           .access = srd::Access::local_write | srd::Access::remote_write,
+                           .domain = kDomain};
+  const auto gone = pair.b.engine().memory().insert(region).value();
+  pair.b.engine().memory().erase(gone);
+  (void)pair.b.engine().memory().insert(region).value();
+  const auto write = pair.a.write(pair.b, 0, "late", {.key = gone, .address = 0});
+  return pair.run_until_idle() && pair.a.status(write) == Status::bad_key &&
+         bytes[0] == std::byte{0};
+}
+
+bool first_probe_story() {
+  LabConfig config = lab_config();
+  config.engine.first_psn = Psn{0xFFFFFFFD};
+  Pair pair(config);
+  pair.b.receive(8);
+  pair.network().lose_next(Packet::send, 12);
+  for (int i = 0; i < 8; ++i) {
+    pair.a.send(pair.b, "message");
+  }
+  return pair.run_until_idle() && pair.b.inbox().size() == 8;
+}
+
+bool vanishing_region_story() {
+  LabConfig config = lab_config();
+  config.link.rate = Rate::gbps(1);
+  Pair pair(config);
+  const auto read = pair.a.read(pair.b, 0, 500'000);
+  pair.run_for(500us);
+  pair.b.engine().memory().erase(pair.b.key());
+  return pair.run_until_idle() && pair.a.status(read) == Status::bad_key;
+}
+
+struct Mutant {
+  const char* name;
+  Mutation mutation;
+  bool (*passes)();
+};
+
+class Mutants : public ::testing::TestWithParam<Mutant> {};
+
+TEST_P(Mutants, AreNoticed) {
+  srd::active_mutation = GetParam().mutation;
+  EXPECT_TRUE(fails(GetParam().passes)) << "nothing notices " << GetParam().name;
+  srd::active_mutation = Mutation::none;
+}
+
+#define WEFT_MUTANT(name, passes) \
+  Mutant { #name, Mutation::name, passes }
+
+constexpr Mutant kMutants[] = {
+    WEFT_MUTANT(deliver_copies, swarm_passes),
+    WEFT_MUTANT(ignore_copies, swarm_passes),
+    WEFT_MUTANT(forget_source_life, former_life_story),
+    WEFT_MUTANT(forget_destination_life, swarm_passes),
+    WEFT_MUTANT(keep_window_of_former_life, swarm_passes),
+    WEFT_MUTANT(keep_work_for_new_life, swarm_passes),
+    WEFT_MUTANT(notice_to_known_life, swarm_passes),
+    WEFT_MUTANT(loose_bounds, bounds_story),
+    WEFT_MUTANT(skip_access, swarm_passes),
+    WEFT_MUTANT(skip_domain, swarm_passes),
+    WEFT_MUTANT(skip_key_generation, stale_key_story),
+    WEFT_MUTANT(skip_qkey, swarm_passes),
+    WEFT_MUTANT(accept_damage, swarm_passes),
+    WEFT_MUTANT(complete_twice, swarm_passes),
+    WEFT_MUTANT(lose_status, swarm_passes),
+    WEFT_MUTANT(retry_without_end, retry_story),
+    WEFT_MUTANT(acknowledge_too_much, swarm_passes),
+    WEFT_MUTANT(acknowledge_without_window, first_probe_story),
+    WEFT_MUTANT(acknowledge_unplaced, swarm_passes),
+    WEFT_MUTANT(misplace, swarm_passes),
+    WEFT_MUTANT(settle_lost, swarm_passes),
+    WEFT_MUTANT(forget_flush, close_story),
+    WEFT_MUTANT(count_copies, copies_story),
+    WEFT_MUTANT(announce_early, swarm_passes),
+    WEFT_MUTANT(lose_immediate, swarm_passes),
+    WEFT_MUTANT(count_reads_twice, swarm_passes),
+    WEFT_MUTANT(ignore_read_failure, vanishing_region_story),
+    WEFT_MUTANT(never_abandon_paths, dead_path_story),
+    WEFT_MUTANT(retransmit_on_same_path, other_path_story),
+    WEFT_MUTANT(reuse_buffers, swarm_passes),
+    WEFT_MUTANT(wrong_sender, swarm_passes),
+};
+static_assert(std::size(kMutants) + 1 == static_cast<std::size_t>(Mutation::count),
+              "every mutation has its line here");
+
+INSTANTIATE_TEST_SUITE_P(, Mutants, ::testing::ValuesIn(kMutants),
+                         [](const auto& mutant) { return std::string{mutant.param.name}; });
+
+// The same stories and seeds, without a bug, find nothing.
+TEST(MutantControl, TheEngineAsItIsPasses) {
+  for (const auto passes : {swarm_passes, bounds_story, retry_story, close_story, dead_path_story,
+                            other_path_story, copies_story, former_life_story, stale_key_story,
+                            first_probe_story, vanishing_region_story}) {
+    EXPECT_FALSE(fails(passes));
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
