@@ -31,8 +31,8 @@ struct EngineConfig {
   bool checksum = true;  // CRC32C over header and payload; off where memory carries the packet
 
   // Paths.
-  std::uint16_t paths = 64;            // entropies in use per peer, 1..256
-  std::string path_selector = "reps";  // docs/transport.md lists them
+  std::uint16_t paths = 64;             // entropies in use per peer, 1..256
+  std::string path_selector = "mixed";  // docs/transport.md lists them
   std::uint8_t path_timeouts_to_abandon = 1;
   Duration path_probe_interval = std::chrono::milliseconds{10};
   std::uint8_t path_reorder_tolerance =
@@ -43,9 +43,9 @@ struct EngineConfig {
   std::string congestion_control = "srd";
   Rate line_rate = Rate::gbps(100);
   Duration base_rtt = std::chrono::microseconds{14};
-  bool trimming = false;          // the network trims: what is lost is usually reported
-  bool receiver_credits = false;  // receivers grant at line rate (incast)
-  Bytes credit_window = 0;        // sent before anything is granted; zero: line_rate * base_rtt
+  bool trimming = false;         // the network trims: what is lost is usually reported
+  bool receiver_credits = true;  // receivers grant at line rate (incast); both ends alike
+  Bytes credit_window = 0;       // sent before anything is granted; zero: line_rate * base_rtt
 
   // Acknowledgements.
   std::uint8_t ack_every = 4;                         // packets per acknowledgement

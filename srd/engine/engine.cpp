@@ -10,6 +10,8 @@
 namespace weft::srd {
 namespace {
 
+constexpr Bytes kLeastStart = 4;  // packets that may always leave before the peer has answered
+
 // A configuration that did not pass validate() is a bug of the caller's.
 template <class T>
 T must(Result<T> result) {
@@ -84,14 +86,24 @@ std::optional<PeerHistory> Engine::history_of(PeerId peer) const {
 
 Outbound& Engine::outbound(Peer& peer) {
   if (!peer.out) {
+    // The link is shared by all peers that are being sent to: so is what may leave before anyone
+    // has answered. Otherwise a host that begins to send to many at once floods all of them.
+    const Bytes sharers = std::max<Bytes>(busy_peers_, 1);
+    const Bytes least = kLeastStart * cc_tuning_.mtu_wire;
+    CcTuning tuning = cc_tuning_;
+    if (sharers > 1) {
+      const Bytes most = config_.line_rate.bytes_in(config_.base_rtt) * 3 / 2;
+      tuning.initial_window = std::max(most / sharers, least);
+    }
     peer.out = std::make_unique<Outbound>(
         config_.first_psn,
         PeerPaths{PathSelector{selector_kind_, config_.paths, rng_.next(), path_tuning_},
                   PathHealthTuning{config_.base_rtt, config_.path_timeouts_to_abandon,
                                    config_.path_probe_interval}},
-        CongestionControl{cc_kind_, cc_tuning_}, config_.base_rtt);
+        CongestionControl{cc_kind_, tuning}, config_.base_rtt);
     peer.out->header.common = common_header(peer, wire::PacketType::send);
-    peer.out->credits = CreditBalance{credit_window_};
+    peer.out->credits =
+        CreditBalance{std::max(credit_window_ / sharers, std::min(least, credit_window_))};
     update_waits(*peer.out);
   }
   return *peer.out;
@@ -166,6 +178,7 @@ PostResult Engine::new_work(const RequestBase& request, WorkKind kind, const Seg
     return PostResult::queue_full;
   }
   ++local_works_;
+  busy_peers_ += peers_[request.peer.value()].works++ == 0 ? 1 : 0;
   Work& work = works_[index];
   const std::uint16_t generation = work.generation;
   work = Work{};

@@ -228,6 +228,7 @@ class Engine final : public Machine {
   EndpointTable endpoints_;
   WorkSlab works_;
   std::size_t local_works_ = 0;
+  std::size_t busy_peers_ = 0;  // with requests of ours
   RingQueue<Completion> completions_;
 
   Slab<Peer> peers_;

@@ -46,6 +46,7 @@ struct Inbound {
   std::uint32_t demand = 0;                              // credits the peer wants, cumulative
   bool grant = false;                                    // credits are to be told
   std::uint8_t again_used = 0;
+  bool gap_at_end = false;  // an acknowledgement that was asked for had to leave gaps
   std::uint8_t unacknowledged = 0;  // packets since the last ack
   std::uint16_t congested = 0;      // marked ones among them
   std::uint32_t received_bytes = 0;
@@ -119,6 +120,7 @@ struct Peer {
   PeerKey key;
   PeerId id{0xFFFFFFFF};  // until the record is in use
   Life life;
+  std::uint32_t works = 0;  // requests of ours to it
   bool life_known = false;
   std::uint32_t restarts = 0;
   bool heard = false;         // an acknowledgement has come, ever

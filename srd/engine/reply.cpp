@@ -28,8 +28,13 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
     in.echo.probe = probe;
   }
   ++in.unacknowledged;
-  if (at_once || congested || probe || in.unacknowledged >= config_.ack_every ||
-      (header.common.flags & wire::kAckRequested) != 0) {
+  // The last packet of a message may overtake others: whoever fills the last gap then is the one
+  // that the sender waits for.
+  const bool whole = in.window.cumulative() == in.window.top();
+  const bool closes = in.gap_at_end && whole;
+  const bool asked = (header.common.flags & wire::kAckRequested) != 0;
+  in.gap_at_end = !whole && (in.gap_at_end || asked);
+  if (at_once || asked || closes || congested || probe || in.unacknowledged >= config_.ack_every) {
     queue_reply(peer);
   } else if (peer.ack_due == kNever) {
     peer.ack_due = now + config_.ack_delay;

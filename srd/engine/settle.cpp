@@ -103,6 +103,7 @@ void Engine::release(std::uint32_t index) {
     --peer.in.reads_served;
   } else {
     --local_works_;
+    busy_peers_ -= --peer.works == 0 ? 1 : 0;
     if (work.kind == WorkKind::read && work.all_sent()) {
       --peer.out->reads_outstanding;
       if (!peer.out->reads.empty()) {

@@ -16,7 +16,8 @@ class MixedPolicy {
   MixedPolicy(std::uint16_t paths, std::uint64_t seed) : bitmap_(paths, seed) {}
 
   [[nodiscard]] PathId pick(TimePoint now) {
-    if (count_ == 0) {
+    if (count_ == 0 || ++since_explored_ >= kExploreEvery) {
+      since_explored_ = 0;
       return bitmap_.pick(now);
     }
     const std::uint16_t path = recycled_[first_];
@@ -36,6 +37,8 @@ class MixedPolicy {
   }
 
  private:
+  // Recycled paths alone never find out that a path that was congested once has become free.
+  static constexpr std::uint8_t kExploreEvery = 16;
   // Enough for the acknowledgements that arrive together; the newest ones tell most.
   static constexpr std::uint8_t kRecycled = 16;
 
@@ -62,6 +65,7 @@ class MixedPolicy {
   BitmapPolicy bitmap_;
   std::uint8_t first_ = 0;
   std::uint8_t count_ = 0;
+  std::uint8_t since_explored_ = 0;
 };
 
 }  // namespace weft::srd
