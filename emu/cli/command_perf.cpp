@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/control_client.hpp"
 #include "emu/cli/perf_endpoint.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
@@ -32,6 +33,10 @@ struct Options {
   int rounds = 5;
   double seconds = 0.2;
   std::uint32_t window = 0;
+  std::string topology;
+  std::uint64_t seed = 1;
+  double dilation = 1;
+  std::vector<std::string> faults;
 };
 
 // Memory that the two sides share.
@@ -87,7 +92,11 @@ void print(const Options& options, const PerfCase& one, const PerfResult& result
   nlohmann::ordered_json line;
   line["perf"] = true;
   line["io"] = options.io;
-  line["network"] = options.io != "ring" ? "none" : options.through_weftd ? "weftd" : "ideal";
+  line["network"] = options.io != "ring"        ? "none"
+                    : !options.topology.empty() ? options.topology
+                    : !options.faults.empty()   ? "star"
+                    : options.through_weftd     ? "weftd"
+                                                : "ideal";
   line["op"] = to_string(one.operation);
   line["size"] = one.size;
   line["latency_us_p50"] = result.latency_us_p50;
@@ -184,7 +193,11 @@ int run_perf(const Options& options) {
     fmt::print(stderr, "weft perf: there is no --io {} yet; there is: ring\n", options.io);
     return kUsage;
   }
-  const auto weftd = PrivateWeftd::start({.hosts = 2, .direct_rings = !options.through_weftd});
+  const auto weftd = PrivateWeftd::start({.hosts = 2,
+                                          .direct_rings = !options.through_weftd,
+                                          .topology = options.topology,
+                                          .seed = options.seed,
+                                          .dilation = options.dilation});
   if (!weftd) {
     throw std::runtime_error(weftd.error().message);
   }
@@ -224,6 +237,11 @@ void register_perf(CLI::App& program, Work& work) {
   perf->add_option("--io", options->io, "What carries the packets: ring")->capture_default_str();
   perf->add_flag("--through-weftd", options->through_weftd,
                  "Let every packet pass weftd instead of a direct ring");
+  perf->add_option("--topology", options->topology, "File that describes the network between them")
+      ->check(CLI::ExistingFile);
+  perf->add_option("--fault", options->faults, "As in `weft fault --help`");
+  perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
+  perf->add_option("--dilation", options->dilation, "Seconds here per second in the network");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
   perf->add_option("--op", options->operations, "send, write, read")->delimiter(',');
   perf->add_option("--size", options->sizes, "Message sizes in bytes")

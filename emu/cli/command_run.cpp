@@ -30,6 +30,10 @@ struct Options {
   bool json = false;
   bool quiet = false;
   double grace_seconds = 2;
+  std::string topology;
+  std::vector<std::string> faults;
+  std::uint64_t seed = 1;
+  double dilation = 1;
   std::vector<std::string> words;
 };
 
@@ -110,7 +114,13 @@ int run_programs(const Options& options) {
   const PrivateWeftd weftd = unwrap(PrivateWeftd::start({.hosts = hosts,
                                                          .nics = options.nics,
                                                          .mtu = payload_of(kind),
-                                                         .direct_rings = !options.through_weftd}));
+                                                         .direct_rings = !options.through_weftd,
+                                                         .topology = options.topology,
+                                                         .seed = options.seed,
+                                                         .dilation = options.dilation}));
+  for (const std::string& fault : options.faults) {
+    unwrap(apply_fault(weftd.directory(), fault));
+  }
   ProgramGroup group;
   std::string previous;
   for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -138,6 +148,7 @@ int run_programs(const Options& options) {
   }
   const std::vector<ProgramEnd> ends = group.finish(
       std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
+  // Asked for before the network goes.
   const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
   report(ends, counters ? (*counters)["counters"] : nlohmann::json{{"frames", 0}, {"dropped", {}}},
          options);
@@ -162,6 +173,7 @@ void register_run(CLI::App& program, Work& work) {
       "Examples:\n"
       "  weft run -- ibv_devinfo\n"
       "  weft run -n 4 -- ./my_program\n"
+      "  weft run --fault 'link: h1-*, loss: 0.001' -n 2 -- ./my_program\n"
       "  weft run -- fi_pingpong -p efa -e rdm : fi_pingpong -p efa -e rdm {h1.ip}");
   auto options = std::make_shared<Options>();
   run->add_option("-n,--copies", options->copies, "Copies of a single command")
@@ -172,6 +184,12 @@ void register_run(CLI::App& program, Work& work) {
   run->add_option("--device", options->device, "efa, or none")->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
+  run->add_option("--topology", options->topology, "File that describes the network")
+      ->check(CLI::ExistingFile);
+  run->add_option("--fault", options->faults,
+                  "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'");
+  run->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
+  run->add_option("--dilation", options->dilation, "Seconds here per second in the network");
   run->add_flag("--no-prefix", options->no_prefix, "Pass output on as it is, without [h1]");
   run->add_flag("--json", options->json, "A JSON object per program, and one for the network");
   run->add_flag("-q,--quiet", options->quiet, "No table at the end");

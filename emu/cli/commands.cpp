@@ -9,6 +9,8 @@ void register_commands(CLI::App& program, Work& work) {
   register_down(program, work);
   register_status(program, work);
   register_exec(program, work);
+  register_fault(program, work);
+  register_heal(program, work);
   register_perf(program, work);
   register_sim(program, work);
   register_swarm(program, work);

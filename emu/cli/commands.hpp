@@ -27,6 +27,8 @@ void register_commands(CLI::App& program, Work& work);
 void register_bench(CLI::App& program, Work& work);
 void register_down(CLI::App& program, Work& work);
 void register_exec(CLI::App& program, Work& work);
+void register_fault(CLI::App& program, Work& work);
+void register_heal(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
 void register_run(CLI::App& program, Work& work);
 void register_sim(CLI::App& program, Work& work);

@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <yaml-cpp/yaml.h>
 
 #include <array>
 #include <cstring>
@@ -16,6 +17,18 @@ namespace {
 
 constexpr int kVersion = 1;
 constexpr long kPatienceSeconds = 10;
+
+// Scalars stay text: the reader of faults knows their types.
+nlohmann::json to_json(const YAML::Node& node) {
+  if (!node.IsMap()) {
+    return node.IsScalar() ? nlohmann::json(node.Scalar()) : nlohmann::json();
+  }
+  nlohmann::json map = nlohmann::json::object();
+  for (const auto& pair : node) {
+    map[pair.first.Scalar()] = to_json(pair.second);
+  }
+  return map;
+}
 
 }  // namespace
 
@@ -54,6 +67,20 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
                                                        : "weftd's answer is not JSON");
   }
   return reply;
+}
+
+Result<std::uint32_t> apply_fault(const std::string& directory, const std::string& text) {
+  nlohmann::json fault;
+  try {
+    fault = to_json(YAML::Load("{" + text + "}"));
+  } catch (const YAML::Exception& error) {
+    return fail(ErrorCode::parse_error, "fault '" + text + "': " + error.msg);
+  }
+  const auto reply = ask_weftd(directory, {{"cmd", "fault"}, {"fault", fault}});
+  if (!reply) {
+    return tl::unexpected(reply.error());
+  }
+  return (*reply)["fault"].get<std::uint32_t>();
 }
 
 }  // namespace weft::cli

@@ -18,7 +18,7 @@ constexpr std::uint32_t kQkey = 0x5EED;
 constexpr std::uint32_t kDomain = 1;
 constexpr std::size_t kCompletions = 64;
 constexpr std::size_t kMaxSamples = 2'000'000;
-constexpr int kWarmUp = 200;
+constexpr int kWarmUp = 20;
 
 // The byte that a spinning reader of memory watches.
 unsigned last_byte(const std::vector<std::byte>& buffer, std::uint32_t size) {

@@ -76,6 +76,11 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   if (!options.direct_rings) {
     words.emplace_back("--no-direct");
   }
+  if (!options.topology.empty()) {
+    words.insert(words.end(), {"--topology", options.topology});
+  }
+  words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
+                             std::to_string(options.dilation)});
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {

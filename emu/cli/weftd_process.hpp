@@ -15,6 +15,9 @@ struct WeftdOptions {
   std::size_t nics = 1;
   std::size_t mtu = 0;  // payload bytes; 0: weftd's own choice
   bool direct_rings = true;
+  std::string topology{};  // a file; then `hosts` and `nics` do not count
+  std::uint64_t seed = 1;
+  double dilation = 1;
 };
 
 // A file that was built with this program and lies beside it or in its build tree.

@@ -223,8 +223,8 @@ void Daemon::detach(Slot& slot) {
 
 void Daemon::consider_direct(Slot& from, Slot& to) {
   const std::pair<Slot*, Slot*> pair{std::min(&from, &to), std::max(&from, &to)};
-  if (!options_.direct_rings || !from.direct_rings || !to.direct_rings || &from == &to ||
-      direct_pairs_.contains(pair)) {
+  if (fabric_ != nullptr || !options_.direct_rings || !from.direct_rings || !to.direct_rings ||
+      &from == &to || direct_pairs_.contains(pair)) {
     return;
   }
   const std::size_t bytes = std::max(from.ring_bytes, to.ring_bytes);

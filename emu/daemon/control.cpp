@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emu/daemon/daemon.hpp"
+#include "emu/fabric/topology_yaml.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::emu {
@@ -41,6 +42,51 @@ json slot_json(const Slot& slot) {
           {"bytes_out", slot.counters.bytes_out}};
 }
 
+json fabric_json(const LiveFabric* live) {
+  if (live == nullptr) {
+    return nullptr;
+  }
+  const FabricTotals& totals = live->fabric().totals();
+  json dropped;
+  for (std::size_t i = 0; i < kDropReasons; ++i) {
+    dropped[to_string(static_cast<DropReason>(i))] = totals.dropped[i];
+  }
+  json links = json::array();
+  for (LinkId link = 0; link < live->topology().links().size(); ++link) {
+    const LinkCounters& counters = live->fabric().counters(link);
+    if (counters.bytes != 0 || counters.drops != 0) {
+      links.push_back({{"link", live->topology().link_name(link)},
+                       {"bytes", counters.bytes},
+                       {"drops", counters.drops},
+                       {"trims", counters.trims},
+                       {"marks", counters.marks},
+                       {"longest_queue_us", microseconds(counters.longest_queue)}});
+    }
+  }
+  return {{"injected", totals.injected},
+          {"delivered", totals.delivered},
+          {"duplicated", totals.duplicated},
+          {"corrupted", totals.corrupted},
+          {"trimmed", totals.trimmed},
+          {"marked", totals.marked},
+          {"inside", live->frames_inside()},
+          {"dropped", dropped},
+          {"links", links}};
+}
+
+// The request's "fault" has the keys of a fault in a scenario file; JSON is YAML.
+json apply_fault(Daemon& daemon, const json& request) {
+  YamlFile file("fault");
+  const YAML::Node node = file.load(request.at("fault").dump());
+  const Fault fault = file.failed() ? Fault{} : read_fault(file, node, "fault");
+  if (file.failed()) {
+    return failure(file.error().message);
+  }
+  const auto applied = daemon.apply(fault);
+  return applied ? json{{"v", kControlVersion}, {"ok", true}, {"fault", *applied}}
+                 : failure(applied.error().message);
+}
+
 json status_json(const Daemon& daemon) {
   json nics = json::array();
   for (const auto& nic : daemon.plant().nics()) {
@@ -58,7 +104,8 @@ json status_json(const Daemon& daemon) {
   return {
       {"pid", ::getpid()},
       {"directory", daemon.options().directory},
-      {"network", "ideal"},
+      {"network", daemon.fabric() == nullptr ? "ideal" : daemon.fabric()->topology().name},
+      {"fabric", fabric_json(daemon.fabric())},
       {"mtu", daemon.options().mtu},
       {"uptime_s", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9},
       {"direct_pairs", daemon.direct_pairs()},
@@ -76,10 +123,16 @@ json answer(Daemon& daemon, const json& request) {
     reply["status"] = status_json(daemon);
   } else if (command == "counters") {
     reply["counters"] = counters_json(daemon.switchboard());
+  } else if (command == "fault") {
+    return apply_fault(daemon, request);
+  } else if (command == "heal") {
+    const auto ended = daemon.end_fault(request.at("fault").get<std::uint32_t>());
+    return ended ? reply : failure(ended.error().message);
   } else if (command == "stop") {
     daemon.stop();
   } else {
-    return failure("unknown command '" + command + "'; there are status, counters, stop");
+    return failure("unknown command '" + command +
+                   "'; there are status, counters, fault, heal, stop");
   }
   return reply;
 }
@@ -88,7 +141,7 @@ std::string answer_line(Daemon& daemon, const std::string& line) {
   json reply;
   try {
     reply = answer(daemon, json::parse(line));
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {  // of the JSON and YAML libraries
     reply = failure(std::string("not understood: ") + error.what());
   }
   return reply.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";

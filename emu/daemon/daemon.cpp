@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -21,6 +22,23 @@ constexpr Duration kSocketInterval = std::chrono::microseconds{500};
 // While a frame waits for room in somebody's ring, nobody rings when there is room again.
 constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
 
+// Hosts and NICs in the order of the network's ports.
+Plant::Options plant_of(const Topology& topology) {
+  Plant::Options options;
+  options.hosts.clear();
+  NodeId previous = kNone;
+  for (const LinkId uplink : topology.ports()) {
+    const NodeId host = topology.links()[uplink].from;
+    if (host != previous) {
+      options.hosts.push_back(topology.nodes()[host].name);
+      options.nics_of_host.push_back(0);
+      previous = host;
+    }
+    ++options.nics_of_host.back();
+  }
+  return options;
+}
+
 }  // namespace
 
 Daemon::Daemon(const DaemonOptions& options, Plant plant)
@@ -30,11 +48,14 @@ Daemon::Daemon(const DaemonOptions& options, Plant plant)
       started_(srd::monotonic_now()) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
-  auto plant = Plant::make(options.plant);
+  auto plant = Plant::make(options.topology ? plant_of(*options.topology) : options.plant);
   if (!plant) {
     return tl::unexpected(plant.error());
   }
   std::unique_ptr<Daemon> daemon(new Daemon(options, std::move(*plant)));
+  if (options.topology) {
+    daemon->start_fabric(*options.topology);
+  }
   if (auto opened = daemon->open_sockets(); !opened) {
     return tl::unexpected(opened.error());
   }
@@ -111,7 +132,7 @@ Result<void> Daemon::run() {
       idler.worked();
     } else if (idler.pause(now)) {
       if (fall_asleep()) {
-        serve_sockets(switchboard_.waiting() ? nanoseconds(kWaitingSleep) : -1);
+        serve_sockets(time_to_sleep(now));
         wake_up();
       }
       idler.worked();
@@ -130,8 +151,19 @@ std::size_t Daemon::forward(TimePoint now) {
       doomed_.push_back(slot);
     }
   }
+  if (fabric_ != nullptr) {
+    work += fabric_->advance(now);
+  }
   switchboard_.notify();
   return work;
+}
+
+std::int64_t Daemon::time_to_sleep(TimePoint now) {
+  TimePoint wake = switchboard_.waiting() ? now + kWaitingSleep : kNever;
+  if (fabric_ != nullptr) {
+    wake = std::min(wake, fabric_->next_event());
+  }
+  return wake == kNever ? -1 : std::max<std::int64_t>(nanoseconds(wake - now), 0);
 }
 
 bool Daemon::fall_asleep() {

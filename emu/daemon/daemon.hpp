@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/plant.hpp"
 #include "emu/daemon/seqpacket.hpp"
 #include "emu/daemon/switchboard.hpp"
@@ -23,6 +25,9 @@ struct DaemonOptions {
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
   std::size_t ring_bytes = std::size_t{1} << 19;
   bool direct_rings = true;
+  std::optional<Topology> topology;  // must be valid; its hosts count, not those of `plant`
+  std::uint64_t seed = 1;
+  double dilation = 1;  // seconds here per second in the network
 };
 
 class Daemon {
@@ -37,6 +42,12 @@ class Daemon {
   [[nodiscard]] const Plant& plant() const { return plant_; }
   [[nodiscard]] const Switchboard& switchboard() const { return switchboard_; }
   [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_.size(); }
+  // Null while the network is ideal.
+  [[nodiscard]] const LiveFabric* fabric() const { return fabric_.get(); }
+  // Troubles the network from now on. An ideal one becomes a star of fast links first: h1->fabric,
+  // ...
+  [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
+  [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
   [[nodiscard]] TimePoint started() const { return started_; }
 
  private:
@@ -68,6 +79,7 @@ class Daemon {
   void serve_sockets(std::int64_t wait);
   void handle(int fd, const Watched& watched);
   [[nodiscard]] std::size_t forward(TimePoint now);
+  [[nodiscard]] std::int64_t time_to_sleep(TimePoint now);
   [[nodiscard]] bool fall_asleep();
   void wake_up();
 
@@ -81,12 +93,17 @@ class Daemon {
   void detach_doomed();
   void consider_direct(Slot& from, Slot& to);
 
+  void start_fabric(Topology topology);
+  [[nodiscard]] Topology star() const;
+
   void accept_talks();
   void hear_talk(int fd);
 
   DaemonOptions options_;
   Plant plant_;
   Switchboard switchboard_;
+  std::unique_ptr<LiveFabric> fabric_;
+  std::uint32_t faults_ = 0;
   srd::UniqueFd epoll_;
   srd::UniqueFd attach_socket_;
   srd::UniqueFd control_socket_;

@@ -37,16 +37,20 @@ Result<Plant> Plant::make(const Options& options) {
                                                  std::to_string(kMaxNicsPerHost));
   }
   Plant plant;
-  for (const std::string& host : options.hosts) {
+  for (std::size_t h = 0; h < options.hosts.size(); ++h) {
+    const std::string& host = options.hosts[h];
+    const std::uint32_t nics =
+        h < options.nics_of_host.size() ? options.nics_of_host[h] : options.nics_per_host;
     if (host.empty() || host.size() >= kMaxHostName ||
         std::count(options.hosts.begin(), options.hosts.end(), host) != 1) {
       return fail(ErrorCode::invalid_argument,
                   "host name '" + host + "' is empty, too long, or not the only one");
     }
-    for (std::uint32_t index = 0; index < options.nics_per_host; ++index) {
+    for (std::uint32_t index = 0; index < std::min<std::size_t>(nics, kMaxNicsPerHost); ++index) {
       auto nic = std::make_unique<Nic>();
       nic->host = host;
       nic->index = index;
+      nic->port = static_cast<std::uint32_t>(plant.nics_.size());
       nic->address = ipv4_address(options.prefix, plant.hosts_.size(), index);
       plant.by_address_.emplace(nic->address, nic.get());
       plant.nics_.push_back(std::move(nic));

@@ -56,7 +56,8 @@ struct Slot {
 
 struct Nic {
   std::string host;
-  std::uint32_t index = 0;
+  std::uint32_t index = 0;  // within its host
+  std::uint32_t port = 0;   // of the network: its place among all NICs
   srd::Address address;
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
   std::array<srd::Life, kSlotsPerNic> lives;  // the latest given out
@@ -68,6 +69,7 @@ class Plant {
   struct Options {
     std::vector<std::string> hosts{"h1"};
     std::uint32_t nics_per_host = 1;
+    std::vector<std::uint32_t> nics_of_host;      // if given: the number of NICs of each host
     std::array<std::uint8_t, 2> prefix{127, 77};  // NIC n of the h-th host is prefix.h.(n + 1)
   };
   [[nodiscard]] static Result<Plant> make(const Options& options);

@@ -50,6 +50,8 @@ const char* to_string(FrameDrop drop) {
       return "no_process";
     case FrameDrop::not_receiving:
       return "not_receiving";
+    case FrameDrop::corrupted:
+      return "corrupted";
   }
   return "unknown";
 }
@@ -126,12 +128,15 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     drop(FrameDrop::wrong_source);
     return true;
   }
+  if (fabric_ != nullptr) {
+    return enter_fabric(now, from, steering, frame, flags);
+  }
   Slot* to = from.last_target;
   if (to == nullptr || from.last_block != steering.block ||
       from.last_destination != steering.destination) [[unlikely]] {
     if (steering.management) {
       if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
-        deliver_management(*nic, from, frame, flags);
+        deliver_management(*nic, &from, frame, flags);
       } else {
         drop(FrameDrop::no_nic);
       }
@@ -143,6 +148,36 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     }
   }
   return deliver(now, *to, frame, flags);
+}
+
+bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& steering,
+                               std::span<const std::byte> frame, std::uint32_t flags) {
+  const Nic* nic = plant_.find(steering.destination);
+  if (nic == nullptr) {
+    drop(FrameDrop::no_nic);
+    return true;
+  }
+  return fabric_->submit(now, from.nic->port,
+                         {.port = nic->port,
+                          .block = steering.block,
+                          .flags = flags,
+                          .management = steering.management,
+                          .frame = {}},
+                         frame);
+}
+
+void Switchboard::arrive(const Arrival& arrival) {
+  const Nic& nic = *plant_.nics()[arrival.port];
+  if (arrival.frame.empty()) {
+    drop(FrameDrop::corrupted);
+  } else if (arrival.management) {
+    deliver_management(nic, nullptr, arrival.frame, arrival.flags);
+  } else if (arrival.block >= kSlotsPerNic || nic.slots[arrival.block] == nullptr ||
+             nic.slots[arrival.block]->doomed) {
+    drop(FrameDrop::no_process);
+  } else if (!deliver(kNever, *nic.slots[arrival.block], arrival.frame, arrival.flags)) {
+    drop(FrameDrop::not_receiving);  // a NIC's buffer has an end
+  }
 }
 
 Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
@@ -163,11 +198,11 @@ Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
   return to;
 }
 
-void Switchboard::deliver_management(const Nic& nic, const Slot& from,
+void Switchboard::deliver_management(const Nic& nic, const Slot* from,
                                      std::span<const std::byte> frame, std::uint32_t flags) {
   bool somebody = false;
   for (const auto& slot : nic.slots) {
-    if (slot != nullptr && slot.get() != &from && slot->wants_management) {
+    if (slot != nullptr && slot.get() != from && slot->wants_management) {
       somebody = true;
       // As on a wire: what finds no room is lost, and the sender's retries make up for it.
       [[maybe_unused]] const bool delivered = deliver(kNever, *slot, frame, flags);

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/plant.hpp"
 #include "srd/base/time.hpp"
 
@@ -20,8 +21,9 @@ enum class FrameDrop : std::uint8_t {
   no_nic,         // nobody has the destination address
   no_process,     // nobody has the destination queue pair
   not_receiving,  // the process has not read its full ring for too long
+  corrupted,      // a bit was wrong and nothing inside the frame would have shown it
 };
-inline constexpr std::size_t kFrameDrops = 5;
+inline constexpr std::size_t kFrameDrops = 6;
 [[nodiscard]] const char* to_string(FrameDrop drop);
 
 struct SwitchboardCounters {
@@ -37,6 +39,11 @@ class Switchboard {
   using OnFlow = std::function<void(Slot& from, Slot& to)>;
 
   Switchboard(Plant& plant, OnFlow on_flow) : plant_(plant), on_flow_(std::move(on_flow)) {}
+
+  // A modelled network between the NICs; nullptr: an ideal one.
+  void set_fabric(LiveFabric* fabric) { fabric_ = fabric; }
+  // A frame has come through it.
+  void arrive(const Arrival& arrival);
 
   // Forwards up to a burst of what `from` has sent. Returns how many frames left its ring. A slot
   // that broke its ring is marked as doomed.
@@ -63,14 +70,18 @@ class Switchboard {
   // True: the frame is dealt with. False: its destination has no room, it must wait.
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame, std::uint32_t flags);
   [[nodiscard]] static bool read(std::span<const std::byte> frame, Steering& steering);
+  [[nodiscard]] bool enter_fabric(TimePoint now, const Slot& from, const Steering& steering,
+                                  std::span<const std::byte> frame, std::uint32_t flags);
   [[nodiscard]] Slot* target_of(Slot& from, const Steering& steering);
-  void deliver_management(const Nic& nic, const Slot& from, std::span<const std::byte> frame,
+  // `from` does not hear itself; nullptr: somebody behind the network.
+  void deliver_management(const Nic& nic, const Slot* from, std::span<const std::byte> frame,
                           std::uint32_t flags);
   bool deliver(TimePoint now, Slot& to, std::span<const std::byte> frame, std::uint32_t flags);
   void drop(FrameDrop reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }
 
   Plant& plant_;
   OnFlow on_flow_;
+  LiveFabric* fabric_ = nullptr;
   std::vector<Slot*> to_notify_;
   bool waiting_ = false;
   SwitchboardCounters counters_;

@@ -1,9 +1,34 @@
 // Owns the weftd program: command line in, Daemon out.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "emu/daemon/daemon.hpp"
+#include "emu/fabric/topology_yaml.hpp"
+
+namespace {
+
+weft::Result<weft::emu::Topology> read_network(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return weft::fail(weft::ErrorCode::not_found, "cannot read topology file '" + path + "'");
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  auto network = weft::emu::read_topology(path, text.str(),
+                                          std::filesystem::path(path).parent_path().string());
+  if (network) {
+    if (auto valid = network->validate(); !valid) {
+      return tl::unexpected(valid.error());
+    }
+  }
+  return network;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
@@ -19,7 +44,20 @@ int main(int argc, char** argv) {
   app.add_flag(
       "--no-direct", no_direct,
       "Carry every frame through weftd, also between two processes that could share a ring");
+  std::string topology;
+  app.add_option("--topology", topology, "File that describes the network (docs/experiments.md)");
+  app.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
+  app.add_option("--dilation", options.dilation, "Seconds here per second in the network")
+      ->check(CLI::Range(0.001, 1e6));
   CLI11_PARSE(app, argc, argv);
+  if (!topology.empty()) {
+    auto network = read_network(topology);
+    if (!network) {
+      std::fprintf(stderr, "weftd: %s\n", network.error().message.c_str());
+      return 1;
+    }
+    options.topology = std::move(*network);
+  }
   options.direct_rings = !no_direct;
   options.mtu = payload + 64;
   options.plant.hosts.clear();

@@ -1,0 +1,194 @@
+// Owns the joint between real frames and the modelled network.
+#include "emu/daemon/live_fabric.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "srd/base/rng.hpp"
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace wire = srd::wire;
+
+// What a NIC takes from its processes before the first of it has left.
+constexpr Picos kNicQueue = 20'000'000;
+constexpr std::size_t kIp = wire::kEthernetSize;
+constexpr std::size_t kTrimmedPacket = sizeof(wire::DataHeader);
+
+bool is_ipv4(std::span<const std::byte> frame) { return frame[12] == std::byte{0x08}; }
+
+unsigned traffic_class(std::span<const std::byte> frame) {
+  const auto octet = [&](std::size_t at) { return std::to_integer<unsigned>(frame[at]); };
+  return is_ipv4(frame) ? octet(kIp + 1) : (octet(kIp) << 4 | octet(kIp + 1) >> 4) & 0xFF;
+}
+
+// Everything that ECMP looks at: the IP addresses and the UDP ports.
+std::uint32_t flow_hash(std::span<const std::byte> frame) {
+  const std::size_t begin = is_ipv4(frame) ? kIp + 12 : kIp + 8;
+  const std::size_t size = is_ipv4(frame) ? 12 : 36;
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < size; i += 4) {
+    std::uint32_t word;
+    std::memcpy(&word, frame.data() + begin + i, sizeof word);
+    hash = mix64(hash ^ word);
+  }
+  return static_cast<std::uint32_t>(hash);
+}
+
+std::size_t envelope_of(std::span<const std::byte> frame) {
+  return is_ipv4(frame) ? wire::kEnvelopeSizeV4 : wire::kEnvelopeSizeV6;
+}
+
+// Between processes of one machine packets go without a checksum, because memory is not a wire.
+bool is_checksummed(std::span<const std::byte> frame) {
+  const wire::Envelope envelope = wire::Envelope::parse(frame);
+  return !envelope.ok() || (envelope.packet().size() > 2 &&
+                            (envelope.packet()[2] & std::byte{wire::kChecksummed}) != std::byte{0});
+}
+
+void mark_congested(std::span<std::byte> frame) {
+  if (!is_ipv4(frame)) {
+    frame[kIp + 1] |= std::byte{0x30};
+    return;
+  }
+  const unsigned before = std::to_integer<unsigned>(frame[kIp + 1]);
+  const unsigned change = (before | 3U) - before;
+  frame[kIp + 1] = static_cast<std::byte>(before | 3U);
+  // RFC 1624 for a word that grows by `change` without overflow.
+  unsigned sum =
+      std::to_integer<unsigned>(frame[kIp + 10]) << 8 | std::to_integer<unsigned>(frame[kIp + 11]);
+  sum = (~sum & 0xFFFF) + change;
+  sum = ~((sum & 0xFFFF) + (sum >> 16)) & 0xFFFF;
+  frame[kIp + 10] = static_cast<std::byte>(sum >> 8);
+  frame[kIp + 11] = static_cast<std::byte>(sum & 0xFF);
+}
+
+}  // namespace
+
+struct LiveFabric::Sink {
+  LiveFabric& live;
+  void deliver(Picos, PortId, const Event& event) { live.deliver(event); }
+  void drop(Picos, const Event& event, DropReason, LinkId) {
+    ++live.moved_;
+    live.release(event.frame);
+  }
+  std::uint32_t duplicate(std::uint32_t handle) { return live.copy(handle); }
+  void wake(Picos, std::uint32_t) {}
+  void paused(Picos, PortId, bool) {}
+};
+
+LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
+    : topology_(std::make_unique<const Topology>(std::move(options.topology))),
+      fabric_(*topology_,
+              {.seed = options.seed,
+               .trimmed_size = static_cast<std::uint16_t>(wire::kEnvelopeSizeV4 + kTrimmedPacket)}),
+      dilation_(options.dilation),
+      max_frame_(options.max_frame),
+      start_(now),
+      deliver_(std::move(deliver)),
+      rng_(options.seed) {}
+
+Picos LiveFabric::model_time(TimePoint now) const {
+  return static_cast<Picos>(static_cast<double>(nanoseconds(now - start_)) * 1000.0 / dilation_);
+}
+
+TimePoint LiveFabric::next_event() {
+  const Picos next = fabric_.next_event();
+  if (next == kNoTime) {
+    return kNever;
+  }
+  return start_ + Duration{static_cast<std::int64_t>(
+                      std::ceil(static_cast<double>(next) * dilation_ / 1000.0))};
+}
+
+std::uint32_t LiveFabric::store(const Arrival& to, std::span<const std::byte> frame) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(stored_.size()));
+    stored_.emplace_back().bytes = std::make_unique<std::byte[]>(max_frame_);
+  }
+  const std::uint32_t handle = free_.back();
+  free_.pop_back();
+  ++used_;
+  Stored& stored = stored_[handle];
+  std::memcpy(stored.bytes.get(), frame.data(), frame.size());
+  stored.size = static_cast<std::uint32_t>(frame.size());
+  stored.to = to;
+  return handle;
+}
+
+std::uint32_t LiveFabric::copy(std::uint32_t handle) {
+  // stored_ may move, the bytes do not.
+  const Arrival to = stored_[handle].to;
+  const std::span<const std::byte> frame{stored_[handle].bytes.get(), stored_[handle].size};
+  return store(to, frame);
+}
+
+void LiveFabric::release(std::uint32_t handle) {
+  free_.push_back(handle);
+  --used_;
+}
+
+bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
+                        std::span<const std::byte> frame) {
+  const Picos time = std::max(model_time(now), fabric_.now());
+  if (fabric_.uplink_free(from) > time + kNicQueue) {
+    return false;
+  }
+  const unsigned ip_class = traffic_class(frame);
+  Frame meta;
+  meta.destination = to.port;
+  meta.hash = flow_hash(frame);
+  meta.handle = store(to, frame);
+  meta.size = static_cast<std::uint16_t>(frame.size());
+  meta.control = ip_class >> 2 == wire::kDscpControl;
+  meta.ecn_capable = (ip_class & 3) != 0;
+  fabric_.inject(time, from, meta);
+  return true;
+}
+
+std::size_t LiveFabric::advance(TimePoint now) {
+  moved_ = 0;
+  Sink sink{*this};
+  fabric_.advance(model_time(now), sink);
+  return moved_;
+}
+
+void LiveFabric::deliver(const Event& event) {
+  ++moved_;
+  Stored& stored = stored_[event.frame];
+  std::span<std::byte> frame{stored.bytes.get(), stored.size};
+  if ((event.flags & kMarked) != 0) {
+    mark_congested(frame);
+  }
+  if ((event.flags & kTrimmed) != 0) {
+    frame = frame.first(wire::trim(frame, kTrimmedPacket));
+  }
+  Arrival arrival = stored.to;
+  if ((event.flags & kCorrupted) != 0) {
+    if (!is_checksummed(frame)) {
+      frame = {};
+    } else {
+      const std::size_t at = rng_.between(envelope_of(frame), frame.size() - 1);
+      frame[at] ^= static_cast<std::byte>(1U << rng_.below(8));
+    }
+  }
+  arrival.frame = frame;
+  deliver_(arrival);
+  release(event.frame);
+}
+
+Result<std::uint32_t> LiveFabric::apply(TimePoint now, const Fault& fault) {
+  auto applied = fabric_.apply(std::max(model_time(now), fabric_.now()), fault);
+  advance(now);  // it counts for the very next frame
+  return applied;
+}
+
+void LiveFabric::end(TimePoint now, std::uint32_t fault) {
+  fabric_.end(std::max(model_time(now), fabric_.now()), fault);
+  advance(now);
+}
+
+}  // namespace weft::emu

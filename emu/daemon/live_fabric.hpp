@@ -1,0 +1,84 @@
+// Owns the modelled network in real time: frames of processes inside, delivered when the model says
+// so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "emu/fabric/fabric.hpp"
+#include "emu/fabric/topology.hpp"
+#include "srd/base/time.hpp"
+
+namespace weft::emu {
+
+// A frame that has come through, perhaps changed. Empty if a bit got wrong that no checksum inside
+// would show: on a wire Ethernet's own would have.
+struct Arrival {
+  PortId port = 0;
+  std::uint32_t block = 0;  // which process on that NIC
+  std::uint32_t flags = 0;  // of the ring record that it came in
+  bool management = false;
+  std::span<const std::byte> frame;
+};
+
+class LiveFabric {
+ public:
+  struct Options {
+    Topology topology;
+    std::uint64_t seed = 1;
+    double dilation = 1;  // this many seconds here are one second in the network
+    std::size_t max_frame = 0;
+  };
+  using Deliver = std::function<void(const Arrival&)>;
+
+  // The topology must be valid.
+  LiveFabric(Options options, TimePoint now, Deliver deliver);
+
+  // False: the NIC has so much to send already that the frame has to wait outside.
+  [[nodiscard]] bool submit(TimePoint now, PortId from, const Arrival& to,
+                            std::span<const std::byte> frame);
+  // Delivers what is due. Returns how many frames came out or were lost.
+  std::size_t advance(TimePoint now);
+  // When advance() is worth calling again; kNever while nothing is inside.
+  [[nodiscard]] TimePoint next_event();
+
+  [[nodiscard]] Result<std::uint32_t> apply(TimePoint now, const Fault& fault);
+  void end(TimePoint now, std::uint32_t fault);
+
+  [[nodiscard]] const Fabric& fabric() const { return fabric_; }
+  [[nodiscard]] const Topology& topology() const { return *topology_; }
+  [[nodiscard]] std::size_t frames_inside() const { return used_; }
+
+ private:
+  // The bytes of frames, in buffers of one size that are used again and again.
+  struct Stored {
+    std::unique_ptr<std::byte[]> bytes;
+    std::uint32_t size = 0;
+    Arrival to;
+  };
+  struct Sink;
+
+  [[nodiscard]] Picos model_time(TimePoint now) const;
+  [[nodiscard]] std::uint32_t store(const Arrival& to, std::span<const std::byte> frame);
+  [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
+  void release(std::uint32_t handle);
+  void deliver(const Event& event);
+
+  std::unique_ptr<const Topology> topology_;
+  Fabric fabric_;
+  double dilation_;
+  std::size_t max_frame_;
+  TimePoint start_;
+  Deliver deliver_;
+  Rng rng_;
+  std::vector<Stored> stored_;
+  std::vector<std::uint32_t> free_;
+  std::size_t used_ = 0;
+  std::size_t moved_ = 0;
+};
+
+}  // namespace weft::emu

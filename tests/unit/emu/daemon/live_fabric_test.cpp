@@ -1,0 +1,235 @@
+// Owns what becomes of real frames in the modelled network. Time is an argument, so nothing here
+// waits.
+#include "emu/daemon/live_fabric.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace wire = srd::wire;
+using std::chrono::microseconds;
+using std::chrono::seconds;
+
+srd::Address host(unsigned number) {
+  srd::Address address;
+  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+  address.bytes[12] = std::byte{127};
+  address.bytes[13] = std::byte{77};
+  address.bytes[14] = static_cast<std::byte>(number);
+  address.bytes[15] = std::byte{1};
+  return address;
+}
+
+class LiveFabricTest : public testing::Test {
+ protected:
+  // Two hosts on one switch.
+  void build(const LinkProperties& link, double dilation = 1) {
+    Topology topology;
+    const NodeId middle = topology.add_switch("sw");
+    for (const char* name : {"h1", "h2"}) {
+      topology.connect(topology.add_host(name), middle, link);
+    }
+    ASSERT_TRUE(topology.validate());
+    live_ = std::make_unique<LiveFabric>(
+        LiveFabric::Options{
+            .topology = topology, .seed = 7, .dilation = dilation, .max_frame = 9000},
+        TimePoint{}, [this](const Arrival& arrival) {
+          arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
+        });
+  }
+  static std::vector<std::byte> frame(std::size_t packet_size, bool checksummed = true,
+                                      std::uint16_t path = 0) {
+    const auto writer = wire::EnvelopeWriter::make(host(1));
+    std::vector<std::byte> bytes(writer->size() + packet_size, std::byte{0x11});
+    EXPECT_TRUE(writer->write(bytes.data(), host(2), srd::PathId{path}, srd::Ecn::capable_0,
+                              wire::kDscpData, packet_size));
+    bytes[writer->size() + 2] = checksummed ? std::byte{wire::kChecksummed} : std::byte{0};
+    return bytes;
+  }
+  bool submit(TimePoint now, const std::vector<std::byte>& bytes) {
+    return live_->submit(
+        now, 0, {.port = 1, .block = 3, .flags = 0, .management = false, .frame = {}}, bytes);
+  }
+  // Sends `count` frames far enough apart to never queue.
+  void send_apart(int count, std::size_t size, bool checksummed = true) {
+    TimePoint now = live_time_;
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(submit(now, frame(size, checksummed, static_cast<std::uint16_t>(i % 256))));
+      now += microseconds{20};
+      live_->advance(now);
+    }
+    live_->advance(now + seconds{1});
+    live_time_ = now + seconds{1};
+  }
+  void trouble(double Impairment::*what, double probability) {
+    Fault fault;
+    fault.where = "h1->sw";
+    fault.impairment.*what = probability;
+    ASSERT_TRUE(live_->apply(live_time_, fault));
+  }
+
+  std::unique_ptr<LiveFabric> live_;
+  std::vector<std::vector<std::byte>> arrived_;
+  TimePoint live_time_{};
+};
+
+constexpr LinkProperties kFast{.rate = Rate::gbps(100),
+                               .delay = microseconds{5},
+                               .buffer = 1 << 20,
+                               .ecn_low = 0,
+                               .ecn_high = 0,
+                               .trimming = false};
+
+TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
+  build(kFast);
+  const auto sent = frame(1000);
+  ASSERT_TRUE(submit(TimePoint{}, sent));
+  const TimePoint first = live_->next_event();
+  EXPECT_GT(first, TimePoint{} + microseconds{4});
+  live_->advance(TimePoint{} + microseconds{10});
+  EXPECT_TRUE(arrived_.empty());  // two links of 5 us and two times on the wire
+  EXPECT_EQ(live_->frames_inside(), 1U);
+  live_->advance(TimePoint{} + microseconds{11});
+  ASSERT_EQ(arrived_.size(), 1U);
+  EXPECT_EQ(arrived_[0], sent);
+  EXPECT_EQ(live_->frames_inside(), 0U);
+  EXPECT_EQ(live_->next_event(), kNever);
+}
+
+TEST_F(LiveFabricTest, DilationStretchesTime) {
+  build(kFast, 1000);
+  ASSERT_TRUE(submit(TimePoint{}, frame(1000)));
+  live_->advance(TimePoint{} + microseconds{10'000});
+  EXPECT_TRUE(arrived_.empty());
+  live_->advance(TimePoint{} + microseconds{11'000});
+  EXPECT_EQ(arrived_.size(), 1U);
+}
+
+TEST_F(LiveFabricTest, ANicTakesNoMoreThanItCanSend) {
+  build({.rate = Rate::gbps(1), .delay = microseconds{1}, .buffer = 1 << 20});
+  int taken = 0;
+  while (taken < 1000 && submit(TimePoint{}, frame(1000))) {
+    ++taken;
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_LT(taken, 10);  // 20 us at 1 Gb/s are 2.5 KB
+  EXPECT_TRUE(submit(TimePoint{} + microseconds{100}, frame(1000)));
+}
+
+TEST_F(LiveFabricTest, LossAndDuplicationAreAsAskedFor) {
+  build(kFast);
+  trouble(&Impairment::loss, 0.2);
+  send_apart(5000, 200);
+  EXPECT_NEAR(static_cast<double>(arrived_.size()), 4000, 4000 * 0.1 / 2);
+  arrived_.clear();
+  build(kFast);
+  trouble(&Impairment::duplication, 0.3);
+  send_apart(5000, 200);
+  EXPECT_NEAR(static_cast<double>(arrived_.size()), 6500, 6500 * 0.1 / 2);
+  EXPECT_EQ(live_->frames_inside(), 0U);
+}
+
+TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
+  build(kFast);
+  trouble(&Impairment::corruption, 1);
+  send_apart(100, 200, true);
+  ASSERT_EQ(arrived_.size(), 100U);
+  for (std::size_t i = 0; i < arrived_.size(); ++i) {
+    const auto original = frame(200, true, static_cast<std::uint16_t>(i % 256));
+    EXPECT_NE(arrived_[i], original);
+    EXPECT_TRUE(wire::Envelope::parse(arrived_[i]).ok());
+  }
+  arrived_.clear();
+  send_apart(100, 200, false);
+  ASSERT_EQ(arrived_.size(), 100U);
+  for (const auto& bytes : arrived_) {
+    EXPECT_TRUE(bytes.empty());
+  }
+}
+
+TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
+  // Two NICs' worth of frames through one slow link.
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  topology.connect(topology.add_host("h1"), middle, kFast);
+  topology.connect(topology.add_host("h2"), middle,
+                   {.rate = Rate::gbps(1),
+                    .delay = microseconds{1},
+                    .buffer = 1 << 20,
+                    .ecn_low = 1000,
+                    .ecn_high = 2000});
+  live_ = std::make_unique<LiveFabric>(
+      LiveFabric::Options{.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
+      TimePoint{}, [this](const Arrival& arrival) {
+        arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
+      });
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(submit(TimePoint{} + microseconds{i}, frame(1000)));
+  }
+  live_->advance(TimePoint{} + seconds{1});
+  ASSERT_EQ(arrived_.size(), 50U);
+  int marked = 0;
+  for (const auto& bytes : arrived_) {
+    const auto envelope = wire::Envelope::parse(bytes);
+    ASSERT_TRUE(envelope.ok()) << to_string(envelope.fault());
+    marked += envelope.ecn() == srd::Ecn::congested ? 1 : 0;
+  }
+  EXPECT_GT(marked, 20);
+  EXPECT_LT(marked, 50);
+}
+
+TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  topology.connect(topology.add_host("h1"), middle, kFast);
+  topology.connect(topology.add_host("h2"), middle,
+                   {.rate = Rate::gbps(1),
+                    .delay = microseconds{1},
+                    .buffer = 4000,
+                    .ecn_low = 0,
+                    .ecn_high = 0,
+                    .trimming = true});
+  live_ = std::make_unique<LiveFabric>(
+      LiveFabric::Options{.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
+      TimePoint{}, [this](const Arrival& arrival) {
+        arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
+      });
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(submit(TimePoint{} + microseconds{i}, frame(1000)));
+  }
+  live_->advance(TimePoint{} + seconds{1});
+  ASSERT_EQ(arrived_.size(), 30U);
+  int trimmed = 0;
+  for (const auto& bytes : arrived_) {
+    const auto envelope = wire::Envelope::parse(bytes);
+    ASSERT_TRUE(envelope.ok());
+    if (envelope.trimmed()) {
+      ++trimmed;
+      EXPECT_EQ(envelope.packet().size(), sizeof(wire::DataHeader));
+    }
+  }
+  EXPECT_GT(trimmed, 5);
+}
+
+TEST_F(LiveFabricTest, ALinkThatIsDownCarriesNothingUntilItIsUp) {
+  build(kFast);
+  Fault fault;
+  fault.where = "h1->sw";
+  fault.impairment.down = true;
+  const auto applied = live_->apply(TimePoint{}, fault);
+  ASSERT_TRUE(applied);
+  send_apart(20, 200);
+  EXPECT_EQ(arrived_.size(), 0U);
+  live_->end(live_time_, *applied);
+  send_apart(20, 200);
+  EXPECT_EQ(arrived_.size(), 20U);
+}
+
+}  // namespace
+}  // namespace weft::emu
