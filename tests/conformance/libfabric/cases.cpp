@@ -1,6 +1,12 @@
 // Owns the cases: each is run by two ranks at once, and every byte is checked.
 #include "tests/conformance/libfabric/cases.hpp"
 
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -321,6 +327,26 @@ void endpoints() {
   }
 }
 
+// The peer vanishes without a word; what is sent to it fails, and the program lives on.
+void peer_death() {
+  Endpoint e;
+  Buffer out(e.domain, 4096);
+  const auto peer = static_cast<pid_t>(e.exchange({static_cast<std::uint64_t>(getpid())})[0]);
+  if (Endpoint::rank() == 1) {
+    std::raise(SIGKILL);
+  }
+  while (kill(peer, 0) == 0) {
+    ::poll(nullptr, 0, 1);
+  }
+  fi_context context;
+  e.post([&] { return fi_tsend(e.ep, out.data(), 4096, out.desc(), e.peer, 5, &context); });
+  const fi_cq_err_entry error = e.wait_error();
+  require(error.op_context == &context, "the error is of something else");
+  std::printf("the survivor was told: %s\n", fi_strerror(error.err));
+  std::fflush(stdout);
+  std::_Exit(0);  // the provider would wait for the dead at the end
+}
+
 constexpr Case kCases[] = {
     {"message", message},       {"tagged", tagged},
     {"unexpected", unexpected}, {"multi_receive", multi_receive},
@@ -328,6 +354,7 @@ constexpr Case kCases[] = {
     {"write_data", write_data}, {"atomics", atomics},
     {"inject", inject},         {"cq_data", cq_data},
     {"counters", counters},     {"endpoints", endpoints},
+    {"peer_death", peer_death},
 };
 
 }  // namespace

@@ -16,6 +16,14 @@ TEST_P(Libfabric, KeepsItsPromises) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+TEST(LibfabricPeerDeath, EndsItsWorkInErrorAndNothingElse) {
+  const Outcome outcome = run_shell(
+      "dir=$(mktemp -d) && WEFT_CASE_DIR=$dir timeout 90 " WEFT_PROGRAM
+      " run -n 2 --grace 40 -- " WEFT_PEER " peer_death; code=$?; rm -r $dir; exit $code");
+  EXPECT_EQ(outcome.code, 128 + 9) << outcome.output;
+  EXPECT_TRUE(outcome.says("the survivor was told: ")) << outcome.output;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Libfabric,
                          ::testing::Combine(::testing::Values("efa", "efa:base", "efa:reorder"),
                                             ::testing::Values("message", "tagged", "unexpected",
