@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# Owns the seeds of the fuzz target `uverbs`: a program's life, whole and with its beginning only. After
-# a layout has changed: python3 tests/fuzz/seed_uverbs.py
+# Owns the seeds of the fuzz target `uverbs`: a program's life, whole and with its beginning only.
+# After a layout has changed: python3 tests/fuzz/seed_uverbs.py
 import pathlib
 import struct
 
