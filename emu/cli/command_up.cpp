@@ -146,7 +146,8 @@ void register_up(CLI::App& program, Work& work) {
       ->capture_default_str();
   command->add_option("--nics", options->weftd.nics, "NICs of every host")
       ->check(CLI::Range(1, 16));
-  command->add_option("--device", options->device, "efa, or none")->capture_default_str();
+  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
+      ->capture_default_str();
   command->callback([&work, options] { work = [options] { return up(*options); }; });
 }
 
@@ -173,7 +174,8 @@ void register_exec(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("host", options->host, "Host: h1, h2, ...")->required();
-  command->add_option("--device", options->device, "efa, or none")->capture_default_str();
+  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
+      ->capture_default_str();
   command->add_option("command", options->words, "After `--`: the command")->expected(-1);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }

@@ -10,6 +10,7 @@
 #include "emu/daemon/plant.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "emu/kernel/sysfs.hpp"
+#include "emu/profiles/profiles.hpp"
 
 namespace weft::cli {
 namespace {
@@ -18,17 +19,17 @@ Result<std::vector<srd::Address>> nics_of(const std::string& directory, const st
   return emu::describe_host({.socket = directory + "/attach.sock", .host = host});
 }
 
-std::string device_name(DeviceKind kind, std::size_t nic) {
-  return kind == DeviceKind::efa ? "efa_" + std::to_string(nic) : "";
+std::string device_name(const DeviceKind& kind, std::size_t nic) {
+  return kind.emulated ? "efa_" + std::to_string(nic) : "";
 }
 
 Result<void> write_devices(const std::string& root, const std::vector<srd::Address>& addresses,
-                           DeviceKind kind) {
+                           const DeviceKind& kind) {
   std::error_code error;
   std::filesystem::create_directories(root, error);
   std::vector<emu::kernel::NicDescription> nics;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    emu::kernel::NicDescription nic;
+    emu::kernel::NicDescription nic = kind.profile;
     nic.name = device_name(kind, i);
     nic.index = static_cast<std::uint32_t>(i);
     nic.address = emu::to_text(addresses[i]);
@@ -40,24 +41,28 @@ Result<void> write_devices(const std::string& root, const std::vector<srd::Addre
 }  // namespace
 
 Result<DeviceKind> parse_device_kind(const std::string& name) {
-  if (name == "efa") {
-    return DeviceKind::efa;
-  }
   if (name == "none") {
-    return DeviceKind::none;
+    return DeviceKind{};
   }
-  return fail(ErrorCode::invalid_argument,
-              "there is no device '" + name + "'; known are: efa, none");
+  const std::size_t colon = name.find(':');
+  if (name.substr(0, colon) != "efa") {
+    return fail(ErrorCode::invalid_argument,
+                "there is no device '" + name + "'; known are: efa, efa:PROFILE, none");
+  }
+  auto profile =
+      emu::load_profile(colon == std::string::npos ? emu::kDefaultProfile : name.substr(colon + 1));
+  if (!profile) {
+    return tl::unexpected(profile.error());
+  }
+  return DeviceKind{.emulated = true, .profile = *profile};
 }
 
-std::size_t payload_of(DeviceKind kind) {
-  return kind == DeviceKind::efa ? emu::kernel::NicDescription{}.mtu : 0;
-}
+std::size_t payload_of(const DeviceKind& kind) { return kind.emulated ? kind.profile.mtu : 0; }
 
 Result<Environment> equip_host(const std::string& directory, const std::string& host,
-                               DeviceKind kind) {
+                               const DeviceKind& kind) {
   Environment environment{{"WEFT_SOCKET", directory + "/attach.sock"}, {"WEFT_HOST", host}};
-  if (kind == DeviceKind::none) {
+  if (!kind.emulated) {
     return environment;
   }
   const std::string library = companion("libweft-preload.so", "integration/preload");
@@ -79,11 +84,16 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   const char* before = ::getenv("LD_PRELOAD");
   environment.emplace_back("LD_PRELOAD",
                            before != nullptr && *before != '\0' ? library + ":" + before : library);
+  for (const auto& [name, value] : emu::efa_environment()) {
+    if (::getenv(name.c_str()) == nullptr) {
+      environment.emplace_back(name, value);
+    }
+  }
   return environment;
 }
 
 Result<std::string> fill_placeholders(const std::string& directory, const std::string& word,
-                                      DeviceKind kind) {
+                                      const DeviceKind& kind) {
   std::string filled;
   std::size_t at = 0;
   for (std::size_t open; (open = word.find('{', at)) != std::string::npos;) {

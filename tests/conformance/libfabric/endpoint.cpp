@@ -1,0 +1,227 @@
+// Owns opening an endpoint, finding the peer through files, and waiting with a limit.
+#include "tests/conformance/libfabric/endpoint.hpp"
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+namespace weft::conformance {
+namespace {
+
+constexpr std::uint64_t kBarrierTag = 1ULL << 40;
+constexpr std::chrono::seconds kPatience{30};
+
+class Limit {
+ public:
+  explicit Limit(const char* what) : what_(what) {}
+  void check() const {
+    if (std::chrono::steady_clock::now() > end_) {
+      give_up(std::string("waited too long for ") + what_);
+    }
+  }
+
+ private:
+  const char* what_;
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kPatience;
+};
+
+std::uint8_t pattern(std::uint32_t seed, std::size_t at) {
+  return static_cast<std::uint8_t>((seed * 131 + at * 7 + (at >> 8) * 13) & 0xFF);
+}
+
+}  // namespace
+
+void give_up(const std::string& what) {
+  std::fprintf(stderr, "rank %d: %s\n", Endpoint::rank(), what.c_str());
+  std::_Exit(1);
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) {
+    give_up(what);
+  }
+}
+
+void require_ok(std::int64_t result, const std::string& call) {
+  if (result != 0) {
+    give_up(call + ": " + fi_strerror(static_cast<int>(-result)));
+  }
+}
+
+Buffer::Buffer(fid_domain* domain, std::size_t size) : bytes_(size == 0 ? 1 : size) {
+  static std::uint64_t next_key = 1;
+  require_ok(fi_mr_reg(domain, bytes_.data(), bytes_.size(),
+                       FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+                       next_key++, 0, &region_, nullptr),
+             "fi_mr_reg");
+}
+
+Buffer::~Buffer() { fi_close(&region_->fid); }
+
+void Buffer::fill(std::uint32_t seed) {
+  for (std::size_t i = 0; i < bytes_.size(); ++i) {
+    bytes_[i] = pattern(seed, i);
+  }
+}
+
+void Buffer::check(std::uint32_t seed, std::size_t offset, std::size_t length) const {
+  for (std::size_t i = 0; i < length; ++i) {
+    require(bytes_[offset + i] == pattern(seed, i),
+            "byte " + std::to_string(i) + " of " + std::to_string(length) + " is wrong");
+  }
+}
+
+int Endpoint::rank() {
+  const char* const text = std::getenv("WEFT_RANK");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+Endpoint::Endpoint(const std::string& label) {
+  fi_info* const hints = fi_allocinfo();
+  hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->mode = FI_CONTEXT;
+  hints->fabric_attr->prov_name = strdup("efa");
+  require_ok(fi_getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
+  fi_freeinfo(hints);
+  require_ok(fi_fabric(info->fabric_attr, &fabric_, nullptr), "fi_fabric");
+  require_ok(fi_domain(fabric_, info, &domain, nullptr), "fi_domain");
+  fi_cq_attr cq{};
+  cq.format = FI_CQ_FORMAT_TAGGED;
+  cq.size = 4096;
+  require_ok(fi_cq_open(domain, &cq, &cq_, nullptr), "fi_cq_open");
+  fi_av_attr av{};
+  av.type = FI_AV_TABLE;
+  require_ok(fi_av_open(domain, &av, &av_, nullptr), "fi_av_open");
+  fi_cntr_attr counter{};
+  counter.events = FI_CNTR_EVENTS_COMP;
+  require_ok(fi_cntr_open(domain, &counter, &sends, nullptr), "fi_cntr_open");
+  require_ok(fi_cntr_open(domain, &counter, &receives, nullptr), "fi_cntr_open");
+  require_ok(fi_endpoint(domain, info, &ep, nullptr), "fi_endpoint");
+  require_ok(fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind cq");
+  require_ok(fi_ep_bind(ep, &av_->fid, 0), "fi_ep_bind av");
+  require_ok(fi_ep_bind(ep, &sends->fid, FI_SEND), "fi_ep_bind counter");
+  require_ok(fi_ep_bind(ep, &receives->fid, FI_RECV), "fi_ep_bind counter");
+  require_ok(fi_enable(ep), "fi_enable");
+  find_peer(label);
+}
+
+Endpoint::~Endpoint() {
+  for (fid* const object :
+       {&ep->fid, &sends->fid, &receives->fid, &av_->fid, &cq_->fid, &domain->fid, &fabric_->fid}) {
+    fi_close(object);
+  }
+  fi_freeinfo(info);
+}
+
+void Endpoint::find_peer(const std::string& label) {
+  const std::string folder = std::getenv("WEFT_CASE_DIR");
+  std::vector<char> name(256);
+  std::size_t length = name.size();
+  require_ok(fi_getname(&ep->fid, name.data(), &length), "fi_getname");
+  const auto path = [&](int who) { return folder + "/" + label + "." + std::to_string(who); };
+  const std::string own = path(rank());
+  std::ofstream(own + ".part").write(name.data(), static_cast<std::streamsize>(length));
+  require(std::rename((own + ".part").c_str(), own.c_str()) == 0, "cannot write the address");
+  const Limit limit("the peer's address");
+  for (std::ifstream file; !file.is_open(); limit.check()) {
+    file.open(path(1 - rank()));
+    if (file.is_open()) {
+      const std::string address(std::istreambuf_iterator<char>(file), {});
+      require(fi_av_insert(av_, address.data(), 1, &peer, 0, nullptr) == 1, "fi_av_insert");
+    } else {
+      ::poll(nullptr, 0, 1);
+    }
+  }
+}
+
+bool Endpoint::take(fi_cq_tagged_entry& entry) {
+  const ssize_t count = fi_cq_read(cq_, &entry, 1);
+  if (count == -FI_EAVAIL) {
+    const fi_cq_err_entry error = wait_error();
+    give_up(std::string("error completion: ") + fi_strerror(error.err));
+  }
+  return count == 1;
+}
+
+void Endpoint::post(const std::function<ssize_t()>& call) {
+  const Limit limit("room for a request");
+  for (ssize_t result = call(); result != 0; result = call()) {
+    require(result == -FI_EAGAIN,
+            std::string("posting: ") + fi_strerror(static_cast<int>(-result)));
+    fi_cq_tagged_entry entry{};
+    if (take(entry)) {
+      early_.push_back(entry);
+    }
+    limit.check();
+  }
+}
+
+fi_cq_tagged_entry Endpoint::wait() {
+  fi_cq_tagged_entry entry{};
+  if (!early_.empty()) {
+    entry = early_.front();
+    early_.pop_front();
+    return entry;
+  }
+  for (const Limit limit("a completion"); !take(entry);) {
+    limit.check();
+  }
+  return entry;
+}
+
+fi_cq_err_entry Endpoint::wait_error() {
+  fi_cq_err_entry error{};
+  fi_cq_tagged_entry entry{};
+  const Limit limit("an error completion");
+  while (fi_cq_readerr(cq_, &error, 0) != 1) {
+    if (fi_cq_read(cq_, &entry, 1) == 1) {
+      early_.push_back(entry);
+    }
+    limit.check();
+  }
+  return error;
+}
+
+void Endpoint::wait_for(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    (void)wait();
+  }
+}
+
+std::vector<std::uint64_t> Endpoint::exchange(const std::vector<std::uint64_t>& words) {
+  const std::size_t bytes = words.size() * sizeof(std::uint64_t);
+  Buffer out(domain, bytes);
+  Buffer in(domain, bytes);
+  std::memcpy(out.data(), words.data(), bytes);
+  fi_context contexts[2];
+  post([&] {
+    return fi_trecv(ep, in.data(), bytes, in.desc(), peer, kBarrierTag, 0, &contexts[0]);
+  });
+  post(
+      [&] { return fi_tsend(ep, out.data(), bytes, out.desc(), peer, kBarrierTag, &contexts[1]); });
+  std::deque<fi_cq_tagged_entry> others;
+  for (int done = 0; done < 2;) {
+    const fi_cq_tagged_entry entry = wait();
+    if (entry.op_context == &contexts[0] || entry.op_context == &contexts[1]) {
+      ++done;
+    } else {
+      others.push_back(entry);
+    }
+  }
+  early_.insert(early_.end(), others.begin(), others.end());
+  std::vector<std::uint64_t> got(words.size());
+  std::memcpy(got.data(), in.data(), bytes);
+  return got;
+}
+
+void Endpoint::barrier() { (void)exchange({static_cast<std::uint64_t>(rank())}); }
+
+}  // namespace weft::conformance

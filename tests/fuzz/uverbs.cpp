@@ -1,0 +1,122 @@
+// Owns fuzzing the kernel's face: command bytes and queue memory written by a hostile application.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "emu/kernel/efa_device.hpp"
+#include "emu/kernel/uverbs_file.hpp"
+
+namespace {
+
+using namespace weft;
+using namespace weft::emu::kernel;
+
+class Loop final : public Runner {
+ public:
+  Loop() : device(NicDescription{}, srd::Address{}, {256, 256}, config()) {}
+  static srd::EngineConfig config() {
+    srd::EngineConfig base;
+    base.attachment = srd::AttachmentId{1};
+    return efa::engine_config(NicDescription{}, base);
+  }
+  void exclusively(const std::function<void()>& work) override {
+    work();
+    poll();
+  }
+  bool poll() override {
+    srd::TxPacket packet;
+    for (int budget = 64; budget > 0 && device.next_transmit(now_, packet); --budget) {
+      now_ += std::chrono::microseconds{1};
+    }
+    device.on_timeout(now_);
+    return false;
+  }
+  void expect_events() override {}
+  efa::EfaDevice device;
+
+ private:
+  TimePoint now_ = time_at(std::chrono::seconds{1});
+};
+
+// The input is a list of records: a length in words, a kind, and that many words. They are the body
+// of a command (whose response address is made a good one, unless the kind says otherwise), or
+// bytes for a page of queue memory.
+class Client {
+ public:
+  Client() : file_(loop_.device, loop_, nullptr) { fd_ = file_.open(); }
+
+  void run(std::span<const std::uint8_t> input) {
+    while (input.size() > 2) {
+      const std::size_t size = std::min<std::size_t>(input[0] * std::size_t{4}, input.size() - 2);
+      const std::uint8_t kind = input[1];
+      const auto body = input.subspan(2, size);
+      input = input.subspan(2 + size);
+      if ((kind & 0xC0) == 0xC0) {
+        scribble(body, kind);
+      } else {
+        command(body, kind);
+      }
+    }
+  }
+
+ private:
+  void command(std::span<const std::uint8_t> body, std::uint8_t kind) {
+    std::array<std::byte, 8 + 1024> bytes{};
+    const bool extended = (kind & 0x40) != 0;
+    const std::size_t used = std::min<std::size_t>(body.size(), 1020) / 4 * 4;
+    std::memcpy(bytes.data() + 8, body.data(), used);
+    const auto words = static_cast<std::uint16_t>(
+        extended ? (used - std::min<std::size_t>(used, 16)) / 8 : (used + 8) / 4);
+    const std::uint32_t number = (kind & 0x1FU) | (extended ? abi::kExtended : 0U);
+    const std::uint16_t room = 64;
+    std::memcpy(bytes.data(), &number, 4);
+    std::memcpy(bytes.data() + 4, &words, 2);
+    std::memcpy(bytes.data() + 6, &room, 2);
+    if (used >= 8 && (kind & 0x20) == 0) {
+      const auto response = reinterpret_cast<std::uint64_t>(reply_.data());
+      std::memcpy(bytes.data() + 8, &response, 8);
+    }
+    const bool gives_descriptor = number == 0 || number == 17;
+    const auto result = file_.write(fd_, bytes.data(), 8 + used);
+    if (result > 0 && gives_descriptor && (kind & 0x20) == 0) {
+      std::uint32_t fd = 0;
+      std::memcpy(&fd, reply_.data(), 4);
+      ::close(static_cast<int>(fd));
+    }
+  }
+  // Writes into whatever queues there are, at an offset from the input.
+  void scribble(std::span<const std::uint8_t> body, std::uint8_t kind) {
+    constexpr std::size_t kReach = 1 << 20;
+    void* const window = mmap(nullptr, kReach, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (window == MAP_FAILED) {
+      return;
+    }
+    const std::size_t page = static_cast<std::size_t>(kind & 0x3F) * 4096;
+    const off_t end = lseek(fd_, 0, SEEK_END);
+    if (static_cast<off_t>(page + 4096) <= end) {
+      std::memcpy(static_cast<std::byte*>(window) + page, body.data(),
+                  std::min<std::size_t>(body.size(), 4096));
+    }
+    munmap(window, kReach);
+    loop_.poll();
+  }
+
+  Loop loop_;
+  UverbsFile file_;
+  int fd_ = -1;
+  alignas(8) std::array<std::byte, 4096> reply_{};
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Client client;
+  client.run({data, size});
+  return 0;
+}
