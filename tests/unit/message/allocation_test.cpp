@@ -8,11 +8,13 @@
 #include "tests/support/message_lab.hpp"
 
 namespace {
+// There is one thread.
 bool counting = false;
 std::size_t allocations = 0;
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined, or the compiler sees a malloc() that meets a delete.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   allocations += counting;
   void* const memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) {
@@ -20,8 +22,8 @@ void* operator new(std::size_t size) {
   }
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weft::testing {
 namespace {
