@@ -298,8 +298,7 @@ bool Messenger::on_completion(const Completion& completion) {
       on_send_done(index, completion.status);
       break;
     case Lane::answer:
-      receives_[index].state = ReceiveRecord::State::free;
-      receives_.release(index);
+      on_answer_done(index, completion.status);
       break;
     case Lane::read:
       on_read_done(index, completion.status);

@@ -129,6 +129,7 @@ class Messenger {
   void begin_receive(std::uint32_t index, std::uint32_t arrival);
   void resume(std::uint32_t index);
   void on_read_done(std::uint32_t index, Status status);
+  void on_answer_done(std::uint32_t index, Status status);
   void end_receive(std::uint32_t index, Status status);
   void answer(std::uint32_t index, Status status);
 

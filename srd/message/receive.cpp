@@ -6,7 +6,11 @@
 
 namespace weft::srd {
 
-using message::kNone;
+namespace {
+
+constexpr std::uint8_t kAnswerTries = 3;
+
+}  // namespace
 
 PostResult Messenger::post_receive(const MessageReceive& receive) {
   if (receive.data.size() > kMaxTransfer) {
@@ -123,6 +127,9 @@ void Messenger::resume(std::uint32_t index) {
     request.cookie = cookie_of(Lane::answer, index);
     request.segments[0] = {reinterpret_cast<std::byte*>(&record.header), sizeof record.header};
     result = engine_.post(request);
+    if (result == PostResult::accepted) {
+      ++record.tries;
+    }
   }
   if (result != PostResult::accepted && !record.waits) {
     record.waits = true;
@@ -143,9 +150,7 @@ void Messenger::on_read_done(std::uint32_t index, Status status) {
                                                                         : Status::ok);
       answer(index, Status::ok);
       return;
-    case Status::peer_restarted:
-    case Status::unresponsive:
-    case Status::unreachable:
+    case Status::peer_restarted:  // nobody is left who would wait for an answer
       end_receive(index, status);
       record.state = ReceiveRecord::State::free;
       receives_.release(index);
@@ -159,6 +164,19 @@ void Messenger::on_read_done(std::uint32_t index, Status status) {
       answer(index, status);
       return;
   }
+}
+
+// If an outage takes the answer, the sender notices the outage, too, for it watches us; but not one
+// that has just begun for it and is over. So the answer is tried some more times.
+void Messenger::on_answer_done(std::uint32_t index, Status status) {
+  ReceiveRecord& record = receives_[index];
+  const bool outage = status == Status::unresponsive || status == Status::unreachable;
+  if (outage && record.tries < kAnswerTries) {
+    resume(index);
+    return;
+  }
+  record.state = ReceiveRecord::State::free;
+  receives_.release(index);
 }
 
 // Tells the user. The record may live on to answer the sender.
@@ -181,6 +199,7 @@ void Messenger::end_receive(std::uint32_t index, Status status) {
 void Messenger::answer(std::uint32_t index, Status status) {
   ReceiveRecord& record = receives_[index];
   record.state = ReceiveRecord::State::answering;
+  record.tries = 0;
   Header& header = record.header;
   header.kind = static_cast<std::uint8_t>(message::Kind::finished);
   header.flags = 0;

@@ -68,7 +68,8 @@ struct ReceiveRecord {
   std::byte* data = nullptr;
   std::uint32_t capacity = 0;
   bool any_source = true;
-  bool waits = false;  // for room in the engine
+  bool waits = false;      // for room in the engine
+  std::uint8_t tries = 0;  // of the answer
   State state = State::free;
   std::uint32_t partner = kNone;  // kNone: an answer without a receive
   MessageAddress to;              // where the answer goes

@@ -8,11 +8,12 @@
 #include "tests/support/message_lab.hpp"
 
 namespace {
+// There is one thread.
 bool counting = false;
 std::size_t allocations = 0;
 }  // namespace
 
-// Not inlined: the compiler would see malloc() meet delete, and delete meet free().
+// Not inlined, or the compiler sees a malloc() that meets a delete.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   allocations += counting;
   void* const memory = std::malloc(size == 0 ? 1 : size);
