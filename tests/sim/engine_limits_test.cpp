@@ -168,8 +168,9 @@ TEST(EngineLimits, PeersBeyondTheLimitAreRefused) {
   const auto unheard = lab[3].send(lab[0], "let me in");
   ASSERT_TRUE(lab.run_until([&] { return lab[3].outstanding() == 0; }));
   EXPECT_EQ(lab[3].status(unheard), Status::unreachable);
-  EXPECT_GT(lab[0].engine().counters().drops[static_cast<std::size_t>(srd::DropReason::peer_table_full)],
-            0U);
+  EXPECT_GT(
+      lab[0].engine().counters().drops[static_cast<std::size_t>(srd::DropReason::peer_table_full)],
+      0U);
 }
 
 TEST(EngineLimits, AProcessMayBeItsOwnPeer) {

@@ -61,7 +61,9 @@ LabConfig streaming_config() {
 }
 
 TEST(EnginePath, AllPathsAreUsed) {
-  Pair pair(streaming_config());
+  LabConfig config = streaming_config();
+  config.engine.path_selector = "oblivious";
+  Pair pair(config);
   PathLog log(pair);
   pair.a.write(pair.b, 0, pattern(500'000));
   ASSERT_TRUE(pair.run_until_idle());

@@ -142,7 +142,7 @@ TEST(EngineRead, AnAnswerIsKeptForARequesterOutOfReach) {
   pair.network().partition(1, 0);
   const auto read = pair.a.read(pair.b, 0, 3000);
   pair.run_for(30ms);
-  EXPECT_EQ(pair.b.engine().counters().unreachable_remote_events, 1U);
+  EXPECT_GE(pair.b.engine().counters().unreachable_remote_events, 1U);
   pair.network().rejoin(1, 0);
   ASSERT_TRUE(pair.run_until([&] { return pair.a.status(read).has_value(); }, 200ms));
   EXPECT_EQ(pair.a.status(read), Status::ok);
