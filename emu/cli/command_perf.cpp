@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include "emu/cli/perf_endpoint.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
+#include "srd/io/udp_io.hpp"
 
 namespace weft::cli {
 namespace {
@@ -122,6 +124,29 @@ PerfPlace place_on_ring(const PrivateWeftd& weftd, int side) {
           .io = std::move(attached->io)};
 }
 
+// Loopback addresses of this run alone: an address serves one process.
+PerfPlace place_on_udp(int side) {
+  const auto run = static_cast<unsigned>(::getppid());
+  srd::Address addresses[2];
+  for (unsigned i = 0; i < 2; ++i) {
+    auto& bytes = addresses[i].bytes;
+    bytes[10] = bytes[11] = std::byte{0xFF};
+    bytes[12] = std::byte{127};
+    bytes[13] = static_cast<std::byte>(80 + run / 250 % 100);
+    bytes[14] = static_cast<std::byte>(run % 250);
+    bytes[15] = static_cast<std::byte>(i + 1);
+  }
+  auto io = srd::UdpIo::create({.own = addresses[side], .mtu = 8192 + 64, .paths = 16});
+  if (!io) {
+    throw std::runtime_error(io.error().message);
+  }
+  return {.address = addresses[side],
+          .attachment = srd::AttachmentId{1},
+          .life = srd::Life{run},
+          .qpn = 257,
+          .io = std::move(*io)};
+}
+
 template <class Value>
 Value median_of(std::vector<PerfResult>& results, Value PerfResult::*member) {
   std::sort(results.begin(), results.end(),
@@ -146,10 +171,11 @@ PerfResult median(std::vector<PerfResult> results) {
 }
 
 // The body of one of the two processes.
-int run_side(const Options& options, Board& board, int side, const PrivateWeftd& weftd) {
+int run_side(const Options& options, Board& board, int side,
+             const std::optional<PrivateWeftd>& weftd) {
   try {
     PerfEndpoint endpoint(board.perf, side);
-    endpoint.start(place_on_ring(weftd, side), options.block);
+    endpoint.start(weftd ? place_on_ring(*weftd, side) : place_on_udp(side), options.block);
     if (side == 0 && !options.json) {
       print_head();
     }
@@ -189,17 +215,30 @@ int wait_for(const std::vector<pid_t>& sides, Board& board) {
 }
 
 int run_perf(const Options& options) {
-  if (options.io != "ring") {
-    fmt::print(stderr, "weft perf: there is no --io {} yet; there is: ring\n", options.io);
+  if (options.io != "ring" && options.io != "udp") {
+    fmt::print(stderr, "weft perf: there is no --io {}; there are: ring, udp\n", options.io);
     return kUsage;
   }
-  const auto weftd = PrivateWeftd::start({.hosts = 2,
-                                          .direct_rings = !options.through_weftd,
-                                          .topology = options.topology,
-                                          .seed = options.seed,
-                                          .dilation = options.dilation});
-  if (!weftd) {
-    throw std::runtime_error(weftd.error().message);
+  std::optional<PrivateWeftd> weftd;
+  if (options.io == "ring") {
+    auto started = PrivateWeftd::start({.hosts = 2,
+                                        .direct_rings = !options.through_weftd,
+                                        .topology = options.topology,
+                                        .seed = options.seed,
+                                        .dilation = options.dilation});
+    if (!started) {
+      throw std::runtime_error(started.error().message);
+    }
+    weftd.emplace(std::move(*started));
+  }
+  for (const std::string& fault : options.faults) {
+    if (!weftd) {
+      fmt::print(stderr, "weft perf: faults need a modelled network: --io ring\n");
+      return kUsage;
+    }
+    if (const auto applied = apply_fault(weftd->directory(), fault); !applied) {
+      throw std::runtime_error(applied.error().message);
+    }
   }
   void* memory =
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -212,7 +251,7 @@ int run_perf(const Options& options) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const int code = run_side(options, board, side, *weftd);
+      const int code = run_side(options, board, side, weftd);
       std::fflush(stdout);
       ::_exit(code);
     }
@@ -234,12 +273,14 @@ void register_perf(CLI::App& program, Work& work) {
       "  weft perf --through-weftd --op send    every packet goes through weftd\n"
       "  weft perf --op write --size 65536 --json");
   auto options = std::make_shared<Options>();
-  perf->add_option("--io", options->io, "What carries the packets: ring")->capture_default_str();
+  perf->add_option("--io", options->io, "What carries the packets: ring, or udp over loopback")
+      ->capture_default_str();
   perf->add_flag("--through-weftd", options->through_weftd,
                  "Let every packet pass weftd instead of a direct ring");
   perf->add_option("--topology", options->topology, "File that describes the network between them")
       ->check(CLI::ExistingFile);
-  perf->add_option("--fault", options->faults, "As in `weft fault --help`");
+  perf->add_option("--fault", options->faults, "As in `weft fault --help`")
+      ->allow_extra_args(false);
   perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   perf->add_option("--dilation", options->dilation, "Seconds here per second in the network");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");

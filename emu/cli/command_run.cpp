@@ -187,7 +187,8 @@ void register_run(CLI::App& program, Work& work) {
   run->add_option("--topology", options->topology, "File that describes the network")
       ->check(CLI::ExistingFile);
   run->add_option("--fault", options->faults,
-                  "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'");
+                  "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'")
+      ->allow_extra_args(false);
   run->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   run->add_option("--dilation", options->dilation, "Seconds here per second in the network");
   run->add_flag("--no-prefix", options->no_prefix, "Pass output on as it is, without [h1]");

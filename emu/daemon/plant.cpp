@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "emu/daemon/attach_protocol.hpp"
 #include "srd/wire/envelope.hpp"
@@ -61,7 +62,16 @@ Result<Plant> Plant::make(const Options& options) {
 }
 
 Result<std::vector<Nic*>> Plant::nics_of(const std::string& host) {
-  const std::string& name = host.empty() ? hosts_.front() : host;
+  std::string name = host.empty() ? hosts_.front() : host;
+  if (std::find(hosts_.begin(), hosts_.end(), name) == hosts_.end() && name.size() < 5 &&
+      name.front() == 'h' &&
+      std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    // h1, h2, ... also count the hosts of a topology that has other names.
+    const int number = std::atoi(name.c_str() + 1);
+    if (number >= 1 && static_cast<std::size_t>(number) <= hosts_.size()) {
+      name = hosts_[static_cast<std::size_t>(number) - 1];
+    }
+  }
   std::vector<Nic*> found;
   for (const auto& nic : nics_) {
     if (nic->host == name) {

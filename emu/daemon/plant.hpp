@@ -74,7 +74,7 @@ class Plant {
   };
   [[nodiscard]] static Result<Plant> make(const Options& options);
 
-  // The host of that name, or the first one for an empty name.
+  // The host of that name, the n-th one for h<n>, or the first one for an empty name.
   [[nodiscard]] Result<std::vector<Nic*>> nics_of(const std::string& host);
   [[nodiscard]] Nic* find(const srd::Address& address) {
     const auto found = by_address_.find(address);

@@ -3,6 +3,7 @@
 
 #include "srd/io/memory_io.hpp"
 #include "srd/io/ring_io.hpp"
+#include "srd/io/udp_io.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd::test {
@@ -23,6 +24,15 @@ IoPair ring_pair(const Address& first, const Address& second, std::size_t bytes)
     throw std::runtime_error(pair.error().message);
   }
   return {std::move(pair->first), std::move(pair->second), first, second};
+}
+
+IoPair udp_pair(const Address& first, const Address& second) {
+  auto a = UdpIo::create({.own = first, .mtu = kMtu, .paths = 8});
+  auto b = UdpIo::create({.own = second, .mtu = kMtu, .paths = 8});
+  if (!a || !b) {
+    throw std::runtime_error(!a ? a.error().message : b.error().message);
+  }
+  return {std::move(*a), std::move(*b), first, second};
 }
 
 }  // namespace
@@ -51,6 +61,7 @@ const std::vector<Carrier>& carriers() {
        [] { return ring_pair(ipv4(127, 1, 0, 1), ipv4(127, 1, 0, 2), std::size_t{1} << 19); }},
       {"small_ring",
        [] { return ring_pair(ipv4(127, 1, 0, 1), ipv4(127, 1, 0, 2), std::size_t{1} << 15); }},
+      {"udp", [] { return udp_pair(ipv4(127, 1, 7, 1), ipv4(127, 1, 7, 2)); }, false, false},
       {"ring_ipv6", [] { return ring_pair(ipv6(1), ipv6(2), std::size_t{1} << 19); }},
   };
   return list;

@@ -1,0 +1,311 @@
+// Owns the system calls of UDP: batches, segmentation by the kernel, and marks in control messages.
+#include "srd/io/udp_io.hpp"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+namespace weft::srd {
+namespace {
+
+constexpr std::size_t kLargestSend = 65000;
+
+sockaddr_storage socket_address(const Address& address, std::uint16_t port, socklen_t& size) {
+  sockaddr_storage storage{};
+  if (wire::is_ipv4(address)) {
+    auto& ipv4 = reinterpret_cast<sockaddr_in&>(storage);
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    std::memcpy(&ipv4.sin_addr, address.bytes.data() + 12, 4);
+    size = sizeof ipv4;
+  } else {
+    auto& ipv6 = reinterpret_cast<sockaddr_in6&>(storage);
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(port);
+    std::memcpy(&ipv6.sin6_addr, address.bytes.data(), 16);
+    size = sizeof ipv6;
+  }
+  return storage;
+}
+
+std::uint16_t read_source(const sockaddr_storage& storage, Address& address) {
+  if (storage.ss_family == AF_INET) {
+    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(storage);
+    address = {};
+    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+    std::memcpy(address.bytes.data() + 12, &ipv4.sin_addr, 4);
+    return ntohs(ipv4.sin_port);
+  }
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(storage);
+  std::memcpy(address.bytes.data(), &ipv6.sin6_addr, 16);
+  return ntohs(ipv6.sin6_port);
+}
+
+bool set_int(int fd, int level, int option, int value) {
+  return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
+}
+
+std::uint8_t dscp_of(const TxPacket& packet) {
+  return packet.header[1] >= static_cast<std::byte>(wire::PacketType::ack) ? wire::kDscpControl
+                                                                           : wire::kDscpData;
+}
+
+template <class Value>
+cmsghdr* append(msghdr& message, cmsghdr* at, int level, int type, Value value) {
+  at->cmsg_level = level;
+  at->cmsg_type = type;
+  at->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(at), &value, sizeof value);
+  message.msg_controllen += CMSG_SPACE(sizeof value);
+  return reinterpret_cast<cmsghdr*>(reinterpret_cast<char*>(at) + CMSG_SPACE(sizeof value));
+}
+
+}  // namespace
+
+UdpIo::UdpIo(const Config& config)
+    : config_(config), ipv6_(!wire::is_ipv4(config.own)), buffer_(kDatagrams * kDatagramBytes) {}
+
+Result<std::unique_ptr<UdpIo>> UdpIo::create(const Config& config) {
+  if (config.paths == 0 || config.paths > wire::kPathPorts || config.mtu < 256 ||
+      config.mtu > kLargestSend) {
+    return fail(ErrorCode::invalid_argument,
+                "udp: give 1 to 256 paths and an MTU of 256 to 65000 bytes");
+  }
+  std::unique_ptr<UdpIo> io(new UdpIo(config));
+  auto receiver = io->open_socket(wire::kDestinationPort, true);
+  if (!receiver) {
+    return tl::unexpected(receiver.error());
+  }
+  io->receiver_ = std::move(*receiver);
+  for (std::uint16_t path = 0; path < config.paths; ++path) {
+    auto sender = io->open_socket(static_cast<std::uint16_t>(wire::kFirstSourcePort + path), false);
+    if (!sender) {
+      return tl::unexpected(sender.error());
+    }
+    io->senders_.push_back(std::move(*sender));
+  }
+  return io;
+}
+
+Result<UniqueFd> UdpIo::open_socket(std::uint16_t port, bool receives) const {
+  UniqueFd fd(::socket(ipv6_ ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socklen_t size = 0;
+  const sockaddr_storage own = socket_address(config_.own, port, size);
+  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), size) != 0) {
+    return fail(errno == EADDRINUSE ? ErrorCode::already_exists : ErrorCode::io_error,
+                errno_text("udp: port " + std::to_string(port) +
+                           " of the NIC's address (each address serves one process)"));
+  }
+  set_int(fd.get(), SOL_SOCKET, receives ? SO_RCVBUF : SO_SNDBUF, config_.socket_bytes);
+  if (receives) {
+    // Without these the carrier works, only slower, or blind to marks.
+    set_int(fd.get(), SOL_UDP, UDP_GRO, 1);
+    if (ipv6_) {
+      set_int(fd.get(), IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+    } else {
+      set_int(fd.get(), IPPROTO_IP, IP_RECVTOS, 1);
+    }
+  } else if (ipv6_) {
+    set_int(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+  } else {
+    set_int(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+  }
+  return fd;
+}
+
+IoCapabilities UdpIo::capabilities() const {
+  return {.mtu = config_.mtu,
+          .burst = kBurst,
+          .lossless_memory = false,
+          .reads_ecn = true,
+          .writes_ecn = true};
+}
+
+void UdpIo::fill() {
+  for (std::size_t i = 0; i < kDatagrams; ++i) {
+    pieces_[i] = {buffer_.data() + i * kDatagramBytes, kDatagramBytes};
+    messages_[i] = {};
+    msghdr& message = messages_[i].msg_hdr;
+    message.msg_name = &sources_[i];
+    message.msg_namelen = sizeof sources_[i];
+    message.msg_iov = &pieces_[i];
+    message.msg_iovlen = 1;
+    message.msg_control = controls_[i].data();
+    message.msg_controllen = kControlBytes;
+  }
+  const int count =
+      ::recvmmsg(receiver_.get(), messages_.data(), kDatagrams, MSG_DONTWAIT, nullptr);
+  cursor_ = {0, count > 0 ? static_cast<std::size_t>(count) : 0, 0};
+  for (std::size_t i = 0; i < cursor_.count; ++i) {
+    Datagram& datagram = datagrams_[i];
+    const unsigned port = read_source(sources_[i], datagram.from);
+    datagram.valid = port - wire::kFirstSourcePort < wire::kPathPorts &&
+                     (messages_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
+    datagram.path = PathId{static_cast<std::uint16_t>(port - wire::kFirstSourcePort)};
+    datagram.ecn = Ecn::not_capable;
+    datagram.trimmed = false;
+    datagram.size = messages_[i].msg_len;
+    datagram.segment = datagram.size;
+    msghdr& message = messages_[i].msg_hdr;
+    for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
+      int value = 0;
+      std::memcpy(&value, CMSG_DATA(at), std::min(sizeof value, at->cmsg_len - CMSG_LEN(0)));
+      if (at->cmsg_level == SOL_UDP && at->cmsg_type == UDP_GRO && value > 0) {
+        datagram.segment = static_cast<std::size_t>(value);
+      } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) ||
+                 (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS)) {
+        datagram.ecn = static_cast<Ecn>(value & 3);
+        datagram.trimmed = value >> 2 == wire::kDscpTrimmed;
+      }
+    }
+  }
+}
+
+bool UdpIo::take_next(RxPacket& packet) {
+  while (cursor_.datagram < cursor_.count) {
+    const Datagram& datagram = datagrams_[cursor_.datagram];
+    if (!datagram.valid || cursor_.offset >= datagram.size) {
+      counters_.rx_malformed += datagram.valid && datagram.size != 0 ? 0 : 1;
+      ++cursor_.datagram;
+      cursor_.offset = 0;
+      continue;
+    }
+    const std::size_t size = std::min(datagram.segment, datagram.size - cursor_.offset);
+    packet.from = datagram.from;
+    packet.path = datagram.path;
+    packet.ecn = datagram.ecn;
+    packet.trimmed = datagram.trimmed;
+    packet.bytes = {buffer_.data() + cursor_.datagram * kDatagramBytes + cursor_.offset, size};
+    packet.more = {};
+    cursor_.offset += size;
+    return true;
+  }
+  return false;
+}
+
+std::span<const RxPacket> UdpIo::receive() {
+  if (cursor_.datagram >= cursor_.count) {
+    fill();
+  }
+  std::size_t count = 0;
+  while (count < kBurst && take_next(received_[count])) {
+    counters_.rx_bytes += received_[count].bytes.size();
+    ++count;
+  }
+  counters_.rx_packets += count;
+  return {received_.data(), count};
+}
+
+void UdpIo::release() {}
+
+bool UdpIo::arm() {
+  pollfd fd{receiver_.get(), POLLIN, 0};
+  return cursor_.datagram >= cursor_.count && ::poll(&fd, 1, 0) == 0;
+}
+
+bool UdpIo::goes_with(const TxPacket& first, const TxPacket& other) {
+  return first.path == other.path && first.ecn == other.ecn && first.to == other.to &&
+         dscp_of(first) == dscp_of(other);
+}
+
+std::size_t UdpIo::transmit(std::span<const TxPacket> packets) {
+  std::array<const TxPacket*, kTransmitBurst> waiting;
+  std::size_t count = 0;
+  std::size_t taken = 0;
+  for (const TxPacket& packet : packets.first(std::min(packets.size(), kTransmitBurst))) {
+    ++taken;
+    if (packet.size() > config_.mtu) {
+      ++counters_.tx_oversize;
+    } else if (wire::is_ipv4(packet.to) == ipv6_ || packet.path.value() >= config_.paths) {
+      ++counters_.tx_unroutable;
+    } else {
+      waiting[count++] = &packet;
+    }
+  }
+  // Runs of one way: equal sizes, only the last may be shorter.
+  while (count > 0) {
+    std::array<const TxPacket*, kMaxSegments> run;
+    std::size_t length = 0;
+    std::size_t bytes = 0;
+    std::size_t kept = 0;
+    bool closed = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const TxPacket* packet = waiting[i];
+      const bool fits = length == 0 || (!closed && goes_with(*run[0], *packet) &&
+                                        packet->size() <= run[0]->size() &&
+                                        bytes + packet->size() <= kLargestSend);
+      if (!fits) {
+        waiting[kept++] = packet;
+        closed = closed || (length != 0 && goes_with(*run[0], *packet));
+        continue;
+      }
+      closed = length != 0 && packet->size() < run[0]->size();
+      run[length++] = packet;
+      bytes += packet->size();
+    }
+    count = kept;
+    send_run({run.data(), length});
+  }
+  return taken;
+}
+
+void UdpIo::send_run(std::span<const TxPacket* const> run) {
+  const TxPacket& first = *run[0];
+  std::array<iovec, 3 * kMaxSegments> pieces;
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (const TxPacket* packet : run) {
+    pieces[count++] = {const_cast<std::byte*>(packet->header.data()), packet->header_size};
+    for (const auto& piece : packet->payload) {
+      if (!piece.empty()) {
+        pieces[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+      }
+    }
+    bytes += packet->size();
+  }
+  socklen_t size = 0;
+  sockaddr_storage to = socket_address(first.to, wire::kDestinationPort, size);
+  alignas(cmsghdr) std::array<char, kControlBytes> control{};
+  msghdr message{};
+  message.msg_name = &to;
+  message.msg_namelen = size;
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  message.msg_control = control.data();
+  auto* at = reinterpret_cast<cmsghdr*>(control.data());
+  const int ip_class = dscp_of(first) << 2 | static_cast<int>(first.ecn);
+  at = append(message, at, ipv6_ ? IPPROTO_IPV6 : IPPROTO_IP, ipv6_ ? IPV6_TCLASS : IP_TOS,
+              ip_class);
+  if (run.size() > 1) {
+    append(message, at, SOL_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(first.size()));
+  }
+  const UniqueFd& sender = senders_[first.path.value()];
+  if (::sendmsg(sender.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+    counters_.tx_packets += run.size();
+    counters_.tx_bytes += bytes;
+  } else if (errno == EMSGSIZE && run.size() == 1) {
+    ++counters_.tx_oversize;
+  } else if (run.size() > 1 && (errno == EINVAL || errno == EMSGSIZE || errno == EIO)) {
+    for (const TxPacket* const& packet : run) {  // a route that cannot segment
+      send_run({&packet, 1});
+    }
+  } else {
+    counters_.tx_lost += run.size();
+  }
+}
+
+}  // namespace weft::srd
