@@ -2,6 +2,7 @@
 // transport.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -79,6 +80,7 @@ class EfaDevice final : public Device, public srd::Machine {
   std::vector<OwnedQp*> qps_;
   std::vector<OwnedCq*> cqs_;
   std::uint16_t next_cq_ = 0;
+  std::array<nic::WorkCompletion, 32> burst_;  // here, so that polling does not begin by clearing it
 };
 
 }  // namespace weft::emu::kernel::efa
