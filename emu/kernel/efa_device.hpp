@@ -80,7 +80,8 @@ class EfaDevice final : public Device, public srd::Machine {
   std::vector<OwnedQp*> qps_;
   std::vector<OwnedCq*> cqs_;
   std::uint16_t next_cq_ = 0;
-  std::array<nic::WorkCompletion, 32> burst_;  // here, so that polling does not begin by clearing it
+  // Here, so that polling does not begin by clearing it.
+  std::array<nic::WorkCompletion, 32> burst_;
 };
 
 }  // namespace weft::emu::kernel::efa
