@@ -95,14 +95,13 @@ void EfaDevice::fetch_sends() {
 }
 
 void EfaDevice::publish() {
-  std::array<nic::WorkCompletion, 32> burst;
   std::size_t count = 0;
   do {
-    count = nic_.poll(burst);
-    for (const nic::WorkCompletion& done : std::span(burst).first(count)) {
+    count = nic_.poll(burst_);
+    for (const nic::WorkCompletion& done : std::span(burst_).first(count)) {
       static_cast<QueuePair*>(done.qp->owner())->publish(done);
     }
-  } while (count == burst.size());
+  } while (count == burst_.size());
   for (OwnedCq* const cq : cqs_) {
     cq->look();
   }

@@ -2,6 +2,7 @@
 // transport.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -79,6 +80,8 @@ class EfaDevice final : public Device, public srd::Machine {
   std::vector<OwnedQp*> qps_;
   std::vector<OwnedCq*> cqs_;
   std::uint16_t next_cq_ = 0;
+  // Here, so that polling does not begin by clearing it.
+  std::array<nic::WorkCompletion, 32> burst_;
 };
 
 }  // namespace weft::emu::kernel::efa

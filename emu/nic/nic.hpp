@@ -2,6 +2,7 @@
 // and datagram queue pairs (SRD, UD) over the transport engine.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -147,6 +148,7 @@ class Nic {
       0;  // numbers go round, so that a late completion meets no young queue pair
   Slab<Context> contexts_;
   std::deque<WorkCompletion> local_;  // ended without the engine
+  std::array<srd::Completion, 32> burst_;
 };
 
 }  // namespace weft::emu::nic

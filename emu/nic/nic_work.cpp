@@ -333,12 +333,11 @@ std::size_t Nic::poll(std::span<WorkCompletion> completions) {
     completions[count++] = local_.front();
     local_.pop_front();
   }
-  std::array<srd::Completion, 32> burst;
   while (count < completions.size()) {
-    const std::size_t room = std::min(burst.size(), completions.size() - count);
-    const std::size_t taken = engine_.poll(std::span(burst).first(room));
+    const std::size_t room = std::min(burst_.size(), completions.size() - count);
+    const std::size_t taken = engine_.poll(std::span(burst_).first(room));
     for (std::size_t i = 0; i < taken; ++i) {
-      count += translate(burst[i], completions[count]) ? 1U : 0U;
+      count += translate(burst_[i], completions[count]) ? 1U : 0U;
     }
     if (taken < room) {
       break;

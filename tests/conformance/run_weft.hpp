@@ -22,7 +22,7 @@ struct Outcome {
 
 inline Outcome run_shell(const std::string& command) {
   Outcome outcome;
-  std::FILE* const pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  std::FILE* const pipe = popen(("{ " + command + "\n} 2>&1").c_str(), "r");
   std::array<char, 4096> piece;
   for (std::size_t length = 0; (length = std::fread(piece.data(), 1, piece.size(), pipe)) > 0;) {
     outcome.output.append(piece.data(), length);

@@ -65,7 +65,7 @@ TEST_P(Mpi, AllReduceIsRight) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Mpi, ::testing::Values(2, 4),
+INSTANTIATE_TEST_SUITE_P(Ranks, Mpi, ::testing::Values(2, 4, 8),
                          [](const auto& test) { return std::to_string(test.param); });
 
 }  // namespace

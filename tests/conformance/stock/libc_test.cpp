@@ -1,0 +1,100 @@
+// Tests of the interposed libc: stock tools see the emulated files, and processes may fork.
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+struct Look {
+  const char* name;
+  const char* command;
+  const char* expected;
+};
+class Files : public ::testing::TestWithParam<Look> {};
+
+TEST_P(Files, StockToolsSeeThem) {
+  const Outcome outcome =
+      run_weft(std::string("--no-prefix -q --nics 2 -- ") + GetParam().command, 20);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output, GetParam().expected);
+}
+
+constexpr char kDevice[] = "/sys/devices/pciefa0:01/efa0:01:00.0\n";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Files,
+    ::testing::Values(
+        Look{"Listed", "ls /sys/class/infiniband", "efa_0\nefa_1\n"},
+        Look{"ListedByLongPath", "ls /sys/class/infiniband/efa_1/ports/", "1\n"},
+        Look{"Read", "cat /sys/class/infiniband/efa_1/device/vendor", "0x1d0f\n"},
+        Look{"CharacterDevice", "stat -c %F:%t:%T /dev/infiniband/uverbs1",
+             "character special file:e7:c1\n"},
+        Look{"TestedByTheShell", "sh -c 'test -c /dev/infiniband/uverbs0 && echo yes'", "yes\n"},
+        Look{"Resolved", "readlink -f /sys/class/infiniband/efa_1/device", kDevice},
+        Look{"ResolvedByRealpath", "realpath /sys/class/infiniband_verbs/uverbs1/device", kDevice},
+        Look{"LinkIsRelative", "readlink /sys/class/infiniband/efa_0",
+             "../../devices/pciefa0:00/efa0:00:00.0/infiniband/efa_0\n"},
+        Look{"Found", "find /sys/class/infiniband/efa_0/ -name fw_ver",
+             "/sys/class/infiniband/efa_0/fw_ver\n"},
+        Look{"NothingElseMoves", "sh -c 'test -d /sys/class/net && echo yes'", "yes\n"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Files, WithoutADeviceTreeNothingChanges) {
+  const Outcome outcome =
+      run_weft("--device none -- sh -c 'echo preload=$LD_PRELOAD devices=$WEFT_DEVICES'", 20);
+  EXPECT_TRUE(outcome.says("preload= devices=")) << outcome.output;
+}
+
+TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
+  if (run_shell("/usr/bin/python3 -c 'import pyverbs.device'").code != 0) {
+    GTEST_SKIP() << "this machine has no python3-pyverbs; install it to run this test";
+  }
+  const Outcome outcome =
+      run_shell("file=$(mktemp) && cat > $file <<'END' && timeout 60 " WEFT_PROGRAM
+                " run -- /usr/bin/python3 $file; code=$?; rm $file; exit $code\n"
+                "import os, subprocess\n"
+                "from pyverbs.device import Context\n"
+                "from pyverbs.pd import PD\n"
+                "context = Context(name='efa_0')\n"
+                "PD(context)\n"
+                "child = os.fork()\n"
+                "if child == 0:\n"
+                "    try:\n"
+                "        PD(context)\n"
+                "        os._exit(2)  # the parent's file is the parent's\n"
+                "    except Exception:\n"
+                "        pass\n"
+                "    PD(Context(name='efa_0'))\n"
+                "    os._exit(0)\n"
+                "assert os.waitpid(child, 0)[1] == 0\n"
+                "subprocess.run(['true'], close_fds=True, check=True)  # vfork\n"
+                "PD(context)\n"
+                "END");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST(Sanitizers, ProgramsWithAsanSeeDevices) {
+  WEFT_NEEDS("gcc");
+  if (run_shell("test -e /usr/include/infiniband/verbs.h").code != 0) {
+    GTEST_SKIP() << "this machine has no libibverbs-dev; install it to run this test";
+  }
+  const Outcome outcome = run_shell(
+      "dir=$(mktemp -d) && cat > $dir/a.c <<'END' && gcc -fsanitize=address -static-libasan -o "
+      "$dir/a $dir/a.c -libverbs && ASAN_OPTIONS=detect_leaks=0 timeout 60 " WEFT_PROGRAM
+      " run -- $dir/a; code=$?; rm -r $dir; exit $code\n"
+      "#include <infiniband/verbs.h>\n"
+      "int main(void) {\n"
+      "  int n = 0;\n"
+      "  struct ibv_device** list = ibv_get_device_list(&n);\n"
+      "  struct ibv_context* c = n == 1 ? ibv_open_device(list[0]) : 0;\n"
+      "  struct ibv_pd* pd = c ? ibv_alloc_pd(c) : 0;\n"
+      "  struct ibv_cq* cq = c ? ibv_create_cq(c, 16, 0, 0, 0) : 0;\n"
+      "  struct ibv_wc wc;\n"
+      "  return !(pd && cq && ibv_poll_cq(cq, 1, &wc) == 0 && !ibv_destroy_cq(cq) &&\n"
+      "           !ibv_dealloc_pd(pd) && !ibv_close_device(c));\n"
+      "}\n"
+      "END");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+}  // namespace
+}  // namespace weft::testing
