@@ -79,7 +79,12 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
   SendSlot* lost = o.window.oldest_lost();
   const Bytes next = lost != nullptr ? SendWindow::charged(*lost) : cc_tuning_.mtu_wire;
   const Bytes in_flight = o.window.bytes_in_flight();
-  if ((in_flight != 0 && in_flight + next > o.cc.window()) || !has_credit(o)) {
+  if (in_flight != 0 && in_flight + next > o.cc.window()) {
+    return false;
+  }
+  if (!has_credit(o)) {
+    // The request for it may have been lost when nothing was waiting yet and no timer ran.
+    arm(peer, now + o.retransmit_wait);
     return false;
   }
   if (lost != nullptr) {
