@@ -107,6 +107,11 @@ Endpoint::Endpoint(const std::string& label) {
   require_ok(fi_endpoint(domain, info, &ep, nullptr), "fi_endpoint");
   require_ok(fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind cq");
   require_ok(fi_ep_bind(ep, &av_->fid, 0), "fi_ep_bind av");
+  // Without one the provider aborts when a message of its own, and not of ours, finds the peer
+  // dead.
+  fi_eq_attr events{};
+  require_ok(fi_eq_open(fabric_, &events, &eq_, nullptr), "fi_eq_open");
+  require_ok(fi_ep_bind(ep, &eq_->fid, 0), "fi_ep_bind eq");
   require_ok(fi_ep_bind(ep, &sends->fid, FI_SEND), "fi_ep_bind counter");
   require_ok(fi_ep_bind(ep, &receives->fid, FI_RECV), "fi_ep_bind counter");
   require_ok(fi_enable(ep), "fi_enable");
@@ -114,8 +119,8 @@ Endpoint::Endpoint(const std::string& label) {
 }
 
 Endpoint::~Endpoint() {
-  for (fid* const object :
-       {&ep->fid, &sends->fid, &receives->fid, &av_->fid, &cq_->fid, &domain->fid, &fabric_->fid}) {
+  for (fid* const object : {&ep->fid, &eq_->fid, &sends->fid, &receives->fid, &av_->fid, &cq_->fid,
+                            &domain->fid, &fabric_->fid}) {
     fi_close(object);
   }
   fi_freeinfo(info);

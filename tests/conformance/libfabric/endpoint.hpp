@@ -7,6 +7,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
@@ -80,6 +81,7 @@ class Endpoint {
   fid_fabric* fabric_ = nullptr;
   fid_cq* cq_ = nullptr;
   fid_av* av_ = nullptr;
+  fid_eq* eq_ = nullptr;
   std::deque<fi_cq_tagged_entry> early_;  // completions that a helper met before their time
 };
 
