@@ -8,7 +8,6 @@
 #include <iterator>
 #include <weft/builtin_profiles.hpp>
 
-
 namespace weft::emu {
 namespace {
 

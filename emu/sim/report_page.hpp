@@ -1,4 +1,5 @@
-// Owns the page of report.html: its style and the few functions that draw. It asks nobody for anything.
+// Owns the page of report.html: its style and the few functions that draw. It asks nobody for
+// anything.
 #pragma once
 
 namespace weft::emu {

@@ -303,6 +303,8 @@ void read_engine(YamlMap& map, srd::EngineConfig& engine) {
   map.read("paths", engine.paths, 1, 256);
   map.read("path_selector", engine.path_selector);
   map.read("congestion_control", engine.congestion_control);
+  // In a data centre senders of one receiver are many and their link is known: receivers ration it.
+  engine.receiver_credits = true;
   map.read("receiver_credits", engine.receiver_credits);
   map.read("ack_every", engine.ack_every, 1, 255);
   map.read("ack_delay", engine.ack_delay);

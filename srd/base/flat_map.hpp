@@ -80,9 +80,7 @@ class FlatMap {
   };
 
   [[nodiscard]] std::size_t mask() const { return entries_.size() - 1; }
-  [[nodiscard]] std::size_t home(const Key& key) const {
-    return Hash{}(key) & mask();
-  }
+  [[nodiscard]] std::size_t home(const Key& key) const { return Hash{}(key)&mask(); }
   void place(const Entry& entry) {
     std::size_t at = home(entry.key);
     while (entries_[at].index != kAbsent) {

@@ -44,7 +44,6 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   if (o.timeouts != 0) {
     o.timeouts = 0;
     o.silent_since = kNever;
-    update_waits(o);
   }
   o.last_progress = now;
   o.tail_probed = false;
@@ -90,6 +89,7 @@ void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
     sample.rtt = Duration{elapsed - wait};
     sample.rtt_valid = true;
     o.rtt.add(sample.rtt);
+    o.backoff = 0;
     update_waits(o);
   }
   if (probe) {

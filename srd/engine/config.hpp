@@ -43,9 +43,9 @@ struct EngineConfig {
   std::string congestion_control = "srd";
   Rate line_rate = Rate::gbps(100);
   Duration base_rtt = std::chrono::microseconds{14};
-  bool trimming = false;         // the network trims: what is lost is usually reported
-  bool receiver_credits = true;  // receivers grant at line rate (incast); both ends alike
-  Bytes credit_window = 0;       // sent before anything is granted; zero: line_rate * base_rtt
+  bool trimming = false;          // the network trims: what is lost is usually reported
+  bool receiver_credits = false;  // receivers grant at line rate (incast)
+  Bytes credit_window = 0;        // sent before anything is granted; zero: line_rate * base_rtt
 
   // Acknowledgements.
   std::uint8_t ack_every = 4;                         // packets per acknowledgement

@@ -46,7 +46,7 @@ struct Inbound {
   std::uint32_t demand = 0;                              // credits the peer wants, cumulative
   bool grant = false;                                    // credits are to be told
   std::uint8_t again_used = 0;
-  bool gap_at_end = false;  // an acknowledgement that was asked for had to leave gaps
+  bool gap_at_end = false;          // an acknowledgement that was asked for had to leave gaps
   std::uint8_t unacknowledged = 0;  // packets since the last ack
   std::uint16_t congested = 0;      // marked ones among them
   std::uint32_t received_bytes = 0;
@@ -73,6 +73,7 @@ struct Outbound {
   std::uint32_t reads_outstanding = 0;
   std::uint32_t next_message = 1;
   std::uint32_t timeouts = 0;       // in a row, without a sign of life
+  std::uint32_t backoff = 0;        // timeouts since the last round trip that was measured
   TimePoint silent_since = kNever;  // of the first of them
   TimePoint paced_until{};          // nothing leaves before
   Duration retransmit_wait{};       // silence after which a packet in flight is lost

@@ -189,6 +189,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   restart_credits(peer);
   if (peer.out) {
     peer.out->timeouts = 0;
+    peer.out->backoff = 0;
     peer.out->silent_since = kNever;
     update_waits(*peer.out);
   }
@@ -207,6 +208,7 @@ void Engine::lose_peer(TimePoint now, Peer& peer) {
   o.muted = true;
   o.tail_probe_wanted = false;
   o.timeouts = 0;
+  o.backoff = 0;
   o.silent_since = kNever;
   update_waits(o);
   o.cc = CongestionControl{cc_kind_, cc_tuning_};

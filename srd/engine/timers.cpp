@@ -86,6 +86,7 @@ bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
     o.silent_since = since;
   }
   ++o.timeouts;
+  ++o.backoff;
   update_waits(o);
   if (o.timeouts == kTimeoutsToDie) {
     ++counters_.impaired_remote_conn_events;
@@ -145,6 +146,10 @@ void Engine::release_waiting(TimePoint now, Outbound& out) {
   out.waiting = still;
 }
 
+// The back-off ends with a measured round trip, not with any answer: while all packets are sent
+// twice none is measured, and a wait that fell back to the old estimate would go on sending
+// everything twice.
+//
 // How long to wait for an answer follows from the round-trip time and from how long there was none.
 // The wait for a tail is shorter than a retransmission timeout: asking costs a packet without
 // payload.
@@ -152,7 +157,7 @@ void Engine::update_waits(Outbound& out) const {
   const Duration base =
       std::clamp(out.rtt.timeout() + config_.ack_delay, min_rto_, config_.max_rto);
   out.retransmit_wait =
-      std::min(base * (1 << std::min(out.timeouts, kMaxBackoffShift)), config_.max_rto);
+      std::min(base * (1 << std::min(out.backoff, kMaxBackoffShift)), config_.max_rto);
   const Duration tail = out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay;
   out.tail_wait = out.rtt.measured() ? std::min(tail, out.retransmit_wait) : out.retransmit_wait;
 }

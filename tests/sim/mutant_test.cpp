@@ -154,7 +154,7 @@ bool first_probe_story() {
   config.engine.first_psn = Psn{0xFFFFFFFD};
   Pair pair(config);
   pair.b.receive(8);
-  pair.network().lose_next(Packet::send, 12);
+  pair.network().lose_next(Packet::send, 24);
   for (int i = 0; i < 8; ++i) {
     pair.a.send(pair.b, "message");
   }
