@@ -22,6 +22,7 @@ LAYERS = {
     "srd/run": ["srd/base", "srd/wire", "srd/engine", "srd/io"],
     "emu/fabric": ["srd/base", *MACHINE],
     "emu/sim": [*TRANSPORT, "emu/fabric", "emu/nic"],
+    "emu/scenarios": [],
     "emu/swarm": [*TRANSPORT, "emu/fabric"],
     "emu/nic": TRANSPORT,
     "emu/kernel": [*TRANSPORT, "emu/nic"],

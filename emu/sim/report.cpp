@@ -169,7 +169,7 @@ std::string report_html(const Scenario& scenario, const Simulation& simulation,
     return "[" + number(s.at_us) + "," + number(s.goodput_gbps) + "," + std::to_string(s.drops) +
            "," + std::to_string(s.trims) + "," + std::to_string(s.marks) + "]";
   };
-  return std::string(kReportHead) + "{\"title\":" + quoted(scenario.title) +
+  return std::string(report_head()) + "{\"title\":" + quoted(scenario.title) +
          ",\"reference\":" + quoted(scenario.reference) + ",\"result\":" + safe +
          ",\"fct\":" + array(completion_times(simulation), number) +
          ",\"samples\":" + array(recorder.samples(), sample) +
@@ -179,7 +179,7 @@ std::string report_html(const Scenario& scenario, const Simulation& simulation,
                 scenario.topology.port_name(watched.destination)) +
          ",\"fault_ends\":" + fault_ends(scenario) + ",\"base_rtt_us\":" +
          number(static_cast<double>(scenario.transport.engine.base_rtt.count()) / 1e3) +
-         ",\"topology\":" + drawing(scenario, simulation) + "}" + kReportTail;
+         ",\"topology\":" + drawing(scenario, simulation) + "}" + std::string(report_tail());
 }
 
 }  // namespace weft::emu

@@ -77,14 +77,13 @@ void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
   const std::uint32_t elapsed =
       static_cast<std::uint32_t>(nanoseconds(now)) - header.echo_send_time.value();
   const std::uint32_t wait = header.wait.value();
-  // [wire 4.4] A copy that lingered in the network, the echo of an earlier transmission, half the
-  // clock's range: none of them measures anything.
+  // [wire 4.4] A copy that lingered in the network or half the clock's range measures nothing. The
+  // echo of an earlier transmission does: the time in it is that transmission's own.
   const bool probe = (header.common.flags & wire::kEchoProbe) != 0;
   const Psn psn{header.echo_psn.value()};
-  const bool current = probe ? header.echo_send_time.value() == o.last_probe_time
-                             : o.window.contains(psn) &&
-                                   o.window.slot(psn).state != SendSlot::State::settled &&
-                                   o.window.slot(psn).attempt == header.common.attempt;
+  const bool current =
+      probe ? header.echo_send_time.value() == o.last_probe_time
+            : o.window.contains(psn) && o.window.slot(psn).state != SendSlot::State::settled;
   if (current && elapsed <= 0x7FFFFFFF && wait <= elapsed) {
     sample.rtt = Duration{elapsed - wait};
     sample.rtt_valid = true;

@@ -61,6 +61,7 @@ Duration longest_delay(const std::string& control, bool credits) {
   LabConfig config = lab_config();
   config.engine.congestion_control = control;
   config.engine.receiver_credits = credits;
+  config.engine.credit_window = 8192;  // what everybody sends unasked is the queue that stays
   config.engine.mtu_payload = 4096;
   config.engine.line_rate = Rate::gbps(25);
   config.link.rate = Rate::gbps(25);

@@ -1,3 +1,4 @@
+// Owns the tests of the event calendar.
 #include "emu/fabric/event_queue.hpp"
 
 #include <gtest/gtest.h>

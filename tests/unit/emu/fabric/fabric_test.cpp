@@ -1,3 +1,4 @@
+// Owns the tests of links, queues and marks.
 #include "emu/fabric/fabric.hpp"
 
 #include <gtest/gtest.h>

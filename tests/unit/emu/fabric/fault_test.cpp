@@ -1,3 +1,4 @@
+// Owns the tests of faults.
 #include "emu/fabric/fault.hpp"
 
 #include <gtest/gtest.h>

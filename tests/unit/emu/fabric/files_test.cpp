@@ -1,3 +1,4 @@
+// Owns the tests of topology and matrix files.
 #include <gtest/gtest.h>
 
 #include "emu/fabric/fault.hpp"

@@ -1,3 +1,4 @@
+// Owns the tests of generated topologies.
 #include "emu/fabric/generators.hpp"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,28 @@
+// Fuzzes every reader of files that people write or fetch: topologies, matrices, scenarios.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "emu/fabric/htsim_topo.hpp"
+#include "emu/fabric/topology_yaml.hpp"
+#include "emu/fabric/traffic_matrix.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0 || size > 4096) {
+    return 0;
+  }
+  const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0] % 3) {
+    case 0:
+      if (const auto matrix = weft::emu::read_htsim_matrix("m.cm", text)) {
+        (void)weft::emu::validate(*matrix, 1024);
+      }
+      break;
+    case 1:
+      (void)weft::emu::read_htsim_topology("t.topo", text, {});
+      break;
+    default:
+      (void)weft::emu::read_topology("t.yaml", text, "/nonexistent");
+  }
+  return 0;
+}

@@ -1,0 +1,93 @@
+// Owns the tests of scenario files.
+#include "emu/sim/scenario.hpp"
+
+#include <gtest/gtest.h>
+
+#include "emu/scenarios/scenarios.hpp"
+
+namespace weft::emu {
+namespace {
+
+std::string error(const std::string& text, const Settings& settings = {}) {
+  const auto scenario = read_scenario("s.yaml", text, settings, "");
+  return scenario ? "accepted" : scenario.error().message;
+}
+
+const char* const kGood =
+    "topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: permutation, bytes: 1MB}\n";
+
+TEST(Scenario, EveryBuiltInOneAndEveryVariantCanBeRead) {
+  EXPECT_GE(built_in_scenarios().size(), 14U);
+  for (const auto& [name, text] : built_in_scenarios()) {
+    const auto scenario = read_scenario(std::string(name), std::string(text), {}, "");
+    ASSERT_TRUE(scenario) << scenario.error().message;
+    EXPECT_EQ(scenario->name, name);
+    EXPECT_FALSE(scenario->reference.empty()) << name;
+    for (const Variant& variant : scenario->variants) {
+      const auto other = read_scenario(std::string(name), std::string(text), variant.set, "");
+      EXPECT_TRUE(other) << variant.name << ": " << other.error().message;
+    }
+  }
+}
+
+TEST(Scenario, IdealTimesAreThoseOfTheFormulas) {
+  const auto ideal = [](const std::string& text) {
+    const auto scenario = read_scenario("s.yaml", text, {}, "");
+    EXPECT_TRUE(scenario) << scenario.error().message;
+    return ideal_us(*scenario);
+  };
+  EXPECT_NEAR(ideal("topology: {generator: fat-tree, hosts: 1024}\ntraffic: {kind: permutation}\n"),
+              176.20, 0.01);
+  EXPECT_NEAR(ideal("topology: {generator: fat-tree, hosts: 128}\ntraffic: {kind: incast, senders: "
+                    "32, receiver: 0}\n"),
+              32 * 162.68 + 14.02, 0.1);
+  EXPECT_NEAR(ideal("topology: {generator: leaf-spine, hosts: 1024, hosts_per_leaf: 32, "
+                    "oversubscription: 4}\n"
+                    "traffic: {kind: tornado}\n"),
+              660, 1);
+}
+
+TEST(Scenario, SettingsReplaceValuesByTheirPath) {
+  const auto scenario = read_scenario(
+      "s.yaml", kGood, {{"transport.paths", "32"}, {"seed", "99"}, {"topology.hosts", "128"}}, "");
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  EXPECT_EQ(scenario->transport.engine.paths, 32);
+  EXPECT_EQ(scenario->seed, 99U);
+  EXPECT_EQ(scenario->topology.ports().size(), 128U);
+}
+
+TEST(Scenario, SaysWhereWhatAndHow) {
+  struct Row {
+    std::string text;
+    const char* expected;
+  };
+  const std::string good = kGood;
+  for (const Row& row : {
+           Row{good + "speed: 3\n", "s.yaml:3: unknown key 'speed'"},
+           {good + "transport: {path_selecter: reps}\n", "did you mean 'path_selector'?"},
+           {good + "transport: {path_selector: best}\n", "s.yaml:3: transport.path_selector: "},
+           {good + "transport: {kind: quic}\n",
+            "expected one of srd, rc, rc-dcqcn, tcp-reno, dctcp"},
+           {good + "transport: {paths: 0}\n", "expected a whole number from 1 to 256"},
+           {good + "faults: [{link: tor0->core9}]\n", "no link is called 'tor0->core9'"},
+           {good + "faults: [{link: tor0->agg0, loss: 2}]\n", "expected a number from 0 to 1"},
+           {"topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: incast, receiver: 99}\n",
+            "from 0 to 15"},
+           {"topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: matrix, file: "
+            "/nonexistent.cm}\n",
+            "/nonexistent.cm: cannot be read"},
+           {"topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: permutation, bytes: -1}\n",
+            "not negative"},
+           {"topology: {generator: fat-tree, hosts: 16}\n",
+            "traffic: expected a mapping with 'kind'"},
+           {"- 1\n", "expected a scenario"},
+       }) {
+    EXPECT_NE(error(row.text).find(row.expected), std::string::npos) << error(row.text) << "\nfor\n"
+                                                                     << row.text;
+  }
+  EXPECT_NE(error(good, {{"traffic.kind.x", "1"}}).find("there is no such place"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::emu

@@ -1,0 +1,168 @@
+// Owns the tests of simulated runs.
+#include "emu/sim/simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include "emu/fabric/generators.hpp"
+#include "emu/sim/result.hpp"
+#include "emu/sim/scenario.hpp"
+#include "emu/sim/traffic.hpp"
+
+namespace weft::emu {
+namespace {
+
+RunResult run(const std::string& text, const Settings& settings = {}) {
+  auto scenario = read_scenario("test.yaml", text, settings, "");
+  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
+  if (!scenario) {
+    return {};
+  }
+  Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
+                        transport_factory(*scenario));
+  for (const Fault& fault : scenario->faults) {
+    EXPECT_TRUE(simulation.fabric().apply(0, fault));
+  }
+  simulation.run();
+  RunResult result = summarise(*scenario, simulation);
+  EXPECT_EQ(result.conservation, "");
+  EXPECT_EQ(result.finished, result.flows);
+  return result;
+}
+
+const char* const kLone = R"(
+topology: {generator: fat-tree, hosts: 128}
+traffic: {kind: flows, flows: [{from: 0, to: 127, bytes: 2000000}]}
+)";
+const char* const kPermutation = R"(
+topology: {generator: fat-tree, hosts: 16}
+traffic: {kind: permutation, bytes: 300000}
+transport: {paths: 16}
+)";
+
+// The formula of a lone flow reproduces the reference simulator's run: 176.2 us.
+TEST(Simulation, ALoneFlowOnOnePathTakesTheIdealTime) {
+  for (const char* kind : {"srd", "rc"}) {
+    const RunResult result = run(kLone, {{"transport.kind", kind},
+                                         {"transport.path_selector", "ecmp"},
+                                         {"transport.receiver_credits", "false"}});
+    EXPECT_NEAR(result.ideal_us, 176.20, 0.01);
+    EXPECT_NEAR(result.makespan_us, 176.20, 0.02) << kind;
+  }
+}
+
+TEST(Simulation, TheDefaultTransportComesCloseToIdealAlone) { EXPECT_LT(run(kLone).ratio, 1.012); }
+
+TEST(Simulation, TheSameSeedGivesTheSameDigestAndAnotherSeedAnother) {
+  const RunResult a = run(kPermutation);
+  const RunResult b = run(kPermutation);
+  EXPECT_EQ(a.digest, b.digest);
+  EXPECT_EQ(a.makespan_us, b.makespan_us);
+  EXPECT_NE(run(kPermutation, {{"seed", "14"}}).digest, a.digest);
+}
+
+TEST(Simulation, EveryTransportFinishesUnderLoss) {
+  for (const char* kind : {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"}) {
+    SCOPED_TRACE(kind);
+    const RunResult result = run(kPermutation, {{"transport.kind", kind},
+                                                {"faults", "[{link: \"tor*-agg*\", loss: 0.01}]"}});
+    EXPECT_GT(result.transport.retransmitted, 0U);
+  }
+}
+
+TEST(Simulation, EveryTransportFinishesUnderEverythingAtOnce) {
+  const char* const faults =
+      "[{link: \"tor*-agg*\", share: 0.3, loss: 0.02, jitter: 3us, duplication: 0.02, reordering: "
+      "0.05, "
+      "reorder_delay: 10us}, {link: \"host*-tor*\", share: 0.2, at: 20us, lasts: 30us, down: "
+      "true}, "
+      "{switch: core0, at: 30us, lasts: 100us}, {host: host3, at: 10us, lasts: 50us}]";
+  for (const char* kind : {"srd", "rc", "dctcp"}) {
+    for (const char* seed : {"1", "2", "3", "4", "5"}) {
+      SCOPED_TRACE(std::string(kind) + " seed " + seed);
+      run(kPermutation, {{"transport.kind", kind}, {"seed", seed}, {"faults", faults}});
+    }
+  }
+}
+
+TEST(Simulation, CorruptedFramesAreCaughtByTheChecksum) {
+  const RunResult result = run(
+      kPermutation,
+      {{"transport.checksum", "true"}, {"faults", "[{link: \"tor*-agg*\", corruption: 0.02}]"}});
+  EXPECT_GT(result.fabric.corrupted, 10U);
+  EXPECT_GT(result.transport.retransmitted, 0U);
+}
+
+TEST(Simulation, AnIncastKeepsTheReceiverBusy) {
+  const RunResult result = run(R"(
+topology: {generator: fat-tree, hosts: 16, ecn_last_hop: false}
+traffic: {kind: incast, receiver: 0, senders: 12, bytes: 1000000}
+)");
+  EXPECT_LT(result.ratio, 1.03);
+  EXPECT_GT(result.jain, 0.99);
+  EXPECT_LT(static_cast<double>(result.transport.retransmitted),
+            0.3 * static_cast<double>(result.transport.new_packets));
+}
+
+// The shape of collectives: every step waits for what it passes on.
+TEST(Traffic, CollectivesTakeAsLongAsTheirSteps) {
+  const auto text = [](const char* kind) {
+    return std::string("topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: ") + kind +
+           ", nodes: 16, bytes: 1600000}\n";
+  };
+  const RunResult ring = run(text("ring-all-reduce"));
+  EXPECT_EQ(ring.flows, 16U * 30);
+  EXPECT_GT(ring.makespan_us, 30 * 8.0) << "30 steps of 100 KB in a row";
+  EXPECT_LT(ring.makespan_us, 30 * 25.0);
+  const RunResult gather = run(text("all-gather"));
+  EXPECT_NEAR(gather.makespan_us / ring.makespan_us, 0.5, 0.1);
+  const RunResult doubling = run(text("recursive-doubling"));
+  EXPECT_EQ(doubling.flows, 16U * 4);
+  EXPECT_GT(doubling.makespan_us, 4 * 128.0);
+  const RunResult tree = run(text("tree-all-reduce"));
+  EXPECT_EQ(tree.flows, 30U);
+  EXPECT_GT(tree.makespan_us, 6 * 128.0) << "three levels up, three down";
+}
+
+TEST(Traffic, PermutationSendsNobodyToItself) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    TrafficMatrix matrix;
+    Rng rng(seed);
+    TrafficBuilder(matrix, 0).permutation(2 + seed % 9, 1, rng);
+    std::vector<int> received(2 + seed % 9, 0);
+    for (const FlowSpec& flow : matrix.flows) {
+      EXPECT_NE(flow.source, flow.destination);
+      ++received[flow.destination];
+    }
+    for (const int count : received) {
+      EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(Traffic, AllToAllKeepsItsWindow) {
+  TrafficMatrix matrix;
+  Rng rng(1);
+  TrafficBuilder(matrix, 0).all_to_all(10, 1000, 3, rng);
+  EXPECT_EQ(matrix.flows.size(), 90U);
+  int at_once = 0;
+  for (const FlowSpec& flow : matrix.flows) {
+    at_once += flow.trigger == kNone ? 1 : 0;
+  }
+  EXPECT_EQ(at_once, 30);
+}
+
+TEST(Traffic, DistributionsHaveTheirMean) {
+  for (const char* name : {"web-search", "hadoop", "ai"}) {
+    const SizeDistribution sizes = size_distribution(name);
+    Rng rng(3);
+    double sum = 0;
+    for (int i = 0; i < 200'000; ++i) {
+      sum += static_cast<double>(sizes.draw(rng));
+    }
+    EXPECT_NEAR(sum / 200'000 / sizes.mean(), 1, 0.05) << name;
+  }
+  EXPECT_TRUE(size_distribution("nonsense").points.empty());
+}
+
+}  // namespace
+}  // namespace weft::emu
