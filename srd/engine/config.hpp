@@ -31,8 +31,8 @@ struct EngineConfig {
   bool checksum = true;  // CRC32C over header and payload; off where memory carries the packet
 
   // Paths.
-  std::uint16_t paths = 64;             // entropies in use per peer, 1..256
-  std::string path_selector = "mixed";  // docs/transport.md lists them
+  std::uint16_t paths = 64;            // entropies in use per peer, 1..256
+  std::string path_selector = "reps";  // docs/transport.md lists them
   std::uint8_t path_timeouts_to_abandon = 1;
   Duration path_probe_interval = std::chrono::milliseconds{10};
   std::uint8_t path_reorder_tolerance =
