@@ -1,5 +1,6 @@
 // Owns `weft perf`: the transport's own benchmark between two real processes.
 #include <fmt/core.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -29,6 +30,7 @@ struct Options {
   std::string io = "ring";
   bool through_weftd = false;
   bool block = false;
+  bool pin = false;
   bool json = false;
   std::vector<std::string> operations{"send", "write", "read"};
   std::vector<std::uint32_t> sizes{64, 4096, 65536, 1048576};
@@ -170,10 +172,31 @@ PerfResult median(std::vector<PerfResult> results) {
   return result;
 }
 
+// Keeps this side on a core of its own where there are two.
+void pin_to_core(int side) {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) {
+    return;
+  }
+  int left = side;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed) && left-- == 0) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      ::sched_setaffinity(0, sizeof one, &one);
+      return;
+    }
+  }
+}
+
 // The body of one of the two processes.
 int run_side(const Options& options, Board& board, int side,
              const std::optional<PrivateWeftd>& weftd) {
   try {
+    if (options.pin) {
+      pin_to_core(side);
+    }
     PerfEndpoint endpoint(board.perf, side);
     endpoint.start(weftd ? place_on_ring(*weftd, side) : place_on_udp(side), options.block);
     if (side == 0 && !options.json) {
@@ -251,6 +274,7 @@ int run_perf(const Options& options) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
       const int code = run_side(options, board, side, weftd);
       std::fflush(stdout);
       ::_exit(code);
@@ -284,6 +308,7 @@ void register_perf(CLI::App& program, Work& work) {
   perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   perf->add_option("--dilation", options->dilation, "Seconds here per second in the network");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
+  perf->add_flag("--pin", options->pin, "Keep each side on a core of its own");
   perf->add_option("--op", options->operations, "send, write, read")->delimiter(',');
   perf->add_option("--size", options->sizes, "Message sizes in bytes")
       ->delimiter(',')

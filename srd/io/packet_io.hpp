@@ -28,6 +28,7 @@ struct IoCounters {
   std::uint64_t tx_oversize = 0;    // packets above the MTU: taken and dropped
   std::uint64_t tx_unroutable = 0;  // no way to that address: taken and dropped
   std::uint64_t tx_lost = 0;        // packets that the system below refused or had no room for
+  std::uint64_t tx_stalled = 0;  // packets to somebody who has not read for long: taken and dropped
   std::uint64_t ports_broken = 0;   // peers that wrote nonsense into shared memory and were cut off
 };
 

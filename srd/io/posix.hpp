@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "srd/base/result.hpp"
+#include "srd/base/time.hpp"
 
 namespace weft::srd {
 
@@ -72,6 +73,9 @@ class Mapping {
 // Never blocks; a doorbell that is rung already stays rung.
 void ring_doorbell(int fd);
 void clear_doorbell(int fd);
+
+// For waiting with an end; protocols get their time as an argument.
+[[nodiscard]] TimePoint clock_now();
 
 // "what: text of errno"
 [[nodiscard]] std::string errno_text(const std::string& what);

@@ -175,23 +175,23 @@ void RingIo::release() {
   for_each_port([](RingPort& port) { port.rx().release(); });
 }
 
-RingPort* RingIo::route(const TxPacket& packet) {
+RingIo::Route RingIo::route(const TxPacket& packet) {
   if (!direct_.empty() && packet.header_size >= sizeof(wire::CommonHeader)) {
     const AttachmentId attachment = destination_of(packet);
     const auto leads_there = [&](const Direct& direct) {
       return direct.attachment == attachment && direct.peer == packet.to;
     };
     if (last_route_ != nullptr && leads_there(*last_route_)) {
-      return &last_route_->port;
+      return {&last_route_->port, &last_route_->stall};
     }
     for (auto& direct : direct_) {
       if (leads_there(*direct)) {
         last_route_ = direct.get();
-        return &direct->port;
+        return {&direct->port, &direct->stall};
       }
     }
   }
-  return uplink_open_ ? &uplink_ : nullptr;
+  return uplink_open_ ? Route{&uplink_, &uplink_stall_} : Route{};
 }
 
 bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
@@ -224,7 +224,7 @@ std::size_t RingIo::transmit(std::span<const TxPacket> packets) {
   std::size_t taken = 0;
   RingPort* previous = nullptr;
   for (const TxPacket& packet : packets) {
-    RingPort* port = route(packet);
+    const auto [port, stall] = route(packet);
     if (port == nullptr || port->broken()) [[unlikely]] {
       ++counters_.tx_unroutable;
     } else if (packet.size() > config_.mtu) [[unlikely]] {
@@ -237,8 +237,13 @@ std::size_t RingIo::transmit(std::span<const TxPacket> packets) {
       if (!send_one(*port, packet)) {
         if (port->broken()) {
           until_attend_ = 0;
+          break;
         }
-        break;
+        const bool is_uplink = stall == &uplink_stall_;
+        if (!given_up(*port, *stall, is_uplink ? config_.uplink_patience : config_.patience)) {
+          break;
+        }
+        ++counters_.tx_stalled;
       }
     }
     ++taken;
@@ -249,14 +254,35 @@ std::size_t RingIo::transmit(std::span<const TxPacket> packets) {
   return taken;
 }
 
+// Of a ring that is full: whether its reader has had its time.
+bool RingIo::given_up(RingPort& port, Stall& stall, Duration patience) const {
+  const std::uint64_t position = port.tx().consumed();
+  const bool moved = position != stall.position;
+  if (stall.given_up && !moved) {
+    return true;
+  }
+  const TimePoint now = clock_now();
+  if (stall.since == kNever || moved) {
+    stall = {.since = now, .position = position, .given_up = false};
+  }
+  stall.given_up = now - stall.since >= patience;
+  return stall.given_up;
+}
+
+bool RingIo::has_room(RingPort& port, Stall& stall, Duration patience, std::size_t packets) {
+  if (port.broken() || port.tx().has_room(packets, max_frame_of(config_.mtu))) [[likely]] {
+    stall.since = kNever;
+    stall.given_up = false;
+    return true;
+  }
+  return given_up(port, stall, patience);
+}
+
 std::size_t RingIo::transmit_room() {
-  const auto has_room = [this](RingPort& port, std::size_t packets) {
-    return port.broken() || port.tx().has_room(packets, max_frame_of(config_.mtu));
-  };
   for (std::size_t packets = kBurst; packets > 0; packets /= 4) {
-    bool all = !uplink_open_ || has_room(uplink_, packets);
+    bool all = !uplink_open_ || has_room(uplink_, uplink_stall_, config_.uplink_patience, packets);
     for (auto& direct : direct_) {
-      all = all && has_room(direct->port, packets);
+      all = all && has_room(direct->port, direct->stall, config_.patience, packets);
     }
     if (all) {
       return packets;
@@ -305,7 +331,7 @@ bool RingIo::add_direct(const Address& peer, AttachmentId attachment, RingPort p
   if (direct_.size() >= kMaxDirectPorts) {
     return false;
   }
-  direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port)}));
+  direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port), {}}));
   return true;
 }
 
@@ -327,6 +353,7 @@ Result<void> RingIo::replace_uplink(RingPort uplink, UniqueFd doorbell) {
   }
   doorbell_ = std::move(doorbell);
   uplink_ = std::move(uplink);
+  uplink_stall_ = {};
   uplink_open_ = true;
   return {};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,11 @@ class RingIo final : public PacketIo {
   struct Config {
     Address own;
     std::size_t mtu = 0;
+    // A full ring holds everything up for so long. If its reader takes nothing in that time it is
+    // stopped or stuck, and what would go there is dropped until it reads again: nobody else's
+    // packets wait for it. weftd itself may wait for a slow process, so its ring is given longer.
+    Duration patience = std::chrono::milliseconds{2};
+    Duration uplink_patience = std::chrono::milliseconds{30};
   };
   static constexpr std::size_t kBurst = 32;
   static constexpr std::size_t kMaxDirectPorts = 64;
@@ -69,10 +75,21 @@ class RingIo final : public PacketIo {
   [[nodiscard]] std::size_t direct_ports() const { return direct_.size(); }
 
  private:
+  // While a ring is full.
+  struct Stall {
+    TimePoint since = kNever;
+    std::uint64_t position = 0;  // its reader's
+    bool given_up = false;
+  };
   struct Direct {
     Address peer;
     AttachmentId attachment;
     RingPort port;
+    Stall stall;
+  };
+  struct Route {
+    RingPort* port = nullptr;
+    Stall* stall = nullptr;
   };
 
   RingIo(const Config& config, const wire::EnvelopeWriter& envelope, RingPort uplink,
@@ -86,8 +103,10 @@ class RingIo final : public PacketIo {
   void attend();
   void take_from(RingPort& port);
   void accept(std::span<const std::byte> frame);
-  [[nodiscard]] RingPort* route(const TxPacket& packet);
+  [[nodiscard]] Route route(const TxPacket& packet);
   [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
+  [[nodiscard]] bool given_up(RingPort& port, Stall& stall, Duration patience) const;
+  [[nodiscard]] bool has_room(RingPort& port, Stall& stall, Duration patience, std::size_t packets);
   void drop_broken_ports();
   template <class F>
   void for_each_port(F&& f);
@@ -95,6 +114,7 @@ class RingIo final : public PacketIo {
   Config config_;
   wire::EnvelopeWriter envelope_;
   RingPort uplink_;
+  Stall uplink_stall_;
   bool uplink_open_ = true;
   bool armed_ = false;
   std::vector<std::unique_ptr<Direct>> direct_;

@@ -411,6 +411,60 @@ TEST_F(DaemonTest, AProcessThatNeverReadsBlocksNobodyForLong) {
   EXPECT_GT(status()["counters"]["dropped"]["not_receiving"], 0);
 }
 
+// A full direct ring must not hold up what goes to others.
+TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
+  start(true);
+  auto a = join("h1");
+  auto c = join("h2");
+  ASSERT_TRUE(a && c);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto b = join("h2");
+    const srd::TxPacket hello = packet(*a, 7);
+    const std::uint8_t id = b ? static_cast<std::uint8_t>(b->id.value()) : 0;
+    [[maybe_unused]] const auto told = ::write(ready[1], &id, 1);
+    while (b) {
+      [[maybe_unused]] const auto taken = b->io->transmit({&hello, 1});
+      poll_once(*b);
+      std::this_thread::yield();
+    }
+    _exit(1);
+  }
+  std::uint8_t id = 0;
+  ASSERT_EQ(::read(ready[0], &id, 1), 1);
+  ASSERT_TRUE(eventually([&] {
+    poll_once(*a);
+    return a->io->direct_ports() == 1;
+  }));
+  ::kill(child, SIGSTOP);
+  srd::TxPacket flood = packet(*c, 1, 1000);
+  flood.header[srd::wire::kDestinationAttachmentOffset + 1] = std::byte{id};
+  EXPECT_TRUE(eventually([&] {
+    [[maybe_unused]] const auto taken = a->io->transmit({&flood, 1});
+    return a->io->counters().tx_stalled > 100;
+  }));
+  EXPECT_GT(a->io->transmit_room(), 0U);
+  for (std::uint32_t i = 100; i < 200; ++i) {
+    [[maybe_unused]] const auto taken = a->io->transmit({&flood, 1});
+    ASSERT_TRUE(passes(*a, *c, i));
+  }
+  ::kill(child, SIGCONT);
+  const auto stalled = a->io->counters().tx_stalled;
+  EXPECT_TRUE(eventually([&] {
+    const auto before = a->io->counters().tx_packets;
+    [[maybe_unused]] const auto taken = a->io->transmit({&flood, 1});
+    poll_once(*a);
+    return a->io->counters().tx_packets > before;
+  })) << stalled
+      << " were dropped";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
 TEST_F(DaemonTest, TheControlSocketAnswersAnything) {
   start(true);
   EXPECT_EQ(ask({{"v", 1}, {"cmd", "status"}})["ok"], true);

@@ -19,7 +19,14 @@ IoPair memory_pair() {
 }
 
 IoPair ring_pair(const Address& first, const Address& second, std::size_t bytes) {
-  auto pair = RingIo::create_pair({.own = first, .mtu = kMtu}, {.own = second, .mtu = kMtu}, bytes);
+  // Whoever reads here does it in the same thread, however long that may be off its core.
+  const auto config = [](const Address& own) {
+    return RingIo::Config{.own = own,
+                          .mtu = kMtu,
+                          .patience = std::chrono::hours{1},
+                          .uplink_patience = std::chrono::hours{1}};
+  };
+  auto pair = RingIo::create_pair(config(first), config(second), bytes);
   if (!pair) {
     throw std::runtime_error(pair.error().message);
   }

@@ -1,0 +1,119 @@
+// Owns what becomes of everybody else when one reader of a ring stops reading.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "srd/io/ring_io.hpp"
+#include "srd/wire/srd_header.hpp"
+#include "tests/unit/srd/io/conformance.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr std::size_t kCapacity = std::size_t{1} << 16;
+constexpr std::size_t kMtu = 4160;
+constexpr AttachmentId kStopped{7};
+
+// `io` has an uplink that somebody reads, and a direct ring to a process that never does unless
+// asked to.
+class StoppedReader : public testing::Test {
+ protected:
+  void build(Duration patience) {
+    auto pair = RingIo::create_pair({.own = own_, .mtu = kMtu, .patience = patience},
+                                    {.own = other_, .mtu = kMtu});
+    ASSERT_TRUE(pair) << pair.error().message;
+    io_ = std::move(pair->first);
+    reader_ = std::move(pair->second);
+    auto memfd = RingPort::create_memory(kCapacity);
+    ASSERT_TRUE(memfd);
+    const std::size_t frame = kMtu + wire::kEnvelopeSizeV6;
+    auto near = RingPort::open(memfd->get(), kCapacity, 0, frame, UniqueFd());
+    auto far = RingPort::open(memfd->get(), kCapacity, 1, frame, UniqueFd());
+    ASSERT_TRUE(near && far);
+    far_.emplace(std::move(*far));
+    ASSERT_TRUE(io_->add_direct(stopped_, kStopped, std::move(*near)));
+  }
+  static TxPacket packet(const Address& to, AttachmentId attachment) {
+    TxPacket packet;
+    packet.to = to;
+    packet.header_size = 64;
+    std::memset(packet.header.data(), 0, 64);
+    packet.header[wire::kDestinationAttachmentOffset + 1] =
+        static_cast<std::byte>(attachment.value());
+    return packet;
+  }
+  bool send_to_stopped() {
+    const TxPacket one = packet(stopped_, kStopped);
+    return io_->transmit({&one, 1}) == 1;
+  }
+  // Until the ring takes no more. Returns how many it holds.
+  std::size_t fill() {
+    std::size_t count = 0;
+    while (io_->counters().tx_stalled == 0 && count < 100'000 && send_to_stopped()) {
+      ++count;
+    }
+    return count;
+  }
+  std::size_t drain_stopped() {
+    std::size_t count = 0;
+    std::uint32_t flags = 0;
+    while (!far_->rx().next(flags).empty()) {
+      ++count;
+    }
+    far_->rx().release();
+    return count;
+  }
+
+  Address own_ = test::ipv4(127, 1, 0, 1);
+  Address other_ = test::ipv4(127, 1, 0, 2);
+  Address stopped_ = test::ipv4(127, 1, 0, 3);
+  std::unique_ptr<RingIo> io_;
+  std::unique_ptr<RingIo> reader_;
+  std::optional<RingPort> far_;
+};
+
+TEST_F(StoppedReader, HoldsNobodyElseUp) {
+  build(Duration::zero());
+  const std::size_t held = fill();
+  EXPECT_GT(held, 100U);
+  EXPECT_GT(io_->transmit_room(), 0U);
+  for (int i = 0; i < 5000; ++i) {
+    const TxPacket burst[] = {packet(stopped_, kStopped), packet(other_, AttachmentId{1})};
+    ASSERT_EQ(io_->transmit(burst), 2U) << "round " << i;
+    ASSERT_EQ(reader_->receive().size(), 1U) << "round " << i;
+    reader_->release();
+  }
+  EXPECT_EQ(io_->counters().tx_stalled, 5000U + 1U);
+}
+
+TEST_F(StoppedReader, GetsPacketsAgainOnceItReads) {
+  build(Duration::zero());
+  for (int round = 0; round < 5; ++round) {
+    const auto before = io_->counters();
+    std::size_t sent = 0;
+    while (io_->counters().tx_stalled == before.tx_stalled) {
+      ASSERT_TRUE(send_to_stopped());
+      ++sent;
+    }
+    EXPECT_EQ(drain_stopped(), sent - 1) << "round " << round;
+    EXPECT_EQ(io_->counters().tx_packets - before.tx_packets, sent - 1);
+  }
+}
+
+TEST_F(StoppedReader, HasTimeToReadBeforeAnythingIsDropped) {
+  build(std::chrono::hours{1});
+  std::size_t sent = 0;
+  while (send_to_stopped()) {
+    ++sent;
+  }
+  EXPECT_EQ(io_->transmit_room(), 0U);
+  EXPECT_EQ(io_->counters().tx_stalled, 0U);
+  EXPECT_EQ(drain_stopped(), sent);
+  EXPECT_GT(io_->transmit_room(), 0U);
+  EXPECT_TRUE(send_to_stopped());
+}
+
+}  // namespace
+}  // namespace weft::srd
