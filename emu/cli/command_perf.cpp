@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include "emu/cli/perf_endpoint.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
+#include "srd/io/pcap_io.hpp"
 #include "srd/io/udp_io.hpp"
 
 namespace weft::cli {
@@ -41,6 +43,7 @@ struct Options {
   std::uint64_t seed = 1;
   double dilation = 1;
   std::vector<std::string> faults;
+  std::string capture;  // directory
 };
 
 // Memory that the two sides share.
@@ -80,15 +83,16 @@ std::vector<PerfCase> cases_of(const Options& options) {
 }
 
 void print_head() {
-  fmt::print("{:<6}{:>9}{:>12}{:>12}{:>14}{:>12}{:>10}\n", "op", "bytes", "p50[us]", "p99[us]",
-             "msg/s", "GB/s", "retrans");
+  fmt::print("{:<6}{:>9}{:>12}{:>12}{:>14}{:>12}{:>10}{:>7}{:>12}\n", "op", "bytes", "p50[us]",
+             "p99[us]", "msg/s", "GB/s", "retrans", "paths", "reordered");
 }
 
 void print(const Options& options, const PerfCase& one, const PerfResult& result) {
   if (!options.json) {
-    fmt::print("{:<6}{:>9}{:>12.2f}{:>12.2f}{:>14.0f}{:>12.3f}{:>10}{}\n", to_string(one.operation),
-               one.size, result.latency_us_p50, result.latency_us_p99, result.messages_per_s,
-               result.gbytes_per_s, result.retransmitted,
+    fmt::print("{:<6}{:>9}{:>12.2f}{:>12.2f}{:>14.0f}{:>12.3f}{:>10}{:>7}{:>12}{}\n",
+               to_string(one.operation), one.size, result.latency_us_p50, result.latency_us_p99,
+               result.messages_per_s, result.gbytes_per_s, result.retransmitted, result.paths_used,
+               result.out_of_order_packets,
                result.failure == srd::Status::ok ? std::string()
                                                  : fmt::format("  {}", to_string(result.failure)));
     return;
@@ -163,8 +167,11 @@ PerfResult median(std::vector<PerfResult> results) {
   result.messages_per_s = median_of(results, &PerfResult::messages_per_s);
   result.gbytes_per_s = median_of(results, &PerfResult::gbytes_per_s);
   result.retransmitted = 0;
+  result.out_of_order_packets = 0;
   for (const PerfResult& one : results) {
     result.retransmitted += one.retransmitted;
+    result.out_of_order_packets += one.out_of_order_packets;
+    result.paths_used = std::max(result.paths_used, one.paths_used);
     if (one.failure != srd::Status::ok) {
       result.failure = one.failure;
     }
@@ -190,6 +197,19 @@ void pin_to_core(int side) {
   }
 }
 
+void record(const Options& options, PerfPlace& place, int side) {
+  if (options.capture.empty()) {
+    return;
+  }
+  std::filesystem::create_directories(options.capture);
+  auto capture = srd::PacketCapture::create(
+      options.capture + (side == 0 ? "/client.pcapng" : "/server.pcapng"), place.address);
+  if (!capture) {
+    throw std::runtime_error(capture.error().message);
+  }
+  place.io = std::make_unique<srd::PcapIo>(std::move(place.io), std::move(*capture));
+}
+
 // The body of one of the two processes.
 int run_side(const Options& options, Board& board, int side,
              const std::optional<PrivateWeftd>& weftd) {
@@ -198,7 +218,9 @@ int run_side(const Options& options, Board& board, int side,
       pin_to_core(side);
     }
     PerfEndpoint endpoint(board.perf, side);
-    endpoint.start(weftd ? place_on_ring(*weftd, side) : place_on_udp(side), options.block);
+    PerfPlace place = weftd ? place_on_ring(*weftd, side) : place_on_udp(side);
+    record(options, place, side);
+    endpoint.start(std::move(place), options.block);
     if (side == 0 && !options.json) {
       print_head();
     }
@@ -322,6 +344,8 @@ void register_perf(CLI::App& program, Work& work) {
   perf->add_option("--window", options->window,
                    "Requests outstanding when measuring rates; 0: by size")
       ->check(CLI::Range(0, 8192));
+  perf->add_option("--capture", options->capture,
+                   "Directory for a capture file of each side: client.pcapng, server.pcapng");
   perf->add_flag("--json", options->json, "One JSON object per line");
   perf->callback([&work, options] { work = [options] { return run_perf(*options); }; });
 }

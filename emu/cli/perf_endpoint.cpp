@@ -50,7 +50,8 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle) {
   if (auto valid = srd::validate(config); !valid) {
     throw std::runtime_error(valid.error().message);
   }
-  auto host = Host::create(std::make_unique<srd::Engine>(config), std::move(place.io));
+  auto host = Host::create(std::make_unique<srd::Engine>(config),
+                           std::make_unique<WatchedIo>(std::move(place.io), watch_));
   if (!host) {
     throw std::runtime_error(host.error().message);
   }
@@ -283,6 +284,7 @@ PerfResult PerfEndpoint::run(const PerfCase& perf_case) {
     return host_->look([](srd::Engine& engine) { return engine.counters(); });
   };
   const srd::Counters before = counters();
+  host_->look([&](srd::Engine&) { watch_->begin(); });
   for (std::uint32_t measurement = first; measurement < first + 2; ++measurement) {
     barrier();
     if (side_ == 1) {
@@ -296,9 +298,19 @@ PerfResult PerfEndpoint::run(const PerfCase& perf_case) {
       board_.finished.store(measurement, std::memory_order_release);
     }
   }
+  auto& own = board_.sides[static_cast<std::size_t>(side_)];
+  const auto& other = board_.sides[static_cast<std::size_t>(1 - side_)];
+  host_->look([&](srd::Engine& engine) {
+    own.paths_used = static_cast<std::uint32_t>(watch_->paths.count());
+    own.out_of_order = watch_->out_of_order;
+    own.retransmitted = engine.counters().retrans_pkts - before.retrans_pkts;
+  });
   barrier();
-  const srd::Counters after = counters();
-  result.retransmitted = after.retrans_pkts - before.retrans_pkts;
+  // What counts is the way of the data: from the client, or of a read to it.
+  result.paths_used = std::max(own.paths_used, other.paths_used);
+  result.out_of_order_packets = own.out_of_order + other.out_of_order;
+  result.retransmitted = own.retransmitted + other.retransmitted;
+  barrier();  // before anybody begins the next case
   result.valid = !board_.abort;
   return result;
 }

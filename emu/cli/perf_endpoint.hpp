@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "emu/cli/watched_io.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/io/packet_io.hpp"
 #include "srd/run/host.hpp"
@@ -45,6 +46,10 @@ struct PerfBoard {
     std::uint32_t qpn = 0;
     std::uint32_t key = 0;
     std::uint64_t buffer = 0;
+    // Of the case just measured, as this side saw it arrive.
+    std::uint32_t paths_used = 0;
+    std::uint64_t out_of_order = 0;
+    std::uint64_t retransmitted = 0;
   };
   std::array<Side, 2> sides;
   std::atomic<bool> abort{false};
@@ -101,6 +106,7 @@ class PerfEndpoint {
   std::uint64_t peer_buffer_ = 0;
   std::uint32_t measurements_ = 0;
   std::vector<double> samples_;
+  std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
 };
 
 }  // namespace weft::cli

@@ -17,6 +17,8 @@ struct IoCapabilities {
       false;  // bytes cannot be damaged on the way: the packet checksum may be left out
   bool reads_ecn = false;
   bool writes_ecn = false;
+  bool wide_spray_is_cheap = true;  // packets of one burst may take different paths at no cost
+  std::uint32_t gigabits = 0;       // the link's rate, where it is known
 };
 
 struct IoCounters {
@@ -29,7 +31,7 @@ struct IoCounters {
   std::uint64_t tx_unroutable = 0;  // no way to that address: taken and dropped
   std::uint64_t tx_lost = 0;        // packets that the system below refused or had no room for
   std::uint64_t tx_stalled = 0;  // packets to somebody who has not read for long: taken and dropped
-  std::uint64_t ports_broken = 0;   // peers that wrote nonsense into shared memory and were cut off
+  std::uint64_t ports_broken = 0;  // peers that wrote nonsense into shared memory and were cut off
 };
 
 class PacketIo {
@@ -44,7 +46,7 @@ class PacketIo {
   virtual void release() = 0;
 
   // Sends a prefix of `packets` and returns how many. Fewer than asked means back-pressure: call
-  // again later.
+  // again later. A carrier may keep what it took for a moment; any later call lets it go on.
   [[nodiscard]] virtual std::size_t transmit(std::span<const TxPacket> packets) = 0;
   // How many packets, of any allowed size, the next transmit() is sure to take. A Machine is asked
   // for no more than that: a packet that could not be sent would keep pointing at memory whose

@@ -132,7 +132,8 @@ IoCapabilities UdpIo::capabilities() const {
           .burst = kBurst,
           .lossless_memory = false,
           .reads_ecn = true,
-          .writes_ecn = true};
+          .writes_ecn = true,
+          .wide_spray_is_cheap = false};
 }
 
 void UdpIo::fill() {

@@ -22,9 +22,10 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     config.base_rtt = std::chrono::microseconds{14};
   } else {
     // System calls and the kernel's network take longer than a data centre's switches.
-    config.line_rate = Rate::gbps(25);
+    config.line_rate = Rate::gbps(carrier.gigabits != 0 ? carrier.gigabits : 25);
     config.base_rtt = std::chrono::microseconds{100};
-    config.paths = 4;  // packets of one path leave together: spraying wider costs a call each
+    // Where packets of one path leave together, spraying wider costs a call each.
+    config.paths = carrier.wide_spray_is_cheap ? 16 : 4;
   }
   return config;
 }

@@ -1,9 +1,18 @@
 // Owns how the conformance suite makes each carrier.
-#include <stdexcept>
+#include <unistd.h>
 
+#include <stdexcept>
+#include <string>
+
+#include "srd/io/dgram_io.hpp"
+#include "srd/io/envelope_io.hpp"
+#include "srd/io/fault_io.hpp"
 #include "srd/io/memory_io.hpp"
+#include "srd/io/pcap_io.hpp"
 #include "srd/io/ring_io.hpp"
+#include "srd/io/tap_io.hpp"
 #include "srd/io/udp_io.hpp"
+#include "tests/unit/srd/io/bridged_taps.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd::test {
@@ -42,6 +51,64 @@ IoPair udp_pair(const Address& first, const Address& second) {
   return {std::move(*a), std::move(*b), first, second};
 }
 
+template <class T>
+T must(Result<T> result) {
+  if (!result) {
+    throw std::runtime_error(result.error().message);
+  }
+  return std::move(*result);
+}
+
+std::unique_ptr<PacketIo> wrapped(const Address& own, std::unique_ptr<FrameIo> frames) {
+  return must(EnvelopeIo::create({.own = own, .mtu = kMtu}, std::move(frames)));
+}
+
+IoPair dgram_pair() {
+  static int pairs = 0;
+  const std::string path =
+      "/tmp/weft-test-dgram-" + std::to_string(::getpid()) + "-" + std::to_string(++pairs);
+  const std::string one = path + "-one";
+  const std::string two = path + "-two";
+  const auto open = [&](const std::string& local, const std::string& remote) {
+    return must(
+        DgramIo::create({.local = local, .remote = remote, .patience = std::chrono::hours{1}}));
+  };
+  const Address first = ipv4(127, 1, 0, 1);
+  const Address second = ipv4(127, 1, 0, 2);
+  return {wrapped(first, open(one, two)), wrapped(second, open(two, one)), first, second};
+}
+
+IoPair tap_pair() {
+  auto [one, two] = bridged_taps();
+  const Address first = ipv4(10, 1, 0, 1);
+  const Address second = ipv4(10, 1, 0, 2);
+  return {wrapped(first, must(TapIo::adopt({}, std::move(one)))),
+          wrapped(second, must(TapIo::adopt({}, std::move(two)))), first, second};
+}
+
+// Decorators without anything to do must be carriers like any other.
+IoPair decorated(IoPair pair,
+                 const std::function<std::unique_ptr<PacketIo>(std::unique_ptr<PacketIo>,
+                                                               const Address&)>& decorate) {
+  pair.first = decorate(std::move(pair.first), pair.first_address);
+  pair.second = decorate(std::move(pair.second), pair.second_address);
+  return pair;
+}
+
+IoPair ring() { return ring_pair(ipv4(127, 1, 0, 1), ipv4(127, 1, 0, 2), std::size_t{1} << 19); }
+
+IoPair ring_with_faults(const FaultIo::Config& config) {
+  return decorated(ring(), [&](std::unique_ptr<PacketIo> io, const Address&) {
+    return std::make_unique<FaultIo>(config, std::move(io));
+  });
+}
+
+IoPair ring_with_capture() {
+  return decorated(ring(), [](std::unique_ptr<PacketIo> io, const Address& own) {
+    return std::make_unique<PcapIo>(std::move(io), must(PacketCapture::create("/dev/null", own)));
+  });
+}
+
 }  // namespace
 
 Address ipv4(unsigned a, unsigned b, unsigned c, unsigned d) {
@@ -64,11 +131,16 @@ Address ipv6(unsigned last) {
 const std::vector<Carrier>& carriers() {
   static const std::vector<Carrier> list = {
       {"memory", memory_pair},
-      {"ring",
-       [] { return ring_pair(ipv4(127, 1, 0, 1), ipv4(127, 1, 0, 2), std::size_t{1} << 19); }},
+      {"ring", ring},
       {"small_ring",
        [] { return ring_pair(ipv4(127, 1, 0, 1), ipv4(127, 1, 0, 2), std::size_t{1} << 15); }},
       {"udp", [] { return udp_pair(ipv4(127, 1, 7, 1), ipv4(127, 1, 7, 2)); }, false, false},
+      {"dgram", dgram_pair},
+      {"tap", tap_pair, false},
+      {"fault", [] { return ring_with_faults({}); }},
+      {"fault_delay", [] { return ring_with_faults({.delay = std::chrono::microseconds{5}}); },
+       false},
+      {"pcap", ring_with_capture},
       {"ring_ipv6", [] { return ring_pair(ipv6(1), ipv6(2), std::size_t{1} << 19); }},
   };
   return list;

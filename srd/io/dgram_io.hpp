@@ -1,0 +1,63 @@
+// Owns Ethernet frames over a unix datagram socket, one frame a datagram: what QEMU's
+// `-netdev dgram` speaks.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "srd/base/result.hpp"
+#include "srd/io/frame_io.hpp"
+#include "srd/io/held_frames.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::srd {
+
+class DgramIo final : public FrameIo {
+ public:
+  static constexpr std::size_t kBurst = 32;
+
+  struct Config {
+    std::string local;   // path of our socket; a stale one is replaced
+    std::string remote;  // path of the other side's, which may come and go
+    std::size_t max_frame = 9216;
+    Duration patience = std::chrono::milliseconds{2};  // with a reader that does not read
+  };
+  [[nodiscard]] static Result<std::unique_ptr<DgramIo>> create(const Config& config);
+  ~DgramIo() override;
+
+  [[nodiscard]] FrameTraits traits() const override {
+    return {.max_frame = config_.max_frame, .burst = kBurst};
+  }
+  [[nodiscard]] FrameCounters counters() const override { return counters_; }
+  [[nodiscard]] std::span<const RxFrame> receive() override;
+  void release() override {}
+  [[nodiscard]] std::size_t transmit(std::span<const TxFrame> frames) override;
+  [[nodiscard]] std::size_t transmit_room() override;
+  [[nodiscard]] int wait_fd() const override { return socket_.get(); }
+  [[nodiscard]] bool arm() override;
+  void disarm() override {}
+
+ private:
+  explicit DgramIo(const Config& config);
+  [[nodiscard]] bool send(std::span<const iovec> pieces, std::size_t size);
+  void flush();
+
+  Config config_;
+  UniqueFd socket_;
+  sockaddr_un remote_{};
+  std::unique_ptr<std::byte[]> buffer_;
+  std::array<mmsghdr, kBurst> messages_;
+  std::array<iovec, kBurst> pieces_;
+  std::array<RxFrame, kBurst> received_;
+  HeldFrames held_;
+  FrameCounters counters_;
+};
+
+}  // namespace weft::srd

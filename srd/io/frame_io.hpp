@@ -1,0 +1,55 @@
+// Owns the one shape of everything that moves whole Ethernet frames, whoever they are for.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace weft::srd {
+
+// A frame to be sent, in pieces that are lent for the duration of the call.
+struct TxFrame {
+  std::array<std::span<const std::byte>, 4> pieces{};
+
+  [[nodiscard]] std::size_t size() const {
+    return pieces[0].size() + pieces[1].size() + pieces[2].size() + pieces[3].size();
+  }
+};
+using RxFrame = std::span<const std::byte>;
+
+struct FrameCounters {
+  std::uint64_t rx_frames = 0;
+  std::uint64_t rx_bytes = 0;
+  std::uint64_t tx_frames = 0;
+  std::uint64_t tx_bytes = 0;
+  std::uint64_t rx_dropped = 0;   // frames cut short on the way in, or no frames at all
+  std::uint64_t tx_oversize = 0;  // frames that the link cannot carry: taken and dropped
+  std::uint64_t tx_lost = 0;      // frames that the system below refused
+  std::uint64_t tx_stalled = 0;   // frames for a link that has taken nothing for long
+};
+
+struct FrameTraits {
+  std::size_t max_frame = 0;     // bytes, from the destination address to the end of the payload
+  std::size_t burst = 0;         // frames one receive() may return at the most
+  std::uint32_t gigabits = 0;    // the link's rate, where it is known
+  bool lossless_memory = false;  // a program on this machine is at the other end
+};
+
+// The contract is that of PacketIo.
+class FrameIo {
+ public:
+  virtual ~FrameIo() = default;
+
+  [[nodiscard]] virtual FrameTraits traits() const = 0;
+  [[nodiscard]] virtual FrameCounters counters() const = 0;
+  [[nodiscard]] virtual std::span<const RxFrame> receive() = 0;
+  virtual void release() = 0;
+  [[nodiscard]] virtual std::size_t transmit(std::span<const TxFrame> frames) = 0;
+  [[nodiscard]] virtual std::size_t transmit_room() = 0;
+  [[nodiscard]] virtual int wait_fd() const = 0;
+  [[nodiscard]] virtual bool arm() = 0;
+  virtual void disarm() = 0;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,82 @@
+// Owns copies of frames that a link had no room for: one burst, for a while.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "srd/base/time.hpp"
+#include "srd/io/frame_io.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::srd {
+
+// A link whose room cannot be known beforehand takes a burst, and keeps here what did not go out.
+class HeldFrames {
+ public:
+  HeldFrames(std::size_t capacity, std::size_t max_frame, Duration patience)
+      : capacity_(capacity),
+        max_frame_(max_frame),
+        patience_(patience),
+        bytes_(std::make_unique<std::byte[]>(capacity * max_frame)) {
+    sizes_.reserve(capacity);
+  }
+
+  [[nodiscard]] bool empty() const { return first_ == sizes_.size(); }
+  [[nodiscard]] std::size_t size() const { return sizes_.size() - first_; }
+  // False: there is no room.
+  [[nodiscard]] bool hold(const TxFrame& frame) {
+    if (sizes_.size() == capacity_) {
+      return false;
+    }
+    if (sizes_.empty()) {
+      since_ = clock_now();
+    }
+    std::byte* to = bytes_.get() + sizes_.size() * max_frame_;
+    for (const auto& piece : frame.pieces) {
+      if (!piece.empty()) {
+        std::memcpy(to, piece.data(), piece.size());
+        to += piece.size();
+      }
+    }
+    sizes_.push_back(frame.size());
+    return true;
+  }
+  // Sends what it can with send(frame), which says whether the link took it. Returns how many are
+  // given up because the link has taken nothing for too long.
+  template <class Send>
+  std::size_t flush(Send&& send) {
+    if (empty()) {
+      return 0;
+    }
+    bool moved = false;
+    while (!empty() &&
+           send(std::span<const std::byte>(bytes_.get() + first_ * max_frame_, sizes_[first_]))) {
+      ++first_;
+      moved = true;
+    }
+    std::size_t given_up = 0;
+    if (empty() || (!moved && clock_now() - since_ >= patience_)) {
+      given_up = size();
+      sizes_.clear();
+      first_ = 0;
+    } else if (moved) {
+      since_ = clock_now();
+    }
+    return given_up;
+  }
+
+ private:
+  std::size_t capacity_;
+  std::size_t max_frame_;
+  Duration patience_;
+  std::unique_ptr<std::byte[]> bytes_;
+  std::vector<std::size_t> sizes_;
+  std::size_t first_ = 0;
+  TimePoint since_{};
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,83 @@
+// Owns how packets become frames of a capture file.
+#include "srd/io/pcap_io.hpp"
+
+#include <array>
+
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd {
+namespace {
+
+using Pieces = std::array<std::span<const std::byte>, 4>;
+
+std::uint8_t dscp_of(std::span<const std::byte> header, bool trimmed) {
+  if (trimmed) {
+    return wire::kDscpTrimmed;
+  }
+  return header.size() > 1 && header[1] >= static_cast<std::byte>(wire::PacketType::ack)
+             ? wire::kDscpControl
+             : wire::kDscpData;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<PacketCapture>> PacketCapture::create(const std::string& path,
+                                                             const Address& own) {
+  const auto envelope = wire::EnvelopeWriter::make(own);
+  if (!envelope) {
+    return tl::unexpected(envelope.error());
+  }
+  auto file = PcapngWriter::create(path, "weft");
+  if (!file) {
+    return tl::unexpected(file.error());
+  }
+  return std::make_shared<PacketCapture>(std::move(*file), *envelope, own);
+}
+
+void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
+  std::array<std::byte, wire::kEnvelopeSizeV6> envelope;
+  const auto header = std::span(packet.header).first(packet.header_size);
+  if (!envelope_.write(envelope.data(), packet.to, packet.path, packet.ecn, dscp_of(header, false),
+                       packet.size())) {
+    return;
+  }
+  const Pieces pieces = {std::span<const std::byte>(envelope.data(), envelope_.size()), header,
+                         packet.payload[0], packet.payload[1]};
+  file_.write(wall_clock_now(), PcapngWriter::Direction::outbound, pieces, comment);
+}
+
+void PacketCapture::received(const RxPacket& packet) {
+  std::array<std::byte, wire::kEnvelopeSizeV6> envelope;
+  const auto from = wire::EnvelopeWriter::make(packet.from);
+  if (!from || !from->write(envelope.data(), own_, packet.path, packet.ecn,
+                            dscp_of(packet.bytes, packet.trimmed),
+                            packet.bytes.size() + packet.more.size())) {
+    return;
+  }
+  const Pieces pieces = {std::span<const std::byte>(envelope.data(), from->size()), packet.bytes,
+                         packet.more};
+  file_.write(wall_clock_now(), PcapngWriter::Direction::inbound, pieces);
+}
+
+std::span<const RxPacket> PcapIo::receive() {
+  const auto packets = below_->receive();
+  for (const RxPacket& packet : packets) {
+    capture_->received(packet);
+  }
+  return packets;
+}
+
+std::size_t PcapIo::transmit(std::span<const TxPacket> packets) {
+  const std::size_t taken = below_->transmit(packets);
+  for (const TxPacket& packet : packets.first(taken)) {
+    capture_->sent(packet);
+  }
+  return taken;
+}
+
+bool PcapIo::arm() {
+  capture_->flush();  // who sleeps has time to write, and a reader sees all until now
+  return below_->arm();
+}
+
+}  // namespace weft::srd

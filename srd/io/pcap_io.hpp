@@ -1,0 +1,55 @@
+// Owns the recording of a port: everything that goes in and out, in a capture file of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "srd/base/result.hpp"
+#include "srd/io/packet_io.hpp"
+#include "srd/io/pcapng.hpp"
+#include "srd/wire/envelope.hpp"
+
+namespace weft::srd {
+
+// Writes packets as the frames that they are on the wire. Shared by all who see packets of a port.
+class PacketCapture {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<PacketCapture>> create(const std::string& path,
+                                                                     const Address& own);
+  PacketCapture(PcapngWriter file, const wire::EnvelopeWriter& envelope, const Address& own)
+      : file_(std::move(file)), envelope_(envelope), own_(own) {}
+
+  void sent(const TxPacket& packet, std::string_view comment = {});
+  void received(const RxPacket& packet);
+  void flush() { file_.flush(); }
+  [[nodiscard]] std::uint64_t packets() const { return file_.packets(); }
+
+ private:
+  PcapngWriter file_;
+  wire::EnvelopeWriter envelope_;
+  Address own_;
+};
+
+class PcapIo final : public PacketIo {
+ public:
+  PcapIo(std::unique_ptr<PacketIo> below, std::shared_ptr<PacketCapture> capture)
+      : below_(std::move(below)), capture_(std::move(capture)) {}
+
+  [[nodiscard]] IoCapabilities capabilities() const override { return below_->capabilities(); }
+  [[nodiscard]] IoCounters counters() const override { return below_->counters(); }
+  [[nodiscard]] std::span<const RxPacket> receive() override;
+  void release() override { below_->release(); }
+  [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
+  [[nodiscard]] std::size_t transmit_room() override { return below_->transmit_room(); }
+  [[nodiscard]] int wait_fd() const override { return below_->wait_fd(); }
+  [[nodiscard]] bool arm() override;
+  void disarm() override { below_->disarm(); }
+
+ private:
+  std::unique_ptr<PacketIo> below_;
+  std::shared_ptr<PacketCapture> capture_;
+};
+
+}  // namespace weft::srd
