@@ -11,6 +11,7 @@
 
 #include "emu/kernel/objects.hpp"
 #include "emu/kernel/queue_memory.hpp"
+#include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs_abi.hpp"
 #include "emu/nic/outcome.hpp"
 #include "emu/nic/qp_attributes.hpp"
@@ -65,6 +66,8 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  // Counts commands there.
+  [[nodiscard]] virtual DeviceCounters& counters() = 0;
   [[nodiscard]] virtual std::uint32_t completion_vectors() const = 0;
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;

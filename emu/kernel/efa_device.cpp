@@ -42,10 +42,11 @@ srd::EngineConfig engine_config(const NicDescription& description, srd::EngineCo
 }
 
 EfaDevice::EfaDevice(const NicDescription& description, const srd::Address& address,
-                     const QpnBlock& qpns, const srd::EngineConfig& engine)
+                     const QpnBlock& qpns, const srd::EngineConfig& engine, Statistics* statistics)
     : description_(description),
       address_(address),
-      engine_(engine),
+      statistics_(statistics != nullptr ? *statistics : own_statistics_),
+      engine_(engine, &statistics_.transport),
       nic_(nic_config(description, address, qpns), engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {

@@ -28,8 +28,9 @@ struct QpnBlock {
 
 class EfaDevice final : public Device, public srd::Machine {
  public:
+  // Counts into `statistics`, if there are any; they must outlive it.
   EfaDevice(const NicDescription& description, const srd::Address& address, const QpnBlock& qpns,
-            const srd::EngineConfig& engine);
+            const srd::EngineConfig& engine, Statistics* statistics = nullptr);
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;
@@ -38,6 +39,7 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] TimePoint next_timeout() const override { return engine_.next_timeout(); }
 
   // --- Device
+  [[nodiscard]] DeviceCounters& counters() override { return statistics_.device; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
@@ -75,6 +77,8 @@ class EfaDevice final : public Device, public srd::Machine {
 
   NicDescription description_;
   srd::Address address_;
+  Statistics own_statistics_;
+  Statistics& statistics_;
   srd::Engine engine_;
   nic::Nic nic_;
   std::vector<OwnedQp*> qps_;

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <system_error>
 
+#include "emu/kernel/statistics.hpp"
+
 namespace weft::emu::kernel {
 namespace {
 
@@ -63,24 +65,6 @@ std::string groups(std::span<const std::byte> bytes) {
   return text;
 }
 
-const char* const kCounters[] = {"tx_bytes",
-                                 "tx_pkts",
-                                 "rx_bytes",
-                                 "rx_pkts",
-                                 "rx_drops",
-                                 "send_bytes",
-                                 "send_wrs",
-                                 "recv_bytes",
-                                 "recv_wrs",
-                                 "rdma_read_wrs",
-                                 "rdma_read_bytes",
-                                 "rdma_read_wr_err",
-                                 "rdma_read_resp_bytes",
-                                 "rdma_write_wrs",
-                                 "rdma_write_bytes",
-                                 "rdma_write_wr_err",
-                                 "rdma_write_recv_bytes"};
-
 void write_port(TreeWriter& tree, const fs::path& port, const NicDescription& nic,
                 const srd::Address& gid) {
   tree.file(port / "state", "4: ACTIVE");
@@ -95,9 +79,10 @@ void write_port(TreeWriter& tree, const fs::path& port, const NicDescription& ni
   tree.file(port / "gids/0", groups(gid.bytes));
   tree.file(port / "gid_attrs/types/0", "IB/RoCE v1");
   tree.file(port / "pkeys/0", "0xffff");
-  for (const char* const counter : kCounters) {
-    tree.file(port / "hw_counters" / counter, "0");
-  }
+  tree.file(port / "hw_counters/lifespan", "10");
+  visit_port_counters({}, [&](const char* counter, std::uint64_t value) {
+    tree.file(port / "hw_counters" / counter, std::to_string(value));
+  });
 }
 
 void write_nic(TreeWriter& tree, const NicDescription& nic, const srd::Address& gid) {
@@ -127,6 +112,10 @@ void write_nic(TreeWriter& tree, const NicDescription& nic, const srd::Address& 
   tree.file(ib / "hca_type", "EFA (EMULATED)");
   tree.file(ib / "node_desc", nic.name + " EMULATED");
   tree.link(ib / "device", device);
+  tree.file(ib / "hw_counters/lifespan", "10");
+  visit_device_counters({}, [&](const char* counter, std::uint64_t value) {
+    tree.file(ib / "hw_counters" / counter, std::to_string(value));
+  });
   write_port(tree, ib / "ports/1", nic, gid);
   tree.link(fs::path("sys/class/infiniband") / nic.name, ib);
 
@@ -151,6 +140,7 @@ Result<void> write_device_tree(const std::string& root, std::span<const NicDescr
   tree.folder("sys/bus/pci/drivers/efa");
   tree.file("sys/class/infiniband_verbs/abi_version", "6");
   tree.folder("dev/infiniband");
+  tree.folder("statistics");
   for (const NicDescription& nic : nics) {
     const auto address = parse_address(nic.address);
     if (!address) {
@@ -158,6 +148,9 @@ Result<void> write_device_tree(const std::string& root, std::span<const NicDescr
     }
     write_nic(tree, nic, gid_of(*address));
     tree.file("nic" + std::to_string(nic.index), to_text(nic));
+    if (auto made = make_statistics_file(statistics_path(root, nic.name)); !made) {
+      return made;
+    }
   }
   if (!tree.failed().empty()) {
     return fail(ErrorCode::io_error,

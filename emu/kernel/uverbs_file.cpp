@@ -188,12 +188,34 @@ int UverbsFile::run(const Entry& entry, Call& call) {
   runner_.exclusively([&] {
     const Outcome<void> outcome = (this->*entry.handler)(call);
     error = outcome ? 0 : outcome.error();
+    count(entry, error);
   });
   if (error == 0 && hooks_ != nullptr && call.hook != nullptr) {
     (hooks_->*call.hook)(call.fd,
                          call.hook_handle);  // not under the device's lock: it may load code
   }
   return error;
+}
+
+void UverbsFile::count(const Entry& entry, int error) {
+  DeviceCounters& counters = device_.counters();
+  ++counters.submitted_cmds;
+  ++counters.completed_cmds;
+  if (error == 0) {
+    return;
+  }
+  ++counters.cmds_err;
+  const std::pair<Handler, std::uint64_t&> by_kind[] = {
+      {&UverbsFile::get_context, counters.alloc_ucontext_err},
+      {&UverbsFile::alloc_pd, counters.alloc_pd_err},
+      {&UverbsFile::reg_mr, counters.reg_mr_err},
+      {&UverbsFile::create_ah, counters.create_ah_err},
+      {&UverbsFile::create_cq, counters.create_cq_err},
+      {&UverbsFile::create_qp, counters.create_qp_err},
+  };
+  for (const auto& [handler, errors] : by_kind) {
+    errors += handler == entry.handler ? 1U : 0U;
+  }
 }
 
 std::uint32_t UverbsFile::insert(std::unique_ptr<Object> object) {

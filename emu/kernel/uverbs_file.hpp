@@ -60,6 +60,7 @@ class UverbsFile {
   [[nodiscard]] int run_extended(int fd, const abi::CommandHeader& header,
                                  std::span<const std::byte> body);
   [[nodiscard]] int run(const Entry& entry, Call& call);
+  void count(const Entry& entry, int error);
 
   Outcome<void> get_context(Call& call);
   Outcome<void> query_device(Call& call);

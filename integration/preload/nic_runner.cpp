@@ -46,7 +46,8 @@ Result<Network> join(const kernel::NicDescription& description) {
 
 }  // namespace
 
-Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription& description) {
+Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription& description,
+                                                    kernel::Statistics* statistics) {
   auto network = join(description);
   if (!network) {
     return tl::unexpected(network.error());
@@ -57,7 +58,8 @@ Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription
   if (const auto valid = srd::validate(config); !valid) {
     return tl::unexpected(valid.error());
   }
-  auto device = std::make_unique<Device>(description, network->address, network->qpns, config);
+  auto device =
+      std::make_unique<Device>(description, network->address, network->qpns, config, statistics);
   Device& borrowed = *device;
   auto host = srd::Host<Device>::create(std::move(device), std::move(network->io));
   if (!host) {

@@ -16,9 +16,10 @@ namespace weft::preload {
 
 class NicRunner final : public emu::kernel::Runner {
  public:
-  // Joins the network that WEFT_SOCKET names; without one the NIC reaches only itself.
+  // Counts into `statistics`, if not null. Joins the network that WEFT_SOCKET names; without one
+  // the NIC reaches only itself.
   [[nodiscard]] static Result<std::unique_ptr<NicRunner>> start(
-      const emu::kernel::NicDescription& description);
+      const emu::kernel::NicDescription& description, emu::kernel::Statistics* statistics);
 
   void exclusively(const std::function<void()>& work) override;
   bool poll() override { return host_->poll() != 0; }

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "emu/kernel/statistics.hpp"
+
 namespace weft::preload {
 namespace {
 
@@ -60,6 +62,9 @@ Redirected::Redirected(const char* path) : path_(path) {
       std::memcpy(buffer_ + head, path, tail + 1);
       path_ = buffer_;
       uverbs_ = uverbs_number(path);
+      if (std::strstr(path, "/hw_counters") != nullptr) {
+        emu::kernel::refresh_counter_files(root, buffer_);
+      }
     }
     return;
   }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "emu/kernel/native.hpp"
+#include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs_file.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/nic_runner.hpp"
@@ -104,7 +105,8 @@ NicRunner* runner(int nic) {
     complain(description.error().message);
     return nullptr;
   }
-  auto started = NicRunner::start(*description);
+  auto started = NicRunner::start(*description, kernel::claim_statistics(kernel::statistics_path(
+                                                    tree_root(), description->name)));
   if (!started) {
     complain("cannot bring " + description->name + " up: " + started.error().message);
     return nullptr;

@@ -24,7 +24,7 @@ constexpr int kMinRtoInBaseRtts = 3;
 
 }  // namespace
 
-Engine::Engine(const EngineConfig& config)
+Engine::Engine(const EngineConfig& config, Counters* counters)
     : config_(config),
       selector_kind_(must(parse_path_selector(config.path_selector))),
       cc_kind_(must(parse_congestion_control(config.congestion_control))),
@@ -32,6 +32,7 @@ Engine::Engine(const EngineConfig& config)
                                                  : kMinRtoInBaseRtts * config.base_rtt),
       window_span_(std::min(config.window_packets, PsnBitmap::kSpan)),
       rng_(config.seed),
+      counters_(counters != nullptr ? *counters : own_counters_),
       works_(2 * config.max_work_requests),
       peers_(config.max_peers),
       credit_window_(config.credit_window != 0 ? config.credit_window
@@ -219,6 +220,7 @@ PostResult Engine::post(const SendRequest& request) {
   Work& work = works_[index];
   work.has_immediate = request.immediate.has_value();
   work.immediate = request.immediate.value_or(0);
+  work.message = outbound(peers_[work.peer.value()]).next_message++;
   enqueue(index);
   return result;
 }

@@ -43,7 +43,8 @@ inline constexpr std::uint32_t kReadGenerationMask = (1U << kReadGenerationBits)
 class Engine final : public Machine {
  public:
   // The configuration must have passed validate().
-  explicit Engine(const EngineConfig& config);
+  // With `counters` it counts there, so that others can watch; they must outlive the engine.
+  explicit Engine(const EngineConfig& config, Counters* counters = nullptr);
 
   // --- Machine
   void on_packet(TimePoint now, const RxPacket& packet) override;
@@ -117,6 +118,7 @@ class Engine final : public Machine {
                                      const RxPacket& packet);
   [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
                                           const RxPacket& packet);
+  void count_order(Peer& peer, std::uint32_t message);
   [[nodiscard]] std::uint8_t deliver_write(TimePoint now, Peer& peer,
                                            const wire::DataHeader& header, const RxPacket& packet);
   [[nodiscard]] std::uint8_t deliver_immediate(TimePoint now, Peer& peer, Endpoint& endpoint,
@@ -221,7 +223,8 @@ class Engine final : public Machine {
   Duration min_rto_;
   std::uint32_t window_span_;
   Rng rng_;
-  Counters counters_;
+  Counters own_counters_;
+  Counters& counters_;
   Observer* observer_ = nullptr;
 
   MemoryTable memory_;

@@ -169,6 +169,9 @@ void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
     ++counters_.deferred_pkts;
     note_again(peer, header, wire::kResultDeferred);
   } else {
+    ++counters_.delivered_pkts;
+    counters_.reordered_pkts += psn.before(window.top()) ? 1U : 0U;
+    counters_.see_path(packet.path.value());
     window.accept(psn);
     peer.in.received_bytes += header.payload_length.value();
   }
@@ -228,6 +231,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   if (!mutated(Mutation::reuse_buffers)) {
     endpoint->receives.pop();
   }
+  count_order(peer, header.message.value());
   ++counters_.recv_wrs;
   counters_.recv_bytes += length;
   return kAccepted;
@@ -314,7 +318,19 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
     entry->used = false;
   }
   WEFT_CHECK(completions_.push(completion));
+  count_order(peer, header.message.value());
   return kAccepted;
+}
+
+// Messages are numbered as they are posted; there is no promise that they come so.
+void Engine::count_order(Peer& peer, std::uint32_t message) {
+  const auto ahead = static_cast<std::int32_t>(message - peer.in.latest_message);
+  ++counters_.delivered_msgs;
+  if (ahead < 0 && peer.in.latest_message != 0) {
+    ++counters_.reordered_msgs;
+  } else {
+    peer.in.latest_message = message;
+  }
 }
 
 }  // namespace weft::srd

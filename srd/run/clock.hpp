@@ -1,16 +1,12 @@
 // Owns real time for Machines: monotonic nanoseconds, the same for all processes of a machine.
 #pragma once
 
-#include <time.h>
-
 #include "srd/base/time.hpp"
 
 namespace weft::srd {
 
-[[nodiscard]] inline TimePoint monotonic_now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return time_at(std::chrono::seconds{now.tv_sec} + Duration{now.tv_nsec});
-}
+// CLOCK_MONOTONIC, told by the processor's tick counter where that can be relied on; then threads
+// may differ by a microsecond.
+[[nodiscard]] TimePoint monotonic_now();
 
 }  // namespace weft::srd

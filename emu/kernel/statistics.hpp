@@ -1,0 +1,64 @@
+// Owns the counters of an emulated NIC: a file that all processes on it count into, alive or dead.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "srd/base/result.hpp"
+#include "srd/engine/counters.hpp"
+
+namespace weft::emu::kernel {
+
+// Names are those of the kernel's EFA driver, which exporters read.
+#define WEFT_DEVICE_COUNTERS(X) \
+  X(submitted_cmds)             \
+  X(completed_cmds)             \
+  X(cmds_err)                   \
+  X(no_completion_cmds)         \
+  X(keep_alive_rcvd)            \
+  X(alloc_pd_err)               \
+  X(create_qp_err)              \
+  X(create_cq_err)              \
+  X(reg_mr_err)                 \
+  X(alloc_ucontext_err)         \
+  X(create_ah_err)              \
+  X(mmap_err)
+
+struct DeviceCounters {
+#define WEFT_DEVICE_COUNTER_FIELD(name) std::uint64_t name = 0;
+  WEFT_DEVICE_COUNTERS(WEFT_DEVICE_COUNTER_FIELD)
+#undef WEFT_DEVICE_COUNTER_FIELD
+};
+
+// What one process counts. Written by the threads that drive its device, read by anybody at any
+// time.
+struct Statistics {
+  srd::Counters transport;
+  DeviceCounters device;
+};
+
+// Where the counters of the NIC of that name are, below the folder of write_device_tree().
+[[nodiscard]] std::string statistics_path(const std::string& root, std::string_view nic);
+[[nodiscard]] Result<void> make_statistics_file(const std::string& path);
+
+// A place of one's own in the file, for as long as the process lives; what it holds stays counted
+// after that. Null: there is no such file, or no place left.
+[[nodiscard]] Statistics* claim_statistics(const std::string& path);
+
+// The sum over all processes.
+[[nodiscard]] Result<Statistics> read_statistics(const std::string& path);
+
+using VisitCounter = std::function<void(const char* name, std::uint64_t value)>;
+// The files of ports/1/hw_counters.
+void visit_port_counters(const Statistics& statistics, const VisitCounter& visit);
+// The files of hw_counters of the device.
+void visit_device_counters(const Statistics& statistics, const VisitCounter& visit);
+
+// Brings the text files up to date when `path`, of a file or folder of the tree at `root`, shows
+// counters. Costs one search in a path for all others.
+void refresh_counter_files(const std::string& root, const char* path);
+
+}  // namespace weft::emu::kernel

@@ -1,0 +1,71 @@
+// Owns the choice between the processor's tick counter and the system's clock.
+#include "srd/run/clock.hpp"
+
+#include <time.h>
+
+#include "srd/run/tick_clock.hpp"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+namespace weft::srd {
+namespace {
+
+std::int64_t system_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+#if defined(__x86_64__)
+
+// One for the process; constant-initialised, so that reading it needs no guard.
+constinit TickClock ticks;
+
+// The counter runs at one rate in all states of the processor.
+bool has_invariant_counter() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned kPowerManagement = 0x80000007;
+  constexpr unsigned kInvariant = 1U << 8;
+  return __get_cpuid(kPowerManagement, &a, &b, &c, &d) != 0 && (d & kInvariant) != 0;
+}
+
+const bool invariant = has_invariant_counter();
+
+// The counter just before and after, so that a thread that lost its core in between does not teach.
+std::int64_t compare() {
+  constexpr std::uint64_t kMostTicksBetween = 20'000;
+  const std::uint64_t before = __rdtsc();
+  const std::int64_t time = system_time();
+  const std::uint64_t after = __rdtsc();
+  if (after - before < kMostTicksBetween && ticks.begin_correcting()) {
+    ticks.correct(ClockReading{before + (after - before) / 2, time});
+    ticks.end_correcting();
+  }
+  return time;
+}
+
+std::int64_t now_in_nanoseconds() {
+  if (!invariant || ticks.useless()) {
+    return system_time();
+  }
+  std::int64_t time = 0;
+  return ticks.tell(__rdtsc(), time) ? time : compare();
+}
+
+#else
+
+std::int64_t now_in_nanoseconds() { return system_time(); }
+
+#endif
+
+}  // namespace
+
+TimePoint monotonic_now() { return time_at(Duration{now_in_nanoseconds()}); }
+
+}  // namespace weft::srd

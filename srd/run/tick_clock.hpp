@@ -1,0 +1,73 @@
+// Owns turning the processor's tick counter into monotonic time, corrected by the system's clock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace weft::srd {
+
+// Both clocks at one moment.
+struct ClockReading {
+  std::uint64_t ticks = 0;
+  std::int64_t time = 0;  // nanoseconds
+};
+
+// Reading the counter costs a fraction of a call into the system's clock, which is read by every
+// poll. The counter's rate is measured, not believed: every few milliseconds one caller compares,
+// and a counter that goes wrong is not used any more. Time never goes back for who reads it through
+// one instance and one thread.
+class TickClock {
+ public:
+  // True: `time` is what the clock says at `ticks`. False: correct() is due, or there is no rate
+  // yet.
+  [[nodiscard]] bool tell(std::uint64_t ticks, std::int64_t& time) const {
+    const std::uint32_t version = version_.load(std::memory_order_acquire);
+    const std::uint64_t base = base_ticks_.load(std::memory_order_relaxed);
+    const std::uint64_t scale = scale_.load(std::memory_order_relaxed);
+    const std::int64_t base_time = base_time_.load(std::memory_order_relaxed);
+    const std::uint64_t span = span_.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // Cores may differ by some ticks.
+    const std::uint64_t passed = ticks > base ? ticks - base : 0;
+    if ((version & 1) != 0 || version != version_.load(std::memory_order_relaxed) ||
+        passed >= span) {
+      return false;
+    }
+    time = base_time + static_cast<std::int64_t>((passed * scale) >> kScaleBits);
+    return true;
+  }
+
+  // Learns from a fresh reading; one caller at a time (see correcting()).
+  void correct(const ClockReading& reading);
+  [[nodiscard]] bool useless() const { return useless_.load(std::memory_order_relaxed); }
+
+  // To be held around taking a reading and correct(); who does not get it asks the system.
+  [[nodiscard]] bool begin_correcting() { return !busy_.exchange(true, std::memory_order_acquire); }
+  void end_correcting() { busy_.store(false, std::memory_order_release); }
+
+ private:
+  static constexpr unsigned kScaleBits = 32;
+  static constexpr std::int64_t kShortestBaseline = 200'000;  // ns, before a rate is believed
+  static constexpr std::int64_t kFirstSpan = 1'000'000;       // ns until the next comparison
+  static constexpr std::int64_t kLongestSpan = 16'000'000;
+  static constexpr std::int64_t kTolerance = 50'000;   // ns between counter and clock
+  static constexpr std::int64_t kRateTolerance = 500;  // one part in so many, between comparisons
+  static constexpr int kMostFailures = 3;
+
+  void publish(const ClockReading& base, std::uint64_t scale, std::uint64_t span);
+
+  std::atomic<std::uint32_t> version_{0};  // odd while the rest changes
+  std::atomic<std::uint64_t> base_ticks_{0};
+  std::atomic<std::int64_t> base_time_{0};
+  std::atomic<std::uint64_t> scale_{0};  // nanoseconds per tick
+  std::atomic<std::uint64_t> span_{0};   // ticks from the base for which it holds
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> useless_{false};
+
+  // Only touched while correcting.
+  ClockReading first_{};
+  std::int64_t span_time_ = kFirstSpan;
+  int failures_ = 0;
+};
+
+}  // namespace weft::srd
