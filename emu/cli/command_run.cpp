@@ -11,6 +11,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
+#include "emu/cli/device_statistics.hpp"
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/program_group.hpp"
 #include "emu/cli/weftd_process.hpp"
@@ -152,6 +153,9 @@ int run_programs(const Options& options) {
   const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
   report(ends, counters ? (*counters)["counters"] : nlohmann::json{{"frames", 0}, {"dropped", {}}},
          options);
+  if (!options.quiet) {
+    print_device_statistics(device_statistics(weftd.directory()), options.json);
+  }
   for (const ProgramEnd& end : ends) {
     if (end.code != 0) {
       return end.code;

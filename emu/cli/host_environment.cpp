@@ -2,6 +2,7 @@
 #include "emu/cli/host_environment.hpp"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -76,8 +77,15 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   }
   const std::string root = directory + "/devices/" + host;
   if (!std::filesystem::exists(root)) {
-    if (auto written = write_devices(root, *addresses, kind); !written) {
+    // Several programs may come to a host at once: it appears whole, or not at all.
+    const std::string draft = root + ".draft" + std::to_string(::getpid());
+    if (auto written = write_devices(draft, *addresses, kind); !written) {
       return tl::unexpected(written.error());
+    }
+    std::error_code somebody_was_faster;
+    std::filesystem::rename(draft, root, somebody_was_faster);
+    if (somebody_was_faster) {
+      std::filesystem::remove_all(draft, somebody_was_faster);
     }
   }
   environment.emplace_back("WEFT_DEVICES", root);

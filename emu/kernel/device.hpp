@@ -89,6 +89,8 @@ class Device {
                                                                Udata& udata) = 0;
   [[nodiscard]] virtual Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
                                                 const nic::QpAttributes& attributes) = 0;
+  // The application has just armed a completion queue, by a store that its next one may hide.
+  virtual void look_at_arms() = 0;
   // EOPNOTSUPP if `mask` asks for what the device does not know.
   [[nodiscard]] virtual Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
                                                abi::QueryQp& to) const = 0;

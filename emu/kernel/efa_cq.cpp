@@ -161,10 +161,8 @@ void CompletionQueue::look() {
   }
   last_arm_ = word;
   armed_ = true;
-  // What lies there unreaped counts as coming after the arming. The consumer count wraps at 2^16 in
-  // some versions of the library and at the ring's size in others.
-  const std::uint32_t unreaped = (produced_ - word) & (shape_.entries - 1);
-  if (unreaped != 0 || (shape_.entries == 1 && produced_ != static_cast<std::uint16_t>(word))) {
+  // What lies there unreaped counts as coming after the arming.
+  if (static_cast<std::uint16_t>(produced_ - word) != 0) {
     armed_ = false;
     notify();
   }

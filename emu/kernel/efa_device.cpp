@@ -103,6 +103,10 @@ void EfaDevice::publish() {
       static_cast<QueuePair*>(done.qp->owner())->publish(done);
     }
   } while (count == burst_.size());
+  look_at_arms();
+}
+
+void EfaDevice::look_at_arms() {
   for (OwnedCq* const cq : cqs_) {
     cq->look();
   }

@@ -57,6 +57,7 @@ class EfaDevice final : public Device, public srd::Machine {
                                                        Udata& udata) override;
   [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
                                         const nic::QpAttributes& attributes) override;
+  void look_at_arms() override;
   [[nodiscard]] Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
                                        abi::QueryQp& to) const override;
 

@@ -85,6 +85,8 @@ void NicRunner::need_background() {
 }
 
 void NicRunner::expect_events() {
+  // Not if somebody else has the device, but for sure: the next poll overwrites the arming.
+  host_->look([](Device& device) { device.look_at_arms(); });
   need_background();
   background_->take_over_now();
 }

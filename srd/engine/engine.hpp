@@ -118,6 +118,7 @@ class Engine final : public Machine {
                                      const RxPacket& packet);
   [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
                                           const RxPacket& packet);
+  void count_arrival(Peer& peer, const wire::DataHeader& header, PathId path);
   void count_order(Peer& peer, std::uint32_t message);
   [[nodiscard]] std::uint8_t deliver_write(TimePoint now, Peer& peer,
                                            const wire::DataHeader& header, const RxPacket& packet);

@@ -50,8 +50,12 @@ struct Inbound {
   std::uint8_t unacknowledged = 0;  // packets since the last ack
   std::uint16_t congested = 0;      // marked ones among them
   std::uint32_t received_bytes = 0;
-  std::uint32_t reads_served = 0;    // responses under way
-  std::uint32_t latest_message = 0;  // the one posted last among those delivered; for the counters
+  std::uint32_t reads_served = 0;  // responses under way
+  struct Placed {
+    std::uint32_t message = 0;
+    std::uint64_t address = 0;
+  } latest_placed;                   // for the counters, as the next one
+  std::uint32_t latest_message = 0;  // the one posted last among those delivered
   Qpn reply_to;                      // the peer's endpoint: acks are steered by it
   Qpn reply_from;
   std::unique_ptr<ImmediateTable> immediates;  // made on first use

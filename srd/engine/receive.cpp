@@ -169,9 +169,7 @@ void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
     ++counters_.deferred_pkts;
     note_again(peer, header, wire::kResultDeferred);
   } else {
-    ++counters_.delivered_pkts;
-    counters_.reordered_pkts += psn.before(window.top()) ? 1U : 0U;
-    counters_.see_path(packet.path.value());
+    count_arrival(peer, header, packet.path);
     window.accept(psn);
     peer.in.received_bytes += header.payload_length.value();
   }
@@ -320,6 +318,21 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
   WEFT_CHECK(completions_.push(completion));
   count_order(peer, header.message.value());
   return kAccepted;
+}
+
+// Before the window knows of it. A packet is late if one that left later has come, or, of the same
+// message, one that belongs behind it.
+void Engine::count_arrival(Peer& peer, const wire::DataHeader& header, PathId path) {
+  Inbound& in = peer.in;
+  const std::uint64_t place = header.remote_address.value();
+  const bool same = header.message.value() == in.latest_placed.message;
+  const bool late =
+      Psn{header.psn.value()}.before(in.window.top()) || (same && place < in.latest_placed.address);
+  ++counters_.delivered_pkts;
+  counters_.reordered_pkts += late ? 1U : 0U;
+  counters_.see_path(path.value());
+  in.latest_placed = {header.message.value(),
+                      same ? std::max(place, in.latest_placed.address) : place};
 }
 
 // Messages are numbered as they are posted; there is no promise that they come so.

@@ -40,6 +40,54 @@ INSTANTIATE_TEST_SUITE_P(All, FabricPingpong,
                                            Pingpong{"Dgram", "efa", "-e dgram"}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// The number after `key` in the last line of JSON that is about the device of `host`.
+double reported(const Outcome& outcome, const std::string& host, const std::string& key) {
+  const std::size_t line = outcome.output.rfind("\"host\":\"" + host + "\",\"paths_used\"");
+  const std::size_t at = outcome.output.find("\"" + key + "\":", line);
+  return line == std::string::npos || at == std::string::npos
+             ? -1
+             : std::atof(outcome.output.c_str() + at + key.size() + 3);
+}
+
+TEST(Order, OfMessagesIsLostOnPurposeAndCounted) {
+  WEFT_NEEDS("ib_send_bw");
+  const std::string command = "ib_send_bw -c SRD -x 0 -b -n 3000 -s 1024 -p " + own_port();
+  const Outcome outcome = run_weft("--json --device efa:reorder -- " + command +
+                                   " -d {h1.dev} : " + command + " -d {h2.dev} {h1.ip}");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* const host : {"h1", "h2"}) {
+    EXPECT_GE(reported(outcome, host, "messages_out_of_order_percent"), 50.0) << outcome.output;
+    EXPECT_GE(reported(outcome, host, "paths_used"), 16.0) << outcome.output;
+  }
+}
+
+TEST(Order, OfPacketsIsLostOnPurposeAndCounted) {
+  WEFT_NEEDS("fi_pingpong");
+  const std::string port = own_port();
+  const Outcome outcome =
+      run_weft("--json --device efa:reorder -- fi_pingpong -p efa -e rdm -c -S 1048576 -I 20 -B " +
+               port + " : fi_pingpong -p efa -e rdm -c -S 1048576 -I 20 -P " + port + " {h1.ip}");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* const host : {"h1", "h2"}) {
+    EXPECT_GE(reported(outcome, host, "packets_out_of_order_percent"), 20.0) << outcome.output;
+  }
+}
+
+TEST(Counters, MoveWhereExportersLook) {
+  WEFT_NEEDS("fi_pingpong");
+  const std::string port = own_port();
+  const Outcome outcome = run_weft(
+      "--fault 'link: h1-fabric, loss: 0.05' -- fi_pingpong -p efa -e rdm -I 500 -S 4096 -B " +
+      port +
+      " : sh -c 'cd /; f=/sys/class/infiniband/{h2.dev}/ports/1/hw_counters; "
+      "a=$(cat $f/tx_bytes); fi_pingpong -p efa -e rdm -I 500 -S 4096 -P " +
+      port +
+      " {h1.ip}; b=$(cat $f/tx_bytes); test $a = 0 && test $b -gt 2000000 && "
+      "test $(cat $f/retrans_pkts) -gt 0 && test $(cat $f/retrans_bytes) -gt 4096 && "
+      "test $(cat /sys/class/infiniband/{h2.dev}/hw_counters/completed_cmds) -gt 5'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 class Mpi : public ::testing::TestWithParam<int> {};
 
 // Open MPI's launcher starts the ranks on one emulated host; each is a process on its NIC.

@@ -92,7 +92,13 @@ TEST_P(Pyverbs, Passes) {
   EXPECT_TRUE(outcome.says("OK")) << outcome.output;
 }
 
-INSTANTIATE_TEST_SUITE_P(Efa, Pyverbs, ::testing::Values("tests.test_efadv", "tests.test_efa_srd"),
+INSTANTIATE_TEST_SUITE_P(All, Pyverbs,
+                         ::testing::Values("tests.test_efadv", "tests.test_efa_srd",
+                                           "tests.test_addr", "tests.test_cq",
+                                           "tests.test_cq_events", "tests.test_cqex",
+                                           "tests.test_device", "tests.test_fork", "tests.test_mr",
+                                           "tests.test_pd", "tests.test_qp", "tests.test_qpex",
+                                           "tests.test_relaxed_ordering", "tests.test_shared_pd"),
                          [](const auto& test) { return std::string(test.param).substr(11); });
 
 }  // namespace

@@ -255,6 +255,44 @@ TEST_F(Queues, EventsComeOnceForEachArming) {
   ::close(fd);
 }
 
+TEST_F(Queues, AnArmingCountsWhateverIsStoredAfterIt) {
+  std::uint32_t channel = 0;
+  ASSERT_EQ(command_for(abi::Command::create_comp_channel, channel), 0);
+  const int fd = static_cast<int>(channel);
+  make_cq(fd, 8, efa::kCqWithChannelFlag);
+  make_qp(qp_words(), qp_request(pd, cq.handle));
+  to_rts(qp);
+  const auto readable = [fd] {
+    pollfd entry{fd, POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  };
+  const auto fail_some = [this](int count) {
+    for (int i = 0; i < count; ++i) {
+      efa::WqeHead wqe = head(1, efa::kOpSend, 0);
+      wqe.ah = 0x7777;
+      put_wqe(wqe, "", 0);
+    }
+    ring(sq_doorbell, sent);
+  };
+  const auto store = [this](std::uint32_t word) {
+    std::atomic_ref(*reinterpret_cast<std::uint32_t*>(cq_doorbell)).store(word);
+  };
+  // A ring full of unreaped entries is not an empty one.
+  fail_some(8);
+  ring(cq_doorbell, efa::kArm | 0);
+  ASSERT_TRUE(readable());
+  std::uint64_t element = 0;
+  ASSERT_EQ(::read(fd, &element, sizeof element), 8);
+  // Armed, told to the device, and then hidden by the store of a poll that reaped.
+  store(efa::kArm | 1U << 29 | 8);
+  runner.device.look_at_arms();
+  store(1U << 29 | 8);
+  EXPECT_FALSE(readable());
+  fail_some(1);
+  EXPECT_TRUE(readable());
+  ::close(fd);
+}
+
 TEST_F(Queues, NonsenseInTheDoorbellFailsTheQueuePairAndSaysSo) {
   to_rts(qp);
   ring(sq_doorbell, 9);  // more than the ring holds

@@ -1,0 +1,29 @@
+// Owns telling what the emulated devices of a run have seen of the network.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emu/kernel/statistics.hpp"
+
+namespace weft::cli {
+
+struct DeviceStatistics {
+  std::string host;
+  std::string nic;
+  emu::kernel::Statistics counted;
+
+  [[nodiscard]] std::size_t paths() const;
+  // In percent of what was delivered.
+  [[nodiscard]] double packets_out_of_order() const;
+  [[nodiscard]] double messages_out_of_order() const;
+};
+
+// Of all hosts of the network in `directory`, by host and device.
+[[nodiscard]] std::vector<DeviceStatistics> device_statistics(const std::string& directory);
+
+// A table on stderr for people, without devices that carried nothing; or an object per device on
+// stdout.
+void print_device_statistics(const std::vector<DeviceStatistics>& devices, bool json);
+
+}  // namespace weft::cli

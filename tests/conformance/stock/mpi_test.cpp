@@ -1,0 +1,107 @@
+// Tests with stock Open MPI and programs that stand on it.
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+#define MPIRUN "mpirun.openmpi --allow-run-as-root --oversubscribe "
+#define MATCHING "--mca pml cm --mca mtl ofi "
+
+// The folder's files are the program's; it is gone afterwards.
+Outcome in_folder(const std::string& prepare, const std::string& arguments, int seconds) {
+  return run_shell("dir=$(mktemp -d) && chmod 755 $dir && cd $dir && " + prepare +
+                   " && FI_PROVIDER=efa timeout " + std::to_string(seconds) +
+                   " " WEFT_PROGRAM " run " + arguments +
+                   "; code=$?; cd /; rm -r $dir; exit $code");
+}
+
+// Put, get and fetch-and-add between all ranks; every element is checked.
+constexpr const char* kOneSided =
+    "#include <mpi.h>\\n#include <stdlib.h>\\nenum { K = 1 << 15 };\\n"
+    "int main(int c, char** v) { int r, n, bad = 0, all; MPI_Win w; int* a; MPI_Init(&c, &v);"
+    "MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Comm_size(MPI_COMM_WORLD, &n);"
+    "MPI_Win_allocate(4 * K * n, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &a, &w);"
+    "int* mine = malloc(4 * K); int* got = malloc(4 * K);"
+    "for (int i = 0; i < K * n; i++) a[i] = -1;"
+    "for (int i = 0; i < K; i++) mine[i] = r * 1000003 + i;"
+    "MPI_Barrier(MPI_COMM_WORLD); MPI_Win_lock_all(0, w);"
+    "for (int t = 0; t < n; t++) MPI_Put(mine, K, MPI_INT, t, r * K, K, MPI_INT, w);"
+    "MPI_Win_flush_all(w); MPI_Barrier(MPI_COMM_WORLD);"
+    "for (int s = 0; s < n; s++) for (int i = 0; i < K; i++) bad += a[s * K + i] != s * 1000003 + "
+    "i;"
+    "for (int t = 0; t < n; t++) { MPI_Get(got, K, MPI_INT, t, r * K, K, MPI_INT, w);"
+    "MPI_Win_flush(t, w); for (int i = 0; i < K; i++) bad += got[i] != r * 1000003 + i; }"
+    "MPI_Barrier(MPI_COMM_WORLD); MPI_Win_unlock_all(w); MPI_Win_free(&w);"
+    "long one = 1, old, *sum; MPI_Win_allocate(8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &sum, &w);"
+    "*sum = 0; MPI_Barrier(MPI_COMM_WORLD); MPI_Win_lock_all(0, w);"
+    "for (int i = 0; i < 50; i++) {"
+    "MPI_Fetch_and_op(&one, &old, MPI_LONG, 0, 0, MPI_SUM, w); MPI_Win_flush(0, w); }"
+    "MPI_Barrier(MPI_COMM_WORLD); bad += r == 0 && *sum != 50 * n;"
+    "MPI_Win_unlock_all(w); MPI_Win_free(&w);"
+    "MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); MPI_Finalize();"
+    "return all != 0; }";
+
+struct OneSided {
+  const char* name;
+  int ranks;
+  const char* arguments;
+};
+class MpiOneSided : public ::testing::TestWithParam<OneSided> {};
+
+TEST_P(MpiOneSided, EveryElementIsRight) {
+  WEFT_NEEDS("mpirun.openmpi");
+  WEFT_NEEDS("mpicc.openmpi");
+  const Outcome outcome = in_folder(
+      std::string("printf '") + kOneSided + "' > a.c && mpicc.openmpi -o a a.c",
+      "-- " MPIRUN "-n " + std::to_string(GetParam().ranks) + " " + GetParam().arguments + " ./a",
+      120);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MpiOneSided,
+    ::testing::Values(OneSided{"Two", 2, MATCHING "--mca osc rdma --mca btl ofi,self"},
+                      OneSided{"Four", 4, MATCHING "--mca osc rdma --mca btl ofi,self"},
+                      OneSided{"TwoSidedToo", 2,
+                               "--mca pml ob1 --mca btl ofi,self --mca btl_ofi_mode 2 "
+                               "--mca osc rdma"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+// mpirun outside, and each rank on an emulated host of its own; all come at the same moment.
+TEST(MpiLauncher, CanStandOutsideToo) {
+  WEFT_NEEDS("mpirun.openmpi");
+  WEFT_NEEDS("mpicc.openmpi");
+  const Outcome outcome =
+      run_shell(std::string("dir=$(mktemp -d) && cd $dir && printf '") + kOneSided +
+                "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM
+                " up $name >/dev/null && FI_PROVIDER=efa timeout 60 " MPIRUN "-n 4 " MATCHING
+                "--mca osc rdma --mca btl ofi,self sh -c '" WEFT_PROGRAM
+                " exec \"$0\" h$((OMPI_COMM_WORLD_RANK + 1)) -- ./a' $name; code=$?; " WEFT_PROGRAM
+                " down $name >/dev/null; cd /; rm -r $dir; exit $code");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST(Mpi, HpcChallengeRunsToTheEnd) {
+  WEFT_NEEDS("mpirun.openmpi");
+  WEFT_NEEDS("hpcc");
+  const Outcome outcome = in_folder(
+      "sed -e 's/^1000 .*/120 Ns/' -e 's/^80 .*/40 NBs/' "
+      "/usr/share/doc/hpcc/examples/_hpccinf.txt > hpccinf.txt",
+      "-- sh -c '" MPIRUN "-n 4 " MATCHING "hpcc && cat hpccoutf.txt'", 200);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("Success=1")) << outcome.output;
+  EXPECT_TRUE(outcome.says("End of HPC Challenge tests")) << outcome.output;
+}
+
+TEST(Mpi, NetpipeRunsToTheEnd) {
+  WEFT_NEEDS("mpirun.openmpi");
+  WEFT_NEEDS("NPopenmpi");
+  const Outcome outcome =
+      in_folder("true", "-- " MPIRUN "-n 2 " MATCHING "NPopenmpi -u 65536 -n 20 -i", 200);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("Integrity check passed")) << outcome.output;
+  EXPECT_FALSE(outcome.says("failed")) << outcome.output;
+}
+
+}  // namespace
+}  // namespace weft::testing

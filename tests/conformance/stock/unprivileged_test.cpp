@@ -1,0 +1,79 @@
+// Tests that stock programs need no privilege: all of them as uid nobody, without capabilities.
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+struct Unprivileged {
+  const char* name;
+  const char* program;    // that has to be there
+  const char* arguments;  // of weft run; PORT stands for a free port
+  int code = 0;
+  const char* says = "";
+};
+class Nobody : public ::testing::TestWithParam<Unprivileged> {};
+
+TEST_P(Nobody, RunsIt) {
+  const Unprivileged& test = GetParam();
+  if (!has(test.program)) {
+    GTEST_SKIP() << "this machine has no " << test.program << "; install it to run this test";
+  }
+  WEFT_NEEDS("setpriv");
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can become somebody else; the other tests run unprivileged already";
+  }
+  std::string arguments = test.arguments;
+  const std::string port = own_port();
+  for (std::size_t at; (at = arguments.find("PORT")) != std::string::npos;) {
+    arguments.replace(at, 4, port);
+  }
+  const Outcome outcome = run_shell(
+      "dir=$(mktemp -d) && chmod 777 $dir && cd $dir && TMPDIR=/tmp XDG_RUNTIME_DIR= HOME=$dir "
+      "timeout 150 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all "
+      "--no-new-privs " WEFT_PROGRAM " run " +
+      arguments + "; code=$?; cd /; rm -r $dir; exit $code");
+  EXPECT_EQ(outcome.code, test.code) << outcome.output;
+  EXPECT_TRUE(outcome.says(test.says)) << outcome.output;
+}
+
+#define SRD(options) "-c SRD -x 0 -p PORT -n 1000 " options
+#define PERFTEST(program, options) \
+  "-- " program " -d {h1.dev} " options " : " program " -d {h2.dev} " options " {h1.ip}"
+#define PINGPONG(options)                                  \
+  "-- fi_pingpong -p efa -c -S all -I 10 -B PORT " options \
+  " : fi_pingpong -p efa -c -S all -I 10 -P PORT " options " {h1.ip}"
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Nobody,
+    ::testing::Values(
+        Unprivileged{"Devices", "ibv_devices", "-- ibv_devices", 0, "efa_0"},
+        Unprivileged{"Devinfo", "ibv_devinfo", "-- ibv_devinfo -v", 0, "PORT_ACTIVE"},
+        Unprivileged{"SendLatency", "ib_send_lat", PERFTEST("ib_send_lat", SRD(""))},
+        Unprivileged{"SendLatencyUd", "ib_send_lat",
+                     PERFTEST("ib_send_lat", "-c UD -x 0 -p PORT -n 1000")},
+        Unprivileged{"SendBandwidth", "ib_send_bw", PERFTEST("ib_send_bw", SRD("-s 8192"))},
+        Unprivileged{"SendBandwidthUd", "ib_send_bw",
+                     PERFTEST("ib_send_bw", "-c UD -x 0 -p PORT -n 1000 -Q 1")},
+        Unprivileged{"SendBothWays", "ib_send_bw", PERFTEST("ib_send_bw", SRD("-s 4096 -b"))},
+        Unprivileged{"SendManyQueuePairs", "ib_send_bw", PERFTEST("ib_send_bw", SRD("-q 16"))},
+        Unprivileged{"ReadLatency", "ib_read_lat",
+                     "--device efa:read " PERFTEST("ib_read_lat", SRD(""))},
+        Unprivileged{"ReadBandwidth", "ib_read_bw",
+                     "--device efa:read " PERFTEST("ib_read_bw", SRD("-s 1048576"))},
+        Unprivileged{"DatagramPingpong", "ibv_ud_pingpong",
+                     "-- ibv_ud_pingpong -d {h1.dev} -g 0 -p PORT : ibv_ud_pingpong -d {h2.dev} "
+                     "-g 0 -p PORT {h1.ip}"},
+        Unprivileged{"Info", "fi_info", "-- fi_info -p efa", 0, "FI_PROTO_EFA"},
+        Unprivileged{"Rdm", "fi_pingpong", PINGPONG("-e rdm")},
+        Unprivileged{"Dgram", "fi_pingpong", PINGPONG("-e dgram")},
+        // What no EFA device has is refused, as the real one refuses it.
+        Unprivileged{"NoReliableConnections", "ibv_rc_pingpong",
+                     "-- ibv_rc_pingpong -d {h1.dev} -g 0 -p PORT", 1, "Couldn't create QP"},
+        Unprivileged{"NoUnreliableConnections", "ibv_uc_pingpong",
+                     "-- ibv_uc_pingpong -d {h1.dev} -g 0 -p PORT", 1, "Couldn't create QP"},
+        Unprivileged{"NoSharedReceiveQueues", "ibv_srq_pingpong",
+                     "-- ibv_srq_pingpong -d {h1.dev} -g 0 -p PORT", 1, "Couldn't create SRQ"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace weft::testing
