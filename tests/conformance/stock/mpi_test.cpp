@@ -74,7 +74,7 @@ TEST(MpiLauncher, CanStandOutsideToo) {
   const Outcome outcome =
       run_shell(std::string("dir=$(mktemp -d) && cd $dir && printf '") + kOneSided +
                 "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM
-                " up $name >/dev/null && FI_PROVIDER=efa timeout 60 " MPIRUN "-n 4 " MATCHING
+                " up $name >/dev/null && FI_PROVIDER=efa timeout 60 " MPIRUN "-n 2 " MATCHING
                 "--mca osc rdma --mca btl ofi,self sh -c '" WEFT_PROGRAM
                 " exec \"$0\" h$((OMPI_COMM_WORLD_RANK + 1)) -- ./a' $name; code=$?; " WEFT_PROGRAM
                 " down $name >/dev/null; cd /; rm -r $dir; exit $code");
