@@ -65,6 +65,23 @@ bool History::were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePo
   });
 }
 
+bool History::seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b, Duration between_tries,
+                           Duration at_least) const {
+  const auto found = lines_.find(std::minmax(a, b));
+  if (found == lines_.end()) {
+    return false;
+  }
+  const Line& line = found->second;
+  TimePoint begin = line.apart ? line.since : now;
+  for (auto i = line.past.rbegin(); i != line.past.rend(); ++i) {
+    if (begin - i->end > between_tries) {
+      break;
+    }
+    begin = i->begin;
+  }
+  return now - begin >= at_least;
+}
+
 void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation,
                     std::uint32_t from, std::uint32_t from_incarnation, bool ack) {
   const auto [entry, is_new] = heard_.try_emplace({host, incarnation, from});

@@ -47,6 +47,10 @@ class History {
   // Did the two not hear each other for `at_least` at a stretch that reaches beyond `since`?
   [[nodiscard]] bool were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePoint since,
                                 Duration at_least) const;
+  // The same for a stretch that reaches up to now, if whoever tries may have missed moments of up
+  // to `between_tries` in which they were not apart.
+  [[nodiscard]] bool seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b,
+                                  Duration between_tries, Duration at_least) const;
   void heal(TimePoint now);
 
   // --- What a process has heard: packets that reached it unharmed and addressed to its life.

@@ -162,6 +162,13 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
   const Duration patience = plan_.hosts[step.host].engine.peer_timeout / 2;
   const auto* heard = history_.heard(step.host, request.incarnation, step.peer);
   const bool lazy = plan_.hosts[step.host].poll_interval > Duration::zero();  // heard since
+  // One silence ends all that is under way, also what was posted when it was nearly over.
+  const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
+  const Duration between_tries = engine.max_rto + engine.max_rto / 4 + 2 * engine.base_rtt +
+                                 plan_.hosts[step.host].poll_interval;
+  const bool apart =
+      history_.were_apart(now, step.host, step.peer, request.posted, patience) ||
+      history_.seemed_apart(now, step.host, step.peer, between_tries, engine.peer_timeout / 2);
   switch (status) {
     case Status::bad_qpn:
       return history_.was_unavailable(step.peer, step.peer_endpoint, request.posted);
@@ -181,11 +188,9 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
     case Status::peer_restarted:
       return restarted;
     case Status::unresponsive:
-      return heard != nullptr &&
-             history_.were_apart(now, step.host, step.peer, request.posted, patience);
+      return heard != nullptr && apart;
     case Status::unreachable:
-      return (heard == nullptr || !heard->ack || lazy) &&
-             history_.were_apart(now, step.host, step.peer, request.posted, patience);
+      return (heard == nullptr || !heard->ack || lazy) && apart;
     default:
       return false;
   }

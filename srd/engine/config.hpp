@@ -21,7 +21,7 @@ struct EngineConfig {
   // Limits: everything that a peer can make us hold is bounded by one of these.
   std::uint32_t max_peers = 65536;
   std::uint32_t max_work_requests = 65536;
-  std::uint32_t max_completions = 65536;
+  std::uint32_t max_completions = 65536;  // not taken by poll(), receives that are flushed apart
   std::uint32_t max_reads_per_peer = 64;  // outstanding reads we send, and serve, per peer
   std::uint32_t window_packets =
       2048;  // span of unacknowledged sequence numbers; at most kMaxWindow

@@ -197,6 +197,13 @@ PostResult Engine::new_work(const RequestBase& request, WorkKind kind, const Seg
   return PostResult::accepted;
 }
 
+// Nobody expected anything of the peer until now: silence before this does not count against it.
+void Engine::begin_exchange(Outbound& out) {
+  out.timeouts = 0;
+  out.silent_since = kNever;
+  out.asked_at = TimePoint{};
+}
+
 void Engine::enqueue(std::uint32_t index) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
@@ -205,6 +212,9 @@ void Engine::enqueue(std::uint32_t index) {
                      : work.packets == 1         ? out.singles
                                                  : out.bulk;
   queue.push_back(works_, index);
+  if (peer.works == 1) {
+    begin_exchange(out);
+  }
   out.credits.want(unsent_bytes(work));
   out.muted = false;
   make_ready(peer);

@@ -94,6 +94,7 @@ class Engine final : public Machine {
   [[nodiscard]] PostResult new_work(const RequestBase& request, WorkKind kind,
                                     const SegmentList& segments, Bytes limit, std::uint32_t& index);
   void enqueue(std::uint32_t index);
+  static void begin_exchange(Outbound& out);
 
   // transmit.cpp
   [[nodiscard]] bool transmit_data(TimePoint now, Peer& peer, TxPacket& out);
@@ -111,8 +112,7 @@ class Engine final : public Machine {
   void on_data(TimePoint now, Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
   void on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                   const RxPacket& packet);
-  [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination,
-                               bool is_data);
+  [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool asks);
   void adopt_life(Peer& peer, Life life);
   [[nodiscard]] std::uint8_t deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
                                      const RxPacket& packet);

@@ -56,7 +56,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
     on_trimmed(now, peer, parsed.data(), packet);
     return;
   }
-  if (!meet_life(now, peer, source, destination, parsed.has_data_header())) {
+  if (!meet_life(now, peer, source, destination, asks)) {
     return;
   }
   if (peer.out && peer.out->muted) [[unlikely]] {
@@ -99,7 +99,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 
 // [wire 4.2] Whether a packet of these lives is for us. A later life of the peer's ends the earlier
 // one.
-bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool is_data) {
+bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool asks) {
   if (peer.life_known && source.before(peer.life) && !mutated(Mutation::forget_source_life)) {
     counters_.drop(DropReason::stale_source_life);
     return false;
@@ -108,7 +108,7 @@ bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination,
       !mutated(Mutation::forget_destination_life)) {
     // Teaches no life: it may be as old as the one that it speaks of.
     counters_.drop(DropReason::stale_destination_life);
-    if (is_data) {  // nothing else is answered: two ends must not answer each other for ever
+    if (asks) {  // nothing else is answered: two ends must not answer each other for ever
       peer.refused_life = destination;
       peer.refused_source = mutated(Mutation::notice_to_known_life) ? peer.life : source;
       peer.refusing = true;

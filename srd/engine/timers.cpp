@@ -1,6 +1,7 @@
 // Owns what happens when time passes: overdue acknowledgements, lost tails, dead peers, waiting
 // requests.
 #include <algorithm>
+#include <utility>
 
 #include "srd/engine/engine.hpp"
 
@@ -114,8 +115,8 @@ void Engine::ask_for_life(TimePoint now, Peer& peer) {
     return;
   }
   const bool unanswered = o.asked_at > o.last_progress;
-  o.asked_at = now;
-  if (unanswered && died_of_silence(now, peer, o.last_progress)) {
+  const TimePoint asked_before = std::exchange(o.asked_at, now);
+  if (unanswered && died_of_silence(now, peer, asked_before)) {
     return;
   }
   if (has_credit(o)) {

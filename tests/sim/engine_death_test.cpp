@@ -109,5 +109,22 @@ TEST(EngineDeath, OneWayIsNoWay) {
   EXPECT_EQ(pair.b.inbox().size(), 1U);
 }
 
+TEST(EngineDeath, SilenceWhenNobodyAskedIsNotHeldAgainstAPeer) {
+  Pair pair(impatient());
+  pair.b.receive(2);
+  pair.a.send(pair.b, "hello");
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.partition(pair.a, pair.b);
+  pair.a.send(pair.b, "given up after two timeouts");
+  pair.run_for(8ms);
+  pair.a.engine().flush(pair.a.peer(pair.b), kEndpoint);
+  pair.run_for(1s);
+  const auto send = pair.a.send(pair.b, "still there?");
+  pair.run_for(19ms);
+  EXPECT_EQ(pair.a.status(send), std::nullopt);
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(send), Status::unresponsive);
+}
+
 }  // namespace
 }  // namespace weft::testing

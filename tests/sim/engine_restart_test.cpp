@@ -174,5 +174,27 @@ TEST(EngineRestart, AWriteWithImmediateBegunInOneLifeIsNotFinishedInTheNext) {
   EXPECT_EQ(pair.b.memory(100'000, 8 * 1024), pattern(8 * 1024, 2));
 }
 
+// The data that would have met the new life is lost, and without credit no more of it leaves.
+TEST(EngineRestart, IsToldToWhoWaitsForCredit) {
+  LabConfig config = lab_config();
+  config.engine.receiver_credits = true;
+  config.engine.credit_window = 2048;
+  config.engine.path_timeouts_to_abandon = 255;  // or a probe would find out
+  Pair pair(config);
+  get_acquainted(pair);
+  pair.crash(pair.b);
+  const auto first = pair.a.send(pair.b, pattern(1000));
+  for (int i = 0; i < 20; ++i) {
+    pair.a.send(pair.b, pattern(1000));
+  }
+  pair.run_for(1ms);
+  pair.restart(pair.b);
+  pair.b.receive(30);
+  ASSERT_TRUE(pair.run_until_idle(100ms));
+  EXPECT_EQ(pair.a.status(first), Status::peer_restarted);
+  EXPECT_EQ(pair.a.engine().counters().unresponsive_remote_events, 0U);
+  EXPECT_GT(pair.b.inbox().size(), 10U);
+}
+
 }  // namespace
 }  // namespace weft::testing
