@@ -20,13 +20,21 @@ class RingQueue {
     if (full()) {
       return false;
     }
+    push_slot() = value;
+    return true;
+  }
+  // The new last element, left as it was used before: to be filled in place. Not when full().
+  [[nodiscard]] T& push_slot() {
     if (size() == slots_.size()) {
       grow();
     }
-    slots_[tail_++ & (slots_.size() - 1)] = value;
-    return true;
+    return slots_[tail_++ & (slots_.size() - 1)];
   }
   [[nodiscard]] T& front() { return slots_[head_ & (slots_.size() - 1)]; }
+  // The element `ahead` places behind the front; ahead < size().
+  [[nodiscard]] const T& at(std::size_t ahead) const {
+    return slots_[(head_ + ahead) & (slots_.size() - 1)];
+  }
   void pop() { ++head_; }
 
  private:

@@ -40,6 +40,7 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
     return;
   }
   ++counters_.acks_received;
+  o.prefetch_to_control();
   peer.heard = true;
   if (o.timeouts != 0) {
     o.timeouts = 0;
@@ -289,6 +290,10 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
 
 void Engine::path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt) {
   PeerPaths& paths = peer.out->paths;
+  if (event == PathEvent::good && paths.health().all_good()) [[likely]] {
+    (void)paths.on_feedback(now, path, event, rtt);
+    return;
+  }
   const std::uint16_t bad = paths.health().bad_paths();
   if (event == PathEvent::timeout && mutated(Mutation::never_abandon_paths)) [[unlikely]] {
     return;

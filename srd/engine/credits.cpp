@@ -3,20 +3,6 @@
 
 namespace weft::srd {
 
-// Whether `out` may send one more packet; otherwise it waits for a grant and must have asked for
-// one.
-bool Engine::has_credit(const Outbound& out) const {
-  // A packet may overdraw the balance by itself: then messages without bytes need no credit. Nor
-  // does what is left when no bytes are wanted: no grant would ever come for it.
-  return !config_.receiver_credits || out.credits.may_send(0) || !out.credits.wants_more();
-}
-
-// True if a request has to leave before anything else: the receiver does not know of all that
-// waits.
-bool Engine::credit_request_due(const Outbound& out) const {
-  return config_.receiver_credits && (out.ask_again || out.credits.should_request());
-}
-
 void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
   Outbound& o = *peer.out;
   o.asked_at = now;
@@ -76,12 +62,6 @@ void Engine::restart_credits(Peer& peer) {
       peer.out->credits.want(unsent_bytes(work));
     }
   }
-}
-
-// Payload of a request that has not left yet. A read has none.
-Bytes Engine::unsent_bytes(const Work& work) const {
-  const Bytes sent = Bytes{work.next_packet} * config_.mtu_payload;
-  return work.kind == WorkKind::read || sent >= work.length ? 0 : work.length - sent;
 }
 
 }  // namespace weft::srd

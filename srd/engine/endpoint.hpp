@@ -23,8 +23,11 @@ class EndpointTable {
  public:
   // nullptr if there is none.
   [[nodiscard]] Endpoint* find(Qpn qpn) {
-    const std::uint32_t index = by_qpn_.find(qpn);
-    return index == FlatMap<Qpn>::kAbsent ? nullptr : &endpoints_[index];
+    if (latest_ != FlatMap<Qpn>::kAbsent && endpoints_[latest_].qpn == qpn) {
+      return &endpoints_[latest_];
+    }
+    latest_ = by_qpn_.find(qpn);
+    return latest_ == FlatMap<Qpn>::kAbsent ? nullptr : &endpoints_[latest_];
   }
   // The number must be unused.
   void insert(Qpn qpn, const EndpointConfig& config) {
@@ -39,6 +42,7 @@ class EndpointTable {
     by_qpn_.insert(qpn, index);
   }
   void erase(Qpn qpn) {
+    latest_ = FlatMap<Qpn>::kAbsent;
     free_.push_back(by_qpn_.find(qpn));
     by_qpn_.erase(qpn);
   }
@@ -47,6 +51,7 @@ class EndpointTable {
   std::vector<Endpoint> endpoints_;
   std::vector<std::uint32_t> free_;
   FlatMap<Qpn> by_qpn_;
+  std::uint32_t latest_ = FlatMap<Qpn>::kAbsent;  // that was found: few are in use at a time
 };
 
 }  // namespace weft::srd

@@ -63,9 +63,22 @@ Result<PeerId> Engine::peer(const Address& address, AttachmentId attachment) {
   return PeerId{index};
 }
 
+// kNone if there is none. Packets of one peer often come in a row.
+std::uint32_t Engine::known_peer(const PeerKey& key) {
+  if (latest_peer_ != Slab<Peer>::kNone && peers_[latest_peer_].key == key) {
+    return latest_peer_;
+  }
+  const std::uint32_t index = by_key_.find(key);
+  static_assert(Slab<Peer>::kNone == FlatMap<PeerKey, PeerKeyHash>::kAbsent);
+  if (index != Slab<Peer>::kNone) {
+    latest_peer_ = index;
+  }
+  return index;
+}
+
 std::uint32_t Engine::find_or_make_peer(const PeerKey& key) {
-  std::uint32_t index = by_key_.find(key);
-  if (index != FlatMap<PeerKey, PeerKeyHash>::kAbsent) {
+  std::uint32_t index = known_peer(key);
+  if (index != Slab<Peer>::kNone) {
     return index;
   }
   index = peers_.allocate();
@@ -85,28 +98,26 @@ std::optional<PeerHistory> Engine::history_of(PeerId peer) const {
   return PeerHistory{known.life, known.life_known, known.restarts};
 }
 
-Outbound& Engine::outbound(Peer& peer) {
-  if (!peer.out) {
-    // The link is shared by all peers that are being sent to: so is what may leave before anyone
-    // has answered. Otherwise a host that begins to send to many at once floods all of them.
-    const Bytes sharers = std::max<Bytes>(busy_peers_, 1);
-    const Bytes least = kLeastStart * cc_tuning_.mtu_wire;
-    CcTuning tuning = cc_tuning_;
-    if (sharers > 1) {
-      const Bytes most = config_.line_rate.bytes_in(config_.base_rtt) * 3 / 2;
-      tuning.initial_window = std::max(most / sharers, least);
-    }
-    peer.out = std::make_unique<Outbound>(
-        config_.first_psn,
-        PeerPaths{PathSelector{selector_kind_, config_.paths, rng_.next(), path_tuning_},
-                  PathHealthTuning{config_.base_rtt, config_.path_timeouts_to_abandon,
-                                   config_.path_probe_interval}},
-        CongestionControl{cc_kind_, tuning}, config_.base_rtt);
-    peer.out->header.common = common_header(peer, wire::PacketType::send);
-    peer.out->credits =
-        CreditBalance{std::max(credit_window_ / sharers, std::min(least, credit_window_))};
-    update_waits(*peer.out);
+Outbound& Engine::make_outbound(Peer& peer) {
+  // The link is shared by all peers that are being sent to: so is what may leave before anyone
+  // has answered. Otherwise a host that begins to send to many at once floods all of them.
+  const Bytes sharers = std::max<Bytes>(busy_peers_, 1);
+  const Bytes least = kLeastStart * cc_tuning_.mtu_wire;
+  CcTuning tuning = cc_tuning_;
+  if (sharers > 1) {
+    const Bytes most = config_.line_rate.bytes_in(config_.base_rtt) * 3 / 2;
+    tuning.initial_window = std::max(most / sharers, least);
   }
+  peer.out = std::make_unique<Outbound>(
+      config_.first_psn,
+      PeerPaths{PathSelector{selector_kind_, config_.paths, rng_.next(), path_tuning_},
+                PathHealthTuning{config_.base_rtt, config_.path_timeouts_to_abandon,
+                                 config_.path_probe_interval}},
+      CongestionControl{cc_kind_, tuning}, config_.base_rtt);
+  peer.out->header.common = common_header(peer, wire::PacketType::send);
+  peer.out->credits =
+      CreditBalance{std::max(credit_window_ / sharers, std::min(least, credit_window_))};
+  update_waits(*peer.out);
   return *peer.out;
 }
 
@@ -136,12 +147,12 @@ void Engine::close_endpoint(Qpn qpn) {
     }
   }
   for (; !endpoint->receives.empty(); endpoint->receives.pop()) {
-    Completion completion;
+    Completion& completion = completions_.push_slot();
+    completion = Completion{};
     completion.cookie = endpoint->receives.front().cookie;
     completion.kind = Completion::Kind::receive;
     completion.status = Status::flushed;
     completion.endpoint = qpn;
-    WEFT_CHECK(completions_.push(completion));
   }
   endpoints_.erase(qpn);
 }
@@ -181,19 +192,15 @@ PostResult Engine::new_work(const RequestBase& request, WorkKind kind, const Seg
   ++local_works_;
   busy_peers_ += peers_[request.peer.value()].works++ == 0 ? 1 : 0;
   Work& work = works_[index];
-  const std::uint16_t generation = work.generation;
-  work = Work{};
-  work.generation = generation;
-  work.kind = kind;
-  work.segments = segments;
+  work.begin(kind, request.peer, request.source, request.destination,
+             static_cast<std::uint32_t>(length));
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    work.segments[i].data = segments[i].data;
+    work.segments[i].length = segments[i].length;
+  }
   work.cookie = request.cookie;
-  work.peer = request.peer;
-  work.source = request.source;
-  work.destination = request.destination;
   work.rnr_retry = request.rnr_retry;
   work.key = request.qkey;
-  work.length = static_cast<std::uint32_t>(length);
-  work.packets = 1;
   return PostResult::accepted;
 }
 

@@ -51,7 +51,8 @@ class Engine final : public Machine {
   void on_timeout(TimePoint now) override;
   [[nodiscard]] bool next_transmit(TimePoint now, TxPacket& out) override;
   [[nodiscard]] TimePoint next_timeout() const override {
-    return std::min(timers_.earliest(), credit_grants_.next_due());
+    const TimePoint ack = acks_due_.empty() ? kNever : acks_due_.at(0).when;
+    return std::min({timers_.earliest(), ack, credit_grants_.next_due()});
   }
 
   // --- Peers. A reliability context is made on first use and shared by all endpoints.
@@ -90,7 +91,9 @@ class Engine final : public Machine {
  private:
   // engine.cpp
   [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
-  Outbound& outbound(Peer& peer);
+  [[nodiscard]] std::uint32_t known_peer(const PeerKey& key);
+  Outbound& outbound(Peer& peer) { return peer.out ? *peer.out : make_outbound(peer); }
+  Outbound& make_outbound(Peer& peer);
   [[nodiscard]] PostResult new_work(const RequestBase& request, WorkKind kind,
                                     const SegmentList& segments, Bytes limit, std::uint32_t& index);
   void enqueue(std::uint32_t index);
@@ -106,7 +109,13 @@ class Engine final : public Machine {
   void fill_message(const Work& work, SendSlot& slot, TxPacket& out, wire::DataHeader& header);
   void emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out);
   void finish(TxPacket& out);
-  void make_ready(Peer& peer);
+  void make_ready(Peer& peer) {
+    if (!peer.ready) {
+      peer.ready = true;
+      peer.out->prefetch_to_send();
+      (void)ready_.push(peer.id.value());
+    }
+  }
 
   // receive.cpp
   void on_data(TimePoint now, Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
@@ -142,6 +151,8 @@ class Engine final : public Machine {
                     const RxPacket& packet, bool at_once);
   void note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code);
   void queue_reply(Peer& peer);
+  void drop_acks_that_left();
+  void queue_overdue_acks(TimePoint now);
   [[nodiscard]] bool transmit_reply(TimePoint now, TxPacket& out);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
@@ -165,17 +176,37 @@ class Engine final : public Machine {
   void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
 
   // credits.cpp
-  [[nodiscard]] bool has_credit(const Outbound& out) const;
-  [[nodiscard]] bool credit_request_due(const Outbound& out) const;
+  // Whether `out` may send one more packet; otherwise it waits for a grant and must have asked for
+  // one. A packet may overdraw the balance by itself: then messages without bytes need no credit.
+  // Nor does what is left when no bytes are wanted: no grant would ever come for it.
+  [[nodiscard]] bool has_credit(const Outbound& out) const {
+    return !config_.receiver_credits || out.credits.may_send(0) || !out.credits.wants_more();
+  }
+  // True if a request has to leave before anything else: the receiver does not know of all that
+  // waits.
+  [[nodiscard]] bool credit_request_due(const Outbound& out) const {
+    return config_.receiver_credits && (out.ask_again || out.credits.should_request());
+  }
   void emit_credit_request(TimePoint now, Peer& peer, TxPacket& out);
   void on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request);
   void queue_grants(TimePoint now);
   static void take_grant(Peer& peer, const wire::AckHeader& header);
   void restart_credits(Peer& peer);
-  [[nodiscard]] Bytes unsent_bytes(const Work& work) const;
+  // Payload of a request that has not left yet. A read has none.
+  [[nodiscard]] Bytes unsent_bytes(const Work& work) const {
+    const Bytes sent = Bytes{work.next_packet} * config_.mtu_payload;
+    return work.kind == WorkKind::read || sent >= work.length ? 0 : work.length - sent;
+  }
 
   // timers.cpp
-  void arm(Peer& peer, TimePoint when);
+  // Each peer has one entry in the heap, never later than its next deadline. It may be earlier:
+  // then the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
+  void arm(Peer& peer, TimePoint when) {
+    if (when < peer.armed) {
+      peer.armed = when;
+      timers_.set(peer.id.value(), when);
+    }
+  }
   void on_peer_timeout(TimePoint now, Peer& peer);
   void expire_packets(TimePoint now, Peer& peer);
   void ask_for_life(TimePoint now, Peer& peer);
@@ -187,7 +218,12 @@ class Engine final : public Machine {
 
   // settle.cpp
   void refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status status);
-  void finish_if_done(std::uint32_t index);
+  void finish_if_done(std::uint32_t index) {
+    const Work& work = works_[index];
+    if (work.outstanding == 0 && !work.queued && (work.kind != WorkKind::read || work.answered)) {
+      complete(index, work.status);
+    }
+  }
   void complete(std::uint32_t index, Status status);
   void abandon(std::uint32_t index, Status status);
   void end_all(Peer& peer, Status status, bool is_lost);
@@ -207,6 +243,12 @@ class Engine final : public Machine {
     std::size_t operator()(const PeerKey& key) const noexcept {
       return std::hash<Address>{}(key.address) + key.attachment.value() * 0x9E3779B97F4A7C15ULL;
     }
+  };
+
+  // An acknowledgement that may wait no longer than `when`.
+  struct AckDue {
+    TimePoint when;
+    std::uint32_t peer = 0;
   };
 
   // A packet that has arrived, and the one that left before it along the same path.
@@ -237,9 +279,11 @@ class Engine final : public Machine {
 
   Slab<Peer> peers_;
   FlatMap<PeerKey, PeerKeyHash> by_key_;
+  std::uint32_t latest_peer_ = Slab<Peer>::kNone;  // that a packet came from
   Bytes credit_window_;  // what a sender may send before it is granted anything
   CreditScheduler credit_grants_;
   DeadlineHeap timers_;                // one deadline per peer
+  RingQueue<AckDue> acks_due_;         // all wait equally long: in order without a heap
   RingQueue<std::uint32_t> ready_;     // peers that may have data to send
   RingQueue<std::uint32_t> replies_;   // peers that are owed an acknowledgement
   std::uint32_t ready_turn_ = 0;       // packets that the first ready peer has sent in its turn

@@ -32,8 +32,8 @@ struct TxPacket {
   PathId path;
   Ecn ecn = Ecn::capable_0;
   std::uint16_t header_size = 0;
-  std::array<std::byte, kHeaderCapacity> header;  // deliberately not initialised
   std::array<std::span<const std::byte>, 2> payload{};
+  std::array<std::byte, kHeaderCapacity> header;  // deliberately not initialised
 
   [[nodiscard]] std::size_t payload_size() const { return payload[0].size() + payload[1].size(); }
   [[nodiscard]] std::size_t size() const { return header_size + payload_size(); }

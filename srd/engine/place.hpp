@@ -62,10 +62,8 @@ inline void place(const RxPacket& packet, std::uint32_t length, const SegmentLis
 }
 
 // The part of `segments` from `offset` on, at most `length` bytes of it.
-[[nodiscard]] inline std::array<std::span<const std::byte>, 2> slice(const SegmentList& segments,
-                                                                     std::uint32_t offset,
-                                                                     std::uint32_t length) {
-  std::array<std::span<const std::byte>, 2> parts{};
+inline void slice(const SegmentList& segments, std::uint32_t offset, std::uint32_t length,
+                  std::array<std::span<const std::byte>, 2>& parts) {
   std::size_t used = 0;
   for (const Segment& segment : segments) {
     if (offset >= segment.length) {
@@ -80,7 +78,6 @@ inline void place(const RxPacket& packet, std::uint32_t length, const SegmentLis
     length -= count;
     offset = 0;
   }
-  return parts;
 }
 
 // The payload of simulated bulk: bytes that nobody looks at.

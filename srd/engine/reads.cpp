@@ -44,15 +44,11 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   }
   ++peer.in.reads_served;
   Work& work = works_[index];
-  work = Work{};
-  work.kind = WorkKind::read_response;
-  work.peer = peer.id;
-  work.source = endpoint->qpn;
-  work.destination = Qpn{header.common.source_qpn.value()};
+  work.begin(WorkKind::read_response, peer.id, endpoint->qpn, Qpn{header.common.source_qpn.value()},
+             length);
   work.key = header.key.value();
   work.remote_address = header.remote_address.value();
   work.message = header.message.value();
-  work.length = length;
   work.packets = std::max(1U, (length + config_.mtu_payload - 1) / config_.mtu_payload);
   Outbound& out = outbound(peer);
   out.bulk.push_back(works_, index);

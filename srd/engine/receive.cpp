@@ -36,7 +36,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
   // Only who wants something of us is worth remembering.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
-  const std::uint32_t index = asks ? find_or_make_peer(key) : by_key_.find(key);
+  const std::uint32_t index = asks ? find_or_make_peer(key) : known_peer(key);
   if (index == Slab<Peer>::kNone) {
     counters_.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
     return;
@@ -214,7 +214,8 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     return wire::kResultDeferred;
   }
   place(packet, length, receive.segments, 0);
-  Completion completion;
+  Completion& completion = completions_.push_slot();
+  completion = Completion{};
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
   completion.has_immediate =
@@ -225,7 +226,6 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
       mutated(Mutation::wrong_sender) ? endpoint->qpn : Qpn{header.common.source_qpn.value()};
   completion.peer = peer.id;
   completion.length = length;
-  WEFT_CHECK(completions_.push(completion));
   if (!mutated(Mutation::reuse_buffers)) {
     endpoint->receives.pop();
   }
@@ -298,7 +298,8 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
     }
     return code_of(Status::receiver_not_ready);
   }
-  Completion completion;
+  Completion& completion = completions_.push_slot();
+  completion = Completion{};
   completion.kind = Completion::Kind::receive_write_imm;
   completion.has_immediate = true;
   completion.immediate = header.immediate.value();
@@ -315,7 +316,6 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
   if (entry != nullptr) {
     entry->used = false;
   }
-  WEFT_CHECK(completions_.push(completion));
   count_order(peer, header.message.value());
   return kAccepted;
 }

@@ -118,8 +118,8 @@ class ReceiveWindow {
   std::uint8_t results_used_ = 0;
   Psn base_;
   Psn top_;
-  std::array<Result, wire::kMaxRecordedResults> results_{};
   PsnBitmap bits_;
+  std::array<Result, wire::kMaxRecordedResults> results_{};
 };
 
 }  // namespace weft::srd

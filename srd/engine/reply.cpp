@@ -38,7 +38,7 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
     queue_reply(peer);
   } else if (peer.ack_due == kNever) {
     peer.ack_due = now + config_.ack_delay;
-    arm(peer, peer.ack_due);
+    (void)acks_due_.push({peer.ack_due, peer.id.value()});
   }
 }
 
@@ -51,10 +51,31 @@ void Engine::note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t
 }
 
 void Engine::queue_reply(Peer& peer) {
-  peer.ack_due = kNever;
+  if (peer.ack_due != kNever) {
+    peer.ack_due = kNever;
+    drop_acks_that_left();
+  }
   if (!peer.reply_queued) {
     peer.reply_queued = true;
     (void)replies_.push(peer.id.value());
+  }
+}
+
+// What has left early stays in the queue until it comes to the front.
+void Engine::drop_acks_that_left() {
+  while (!acks_due_.empty() && peers_[acks_due_.front().peer].ack_due != acks_due_.front().when) {
+    acks_due_.pop();
+  }
+}
+
+void Engine::queue_overdue_acks(TimePoint now) {
+  while (!acks_due_.empty() && acks_due_.front().when <= now) {
+    Peer& peer = peers_[acks_due_.front().peer];
+    if (peer.ack_due == acks_due_.front().when) {
+      queue_reply(peer);  // takes it out
+    } else {
+      acks_due_.pop();
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "srd/base/check.hpp"
+#include "srd/base/prefetch.hpp"
 #include "srd/base/time.hpp"
 #include "srd/base/units.hpp"
 #include "srd/engine/psn_bitmap.hpp"
@@ -59,6 +60,13 @@ class SendWindow {
     slot.psn = next_;
     ++next_;
     return slot;
+  }
+
+  void prefetch_next() const {
+    prefetch(this, kCacheLine);
+    if (!slots_.empty()) {
+      prefetch(&slots_[next_.value() & mask()], 2 * kCacheLine);
+    }
   }
 
   void mark_in_flight(SendSlot& slot, TimePoint now) {

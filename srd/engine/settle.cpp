@@ -51,13 +51,6 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
   arm(peer, work.not_before);
 }
 
-void Engine::finish_if_done(std::uint32_t index) {
-  const Work& work = works_[index];
-  if (work.outstanding == 0 && !work.queued && (work.kind != WorkKind::read || work.answered)) {
-    complete(index, work.status);
-  }
-}
-
 void Engine::complete(std::uint32_t index, Status status) {
   const Work& work = works_[index];
   const bool ok = status == Status::ok;
@@ -81,7 +74,8 @@ void Engine::complete(std::uint32_t index, Status status) {
       WEFT_CHECK(false);
   }
   counters_.flushed_wrs += status == Status::flushed;
-  Completion completion;
+  Completion& completion = completions_.push_slot();
+  completion = Completion{};
   completion.cookie = work.cookie;
   completion.kind = completion_kind(work.kind);
   completion.status = status;
@@ -89,9 +83,8 @@ void Engine::complete(std::uint32_t index, Status status) {
   completion.remote = work.destination;
   completion.peer = work.peer;
   completion.length = work.length;
-  WEFT_CHECK(completions_.push(completion));
   if (mutated(Mutation::complete_twice) && work.kind == WorkKind::write) [[unlikely]] {
-    (void)completions_.push(completion);
+    (void)completions_.push(Completion{completion});
   }
   release(index);
 }

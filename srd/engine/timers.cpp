@@ -15,16 +15,8 @@ constexpr Duration kShortestNap = std::chrono::microseconds{1};
 
 }  // namespace
 
-// Each peer has one entry in the heap, never later than its next deadline. It may be earlier: then
-// the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
-void Engine::arm(Peer& peer, TimePoint when) {
-  if (when < peer.armed) {
-    peer.armed = when;
-    timers_.set(peer.id.value(), when);
-  }
-}
-
 void Engine::on_timeout(TimePoint now) {
+  queue_overdue_acks(now);
   while (timers_.earliest() <= now) {
     Peer& peer = peers_[timers_.earliest_index()];
     timers_.clear(peer.id.value());
@@ -38,9 +30,6 @@ void Engine::on_timeout(TimePoint now) {
 }
 
 void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
-  if (peer.ack_due <= now) {
-    queue_reply(peer);
-  }
   if (!peer.out) {
     return;
   }
@@ -164,7 +153,7 @@ void Engine::update_waits(Outbound& out) const {
 }
 
 TimePoint Engine::next_deadline(const Peer& peer) const {
-  TimePoint next = peer.ack_due;
+  TimePoint next = kNever;
   if (!peer.out) {
     return next;
   }

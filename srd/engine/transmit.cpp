@@ -1,5 +1,6 @@
 // Owns what leaves: whose turn it is, which packet, along which path.
 #include <algorithm>
+#include <new>
 
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
@@ -14,13 +15,6 @@ namespace {
 constexpr std::uint32_t kTurn = 4;
 
 }  // namespace
-
-void Engine::make_ready(Peer& peer) {
-  if (!peer.ready) {
-    peer.ready = true;
-    (void)ready_.push(peer.id.value());
-  }
-}
 
 bool Engine::next_transmit(TimePoint now, TxPacket& out) {
   if (credit_grants_.next_due() <= now) {
@@ -66,7 +60,8 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
   if (o.muted) {
     return false;
   }
-  if (const std::optional<PathId> path = o.paths.take_probe(now)) {
+  if (const std::optional<PathId> path =
+          o.paths.next_probe() <= now ? o.paths.take_probe(now) : std::nullopt) [[unlikely]] {
     ++counters_.path_probes;
     emit_probe(now, peer, *path, out);
     arm(peer, o.paths.next_probe());
@@ -167,7 +162,8 @@ WorkQueue* Engine::choose_queue(Outbound& out) {
 void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   Outbound& o = *peer.out;
   const Work& work = works_[slot.work];
-  wire::DataHeader header = o.header;
+  // Written where it will be read: a copy of what was just stored piece by piece is slow.
+  wire::DataHeader& header = *new (out.header.data()) wire::DataHeader(o.header);
   header.common.attempt = slot.attempt;
   header.common.destination_qpn = work.destination.value();
   header.common.source_qpn = work.source.value();
@@ -193,15 +189,14 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   out.path = PathId{slot.path};
   out.ecn = Ecn::capable_0;
   out.header_size = sizeof header;
-  wire::store(out.header.data(), header);
   finish(out);
 
   const Bytes charged = SendWindow::charged(slot);
   o.cc.on_sent(now, charged);
-  if (const std::optional<Rate> rate = o.cc.pacing_rate()) {
+  if (const Rate rate = o.cc.pacing_rate(); !rate.is_zero()) [[unlikely]] {
     // However slow: a rate that a bad sample made must not stop the packets that would correct it.
     o.paced_until =
-        std::min(std::max(o.paced_until, now) + rate->time_for(charged), now + config_.max_rto);
+        std::min(std::max(o.paced_until, now) + rate.time_for(charged), now + config_.max_rto);
   }
   o.credits.on_sent(slot.length);
   o.last_from = work.source;
@@ -227,7 +222,7 @@ void Engine::fill_message(const Work& work, SendSlot& slot, TxPacket& out,
   switch (work.kind) {
     case WorkKind::send:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::send);
-      out.payload = slice(work.segments, offset, length);
+      slice(work.segments, offset, length, out.payload);
       break;
     case WorkKind::write:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::write);
@@ -238,7 +233,7 @@ void Engine::fill_message(const Work& work, SendSlot& slot, TxPacket& out,
       if (work.phantom) {
         out.payload[0] = phantom_payload(length);
       } else {
-        out.payload = slice(work.segments, offset, length);
+        slice(work.segments, offset, length, out.payload);
       }
       break;
     case WorkKind::read:

@@ -43,6 +43,38 @@ struct Work {
   bool answered = false;   // read: all bytes are here, or the reason why not
   bool held_back = false;  // forced reorder has had its turn with this request
 
+  // Makes a used record new; its generation goes on. Field by field: assigning a whole new record
+  // costs several times as much.
+  void begin(WorkKind what, PeerId to, Qpn from_endpoint, Qpn to_endpoint, std::uint32_t bytes) {
+    for (Segment& segment : segments) {
+      segment.data = nullptr;
+      segment.length = 0;
+    }
+    remote_address = 0;
+    cookie = 0;
+    peer = to;
+    source = from_endpoint;
+    destination = to_endpoint;
+    key = 0;
+    immediate = 0;
+    length = bytes;
+    packets = 1;
+    next_packet = 0;
+    outstanding = 0;
+    received = 0;
+    message = 0;
+    resend = kNoPacket;
+    not_before = {};
+    refusals = 0;
+    kind = what;
+    status = Status::ok;
+    rnr_retry = kRnrRetryForever;
+    has_immediate = false;
+    phantom = false;
+    queued = false;
+    answered = false;
+    held_back = false;
+  }
   [[nodiscard]] bool all_sent() const { return next_packet == packets; }
   [[nodiscard]] bool is_response() const { return kind == WorkKind::read_response; }
 };

@@ -47,10 +47,8 @@ class CongestionControl {
 
   // A packet may leave if it and what is in flight fit into the window. Never less than one packet.
   [[nodiscard]] Bytes window() const { return window_; }
-  // If set, packets leave no faster than this, whatever the window says.
-  [[nodiscard]] std::optional<Rate> pacing_rate() const {
-    return pacing_.is_zero() ? std::nullopt : std::optional<Rate>{pacing_};
-  }
+  // Unless zero, packets leave no faster than this, whatever the window says.
+  [[nodiscard]] Rate pacing_rate() const { return pacing_; }
 
  private:
   template <class Policy, class Step>

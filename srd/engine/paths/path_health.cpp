@@ -11,8 +11,6 @@ constexpr int kFirstProbe = 4;        // a flap is often over sooner than a time
 constexpr int kSkip = 4;              // also: further timeouts within it are the same trouble
 constexpr int kCongestionMemory = 8;  // a queue met so long ago may still explain a loss
 
-// A packet that took so many times the smallest RTT has met a queue.
-constexpr double kRttOfCongestion = 1.65;
 // More timeouts in a row that it takes where congestion may be the cause ...
 constexpr int kMoreWhenCongested = 2;
 // ... once one path of so many is gone. Failures come alone, congestion hits all paths.
@@ -35,18 +33,6 @@ PathState PathHealth::state(TimePoint now, PathId path) const {
   const Entry& entry = entries_[path.value()];
   const bool over = entry.state == PathState::skip && now >= entry.since;
   return over ? PathState::good : entry.state;
-}
-
-void PathHealth::note_congestion(TimePoint now, PathEvent event, Duration rtt) {
-  const std::uint32_t measured = clamp_to_u32(rtt);
-  if (measured > 0 && (smallest_rtt_ == 0 || measured < smallest_rtt_)) {
-    smallest_rtt_ = measured;
-  }
-  const bool slow =
-      measured > 0 && static_cast<double>(measured) >= kRttOfCongestion * smallest_rtt_;
-  if (slow || event == PathEvent::congested || event == PathEvent::trimmed) {
-    last_queue_ = now;
-  }
 }
 
 bool PathHealth::congestion_possible(TimePoint now) const {

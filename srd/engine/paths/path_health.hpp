@@ -2,6 +2,7 @@
 // and taken back when it answers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -63,7 +64,20 @@ class PathHealth {
     std::uint8_t probes = 0;    // sent since it is bad
   };
 
-  void note_congestion(TimePoint now, PathEvent event, Duration rtt);
+  // A packet that took so many times the smallest RTT has met a queue.
+  static constexpr double kRttOfCongestion = 1.65;
+  void note_congestion(TimePoint now, PathEvent event, Duration rtt) {
+    const std::uint32_t measured = clamp_to_u32(rtt);
+    if (measured > 0) {
+      smallest_rtt_ = smallest_rtt_ == 0 ? measured : std::min(smallest_rtt_, measured);
+      if (static_cast<double>(measured) >= kRttOfCongestion * smallest_rtt_) {
+        last_queue_ = now;
+      }
+    }
+    if (event == PathEvent::congested || event == PathEvent::trimmed) {
+      last_queue_ = now;
+    }
+  }
   [[nodiscard]] bool congestion_possible(TimePoint now) const;
   bool on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt);
   bool on_timeout(TimePoint now, Entry& entry);

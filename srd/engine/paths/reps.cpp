@@ -2,7 +2,6 @@
 #include "srd/engine/paths/reps.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace weft::srd {
 namespace {
@@ -27,28 +26,6 @@ RepsPolicy::RepsPolicy(std::uint16_t paths, std::uint64_t seed, const PathTuning
       explore_packets_(tuning.trimming ? kExploreAfterFreeze
                                        : std::max<std::uint16_t>(tuning.bdp_packets, 1)) {}
 
-PathId RepsPolicy::pick(TimePoint now) {
-  if (frozen() && now > frozen_until_) {
-    thaw();
-  }
-  if (explore_left_ > 0) {
-    --explore_left_;
-    return PathId{random_.below(paths_)};
-  }
-  const std::uint8_t usable = frozen() ? valid_ : fresh_;
-  if (usable == 0) {
-    return PathId{random_.below(paths_)};
-  }
-  // The first usable entry at or after head_, which is the oldest.
-  const int distance = std::countr_zero(std::rotr(usable, head_));
-  const auto slot = static_cast<std::uint8_t>((head_ + distance) % kRing);
-  if (frozen()) {
-    head_ = static_cast<std::uint8_t>((slot + 1) % kRing);  // in turn
-  }
-  fresh_ &= static_cast<std::uint8_t>(~(1U << slot));
-  return PathId{ring_[slot]};
-}
-
 void RepsPolicy::on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
   if (frozen() && now > frozen_until_) {
     thaw();
@@ -72,13 +49,6 @@ void RepsPolicy::on_feedback(TimePoint now, PathId path, PathEvent event, Durati
     case PathEvent::probe_ok:
       return;
   }
-}
-
-void RepsPolicy::add(std::uint16_t path) {
-  ring_[head_] = path;
-  valid_ |= static_cast<std::uint8_t>(1U << head_);
-  fresh_ |= static_cast<std::uint8_t>(1U << head_);
-  head_ = static_cast<std::uint8_t>((head_ + 1) % kRing);
 }
 
 void RepsPolicy::remove(std::uint16_t path) {

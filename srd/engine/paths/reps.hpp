@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "srd/engine/paths/path_policy.hpp"
@@ -20,12 +21,37 @@ class RepsPolicy {
 
   RepsPolicy(std::uint16_t paths, std::uint64_t seed, const PathTuning& tuning);
 
-  [[nodiscard]] PathId pick(TimePoint now);
+  [[nodiscard]] PathId pick(TimePoint now) {
+    if (frozen() && now > frozen_until_) {
+      thaw();
+    }
+    if (explore_left_ > 0) {
+      --explore_left_;
+      return PathId{random_.below(paths_)};
+    }
+    const std::uint8_t usable = frozen() ? valid_ : fresh_;
+    if (usable == 0) {
+      return PathId{random_.below(paths_)};
+    }
+    // The first usable entry at or after head_, which is the oldest.
+    const int distance = std::countr_zero(std::rotr(usable, head_));
+    const auto slot = static_cast<std::uint8_t>((head_ + distance) % kRing);
+    if (frozen()) {
+      head_ = static_cast<std::uint8_t>((slot + 1) % kRing);  // in turn
+    }
+    fresh_ &= static_cast<std::uint8_t>(~(1U << slot));
+    return PathId{ring_[slot]};
+  }
   void on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt);
   [[nodiscard]] bool frozen() const { return frozen_until_ != TimePoint::min(); }
 
  private:
-  void add(std::uint16_t path);
+  void add(std::uint16_t path) {
+    ring_[head_] = path;
+    valid_ |= static_cast<std::uint8_t>(1U << head_);
+    fresh_ |= static_cast<std::uint8_t>(1U << head_);
+    head_ = static_cast<std::uint8_t>((head_ + 1) % kRing);
+  }
   void remove(std::uint16_t path);
   void thaw();
 

@@ -132,8 +132,8 @@ class Bottleneck {
         }
         return;
       }
-      if (const auto rate = s.cc.pacing_rate()) {
-        s.paced_until = now_ + rate->time_for(config_.mtu);
+      if (const Rate rate = s.cc.pacing_rate(); !rate.is_zero()) {
+        s.paced_until = now_ + rate.time_for(config_.mtu);
       }
       s.in_flight += config_.mtu;
       s.cc.on_sent(now_, config_.mtu);
