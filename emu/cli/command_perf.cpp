@@ -19,6 +19,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
+#include "emu/cli/perf_dpdk.hpp"
 #include "emu/cli/perf_endpoint.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
@@ -44,6 +45,7 @@ struct Options {
   double dilation = 1;
   std::vector<std::string> faults;
   std::string capture;  // directory
+  std::string eal;
 };
 
 // Memory that the two sides share.
@@ -210,15 +212,26 @@ void record(const Options& options, PerfPlace& place, int side) {
   place.io = std::make_unique<srd::PcapIo>(std::move(place.io), std::move(*capture));
 }
 
+// Where the two sides live.
+struct Ground {
+  std::optional<PrivateWeftd> weftd;
+  std::optional<DpdkPlan> dpdk;
+
+  [[nodiscard]] PerfPlace place(int side) const {
+    return weftd  ? place_on_ring(*weftd, side)
+           : dpdk ? place_on_dpdk(*dpdk, side, static_cast<unsigned>(::getppid()))
+                  : place_on_udp(side);
+  }
+};
+
 // The body of one of the two processes.
-int run_side(const Options& options, Board& board, int side,
-             const std::optional<PrivateWeftd>& weftd) {
+int run_side(const Options& options, Board& board, int side, const Ground& ground) {
   try {
     if (options.pin) {
       pin_to_core(side);
     }
     PerfEndpoint endpoint(board.perf, side);
-    PerfPlace place = weftd ? place_on_ring(*weftd, side) : place_on_udp(side);
+    PerfPlace place = ground.place(side);
     record(options, place, side);
     endpoint.start(std::move(place), options.block);
     if (side == 0 && !options.json) {
@@ -260,11 +273,15 @@ int wait_for(const std::vector<pid_t>& sides, Board& board) {
 }
 
 int run_perf(const Options& options) {
-  if (options.io != "ring" && options.io != "udp") {
-    fmt::print(stderr, "weft perf: there is no --io {}; there are: ring, udp\n", options.io);
+  constexpr std::string_view kDpdk = "dpdk:";
+  const bool dpdk = options.io.rfind(kDpdk, 0) == 0;
+  if (options.io != "ring" && options.io != "udp" && !dpdk) {
+    fmt::print(stderr, "weft perf: there is no --io {}; there are: ring, udp, dpdk:DEVICE\n",
+               options.io);
     return kUsage;
   }
-  std::optional<PrivateWeftd> weftd;
+  Ground ground;
+  auto& weftd = ground.weftd;
   if (options.io == "ring") {
     auto started = PrivateWeftd::start({.hosts = 2,
                                         .direct_rings = !options.through_weftd,
@@ -275,6 +292,12 @@ int run_perf(const Options& options) {
       throw std::runtime_error(started.error().message);
     }
     weftd.emplace(std::move(*started));
+  } else if (dpdk) {
+    auto plan = plan_dpdk(options.io.substr(kDpdk.size()), options.eal);
+    if (!plan) {
+      throw std::runtime_error(plan.error().message);
+    }
+    ground.dpdk = std::move(*plan);
   }
   for (const std::string& fault : options.faults) {
     if (!weftd) {
@@ -297,13 +320,17 @@ int run_perf(const Options& options) {
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
-      const int code = run_side(options, board, side, weftd);
+      const int code = run_side(options, board, side, ground);
       std::fflush(stdout);
       ::_exit(code);
     }
     sides.push_back(pid);
   }
   const int code = wait_for(sides, board);
+  if (ground.dpdk && !ground.dpdk->directory.empty()) {
+    std::error_code error;
+    std::filesystem::remove_all(ground.dpdk->directory, error);
+  }
   ::munmap(memory, sizeof(Board));
   return code;
 }
@@ -317,9 +344,13 @@ void register_perf(CLI::App& program, Work& work) {
       "Examples:\n"
       "  weft perf                              the usual table over shared-memory rings\n"
       "  weft perf --through-weftd --op send    every packet goes through weftd\n"
-      "  weft perf --op write --size 65536 --json");
+      "  weft perf --op write --size 65536 --json\n"
+      "  weft perf --io dpdk:memif              over DPDK's shared-memory device, no root\n"
+      "  weft perf --io 'dpdk:0000:3b:00.0;0000:3b:00.1'    between two ports of a NIC");
   auto options = std::make_shared<Options>();
-  perf->add_option("--io", options->io, "What carries the packets: ring, or udp over loopback")
+  perf->add_option("--io", options->io,
+                   "What carries the packets: ring, udp over loopback, dpdk:memif, dpdk:vhost, "
+                   "dpdk:af_packet, or dpdk:DEVARGS (of each side with `;` between)")
       ->capture_default_str();
   perf->add_flag("--through-weftd", options->through_weftd,
                  "Let every packet pass weftd instead of a direct ring");
@@ -329,6 +360,7 @@ void register_perf(CLI::App& program, Work& work) {
       ->allow_extra_args(false);
   perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   perf->add_option("--dilation", options->dilation, "Seconds here per second in the network");
+  perf->add_option("--eal", options->eal, "Words for DPDK's EAL: '-l 2,3 -m 512'");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
   perf->add_flag("--pin", options->pin, "Keep each side on a core of its own");
   perf->add_option("--op", options->operations, "send, write, read")->delimiter(',');

@@ -1,10 +1,12 @@
 // Owns how the conformance suite makes each carrier.
+#include <sched.h>
 #include <unistd.h>
 
 #include <stdexcept>
 #include <string>
 
 #include "srd/io/dgram_io.hpp"
+#include "srd/io/dpdk_port.hpp"
 #include "srd/io/envelope_io.hpp"
 #include "srd/io/fault_io.hpp"
 #include "srd/io/memory_io.hpp"
@@ -78,6 +80,67 @@ IoPair dgram_pair() {
   return {wrapped(first, open(one, two)), wrapped(second, open(two, one)), first, second};
 }
 
+// Carriers whose ends find each other by and by: until packets pass both ways, and nothing is left.
+void meet(PacketIo& first, PacketIo& second, const Address& one, const Address& other) {
+  TxPacket hello;
+  hello.header_size = 64;
+  hello.header.fill({});
+  PacketIo* ends[] = {&first, &second};
+  const Address* addresses[] = {&one, &other};
+  bool heard[2] = {};
+  for (int round = 0; round < 1'000'000 && !(heard[0] && heard[1]); ++round) {
+    for (int end = 0; end < 2; ++end) {
+      hello.to = *addresses[1 - end];
+      if (!heard[1 - end]) {
+        [[maybe_unused]] const auto taken = ends[end]->transmit({&hello, 1});
+      }
+      heard[end] = !ends[end]->receive().empty() || heard[end];
+      ends[end]->release();
+    }
+    ::sched_yield();
+  }
+  if (!heard[0] || !heard[1]) {
+    throw std::runtime_error("the two ends never met");
+  }
+  for (int quiet = 0; quiet < 100; ++quiet) {
+    for (PacketIo* end : ends) {
+      quiet = end->receive().empty() ? quiet : 0;
+      end->release();
+    }
+  }
+}
+
+std::unique_ptr<FrameIo> dpdk_port(const std::string& devargs) {
+  return must(open_dpdk_port(
+      {.devargs = devargs, .max_frame = kMtu + 64, .eal = {}, .patience = std::chrono::hours{1}}));
+}
+
+// Both ends in one process; the driver's threads join them a moment later.
+IoPair memif_pair() {
+  static int pairs = 0;
+  const std::string number = std::to_string(++pairs);
+  const std::string common = ",socket-abstract=no,bsize=4352,rsize=8,socket=/tmp/weft-test-memif-" +
+                             std::to_string(::getpid()) + "-" + number;
+  const Address first = ipv4(10, 1, 0, 1);
+  const Address second = ipv4(10, 1, 0, 2);
+  auto server = wrapped(first, dpdk_port("net_memif_s" + number + ",role=server" + common));
+  auto client = wrapped(second, dpdk_port("net_memif_c" + number + ",role=client" + common));
+  meet(*server, *client, first, second);
+  return {std::move(server), std::move(client), first, second};
+}
+
+IoPair vhost_pair() {
+  static int pairs = 0;
+  const std::string number = std::to_string(++pairs);
+  const std::string socket = "/tmp/weft-test-vhost-" + std::to_string(::getpid()) + "-" + number;
+  const Address first = ipv4(10, 1, 0, 1);
+  const Address second = ipv4(10, 1, 0, 2);
+  auto host = wrapped(first, dpdk_port("net_vhost" + number + ",iface=" + socket));
+  auto guest = wrapped(second, dpdk_port("net_virtio_user" + number + ",path=" + socket));
+  meet(*host, *guest, first, second);
+  return {std::move(host), std::move(guest), first, second};
+}
+
 IoPair tap_pair() {
   auto [one, two] = bridged_taps();
   const Address first = ipv4(10, 1, 0, 1);
@@ -137,6 +200,8 @@ const std::vector<Carrier>& carriers() {
       {"udp", [] { return udp_pair(ipv4(127, 1, 7, 1), ipv4(127, 1, 7, 2)); }, false, false},
       {"dgram", dgram_pair},
       {"tap", tap_pair, false},
+      {"memif", memif_pair},
+      {"vhost", vhost_pair},
       {"fault", [] { return ring_with_faults({}); }},
       {"fault_delay", [] { return ring_with_faults({.delay = std::chrono::microseconds{5}}); },
        false},

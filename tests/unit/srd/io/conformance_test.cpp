@@ -145,9 +145,10 @@ TEST_P(Conformance, ABurstOfMixedSizesAndPathsArrivesIntact) {
 
 TEST_P(Conformance, OversizePacketsAreTakenDroppedAndCounted) {
   const TxPacket packet = make(1, pair_.first->capabilities().mtu + 1);
+  const IoCounters before = pair_.first->counters();
   EXPECT_EQ(pair_.first->transmit({&packet, 1}), 1U);
-  EXPECT_EQ(pair_.first->counters().tx_oversize, 1U);
-  EXPECT_EQ(pair_.first->counters().tx_packets, 0U);
+  EXPECT_EQ(pair_.first->counters().tx_oversize, before.tx_oversize + 1);
+  EXPECT_EQ(pair_.first->counters().tx_packets, before.tx_packets);
   EXPECT_TRUE(pair_.second->receive().empty());
 }
 

@@ -1,0 +1,275 @@
+// Owns the calls that bring devices up, and what single drivers need to be told.
+#include "srd/io/dpdk/device.hpp"
+
+#include <linux/if.h>
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "srd/io/dpdk/environment.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::srd::dpdk {
+namespace {
+
+constexpr std::uint16_t kDescriptors = 1024;
+constexpr unsigned kBuffers = 4096;
+constexpr unsigned kCachedBuffers = 256;
+constexpr std::size_t kEthernet = 14;
+constexpr std::size_t kAfPacketBlock = 65536;
+constexpr std::size_t kVlanAndChecksum = 8;
+constexpr std::chrono::milliseconds kMemifSettles{20};
+
+std::string rte_text(const std::string& what, int code) {
+  return "DPDK: " + what + ": " + rte_strerror(code < 0 ? -code : rte_errno);
+}
+
+// The largest payload of a network device of the kernel, in our network namespace.
+std::size_t kernel_mtu(const std::string& interface) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::memcpy(request.ifr_name, interface.data(),
+              std::min(interface.size(), sizeof request.ifr_name - 1));
+  return ::ioctl(socket.get(), SIOCGIFMTU, &request) == 0
+             ? static_cast<std::size_t>(request.ifr_mtu)
+             : 1500;
+}
+
+// How many blocks af_packet may have each way: they are locked in memory.
+rlim_t af_packet_blocks() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) {
+    limit.rlim_cur = 0;
+  }
+  return std::clamp<rlim_t>(limit.rlim_cur / 8 * 7 / 2 / kAfPacketBlock, 4, 256);
+}
+
+}  // namespace
+
+Device::Device(const DpdkConfig& config) : config_(config) {
+  const std::string devargs =
+      config.devargs.rfind("vdev:", 0) == 0 ? config.devargs.substr(5) : config.devargs;
+  const std::size_t comma = devargs.find(',');
+  name_ = devargs.substr(0, comma);
+  options_ = comma == std::string::npos ? "" : devargs.substr(comma + 1);
+  // By default its buffers hold 2 KiB, and it drops what does not fit but counts it as sent.
+  if (is_driver("net_af_packet") && option("framesz").empty() && option("blocksz").empty()) {
+    // The driver takes the blocks for one array: a frame's room must divide them.
+    const std::size_t frame = std::bit_ceil(config.max_frame + 128);
+    options_ += ",blocksz=" + std::to_string(kAfPacketBlock) + ",framesz=" + std::to_string(frame) +
+                ",framecnt=" + std::to_string(af_packet_blocks() * (kAfPacketBlock / frame));
+  }
+}
+
+Device::~Device() { close(); }
+
+bool Device::is_driver(const char* name) const { return name_.rfind(name, 0) == 0; }
+
+std::string Device::option(const std::string& key) const {
+  const std::string all = "," + options_ + ",";
+  const std::size_t at = all.find("," + key + "=");
+  if (at == std::string::npos) {
+    return {};
+  }
+  const std::size_t begin = at + key.size() + 2;
+  return all.substr(begin, all.find(',', begin) - begin);
+}
+
+bool Device::must_reopen() const {
+  return is_driver("net_memif") && option("role") != "server" && option("role") != "master";
+}
+
+bool Device::is_memory() const {
+  return is_driver("net_memif") || is_driver("net_vhost") || is_driver("net_virtio_user") ||
+         is_driver("net_ring");
+}
+
+Result<void> Device::make() {
+  if (made_) {
+    return {};
+  }
+  if (is_virtual(config_.devargs)) {
+    const int made = ::rte_vdev_init(name_.c_str(), options_.c_str());
+    if (made != 0) {
+      return fail(ErrorCode::io_error, rte_text("device '" + config_.devargs + "'", made));
+    }
+  } else if (::rte_eth_dev_get_port_by_name(name_.c_str(), &port_) != 0) {
+    const int probed = ::rte_dev_probe(config_.devargs.c_str());
+    if (probed != 0) {
+      return fail(ErrorCode::not_found,
+                  rte_text("device '" + config_.devargs +
+                               "' (is it bound to vfio-pci, or its driver's port?)",
+                           probed));
+    }
+  }
+  made_ = true;
+  const int found = ::rte_eth_dev_get_port_by_name(name_.c_str(), &port_);
+  if (found != 0) {
+    close();
+    return fail(ErrorCode::not_found, rte_text("no port of the name '" + name_ + "'", found));
+  }
+  return {};
+}
+
+void Device::find_limits() {
+  max_frame_ = config_.max_frame;
+  mtu_ = 0;
+  if (is_driver("net_memif")) {
+    return;  // says 1518, carries what its ring holds
+  }
+  rte_eth_dev_info info{};
+  if (::rte_eth_dev_info_get(port_, &info) != 0) {
+    return;
+  }
+  std::size_t payload = std::min<std::size_t>(max_frame_ - kEthernet, info.max_mtu);
+  if (info.max_rx_pktlen != 0 && info.max_rx_pktlen != UINT32_MAX) {
+    payload = std::min<std::size_t>(payload, info.max_rx_pktlen - kEthernet - kVlanAndChecksum);
+  }
+  if (is_driver("net_af_packet")) {
+    const std::string size = option("framesz");
+    const std::size_t frame = size.empty() ? 2048 : std::strtoul(size.c_str(), nullptr, 10);
+    payload = std::min({config_.max_frame - kEthernet, kernel_mtu(option("iface")),
+                        frame - std::min<std::size_t>(frame, 128)});
+    max_frame_ = payload + kEthernet;
+    return;  // its MTU is the interface's
+  }
+  max_frame_ = payload + kEthernet;
+  mtu_ = static_cast<std::uint16_t>(std::max<std::size_t>(payload, info.min_mtu));
+}
+
+Result<void> Device::make_pool() {
+  static std::atomic<unsigned> pools{0};
+  const std::string name = "weft-" + std::to_string(pools++);
+  // af_packet wants room for the whole buffers of the kernel.
+  const std::size_t kernel_frame = std::strtoul(option("framesz").c_str(), nullptr, 10);
+  const std::size_t largest = std::max(config_.max_frame + kVlanAndChecksum, kernel_frame);
+  const std::size_t room = (RTE_PKTMBUF_HEADROOM + largest + 63) & ~std::size_t{63};
+  pool_ = ::rte_pktmbuf_pool_create(name.c_str(), kBuffers, kCachedBuffers, 0,
+                                    static_cast<std::uint16_t>(room), SOCKET_ID_ANY);
+  if (pool_ == nullptr) {
+    return fail(ErrorCode::out_of_resources,
+                rte_text("memory for packets (give more with --eal '-m MEGABYTES')", 0));
+  }
+  return {};
+}
+
+bool Device::configure(bool interrupts) {
+  rte_eth_dev_info info{};
+  rte_eth_conf conf{};
+  conf.rxmode.mtu = mtu_;
+  conf.intr_conf.rxq = interrupts ? 1 : 0;
+  if (::rte_eth_dev_info_get(port_, &info) == 0) {
+    conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+  }
+  std::uint16_t rx = kDescriptors;
+  std::uint16_t tx = kDescriptors;
+  return ::rte_eth_dev_configure(port_, 1, 1, &conf) == 0 &&
+         ::rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx, &tx) == 0 &&
+         ::rte_eth_rx_queue_setup(port_, 0, rx, SOCKET_ID_ANY, nullptr, pool_) == 0 &&
+         ::rte_eth_tx_queue_setup(port_, 0, tx, SOCKET_ID_ANY, nullptr) == 0;
+}
+
+Result<void> Device::start() {
+  find_limits();
+  const bool asks_interrupts = !is_driver("net_memif") && !is_driver("net_af_packet");
+  if (!(asks_interrupts && configure(true)) && !configure(false)) {
+    return fail(ErrorCode::io_error, rte_text("configuring '" + name_ + "'", 0));
+  }
+  int started = ::rte_eth_dev_start(port_);
+  if (started != 0 && asks_interrupts && configure(false)) {
+    started = ::rte_eth_dev_start(port_);
+  }
+  if (started != 0) {
+    return fail(ErrorCode::io_error, rte_text("starting '" + name_ + "'", started));
+  }
+  (void)::rte_eth_promiscuous_enable(port_);  // frames come to the transport's own addresses
+  interrupt_fd_ = -1;
+  if (asks_interrupts && ::rte_eth_dev_rx_intr_enable(port_, 0) == 0) {
+    (void)::rte_eth_dev_rx_intr_disable(port_, 0);
+    interrupt_fd_ = ::rte_eth_dev_rx_intr_ctl_q_get_fd(port_, 0);
+  }
+  open_ = true;
+  return {};
+}
+
+Result<void> Device::open() {
+  if (pool_ == nullptr) {
+    if (auto pool = make_pool(); !pool) {
+      return pool;
+    }
+  }
+  if (auto made = make(); !made) {
+    return made;
+  }
+  auto started = start();
+  if (!started) {
+    close();
+    if (must_reopen()) {
+      return {};
+    }
+  }
+  return started;
+}
+
+void Device::close() {
+  const auto level = ::rte_log_get_global_level();
+  if (is_memory()) {
+    ::rte_log_set_global_level(RTE_LOG_EMERG);  // they complain when the other side went first
+  }
+  if (made_ && is_driver("net_memif")) {
+    // The driver's thread may be at work on the other side's leaving, and does not lock.
+    std::this_thread::sleep_for(kMemifSettles);
+  }
+  if (open_) {
+    (void)::rte_eth_dev_stop(port_);
+    open_ = false;
+  }
+  if (made_) {
+    (void)::rte_eth_dev_close(port_);
+    if (is_virtual(config_.devargs)) {
+      (void)::rte_vdev_uninit(name_.c_str());
+    }
+    made_ = false;
+  }
+  ::rte_log_set_global_level(level);
+  interrupt_fd_ = -1;
+  // A driver that keeps buffers keeps their memory too.
+  if (pool_ != nullptr && ::rte_mempool_full(pool_) == 1) {
+    ::rte_mempool_free(pool_);
+  }
+  pool_ = nullptr;
+}
+
+bool Device::link_is_up() const {
+  rte_eth_link link{};
+  return open_ && ::rte_eth_link_get_nowait(port_, &link) == 0 &&
+         link.link_status == RTE_ETH_LINK_UP;
+}
+
+std::uint32_t Device::gigabits() const {
+  rte_eth_link link{};
+  if (is_virtual(config_.devargs)) {
+    return 100;  // what these say of their speed is made up
+  }
+  if (!open_ || ::rte_eth_link_get_nowait(port_, &link) != 0 ||
+      link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN) {
+    return 0;
+  }
+  return link.link_speed / 1000;
+}
+
+}  // namespace weft::srd::dpdk

@@ -1,0 +1,34 @@
+// Owns the way to DPDK: a module that is loaded when the first port is opened, so that nobody else
+// pays for it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/base/time.hpp"
+#include "srd/io/frame_io.hpp"
+
+namespace weft::srd {
+
+struct DpdkConfig {
+  // As EAL takes them: "0000:3b:00.0", "net_memif0,role=server,socket=/run/a.sock", ...
+  std::string devargs;
+  std::size_t max_frame = 9216;  // less if the device carries less
+  // Words for EAL itself; they replace ours of the same kind. The first port of a process decides.
+  std::vector<std::string> eal;
+  Duration patience = std::chrono::milliseconds{30};  // with a device that takes nothing
+};
+
+// The port belongs to one thread at a time. Whoever is at the other end of memif, vhost and
+// virtio_user is trusted: these drivers believe what they read from shared memory.
+[[nodiscard]] Result<std::unique_ptr<FrameIo>> open_dpdk_port(const DpdkConfig& config);
+
+// What the module exports, under this name. A null pointer, and why.
+using OpenDpdkPort = FrameIo* (*)(const DpdkConfig& config, std::string& why);
+inline constexpr const char* kDpdkEntry = "weft_open_dpdk_port";
+
+}  // namespace weft::srd
