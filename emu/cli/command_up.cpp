@@ -50,8 +50,9 @@ int up(Options options) {
   }
   options.weftd.mtu = payload_of(kind);
   const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
-  fmt::print("'{0}' is up: weftd {1}, hosts h1 to h{2}\nweft exec {0} h1 -- COMMAND\n",
-             options.name, pid, options.weftd.hosts);
+  fmt::print("'{0}' is up: weftd {1}, hosts h{2} to h{3}\nweft exec {0} h{2} -- COMMAND\n",
+             options.name, pid, options.weftd.first_host,
+             options.weftd.first_host + options.weftd.hosts - 1);
   return kSuccess;
 }
 
@@ -148,6 +149,15 @@ void register_up(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 16));
   command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
       ->capture_default_str();
+  command
+      ->add_option("--first-host", options->weftd.first_host,
+                   "Number of the first host, where several networks are joined")
+      ->check(CLI::Range(1, 254));
+  command
+      ->add_option("--port", options->weftd.ports,
+                   "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
+                   "dgram:LOCAL,REMOTE; with @HOST it hangs on that host's link")
+      ->allow_extra_args(false);
   command->callback([&work, options] { work = [options] { return up(*options); }; });
 }
 

@@ -81,6 +81,12 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   }
   words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
                              std::to_string(options.dilation)});
+  if (options.first_host != 1) {
+    words.insert(words.end(), {"--first-host", std::to_string(options.first_host)});
+  }
+  for (const std::string& port : options.ports) {
+    words.insert(words.end(), {"--port", port});
+  }
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {

@@ -18,6 +18,8 @@ struct WeftdOptions {
   std::string topology{};  // a file; then `hosts` and `nics` do not count
   std::uint64_t seed = 1;
   double dilation = 1;
+  std::size_t first_host = 1;
+  std::vector<std::string> ports{};  // to the outside: docs/weftd.md
 };
 
 // A file that was built with this program and lies beside it or in its build tree.

@@ -87,6 +87,25 @@ json apply_fault(Daemon& daemon, const json& request) {
                  : failure(applied.error().message);
 }
 
+json ports_json(const Outside& outside) {
+  json ports = json::array();
+  for (std::size_t i = 0; i < outside.size(); ++i) {
+    const Outside::Port& port = outside.port(i);
+    const srd::FrameCounters counters = port.io->counters();
+    ports.push_back({{"port", port.name},
+                     {"host", port.nic == nullptr ? "" : port.nic->host},
+                     {"frames_in", counters.rx_frames},
+                     {"bytes_in", counters.rx_bytes},
+                     {"frames_out", counters.tx_frames},
+                     {"bytes_out", counters.tx_bytes},
+                     {"marked_in", counters.rx_marked},
+                     {"dropped_in", counters.rx_dropped},
+                     {"dropped", port.dropped},
+                     {"lost_out", counters.tx_oversize + counters.tx_lost + counters.tx_stalled}});
+  }
+  return ports;
+}
+
 json status_json(const Daemon& daemon) {
   json nics = json::array();
   for (const auto& nic : daemon.plant().nics()) {
@@ -110,6 +129,7 @@ json status_json(const Daemon& daemon) {
       {"uptime_s", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9},
       {"direct_pairs", daemon.direct_pairs()},
       {"nics", nics},
+      {"ports", ports_json(daemon.outside())},
       {"counters", counters_json(daemon.switchboard())}};
 }
 

@@ -13,6 +13,7 @@
 #include <atomic>
 
 #include "srd/run/clock.hpp"
+#include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -21,6 +22,10 @@ namespace {
 constexpr Duration kSocketInterval = std::chrono::microseconds{500};
 // While a frame waits for room in somebody's ring, nobody rings when there is room again.
 constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
+
+// Where a port to the outside rings no bell it is looked at that often, the less the quieter it is.
+constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
+constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{1};
 
 // Hosts and NICs in the order of the network's ports.
 Plant::Options plant_of(const Topology& topology) {
@@ -45,6 +50,7 @@ Daemon::Daemon(const DaemonOptions& options, Plant plant)
     : options_(options),
       plant_(std::move(plant)),
       switchboard_(plant_, [this](Slot& from, Slot& to) { consider_direct(from, to); }),
+      outside_(srd::wire::kEnvelopeSizeV6 + options.mtu),
       started_(srd::monotonic_now()) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
@@ -59,7 +65,43 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
   if (auto opened = daemon->open_sockets(); !opened) {
     return tl::unexpected(opened.error());
   }
+  if (auto opened = daemon->open_ports(); !opened) {
+    return tl::unexpected(opened.error());
+  }
   return daemon;
+}
+
+// After signals are blocked: a driver's threads inherit that.
+Result<void> Daemon::open_ports() {
+  for (const std::string& text : options_.ports) {
+    const auto spec = parse_outside(text);
+    if (!spec) {
+      return tl::unexpected(spec.error());
+    }
+    const Nic* nic = nullptr;
+    if (!spec->host.empty()) {
+      const auto nics = plant_.nics_of(spec->host);
+      if (!nics) {
+        return tl::unexpected(nics.error());
+      }
+      nic = nics->front();
+    }
+    auto io = open_outside(*spec, srd::wire::kEnvelopeSizeV6 + options_.mtu);
+    if (!io) {
+      return tl::unexpected(io.error());
+    }
+    const int fd = (*io)->wait_fd();
+    if (fd >= 0 && !watch(fd, Source::outside)) {
+      return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: port '" + text + "'"));
+    }
+    if (auto added = outside_.add(text, std::move(*io), nic); !added) {
+      return added;
+    }
+  }
+  if (!outside_.empty()) {
+    switchboard_.set_outside(&outside_);
+  }
+  return {};
 }
 
 Result<void> Daemon::open_sockets() {
@@ -151,8 +193,14 @@ std::size_t Daemon::forward(TimePoint now) {
       doomed_.push_back(slot);
     }
   }
+  for (std::size_t port = 0; port < outside_.size(); ++port) {
+    work += switchboard_.pump_outside(now, port);
+  }
   if (fabric_ != nullptr) {
     work += fabric_->advance(now);
+  }
+  if (work != 0) {
+    blind_sleep_ = {};
   }
   switchboard_.notify();
   return work;
@@ -163,10 +211,17 @@ std::int64_t Daemon::time_to_sleep(TimePoint now) {
   if (fabric_ != nullptr) {
     wake = std::min(wake, fabric_->next_event());
   }
+  if (outside_.blind()) {
+    blind_sleep_ = std::clamp(2 * blind_sleep_, kShortestBlindSleep, kLongestBlindSleep);
+    wake = std::min(wake, now + blind_sleep_);
+  }
   return wake == kNever ? -1 : std::max<std::int64_t>(nanoseconds(wake - now), 0);
 }
 
 bool Daemon::fall_asleep() {
+  if (!outside_.arm()) {
+    return false;
+  }
   for (Slot* slot : plant_.slots()) {
     slot->port.rx().set_asleep(true);
   }
@@ -184,6 +239,7 @@ bool Daemon::fall_asleep() {
 }
 
 void Daemon::wake_up() {
+  outside_.disarm();
   for (Slot* slot : plant_.slots()) {
     slot->port.rx().set_asleep(false);
   }
@@ -212,6 +268,7 @@ void Daemon::handle(int fd, const Watched& watched) {
       accept_talks();
       break;
     case Source::doorbell:
+    case Source::outside:
       break;
     case Source::signal:
       stop_ = true;

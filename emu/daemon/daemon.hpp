@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/daemon/live_fabric.hpp"
+#include "emu/daemon/outside.hpp"
 #include "emu/daemon/plant.hpp"
 #include "emu/daemon/seqpacket.hpp"
 #include "emu/daemon/switchboard.hpp"
@@ -27,7 +28,8 @@ struct DaemonOptions {
   bool direct_rings = true;
   std::optional<Topology> topology;  // must be valid; its hosts count, not those of `plant`
   std::uint64_t seed = 1;
-  double dilation = 1;  // seconds here per second in the network
+  double dilation = 1;               // seconds here per second in the network
+  std::vector<std::string> ports{};  // to the outside, as parse_outside() takes them
 };
 
 class Daemon {
@@ -41,6 +43,7 @@ class Daemon {
   [[nodiscard]] const DaemonOptions& options() const { return options_; }
   [[nodiscard]] const Plant& plant() const { return plant_; }
   [[nodiscard]] const Switchboard& switchboard() const { return switchboard_; }
+  [[nodiscard]] const Outside& outside() const { return outside_; }
   [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_.size(); }
   // Null while the network is ideal.
   [[nodiscard]] const LiveFabric* fabric() const { return fabric_.get(); }
@@ -53,6 +56,7 @@ class Daemon {
  private:
   enum class Source : std::uint8_t {
     attach,
+    outside,
     control,
     doorbell,
     signal,
@@ -73,6 +77,7 @@ class Daemon {
   Daemon(const DaemonOptions& options, Plant plant);
 
   [[nodiscard]] Result<void> open_sockets();
+  [[nodiscard]] Result<void> open_ports();
   [[nodiscard]] bool watch(int fd, Source source, Slot* slot = nullptr, bool edge = false);
   void unwatch(int fd);
   // Handles what is ready; waits up to so many nanoseconds for something (-1: for ever).
@@ -102,6 +107,7 @@ class Daemon {
   DaemonOptions options_;
   Plant plant_;
   Switchboard switchboard_;
+  Outside outside_;
   std::unique_ptr<LiveFabric> fabric_;
   std::uint32_t faults_ = 0;
   srd::UniqueFd epoll_;
@@ -115,6 +121,7 @@ class Daemon {
   std::set<std::pair<Slot*, Slot*>> direct_pairs_;  // smaller pointer first
   std::vector<Slot*> doomed_;
   bool stop_ = false;
+  Duration blind_sleep_{};  // how long the last sleeps without a bell were
   TimePoint started_;
 };
 

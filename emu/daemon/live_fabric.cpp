@@ -18,17 +18,18 @@ constexpr Picos kNicQueue = 20'000'000;
 constexpr std::size_t kIp = wire::kEthernetSize;
 constexpr std::size_t kTrimmedPacket = sizeof(wire::DataHeader);
 
-bool is_ipv4(std::span<const std::byte> frame) { return frame[12] == std::byte{0x08}; }
-
-unsigned traffic_class(std::span<const std::byte> frame) {
-  const auto octet = [&](std::size_t at) { return std::to_integer<unsigned>(frame[at]); };
-  return is_ipv4(frame) ? octet(kIp + 1) : (octet(kIp) << 4 | octet(kIp + 1) >> 4) & 0xFF;
+std::size_t ip_header_of(std::span<const std::byte> frame) {
+  const unsigned type =
+      std::to_integer<unsigned>(frame[12]) << 8 | std::to_integer<unsigned>(frame[13]);
+  const std::size_t header = type == 0x0800 ? 20 : type == 0x86DD ? 40 : 0;
+  return frame.size() >= kIp + header + wire::kUdpSize ? header : 0;
 }
 
-// Everything that ECMP looks at: the IP addresses and the UDP ports.
+// Everything that ECMP looks at: the IP addresses and the ports, or else the Ethernet addresses.
 std::uint32_t flow_hash(std::span<const std::byte> frame) {
-  const std::size_t begin = is_ipv4(frame) ? kIp + 12 : kIp + 8;
-  const std::size_t size = is_ipv4(frame) ? 12 : 36;
+  const std::size_t header = ip_header_of(frame);
+  const std::size_t begin = header == 0 ? 0 : header == 20 ? kIp + 12 : kIp + 8;
+  const std::size_t size = header == 0 ? 12 : header == 20 ? 12 : 36;
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < size; i += 4) {
     std::uint32_t word;
@@ -38,32 +39,13 @@ std::uint32_t flow_hash(std::span<const std::byte> frame) {
   return static_cast<std::uint32_t>(hash);
 }
 
-std::size_t envelope_of(std::span<const std::byte> frame) {
-  return is_ipv4(frame) ? wire::kEnvelopeSizeV4 : wire::kEnvelopeSizeV6;
-}
-
-// Between processes of one machine packets go without a checksum, because memory is not a wire.
-bool is_checksummed(std::span<const std::byte> frame) {
+// Where a wrong bit is noticed by the receiver: in packets with a checksum of their own. Elsewhere
+// Ethernet's would have shown it to the next switch.
+std::size_t checksummed_from(std::span<const std::byte> frame) {
   const wire::Envelope envelope = wire::Envelope::parse(frame);
-  return !envelope.ok() || (envelope.packet().size() > 2 &&
-                            (envelope.packet()[2] & std::byte{wire::kChecksummed}) != std::byte{0});
-}
-
-void mark_congested(std::span<std::byte> frame) {
-  if (!is_ipv4(frame)) {
-    frame[kIp + 1] |= std::byte{0x30};
-    return;
-  }
-  const unsigned before = std::to_integer<unsigned>(frame[kIp + 1]);
-  const unsigned change = (before | 3U) - before;
-  frame[kIp + 1] = static_cast<std::byte>(before | 3U);
-  // RFC 1624 for a word that grows by `change` without overflow.
-  unsigned sum =
-      std::to_integer<unsigned>(frame[kIp + 10]) << 8 | std::to_integer<unsigned>(frame[kIp + 11]);
-  sum = (~sum & 0xFFFF) + change;
-  sum = ~((sum & 0xFFFF) + (sum >> 16)) & 0xFFFF;
-  frame[kIp + 10] = static_cast<std::byte>(sum >> 8);
-  frame[kIp + 11] = static_cast<std::byte>(sum & 0xFF);
+  const bool checksummed = envelope.ok() && envelope.packet().size() > 2 &&
+                           (envelope.packet()[2] & std::byte{wire::kChecksummed}) != std::byte{0};
+  return checksummed ? static_cast<std::size_t>(envelope.packet().data() - frame.data()) : 0;
 }
 
 }  // namespace
@@ -137,7 +119,7 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
   if (fabric_.uplink_free(from) > time + kNicQueue) {
     return false;
   }
-  const unsigned ip_class = traffic_class(frame);
+  const unsigned ip_class = wire::traffic_class(frame);
   Frame meta;
   meta.destination = to.port;
   meta.hash = flow_hash(frame);
@@ -161,17 +143,18 @@ void LiveFabric::deliver(const Event& event) {
   Stored& stored = stored_[event.frame];
   std::span<std::byte> frame{stored.bytes.get(), stored.size};
   if ((event.flags & kMarked) != 0) {
-    mark_congested(frame);
+    wire::mark_congested(frame);
   }
   if ((event.flags & kTrimmed) != 0) {
     frame = frame.first(wire::trim(frame, kTrimmedPacket));
   }
   Arrival arrival = stored.to;
   if ((event.flags & kCorrupted) != 0) {
-    if (!is_checksummed(frame)) {
+    const std::size_t begin = checksummed_from(frame);
+    if (begin == 0) {
       frame = {};
     } else {
-      const std::size_t at = rng_.between(envelope_of(frame), frame.size() - 1);
+      const std::size_t at = rng_.between(begin, frame.size() - 1);
       frame[at] ^= static_cast<std::byte>(1U << rng_.below(8));
     }
   }

@@ -22,6 +22,7 @@ struct Arrival {
   std::uint32_t block = 0;  // which process on that NIC
   std::uint32_t flags = 0;  // of the ring record that it came in
   bool management = false;
+  std::int16_t outside = -1;  // number of the port to the outside that it is for, if not negative
   std::span<const std::byte> frame;
 };
 

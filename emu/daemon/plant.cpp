@@ -28,7 +28,8 @@ srd::Address ipv4_address(const std::array<std::uint8_t, 2>& prefix, std::size_t
 }  // namespace
 
 Result<Plant> Plant::make(const Options& options) {
-  if (options.hosts.empty() || options.hosts.size() > kMaxHosts) {
+  if (options.hosts.empty() || options.first_host == 0 ||
+      options.hosts.size() + options.first_host - 1 > kMaxHosts) {
     return fail(ErrorCode::invalid_argument, std::to_string(options.hosts.size()) +
                                                  " hosts; give 1 to " + std::to_string(kMaxHosts));
   }
@@ -52,7 +53,8 @@ Result<Plant> Plant::make(const Options& options) {
       nic->host = host;
       nic->index = index;
       nic->port = static_cast<std::uint32_t>(plant.nics_.size());
-      nic->address = ipv4_address(options.prefix, plant.hosts_.size(), index);
+      nic->address =
+          ipv4_address(options.prefix, options.first_host - 1 + plant.hosts_.size(), index);
       plant.by_address_.emplace(nic->address, nic.get());
       plant.nics_.push_back(std::move(nic));
     }

@@ -70,6 +70,7 @@ class Plant {
     std::vector<std::string> hosts{"h1"};
     std::uint32_t nics_per_host = 1;
     std::vector<std::uint32_t> nics_of_host;      // if given: the number of NICs of each host
+    std::uint32_t first_host = 1;                 // its number in addresses
     std::array<std::uint8_t, 2> prefix{127, 77};  // NIC n of the h-th host is prefix.h.(n + 1)
   };
   [[nodiscard]] static Result<Plant> make(const Options& options);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "srd/wire/envelope.hpp"
+#include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
@@ -80,6 +81,7 @@ bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
   switch (pair(frame, udp + 2)) {
     case wire::kDestinationPort:
       steering.block = pair(frame, packet + wire::kDestinationAttachmentOffset);
+      steering.is_transport = true;
       return true;
     case kRocePort:
       steering.block = pair(frame, packet + kRoceQpnOffset);
@@ -128,6 +130,9 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     drop(FrameDrop::wrong_source);
     return true;
   }
+  if (outside_ != nullptr && plant_.find(steering.destination) == nullptr) [[unlikely]] {
+    return leave(now, from, steering, frame, flags);
+  }
   if (fabric_ != nullptr) {
     return enter_fabric(now, from, steering, frame, flags);
   }
@@ -162,6 +167,7 @@ bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& 
                           .block = steering.block,
                           .flags = flags,
                           .management = steering.management,
+                          .outside = -1,
                           .frame = {}},
                          frame);
 }
@@ -170,6 +176,11 @@ void Switchboard::arrive(const Arrival& arrival) {
   const Nic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
     drop(FrameDrop::corrupted);
+  } else if (arrival.outside >= 0) {
+    outside_->stage(static_cast<std::size_t>(arrival.outside), arrival.frame,
+                    (arrival.flags & srd::kRecordUnchecked) != 0);
+    ++counters_.frames;
+    counters_.bytes += arrival.frame.size();
   } else if (arrival.management) {
     deliver_management(nic, nullptr, arrival.frame, arrival.flags);
   } else if (arrival.block >= kSlotsPerNic || nic.slots[arrival.block] == nullptr ||
@@ -244,7 +255,136 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
   return true;
 }
 
+// To a NIC that is none of ours. The first frames go everywhere.
+bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering,
+                        std::span<const std::byte> frame, std::uint32_t flags) {
+  if (outside_->empty()) {
+    drop(FrameDrop::no_nic);
+    return true;
+  }
+  const int known = outside_->find(steering.destination);
+  if (known >= 0 && !outside_->has_room(static_cast<std::size_t>(known))) {
+    return false;
+  }
+  for (std::size_t port = 0; port < outside_->size(); ++port) {
+    if (known < 0 || port == static_cast<std::size_t>(known)) {
+      hand_over(now, from.nic, port, frame, flags);
+    }
+  }
+  return true;
+}
+
+std::size_t Switchboard::pump_outside(TimePoint now, std::size_t port) {
+  srd::FrameIo& io = *outside_->port(port).io;
+  const auto frames = io.receive();
+  for (const srd::RxFrame& frame : frames) {
+    enter(now, port, frame);
+  }
+  const std::size_t count = frames.size();
+  io.release();
+  return count;
+}
+
+// Anything may come from there.
+void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
+  Outside::Port& port = outside_->port(index);
+  const auto refuse = [&](FrameDrop reason) {
+    ++port.dropped;
+    drop(reason);
+  };
+  if (frame.size() < wire::kEthernetSize) {
+    refuse(FrameDrop::malformed);
+    return;
+  }
+  Steering steering;
+  if (!read(frame, steering)) {
+    relay(now, index, frame);
+    return;
+  }
+  if (plant_.find(steering.source) != nullptr) {
+    refuse(FrameDrop::wrong_source);  // our own NICs are not out there
+    return;
+  }
+  const Nic* nic = plant_.find(steering.destination);
+  if (nic == nullptr) {
+    relay(now, index, frame);
+    return;
+  }
+  // Processes do not look at checksums: for them everything comes out of memory.
+  const wire::Envelope envelope = wire::Envelope::parse(frame);
+  if (envelope.ok()) {
+    const auto packet = wire::parse_packet(envelope.packet(), 0, envelope.trimmed());
+    if (packet.reason() != srd::DropReason::none) {
+      refuse(FrameDrop::malformed);
+      return;
+    }
+    if (wire::verify_checksum(packet, {}, true) != srd::DropReason::none) {
+      refuse(FrameDrop::corrupted);
+      return;
+    }
+  } else if (steering.is_transport) {
+    refuse(FrameDrop::malformed);
+    return;
+  }
+  outside_->learn(index, steering.source);
+  Arrival arrival{.port = nic->port,
+                  .block = steering.block,
+                  .flags = 0,
+                  .management = steering.management,
+                  .outside = -1,
+                  .frame = frame};
+  if (fabric_ != nullptr && port.nic != nullptr) {
+    if (!fabric_->submit(now, port.nic->port, arrival, frame)) {
+      refuse(FrameDrop::not_receiving);
+    }
+  } else {
+    arrive(arrival);
+  }
+}
+
+// Between ports to the outside weftd is a learning switch.
+void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
+  outside_->learn(index, frame);
+  const int known = outside_->find(frame);
+  const Nic* from = outside_->port(index).nic;
+  bool anywhere = false;
+  for (std::size_t port = 0; port < outside_->size(); ++port) {
+    if (port != index && (known < 0 || port == static_cast<std::size_t>(known))) {
+      hand_over(now, from, port, frame, 0);
+      anywhere = true;
+    }
+  }
+  if (!anywhere) {
+    ++outside_->port(index).dropped;
+    drop(FrameDrop::no_nic);
+  }
+}
+
+// Through the modelled network where both ends hang on it.
+void Switchboard::hand_over(TimePoint now, const Nic* from, std::size_t port,
+                            std::span<const std::byte> frame, std::uint32_t flags) {
+  const Nic* to = outside_->port(port).nic;
+  if (fabric_ == nullptr || from == nullptr || to == nullptr) {
+    outside_->stage(port, frame, (flags & srd::kRecordUnchecked) != 0);
+    ++counters_.frames;
+    counters_.bytes += frame.size();
+    return;
+  }
+  const Arrival arrival{.port = to->port,
+                        .block = 0,
+                        .flags = flags,
+                        .management = false,
+                        .outside = static_cast<std::int16_t>(port),
+                        .frame = {}};
+  if (!fabric_->submit(now, from->port, arrival, frame)) {
+    drop(FrameDrop::not_receiving);
+  }
+}
+
 void Switchboard::notify() {
+  if (outside_ != nullptr) {
+    outside_->flush();
+  }
   for (Slot* slot : to_notify_) {
     slot->port.notify_peer();
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emu/daemon/live_fabric.hpp"
+#include "emu/daemon/outside.hpp"
 #include "emu/daemon/plant.hpp"
 #include "srd/base/time.hpp"
 
@@ -40,6 +41,10 @@ class Switchboard {
 
   Switchboard(Plant& plant, OnFlow on_flow) : plant_(plant), on_flow_(std::move(on_flow)) {}
 
+  // Ports to the outside; they live as long as this.
+  void set_outside(Outside* outside) { outside_ = outside; }
+  // Forwards up to a burst of what came in there. Returns how many frames.
+  std::size_t pump_outside(TimePoint now, std::size_t port);
   // A modelled network between the NICs; nullptr: an ideal one.
   void set_fabric(LiveFabric* fabric) { fabric_ = fabric; }
   // A frame has come through it.
@@ -66,12 +71,19 @@ class Switchboard {
     srd::Address destination;
     std::uint32_t block = 0;  // which process
     bool management = false;  // queue pair 1: for whoever listens on that NIC
+    bool is_transport = false;
   };
   // True: the frame is dealt with. False: its destination has no room, it must wait.
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame, std::uint32_t flags);
   [[nodiscard]] static bool read(std::span<const std::byte> frame, Steering& steering);
   [[nodiscard]] bool enter_fabric(TimePoint now, const Slot& from, const Steering& steering,
                                   std::span<const std::byte> frame, std::uint32_t flags);
+  [[nodiscard]] bool leave(TimePoint now, const Slot& from, const Steering& steering,
+                           std::span<const std::byte> frame, std::uint32_t flags);
+  void enter(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  void relay(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  void hand_over(TimePoint now, const Nic* from, std::size_t port, std::span<const std::byte> frame,
+                 std::uint32_t flags);
   [[nodiscard]] Slot* target_of(Slot& from, const Steering& steering);
   // `from` does not hear itself; nullptr: somebody behind the network.
   void deliver_management(const Nic& nic, const Slot* from, std::span<const std::byte> frame,
@@ -82,6 +94,7 @@ class Switchboard {
   Plant& plant_;
   OnFlow on_flow_;
   LiveFabric* fabric_ = nullptr;
+  Outside* outside_ = nullptr;
   std::vector<Slot*> to_notify_;
   bool waiting_ = false;
   SwitchboardCounters counters_;

@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::emu::DaemonOptions options;
   std::size_t hosts = 2;
+  std::size_t first = 1;
   std::size_t payload = 4096;
   bool no_direct = false;
   app.add_option("--dir", options.directory, "Directory for its sockets")->required();
@@ -49,6 +50,12 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
   app.add_option("--dilation", options.dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));
+  app.add_option("--port", options.ports,
+                 "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
+                 "dgram:LOCAL,REMOTE; with @HOST on that host's link (docs/weftd.md)")
+      ->allow_extra_args(false);
+  app.add_option("--first-host", first, "Number of the first host, where several weftds are joined")
+      ->check(CLI::Range(1, 254));
   CLI11_PARSE(app, argc, argv);
   if (!topology.empty()) {
     auto network = read_network(topology);
@@ -61,9 +68,10 @@ int main(int argc, char** argv) {
   options.direct_rings = !no_direct;
   options.mtu = payload + 64;
   options.plant.hosts.clear();
-  for (std::size_t i = 1; i <= hosts; ++i) {
+  for (std::size_t i = first; i < first + hosts; ++i) {
     options.plant.hosts.push_back("h" + std::to_string(i));
   }
+  options.plant.first_host = static_cast<std::uint32_t>(first);
   auto daemon = weft::emu::Daemon::create(options);
   if (!daemon) {
     std::fprintf(stderr, "weftd: %s\n", daemon.error().message.c_str());

@@ -24,6 +24,7 @@ struct FrameCounters {
   std::uint64_t tx_frames = 0;
   std::uint64_t tx_bytes = 0;
   std::uint64_t rx_dropped = 0;   // frames cut short on the way in, or no frames at all
+  std::uint64_t rx_marked = 0;    // frames that met congestion outside of them
   std::uint64_t tx_oversize = 0;  // frames that the link cannot carry: taken and dropped
   std::uint64_t tx_lost = 0;      // frames that the system below refused
   std::uint64_t tx_stalled = 0;   // frames for a link that has taken nothing for long

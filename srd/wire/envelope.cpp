@@ -353,4 +353,40 @@ const char* to_string(EnvelopeFault fault) {
   return "unknown";
 }
 
+namespace {
+
+bool has_ip(std::span<const std::byte> frame, std::uint16_t type, std::size_t header) {
+  return frame.size() >= kEthernetSize + header && load16(&frame[kEthernetSize - 2]) == type;
+}
+
+}  // namespace
+
+unsigned traffic_class(std::span<const std::byte> frame) {
+  if (has_ip(frame, kEtherTypeV4, kIpV4Size)) {
+    return load8(&frame[kEthernetSize + kV4TrafficClass]);
+  }
+  if (has_ip(frame, kEtherTypeV6, kIpV6Size)) {
+    return (load16(&frame[kEthernetSize]) >> 4) & 0xFFU;
+  }
+  return 0;
+}
+
+bool mark_congested(std::span<std::byte> frame) {
+  const unsigned before = traffic_class(frame);
+  if ((before & 3U) == 0) {
+    return false;
+  }
+  std::byte* ip = &frame[kEthernetSize];
+  if (!has_ip(frame, kEtherTypeV4, kIpV4Size)) {
+    ip[1] |= std::byte{0x30};
+    return true;
+  }
+  store8(ip + kV4TrafficClass, before | 3U);
+  // RFC 1624, for a word that grows without overflow.
+  unsigned sum = (~load16(ip + kV4Checksum) & 0xFFFFU) + ((before | 3U) - before);
+  sum = ~((sum & 0xFFFFU) + (sum >> 16)) & 0xFFFFU;
+  store16(ip + kV4Checksum, sum);
+  return true;
+}
+
 }  // namespace weft::srd::wire

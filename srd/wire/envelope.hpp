@@ -114,6 +114,13 @@ class Envelope {
   EnvelopeFault fault_ = EnvelopeFault::none;
 };
 
+// Of any Ethernet frame that begins with these bytes: the IP header's eight bits of service class
+// and congestion mark; 0 if there is no IP header.
+[[nodiscard]] unsigned traffic_class(std::span<const std::byte> frame);
+
+// What a congested switch does: marks a frame that may be marked. False: it may not be.
+bool mark_congested(std::span<std::byte> frame);
+
 // [wire 4.9] What a switch does instead of dropping a data packet: cuts the frame down to `keep`
 // bytes of the packet and says so in the envelope. Returns the new size of the frame, or the old
 // one of a frame that cannot be trimmed: not a transport packet, control, trimmed already, or short

@@ -215,8 +215,19 @@ TEST_P(Conformance, RoomIsAPromise) {
 }
 
 TEST_P(Conformance, ArmRefusesWhenSomethingIsThere) {
-  EXPECT_TRUE(pair_.second->arm());
-  pair_.second->disarm();
+  // A kernel may have something to say of its own.
+  const auto falls_asleep = [&] {
+    for (int i = 0; i < 1000; ++i) {
+      if (pair_.second->arm()) {
+        pair_.second->disarm();
+        return true;
+      }
+      EXPECT_TRUE(pair_.second->receive().empty());
+      pair_.second->release();
+    }
+    return false;
+  };
+  EXPECT_TRUE(falls_asleep());
   const TxPacket packet = make(1, 64);
   ASSERT_EQ(pair_.first->transmit({&packet, 1}), 1U);
   bool quiet = true;
@@ -231,8 +242,7 @@ TEST_P(Conformance, ArmRefusesWhenSomethingIsThere) {
   EXPECT_FALSE(quiet);
   EXPECT_EQ(await(*pair_.second).size(), 1U);
   pair_.second->release();
-  EXPECT_TRUE(pair_.second->arm());
-  pair_.second->disarm();
+  EXPECT_TRUE(falls_asleep());
 }
 
 TEST_P(Conformance, APacketWakesTheSleeper) {
@@ -240,9 +250,11 @@ TEST_P(Conformance, APacketWakesTheSleeper) {
     GTEST_SKIP() << "this carrier has nothing to sleep on";
   }
   for (std::uint32_t round = 0; round < 5; ++round) {
-    ASSERT_TRUE(pair_.second->arm());
+    while (!pair_.second->arm()) {  // a kernel may have something to say of its own
+      EXPECT_TRUE(pair_.second->receive().empty());
+      pair_.second->release();
+    }
     pollfd fd{pair_.second->wait_fd(), POLLIN, 0};
-    EXPECT_EQ(::poll(&fd, 1, 0), 0) << "round " << round;
     const TxPacket packet = make(round, 64);
     ASSERT_EQ(pair_.first->transmit({&packet, 1}), 1U);
     EXPECT_EQ(::poll(&fd, 1, 5000), 1) << "round " << round;

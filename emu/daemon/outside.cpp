@@ -1,0 +1,208 @@
+// Owns opening ports to the outside, and who is behind which.
+#include "emu/daemon/outside.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "srd/io/dgram_io.hpp"
+#include "srd/io/dpdk_port.hpp"
+#include "srd/io/tap_io.hpp"
+#include "srd/io/tunnel_io.hpp"
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/parse.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace wire = srd::wire;
+
+constexpr std::size_t kMac = 6;
+
+std::uint64_t mac_at(std::span<const std::byte> frame, std::size_t offset) {
+  std::uint64_t mac = 0;
+  std::memcpy(&mac, &frame[offset], kMac);
+  return mac;
+}
+
+bool is_group(std::span<const std::byte> frame, std::size_t offset) {
+  return (frame[offset] & std::byte{1}) != std::byte{0};
+}
+
+template <class Io>
+Result<std::unique_ptr<srd::FrameIo>> as_frames(Result<std::unique_ptr<Io>> io) {
+  if (!io) {
+    return tl::unexpected(io.error());
+  }
+  return std::unique_ptr<srd::FrameIo>(std::move(*io));
+}
+
+}  // namespace
+
+Result<OutsideSpec> parse_outside(const std::string& text) {
+  OutsideSpec spec{.text = text, .kind = {}, .arguments = {}, .host = {}};
+  const std::size_t colon = text.find(':');
+  spec.kind = text.substr(0, colon);
+  if (colon == std::string::npos ||
+      (spec.kind != "udp" && spec.kind != "dpdk" && spec.kind != "tap" && spec.kind != "dgram")) {
+    return fail(ErrorCode::invalid_argument,
+                "port '" + text +
+                    "': give udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or dgram:LOCAL,REMOTE, each "
+                    "maybe with @HOST");
+  }
+  const std::size_t at = text.rfind('@');
+  const std::size_t end = at == std::string::npos || at < colon ? text.size() : at;
+  spec.arguments = text.substr(colon + 1, end - colon - 1);
+  spec.host = end == text.size() ? "" : text.substr(end + 1);
+  const bool pair = spec.kind == "udp" || spec.kind == "dgram";
+  if (pair && spec.arguments.find(',') == std::string::npos) {
+    return fail(ErrorCode::invalid_argument,
+                "port '" + text + "': give both ends, with a comma between");
+  }
+  return spec;
+}
+
+Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec, std::size_t max_frame) {
+  const std::size_t comma = spec.arguments.find(',');
+  const std::string first = spec.arguments.substr(0, comma);
+  const std::string rest = comma == std::string::npos ? "" : spec.arguments.substr(comma + 1);
+  if (spec.kind == "udp") {
+    return as_frames(
+        srd::TunnelIo::create({.local = first, .remote = rest, .max_frame = max_frame}));
+  }
+  if (spec.kind == "dgram") {
+    return as_frames(
+        srd::DgramIo::create({.local = first, .remote = rest, .max_frame = max_frame}));
+  }
+  if (spec.kind == "tap") {
+    return as_frames(srd::TapIo::create({.name = spec.arguments, .max_frame = max_frame}));
+  }
+  return srd::open_dpdk_port(
+      {.devargs = spec.arguments, .max_frame = std::max<std::size_t>(max_frame, 1518), .eal = {}});
+}
+
+Result<void> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io, const Nic* nic) {
+  if (ports_.size() >= kMaxPorts) {
+    return fail(ErrorCode::out_of_resources,
+                "all " + std::to_string(kMaxPorts) + " ports to the outside are taken");
+  }
+  auto port = std::make_unique<Port>();
+  port->name = std::move(name);
+  port->nic = nic;
+  port->io = std::move(io);
+  port->staged.resize(kBurst * max_frame_);
+  port->ends.reserve(kBurst);
+  ports_.push_back(std::move(port));
+  return {};
+}
+
+void Outside::learn(std::size_t port, std::span<const std::byte> frame) {
+  if (!is_group(frame, kMac)) {
+    if (by_mac_.size() >= kMaxLearned) {
+      by_mac_.clear();  // somebody makes addresses up; the rest is learned again
+    }
+    by_mac_[mac_at(frame, kMac)] = port;
+  }
+}
+
+void Outside::learn(std::size_t port, const srd::Address& address) {
+  if (by_address_.size() >= kMaxLearned) {
+    by_address_.clear();
+  }
+  by_address_[address] = port;
+}
+
+int Outside::find(std::span<const std::byte> frame) const {
+  if (is_group(frame, 0)) {
+    return -1;
+  }
+  const auto found = by_mac_.find(mac_at(frame, 0));
+  return found == by_mac_.end() ? -1 : static_cast<int>(found->second);
+}
+
+int Outside::find(const srd::Address& address) const {
+  const auto found = by_address_.find(address);
+  return found == by_address_.end() ? -1 : static_cast<int>(found->second);
+}
+
+bool Outside::has_room(std::size_t index) {
+  Port& to = *ports_[index];
+  if (to.ends.size() == kBurst) {
+    flush(to);
+  }
+  return to.ends.size() < kBurst && (!to.ends.empty() || to.io->transmit_room() > 0);
+}
+
+void Outside::stage(std::size_t index, std::span<const std::byte> frame, bool seal) {
+  Port& to = *ports_[index];
+  if (to.ends.size() == kBurst) {
+    flush(to);
+  }
+  if (to.ends.size() == kBurst || frame.size() > max_frame_) {
+    ++to.dropped;
+    return;
+  }
+  const std::size_t begin = to.ends.empty() ? 0 : to.ends.back();
+  std::byte* copy = to.staged.data() + begin;
+  std::memcpy(copy, frame.data(), frame.size());
+  if (seal) {
+    const auto envelope = wire::Envelope::parse({copy, frame.size()});
+    if (envelope.ok() && envelope.packet().size() >= sizeof(wire::CommonHeader)) {
+      const auto offset = static_cast<std::size_t>(envelope.packet().data() - copy);
+      wire::seal({copy + offset, envelope.packet().size()});
+    }
+  }
+  to.ends.push_back(begin + frame.size());
+}
+
+void Outside::flush() {
+  for (const auto& port : ports_) {
+    flush(*port);
+  }
+}
+
+void Outside::flush(Port& port) {
+  if (port.ends.empty()) {
+    return;
+  }
+  std::array<srd::TxFrame, kBurst> frames;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < port.ends.size(); ++i) {
+    frames[i].pieces[0] = std::span(port.staged).subspan(begin, port.ends[i] - begin);
+    begin = port.ends[i];
+  }
+  const std::size_t taken = port.io->transmit({frames.data(), port.ends.size()});
+  port.dropped += port.ends.size() - taken;
+  port.ends.clear();
+}
+
+bool Outside::arm() {
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    if (!ports_[i]->io->arm()) {
+      for (std::size_t armed = 0; armed < i; ++armed) {
+        ports_[armed]->io->disarm();
+      }
+      return false;
+    }
+  }
+  return true;
+}
+
+void Outside::disarm() {
+  for (const auto& port : ports_) {
+    port->io->disarm();
+  }
+}
+
+bool Outside::blind() const {
+  for (const auto& port : ports_) {
+    if (port->io->wait_fd() < 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace weft::emu

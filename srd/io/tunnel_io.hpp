@@ -1,0 +1,72 @@
+// Owns Ethernet frames in UDP datagrams between two addresses: how networks of two machines are
+// joined without privilege.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/io/frame_io.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::srd {
+
+// One frame a datagram, nothing around it. Frames of different paths leave from different ports, so
+// that the network between sprays them, and what it marks as congested is marked in the frame.
+class TunnelIo final : public FrameIo {
+ public:
+  static constexpr std::size_t kBurst = 32;
+  static constexpr std::uint16_t kDefaultPort = 0xEE00;
+  static constexpr std::size_t kSenders = 8;
+
+  struct Config {
+    std::string local;   // "192.0.2.1", "192.0.2.1:7000", "2001:db8::1" or "[2001:db8::1]:7000"
+    std::string remote;  // datagrams of others are dropped
+    std::size_t max_frame = 9216;
+    int socket_bytes = 4 << 20;
+  };
+  [[nodiscard]] static Result<std::unique_ptr<TunnelIo>> create(const Config& config);
+
+  [[nodiscard]] FrameTraits traits() const override {
+    return {.max_frame = config_.max_frame, .burst = kBurst};
+  }
+  [[nodiscard]] FrameCounters counters() const override { return counters_; }
+  [[nodiscard]] std::span<const RxFrame> receive() override;
+  void release() override {}
+  [[nodiscard]] std::size_t transmit(std::span<const TxFrame> frames) override;
+  [[nodiscard]] std::size_t transmit_room() override { return kBurst; }
+  [[nodiscard]] int wait_fd() const override { return receiver_.get(); }
+  [[nodiscard]] bool arm() override;
+  void disarm() override {}
+
+ private:
+  static constexpr std::size_t kControlBytes = 64;
+
+  explicit TunnelIo(const Config& config);
+  [[nodiscard]] bool accept(std::size_t index, std::span<std::byte>& frame);
+  void send(const TxFrame& frame);
+
+  Config config_;
+  bool ipv6_ = false;
+  sockaddr_storage remote_{};
+  socklen_t remote_size_ = 0;
+  UniqueFd receiver_;
+  std::array<UniqueFd, kSenders> senders_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::array<std::array<char, kControlBytes>, kBurst> controls_;
+  std::array<sockaddr_storage, kBurst> sources_;
+  std::array<iovec, kBurst> pieces_;
+  std::array<mmsghdr, kBurst> messages_;
+  std::array<RxFrame, kBurst> received_;
+  FrameCounters counters_;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# Owns networks of several weftds and kernels, in namespaces that the test makes for itself.
+"""usage: networks.py WEFT WEFTD udp|dpdk|taps    exit code 0; 77 with the reason if this machine cannot"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE = 60
+BYTES = 20_000_000
+
+SENDER = """
+import os, socket, sys
+listener = socket.create_server(("10.9.0.2", 5000))
+print("ready", flush=True)
+connection, _ = listener.accept()
+left = int(sys.argv[1])
+block = bytes(range(256)) * 256
+while left:
+    connection.sendall(block[:left])
+    left -= len(block[:left])
+connection.close()
+"""
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(77)
+
+
+def run(*words):
+    # Into files: a weftd that stays would hold a pipe open.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        code = subprocess.run(words, stdout=out, stderr=errors, timeout=PATIENCE,
+                              check=False).returncode
+        out.seek(0)
+        errors.seek(0)
+        text = out.read()
+        if code != 0:
+            raise RuntimeError(f"{' '.join(words)}: {code}\n{text}{errors.read()}")
+        return text
+
+
+class Far:
+    """A second network namespace."""
+
+    def __init__(self):
+        self.holder = subprocess.Popen(["unshare", "-n", "sleep", "600"])
+        own = os.readlink("/proc/self/ns/net")
+        deadline = time.monotonic() + PATIENCE
+        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == own:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no second namespace")
+            time.sleep(0.01)
+
+    def words(self, *words):
+        return ["nsenter", "-t", str(self.holder.pid), "-n", *words]
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+
+
+class Weftd:
+    """One that ends with the test. `weft exec` and `weft status` find it by its name."""
+
+    def __init__(self, program, name, *words, inside=lambda *words: words):
+        directory = os.path.join(os.environ["XDG_RUNTIME_DIR"], f"weft-{os.geteuid()}")
+        os.makedirs(directory, 0o700, exist_ok=True)
+        directory = os.path.join(directory, name)
+        self.process = subprocess.Popen(inside(program, "--dir", directory, *words))
+        deadline = time.monotonic() + PATIENCE
+        while not os.path.exists(os.path.join(directory, "attach.sock")):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"weftd '{name}' did not start")
+            time.sleep(0.01)
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def status(weft, name):
+    return json.loads(run(weft, "status", name, "--json"))
+
+
+def join_by_cable(far):
+    run("ip", "link", "set", "lo", "up")
+    run("ip", "link", "add", "near", "mtu", "9200", "type", "veth", "peer", "name", "far",
+        "mtu", "9200")
+    run("ip", "link", "set", "far", "netns", str(far.holder.pid))
+    run("ip", "addr", "add", "10.9.0.1/24", "dev", "near")
+    run("ip", "link", "set", "near", "up")
+    run(*far.words("ip", "link", "set", "lo", "up"))
+    run(*far.words("ip", "addr", "add", "10.9.0.2/24", "dev", "far"))
+    run(*far.words("ip", "link", "set", "far", "up"))
+
+
+def mark_some(far):
+    """Congestion marks on what comes over the cable, if this kernel can make them."""
+    if shutil.which("nft") is None:
+        return False
+    rules = ("add table netdev t; add chain netdev t c { type filter hook ingress device far "
+             "priority 0; }; add rule netdev t c udp dport 60928 numgen random mod 4 < 1 "
+             "ip ecn set ce")
+    done = subprocess.run(far.words("nft", rules), capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def joined_weftds(weft, weftd, daemons, kind, far):
+    join_by_cable(far)
+    marks = kind == "udp" and mark_some(far)
+    near_port, far_port = {
+        "udp": ("udp:10.9.0.1,10.9.0.2", "udp:10.9.0.2,10.9.0.1"),
+        "dpdk": ("dpdk:net_af_packet0,iface=near", "dpdk:net_af_packet0,iface=far"),
+    }[kind]
+    daemons.append(Weftd(weftd, "one", "--hosts", "1", "--mtu", "8928", "--port", near_port))
+    daemons.append(Weftd(weftd, "two", "--hosts", "1", "--mtu", "8928", "--first-host", "3",
+                         "--port", far_port, inside=far.words))
+    server = subprocess.Popen(
+        [weft, "exec", "one", "h1", "--", "fi_pingpong", "-p", "efa", "-e", "rdm", "-I", "200"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        client = [weft, "exec", "two", "h3", "--", "fi_pingpong", "-p", "efa", "-e", "rdm",
+                  "-I", "200", "10.9.0.1"]
+        deadline = time.monotonic() + PATIENCE
+        while True:  # until the server listens
+            done = subprocess.run(far.words(*client), text=True, capture_output=True,
+                                  timeout=PATIENCE, check=False)
+            if done.returncode == 0 or server.poll() is not None or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        print(done.stdout)
+        if done.returncode != 0:
+            raise RuntimeError(f"client: {done.returncode}\n{done.stderr}")
+        server.wait(PATIENCE)
+    finally:
+        server.kill()
+        print(server.communicate()[0])
+        for name in ("one", "two"):
+            seen = status(weft, name)
+            print(name, seen["ports"], seen["counters"])
+    port = status(weft, "two")["ports"][0]
+    if port["frames_in"] < 1000 or port["frames_out"] < 1000:
+        raise RuntimeError("the packets took another way")
+    if marks and port["marked_in"] == 0:
+        raise RuntimeError("no congestion mark was seen")
+    print("marks:", port["marked_in"] if marks else "not tried")
+
+
+def two_taps(weft, weftd, daemons, far):
+    """A TCP stream of the kernel through the modelled network, while that loses packets."""
+    run("ip", "link", "set", "lo", "up")
+    daemons.append(Weftd(weftd, "one", "--hosts", "2", "--port", "tap:near@h1",
+                         "--port", "tap:far@h2"))
+    run("ip", "link", "set", "far", "netns", str(far.holder.pid))
+    run("ip", "addr", "add", "10.9.0.1/24", "dev", "near")
+    run("ip", "link", "set", "near", "up")
+    run(*far.words("ip", "addr", "add", "10.9.0.2/24", "dev", "far"))
+    run(*far.words("ip", "link", "set", "far", "up"))
+    run(weft, "fault", "one", "link: h1-fabric, loss: 0.001")
+    sender = subprocess.Popen(far.words("python3", "-c", SENDER, str(BYTES)),
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        sender.stdout.readline()
+        received = run("python3", "-c",
+                       "import hashlib, socket\n"
+                       "s = socket.create_connection(('10.9.0.2', 5000), 30)\n"
+                       "h = hashlib.sha256()\n"
+                       "while (b := s.recv(1 << 16)): h.update(b)\n"
+                       "print(h.hexdigest())").strip()
+    finally:
+        sender.kill()
+    block = bytes(range(256)) * 256
+    expected = hashlib.sha256((block * (BYTES // len(block) + 1))[:BYTES]).hexdigest()
+    counters = status(weft, "one")
+    print(counters["fabric"]["dropped"], counters["ports"])
+    if received != expected:
+        raise RuntimeError("the stream is not what was sent")
+    if counters["fabric"]["delivered"] < 1000:
+        raise RuntimeError("the stream took another way")
+
+
+def inside(weft, weftd, kind):
+    directory = tempfile.mkdtemp(prefix="weft-networks-")
+    os.environ["XDG_RUNTIME_DIR"] = directory
+    far = Far()
+    daemons = []
+    try:
+        if kind == "taps":
+            two_taps(weft, weftd, daemons, far)
+        else:
+            joined_weftds(weft, weftd, daemons, kind, far)
+    finally:
+        for daemon in daemons:
+            daemon.end()
+        far.end()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main():
+    if len(sys.argv) == 5 and sys.argv[4] == "inside":
+        inside(*sys.argv[1:4])
+        return
+    weft, weftd, kind = sys.argv[1:4]
+    for program in ("unshare", "nsenter", "ip"):
+        if shutil.which(program) is None:
+            skip(f"there is no {program}")
+    if kind != "taps" and shutil.which("fi_pingpong") is None:
+        skip("there is no fi_pingpong")
+    if kind == "taps" and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        skip("there is no /dev/net/tun")
+    if subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode:
+        skip("this machine gives no network namespace of one's own")
+    sys.exit(subprocess.run(
+        ["unshare", "-rn", sys.executable, __file__, weft, weftd, kind, "inside"],
+        timeout=3 * PATIENCE, check=False).returncode)
+
+
+main()

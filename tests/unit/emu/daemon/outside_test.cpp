@@ -1,0 +1,311 @@
+// Owns what passes weftd's ports to the outside, and what does not.
+#include "emu/daemon/outside.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "emu/daemon/client.hpp"
+#include "emu/daemon/daemon.hpp"
+#include "emu/daemon/seqpacket.hpp"
+#include "srd/base/rng.hpp"
+#include "srd/io/dgram_io.hpp"
+#include "srd/run/clock.hpp"
+#include "srd/wire/parse.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace wire = srd::wire;
+using nlohmann::json;
+
+template <class Condition>
+bool eventually(Condition&& condition) {
+  const auto patience = srd::monotonic_now() + std::chrono::seconds{10};
+  while (!condition()) {
+    if (srd::monotonic_now() > patience) {
+      return false;
+    }
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// A weftd in a process of its own, with one host.
+class Weftd {
+ public:
+  Weftd(const std::string& directory, std::uint32_t host, std::vector<std::string> ports,
+        std::optional<Topology> topology = std::nullopt)
+      : directory_(directory) {
+    DaemonOptions options;
+    options.directory = directory;
+    options.plant.hosts = {"h" + std::to_string(host)};
+    options.plant.first_host = host;
+    options.ports = std::move(ports);
+    options.topology = std::move(topology);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      auto daemon = Daemon::create(options);
+      if (!daemon) {
+        std::fprintf(stderr, "%s\n", daemon.error().message.c_str());
+      }
+      _exit(daemon && (*daemon)->run() ? 0 : 1);
+    }
+    eventually([&] { return connect_seqpacket(directory + "/attach.sock").has_value(); });
+  }
+  ~Weftd() {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  [[nodiscard]] bool alive() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
+  [[nodiscard]] Result<Attachment> join() const {
+    AttachOptions options;
+    options.socket = directory_ + "/attach.sock";
+    return attach(options);
+  }
+  [[nodiscard]] json status() const {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, (directory_ + "/control.sock").c_str());
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const std::string line = "{\"v\": 1, \"cmd\": \"status\"}\n";
+    EXPECT_EQ(::write(fd, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    std::string reply;
+    char buffer[4096];
+    while (reply.find('\n') == std::string::npos) {
+      const ssize_t size = ::read(fd, buffer, sizeof buffer);
+      if (size <= 0) {
+        break;
+      }
+      reply.append(buffer, static_cast<std::size_t>(size));
+    }
+    ::close(fd);
+    return json::parse(reply, nullptr, false)["status"];
+  }
+
+ private:
+  std::string directory_;
+  pid_t pid_ = -1;
+};
+
+srd::TxPacket packet(const Attachment& from, const Attachment& to, std::uint32_t number,
+                     std::size_t payload = 1000) {
+  static const std::vector<std::byte> bytes(5000, std::byte{0x5A});
+  wire::DataHeader header{};
+  header.common.version = wire::kVersion;
+  header.common.type = static_cast<std::uint8_t>(wire::PacketType::send);
+  header.common.flags = wire::kLastOfMessage;
+  header.common.destination_attachment = to.id.value();
+  header.common.source_attachment = from.id.value();
+  header.common.source_life = from.life.value();
+  header.psn = number;
+  header.payload_length = static_cast<std::uint16_t>(payload);
+  header.message_length = static_cast<std::uint32_t>(payload);
+  srd::TxPacket packet;
+  packet.to = to.address;
+  packet.header_size = sizeof header;
+  wire::store(packet.header.data(), header);
+  packet.payload[0] = std::span(bytes).first(payload);
+  return packet;
+}
+
+bool passes(Attachment& from, Attachment& to, std::uint32_t number) {
+  const srd::TxPacket sent = packet(from, to, number);
+  return from.io->transmit({&sent, 1}) == 1 && eventually([&] {
+           bool got = false;
+           for (const srd::RxPacket& received : to.io->receive()) {
+             wire::DataHeader header;
+             got = got || (wire::load(received.bytes, header) && header.psn.value() == number &&
+                           received.bytes.size() == sent.size() && received.from == from.address);
+           }
+           to.io->release();
+           return got;
+         });
+}
+
+class OutsideTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/weft-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(path), nullptr);
+    directory_ = path;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  [[nodiscard]] std::string place(const std::string& name) const { return directory_ + "/" + name; }
+
+  std::string directory_;
+};
+
+TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {
+  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
+  const Weftd two(place("two"), 3, {"dgram:" + place("b") + "," + place("a")});
+  auto a = one.join();
+  auto b = two.join();
+  ASSERT_TRUE(a && b);
+  EXPECT_NE(a->address, b->address);
+  for (std::uint32_t i = 1; i < 200; ++i) {
+    ASSERT_TRUE(passes(*a, *b, i)) << i;
+    ASSERT_TRUE(passes(*b, *a, i)) << i;
+  }
+  EXPECT_GE(one.status()["ports"][0]["frames_out"], 199);
+  EXPECT_GE(one.status()["ports"][0]["frames_in"], 199);
+}
+
+TEST_F(OutsideTest, UdpJoinsTwoNetworks) {
+  const std::string base = "127.91." + std::to_string(::getpid() % 250) + ".";
+  const Weftd one(place("one"), 1, {"udp:" + base + "1," + base + "2"});
+  const Weftd two(place("two"), 3, {"udp:" + base + "2," + base + "1"});
+  auto a = one.join();
+  auto b = two.join();
+  ASSERT_TRUE(a && b);
+  for (std::uint32_t i = 1; i < 200; ++i) {
+    ASSERT_TRUE(passes(*a, *b, i)) << i;
+    ASSERT_TRUE(passes(*b, *a, i)) << i;
+  }
+}
+
+// weftd in the middle is a switch between its ports.
+TEST_F(OutsideTest, AThirdNetworkIsReachedThroughTheSecond) {
+  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
+  const Weftd two(
+      place("two"), 2,
+      {"dgram:" + place("b") + "," + place("a"), "dgram:" + place("c") + "," + place("d")});
+  const Weftd three(place("three"), 3, {"dgram:" + place("d") + "," + place("c")});
+  auto a = one.join();
+  auto c = three.join();
+  ASSERT_TRUE(a && c);
+  EXPECT_TRUE(passes(*a, *c, 1));
+  EXPECT_TRUE(passes(*c, *a, 2));
+}
+
+TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  for (const char* name : {"h1", "gate"}) {
+    topology.connect(topology.add_host(name), middle,
+                     {.rate = Rate::gbps(1), .delay = std::chrono::microseconds{5}});
+  }
+  ASSERT_TRUE(topology.validate());
+  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b") + "@gate"}, topology);
+  const Weftd two(place("two"), 9, {"dgram:" + place("b") + "," + place("a")});
+  auto a = one.join();
+  auto b = two.join();
+  ASSERT_TRUE(a && b);
+  for (std::uint32_t i = 1; i < 20; ++i) {
+    ASSERT_TRUE(passes(*a, *b, i)) << i;
+    ASSERT_TRUE(passes(*b, *a, i)) << i;
+  }
+  EXPECT_GE(one.status()["fabric"]["delivered"], 38);
+}
+
+TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
+  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
+  auto a = one.join();
+  ASSERT_TRUE(a);
+  auto enemy = srd::DgramIo::create(
+      {.local = place("b"), .remote = place("a"), .patience = std::chrono::hours{1}});
+  ASSERT_TRUE(enemy);
+  Attachment far;
+  far.address = a->address;
+  far.address.bytes[14] = std::byte{99};
+  far.id = srd::AttachmentId{1};
+  far.life = srd::Life{1};
+  const auto writer = wire::EnvelopeWriter::make(far.address);
+  ASSERT_TRUE(writer);
+  Rng rng(11);
+  std::uint64_t sent = 0;
+  const auto send = [&](std::vector<std::byte> frame) {
+    srd::TxFrame out;
+    out.pieces[0] = frame;
+    ++sent;
+    while ((*enemy)->transmit_room() == 0) {
+      std::this_thread::yield();
+    }
+    ASSERT_EQ((*enemy)->transmit({&out, 1}), 1U);
+  };
+  // A good frame, as a far weftd would send it.
+  const auto good = [&](std::uint32_t number, bool sealed) {
+    srd::TxPacket inner = packet(far, *a, number, 100);
+    std::vector<std::byte> frame(writer->size() + inner.size());
+    EXPECT_TRUE(writer->write(frame.data(), a->address, srd::PathId{3}, srd::Ecn::capable_0,
+                              wire::kDscpData, inner.size()));
+    std::memcpy(frame.data() + writer->size(), inner.header.data(), inner.header_size);
+    std::memcpy(frame.data() + writer->size() + inner.header_size, inner.payload[0].data(), 100);
+    if (sealed) {
+      wire::seal(std::span(frame).subspan(writer->size()));
+    }
+    return frame;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::byte> frame(rng.between(14, 300));
+    for (auto& byte : frame) {
+      byte = static_cast<std::byte>(rng.next());
+    }
+    send(frame);
+    frame = good(1, true);  // one bit is wrong
+    frame[rng.between(0, frame.size() - 1)] ^= static_cast<std::byte>(1U << rng.below(8));
+    send(frame);
+    frame = good(1, true);
+    frame.resize(rng.between(14, frame.size() - 1));
+    send(frame);
+  }
+  send(good(2, false));  // not checksummed: it was on a wire
+  std::uint64_t got = 0;
+  ASSERT_TRUE(eventually([&] {
+    [[maybe_unused]] const auto room = (*enemy)->transmit_room();
+    for (const srd::RxPacket& received : a->io->receive()) {
+      wire::DataHeader header;
+      EXPECT_TRUE(wire::load(received.bytes, header));
+      EXPECT_EQ(header.psn.value(), 1U);  // its damage was in the Ethernet header or the mark
+      ++got;
+    }
+    a->io->release();
+    const json status = one.status();
+    const json& port = status["ports"][0];
+    return port["frames_in"].get<std::uint64_t>() + port["dropped_in"].get<std::uint64_t>() == sent;
+  }));
+  EXPECT_TRUE(one.alive());
+  const json status = one.status();
+  EXPECT_GT(status["ports"][0]["dropped"], 3 * 2000 - 2000);
+  EXPECT_GT(status["counters"]["dropped"]["corrupted"], 500);
+  EXPECT_LT(got, 600U);  // 14 bytes of Ethernet, and few others, are not checked
+  send(good(3, true));
+  EXPECT_TRUE(eventually([&] {
+    bool there = false;
+    for (const srd::RxPacket& received : a->io->receive()) {
+      wire::DataHeader header;
+      there = there || (wire::load(received.bytes, header) && header.psn.value() == 3);
+    }
+    a->io->release();
+    return there;
+  }));
+}
+
+TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {
+  for (const char* text : {"", "udp", "udp:1.2.3.4", "carrier:pigeon", "dgram:/only/one"}) {
+    const auto spec = parse_outside(text);
+    EXPECT_FALSE(spec) << text;
+  }
+  const auto bad = parse_outside("udp:1.2.3.4,::1");
+  ASSERT_TRUE(bad);
+  EXPECT_FALSE(open_outside(*bad, 4000));
+  const auto tap = parse_outside("tap:veth-x@h3");
+  ASSERT_TRUE(tap);
+  EXPECT_EQ(tap->arguments, "veth-x");
+  EXPECT_EQ(tap->host, "h3");
+}
+
+}  // namespace
+}  // namespace weft::emu
