@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # Owns networks of several weftds and kernels, in namespaces that the test makes for itself.
-"""usage: networks.py WEFT WEFTD udp|dpdk|taps    exit code 0; 77 with the reason if this machine cannot"""
+"""usage: networks.py WEFT WEFTD udp|dpdk|taps
+
+Exit code 0, or 77 with the reason if this machine cannot."""
 
 import hashlib
 import json

@@ -13,6 +13,7 @@
 #include "srd/io/pcap_io.hpp"
 #include "srd/io/ring_io.hpp"
 #include "srd/io/tap_io.hpp"
+#include "srd/io/tunnel_io.hpp"
 #include "srd/io/udp_io.hpp"
 #include "tests/unit/srd/io/bridged_taps.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
@@ -141,6 +142,16 @@ IoPair vhost_pair() {
   return {std::move(host), std::move(guest), first, second};
 }
 
+IoPair tunnel_pair() {
+  const std::string base = "127.92." + std::to_string(::getpid() % 250) + ".";
+  const auto open = [&](const char* local, const char* remote) {
+    return must(TunnelIo::create({.local = base + local, .remote = base + remote}));
+  };
+  const Address first = ipv4(10, 1, 0, 1);
+  const Address second = ipv4(10, 1, 0, 2);
+  return {wrapped(first, open("1", "2")), wrapped(second, open("2", "1")), first, second};
+}
+
 IoPair tap_pair() {
   auto [one, two] = bridged_taps();
   const Address first = ipv4(10, 1, 0, 1);
@@ -200,6 +211,7 @@ const std::vector<Carrier>& carriers() {
       {"udp", [] { return udp_pair(ipv4(127, 1, 7, 1), ipv4(127, 1, 7, 2)); }, false, false},
       {"dgram", dgram_pair},
       {"tap", tap_pair, false},
+      {"tunnel", tunnel_pair, false, false},
       {"memif", memif_pair},
       {"vhost", vhost_pair},
       {"fault", [] { return ring_with_faults({}); }},
