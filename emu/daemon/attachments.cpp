@@ -18,6 +18,9 @@ namespace weft::emu {
 namespace {
 
 constexpr std::size_t kMaxNewcomers = 256;
+// Processes that all talk to all have many rings, and memory has an end.
+constexpr std::size_t kLargeDirectRings = 32;
+constexpr std::size_t kSmallRing = std::size_t{1} << 19;
 
 // Later for every later process, also across restarts of weftd: tenths of seconds of the calendar.
 std::uint32_t life_of_now() {
@@ -227,7 +230,9 @@ void Daemon::consider_direct(Slot& from, Slot& to) {
       &from == &to || direct_pairs_.contains(pair)) {
     return;
   }
-  const std::size_t bytes = std::max(from.ring_bytes, to.ring_bytes);
+  const std::size_t bytes = direct_pairs_.size() < kLargeDirectRings
+                                ? std::max(from.ring_bytes, to.ring_bytes)
+                                : std::min(kSmallRing, std::max(from.ring_bytes, to.ring_bytes));
   const auto memory = srd::RingPort::create_memory(bytes);
   if (!memory) {
     return;  // the way through weftd remains

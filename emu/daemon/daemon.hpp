@@ -24,7 +24,9 @@ struct DaemonOptions {
   std::string directory;  // holds attach.sock and control.sock
   Plant::Options plant;
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
-  std::size_t ring_bytes = std::size_t{1} << 19;
+  // More than a core's second-level cache holds: otherwise the writer waits for each line to come
+  // back from the reader's core, and bandwidth is a third.
+  std::size_t ring_bytes = std::size_t{1} << 21;
   bool direct_rings = true;
   std::optional<Topology> topology;  // must be valid; its hosts count, not those of `plant`
   std::uint64_t seed = 1;

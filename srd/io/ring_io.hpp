@@ -42,7 +42,7 @@ class RingIo final : public PacketIo {
   };
   static constexpr std::size_t kBurst = 32;
   static constexpr std::size_t kMaxDirectPorts = 64;
-  static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 19;
+  static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 21;
 
   // `doorbell` is the one that every producer of rings to us has.
   [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config, RingPort uplink,
