@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -27,6 +28,7 @@ struct Options {
   std::size_t nics = 1;
   std::string device = "efa";
   bool through_weftd = false;
+  bool netns = false;
   bool no_prefix = false;
   bool json = false;
   bool quiet = false;
@@ -118,7 +120,15 @@ int run_programs(const Options& options) {
                                                          .direct_rings = !options.through_weftd,
                                                          .topology = options.topology,
                                                          .seed = options.seed,
-                                                         .dilation = options.dilation}));
+                                                         .dilation = options.dilation,
+                                                         .routable = options.netns}));
+  std::map<std::string, HostNetwork> networks;
+  for (std::size_t host = 1; options.netns && host <= hosts; ++host) {
+    const std::string name = "h" + std::to_string(host);
+    const std::string address =
+        unwrap(fill_placeholders(weftd.directory(), "{" + name + ".ip}", kind));
+    networks.emplace(name, unwrap(HostNetwork::create(weftd.directory(), name, address)));
+  }
   for (const std::string& fault : options.faults) {
     unwrap(apply_fault(weftd.directory(), fault));
   }
@@ -134,6 +144,7 @@ int run_programs(const Options& options) {
     if (options.no_prefix) {
       program.label.clear();
     }
+    program.network = options.netns ? &networks.at(host) : nullptr;
     program.environment = unwrap(equip_host(weftd.directory(), host, kind));
     program.environment.emplace_back("WEFT_RANK", std::to_string(i));
     program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
@@ -188,6 +199,9 @@ void register_run(CLI::App& program, Work& work) {
   run->add_option("--device", options->device, "efa, efa:PROFILE, or none")->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
+  run->add_flag("--netns", options->netns,
+                "Give each host a network namespace of its own, with a tap into the fabric: for "
+                "programs that want another interface than loopback");
   run->add_option("--topology", options->topology, "File that describes the network")
       ->check(CLI::ExistingFile);
   run->add_option("--fault", options->faults,

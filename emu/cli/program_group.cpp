@@ -44,6 +44,11 @@ sigset_t watched_signals() {
   ::sigemptyset(&mask);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::setpgid(0, 0);
+  if (program.network != nullptr && !program.network->enter()) {
+    ::dprintf(error_out >= 0 ? error_out : STDERR_FILENO, "weft: entering the host's network: %s\n",
+              std::strerror(errno));
+    ::_exit(126);
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
@@ -75,11 +80,11 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-// Inodes of all listening TCP sockets of this network namespace.
-std::set<std::string> listening_inodes() {
+// Inodes of all listening TCP sockets of that process's network namespace.
+std::set<std::string> listening_inodes(pid_t pid) {
   std::set<std::string> inodes;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream file(table);
+  for (const char* table : {"/net/tcp", "/net/tcp6"}) {
+    std::ifstream file("/proc/" + std::to_string(pid) + table);
     std::string line;
     while (std::getline(file, line)) {
       std::istringstream fields(line);
@@ -144,7 +149,7 @@ bool ProgramGroup::latest_is_serving() const {
   if (program.ended) {
     return true;
   }
-  const std::set<std::string> listening = listening_inodes();
+  const std::set<std::string> listening = listening_inodes(program.pid);
   std::error_code error;
   for (const auto& fd :
        std::filesystem::directory_iterator("/proc/" + std::to_string(program.pid) + "/fd", error)) {

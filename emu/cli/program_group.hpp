@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "emu/cli/host_environment.hpp"
+#include "emu/cli/host_network.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -17,6 +18,7 @@ struct Program {
   std::string label;  // before every line of its output; empty: the output is passed on as it is
   std::vector<std::string> words;
   Environment environment;
+  const HostNetwork* network = nullptr;  // to run in, if it is not ours
 };
 
 struct ProgramEnd {

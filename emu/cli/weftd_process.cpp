@@ -81,6 +81,9 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   }
   words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
                              std::to_string(options.dilation)});
+  if (options.routable) {
+    words.emplace_back("--routable");
+  }
   if (options.first_host != 1) {
     words.insert(words.end(), {"--first-host", std::to_string(options.first_host)});
   }

@@ -19,6 +19,7 @@ struct WeftdOptions {
   std::uint64_t seed = 1;
   double dilation = 1;
   std::size_t first_host = 1;
+  bool routable = false;             // addresses for kernels with a network of their own
   std::vector<std::string> ports{};  // to the outside: docs/weftd.md
 };
 

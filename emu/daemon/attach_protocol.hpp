@@ -24,6 +24,7 @@ enum class AttachMessage : std::uint16_t {
   refused = 5,   // weftd: the text says why
   direct = 6,    // weftd, with two descriptors: ring memory, the peer's doorbell
   undirect = 7,  // weftd: that peer's direct ring is no more
+  tap = 8,       // somebody, with a tap device: hang it on that host's link. Answered by `host`
 };
 
 struct AttachHeader {
@@ -50,6 +51,11 @@ struct AttachRequest {
 
 struct DescribeRequest {
   AttachHeader header{.type = AttachMessage::describe};
+  std::array<char, kMaxHostName> host{};
+};
+
+struct TapRequest {
+  AttachHeader header{.type = AttachMessage::tap};
   std::array<char, kMaxHostName> host{};
 };
 

@@ -12,6 +12,7 @@
 
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/daemon.hpp"
+#include "srd/io/tap_io.hpp"
 #include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
@@ -74,8 +75,13 @@ void Daemon::accept_processes() {
 }
 
 void Daemon::hear_newcomer(int fd) {
-  const Received received = receive_message(fd);
+  Received received = receive_message(fd);
   if (received.state == Received::State::nothing) {
+    return;
+  }
+  if (const auto tap = received.as<TapRequest>();
+      is_well_formed(tap, AttachMessage::tap) && received.fds.size() == 1) {
+    answer_tap(fd, *tap, std::move(received.fds[0]));
     return;
   }
   if (const auto describe = received.as<DescribeRequest>();
@@ -92,6 +98,29 @@ void Daemon::hear_newcomer(int fd) {
   } else if (received.state == Received::State::message) {
     refuse(socket.get(), "the program and weftd are of different versions of weft");
   }
+}
+
+void Daemon::answer_tap(int fd, const TapRequest& request, srd::UniqueFd device) {
+  const auto nics = plant_.nics_of(to_string(request.host));
+  if (!nics) {
+    refuse(fd, nics.error().message);
+    return;
+  }
+  auto io = srd::TapIo::adopt({.name = {}, .max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu},
+                              std::move(device));
+  if (!io) {
+    refuse(fd, io.error().message);
+    return;
+  }
+  const std::string name = "tap:" + (*io)->name() + "@" + nics->front()->host;
+  if (auto added = add_port(name, std::move(*io), nics->front()); !added) {
+    refuse(fd, added.error().message);
+    return;
+  }
+  HostReply reply;
+  reply.nics = 1;
+  reply.addresses[0] = nics->front()->address.bytes;
+  [[maybe_unused]] const bool sent = send_struct(fd, reply);
 }
 
 void Daemon::answer_describe(int fd, const DescribeRequest& request) {

@@ -90,16 +90,22 @@ Result<void> Daemon::open_ports() {
     if (!io) {
       return tl::unexpected(io.error());
     }
-    const int fd = (*io)->wait_fd();
-    if (fd >= 0 && !watch(fd, Source::outside)) {
-      return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: port '" + text + "'"));
-    }
-    if (auto added = outside_.add(text, std::move(*io), nic); !added) {
+    if (auto added = add_port(text, std::move(*io), nic); !added) {
       return added;
     }
   }
-  if (!outside_.empty()) {
-    switchboard_.set_outside(&outside_);
+  return {};
+}
+
+Result<void> Daemon::add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
+                              const Nic* nic) {
+  const int fd = io->wait_fd();
+  if (auto added = outside_.add(name, std::move(io), nic); !added) {
+    return added;
+  }
+  switchboard_.set_outside(&outside_);
+  if (fd >= 0 && !watch(fd, Source::outside)) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: port '" + name + "'"));
   }
   return {};
 }

@@ -80,6 +80,8 @@ class Daemon {
 
   [[nodiscard]] Result<void> open_sockets();
   [[nodiscard]] Result<void> open_ports();
+  [[nodiscard]] Result<void> add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
+                                      const Nic* nic);
   [[nodiscard]] bool watch(int fd, Source source, Slot* slot = nullptr, bool edge = false);
   void unwatch(int fd);
   // Handles what is ready; waits up to so many nanoseconds for something (-1: for ever).
@@ -93,6 +95,7 @@ class Daemon {
   void accept_processes();
   void hear_newcomer(int fd);
   void answer_attach(srd::UniqueFd socket, const struct AttachRequest& request);
+  void answer_tap(int fd, const struct TapRequest& request, srd::UniqueFd device);
   void answer_describe(int fd, const struct DescribeRequest& request);
   void hear_process(Slot& slot);
   [[nodiscard]] Result<void> furnish(Slot& slot, const struct AttachRequest& request);

@@ -54,6 +54,12 @@ int main(int argc, char** argv) {
                  "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
                  "dgram:LOCAL,REMOTE; with @HOST on that host's link (docs/weftd.md)")
       ->allow_extra_args(false);
+  app.add_flag_callback(
+      "--routable",
+      [&] {
+        options.plant.prefix = {10, 77};
+      },
+      "Addresses 10.77.HOST.NIC, which kernels route, instead of loopback's 127.77.HOST.NIC");
   app.add_option("--first-host", first, "Number of the first host, where several weftds are joined")
       ->check(CLI::Range(1, 254));
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Owns networks of several weftds and kernels, in namespaces that the test makes for itself.
-"""usage: networks.py WEFT WEFTD udp|dpdk|taps
+"""usage: networks.py WEFT WEFTD udp|dpdk|taps|run
 
 Exit code 0, or 77 with the reason if this machine cannot."""
 
@@ -188,6 +188,25 @@ def two_taps(weft, weftd, daemons, far):
         raise RuntimeError("the stream took another way")
 
 
+def run_in_namespaces(weft):
+    """`weft run --netns`: TCP of the kernel and packets of a device between the same addresses."""
+    server = ("import os, socket\n"
+              "s = socket.create_server((\'{h1.ip}\', 5001))\n"
+              "c, peer = s.accept()\n"
+              "c.sendall(peer[0].encode())")
+    client = ("import socket\n"
+              "c = socket.create_connection((\'{h1.ip}\', 5001), 30)\n"
+              "print(c.recv(99).decode() == \'{h2.ip}\')")
+    out = run(weft, "run", "--netns", "--device", "none", "--", "python3", "-c", server, ":",
+              "python3", "-c", client)
+    print(out)
+    if "True" not in out:
+        raise RuntimeError("no TCP between the hosts")
+    if shutil.which("fi_pingpong") is not None:
+        words = ["fi_pingpong", "-p", "efa", "-e", "rdm", "-I", "10"]
+        print(run(weft, "run", "--netns", "--", *words, ":", *words, "{h1.ip}"))
+
+
 def inside(weft, weftd, kind):
     directory = tempfile.mkdtemp(prefix="weft-networks-")
     os.environ["XDG_RUNTIME_DIR"] = directory
@@ -213,12 +232,15 @@ def main():
     for program in ("unshare", "nsenter", "ip"):
         if shutil.which(program) is None:
             skip(f"there is no {program}")
-    if kind != "taps" and shutil.which("fi_pingpong") is None:
+    if kind in ("udp", "dpdk") and shutil.which("fi_pingpong") is None:
         skip("there is no fi_pingpong")
-    if kind == "taps" and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+    if kind in ("taps", "run") and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         skip("there is no /dev/net/tun")
     if subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode:
         skip("this machine gives no network namespace of one's own")
+    if kind == "run":
+        run_in_namespaces(weft)
+        return
     sys.exit(subprocess.run(
         ["unshare", "-rn", sys.executable, __file__, weft, weftd, kind, "inside"],
         timeout=3 * PATIENCE, check=False).returncode)
