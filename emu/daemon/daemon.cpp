@@ -27,6 +27,13 @@ constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
 constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
 constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{1};
 
+// False: it is no socket, so its error stays.
+bool clear_error(int fd) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0;
+}
+
 // Hosts and NICs in the order of the network's ports.
 Plant::Options plant_of(const Topology& topology) {
   Plant::Options options;
@@ -260,6 +267,11 @@ void Daemon::serve_sockets(std::int64_t wait) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     // An event of this batch may belong to what an earlier one has closed.
     if (const auto found = watched_.find(fd); found != watched_.end()) {
+      const bool error = (events[static_cast<std::size_t>(i)].events & (EPOLLERR | EPOLLHUP)) != 0;
+      if (found->second.source == Source::outside && error && !clear_error(fd)) {
+        unwatch(fd);  // a device that is gone would wake us for ever
+        continue;
+      }
       handle(fd, Watched(found->second));
     }
   }

@@ -180,6 +180,7 @@ def two_taps(weft, weftd, daemons, far):
         sender.kill()
     block = bytes(range(256)) * 256
     expected = hashlib.sha256((block * (BYTES // len(block) + 1))[:BYTES]).hexdigest()
+    run("ip", "link", "del", "near")  # nothing that weftd could not live with
     counters = status(weft, "one")
     print(counters["fabric"]["dropped"], counters["ports"])
     if received != expected:

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/client.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "emu/daemon/seqpacket.hpp"
@@ -291,6 +292,24 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
     a->io->release();
     return there;
   }));
+}
+
+TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
+  const Weftd one(place("one"), 1, {});
+  for (const char* host : {"", "h1", "nobody"}) {
+    auto socket = connect_seqpacket(place("one") + "/attach.sock");
+    auto no_tap = srd::create_doorbell();
+    ASSERT_TRUE(socket && no_tap);
+    TapRequest request;
+    std::strncpy(request.host.data(), host, request.host.size() - 1);
+    ASSERT_TRUE(send_struct(socket->get(), request, {no_tap->get()}));
+    const Received received = await_message(socket->get(), 5000);
+    const auto refused = received.as<RefusedReply>();
+    ASSERT_TRUE(refused) << host;
+    EXPECT_EQ(refused->header.type, AttachMessage::refused);
+  }
+  EXPECT_TRUE(one.alive());
+  EXPECT_EQ(one.status()["ports"].size(), 0U);
 }
 
 TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {
