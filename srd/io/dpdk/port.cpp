@@ -21,6 +21,8 @@ namespace {
 constexpr std::uint16_t kBurst = 32;
 constexpr std::uint32_t kPollsPerAttention = 1024;
 constexpr Duration kReopenInterval = std::chrono::milliseconds{100};
+// A driver's thread that is about to join must not lose its device.
+constexpr Duration kJoinPatience = std::chrono::seconds{10};
 
 class Port final : public FrameIo {
  public:
@@ -60,6 +62,7 @@ class Port final : public FrameIo {
   Device device_;
   UniqueFd wait_;
   bool link_ = false;
+  bool joined_ = false;  // the link was up since the device was opened
   std::uint32_t until_attend_ = 0;
   TimePoint reopened_{};
   std::array<rte_mbuf*, kBurst> received_{};
@@ -102,6 +105,7 @@ void Port::attend() {
   until_attend_ = kPollsPerAttention;
   link_ = device_.link_is_up();
   if (link_) {
+    joined_ = true;
     return;
   }
   drop_waiting();
@@ -110,10 +114,11 @@ void Port::attend() {
     return;
   }
   const TimePoint now = clock_now();
-  if (now - reopened_ < kReopenInterval) {
+  if (now - reopened_ < (device_.is_open() && !joined_ ? kJoinPatience : kReopenInterval)) {
     return;
   }
   reopened_ = now;
+  joined_ = false;
   free_received();
   device_.close();
   if (device_.open()) {
