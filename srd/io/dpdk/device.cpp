@@ -11,11 +11,13 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -56,6 +58,21 @@ rlim_t af_packet_blocks() {
     limit.rlim_cur = 0;
   }
   return std::clamp<rlim_t>(limit.rlim_cur / 8 * 7 / 2 / kAfPacketBlock, 4, 256);
+}
+
+// A server that was killed leaves its socket, and the next one would find the address taken.
+void remove_stale_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return;
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+      errno == ECONNREFUSED) {
+    ::unlink(path.c_str());
+  }
 }
 
 }  // namespace
@@ -101,6 +118,9 @@ bool Device::is_memory() const {
 Result<void> Device::make() {
   if (made_) {
     return {};
+  }
+  if (is_driver("net_memif") && !must_reopen() && option("socket-abstract") == "no") {
+    remove_stale_socket(option("socket"));
   }
   if (is_virtual(config_.devargs)) {
     const int made = ::rte_vdev_init(name_.c_str(), options_.c_str());
