@@ -25,7 +25,7 @@ constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
 
 // Where a port to the outside rings no bell it is looked at that often, the less the quieter it is.
 constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
-constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{1};
+constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
 
 // False: it is no socket, so its error stays.
 bool clear_error(int fd) {
@@ -190,7 +190,9 @@ Result<void> Daemon::run() {
         serve_sockets(time_to_sleep(now));
         wake_up();
       }
-      idler.worked();
+      if (fabric_ != nullptr || !outside_.blind()) {
+        idler.worked();  // else it was only a look: back to sleep at once
+      }
       detach_doomed();
     }
   }
