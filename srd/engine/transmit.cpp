@@ -12,7 +12,7 @@ namespace {
 
 // Packets a peer may send before it is the next one's turn: enough to keep its state in the cache,
 // few enough to be fair.
-constexpr std::uint32_t kTurn = 4;
+constexpr std::uint32_t kTurn = 8;
 
 }  // namespace
 
