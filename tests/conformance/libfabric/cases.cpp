@@ -169,6 +169,9 @@ void rma() {
     e.wait_for(1);
     e.barrier();
     window.check(round, 0, size);
+    // The provider may emulate writes with messages. Only now have both placed the other's bytes,
+    // and a read by the device finds them.
+    e.barrier();
     local.clear();
     e.post([&] {
       return fi_read(e.ep, local.data(), size, local.desc(), e.peer, remote.address, remote.key,
