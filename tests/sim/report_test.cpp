@@ -3,10 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <string>
+#include <string_view>
 
 namespace weft::emu {
 namespace {
+
+std::string without(std::string text, std::string_view words) {
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at)) {
+    text.erase(at, words.size());
+  }
+  return text;
+}
 
 std::string report_of(const std::string& text) {
   const auto scenario = read_scenario("s.yaml", text, {}, "");
@@ -30,8 +38,8 @@ TEST(Report, AsksNobodyForAnything) {
       "title: \"a <b> & \\\"c\\\"\"\ntopology: {generator: fat-tree, hosts: 16}\n"
       "traffic: {kind: permutation, bytes: 300000}\nfaults: [{link: tor0->agg0, at: 5us, lasts: "
       "10us, down: true}]\n");
-  std::string without_namespace =
-      std::regex_replace(page, std::regex("http://www\\.w3\\.org/2000/svg|http-equiv"), "");
+  const std::string without_namespace =
+      without(without(page, "http://www.w3.org/2000/svg"), "http-equiv");
   EXPECT_EQ(without_namespace.find("http"), std::string::npos);
   EXPECT_EQ(page.find("src="), std::string::npos);
   EXPECT_EQ(page.find("<link"), std::string::npos);
