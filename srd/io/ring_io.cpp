@@ -13,7 +13,10 @@ namespace weft::srd {
 namespace {
 
 // A polling process learns of its daemon's death by looking at the socket once in so many polls.
+// How often a busy port looks at its keeper, which costs a system call; and how many polls one
+// counts for that found nothing: there is time then, and polls may be rare.
 constexpr std::uint32_t kPollsPerAttention = 4096;
+constexpr std::uint32_t kIdlePollCounts = 64;
 
 Result<void> watch_edges(int epoll, int fd) {
   epoll_event event{};
@@ -137,6 +140,9 @@ std::span<const RxPacket> RingIo::receive() {
     take_from(index == 0 ? uplink_ : direct_[index - 1]->port);
   }
   ++next_port_;
+  if (received_count_ == 0) {
+    until_attend_ -= std::min(until_attend_, kIdlePollCounts);
+  }
   return {received_.data(), received_count_};
 }
 
