@@ -442,7 +442,9 @@ TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
   srd::TxPacket flood = packet(*c, 1, 1000);
   flood.header[srd::wire::kDestinationAttachmentOffset + 1] = std::byte{id};
   EXPECT_TRUE(eventually([&] {
-    [[maybe_unused]] const auto taken = a->io->transmit({&flood, 1});
+    for (int i = 0; i < 100; ++i) {
+      [[maybe_unused]] const auto taken = a->io->transmit({&flood, 1});
+    }
     return a->io->counters().tx_stalled > 100;
   }));
   EXPECT_GT(a->io->transmit_room(), 0U);
