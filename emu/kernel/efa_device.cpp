@@ -117,7 +117,16 @@ std::uint32_t EfaDevice::capabilities() const {
   return (d.rdma_read ? kRdmaRead : 0U) | (d.rnr_retry ? kRnrRetry : 0U) |
          (d.cq_notifications ? kCqNotifications : 0U) | (d.cq_with_sgid ? kCqWithSgid : 0U) |
          (d.rdma_write ? kRdmaWrite : 0U) | (d.unsolicited_write ? kUnsolicitedWrite : 0U) |
-         (d.request_id_64 ? kRequestId64 : 0U);
+         (d.completion_counters ? kCompletionCounters : 0U) | (d.request_id_64 ? kRequestId64 : 0U);
+}
+
+std::uint32_t EfaDevice::counted_operations() const {
+  const NicDescription& d = description_;
+  if (!d.completion_counters) {
+    return 0;
+  }
+  return kCountSends | kCountReceives | (d.rdma_read ? kCountReads : 0U) |
+         (d.rdma_write ? kCountWrites : 0U);
 }
 
 void EfaDevice::query_device(abi::QueryDevice& to) const {

@@ -43,6 +43,10 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
+  [[nodiscard]] std::uint64_t port_speed() const override {
+    return std::uint64_t{description_.gbps} * 10;
+  }
+  [[nodiscard]] std::uint32_t counted_operations() const override;
   [[nodiscard]] Outcome<void> get_context(Udata& udata) const override;
   [[nodiscard]] Outcome<void> query_device_extended(Udata& udata) const override;
   [[nodiscard]] Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) override;

@@ -168,10 +168,17 @@ ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
   return result;
 }
 
-int ioctl_uverbs(int fd, unsigned long request) {
+int ioctl_uverbs(int fd, unsigned long request, void* argument) {
   const auto file = find(fd);
-  errno = file == nullptr ? EIO : -file->verbs->ioctl(request);
-  return errno == 0 ? 0 : -1;
+  int result = -EIO;
+  if (file != nullptr && !in_vfork_child()) {
+    result = file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
+  }
+  if (result < 0) {
+    errno = -result;
+    return -1;
+  }
+  return result;
 }
 
 void duplicated_uverbs(int fd, int copy) {
