@@ -79,7 +79,7 @@ void NicRunner::need_background() {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_);
+    background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_, /*watchful=*/true);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   });
 }

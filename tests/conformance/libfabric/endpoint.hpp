@@ -62,6 +62,8 @@ class Endpoint {
   // The next error completion.
   fi_cq_err_entry wait_error();
   void wait_for(std::size_t count);
+  // Goes on with another program, which opens an endpoint with that label.
+  void meet(const std::string& label) { find_peer(label); }
   // Until the peer has come here too.
   void barrier();
   // Gives the peer eight-byte words, and gets as many.
