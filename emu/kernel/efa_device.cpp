@@ -55,6 +55,14 @@ void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
   publish();
 }
 
+void EfaDevice::on_packets(TimePoint now, std::span<const srd::RxPacket> packets) {
+  fetch_receives();
+  for (const srd::RxPacket& packet : packets) {
+    engine_.on_packet(now, packet);
+  }
+  publish();
+}
+
 void EfaDevice::on_timeout(TimePoint now) {
   fetch_receives();
   engine_.on_timeout(now);
@@ -62,7 +70,11 @@ void EfaDevice::on_timeout(TimePoint now) {
 }
 
 bool EfaDevice::next_transmit(TimePoint now, srd::TxPacket& out) {
-  fetch_sends();
+  prepare_transmit();
+  return next_prepared(now, out);
+}
+
+bool EfaDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
   const bool sending = engine_.next_transmit(now, out);
   if (!sending) {
     publish();

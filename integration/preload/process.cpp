@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,10 +43,12 @@ struct Process {
 };
 
 void in_child_after_fork();
+void at_exit();
 
 Process& process() {
   static Process* const instance = [] {
     pthread_atfork(nullptr, nullptr, in_child_after_fork);
+    (void)std::atexit(at_exit);
     return new Process;
   }();
   return *instance;
@@ -67,6 +70,19 @@ void in_child_after_fork() {
   for (auto& [fd, file] : self.files) {
     new std::shared_ptr<OpenFile>(
         std::move(file));  // kept for ever, so that nothing is torn down here
+  }
+}
+
+// A NIC of its own would go on answering after the program has ended; ours ends with it.
+void at_exit() {
+  Process& self = process();
+  if (self.pid != getpid()) {
+    return;
+  }
+  for (const auto& nic : self.nics) {
+    if (nic != nullptr) {
+      nic->linger();
+    }
   }
 }
 

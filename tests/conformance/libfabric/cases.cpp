@@ -391,6 +391,7 @@ void restart() {
     return;
   }
   e.barrier();
+  e.part();
   if (Endpoint::rank() == 1) {
     setenv("WEFT_CASE_AGAIN", "1", 1);
     execl("/proc/self/exe", "weft_fabric_peer", "restart", nullptr);
