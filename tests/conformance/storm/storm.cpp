@@ -2,6 +2,7 @@
 // some of them are killed, stopped and started again. `storm PEERS ROUNDS SEED`.
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -56,8 +57,9 @@ constexpr std::uint32_t kTargetSlots =
     32;  // far fewer than senders' messages: receivers are not ready
 
 void be_peer(std::uint32_t index, std::uint32_t life) {
-  signal(SIGALRM, SIG_DFL);
-  alarm(120);  // whatever happens to the storm, nobody stays behind
+  // Whatever happens to the storm, nobody stays behind.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(120);
   {
     QueuePair queue(kPeerSlots, sizeof(Message));
     Peer& self = shared->peers[index];
@@ -182,12 +184,17 @@ class Target {
     } else if (what == 1) {
       kill(pids_[i], SIGSTOP);
       stopped_.push_back(pids_[i]);
+      stopped_since_ = stopped_.size() == 1 ? Clock::now() : stopped_since_;
       ++halted_;
     } else if (!stopped_.empty()) {
-      kill(stopped_.front(), SIGCONT);
-      stopped_.erase(stopped_.begin());
+      wake_first();
     }
     ping(static_cast<std::uint32_t>(random_() % pids_.size()));
+  }
+  void wake_first() {
+    kill(stopped_.front(), SIGCONT);
+    stopped_.erase(stopped_.begin());
+    stopped_since_ = Clock::now();
   }
   void ping(std::uint32_t i) {
     if (!up(i) || pings_open_ >= kTargetSlots) {
@@ -232,6 +239,10 @@ class Target {
     demand(life != lives_[i] || shared->stop, "a ping to the living failed");
   }
   void work_once() {
+    // Who is stopped for as long as the dead are waited for would count as dead.
+    while (!stopped_.empty() && Clock::now() - stopped_since_ > std::chrono::seconds(1)) {
+      wake_first();
+    }
     ibv_wc done{};
     bool idle = true;
     for (int i = 0; i < 64 && queue_->poll(done); ++i) {
@@ -262,6 +273,7 @@ class Target {
   std::vector<pid_t> pids_;
   std::vector<std::uint32_t> lives_ = std::vector<std::uint32_t>(256);
   std::vector<pid_t> stopped_;
+  Clock::time_point stopped_since_;  // the first of them
   std::uint64_t messages_ = 0;
   std::uint64_t pings_ = 0;
   std::uint64_t pings_open_ = 0;

@@ -18,7 +18,7 @@ TEST_P(Storms, DisturbOnlyWhoIsHit) {
   const std::string seed = std::to_string(20250101 + std::string(storm.name).size());
   const Outcome outcome = run_weft(std::string(storm.arguments) + " -- " WEFT_STORM " " +
                                        storm.peers + " " + storm.rounds + " " + seed,
-                                   170);
+                                   110);
   EXPECT_EQ(outcome.code, 0) << "seed " << seed << "\n" << outcome.output;
 }
 
