@@ -195,7 +195,8 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 1024));
   run->add_option("--per-host", options->per_host, "Programs that share a host")
       ->check(CLI::Range(1, 255));
-  run->add_option("--nics", options->nics, "NICs of every host")->check(CLI::Range(1, 16));
+  run->add_option("--nics,--rails", options->nics, "NICs (rails) of every host")
+      ->check(CLI::Range(1, 16));
   run->add_option("--device", options->device, "efa, efa:PROFILE, or none")->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");

@@ -72,6 +72,11 @@ class Device {
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
 
+  // In units of 100 Mb/s.
+  [[nodiscard]] virtual std::uint64_t port_speed() const = 0;
+  // What completion counters can count, as CountedOperation; 0: there are none.
+  [[nodiscard]] virtual std::uint32_t counted_operations() const = 0;
+
   // The device's own words only.
   [[nodiscard]] virtual Outcome<void> get_context(Udata& udata) const = 0;
   [[nodiscard]] virtual Outcome<void> query_device_extended(Udata& udata) const = 0;

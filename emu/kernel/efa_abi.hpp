@@ -43,6 +43,7 @@ enum Capability : std::uint32_t {
   kCqWithSgid = 1U << 3,
   kRdmaWrite = 1U << 5,
   kUnsolicitedWrite = 1U << 6,
+  kCompletionCounters = 1U << 8,
   kRequestId64 = 1U << 9,
 };
 

@@ -56,6 +56,7 @@ std::uint8_t operation_bits(nic::Operation operation) {
     case nic::Operation::send:
     case nic::Operation::receive:
     case nic::Operation::invalid:
+    case nic::Operation::oversized:
       break;
   }
   return 0;

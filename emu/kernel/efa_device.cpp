@@ -55,6 +55,14 @@ void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
   publish();
 }
 
+void EfaDevice::on_packets(TimePoint now, std::span<const srd::RxPacket> packets) {
+  fetch_receives();
+  for (const srd::RxPacket& packet : packets) {
+    engine_.on_packet(now, packet);
+  }
+  publish();
+}
+
 void EfaDevice::on_timeout(TimePoint now) {
   fetch_receives();
   engine_.on_timeout(now);
@@ -62,7 +70,11 @@ void EfaDevice::on_timeout(TimePoint now) {
 }
 
 bool EfaDevice::next_transmit(TimePoint now, srd::TxPacket& out) {
-  fetch_sends();
+  prepare_transmit();
+  return next_prepared(now, out);
+}
+
+bool EfaDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
   const bool sending = engine_.next_transmit(now, out);
   if (!sending) {
     publish();
@@ -117,7 +129,16 @@ std::uint32_t EfaDevice::capabilities() const {
   return (d.rdma_read ? kRdmaRead : 0U) | (d.rnr_retry ? kRnrRetry : 0U) |
          (d.cq_notifications ? kCqNotifications : 0U) | (d.cq_with_sgid ? kCqWithSgid : 0U) |
          (d.rdma_write ? kRdmaWrite : 0U) | (d.unsolicited_write ? kUnsolicitedWrite : 0U) |
-         (d.request_id_64 ? kRequestId64 : 0U);
+         (d.completion_counters ? kCompletionCounters : 0U) | (d.request_id_64 ? kRequestId64 : 0U);
+}
+
+std::uint32_t EfaDevice::counted_operations() const {
+  const NicDescription& d = description_;
+  if (!d.completion_counters) {
+    return 0;
+  }
+  return kCountSends | kCountReceives | (d.rdma_read ? kCountReads : 0U) |
+         (d.rdma_write ? kCountWrites : 0U);
 }
 
 void EfaDevice::query_device(abi::QueryDevice& to) const {

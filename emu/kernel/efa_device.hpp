@@ -34,8 +34,13 @@ class EfaDevice final : public Device, public srd::Machine {
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;
+  // The same for a burst: rings and completions are looked at once.
+  void on_packets(TimePoint now, std::span<const srd::RxPacket> packets);
   void on_timeout(TimePoint now) override;
   [[nodiscard]] bool next_transmit(TimePoint now, srd::TxPacket& out) override;
+  // In two steps: what the application rang for, once; then packet by packet.
+  void prepare_transmit() { fetch_sends(); }
+  [[nodiscard]] bool next_prepared(TimePoint now, srd::TxPacket& out);
   [[nodiscard]] TimePoint next_timeout() const override { return engine_.next_timeout(); }
 
   // --- Device
@@ -43,6 +48,10 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
+  [[nodiscard]] std::uint64_t port_speed() const override {
+    return std::uint64_t{description_.gbps} * 10;
+  }
+  [[nodiscard]] std::uint32_t counted_operations() const override;
   [[nodiscard]] Outcome<void> get_context(Udata& udata) const override;
   [[nodiscard]] Outcome<void> query_device_extended(Udata& udata) const override;
   [[nodiscard]] Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) override;
@@ -61,6 +70,11 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
                                        abi::QueryQp& to) const override;
 
+  // As far as this process could see.
+  [[nodiscard]] bool network_is_perfect() const {
+    const srd::Counters& seen = engine_.counters();
+    return seen.retrans_pkts == 0 && seen.duplicate_pkts == 0 && seen.reordered_pkts == 0;
+  }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
   [[nodiscard]] const NicDescription& description() const { return description_; }
 

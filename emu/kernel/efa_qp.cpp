@@ -103,10 +103,18 @@ nic::SendWork QueuePair::parse(std::span<const std::byte> wqe) const {
   }
   if ((head.ctrl1 & kInline) != 0) {
     const std::size_t room = std::min(wqe.size() - local, nic::kMaxInline);
-    work.inline_data = wqe.subspan(local, std::min<std::size_t>(head.length, room));
+    if (head.length > room) {
+      work.operation = nic::Operation::oversized;
+      return work;
+    }
+    work.inline_data = wqe.subspan(local, head.length);
     return work;
   }
-  work.sge_count = static_cast<std::uint8_t>(std::min<std::size_t>(head.length, most));
+  if (head.length > most) {
+    work.operation = nic::Operation::oversized;
+    return work;
+  }
+  work.sge_count = static_cast<std::uint8_t>(head.length);
   for (std::size_t i = 0; i < work.sge_count; ++i) {
     work.sges[i] = to_sge(load<WireSge>(wqe, local + i * sizeof(WireSge)));
   }
@@ -198,6 +206,11 @@ void QueuePair::publish(const nic::WorkCompletion& done) {
   const bool receive = done.operation == nic::Operation::receive ||
                        done.operation == nic::Operation::receive_write_immediate;
   (receive ? recv_cq_ : send_cq_).publish(done, shape_.request_id_64);
+  count(receive                                        ? kCountReceives
+        : done.operation == nic::Operation::rdma_read  ? kCountReads
+        : done.operation == nic::Operation::rdma_write ? kCountWrites
+                                                       : kCountSends,
+        done.status == nic::WorkStatus::ok);
 }
 
 }  // namespace weft::emu::kernel::efa

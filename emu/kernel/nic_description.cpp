@@ -36,6 +36,7 @@ const Key kKeys[] = {
     {"cq_with_sgid", &D::cq_with_sgid},
     {"unsolicited_write", &D::unsolicited_write},
     {"request_id_64", &D::request_id_64},
+    {"completion_counters", &D::completion_counters},
     {"mtu", &D::mtu},
     {"max_rdma_size", &D::max_rdma_size},
     {"inline_size", &D::inline_size},

@@ -30,6 +30,7 @@ struct NicDescription {
   bool cq_with_sgid = true;
   bool unsolicited_write = true;
   bool request_id_64 = false;
+  bool completion_counters = false;
 
   // Limits.
   std::uint32_t mtu = 8928;  // bytes of the largest send

@@ -1,13 +1,17 @@
 // Owns what the handles of a device file stand for; each device type derives its own from these.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "emu/kernel/event_channel.hpp"
 
 namespace weft::emu::kernel {
 
-enum class ObjectKind : std::uint8_t { pd, mr, ah, cq, qp, channel };
+enum class ObjectKind : std::uint8_t { pd, mr, ah, cq, qp, channel, counter };
 
 // Objects hold each other by count: one that others stand on cannot be destroyed (EBUSY).
 class Object {
@@ -40,7 +44,7 @@ class Object {
   std::uint32_t async_events = 0;  // asynchronous events sent about it
 
  private:
-  static constexpr int kMostUses = 4;
+  static constexpr int kMostUses = 12;
   ObjectKind kind_;
   std::uint32_t users_ = 0;
   Object* uses_[kMostUses] = {};
@@ -72,8 +76,43 @@ struct Cq : Object {
     channel->events.send({user_handle, 0, 0});
   }
 };
+// Two numbers in the application's memory: completions, and those of them in error.
+struct CompletionCounter : Object {
+  CompletionCounter() : Object(ObjectKind::counter) {}
+  static constexpr std::size_t kEntries = 2;
+  std::array<std::uint64_t*, kEntries> values{};
+
+  void count(bool good) {
+    std::atomic_ref(*values[good ? 0 : 1]).fetch_add(1, std::memory_order_release);
+  }
+};
+// Bits, as the verbs number them.
+enum CountedOperation : std::uint32_t {
+  kCountSends = 1U << 0,
+  kCountReceives = 1U << 1,
+  kCountReads = 1U << 2,
+  kCountWrites = 1U << 4,
+};
 struct Qp : Object {
   Qp() : Object(ObjectKind::qp) {}
+  static constexpr std::size_t kMostCounters = 8;
+
+  // False: there are too many already.
+  [[nodiscard]] bool attach(CompletionCounter& counter, std::uint32_t operations) {
+    if (counters_used_ == counters_.size()) {
+      return false;
+    }
+    use(counter);
+    counters_[counters_used_++] = {&counter, operations};
+    return true;
+  }
+  void count(CountedOperation operation, bool good) {
+    for (const Attached& attached : std::span(counters_).first(counters_used_)) {
+      if ((attached.operations & operation) != 0) {
+        attached.counter->count(good);
+      }
+    }
+  }
   std::uint32_t number = 0;
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_recv_wr = 0;
@@ -81,6 +120,14 @@ struct Qp : Object {
   std::uint32_t max_recv_sge = 0;
   std::uint32_t max_inline_data = 0;
   bool sq_sig_all = false;
+
+ private:
+  struct Attached {
+    CompletionCounter* counter = nullptr;
+    std::uint32_t operations = 0;
+  };
+  std::array<Attached, kMostCounters> counters_{};
+  std::size_t counters_used_ = 0;
 };
 
 }  // namespace weft::emu::kernel

@@ -45,6 +45,45 @@ struct ExtendedHeader {
 };
 static_assert(sizeof(ExtendedHeader) == 16);
 
+// --- ioctl
+
+enum class IoctlObject : std::uint16_t { device = 0, qp = 4, mr = 7, counter = 19 };
+
+struct IoctlHeader {
+  std::uint16_t length;
+  std::uint16_t object_id;
+  std::uint16_t method_id;
+  std::uint16_t attributes;
+  std::uint64_t reserved;
+  std::uint32_t driver_id;
+  std::uint32_t reserved2;
+};
+static_assert(sizeof(IoctlHeader) == 24);
+
+struct IoctlAttribute {
+  std::uint16_t id;
+  std::uint16_t length;
+  std::uint16_t flags;
+  std::uint16_t reserved;
+  std::uint64_t value;  // what fits into it, else where it is
+};
+static_assert(sizeof(IoctlAttribute) == 16);
+inline constexpr std::uint16_t kIoctlMandatory = 1;
+inline constexpr std::uint16_t kIoctlValidOutput = 2;
+
+struct BufferDescriptor {
+  std::uint32_t type;
+  std::int32_t fd;
+  std::uint32_t flags;
+  std::uint32_t optional_flags;
+  std::uint64_t address;
+  std::uint64_t length;
+};
+static_assert(sizeof(BufferDescriptor) == 32);
+inline constexpr std::uint32_t kBufferInMemory = 1;
+
+// --- Bodies
+
 struct QueryDevice {
   std::uint64_t fw_ver;
   std::uint64_t node_guid;       // big endian
@@ -117,6 +156,14 @@ struct QueryPort {
   std::uint8_t reserved;
 };
 static_assert(sizeof(QueryPort) == 40 && offsetof(QueryPort, link_layer) == 37);
+
+struct QueryPortExtended {  // by ioctl
+  QueryPort base;
+  std::uint16_t port_cap_flags2;
+  std::uint16_t reserved;
+  std::uint32_t active_speed;
+};
+static_assert(sizeof(QueryPortExtended) == 48);
 
 struct QpDestination {
   std::array<std::byte, 16> dgid;

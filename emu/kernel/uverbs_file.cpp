@@ -52,7 +52,7 @@ UverbsFile::~UverbsFile() {
   runner_.exclusively([this] {
     // Queue pairs before the completion queues and domains they stand on, channels last.
     for (const ObjectKind kind : {ObjectKind::qp, ObjectKind::ah, ObjectKind::mr, ObjectKind::cq,
-                                  ObjectKind::pd, ObjectKind::channel}) {
+                                  ObjectKind::pd, ObjectKind::channel, ObjectKind::counter}) {
       for (auto& object : objects_) {
         if (object != nullptr && object->kind() == kind) {
           object.reset();
@@ -69,10 +69,6 @@ int UverbsFile::open() {
   }
   return queues_.fd();
 }
-
-// The old ENOTTY tells the library that there are no ioctl methods at all; it writes commands
-// instead.
-int UverbsFile::ioctl(unsigned long /*request*/) const { return -ENOTTY; }
 
 ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   abi::CommandHeader header{};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "emu/kernel/device.hpp"
+#include "emu/kernel/uverbs_ioctl.hpp"
 
 namespace weft::emu::kernel {
 
@@ -27,7 +28,7 @@ class UverbsFile {
   // As write(2) and ioctl(2), but errors are returned negative. `fd` is the number the application
   // used.
   [[nodiscard]] ssize_t write(int fd, const void* buffer, std::size_t size);
-  [[nodiscard]] int ioctl(unsigned long request) const;
+  [[nodiscard]] int ioctl(unsigned long request, std::uint64_t argument);
 
  private:
   // One command on its way: the common part of its body (at least as long as the table says), and
@@ -79,6 +80,25 @@ class UverbsFile {
   Outcome<void> modify_qp(Call& call);
   Outcome<void> query_qp(Call& call);
   Outcome<void> destroy_qp(Call& call);
+
+  static constexpr std::uint32_t kMostCounters = 1024;
+  struct Method {
+    abi::IoctlObject object;
+    std::uint16_t method;
+    IoctlCall::Spec attributes;
+    Outcome<void> (UverbsFile::*handler)(IoctlCall&);
+  };
+  static const Method kMethods[];
+
+  Outcome<void> ioctl_query_port(IoctlCall& call);
+  Outcome<void> ioctl_query_port_speed(IoctlCall& call);
+  Outcome<void> ioctl_query_mr(IoctlCall& call);
+  Outcome<void> ioctl_counter_capabilities(IoctlCall& call);
+  Outcome<void> ioctl_create_counter(IoctlCall& call);
+  Outcome<void> ioctl_destroy_counter(IoctlCall& call);
+  Outcome<void> ioctl_modify_counter(IoctlCall& call);
+  Outcome<void> ioctl_read_counter(IoctlCall& call);
+  Outcome<void> ioctl_attach_counter(IoctlCall& call);
 
   template <class T>
   [[nodiscard]] T* find(std::uint32_t handle, ObjectKind kind);

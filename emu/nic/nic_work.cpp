@@ -89,6 +89,9 @@ WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t contex
                         srd::SegmentList& segments) {
   Context& kept = contexts_[context];
   std::uint64_t length = 0;
+  if (work.operation == Operation::oversized) {
+    return WorkStatus::local_length;
+  }
   if (work.operation == Operation::invalid ||
       (qp.init_.type == QpType::ud && work.operation != Operation::send)) {
     return WorkStatus::unsupported_operation;
@@ -229,6 +232,7 @@ srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::Pee
     case Operation::receive:
     case Operation::receive_write_immediate:
     case Operation::invalid:
+    case Operation::oversized:
       break;
   }
   WEFT_CHECK(false);

@@ -31,7 +31,8 @@ enum class Operation : std::uint8_t {
   rdma_write,
   receive,
   receive_write_immediate,
-  invalid,  // a work request that names no operation there is
+  invalid,    // a work request that names no operation there is
+  oversized,  // one that says it has more pieces or bytes than it can hold
 };
 
 struct SendWork {

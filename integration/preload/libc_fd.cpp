@@ -42,7 +42,7 @@ WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return FdTable::kind(fd) != 0 ? weft::preload::ioctl_uverbs(fd, request)
+  return FdTable::kind(fd) != 0 ? weft::preload::ioctl_uverbs(fd, request, argument)
                                 : stock(fd, request, argument);
 }
 

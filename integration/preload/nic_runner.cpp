@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "emu/daemon/client.hpp"
@@ -79,9 +80,22 @@ void NicRunner::need_background() {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_);
+    background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_, /*watchful=*/true);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   });
+}
+
+void NicRunner::linger() {
+  constexpr std::chrono::milliseconds kMoment{100};
+  const bool perfect = host_->look([](Device& device) { return device.network_is_perfect(); });
+  if (perfect) {
+    return;
+  }
+  for (const TimePoint end = srd::monotonic_now() + kMoment; srd::monotonic_now() < end;) {
+    if (host_->poll() == 0) {
+      host_->sleep_deaf(std::chrono::microseconds{200});
+    }
+  }
 }
 
 void NicRunner::expect_events() {

@@ -26,6 +26,9 @@ class NicRunner final : public emu::kernel::Runner {
   void expect_events() override;
 
   [[nodiscard]] emu::kernel::Device& device() { return *device_; }
+  // For who is about to go, in a network that loses packets: stays a moment to acknowledge what
+  // peers send once more because the first acknowledgement was lost.
+  void linger();
   // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
   void abandon() { host_->abandon(); }
   // Begins to watch over the NIC while nobody polls.

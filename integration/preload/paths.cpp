@@ -21,6 +21,45 @@ bool begins(const char* path, const char* prefix) {
   return std::strncmp(path, prefix, std::strlen(prefix)) == 0;
 }
 
+bool is_ours(const char* path) {
+  for (const char* const prefix : kPrefixes) {
+    if (begins(path, prefix)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The same path without doubled slashes and steps to nowhere or back; false: too long. Back from a
+// link leads elsewhere than this says, so it is only for paths that do not begin like ours as they
+// stand.
+bool simplify(const char* path, char* to, std::size_t room) {
+  std::size_t length = 0;
+  while (*path != '\0') {
+    while (*path == '/') {
+      ++path;
+    }
+    const std::size_t step = std::strcspn(path, "/");
+    if (step == 0) {
+      break;
+    }
+    if (step == 2 && path[0] == '.' && path[1] == '.') {
+      while (length > 0 && to[--length] != '/') {
+      }
+    } else if (step != 1 || path[0] != '.') {
+      if (length + step + 2 > room) {
+        return false;
+      }
+      to[length++] = '/';
+      std::memcpy(to + length, path, step);
+      length += step;
+    }
+    path += step;
+  }
+  to[length] = '\0';
+  return length > 0;
+}
+
 int uverbs_number(const char* path) {
   if (!begins(path, kUverbs)) {
     return -1;
@@ -44,29 +83,34 @@ const char* tree_root() {
 }
 
 Redirected::Redirected(const char* path) : path_(path) {
-  if (path == nullptr || path[0] != '/' || (path[1] != 's' && path[1] != 'd')) {
+  // Everything else leaves here: "/s", "/d", or an odd beginning of them.
+  if (path == nullptr || path[0] != '/' ||
+      (path[1] != 's' && path[1] != 'd' && path[1] != '/' && path[1] != '.')) {
     return;
   }
   const char* const root = tree_root();
   if (root == nullptr) {
     return;
   }
-  for (const char* const prefix : kPrefixes) {
-    if (!begins(path, prefix)) {
-      continue;
+  char simple[PATH_MAX];
+  if (!is_ours(path)) {
+    const bool odd = std::strstr(path, "//") != nullptr || std::strstr(path, "/.") != nullptr;
+    if (!odd || !simplify(path, simple, sizeof simple) || !is_ours(simple)) {
+      return;
     }
-    const std::size_t head = std::strlen(root);
-    const std::size_t tail = std::strlen(path);
-    if (head + tail < sizeof buffer_) {
-      std::memcpy(buffer_, root, head);
-      std::memcpy(buffer_ + head, path, tail + 1);
-      path_ = buffer_;
-      uverbs_ = uverbs_number(path);
-      if (std::strstr(path, "/hw_counters") != nullptr) {
-        emu::kernel::refresh_counter_files(root, buffer_);
-      }
-    }
+    path = simple;
+  }
+  const std::size_t head = std::strlen(root);
+  const std::size_t tail = std::strlen(path);
+  if (head + tail >= sizeof buffer_) {
     return;
+  }
+  std::memcpy(buffer_, root, head);
+  std::memcpy(buffer_ + head, path, tail + 1);
+  path_ = buffer_;
+  uverbs_ = uverbs_number(path);
+  if (std::strstr(path, "/hw_counters") != nullptr) {
+    emu::kernel::refresh_counter_files(root, buffer_);
   }
 }
 

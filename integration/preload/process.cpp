@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,10 +43,12 @@ struct Process {
 };
 
 void in_child_after_fork();
+void at_exit();
 
 Process& process() {
   static Process* const instance = [] {
     pthread_atfork(nullptr, nullptr, in_child_after_fork);
+    (void)std::atexit(at_exit);
     return new Process;
   }();
   return *instance;
@@ -67,6 +70,19 @@ void in_child_after_fork() {
   for (auto& [fd, file] : self.files) {
     new std::shared_ptr<OpenFile>(
         std::move(file));  // kept for ever, so that nothing is torn down here
+  }
+}
+
+// A NIC of its own would go on answering after the program has ended; ours ends with it.
+void at_exit() {
+  Process& self = process();
+  if (self.pid != getpid()) {
+    return;
+  }
+  for (const auto& nic : self.nics) {
+    if (nic != nullptr) {
+      nic->linger();
+    }
   }
 }
 
@@ -168,10 +184,17 @@ ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
   return result;
 }
 
-int ioctl_uverbs(int fd, unsigned long request) {
+int ioctl_uverbs(int fd, unsigned long request, void* argument) {
   const auto file = find(fd);
-  errno = file == nullptr ? EIO : -file->verbs->ioctl(request);
-  return errno == 0 ? 0 : -1;
+  int result = -EIO;
+  if (file != nullptr && !in_vfork_child()) {
+    result = file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
+  }
+  if (result < 0) {
+    errno = -result;
+    return -1;
+  }
+  return result;
 }
 
 void duplicated_uverbs(int fd, int copy) {

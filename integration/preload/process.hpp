@@ -12,7 +12,7 @@ namespace weft::preload {
 
 // The following are for descriptors with FdTable::kind() != 0. As write(2) and ioctl(2).
 [[nodiscard]] ssize_t write_uverbs(int fd, const void* buffer, std::size_t size);
-[[nodiscard]] int ioctl_uverbs(int fd, unsigned long request);
+[[nodiscard]] int ioctl_uverbs(int fd, unsigned long request, void* argument);
 // `copy` is a duplicate of `fd` from now on.
 void duplicated_uverbs(int fd, int copy);
 // `fd` is about to be closed. The last descriptor of a file takes everything with it.

@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -91,12 +90,6 @@ void ring_doorbell(int fd) {
 void clear_doorbell(int fd) {
   std::uint64_t count;
   [[maybe_unused]] const auto read = ::read(fd, &count, sizeof count);
-}
-
-TimePoint clock_now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return time_at(std::chrono::seconds{now.tv_sec} + Duration{now.tv_nsec});
 }
 
 }  // namespace weft::srd

@@ -74,7 +74,8 @@ class Mapping {
 void ring_doorbell(int fd);
 void clear_doorbell(int fd);
 
-// For waiting with an end; protocols get their time as an argument.
+// CLOCK_MONOTONIC, told by the processor's tick counter where that can be relied on; then threads
+// may differ by a microsecond. Protocols get their time as an argument.
 [[nodiscard]] TimePoint clock_now();
 
 // "what: text of errno"

@@ -1,6 +1,8 @@
 // Owns the thread that makes progress while the application does not poll.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -15,7 +17,10 @@ namespace weft::srd {
 template <class M>
 class BackgroundThread {
  public:
-  explicit BackgroundThread(Host<M>& host) : host_(host), thread_([this] { run(); }) {}
+  // `watchful`: work may turn up of which nobody tells, in memory that the machine looks at; so it
+  // looks, every millisecond after it found some, and less often otherwise.
+  explicit BackgroundThread(Host<M>& host, bool watchful = false)
+      : host_(host), watchful_(watchful), thread_([this] { run(); }) {}
   ~BackgroundThread() {
     stop_ = true;
     host_.kick();
@@ -35,8 +40,13 @@ class BackgroundThread {
   static constexpr Duration kLookUp = std::chrono::milliseconds{1};
   static constexpr Duration kSpinAfterTakeOver = std::chrono::microseconds{30};
 
+  static constexpr Duration kLookOften = std::chrono::milliseconds{1};
+  static constexpr Duration kLookSeldom = std::chrono::milliseconds{10};
+  static constexpr Duration kLookOftenFor = std::chrono::seconds{1};
+
   void run() {
     TimePoint own_poll{};
+    TimePoint last_work{};
     while (!stop_.load(std::memory_order_acquire)) {
       const TimePoint last = host_.last_poll();
       const bool application_polls = last != own_poll && monotonic_now() - last < kSilence;
@@ -46,13 +56,21 @@ class BackgroundThread {
       }
       const std::size_t work = host_.poll();
       own_poll = host_.last_poll();
-      if (work == 0) {
+      const TimePoint now = monotonic_now();
+      if (work != 0) {
+        last_work = now;
+      } else if (now - last_work < kSpinAfterTakeOver) {
+        ::sched_yield();
+      } else if (!watchful_) {
         host_.sleep(kNever);
+      } else {
+        host_.sleep(now + (now - last_work < kLookOftenFor ? kLookOften : kLookSeldom));
       }
     }
   }
 
   Host<M>& host_;
+  bool watchful_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> summoned_{false};
   std::thread thread_;

@@ -29,8 +29,12 @@ class Poller {
   std::size_t receive(TimePoint now) {
     const std::span<const RxPacket> received = io_.receive();
     if (!received.empty()) {
-      for (const RxPacket& packet : received) {
-        machine_.on_packet(now, packet);
+      if constexpr (requires { machine_.on_packets(now, received); }) {
+        machine_.on_packets(now, received);
+      } else {
+        for (const RxPacket& packet : received) {
+          machine_.on_packet(now, packet);
+        }
       }
       io_.release();
     }
@@ -44,6 +48,9 @@ class Poller {
   std::size_t transmit(TimePoint now) {
     std::size_t sent = 0;
     blocked_ = false;
+    if constexpr (requires { machine_.prepare_transmit(); }) {
+      machine_.prepare_transmit();
+    }
     for (int burst = 0; burst < kTransmitBurstsPerRound; ++burst) {
       const std::size_t room = std::min(kTransmitBurst, io_.transmit_room());
       if (room == 0) {
@@ -51,7 +58,7 @@ class Poller {
         break;
       }
       std::size_t count = 0;
-      while (count < room && machine_.next_transmit(now, burst_[count])) {
+      while (count < room && next_transmit(now, burst_[count])) {
         ++count;
       }
       if (count == 0) {
@@ -71,6 +78,15 @@ class Poller {
   [[nodiscard]] TimePoint next_timeout() const { return machine_.next_timeout(); }
 
  private:
+  // A machine with queues of its own to look at does so once a round, not once a packet.
+  [[nodiscard]] bool next_transmit(TimePoint now, TxPacket& out) {
+    if constexpr (requires { machine_.next_prepared(now, out); }) {
+      return machine_.next_prepared(now, out);
+    } else {
+      return machine_.next_transmit(now, out);
+    }
+  }
+
   M& machine_;
   PacketIo& io_;
   bool blocked_ = false;

@@ -14,7 +14,7 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
   config.mtu_payload = static_cast<std::uint32_t>(carrier.mtu - sizeof(wire::DataHeader));
   config.checksum = !carrier.lossless_memory;
   config.min_rto = std::chrono::milliseconds{20};
-  config.peer_timeout = std::chrono::seconds{4};
+  config.peer_timeout = std::chrono::seconds{10};  // a starved process is not a dead one
   if (carrier.lossless_memory) {
     // Back-pressure is exact and nothing is lost: a constant window below the size of a ring.
     config.congestion_control = "fixed";

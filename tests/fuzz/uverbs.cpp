@@ -19,11 +19,16 @@ using namespace weft::emu::kernel;
 
 class Loop final : public Runner {
  public:
-  Loop() : device(NicDescription{}, srd::Address{}, {256, 256}, config()) {}
+  Loop() : device(description(), srd::Address{}, {256, 256}, config()) {}
+  static NicDescription description() {
+    NicDescription nic;
+    nic.request_id_64 = nic.completion_counters = true;
+    return nic;
+  }
   static srd::EngineConfig config() {
     srd::EngineConfig base;
     base.attachment = srd::AttachmentId{1};
-    return efa::engine_config(NicDescription{}, base);
+    return efa::engine_config(description(), base);
   }
   void exclusively(const std::function<void()>& work) override {
     work();
@@ -59,6 +64,8 @@ class Client {
       input = input.subspan(2 + size);
       if ((kind & 0xC0) == 0xC0) {
         scribble(body, kind);
+      } else if ((kind & 0x80) != 0) {
+        method(body, kind);
       } else {
         command(body, kind);
       }
@@ -89,6 +96,40 @@ class Client {
       std::memcpy(&fd, reply_.data(), 4);
       ::close(static_cast<int>(fd));
     }
+  }
+  // An ioctl: object in the kind, method in the first word, then attributes. Values that look like
+  // the wild card are made good addresses.
+  void method(std::span<const std::uint8_t> body, std::uint8_t kind) {
+    constexpr std::uint64_t kWildCard = 0xAAAAAAAAAAAAAAAA;
+    alignas(8) std::array<std::byte, sizeof(abi::IoctlHeader) + 64 * sizeof(abi::IoctlAttribute)>
+        bytes{};
+    if (body.size() < 4) {
+      return;
+    }
+    const std::size_t count =
+        std::min<std::size_t>((body.size() - 4) / sizeof(abi::IoctlAttribute), 64);
+    abi::IoctlHeader header{};
+    header.length = static_cast<std::uint16_t>(sizeof header + count * sizeof(abi::IoctlAttribute));
+    header.object_id = kind & 0x1F;
+    std::memcpy(&header.method_id, body.data(), 2);
+    header.attributes = static_cast<std::uint16_t>(count + (body[2] == 0xFF ? 1U : 0U));
+    std::memcpy(bytes.data(), &header, sizeof header);
+    for (std::size_t i = 0; i < count; ++i) {
+      abi::IoctlAttribute attribute{};
+      std::memcpy(&attribute, body.data() + 4 + i * sizeof attribute, sizeof attribute);
+      if (attribute.value == kWildCard) {
+        attribute.value = reinterpret_cast<std::uint64_t>(reply_.data() + 64 * i);
+        attribute.length = std::min<std::uint16_t>(attribute.length, 64);
+      }
+      std::memcpy(bytes.data() + sizeof header + i * sizeof attribute, &attribute,
+                  sizeof attribute);
+    }
+    // A buffer's description, for who asks for one: it points into itself.
+    const abi::BufferDescriptor buffer{
+        1, 0, 0, 0, reinterpret_cast<std::uint64_t>(reply_.data() + 2048), 8};
+    std::memcpy(reply_.data() + 64, &buffer, sizeof buffer);
+    std::memcpy(reply_.data() + 128, &buffer, sizeof buffer);
+    (void)file_.ioctl(abi::kIoctl, reinterpret_cast<std::uint64_t>(bytes.data()));
   }
   // Writes into whatever queues there are, at an offset from the input.
   void scribble(std::span<const std::uint8_t> body, std::uint8_t kind) {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -330,6 +331,80 @@ void endpoints() {
   }
 }
 
+// Addresses are inserted many at a time, found, removed, and inserted again; those that remain
+// work.
+void address_vectors() {
+  Endpoint e;
+  std::array<std::uint8_t, 64> own{};
+  std::size_t length = own.size();
+  require_ok(fi_getname(&e.ep->fid, own.data(), &length), "fi_getname");
+  for (const fi_av_type type : {FI_AV_TABLE, FI_AV_MAP}) {
+    fi_av_attr attributes{};
+    attributes.type = type;
+    attributes.count = 64;
+    fid_av* av = nullptr;
+    require_ok(fi_av_open(e.domain, &attributes, &av, nullptr), "fi_av_open");
+    std::vector<fi_addr_t> addresses(20, FI_ADDR_NOTAVAIL);
+    std::vector<std::uint8_t> names;
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      names.insert(names.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(length));
+      names[i * length + 16] = static_cast<std::uint8_t>(i);  // another queue pair
+    }
+    for (int round = 0; round < 3; ++round) {
+      require(fi_av_insert(av, names.data(), addresses.size(), addresses.data(), 0, nullptr) ==
+                  static_cast<int>(addresses.size()),
+              "fi_av_insert of many");
+      for (std::size_t i = 0; i < addresses.size(); ++i) {
+        std::array<std::uint8_t, 64> found{};
+        std::size_t size = found.size();
+        require_ok(fi_av_lookup(av, addresses[i], found.data(), &size), "fi_av_lookup");
+        require(size == length && std::memcmp(found.data(), &names[i * length], length) == 0,
+                "another address is found");
+        std::array<char, 256> text{};
+        size = text.size();
+        (void)fi_av_straddr(av, found.data(), text.data(), &size);
+        require(text[0] != '\0', "no text of an address");
+      }
+      require_ok(fi_av_remove(av, addresses.data(), addresses.size(), 0), "fi_av_remove");
+    }
+    require_ok(fi_close(&av->fid), "fi_close of the vector");
+  }
+  e.barrier();  // and the endpoint's own vector never minded
+}
+
+// A second life of the peer, as another program with another address, and the survivor's endpoint
+// goes on with it.
+void restart() {
+  const bool again = std::getenv("WEFT_CASE_AGAIN") != nullptr;
+  constexpr std::size_t kSize = 50000;
+  Endpoint e(again ? "again" : "0");
+  const auto talk = [&e](std::uint32_t seed) {
+    Buffer out(e.domain, kSize);
+    Buffer in(e.domain, kSize);
+    out.fill(seed);
+    fi_context contexts[2];
+    e.post([&] { return fi_trecv(e.ep, in.data(), kSize, in.desc(), e.peer, 1, 0, &contexts[0]); });
+    e.post([&] { return fi_tsend(e.ep, out.data(), kSize, out.desc(), e.peer, 1, &contexts[1]); });
+    e.wait_for(2);
+    in.check(seed, 0, kSize);
+  };
+  talk(again ? 2 : 1);
+  if (again) {
+    e.barrier();
+    return;
+  }
+  e.barrier();
+  e.part();
+  if (Endpoint::rank() == 1) {
+    setenv("WEFT_CASE_AGAIN", "1", 1);
+    execl("/proc/self/exe", "weft_fabric_peer", "restart", nullptr);
+    give_up("cannot start again");
+  }
+  e.meet("again");
+  talk(2);
+  e.barrier();
+}
+
 // The peer vanishes without a word; what is sent to it fails, and the program lives on.
 void peer_death() {
   Endpoint e;
@@ -351,12 +426,20 @@ void peer_death() {
 }
 
 constexpr Case kCases[] = {
-    {"message", message},       {"tagged", tagged},
-    {"unexpected", unexpected}, {"multi_receive", multi_receive},
-    {"cancel", cancel},         {"rma", rma},
-    {"write_data", write_data}, {"atomics", atomics},
-    {"inject", inject},         {"cq_data", cq_data},
-    {"counters", counters},     {"endpoints", endpoints},
+    {"message", message},
+    {"tagged", tagged},
+    {"unexpected", unexpected},
+    {"multi_receive", multi_receive},
+    {"cancel", cancel},
+    {"rma", rma},
+    {"write_data", write_data},
+    {"atomics", atomics},
+    {"inject", inject},
+    {"cq_data", cq_data},
+    {"counters", counters},
+    {"endpoints", endpoints},
+    {"address_vectors", address_vectors},
+    {"restart", restart},
     {"peer_death", peer_death},
 };
 

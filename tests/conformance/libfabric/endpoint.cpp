@@ -118,7 +118,21 @@ Endpoint::Endpoint(const std::string& label) {
   find_peer(label);
 }
 
+void Endpoint::part() {
+  const std::string folder = std::getenv("WEFT_CASE_DIR");
+  const auto path = [&](int who) {
+    return folder + "/" + label_ + "." + std::to_string(who) + ".parted";
+  };
+  std::ofstream(path(rank())).put('.');
+  const Limit limit("the peer to part");
+  for (std::ifstream file; !file.is_open(); limit.check()) {
+    file.open(path(1 - rank()));
+    ::poll(nullptr, 0, 1);
+  }
+}
+
 Endpoint::~Endpoint() {
+  part();
   for (fid* const object : {&ep->fid, &eq_->fid, &sends->fid, &receives->fid, &av_->fid, &cq_->fid,
                             &domain->fid, &fabric_->fid}) {
     fi_close(object);
@@ -127,6 +141,7 @@ Endpoint::~Endpoint() {
 }
 
 void Endpoint::find_peer(const std::string& label) {
+  label_ = label;
   const std::string folder = std::getenv("WEFT_CASE_DIR");
   std::vector<char> name(256);
   std::size_t length = name.size();

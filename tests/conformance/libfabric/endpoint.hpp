@@ -62,6 +62,11 @@ class Endpoint {
   // The next error completion.
   fi_cq_err_entry wait_error();
   void wait_for(std::size_t count);
+  // Nothing is sent any more, and the peer knows: whoever ends first would not acknowledge the last
+  // words of the other if the first acknowledgement was lost.
+  void part();
+  // Goes on with another program, which opens an endpoint with that label.
+  void meet(const std::string& label) { find_peer(label); }
   // Until the peer has come here too.
   void barrier();
   // Gives the peer eight-byte words, and gets as many.
@@ -78,6 +83,7 @@ class Endpoint {
   void find_peer(const std::string& label);
   bool take(fi_cq_tagged_entry& entry);
 
+  std::string label_;
   fid_fabric* fabric_ = nullptr;
   fid_cq* cq_ = nullptr;
   fid_av* av_ = nullptr;

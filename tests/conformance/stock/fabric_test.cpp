@@ -107,7 +107,8 @@ TEST_P(Mpi, AllReduceIsRight) {
   const std::string ranks = std::to_string(GetParam());
   const Outcome outcome = run_shell(
       "dir=$(mktemp -d) && chmod 755 $dir && printf '" + source +
-      "' > $dir/a.c && mpicc.openmpi -o $dir/a $dir/a.c && FI_PROVIDER=efa timeout "
+      "' > $dir/a.c && mpicc.openmpi -o $dir/a $dir/a.c && OMPI_MCA_orte_tmpdir_base=$dir "
+      "FI_PROVIDER=efa timeout "
       "120 " WEFT_PROGRAM " run -- mpirun.openmpi --allow-run-as-root --oversubscribe -n " +
       ranks + " --mca pml cm --mca mtl ofi $dir/a; code=$?; rm -r $dir; exit $code");
   EXPECT_EQ(outcome.code, 0) << outcome.output;

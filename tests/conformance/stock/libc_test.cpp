@@ -35,6 +35,17 @@ INSTANTIATE_TEST_SUITE_P(
              "../../devices/pciefa0:00/efa0:00:00.0/infiniband/efa_0\n"},
         Look{"Found", "find /sys/class/infiniband/efa_0/ -name fw_ver",
              "/sys/class/infiniband/efa_0/fw_ver\n"},
+        Look{"DoubledSlashes", "cat //sys//class/infiniband//efa_1/device/vendor", "0x1d0f\n"},
+        Look{"StepsToNowhere", "cat /sys/./class/./infiniband/efa_1/device/vendor", "0x1d0f\n"},
+        Look{"StepsBack", "cat /sys/class/net/../infiniband/efa_1/device/vendor", "0x1d0f\n"},
+        Look{"ChangedInto", "sh -c 'cd /sys/class/infiniband && ls && cat efa_1/device/vendor'",
+             "efa_0\nefa_1\n0x1d0f\n"},
+        Look{"KnowsWhereItIs", "/usr/bin/env -C /sys/class/infiniband /bin/pwd -P",
+             "/sys/class/infiniband\n"},
+        Look{"ReopenedInput", "sh -c 'exec < /sys/class/infiniband/efa_0/node_type; cat'",
+             "7: <unknown>\n"},
+        Look{"Globbed", "sh -c 'echo /sys/class/infiniband/*'",
+             "/sys/class/infiniband/efa_0 /sys/class/infiniband/efa_1\n"},
         Look{"NothingElseMoves", "sh -c 'test -d /sys/class/net && echo yes'", "yes\n"}),
     [](const auto& test) { return std::string(test.param.name); });
 

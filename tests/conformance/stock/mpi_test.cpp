@@ -10,8 +10,8 @@ namespace {
 // The folder's files are the program's; it is gone afterwards.
 Outcome in_folder(const std::string& prepare, const std::string& arguments, int seconds) {
   return run_shell("dir=$(mktemp -d) && chmod 755 $dir && cd $dir && " + prepare +
-                   " && FI_PROVIDER=efa timeout " + std::to_string(seconds) +
-                   " " WEFT_PROGRAM " run " + arguments +
+                   " && export OMPI_MCA_orte_tmpdir_base=$dir && FI_PROVIDER=efa timeout " +
+                   std::to_string(seconds) + " " WEFT_PROGRAM " run " + arguments +
                    "; code=$?; cd /; rm -r $dir; exit $code");
 }
 
@@ -71,13 +71,13 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(MpiLauncher, CanStandOutsideToo) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("mpicc.openmpi");
-  const Outcome outcome =
-      run_shell(std::string("dir=$(mktemp -d) && cd $dir && printf '") + kOneSided +
-                "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM
-                " up $name >/dev/null && FI_PROVIDER=efa timeout 60 " MPIRUN "-n 2 " MATCHING
-                "--mca osc rdma --mca btl ofi,self sh -c '" WEFT_PROGRAM
-                " exec \"$0\" h$((OMPI_COMM_WORLD_RANK + 1)) -- ./a' $name; code=$?; " WEFT_PROGRAM
-                " down $name >/dev/null; cd /; rm -r $dir; exit $code");
+  const Outcome outcome = run_shell(
+      std::string("dir=$(mktemp -d) && cd $dir && printf '") + kOneSided +
+      "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM
+      " up $name >/dev/null && export OMPI_MCA_orte_tmpdir_base=$dir && FI_PROVIDER=efa timeout "
+      "60 " MPIRUN "-n 2 " MATCHING "--mca osc rdma --mca btl ofi,self sh -c '" WEFT_PROGRAM
+      " exec \"$0\" h$((OMPI_COMM_WORLD_RANK + 1)) -- ./a' $name; code=$?; " WEFT_PROGRAM
+      " down $name >/dev/null; cd /; rm -r $dir; exit $code");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 

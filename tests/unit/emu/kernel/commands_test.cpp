@@ -46,7 +46,8 @@ TEST_F(Commands, FramingIsChecked) {
 TEST_F(Commands, BogusPointersAreFaults) {
   EXPECT_EQ(file.write(3, nullptr, 16), -EFAULT);
   EXPECT_EQ(file.write(3, reinterpret_cast<void*>(8), 16), -EFAULT);
-  EXPECT_EQ(file.ioctl(abi::kIoctl), -ENOTTY);
+  EXPECT_EQ(file.ioctl(abi::kIoctl, 8), -EFAULT);
+  EXPECT_EQ(file.ioctl(abi::kIoctl + 1, 0), -ENOTTY);
 }
 
 TEST_F(Commands, NothingWorksBeforeTheContext) {

@@ -1,5 +1,5 @@
 // Owns measuring the tick counter's rate against the system's clock.
-#include "srd/run/tick_clock.hpp"
+#include "srd/io/tick_clock.hpp"
 
 #include <algorithm>
 

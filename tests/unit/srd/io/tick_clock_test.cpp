@@ -1,5 +1,5 @@
 // Tests that time told by a tick counter follows the system's clock, and never goes back.
-#include "srd/run/tick_clock.hpp"
+#include "srd/io/tick_clock.hpp"
 
 #include <gtest/gtest.h>
 

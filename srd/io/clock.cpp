@@ -1,9 +1,8 @@
 // Owns the choice between the processor's tick counter and the system's clock.
-#include "srd/run/clock.hpp"
-
 #include <time.h>
 
-#include "srd/run/tick_clock.hpp"
+#include "srd/io/posix.hpp"
+#include "srd/io/tick_clock.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -66,6 +65,6 @@ std::int64_t now_in_nanoseconds() { return system_time(); }
 
 }  // namespace
 
-TimePoint monotonic_now() { return time_at(Duration{now_in_nanoseconds()}); }
+TimePoint clock_now() { return time_at(Duration{now_in_nanoseconds()}); }
 
 }  // namespace weft::srd

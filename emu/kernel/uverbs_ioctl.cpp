@@ -1,0 +1,337 @@
+// Owns the framing of ioctl methods, and the methods that have no command of the older kind.
+#include "emu/kernel/uverbs_ioctl.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "emu/kernel/user_memory.hpp"
+#include "emu/kernel/uverbs_call.hpp"
+
+namespace weft::emu::kernel {
+
+using abi::IoctlAttribute;
+using abi::IoctlObject;
+using Kind = IoctlAttributeSpec::Kind;
+
+namespace {
+constexpr std::size_t kMostAttributes = 64;
+constexpr std::size_t kMostAttributeBytes = 4096;
+constexpr std::size_t kInlineBytes = sizeof(IoctlAttribute::value);
+}  // namespace
+
+Outcome<void> IoctlCall::read(std::uint64_t argument) {
+  if (!copy_from_user(std::as_writable_bytes(std::span(&header_, 1)), argument)) {
+    return refuse(EFAULT);
+  }
+  const std::size_t expected = sizeof header_ + header_.attributes * sizeof(IoctlAttribute);
+  if (header_.length != expected || header_.attributes > kMostAttributes) {
+    return refuse(EINVAL);
+  }
+  if (header_.reserved != 0 || header_.reserved2 != 0) {
+    return refuse(EPROTONOSUPPORT);
+  }
+  std::vector<IoctlAttribute> attributes(header_.attributes);
+  const std::uint64_t begin = argument + sizeof header_;
+  if (!copy_from_user(std::as_writable_bytes(std::span(attributes)), begin)) {
+    return refuse(EFAULT);
+  }
+  for (std::size_t i = 0; i < attributes.size(); ++i) {
+    if (has(attributes[i].id)) {
+      return refuse(EINVAL);
+    }
+    given_.push_back({attributes[i], begin + i * sizeof(IoctlAttribute), {}});
+  }
+  return {};
+}
+
+Outcome<void> IoctlCall::take(const IoctlAttributeSpec& spec, Given& given) {
+  const IoctlAttribute& attribute = given.attribute;
+  if (attribute.reserved != 0 ||
+      (attribute.flags & ~(abi::kIoctlMandatory | abi::kIoctlValidOutput)) != 0) {
+    return refuse(EINVAL);
+  }
+  if (spec.kind == Kind::object || spec.kind == Kind::new_object) {
+    return attribute.length == 0 && attribute.value <= 0xFFFFFFFF ? Outcome<void>{}
+                                                                  : refuse(EINVAL);
+  }
+  if (attribute.length < spec.size || attribute.length > kMostAttributeBytes) {
+    return refuse(EINVAL);
+  }
+  if (spec.kind == Kind::out) {
+    return user_range_ok(attribute.value, attribute.length, true) ? Outcome<void>{}
+                                                                  : refuse(EFAULT);
+  }
+  given.bytes.resize(attribute.length);
+  if (attribute.length <= kInlineBytes) {
+    std::memcpy(given.bytes.data(), &attribute.value, attribute.length);
+    return {};
+  }
+  if (!copy_from_user(given.bytes, attribute.value)) {
+    return refuse(EFAULT);
+  }
+  // What a newer library says beyond what we know has to be nothing.
+  const bool known = std::all_of(given.bytes.begin() + spec.size, given.bytes.end(),
+                                 [](std::byte byte) { return byte == std::byte{0}; });
+  return known ? Outcome<void>{} : refuse(EOPNOTSUPP);
+}
+
+Outcome<void> IoctlCall::check(Spec spec) {
+  for (Given& given : given_) {
+    const auto known = std::find_if(spec.begin(), spec.end(), [&](const IoctlAttributeSpec& one) {
+      return one.id == given.attribute.id;
+    });
+    if (known == spec.end()) {
+      if ((given.attribute.flags & abi::kIoctlMandatory) != 0) {
+        return refuse(EPROTONOSUPPORT);
+      }
+      continue;
+    }
+    if (const auto taken = take(*known, given); !taken) {
+      return taken;
+    }
+  }
+  const bool complete =
+      std::all_of(spec.begin(), spec.end(),
+                  [this](const IoctlAttributeSpec& one) { return !one.required || has(one.id); });
+  return complete ? Outcome<void>{} : refuse(EINVAL);
+}
+
+const IoctlCall::Given* IoctlCall::find(std::uint16_t id) const {
+  const auto found = std::find_if(given_.begin(), given_.end(),
+                                  [id](const Given& given) { return given.attribute.id == id; });
+  return found == given_.end() ? nullptr : &*found;
+}
+
+std::uint32_t IoctlCall::handle(std::uint16_t id) const {
+  const Given* const given = find(id);
+  return given == nullptr ? 0xFFFFFFFF : static_cast<std::uint32_t>(given->attribute.value);
+}
+
+Outcome<void> IoctlCall::answer_bytes(std::uint16_t id, std::span<const std::byte> bytes) {
+  const Given* const given = find(id);
+  if (given == nullptr) {
+    return {};
+  }
+  const auto flags = static_cast<std::uint16_t>(given->attribute.flags | abi::kIoctlValidOutput);
+  const std::size_t length = std::min<std::size_t>(bytes.size(), given->attribute.length);
+  const bool copied = copy_to_user(given->attribute.value, bytes.first(length)) &&
+                      copy_to_user(given->place + offsetof(IoctlAttribute, flags),
+                                   std::as_bytes(std::span(&flags, 1)));
+  return copied ? Outcome<void>{} : refuse(EFAULT);
+}
+
+Outcome<void> IoctlCall::answer_handle(std::uint16_t id, std::uint32_t handle) {
+  const Given* const given = find(id);
+  const std::uint64_t value = handle;
+  const bool copied =
+      given != nullptr && copy_to_user(given->place + offsetof(IoctlAttribute, value),
+                                       std::as_bytes(std::span(&value, 1)));
+  return copied ? Outcome<void>{} : refuse(EFAULT);
+}
+
+// --- Methods. Attributes are numbered from 0 per method; a device type's own begin at 0x1000.
+
+namespace {
+
+constexpr std::uint16_t kOwn = 0x1000;
+
+constexpr IoctlAttributeSpec kQueryPort[] = {{0, Kind::in, 1}, {1, Kind::out, 4}};
+constexpr IoctlAttributeSpec kQueryPortSpeed[] = {{0, Kind::in, 4}, {1, Kind::out, 8}};
+constexpr IoctlAttributeSpec kCounterCapabilities[] = {
+    {0, Kind::out, 4, false}, {1, Kind::out, 8, false}, {2, Kind::out, 4, false}};
+constexpr IoctlAttributeSpec kQueryMr[] = {{kOwn, Kind::object},
+                                           {kOwn + 1, Kind::out, 2},
+                                           {kOwn + 2, Kind::out, 2},
+                                           {kOwn + 3, Kind::out, 2},
+                                           {kOwn + 4, Kind::out, 2}};
+constexpr IoctlAttributeSpec kCreateCounter[] = {
+    {0, Kind::new_object},
+    {kOwn, Kind::in, sizeof(abi::BufferDescriptor)},
+    {kOwn + 1, Kind::in, sizeof(abi::BufferDescriptor)}};
+constexpr IoctlAttributeSpec kOneCounter[] = {{0, Kind::object}};
+constexpr IoctlAttributeSpec kModifyCounter[] = {
+    {0, Kind::object}, {1, Kind::in, 1}, {2, Kind::in, 1}, {3, Kind::in, 8}};
+constexpr IoctlAttributeSpec kReadCounter[] = {
+    {0, Kind::object}, {1, Kind::in, 1}, {2, Kind::out, 8}};
+constexpr IoctlAttributeSpec kAttachCounter[] = {
+    {0, Kind::object}, {1, Kind::object}, {2, Kind::in, 4}};
+
+}  // namespace
+
+const UverbsFile::Method UverbsFile::kMethods[] = {
+    {IoctlObject::device, 2, kQueryPort, &UverbsFile::ioctl_query_port},
+    {IoctlObject::device, 7, kQueryPortSpeed, &UverbsFile::ioctl_query_port_speed},
+    {IoctlObject::device, 8, kCounterCapabilities, &UverbsFile::ioctl_counter_capabilities},
+    {IoctlObject::qp, 2, kAttachCounter, &UverbsFile::ioctl_attach_counter},
+    {IoctlObject::mr, kOwn, kQueryMr, &UverbsFile::ioctl_query_mr},
+    {IoctlObject::counter, 0, kCreateCounter, &UverbsFile::ioctl_create_counter},
+    {IoctlObject::counter, 1, kOneCounter, &UverbsFile::ioctl_destroy_counter},
+    {IoctlObject::counter, 2, kModifyCounter, &UverbsFile::ioctl_modify_counter},
+    {IoctlObject::counter, 3, kReadCounter, &UverbsFile::ioctl_read_counter},
+};
+
+// What is not here exists as a command, which libraries write after EPROTONOSUPPORT, or not at all.
+int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
+  if (request != abi::kIoctl) {
+    return -ENOTTY;
+  }
+  IoctlCall call;
+  if (const auto read = call.read(argument); !read) {
+    return -read.error();
+  }
+  const auto* const method =
+      std::find_if(std::begin(kMethods), std::end(kMethods), [&call](const Method& one) {
+        return static_cast<std::uint16_t>(one.object) == call.object() &&
+               one.method == call.method();
+      });
+  if (method == std::end(kMethods)) {
+    return -EPROTONOSUPPORT;
+  }
+  if (!has_context_) {
+    return -EINVAL;
+  }
+  if (const auto good = call.check(method->attributes); !good) {
+    return -good.error();
+  }
+  int error = 0;
+  runner_.exclusively([&] {
+    const Outcome<void> outcome = (this->*method->handler)(call);
+    error = outcome ? 0 : outcome.error();
+    DeviceCounters& counters = device_.counters();
+    ++counters.submitted_cmds;
+    ++counters.completed_cmds;
+    counters.cmds_err += error != 0 ? 1U : 0U;
+  });
+  return -error;
+}
+
+Outcome<void> UverbsFile::ioctl_query_port(IoctlCall& call) {
+  abi::QueryPortExtended attributes{};
+  const auto known = device_.query_port(call.get<std::uint8_t>(0), attributes.base);
+  return known ? call.answer(1, attributes) : known;
+}
+
+Outcome<void> UverbsFile::ioctl_query_port_speed(IoctlCall& call) {
+  abi::QueryPort attributes{};
+  const auto port = call.get<std::uint32_t>(0);
+  if (port > 0xFF) {
+    return refuse(EINVAL);
+  }
+  const auto known = device_.query_port(static_cast<std::uint8_t>(port), attributes);
+  return known ? call.answer(1, device_.port_speed()) : known;
+}
+
+// Which interconnect a region is reached through is not known of any emulated one: none is valid.
+Outcome<void> UverbsFile::ioctl_query_mr(IoctlCall& call) {
+  if (find<Mr>(call.handle(kOwn), ObjectKind::mr) == nullptr) {
+    return refuse(ENOENT);
+  }
+  for (std::uint16_t id = kOwn + 1; id <= kOwn + 4; ++id) {
+    if (const auto told = call.answer(id, std::uint16_t{0}); !told) {
+      return told;
+    }
+  }
+  return {};
+}
+
+Outcome<void> UverbsFile::ioctl_counter_capabilities(IoctlCall& call) {
+  const std::uint32_t operations = device_.counted_operations();
+  if (operations == 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  const std::uint32_t most = kMostCounters;
+  const std::uint64_t largest = ~std::uint64_t{0};
+  auto told = call.answer(0, most);
+  told = told ? call.answer(1, largest) : told;
+  return told ? call.answer(2, operations) : told;
+}
+
+// The two numbers lie in the application's memory; the device counts there.
+Outcome<void> UverbsFile::ioctl_create_counter(IoctlCall& call) {
+  if (device_.counted_operations() == 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  std::array<std::uint64_t*, CompletionCounter::kEntries> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto where = call.get<abi::BufferDescriptor>(static_cast<std::uint16_t>(kOwn + i));
+    if (where.type != abi::kBufferInMemory) {
+      return refuse(EOPNOTSUPP);
+    }
+    if (where.flags != 0 || where.length != sizeof(std::uint64_t) ||
+        where.address % sizeof(std::uint64_t) != 0) {
+      return refuse(EINVAL);
+    }
+    if (!user_range_ok(where.address, where.length, true)) {
+      return refuse(EFAULT);
+    }
+    values[i] = reinterpret_cast<std::uint64_t*>(static_cast<std::uintptr_t>(where.address));
+  }
+  const auto existing = std::count_if(objects_.begin(), objects_.end(), [](const auto& object) {
+    return object != nullptr && object->kind() == ObjectKind::counter;
+  });
+  if (existing >= static_cast<std::ptrdiff_t>(kMostCounters)) {
+    return refuse(ENOMEM);
+  }
+  auto counter = std::make_unique<CompletionCounter>();
+  counter->values = values;
+  const std::uint32_t handle = insert(std::move(counter));
+  const auto told = call.answer_handle(0, handle);
+  if (!told) {
+    (void)destroy(handle, ObjectKind::counter);
+  }
+  return told;
+}
+
+Outcome<void> UverbsFile::ioctl_destroy_counter(IoctlCall& call) {
+  if (find<CompletionCounter>(call.handle(0), ObjectKind::counter) == nullptr) {
+    return refuse(ENOENT);
+  }
+  return destroy(call.handle(0), ObjectKind::counter);
+}
+
+Outcome<void> UverbsFile::ioctl_modify_counter(IoctlCall& call) {
+  auto* const counter = find<CompletionCounter>(call.handle(0), ObjectKind::counter);
+  const auto entry = call.get<std::uint8_t>(1);
+  const auto operation = call.get<std::uint8_t>(2);
+  if (counter == nullptr) {
+    return refuse(ENOENT);
+  }
+  if (entry >= CompletionCounter::kEntries || operation > 1) {
+    return refuse(EINVAL);
+  }
+  const auto value = call.get<std::uint64_t>(3);
+  const std::atomic_ref number(*counter->values[entry]);
+  number.store(operation == 0 ? value : number.load() + value);
+  return {};
+}
+
+Outcome<void> UverbsFile::ioctl_read_counter(IoctlCall& call) {
+  auto* const counter = find<CompletionCounter>(call.handle(0), ObjectKind::counter);
+  const auto entry = call.get<std::uint8_t>(1);
+  if (counter == nullptr) {
+    return refuse(ENOENT);
+  }
+  if (entry >= CompletionCounter::kEntries) {
+    return refuse(EINVAL);
+  }
+  return call.answer(2, std::atomic_ref(*counter->values[entry]).load());
+}
+
+Outcome<void> UverbsFile::ioctl_attach_counter(IoctlCall& call) {
+  auto* const qp = find<Qp>(call.handle(0), ObjectKind::qp);
+  auto* const counter = find<CompletionCounter>(call.handle(1), ObjectKind::counter);
+  const auto operations = call.get<std::uint32_t>(2);
+  if (qp == nullptr || counter == nullptr) {
+    return refuse(ENOENT);
+  }
+  if (operations == 0) {
+    return refuse(EINVAL);
+  }
+  if ((operations & ~device_.counted_operations()) != 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  return qp->attach(*counter, operations) ? Outcome<void>{} : refuse(ENOMEM);
+}
+
+}  // namespace weft::emu::kernel

@@ -1,0 +1,168 @@
+// Owns the wrapped calls that few programs make: changing into a folder, walking trees, watching,
+// and older ways to open.
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/inotify.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "integration/preload/next.hpp"
+#include "integration/preload/paths.hpp"
+#include "integration/preload/process.hpp"
+
+using weft::preload::hide_root;
+using weft::preload::next;
+using weft::preload::Redirected;
+
+WEFT_EXPORT int creat(const char* path, mode_t mode) {
+  return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+WEFT_EXPORT int creat64(const char* path, mode_t mode) {
+  return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+WEFT_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
+  static auto* const stock = next<FILE*(const char*, const char*, FILE*)>("freopen");
+  return stock(Redirected(path).path(), mode, stream);
+}
+
+WEFT_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
+  static auto* const stock = next<FILE*(const char*, const char*, FILE*)>("freopen64");
+  return stock(Redirected(path).path(), mode, stream);
+}
+
+// --- Where a program is. It sees the folder's emulated name.
+
+WEFT_EXPORT int chdir(const char* path) noexcept {
+  static auto* const stock = next<int(const char*)>("chdir");
+  return stock(Redirected(path).path());
+}
+
+WEFT_EXPORT char* getcwd(char* to, std::size_t size) noexcept {
+  static auto* const stock = next<char*(char*, std::size_t)>("getcwd");
+  char* const path = stock(to, size);
+  hide_root(path);
+  return path;
+}
+
+WEFT_EXPORT char* __getcwd_chk(char* to, std::size_t size, std::size_t room) noexcept {
+  static auto* const stock = next<char*(char*, std::size_t, std::size_t)>("__getcwd_chk");
+  char* const path = stock(to, size, room);
+  hide_root(path);
+  return path;
+}
+
+WEFT_EXPORT char* get_current_dir_name() noexcept {
+  static auto* const stock = next<char*()>("get_current_dir_name");
+  char* const path = stock();
+  hide_root(path);
+  return path;
+}
+
+// --- Folders and trees
+
+WEFT_EXPORT int scandirat(int folder, const char* path, dirent*** list,
+                          int (*filter)(const dirent*),
+                          int (*compare)(const dirent**, const dirent**)) {
+  static auto* const stock = next<decltype(scandirat)>("scandirat");
+  return stock(folder, Redirected(path).path(), list, filter, compare);
+}
+
+WEFT_EXPORT int scandirat64(int folder, const char* path, dirent64*** list,
+                            int (*filter)(const dirent64*),
+                            int (*compare)(const dirent64**, const dirent64**)) {
+  static auto* const stock = next<decltype(scandirat64)>("scandirat64");
+  return stock(folder, Redirected(path).path(), list, filter, compare);
+}
+
+namespace {
+
+// The visitor of the walk under way in this thread; walks may nest.
+template <class Visit>
+thread_local Visit* visitor = nullptr;
+
+template <class Visit>
+class Visiting {
+ public:
+  explicit Visiting(Visit* now) : before_(visitor<Visit>) { visitor<Visit> = now; }
+  ~Visiting() { visitor<Visit> = before_; }
+  Visiting(const Visiting&) = delete;
+  Visiting& operator=(const Visiting&) = delete;
+
+ private:
+  Visit* before_;
+};
+
+// `base` is an offset into the path, and moves with what is hidden.
+template <class Visit, class Stat>
+int visit_hidden(const char* path, const Stat* status, int type, FTW* place) {
+  char shown[PATH_MAX];
+  std::snprintf(shown, sizeof shown, "%s", path);
+  hide_root(shown);
+  FTW moved = *place;
+  moved.base -= static_cast<int>(std::strlen(path) - std::strlen(shown));
+  return visitor<Visit>(shown, status, type, &moved);
+}
+
+template <class Walk, class Visit, class Stat>
+int walk(Walk* stock, const char* path, Visit* visit, int descriptors, int flags) {
+  const Redirected to(path);
+  if (to.path() == path) {
+    return stock(path, visit, descriptors, flags);
+  }
+  const Visiting<Visit> now(visit);
+  return stock(to.path(), visit_hidden<Visit, Stat>, descriptors, flags);
+}
+
+using Visit = int(const char*, const struct stat*, int, FTW*);
+using Visit64 = int(const char*, const struct stat64*, int, FTW*);
+
+}  // namespace
+
+WEFT_EXPORT int nftw(const char* path, Visit* visit, int descriptors, int flags) {
+  static auto* const stock = next<int(const char*, Visit*, int, int)>("nftw");
+  return walk<int(const char*, Visit*, int, int), Visit, struct stat>(stock, path, visit,
+                                                                      descriptors, flags);
+}
+
+WEFT_EXPORT int nftw64(const char* path, Visit64* visit, int descriptors, int flags) {
+  static auto* const stock = next<int(const char*, Visit64*, int, int)>("nftw64");
+  return walk<int(const char*, Visit64*, int, int), Visit64, struct stat64>(stock, path, visit,
+                                                                            descriptors, flags);
+}
+
+// --- File systems and watches
+
+WEFT_EXPORT int statfs(const char* path, struct statfs* to) noexcept {
+  static auto* const stock = next<int(const char*, struct statfs*)>("statfs");
+  return stock(Redirected(path).path(), to);
+}
+
+WEFT_EXPORT int statfs64(const char* path, struct statfs64* to) noexcept {
+  static auto* const stock = next<int(const char*, struct statfs64*)>("statfs64");
+  return stock(Redirected(path).path(), to);
+}
+
+WEFT_EXPORT int statvfs(const char* path, struct statvfs* to) noexcept {
+  static auto* const stock = next<int(const char*, struct statvfs*)>("statvfs");
+  return stock(Redirected(path).path(), to);
+}
+
+WEFT_EXPORT int statvfs64(const char* path, struct statvfs64* to) noexcept {
+  static auto* const stock = next<int(const char*, struct statvfs64*)>("statvfs64");
+  return stock(Redirected(path).path(), to);
+}
+
+WEFT_EXPORT int inotify_add_watch(int fd, const char* path, std::uint32_t mask) noexcept {
+  static auto* const stock = next<int(int, const char*, std::uint32_t)>("inotify_add_watch");
+  return stock(fd, Redirected(path).path(), mask);
+}

@@ -1,0 +1,130 @@
+// Owns an SRD queue pair of a small program that uses the verbs library as it is.
+#pragma once
+
+#include <infiniband/efadv.h>
+#include <infiniband/verbs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace weft::conformance {
+
+inline void demand(bool condition, const char* what) {
+  if (!condition) {
+    std::fprintf(stderr, "%d: %s\n", static_cast<int>(getpid()), what);
+    std::_Exit(1);
+  }
+}
+
+inline constexpr std::uint32_t kQkey = 0x77;
+
+class QueuePair {
+ public:
+  // Of the first device. Receives lie before sends in `slots` pieces of `slot_size` bytes each.
+  QueuePair(std::uint32_t slots, std::uint32_t slot_size)
+      : slots_(slots), slot_size_(slot_size), memory_(std::size_t{2} * slots * slot_size) {
+    int count = 0;
+    ibv_device** const devices = ibv_get_device_list(&count);
+    demand(devices != nullptr && count > 0, "no device");
+    context_ = ibv_open_device(devices[0]);
+    ibv_free_device_list(devices);
+    demand(context_ != nullptr, "cannot open the device");
+    pd_ = ibv_alloc_pd(context_);
+    cq_ = ibv_create_cq(context_, static_cast<int>(4 * slots), nullptr, nullptr, 0);
+    region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = cq_;
+    wanted.cap = {slots, slots, 1, 1, 0};
+    wanted.qp_type = IBV_QPT_DRIVER;
+    wanted.sq_sig_all = 1;
+    qp_ = efadv_create_driver_qp(pd_, &wanted, EFADV_QP_DRIVER_TYPE_SRD);
+    demand(pd_ != nullptr && cq_ != nullptr && region_ != nullptr && qp_ != nullptr, "no queues");
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = 1;
+    attributes.qkey = kQkey;
+    modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    attributes.qp_state = IBV_QPS_RTR;
+    modify(attributes, IBV_QP_STATE);
+    attributes.qp_state = IBV_QPS_RTS;
+    modify(attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    union ibv_gid gid;
+    demand(ibv_query_gid(context_, 1, 0, &gid) == 0, "no GID");
+    ibv_ah_attr to{};
+    to.is_global = 1;
+    to.port_num = 1;
+    to.grh.dgid = gid;  // everybody is on this host
+    ah_ = ibv_create_ah(pd_, &to);
+    demand(ah_ != nullptr, "no address handle");
+  }
+  ~QueuePair() {
+    demand(ibv_destroy_qp(qp_) == 0 && ibv_destroy_ah(ah_) == 0 && ibv_dereg_mr(region_) == 0 &&
+               ibv_destroy_cq(cq_) == 0 && ibv_dealloc_pd(pd_) == 0 &&
+               ibv_close_device(context_) == 0,
+           "cannot take down what was set up");
+  }
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  [[nodiscard]] std::uint32_t number() const { return qp_->qp_num; }
+  [[nodiscard]] std::uint8_t* receive_slot(std::uint64_t slot) { return at(slot); }
+  [[nodiscard]] std::uint8_t* send_slot(std::uint64_t slot) { return at(slots_ + slot); }
+
+  void post_receive(std::uint64_t slot) {
+    ibv_sge piece = piece_at(slot, slot_size_);
+    ibv_recv_wr work{};
+    ibv_recv_wr* bad = nullptr;
+    work.wr_id = slot;
+    work.sg_list = &piece;
+    work.num_sge = 1;
+    demand(ibv_post_recv(qp_, &work, &bad) == 0, "cannot post a receive");
+  }
+  // False: the queue is full.
+  [[nodiscard]] bool post_send(std::uint64_t slot, std::uint64_t id, std::uint32_t to) {
+    ibv_sge piece = piece_at(slots_ + slot, slot_size_);
+    ibv_send_wr work{};
+    ibv_send_wr* bad = nullptr;
+    work.wr_id = id;
+    work.sg_list = &piece;
+    work.num_sge = 1;
+    work.opcode = IBV_WR_SEND;
+    work.send_flags = IBV_SEND_SIGNALED;
+    work.wr.ud.ah = ah_;
+    work.wr.ud.remote_qpn = to;
+    work.wr.ud.remote_qkey = kQkey;
+    const int error = ibv_post_send(qp_, &work, &bad);
+    demand(error == 0 || error == ENOMEM, "cannot post a send");
+    return error == 0;
+  }
+  [[nodiscard]] bool poll(ibv_wc& done) {
+    const int count = ibv_poll_cq(cq_, 1, &done);
+    demand(count >= 0, "polling fails");
+    return count == 1;
+  }
+
+ private:
+  void modify(ibv_qp_attr& attributes, int mask) {
+    demand(ibv_modify_qp(qp_, &attributes, mask) == 0, "cannot bring the queue pair up");
+  }
+  [[nodiscard]] std::uint8_t* at(std::uint64_t slot) { return memory_.data() + slot * slot_size_; }
+  [[nodiscard]] ibv_sge piece_at(std::uint64_t slot, std::uint32_t length) {
+    return {reinterpret_cast<std::uintptr_t>(at(slot)), length, region_->lkey};
+  }
+
+  std::uint32_t slots_;
+  std::uint32_t slot_size_;
+  std::vector<std::uint8_t> memory_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  ibv_cq* cq_ = nullptr;
+  ibv_mr* region_ = nullptr;
+  ibv_qp* qp_ = nullptr;
+  ibv_ah* ah_ = nullptr;
+};
+
+}  // namespace weft::conformance

@@ -1,0 +1,414 @@
+// Tests of ioctl methods: what they answer, and how malformed calls are refused.
+#include "tests/unit/emu/kernel/raw_client.hpp"
+
+namespace weft::emu::kernel {
+namespace {
+
+using abi::BufferDescriptor;
+using abi::IoctlAttribute;
+using abi::IoctlHeader;
+
+NicDescription counting_nic() {
+  NicDescription nic = test_nic();
+  nic.completion_counters = true;
+  return nic;
+}
+
+// A call under construction; good unless a case spoils it.
+struct Call {
+  IoctlHeader header{};
+  std::vector<IoctlAttribute> attributes;
+  std::vector<std::byte> bytes;
+
+  Call(std::uint16_t object, std::uint16_t method) {
+    header.object_id = object;
+    header.method_id = method;
+    header.driver_id = 17;
+  }
+  template <class T>
+  Call& in(std::uint16_t id, const T& value) {
+    IoctlAttribute attribute{id, sizeof value, 1, 0, 0};
+    if constexpr (sizeof value <= 8) {
+      std::memcpy(&attribute.value, &value, sizeof value);
+    } else {
+      attribute.value = reinterpret_cast<std::uint64_t>(&value);
+    }
+    attributes.push_back(attribute);
+    return *this;
+  }
+  template <class T>
+  Call& out(std::uint16_t id, T& value) {
+    attributes.push_back({id, sizeof value, 1, 0, reinterpret_cast<std::uint64_t>(&value)});
+    return *this;
+  }
+  Call& object(std::uint16_t id, std::uint64_t handle) {
+    attributes.push_back({id, 0, 1, 0, handle});
+    return *this;
+  }
+};
+
+class Ioctl : public RawClient {
+ protected:
+  Ioctl() : RawClient(counting_nic()) {}
+  void SetUp() override {
+    open_context();
+    pd = alloc_pd();
+    ASSERT_EQ(create_cq(cq_request(16), cq_words(), cq), 0);
+    ASSERT_EQ(create_qp(qp_request(pd, cq.handle), qp_words(), qp), 0);
+    std::array<std::uint32_t, 3> keys{};
+    ASSERT_EQ(reg_mr(pd, numbers.data(), sizeof numbers, 1, keys), 0);
+    mr = keys[0];
+  }
+  int run(Call& call) {
+    const bool length_given = call.header.length != 0;
+    call.header.attributes = static_cast<std::uint16_t>(
+        call.header.attributes != 0 ? call.header.attributes : call.attributes.size());
+    if (!length_given) {
+      call.header.length = static_cast<std::uint16_t>(
+          sizeof(IoctlHeader) + call.header.attributes * sizeof(IoctlAttribute));
+    }
+    call.bytes.resize(sizeof(IoctlHeader) + call.attributes.size() * sizeof(IoctlAttribute));
+    std::memcpy(call.bytes.data(), &call.header, sizeof(IoctlHeader));
+    if (!call.attributes.empty()) {
+      std::memcpy(call.bytes.data() + sizeof(IoctlHeader), call.attributes.data(),
+                  call.attributes.size() * sizeof(IoctlAttribute));
+    }
+    const int result = file.ioctl(abi::kIoctl, reinterpret_cast<std::uint64_t>(call.bytes.data()));
+    std::memcpy(call.attributes.data(), call.bytes.data() + sizeof(IoctlHeader),
+                call.attributes.size() * sizeof(IoctlAttribute));
+    return -result;
+  }
+  int create_counter(std::uint32_t& handle) {
+    const BufferDescriptor good{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&numbers[0]), 8};
+    const BufferDescriptor bad{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&numbers[1]), 8};
+    Call call = Call(19, 0).object(0, 0).in(0x1000, good).in(0x1001, bad);
+    const int error = run(call);
+    handle = static_cast<std::uint32_t>(call.attributes[0].value);
+    return error;
+  }
+  alignas(8) std::array<std::uint64_t, 4> numbers{};
+  std::uint32_t pd = 0;
+  std::uint32_t mr = 0;
+  CqHandle cq;
+  QpHandle qp;
+};
+
+TEST_F(Ioctl, TellsAboutThePort) {
+  abi::QueryPortExtended port{};
+  Call call = Call(0, 2).in(0, std::uint8_t{1}).out(1, port);
+  ASSERT_EQ(run(call), 0);
+  EXPECT_EQ(port.base.state, 4);
+  EXPECT_EQ(port.base.max_msg_sz, 8928U);
+  EXPECT_EQ(call.attributes[1].flags, 3);  // there is output
+  std::uint64_t speed = 0;
+  Call speed_call = Call(0, 7).in(0, std::uint32_t{1}).out(1, speed);
+  ASSERT_EQ(run(speed_call), 0);
+  EXPECT_EQ(speed, 1000U);
+}
+
+TEST_F(Ioctl, KnowsNoInterconnectOfARegion) {
+  std::array<std::uint16_t, 4> answers{9, 9, 9, 9};
+  Call call = Call(7, 0x1000)
+                  .object(0x1000, mr)
+                  .out(0x1001, answers[0])
+                  .out(0x1002, answers[1])
+                  .out(0x1003, answers[2])
+                  .out(0x1004, answers[3]);
+  ASSERT_EQ(run(call), 0);
+  EXPECT_EQ(answers[0], 0);
+}
+
+TEST_F(Ioctl, CountersCountWhatCompletes) {
+  std::uint32_t most = 0;
+  std::uint32_t operations = 0;
+  Call capabilities = Call(0, 8).out(0, most).out(2, operations);
+  ASSERT_EQ(run(capabilities), 0);
+  EXPECT_GT(most, 0U);
+  EXPECT_EQ(operations, 0x17U);
+  std::uint32_t counter = 0;
+  ASSERT_EQ(create_counter(counter), 0);
+  Call attach = Call(4, 2).object(0, qp.core.handle).object(1, counter).in(2, std::uint32_t{1});
+  ASSERT_EQ(run(attach), 0);
+  Call destroy_early = Call(19, 1).object(0, counter);
+  EXPECT_EQ(run(destroy_early), EBUSY);
+
+  to_rts(qp);
+  std::byte* const sq = map(qp.own.sq_key, 8 * 64, PROT_WRITE);
+  std::byte* const doorbell = map(qp.own.sq_doorbell_key, 4096, PROT_WRITE);
+  efa::WqeHead wqe{};
+  wqe.ctrl1 = 0x80;
+  wqe.ctrl2 = 0x1C;
+  wqe.ah = 0x7777;  // fails
+  std::memcpy(sq, &wqe, sizeof wqe);
+  ring(doorbell, 1);
+  EXPECT_EQ(numbers[0], 0U);
+  EXPECT_EQ(numbers[1], 1U);
+
+  Call set = Call(19, 2)
+                 .object(0, counter)
+                 .in(1, std::uint8_t{0})
+                 .in(2, std::uint8_t{0})
+                 .in(3, std::uint64_t{40});
+  ASSERT_EQ(run(set), 0);
+  Call add = Call(19, 2)
+                 .object(0, counter)
+                 .in(1, std::uint8_t{0})
+                 .in(2, std::uint8_t{1})
+                 .in(3, std::uint64_t{2});
+  ASSERT_EQ(run(add), 0);
+  std::uint64_t value = 0;
+  Call read = Call(19, 3).object(0, counter).in(1, std::uint8_t{0}).out(2, value);
+  ASSERT_EQ(run(read), 0);
+  EXPECT_EQ(value, 42U);
+  ASSERT_EQ(destroy(abi::Command::destroy_qp, qp.core.handle), 0);
+  Call destroy_late = Call(19, 1).object(0, counter);
+  EXPECT_EQ(run(destroy_late), 0);
+}
+
+TEST_F(Ioctl, ADeviceWithoutCountersSaysSo) {
+  LoopRunner plain(test_nic());
+  UverbsFile other(plain.device, plain, nullptr);
+  ASSERT_GE(other.open(), 0);
+  std::uint32_t most = 0;
+  Call call = Call(0, 8).out(0, most);
+  call.header.attributes = 1;
+  call.header.length = 40;
+  std::vector<std::byte> bytes = join(call.header, call.attributes[0]);
+  const auto argument = reinterpret_cast<std::uint64_t>(bytes.data());
+  EXPECT_EQ(other.ioctl(abi::kIoctl, argument), -EINVAL);  // no context yet
+}
+
+// --- Malformed and wrong calls.
+
+std::uint64_t scratch[8];
+
+struct BadCall {
+  const char* name;
+  int error;
+  // Gets a good QUERY_PORT; `mr` and `qp` are handles.
+  void (*spoil)(Call& call, std::uint32_t mr, std::uint32_t qp);
+};
+class BadIoctl : public Ioctl, public ::testing::WithParamInterface<BadCall> {};
+
+TEST_P(BadIoctl, IsRefused) {
+  static abi::QueryPortExtended port;
+  Call call = Call(0, 2).in(0, std::uint8_t{1}).out(1, port);
+  GetParam().spoil(call, mr, qp.core.handle);
+  EXPECT_EQ(run(call), GetParam().error);
+}
+
+using Handle = std::uint32_t;
+constexpr std::uint64_t kNowhere = 0x10;
+const BufferDescriptor kGoodBuffer{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&scratch[0]), 8};
+const BufferDescriptor kDmaBuffer{0, 3, 0, 0, 0, 8};
+const BufferDescriptor kShortBuffer{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&scratch[0]), 4};
+const BufferDescriptor kOddBuffer{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&scratch[0]) + 1, 8};
+const BufferDescriptor kWildBuffer{1, 0, 0, 0, kNowhere & ~7ULL, 8};
+const BufferDescriptor kFlaggedBuffer{1, 0, 1, 0, reinterpret_cast<std::uint64_t>(&scratch[0]), 8};
+
+INSTANTIATE_TEST_SUITE_P(All, BadIoctl,
+                         ::testing::Values(BadCall{"Good", 0, [](Call&, Handle, Handle) {}},
+                                           BadCall{"LengthTooSmall", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.length = 24;
+                                                   }},
+                                           BadCall{"LengthTooLarge", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.length = 72;
+                                                   }},
+                                           BadCall{"LengthOdd", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.length = 55;
+                                                   }},
+                                           BadCall{"TooManyAttributes", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.attributes = 65;
+                                                   }},
+                                           BadCall{"Reserved", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.reserved = 1;
+                                                   }},
+                                           BadCall{"Reserved2", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.reserved2 = 1;
+                                                   }},
+                                           BadCall{"UnknownObject", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.object_id = 99;
+                                                   }},
+                                           BadCall{"UnknownMethod", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.method_id = 99;
+                                                   }},
+                                           BadCall{"InvokeWrite", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.method_id = 0;
+                                                   }},
+                                           BadCall{"GetContext", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.header.method_id = 3;
+                                                   }},
+                                           BadCall{"SameTwice", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes.push_back(c.attributes[0]);
+                                                   }},
+                                           BadCall{"UnknownMandatory", EPROTONOSUPPORT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes.push_back({77, 0, 1, 0, 0});
+                                                   }},
+                                           BadCall{"UnknownOptional", 0,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes.push_back({77, 0, 0, 0, 0});
+                                                   }},
+                                           BadCall{"UnknownFlags", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].flags = 0x80;
+                                                   }},
+                                           BadCall{"AttributeReserved", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].reserved = 1;
+                                                   }},
+                                           BadCall{"MissingInput", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes.erase(c.attributes.begin());
+                                                   }},
+                                           BadCall{
+                                               "MissingOutput", EINVAL,
+                                               [](Call& c, Handle, Handle) {
+                                                 c.attributes.pop_back();
+                                               }},
+                                           BadCall{
+                                               "InputTooShort", EINVAL,
+                                               [](Call& c, Handle, Handle) {
+                                                 c.attributes[0].length = 0;
+                                               }},
+                                           BadCall{"InputTooLong", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].length = 5000;
+                                                   }},
+                                           BadCall{"InputNowhere", EFAULT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].length = 16;
+                                                     c.attributes[0].value = kNowhere;
+                                                   }},
+                                           BadCall{"OutputTooShort", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[1].length = 3;
+                                                   }},
+                                           BadCall{"OutputNowhere", EFAULT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[1].value = kNowhere;
+                                                   }},
+                                           BadCall{"OutputInTheKernel", EFAULT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[1].value = ~0ULL << 47;
+                                                   }},
+                                           BadCall{"NoSuchPort", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].value = 2;
+                                                   }},
+                                           BadCall{"SpeedOfNoPort", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(0, 7)
+                                                             .in(0, std::uint32_t{257})
+                                                             .out(1, scratch[0]);
+                                                   }},
+                                           BadCall{"NoSuchRegion", ENOENT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(7, 0x1000)
+                                                             .object(0x1000, 9999)
+                                                             .out(0x1001, scratch[0])
+                                                             .out(0x1002, scratch[1])
+                                                             .out(0x1003, scratch[2])
+                                                             .out(0x1004, scratch[3]);
+                                                   }},
+                                           BadCall{"RegionIsAQueuePair", ENOENT,
+                                                   [](Call& c, Handle, Handle qp) {
+                                                     c = Call(7, 0x1000)
+                                                             .object(0x1000, qp)
+                                                             .out(0x1001, scratch[0])
+                                                             .out(0x1002, scratch[1])
+                                                             .out(0x1003, scratch[2])
+                                                             .out(0x1004, scratch[3]);
+                                                   }},
+                                           BadCall{"HandleTooWide", EINVAL,
+                                                   [](Call& c, Handle mr, Handle) {
+                                                     c = Call(7, 0x1000)
+                                                             .object(0x1000, mr | 1ULL << 32)
+                                                             .out(0x1001, scratch[0])
+                                                             .out(0x1002, scratch[1])
+                                                             .out(0x1003, scratch[2])
+                                                             .out(0x1004, scratch[3]);
+                                                   }},
+                                           BadCall{"CounterWithoutBuffers", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 0).object(0, 0);
+                                                   }},
+                                           BadCall{"CounterInForeignMemory", EOPNOTSUPP,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 0)
+                                                             .object(0, 0)
+                                                             .in(0x1000, kDmaBuffer)
+                                                             .in(0x1001, kGoodBuffer);
+                                                   }},
+                                           BadCall{"CounterTooShort", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 0)
+                                                             .object(0, 0)
+                                                             .in(0x1000, kGoodBuffer)
+                                                             .in(0x1001, kShortBuffer);
+                                                   }},
+                                           BadCall{"CounterNotAligned", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 0)
+                                                             .object(0, 0)
+                                                             .in(0x1000, kOddBuffer)
+                                                             .in(0x1001, kGoodBuffer);
+                                                   }},
+                                           BadCall{"CounterNowhere", EFAULT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 0)
+                                                             .object(0, 0)
+                                                             .in(0x1000, kWildBuffer)
+                                                             .in(0x1001, kGoodBuffer);
+                                                   }},
+                                           BadCall{"CounterWithFlags", EINVAL,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 0)
+                                                             .object(0, 0)
+                                                             .in(0x1000, kFlaggedBuffer)
+                                                             .in(0x1001, kGoodBuffer);
+                                                   }},
+                                           BadCall{"DestroyNoCounter", ENOENT,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c = Call(19, 1).object(0, 4711);
+                                                   }},
+                                           BadCall{"ReadNoCounter", ENOENT,
+                                                   [](Call& c, Handle mr, Handle) {
+                                                     c = Call(19, 3)
+                                                             .object(0, mr)
+                                                             .in(1, std::uint8_t{0})
+                                                             .out(2, scratch[0]);
+                                                   }},
+                                           BadCall{"ModifyNoCounter", ENOENT,
+                                                   [](Call& c, Handle, Handle qp) {
+                                                     c = Call(19, 2)
+                                                             .object(0, qp)
+                                                             .in(1, std::uint8_t{0})
+                                                             .in(2, std::uint8_t{0})
+                                                             .in(3, std::uint64_t{0});
+                                                   }},
+                                           BadCall{"AttachNoCounter", ENOENT,
+                                                   [](Call& c, Handle mr, Handle qp) {
+                                                     c = Call(4, 2).object(0, qp).object(1, mr).in(
+                                                         2, std::uint32_t{1});
+                                                   }},
+                                           BadCall{"AttachToNoQueuePair", ENOENT,
+                                                   [](Call& c, Handle mr, Handle) {
+                                                     c = Call(4, 2).object(0, mr).object(1, mr).in(
+                                                         2, std::uint32_t{1});
+                                                   }}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace weft::emu::kernel
