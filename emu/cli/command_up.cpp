@@ -14,6 +14,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/host_environment.hpp"
+#include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "srd/io/posix.hpp"
 
@@ -31,27 +32,23 @@ struct Options {
   std::vector<std::string> words;
 };
 
-template <class T>
-T unwrap(Result<T> result) {
-  if (!result) {
-    throw std::runtime_error(result.error().message);
-  }
-  if constexpr (!std::is_void_v<T>) {
-    return std::move(*result);
-  }
-}
-
 int up(Options options) {
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
   const std::string directory = unwrap(named_directory(options.name, true));
+  if (!options.weftd.events.empty()) {
+    options.weftd.events = std::filesystem::absolute(options.weftd.events).string();
+  }
   if (ask_weftd(directory, {{"cmd", "status"}})) {
     fmt::print(stderr, "weft up: '{0}' is up already; `weft down {0}` ends it\n", options.name);
     return kFailure;
   }
   options.weftd.mtu = payload_of(kind);
   const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
-  fmt::print("'{0}' is up: weftd {1}, hosts h1 to h{2}\nweft exec {0} h1 -- COMMAND\n",
-             options.name, pid, options.weftd.hosts);
+  fmt::print("'{0}' is up: weftd {1}, {2}, seed {3}\nweft exec {0} h1 -- COMMAND\n", options.name,
+             pid,
+             options.weftd.topology.empty() ? fmt::format("hosts h1 to h{}", options.weftd.hosts)
+                                            : options.weftd.topology,
+             options.weftd.seed);
   return kSuccess;
 }
 
@@ -148,11 +145,27 @@ void register_up(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 16));
   command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
       ->capture_default_str();
+  command->add_option("--topology", options->weftd.topology, "File that describes the network")
+      ->check(CLI::ExistingFile);
+  command->add_option("--seed", options->weftd.seed,
+                      "Seed of everything that the network draws by lot");
+  command->add_option("--dilation", options->weftd.dilation,
+                      "Seconds here per second in the network");
+  command->add_option("--events", options->weftd.events, "File for the event log, JSON lines");
+  command->add_option("--metrics-port", options->weftd.metrics_port,
+                      "Serve http://127.0.0.1:PORT/metrics, too");
+  command->footer(
+      "Examples:\n"
+      "  weft up lab --hosts 4\n"
+      "  weft up lab --topology lab.fabric.yml --seed 7 --events lab.jsonl\n"
+      "  curl --unix-socket $(weft status lab --json | jq -r .directory)/metrics.sock "
+      "http://weftd/metrics");
   command->callback([&work, options] { work = [options] { return up(*options); }; });
 }
 
 void register_down(CLI::App& program, Work& work) {
   CLI::App* command = program.add_subcommand("down", "End a network started with `weft up`");
+  command->footer("Example:\n  weft down lab");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   command->callback([&work, options] { work = [options] { return down(*options); }; });
@@ -161,6 +174,10 @@ void register_down(CLI::App& program, Work& work) {
 void register_status(CLI::App& program, Work& work) {
   CLI::App* command =
       program.add_subcommand("status", "Show a network: hosts, processes, counters");
+  command->footer(
+      "Examples:\n"
+      "  weft status lab\n"
+      "  weft status lab --json | jq .fabric.links");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   command->add_flag("--json", options->as_json, "One JSON object");

@@ -18,6 +18,8 @@ struct WeftdOptions {
   std::string topology{};  // a file; then `hosts` and `nics` do not count
   std::uint64_t seed = 1;
   double dilation = 1;
+  std::string events{};            // a file for weftd's event log
+  std::uint16_t metrics_port = 0;  // of 127.0.0.1; 0: none
 };
 
 // A file that was built with this program and lies beside it or in its build tree.

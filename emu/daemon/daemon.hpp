@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "emu/daemon/capture.hpp"
+#include "emu/daemon/event_log.hpp"
+#include "emu/daemon/impairments.hpp"
 #include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/plant.hpp"
 #include "emu/daemon/seqpacket.hpp"
@@ -20,7 +23,9 @@
 namespace weft::emu {
 
 struct DaemonOptions {
-  std::string directory;  // holds attach.sock and control.sock
+  std::string directory;           // holds attach.sock, control.sock and metrics.sock
+  std::string event_log;           // a file; empty: none
+  std::uint16_t metrics_port = 0;  // of the loopback address, for whoever may connect; 0: none
   Plant::Options plant;
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
   std::size_t ring_bytes = std::size_t{1} << 19;
@@ -48,12 +53,21 @@ class Daemon {
   // ...
   [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
   [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
+  // Links with names; an ideal network becomes a star here, too.
+  [[nodiscard]] const Topology& modelled_topology();
+  [[nodiscard]] Impairments& impairments() { return impairments_; }
+  // One at a time.
+  [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
+  [[nodiscard]] Result<void> stop_capture();
+  [[nodiscard]] const Capture* capture() const { return capture_.get(); }
+  [[nodiscard]] EventLog& events() { return events_; }
   [[nodiscard]] TimePoint started() const { return started_; }
 
  private:
   enum class Source : std::uint8_t {
     attach,
     control,
+    metrics,
     doorbell,
     signal,
     knocking,
@@ -65,9 +79,10 @@ class Daemon {
     Source source{};
     Slot* slot = nullptr;
   };
-  struct Talk {  // a connection to the control socket
+  struct Talk {  // a connection to the control socket, or for metrics
     srd::UniqueFd socket;
     std::string input;
+    bool http = false;
   };
 
   Daemon(const DaemonOptions& options, Plant plant);
@@ -96,17 +111,25 @@ class Daemon {
   void start_fabric(Topology topology);
   [[nodiscard]] Topology star() const;
 
-  void accept_talks();
+  [[nodiscard]] Result<void> open_metrics();
+  void accept_talks(int listener, bool http);
   void hear_talk(int fd);
+  [[nodiscard]] bool answer_talk(Talk& talk);
 
   DaemonOptions options_;
   Plant plant_;
   Switchboard switchboard_;
   std::unique_ptr<LiveFabric> fabric_;
   std::uint32_t faults_ = 0;
+  std::uint64_t occurrences_ = 0;
+  Impairments impairments_;
+  std::unique_ptr<Capture> capture_;
+  EventLog events_;
   srd::UniqueFd epoll_;
   srd::UniqueFd attach_socket_;
   srd::UniqueFd control_socket_;
+  srd::UniqueFd metrics_socket_;
+  srd::UniqueFd metrics_listener_;
   srd::UniqueFd doorbell_;
   srd::UniqueFd signals_;
   std::unordered_map<int, Watched> watched_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emu/daemon/capture.hpp"
+#include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -90,6 +92,14 @@ bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
   }
 }
 
+void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
+  ++counters_.dropped[static_cast<std::size_t>(reason)];
+  if (fabric_ != nullptr && fabric_->capture() != nullptr) {
+    fabric_->capture()->refused(fabric_->network_time(srd::monotonic_now()), frame,
+                                to_string(reason));
+  }
+}
+
 std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   std::size_t count = 0;
   auto& ring = from.port.rx();
@@ -121,11 +131,11 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
                           std::uint32_t flags) {
   Steering steering;
   if (!read(frame, steering)) [[unlikely]] {
-    drop(FrameDrop::malformed);
+    drop(FrameDrop::malformed, frame);
     return true;
   }
   if (steering.source != from.nic->address) [[unlikely]] {
-    drop(FrameDrop::wrong_source);
+    drop(FrameDrop::wrong_source, frame);
     return true;
   }
   if (fabric_ != nullptr) {
@@ -138,7 +148,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
       if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
         deliver_management(*nic, &from, frame, flags);
       } else {
-        drop(FrameDrop::no_nic);
+        drop(FrameDrop::no_nic, frame);
       }
       return true;
     }
@@ -154,7 +164,7 @@ bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& 
                                std::span<const std::byte> frame, std::uint32_t flags) {
   const Nic* nic = plant_.find(steering.destination);
   if (nic == nullptr) {
-    drop(FrameDrop::no_nic);
+    drop(FrameDrop::no_nic, frame);
     return true;
   }
   return fabric_->submit(now, from.nic->port,
@@ -169,26 +179,26 @@ bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& 
 void Switchboard::arrive(const Arrival& arrival) {
   const Nic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
-    drop(FrameDrop::corrupted);
+    drop(FrameDrop::corrupted, arrival.frame);
   } else if (arrival.management) {
     deliver_management(nic, nullptr, arrival.frame, arrival.flags);
   } else if (arrival.block >= kSlotsPerNic || nic.slots[arrival.block] == nullptr ||
              nic.slots[arrival.block]->doomed) {
-    drop(FrameDrop::no_process);
+    drop(FrameDrop::no_process, arrival.frame);
   } else if (!deliver(kNever, *nic.slots[arrival.block], arrival.frame, arrival.flags)) {
-    drop(FrameDrop::not_receiving);  // a NIC's buffer has an end
+    drop(FrameDrop::not_receiving, arrival.frame);  // a NIC's buffer has an end
   }
 }
 
 Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
   const Nic* nic = plant_.find(steering.destination);
   if (nic == nullptr) {
-    drop(FrameDrop::no_nic);
+    drop(FrameDrop::no_nic, {});
     return nullptr;
   }
   Slot* to = steering.block < kSlotsPerNic ? nic->slots[steering.block].get() : nullptr;
   if (to == nullptr || to->doomed) {
-    drop(FrameDrop::no_process);
+    drop(FrameDrop::no_process, {});
     return nullptr;
   }
   from.last_destination = steering.destination;
@@ -209,7 +219,7 @@ void Switchboard::deliver_management(const Nic& nic, const Slot* from,
     }
   }
   if (!somebody) {
-    drop(FrameDrop::no_process);
+    drop(FrameDrop::no_process, frame);
   }
 }
 
@@ -228,7 +238,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
     if (!to.doomed && now - to.full_since < kPatience) {
       return false;
     }
-    drop(FrameDrop::not_receiving);
+    drop(FrameDrop::not_receiving, frame);
     return true;
   }
   to.full_since = kNever;

@@ -49,6 +49,9 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
   app.add_option("--dilation", options.dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));
+  app.add_option("--events", options.event_log, "File for its event log, JSON lines");
+  app.add_option("--metrics-port", options.metrics_port,
+                 "Serve /metrics on this port of 127.0.0.1, too (always on metrics.sock)");
   CLI11_PARSE(app, argc, argv);
   if (!topology.empty()) {
     auto network = read_network(topology);
