@@ -66,6 +66,7 @@ int run_engine(const Options& options) {
 void register_bench(CLI::App& program, Work& work) {
   CLI::App* bench = program.add_subcommand("bench", "Measure what things cost on this machine");
   bench->require_subcommand(1);
+  bench->footer("Example:\n  weft bench engine --json");
   auto options = std::make_shared<Options>();
   CLI::App* engine = bench->add_subcommand(
       "engine", "Nanoseconds per delivered packet: both ends, acknowledgements and one copy");

@@ -8,6 +8,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
+#include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 
 namespace weft::cli {
@@ -18,14 +19,6 @@ struct Options {
   std::string text;
   std::uint32_t number = 0;
 };
-
-template <class T>
-T unwrap(Result<T> result) {
-  if (!result) {
-    throw std::runtime_error(result.error().message);
-  }
-  return std::move(*result);
-}
 
 int fault(const Options& options) {
   const std::string directory = unwrap(named_directory(options.name, false));
@@ -61,6 +54,7 @@ void register_fault(CLI::App& program, Work& work) {
 
 void register_heal(CLI::App& program, Work& work) {
   CLI::App* command = program.add_subcommand("heal", "End a fault");
+  command->footer("Example:\n  weft heal lab 0    what `weft fault` called fault 0");
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("number", options->number, "What `weft fault` said")->required();

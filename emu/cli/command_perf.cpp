@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/perf_dpdk.hpp"
 #include "emu/cli/perf_endpoint.hpp"
+#include "emu/cli/perf_peers.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
 #include "srd/io/pcap_io.hpp"
@@ -46,12 +49,15 @@ struct Options {
   std::vector<std::string> faults;
   std::string capture;  // directory
   std::string eal;
+  std::vector<std::string> peers{};
+  std::size_t pairs = 1;
 };
 
 // Memory that the two sides share.
 struct Board {
+  static constexpr std::size_t kMostCases = 64;
   PerfBoard perf;
-  PerfResult result;
+  std::array<PerfResult, kMostCases> medians{};  // for whoever adds up several pairs
 };
 
 PerfOperation parse_operation(const std::string& name) {
@@ -120,8 +126,28 @@ void print(const Options& options, const PerfCase& one, const PerfResult& result
   fmt::print("{}\n", line.dump());
 }
 
-PerfPlace place_on_ring(const PrivateWeftd& weftd, int side) {
-  auto attached = emu::attach({.socket = weftd.socket(), .host = side == 0 ? "h1" : "h2"});
+void print_peer(const Options& options, const PeerRow& row) {
+  if (!options.json) {
+    fmt::print("{:<6}{:>9}{:>12.2f}{:>12}{:>14.0f}{:>12.3f}{:>10}  {}\n", "ping", row.size,
+               row.latency_us, "-", row.messages_per_s, row.gbytes_per_s, "-", row.provider);
+    return;
+  }
+  nlohmann::ordered_json line;
+  line["perf"] = true;
+  line["io"] = row.provider;
+  line["network"] = "none";
+  line["op"] = "pingpong";
+  line["size"] = row.size;
+  line["latency_us_p50"] = row.latency_us;
+  line["msgs_per_s"] = row.messages_per_s;
+  line["gbytes_per_s"] = row.gbytes_per_s;
+  line["status"] = "ok";
+  fmt::print("{}\n", line.dump());
+}
+
+PerfPlace place_on_ring(const PrivateWeftd& weftd, int pair, int side) {
+  auto attached =
+      emu::attach({.socket = weftd.socket(), .host = "h" + std::to_string(2 * pair + side + 1)});
   if (!attached) {
     throw std::runtime_error(attached.error().message);
   }
@@ -217,26 +243,27 @@ struct Ground {
   std::optional<PrivateWeftd> weftd;
   std::optional<DpdkPlan> dpdk;
 
-  [[nodiscard]] PerfPlace place(int side) const {
-    return weftd  ? place_on_ring(*weftd, side)
+  [[nodiscard]] PerfPlace place(int pair, int side) const {
+    return weftd  ? place_on_ring(*weftd, pair, side)
            : dpdk ? place_on_dpdk(*dpdk, side, static_cast<unsigned>(::getppid()))
                   : place_on_udp(side);
   }
 };
 
 // The body of one of the two processes.
-int run_side(const Options& options, Board& board, int side, const Ground& ground) {
+int run_side(const Options& options, Board& board, int pair, int side, const Ground& ground) {
   try {
     if (options.pin) {
       pin_to_core(side);
     }
     PerfEndpoint endpoint(board.perf, side);
-    PerfPlace place = ground.place(side);
+    PerfPlace place = ground.place(pair, side);
     record(options, place, side);
     endpoint.start(std::move(place), options.block);
-    if (side == 0 && !options.json) {
+    if (side == 0 && !options.json && options.pairs == 1) {
       print_head();
     }
+    std::size_t number = 0;
     for (const PerfCase& one : cases_of(options)) {
       std::vector<PerfResult> results;
       for (int round = 0; round < options.rounds; ++round) {
@@ -244,8 +271,12 @@ int run_side(const Options& options, Board& board, int side, const Ground& groun
       }
       if (side == 0) {
         const PerfResult result = median(results);
-        print(options, one, result);
-        std::fflush(stdout);
+        if (options.pairs == 1) {
+          print(options, one, result);
+          std::fflush(stdout);
+        } else if (number < Board::kMostCases) {
+          board.medians[number++] = result;
+        }
       }
     }
     return kSuccess;
@@ -256,7 +287,7 @@ int run_side(const Options& options, Board& board, int side, const Ground& groun
   }
 }
 
-int wait_for(const std::vector<pid_t>& sides, Board& board) {
+int wait_for(const std::vector<pid_t>& sides, std::span<Board> boards) {
   int code = kSuccess;
   for (std::size_t left = sides.size(); left > 0; --left) {
     int status = 0;
@@ -265,14 +296,67 @@ int wait_for(const std::vector<pid_t>& sides, Board& board) {
       break;
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != kSuccess) {
-      board.perf.abort = true;  // the other side waits for nobody
+      for (Board& board : boards) {
+        board.perf.abort = true;  // the others wait for nobody
+      }
       code = kFailure;
     }
   }
   return code;
 }
 
+// The others' rows: their ping-pong has one message under way, so its latency is what compares.
+int run_peers(const Options& options) {
+  int code = kSuccess;
+  for (const std::string& provider : options.peers) {
+    for (const std::uint32_t size : options.sizes) {
+      std::vector<PeerRow> rows;
+      for (int round = 0; round < options.rounds; ++round) {
+        const auto row = measure_peer(provider, size);
+        if (!row) {
+          fmt::print(stderr, "weft perf: {}\n", row.error().message);
+          code = kFailure;
+          break;
+        }
+        rows.push_back(*row);
+      }
+      if (rows.empty()) {
+        break;
+      }
+      std::sort(rows.begin(), rows.end(),
+                [](const PeerRow& a, const PeerRow& b) { return a.latency_us < b.latency_us; });
+      print_peer(options, rows[rows.size() / 2]);
+    }
+  }
+  return code;
+}
+
+// All pairs together: rates add up, latencies are those of the slowest pair.
+void print_sums(const Options& options, std::span<const Board> boards) {
+  if (!options.json) {
+    print_head();
+  }
+  const auto cases = cases_of(options);
+  for (std::size_t i = 0; i < std::min(cases.size(), Board::kMostCases); ++i) {
+    PerfResult sum = boards[0].medians[i];
+    for (const Board& board : boards.subspan(1)) {
+      const PerfResult& one = board.medians[i];
+      sum.messages_per_s += one.messages_per_s;
+      sum.gbytes_per_s += one.gbytes_per_s;
+      sum.retransmitted += one.retransmitted;
+      sum.latency_us_p50 = std::max(sum.latency_us_p50, one.latency_us_p50);
+      sum.latency_us_p99 = std::max(sum.latency_us_p99, one.latency_us_p99);
+      sum.failure = one.failure != srd::Status::ok ? one.failure : sum.failure;
+    }
+    print(options, cases[i], sum);
+  }
+}
+
 int run_perf(const Options& options) {
+  if (options.pairs > 1 && (options.io != "ring" || !options.topology.empty())) {
+    fmt::print(stderr, "weft perf: several pairs need --io ring and no topology\n");
+    return kUsage;
+  }
   constexpr std::string_view kDpdk = "dpdk:";
   const bool dpdk = options.io.rfind(kDpdk, 0) == 0;
   if (options.io != "ring" && options.io != "udp" && !dpdk) {
@@ -283,7 +367,7 @@ int run_perf(const Options& options) {
   Ground ground;
   auto& weftd = ground.weftd;
   if (options.io == "ring") {
-    auto started = PrivateWeftd::start({.hosts = 2,
+    auto started = PrivateWeftd::start({.hosts = 2 * options.pairs,
                                         .direct_rings = !options.through_weftd,
                                         .topology = options.topology,
                                         .seed = options.seed,
@@ -308,31 +392,37 @@ int run_perf(const Options& options) {
       throw std::runtime_error(applied.error().message);
     }
   }
-  void* memory =
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const std::size_t size = options.pairs * sizeof(Board);
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw std::runtime_error("no memory for the two sides to share");
+    throw std::runtime_error("no memory for the sides to share");
   }
-  Board& board = *new (memory) Board;
+  const std::span<Board> boards{static_cast<Board*>(memory), options.pairs};
   std::vector<pid_t> sides;
-  for (const int side : {0, 1}) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
-      const int code = run_side(options, board, side, ground);
-      std::fflush(stdout);
-      ::_exit(code);
+  for (std::size_t pair = 0; pair < options.pairs; ++pair) {
+    new (&boards[pair]) Board;
+    for (const int side : {0, 1}) {
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
+        const int code = run_side(options, boards[pair], static_cast<int>(pair), side, ground);
+        std::fflush(stdout);
+        ::_exit(code);
+      }
+      sides.push_back(pid);
     }
-    sides.push_back(pid);
   }
-  const int code = wait_for(sides, board);
+  const int code = wait_for(sides, boards);
+  if (code == kSuccess && options.pairs > 1) {
+    print_sums(options, boards);
+  }
   if (ground.dpdk && !ground.dpdk->directory.empty()) {
     std::error_code error;
     std::filesystem::remove_all(ground.dpdk->directory, error);
   }
-  ::munmap(memory, sizeof(Board));
-  return code;
+  ::munmap(memory, size);
+  return code == kSuccess ? run_peers(options) : code;
 }
 
 }  // namespace
@@ -345,6 +435,7 @@ void register_perf(CLI::App& program, Work& work) {
       "  weft perf                              the usual table over shared-memory rings\n"
       "  weft perf --through-weftd --op send    every packet goes through weftd\n"
       "  weft perf --op write --size 65536 --json\n"
+      "  weft perf --op send --size 64 --peers 'tcp;ofi_rxm,udp;ofi_rxd,shm'\n"
       "  weft perf --io dpdk:memif              over DPDK's shared-memory device, no root\n"
       "  weft perf --io 'dpdk:0000:3b:00.0;0000:3b:00.1'    between two ports of a NIC");
   auto options = std::make_shared<Options>();
@@ -378,6 +469,12 @@ void register_perf(CLI::App& program, Work& work) {
       ->check(CLI::Range(0, 8192));
   perf->add_option("--capture", options->capture,
                    "Directory for a capture file of each side: client.pcapng, server.pcapng");
+  perf->add_option("--pairs", options->pairs,
+                   "Pairs of processes at the same time; their sums are shown")
+      ->check(CLI::Range(1, 100));
+  perf->add_option("--peers", options->peers,
+                   "libfabric providers to measure as well, with fi_pingpong")
+      ->delimiter(',');
   perf->add_flag("--json", options->json, "One JSON object per line");
   perf->callback([&work, options] { work = [options] { return run_perf(*options); }; });
 }

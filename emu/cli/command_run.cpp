@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,7 +16,10 @@
 #include "emu/cli/device_statistics.hpp"
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/program_group.hpp"
+#include "emu/cli/run_directory.hpp"
+#include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
+#include "emu/fabric/yaml_reader.hpp"
 
 namespace weft::cli {
 namespace {
@@ -37,20 +41,11 @@ struct Options {
   std::vector<std::string> faults;
   std::uint64_t seed = 1;
   double dilation = 1;
+  std::string out;
   std::vector<std::string> words;
 };
 
 using Words = std::vector<std::string>;
-
-template <class T>
-T unwrap(Result<T> result) {
-  if (!result) {
-    throw std::runtime_error(result.error().message);
-  }
-  if constexpr (!std::is_void_v<T>) {
-    return std::move(*result);
-  }
-}
 
 // `a b : c d` are two commands.
 std::vector<Words> split(const Words& words) {
@@ -69,6 +64,56 @@ bool mentions(const Words& words, const std::string& host) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     return word.find("{" + host + ".") != std::string::npos;
   });
+}
+
+bool draws_by_lot(const Options& options) {
+  return !options.topology.empty() || !options.faults.empty();
+}
+
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+// What it takes to run the same again.
+std::string resolved(const Options& options, const std::vector<Words>& commands,
+                     std::size_t hosts) {
+  // JSON is YAML, so any text is quoted right.
+  const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  std::string text = fmt::format(
+      "seed: {}\ndevice: {}\nhosts: {}\nnics: {}\nper_host: {}\ndilation: {}\nthrough_weftd: {}\n"
+      "topology: {}\n",
+      options.seed, quoted(options.device), hosts, options.nics, options.per_host, options.dilation,
+      options.through_weftd, options.topology.empty() ? "null" : quoted("topology.yml"));
+  text += options.faults.empty() ? "faults: []\n" : "faults:\n";
+  for (const std::string& fault : options.faults) {
+    text += "  - {" + fault + "}\n";
+  }
+  text += "commands:\n";
+  for (const Words& words : commands) {
+    text += "  - " + nlohmann::json(words).dump() + "\n";
+  }
+  return text;
+}
+
+// Everything about a run that stays: without a place for it the run goes on all the same.
+std::optional<RunDirectory> open_directory(const Options& options,
+                                           const std::vector<Words>& commands, std::size_t hosts) {
+  auto run = RunDirectory::create(options.out, options.seed);
+  if (!run) {
+    if (!options.out.empty()) {
+      throw std::runtime_error(run.error().message);
+    }
+    return std::nullopt;
+  }
+  run->write("config.resolved.yml", resolved(options, commands, hosts));
+  if (!options.topology.empty()) {
+    run->write("topology.yml", unwrap(emu::read_text_file(options.topology)));
+  }
+  return std::move(*run);
 }
 
 void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
@@ -100,6 +145,58 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
              counters["frames"].get<std::uint64_t>(), dropped);
 }
 
+// The first program that failed, in the order of the command line.
+int verdict(const std::vector<ProgramEnd>& ends, const Options& options,
+            const std::optional<RunDirectory>& run) {
+  const auto failed =
+      std::find_if(ends.begin(), ends.end(), [](const ProgramEnd& end) { return end.code != 0; });
+  if (failed == ends.end()) {
+    return kSuccess;
+  }
+  if (!options.quiet) {
+    fmt::print(stderr, "weft run: {} ended with {}; seed {}{}\n",
+               failed->label.empty() ? "the program" : failed->label, failed->code, options.seed,
+               run ? "; events in " + run->path() : "");
+  }
+  return failed->code;
+}
+
+using Networks = std::map<std::string, HostNetwork>;  // by host, if each has its own
+
+// Starts the programs one after the other; a client finds its servers listening.
+void start_all(ProgramGroup& group, const std::vector<Words>& commands, const Options& options,
+               const std::string& directory, const DeviceKind& kind, Networks& networks,
+               const std::optional<RunDirectory>& run) {
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const std::string host = "h" + std::to_string(i / options.per_host + 1);
+    Program program;
+    program.label = host;
+    if (options.per_host > 1) {
+      program.label += "." + std::to_string(i % options.per_host);
+    }
+    if (options.no_prefix) {
+      program.label.clear();
+    }
+    program.network = options.netns ? &networks.at(host) : nullptr;
+    program.environment = unwrap(equip_host(directory, host, kind));
+    program.environment.emplace_back("WEFT_RANK", std::to_string(i));
+    program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
+    for (const std::string& word : commands[i]) {
+      program.words.push_back(unwrap(fill_placeholders(directory, word, kind)));
+    }
+    for (std::size_t server = 0; server < i; ++server) {
+      const std::string its_host = "h" + std::to_string(server / options.per_host + 1);
+      if (its_host != host && mentions(commands[i], its_host)) {
+        group.wait_until([&] { return group.is_serving(server); }, kServerPatience);
+      }
+    }
+    unwrap(group.start(program));
+    if (run) {
+      run->event("start", {{"host", host}, {"command", joined(program.words)}});
+    }
+  }
+}
+
 int run_programs(const Options& options) {
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
   std::vector<Words> commands = split(options.words);
@@ -114,15 +211,21 @@ int run_programs(const Options& options) {
     commands.resize(options.copies, commands.front());
   }
   const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
-  const PrivateWeftd weftd = unwrap(PrivateWeftd::start({.hosts = hosts,
-                                                         .nics = options.nics,
-                                                         .mtu = payload_of(kind),
-                                                         .direct_rings = !options.through_weftd,
-                                                         .topology = options.topology,
-                                                         .seed = options.seed,
-                                                         .dilation = options.dilation,
-                                                         .routable = options.netns}));
-  std::map<std::string, HostNetwork> networks;
+  const auto run = open_directory(options, commands, hosts);
+  if (draws_by_lot(options) && !options.quiet) {
+    fmt::print(stderr, "weft run: seed {}\n", options.seed);
+  }
+  const PrivateWeftd weftd =
+      unwrap(PrivateWeftd::start({.hosts = hosts,
+                                  .nics = options.nics,
+                                  .mtu = payload_of(kind),
+                                  .direct_rings = !options.through_weftd,
+                                  .topology = options.topology,
+                                  .seed = options.seed,
+                                  .dilation = options.dilation,
+                                  .routable = options.netns,
+                                  .events = run ? run->path() + "/network.jsonl" : ""}));
+  Networks networks;
   for (std::size_t host = 1; options.netns && host <= hosts; ++host) {
     const std::string name = "h" + std::to_string(host);
     const std::string address =
@@ -133,46 +236,25 @@ int run_programs(const Options& options) {
     unwrap(apply_fault(weftd.directory(), fault));
   }
   ProgramGroup group;
-  std::string previous;
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    const std::string host = "h" + std::to_string(i / options.per_host + 1);
-    Program program;
-    program.label = host;
-    if (options.per_host > 1) {
-      program.label += "." + std::to_string(i % options.per_host);
-    }
-    if (options.no_prefix) {
-      program.label.clear();
-    }
-    program.network = options.netns ? &networks.at(host) : nullptr;
-    program.environment = unwrap(equip_host(weftd.directory(), host, kind));
-    program.environment.emplace_back("WEFT_RANK", std::to_string(i));
-    program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
-    for (const std::string& word : commands[i]) {
-      program.words.push_back(unwrap(fill_placeholders(weftd.directory(), word, kind)));
-    }
-    // A client finds its server listening.
-    if (!previous.empty() && mentions(commands[i], previous)) {
-      group.wait_until([&] { return group.latest_is_serving(); }, kServerPatience);
-    }
-    unwrap(group.start(program));
-    previous = host;
-  }
+  start_all(group, commands, options, weftd.directory(), kind, networks, run);
   const std::vector<ProgramEnd> ends = group.finish(
       std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
   // Asked for before the network goes.
   const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
+  if (run) {
+    for (const ProgramEnd& end : ends) {
+      run->event("end", {{"host", end.label}, {"exit_code", end.code}, {"seconds", end.seconds}});
+    }
+    if (const auto metrics = ask_weftd(weftd.directory(), {{"cmd", "metrics"}})) {
+      run->write("metrics.prom", (*metrics)["metrics"].get<std::string>());
+    }
+  }
   report(ends, counters ? (*counters)["counters"] : nlohmann::json{{"frames", 0}, {"dropped", {}}},
          options);
   if (!options.quiet) {
     print_device_statistics(device_statistics(weftd.directory()), options.json);
   }
-  for (const ProgramEnd& end : ends) {
-    if (end.code != 0) {
-      return end.code;
-    }
-  }
-  return kSuccess;
+  return verdict(ends, options, run);
 }
 
 }  // namespace
@@ -183,8 +265,15 @@ void register_run(CLI::App& program, Work& work) {
   run->footer(
       "Each program gets a host of its own: h1, h2, ... In commands {h1.ip}, {h1.dev} and {h1.gid} "
       "stand\n"
-      "for a host's address, device and GID. The exit code is that of the first program that "
-      "failed.\n"
+      "for a host's address, device and GID. A program whose command names another's host starts "
+      "when\n"
+      "that one listens on a TCP port, at the latest after 5 seconds. Output lines begin with "
+      "[h1].\n"
+      "Signals go to all programs. The exit code is that of the first program that failed, 128 + "
+      "N\n"
+      "after signal N; when one fails the others have --grace seconds.\n"
+      "Configuration, seed, events and metrics of the run stay in <time>-<seed>-<pid> below\n"
+      "$WEFT_RUNS or, the latest twenty, below weft-runs-<uid> where temporary files go.\n"
       "Examples:\n"
       "  weft run -- ibv_devinfo\n"
       "  weft run -n 4 -- ./my_program\n"
@@ -210,6 +299,8 @@ void register_run(CLI::App& program, Work& work) {
       ->allow_extra_args(false);
   run->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   run->add_option("--dilation", options->dilation, "Seconds here per second in the network");
+  run->add_option("--out", options->out,
+                  "Directory for what is left of the run; default: one of its own, see below");
   run->add_flag("--no-prefix", options->no_prefix, "Pass output on as it is, without [h1]");
   run->add_flag("--json", options->json, "A JSON object per program, and one for the network");
   run->add_flag("-q,--quiet", options->quiet, "No table at the end");

@@ -271,6 +271,11 @@ int run(const Options& given) {
 void register_sim(CLI::App& program, Work& work) {
   auto* command =
       program.add_subcommand("sim", "Simulate a network with the real transport in virtual time");
+  command->footer(
+      "Examples:\n"
+      "  weft sim --list\n"
+      "  weft sim e1-permutation --report out          out/report.html\n"
+      "  weft sim my.yaml --set transport.paths=16 --sweep seed=1,2,3 --json");
   auto options = std::make_shared<Options>();
   command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")
       ->type_name("NAME|FILE");

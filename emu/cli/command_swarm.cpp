@@ -187,6 +187,10 @@ void register_swarm(CLI::App& program, Work& work) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand(
       "swarm", "Try the transport against random networks, faults and attackers in virtual time");
+  command->footer(
+      "Examples:\n"
+      "  weft swarm --seeds 5000\n"
+      "  weft swarm --first 4711 --story    the shortest story of that seed's failure");
   command->add_option("--seeds", options->seeds, "How many runs; each is a function of its seed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

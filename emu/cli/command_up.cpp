@@ -14,6 +14,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/host_environment.hpp"
+#include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "srd/io/posix.hpp"
 
@@ -31,28 +32,25 @@ struct Options {
   std::vector<std::string> words;
 };
 
-template <class T>
-T unwrap(Result<T> result) {
-  if (!result) {
-    throw std::runtime_error(result.error().message);
-  }
-  if constexpr (!std::is_void_v<T>) {
-    return std::move(*result);
-  }
-}
-
 int up(Options options) {
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
   const std::string directory = unwrap(named_directory(options.name, true));
+  if (!options.weftd.events.empty()) {
+    options.weftd.events = std::filesystem::absolute(options.weftd.events).string();
+  }
   if (ask_weftd(directory, {{"cmd", "status"}})) {
     fmt::print(stderr, "weft up: '{0}' is up already; `weft down {0}` ends it\n", options.name);
     return kFailure;
   }
   options.weftd.mtu = payload_of(kind);
   const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
-  fmt::print("'{0}' is up: weftd {1}, hosts h{2} to h{3}\nweft exec {0} h{2} -- COMMAND\n",
-             options.name, pid, options.weftd.first_host,
-             options.weftd.first_host + options.weftd.hosts - 1);
+  const std::string hosts =
+      options.weftd.topology.empty()
+          ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
+                        options.weftd.first_host + options.weftd.hosts - 1)
+          : options.weftd.topology;
+  fmt::print("'{0}' is up: weftd {1}, {2}, seed {3}\nweft exec {0} h{4} -- COMMAND\n", options.name,
+             pid, hosts, options.weftd.seed, options.weftd.first_host);
   return kSuccess;
 }
 
@@ -158,11 +156,27 @@ void register_up(CLI::App& program, Work& work) {
                    "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
                    "dgram:LOCAL,REMOTE; with @HOST it hangs on that host's link")
       ->allow_extra_args(false);
+  command->add_option("--topology", options->weftd.topology, "File that describes the network")
+      ->check(CLI::ExistingFile);
+  command->add_option("--seed", options->weftd.seed,
+                      "Seed of everything that the network draws by lot");
+  command->add_option("--dilation", options->weftd.dilation,
+                      "Seconds here per second in the network");
+  command->add_option("--events", options->weftd.events, "File for the event log, JSON lines");
+  command->add_option("--metrics-port", options->weftd.metrics_port,
+                      "Serve http://127.0.0.1:PORT/metrics, too");
+  command->footer(
+      "Examples:\n"
+      "  weft up lab --hosts 4\n"
+      "  weft up lab --topology lab.fabric.yml --seed 7 --events lab.jsonl\n"
+      "  curl --unix-socket $(weft status lab --json | jq -r .directory)/metrics.sock "
+      "http://weftd/metrics");
   command->callback([&work, options] { work = [options] { return up(*options); }; });
 }
 
 void register_down(CLI::App& program, Work& work) {
   CLI::App* command = program.add_subcommand("down", "End a network started with `weft up`");
+  command->footer("Example:\n  weft down lab");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   command->callback([&work, options] { work = [options] { return down(*options); }; });
@@ -171,6 +185,10 @@ void register_down(CLI::App& program, Work& work) {
 void register_status(CLI::App& program, Work& work) {
   CLI::App* command =
       program.add_subcommand("status", "Show a network: hosts, processes, counters");
+  command->footer(
+      "Examples:\n"
+      "  weft status lab\n"
+      "  weft status lab --json | jq .fabric.links");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   command->add_flag("--json", options->as_json, "One JSON object");

@@ -4,17 +4,24 @@
 namespace weft::cli {
 
 void register_commands(CLI::App& program, Work& work) {
+  register_demo(program, work);
+  register_doctor(program, work);
   register_run(program, work);
   register_up(program, work);
   register_down(program, work);
   register_status(program, work);
   register_exec(program, work);
+  register_env(program, work);
+  register_impair(program, work);
   register_fault(program, work);
   register_heal(program, work);
+  register_capture(program, work);
   register_perf(program, work);
   register_sim(program, work);
   register_swarm(program, work);
+  register_validate(program, work);
   register_bench(program, work);
+  register_completions(program, work);
 }
 
 }  // namespace weft::cli

@@ -25,15 +25,22 @@ using Work = std::function<int()>;
 void register_commands(CLI::App& program, Work& work);
 
 void register_bench(CLI::App& program, Work& work);
+void register_capture(CLI::App& program, Work& work);
+void register_completions(CLI::App& program, Work& work);
+void register_demo(CLI::App& program, Work& work);
+void register_doctor(CLI::App& program, Work& work);
 void register_down(CLI::App& program, Work& work);
+void register_env(CLI::App& program, Work& work);
 void register_exec(CLI::App& program, Work& work);
 void register_fault(CLI::App& program, Work& work);
 void register_heal(CLI::App& program, Work& work);
+void register_impair(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
 void register_run(CLI::App& program, Work& work);
 void register_sim(CLI::App& program, Work& work);
 void register_status(CLI::App& program, Work& work);
 void register_swarm(CLI::App& program, Work& work);
 void register_up(CLI::App& program, Work& work);
+void register_validate(CLI::App& program, Work& work);
 
 }  // namespace weft::cli

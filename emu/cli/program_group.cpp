@@ -144,16 +144,30 @@ Result<void> ProgramGroup::start(const Program& program) {
   return {};
 }
 
-bool ProgramGroup::latest_is_serving() const {
-  const Running& program = programs_.back();
+bool ProgramGroup::is_serving(std::size_t index) const {
+  const Running& program = programs_[index];
   if (program.ended) {
     return true;
   }
   const std::set<std::string> listening = listening_inodes(program.pid);
+  const auto serves = [&](pid_t pid) {
+    std::error_code error;
+    for (const auto& fd :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) {
+      if (listening.contains(std::filesystem::read_symlink(fd.path(), error).string())) {
+        return true;
+      }
+    }
+    return false;
+  };
+  if (listening.empty()) {
+    return false;
+  }
+  // A wrapper's children are in its group.
   std::error_code error;
-  for (const auto& fd :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(program.pid) + "/fd", error)) {
-    if (listening.contains(std::filesystem::read_symlink(fd.path(), error).string())) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && ::getpgid(pid) == program.pid && serves(pid)) {
       return true;
     }
   }
@@ -163,21 +177,23 @@ bool ProgramGroup::latest_is_serving() const {
 void ProgramGroup::wait_until(const std::function<bool()>& ready, milliseconds limit) {
   const auto end = steady_clock::now() + limit;
   while (!ready() && steady_clock::now() < end) {
-    turn(milliseconds{5});
+    turn(milliseconds{20});
   }
 }
 
-std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace) {
-  auto term_at = steady_clock::time_point::max();
+std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds limit) {
+  auto term_at =
+      limit == milliseconds::max() ? steady_clock::time_point::max() : steady_clock::now() + limit;
   auto kill_at = steady_clock::time_point::max();
+  bool hurried = false;
   const auto runs = [](const Running& program) { return !program.ended; };
   const auto failed = [](const Running& program) { return program.ended && program.end.code != 0; };
   while (std::any_of(programs_.begin(), programs_.end(), runs)) {
     turn(milliseconds{100});
     const auto now = steady_clock::now();
-    if (term_at == steady_clock::time_point::max() &&
-        std::any_of(programs_.begin(), programs_.end(), failed)) {
-      term_at = now + grace;
+    if (!hurried && std::any_of(programs_.begin(), programs_.end(), failed)) {
+      hurried = true;
+      term_at = std::min(term_at, now + grace);
     }
     if (now >= kill_at) {
       signal_all(SIGKILL);
@@ -250,7 +266,11 @@ void ProgramGroup::flush(Running& program, int stream, bool all) {
     text += "[" + program.label + "] " + pending + "\n";
     pending.clear();
   }
-  write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
+  if (output_) {
+    output_(stream, text);
+  } else {
+    write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
+  }
 }
 
 void ProgramGroup::handle_signals() {

@@ -38,9 +38,16 @@ class ProgramGroup {
   // Passes output on until ready() or that program's end, at most so long.
   void wait_until(const std::function<bool()>& ready, std::chrono::milliseconds limit);
   // Until all have ended. When one fails the others get `grace`, then SIGTERM, then SIGKILL.
-  [[nodiscard]] std::vector<ProgramEnd> finish(std::chrono::milliseconds grace);
-  // True if the most recently started program listens on a TCP socket, or has ended.
-  [[nodiscard]] bool latest_is_serving() const;
+  // `limit` counts as a failure of all that still run then.
+  [[nodiscard]] std::vector<ProgramEnd> finish(
+      std::chrono::milliseconds grace,
+      std::chrono::milliseconds limit = std::chrono::milliseconds::max());
+  // Whole lines with their labels go there instead of to this program's own output.
+  using Output = std::function<void(int stream, const std::string& text)>;
+  void set_output(Output output) { output_ = std::move(output); }
+  // True if that program, in the order of start(), or one that it started itself listens on a TCP
+  // socket, or it has ended.
+  [[nodiscard]] bool is_serving(std::size_t index) const;
 
  private:
   struct Running {
@@ -62,6 +69,7 @@ class ProgramGroup {
 
   std::vector<Running> programs_;
   srd::UniqueFd signals_;
+  Output output_;
 };
 
 }  // namespace weft::cli

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -23,7 +24,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds{10};
 
 // In the child, between fork and exec.
-[[noreturn]] void become(const std::vector<std::string>& words, pid_t parent, bool bound) {
+[[noreturn]] void become(const std::vector<std::string>& words, pid_t parent, bool bound, int log) {
   std::vector<char*> arguments;
   for (const std::string& word : words) {
     arguments.push_back(const_cast<char*>(word.c_str()));
@@ -37,6 +38,7 @@ constexpr auto kPatience = std::chrono::seconds{10};
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(null, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);  // whoever waits for the end of our output shall not wait for it
   }
   if (!bound || ::getppid() == parent) {
     ::execv(arguments[0], arguments.data());
@@ -90,10 +92,19 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   for (const std::string& port : options.ports) {
     words.insert(words.end(), {"--port", port});
   }
+  if (!options.events.empty()) {
+    words.insert(words.end(), {"--events", options.events});
+  }
+  if (options.metrics_port != 0) {
+    words.insert(words.end(), {"--metrics-port", std::to_string(options.metrics_port)});
+  }
+  const std::string log_path = directory + "/weftd.log";
+  const srd::UniqueFd log(
+      ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become(words, parent, bound);
+    become(words, parent, bound, log.get());
   }
   const std::string socket = directory + "/attach.sock";
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
@@ -106,7 +117,10 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
     }
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
-  return fail(ErrorCode::io_error, "'" + words[0] + "' did not start in '" + directory + "'");
+  std::string said;
+  std::getline(std::ifstream(log_path), said);
+  return fail(ErrorCode::io_error, "'" + words[0] + "' did not start in '" + directory + "'" +
+                                       (said.empty() ? "" : ": " + said));
 }
 
 Result<std::string> named_directory(const std::string& name, bool create) {

@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "emu/daemon/attach_protocol.hpp"
@@ -210,6 +211,11 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
                    {memory->get(), slot.doorbell.get(), doorbell_.get()})) {
     return fail(ErrorCode::io_error, srd::errno_text("weftd: answering a process"));
   }
+  events_.note("attach", {{"host", slot.nic->host},
+                          {"nic", slot.nic->index},
+                          {"attachment", slot.id},
+                          {"pid", slot.pid},
+                          {"again", request.attachment != 0}});
   return {};
 }
 
@@ -231,6 +237,11 @@ void Daemon::detach_doomed() {
 }
 
 void Daemon::detach(Slot& slot) {
+  events_.note("detach", {{"host", slot.nic->host},
+                          {"nic", slot.nic->index},
+                          {"attachment", slot.id},
+                          {"pid", slot.pid},
+                          {"broken_ring", slot.port.broken()}});
   for (auto pair = direct_pairs_.begin(); pair != direct_pairs_.end();) {
     if (pair->first != &slot && pair->second != &slot) {
       ++pair;

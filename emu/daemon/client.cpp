@@ -214,9 +214,9 @@ Result<Attachment> attach(AttachOptions options) {
   if (!socket) {
     return tl::unexpected(socket.error());
   }
-  if (!send_struct(socket->get(), request_for(options))) {
-    return fail(ErrorCode::io_error, srd::errno_text("asking weftd for a place"));
-  }
+  // Who is not wanted is told so before being asked anything: the reason is there to be read even
+  // if this cannot be sent any more.
+  (void)send_struct(socket->get(), request_for(options));
   Received received = await_message(socket->get(), kHandshakeMilliseconds);
   auto place = accept_reply(received);
   if (!place) {
@@ -253,9 +253,7 @@ Result<std::vector<srd::Address>> describe_host(AttachOptions options) {
   }
   DescribeRequest request;
   std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
-  if (!send_struct(socket->get(), request)) {
-    return fail(ErrorCode::io_error, srd::errno_text("asking weftd for a host"));
-  }
+  (void)send_struct(socket->get(), request);
   const Received received = await_message(socket->get(), kHandshakeMilliseconds);
   const auto reply = received.as<HostReply>();
   if (!is_well_formed(reply, AttachMessage::host) || reply->nics > kMaxNicsPerHost) {

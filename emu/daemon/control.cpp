@@ -1,11 +1,13 @@
-// Owns weftd's control socket: one JSON object per line in, one per line out.
-#include <sys/socket.h>
+// Owns the meaning of weftd's control protocol.
+#include "emu/daemon/control.hpp"
+
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "emu/daemon/daemon.hpp"
+#include "emu/daemon/metrics.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "srd/run/clock.hpp"
 
@@ -15,8 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kControlVersion = 1;
-constexpr std::size_t kMaxLine = 1 << 16;
-constexpr std::size_t kMaxTalks = 64;
+constexpr unsigned kMaxDepth = 32;  // of nested objects and lists in a request
 
 json failure(const std::string& text) {
   return {{"v", kControlVersion}, {"ok", false}, {"error", text}};
@@ -106,6 +107,16 @@ json ports_json(const Outside& outside) {
   return ports;
 }
 
+json capture_json(const Capture* capture) {
+  if (capture == nullptr) {
+    return nullptr;
+  }
+  return {{"file", capture->file()},
+          {"links", capture->links()},
+          {"packets", capture->writer().packets()},
+          {"skipped", capture->writer().skipped()}};
+}
+
 json status_json(const Daemon& daemon) {
   json nics = json::array();
   for (const auto& nic : daemon.plant().nics()) {
@@ -128,9 +139,38 @@ json status_json(const Daemon& daemon) {
       {"mtu", daemon.options().mtu},
       {"uptime_s", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9},
       {"direct_pairs", daemon.direct_pairs()},
+      {"capture", capture_json(daemon.capture())},
       {"nics", nics},
       {"ports", ports_json(daemon.outside())},
       {"counters", counters_json(daemon.switchboard())}};
+}
+
+// The request's "link" and "set" (fields), or "reset"; without either what is set now.
+Result<void> impair(Daemon& daemon, const json& request) {
+  const std::string link = request.value("link", "");
+  if (request.value("reset", false)) {
+    return daemon.impairments().reset(daemon, link);
+  }
+  if (!request.contains("set")) {
+    return {};
+  }
+  if (link.empty()) {
+    return fail(ErrorCode::invalid_argument, "name the link, such as \"h1->fabric\"");
+  }
+  return daemon.impairments().set(daemon, link, request["set"]);
+}
+
+Result<void> change_capture(Daemon& daemon, const json& request) {
+  if (request.contains("start")) {
+    CaptureOptions options;
+    options.file = request["start"].get<std::string>();
+    options.links = request.value("links", options.links);
+    options.snap_length = std::clamp<std::size_t>(request.value("snap_length", options.snap_length),
+                                                  64, options.snap_length);
+    options.size_limit = request.value("size_limit", options.size_limit);
+    return daemon.start_capture(options);
+  }
+  return request.value("stop", false) ? daemon.stop_capture() : Result<void>{};
 }
 
 json answer(Daemon& daemon, const json& request) {
@@ -139,74 +179,61 @@ json answer(Daemon& daemon, const json& request) {
   }
   const std::string command = request.value("cmd", "");
   json reply = {{"v", kControlVersion}, {"ok", true}};
+  Result<void> done;
   if (command == "status") {
     reply["status"] = status_json(daemon);
   } else if (command == "counters") {
     reply["counters"] = counters_json(daemon.switchboard());
+  } else if (command == "metrics") {
+    reply["metrics"] = metrics_text(daemon);
   } else if (command == "fault") {
     return apply_fault(daemon, request);
   } else if (command == "heal") {
-    const auto ended = daemon.end_fault(request.at("fault").get<std::uint32_t>());
-    return ended ? reply : failure(ended.error().message);
+    done = daemon.end_fault(request.at("fault").get<std::uint32_t>());
+  } else if (command == "impair") {
+    done = impair(daemon, request);
+    reply["impairments"] = daemon.impairments().json();
+  } else if (command == "capture") {
+    reply["capture"] = capture_json(daemon.capture());  // what there was, if this ends it
+    done = change_capture(daemon, request);
+    if (daemon.capture() != nullptr) {
+      reply["capture"] = capture_json(daemon.capture());
+    }
   } else if (command == "stop") {
     daemon.stop();
   } else {
     return failure("unknown command '" + command +
-                   "'; there are status, counters, fault, heal, stop");
+                   "'; there are status, counters, metrics, fault, heal, impair, capture, stop");
   }
-  return reply;
+  return done ? reply : failure(done.error().message);
 }
 
-std::string answer_line(Daemon& daemon, const std::string& line) {
-  json reply;
-  try {
-    reply = answer(daemon, json::parse(line));
-  } catch (const std::exception& error) {  // of the JSON and YAML libraries
-    reply = failure(std::string("not understood: ") + error.what());
+// Deep nesting would be a deep recursion when such a value is copied or freed.
+bool is_too_deep(const std::string& line) {
+  unsigned depth = 0;
+  for (const char c : line) {
+    if (c == '{' || c == '[') {
+      if (++depth > kMaxDepth) {
+        return true;
+      }
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
   }
-  return reply.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return false;
 }
 
 }  // namespace
 
-void Daemon::accept_talks() {
-  while (true) {
-    srd::UniqueFd socket(
-        ::accept4(control_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) {
-      return;
-    }
-    ucred peer{};
-    socklen_t size = sizeof peer;
-    const bool allowed = ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-                         (peer.uid == ::geteuid() || peer.uid == 0);
-    const int fd = socket.get();
-    if (allowed && talks_.size() < kMaxTalks && watch(fd, Source::talk)) {
-      talks_[fd] = {std::move(socket), {}};
-    }
+std::string answer_control(Daemon& daemon, const std::string& line) {
+  json reply;
+  try {
+    reply = is_too_deep(line) ? failure("not understood: nested too deeply")
+                              : answer(daemon, json::parse(line));
+  } catch (const std::exception& error) {  // of the JSON and YAML libraries
+    reply = failure(std::string("not understood: ") + error.what());
   }
-}
-
-void Daemon::hear_talk(int fd) {
-  Talk& talk = talks_[fd];
-  std::array<char, 4096> buffer;
-  const ssize_t size = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return;
-  }
-  bool over = size <= 0;
-  talk.input.append(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
-  for (std::size_t end; !over && (end = talk.input.find('\n')) != std::string::npos;) {
-    const std::string reply = answer_line(*this, talk.input.substr(0, end));
-    talk.input.erase(0, end + 1);
-    // Who does not read the answer does not get one: weftd waits for nobody.
-    over = ::send(fd, reply.data(), reply.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
-           static_cast<ssize_t>(reply.size());
-  }
-  if (over || talk.input.size() > kMaxLine) {
-    unwatch(fd);
-    talks_.erase(fd);
-  }
+  return reply.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace weft::emu

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <nlohmann/json.hpp>
 
 #include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
@@ -75,6 +76,13 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
   if (auto opened = daemon->open_ports(); !opened) {
     return tl::unexpected(opened.error());
   }
+  if (!daemon->events_.open(options.event_log, daemon->started_)) {
+    return fail(ErrorCode::io_error, srd::errno_text("event log '" + options.event_log + "'"));
+  }
+  daemon->events_.note("weftd", {{"pid", ::getpid()},
+                                 {"seed", options.seed},
+                                 {"hosts", daemon->plant_.hosts().size()},
+                                 {"network", options.topology ? options.topology->name : "ideal"}});
   return daemon;
 }
 
@@ -152,7 +160,7 @@ Result<void> Daemon::open_sockets() {
       !watch(signals_.get(), Source::signal)) {
     return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: its event loop"));
   }
-  return {};
+  return open_metrics();
 }
 
 bool Daemon::watch(int fd, Source source, Slot* slot, bool edge) {
@@ -196,6 +204,7 @@ Result<void> Daemon::run() {
       detach_doomed();
     }
   }
+  events_.note("stop", nlohmann::json::object());
   return {};
 }
 
@@ -285,7 +294,10 @@ void Daemon::handle(int fd, const Watched& watched) {
       accept_processes();
       break;
     case Source::control:
-      accept_talks();
+      accept_talks(fd, false);
+      break;
+    case Source::metrics:
+      accept_talks(fd, true);
       break;
     case Source::doorbell:
     case Source::outside:

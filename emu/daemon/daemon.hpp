@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "emu/daemon/capture.hpp"
+#include "emu/daemon/event_log.hpp"
+#include "emu/daemon/impairments.hpp"
 #include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/outside.hpp"
 #include "emu/daemon/plant.hpp"
@@ -21,7 +24,9 @@
 namespace weft::emu {
 
 struct DaemonOptions {
-  std::string directory;  // holds attach.sock and control.sock
+  std::string directory;           // holds attach.sock, control.sock and metrics.sock
+  std::string event_log;           // a file; empty: none
+  std::uint16_t metrics_port = 0;  // of the loopback address, for whoever may connect; 0: none
   Plant::Options plant;
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
   // More than a core's second-level cache holds: otherwise the writer waits for each line to come
@@ -53,6 +58,14 @@ class Daemon {
   // ...
   [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
   [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
+  // Links with names; an ideal network becomes a star here, too.
+  [[nodiscard]] const Topology& modelled_topology();
+  [[nodiscard]] Impairments& impairments() { return impairments_; }
+  // One at a time.
+  [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
+  [[nodiscard]] Result<void> stop_capture();
+  [[nodiscard]] const Capture* capture() const { return capture_.get(); }
+  [[nodiscard]] EventLog& events() { return events_; }
   [[nodiscard]] TimePoint started() const { return started_; }
 
  private:
@@ -60,6 +73,7 @@ class Daemon {
     attach,
     outside,
     control,
+    metrics,
     doorbell,
     signal,
     knocking,
@@ -71,9 +85,10 @@ class Daemon {
     Source source{};
     Slot* slot = nullptr;
   };
-  struct Talk {  // a connection to the control socket
+  struct Talk {  // a connection to the control socket, or for metrics
     srd::UniqueFd socket;
     std::string input;
+    bool http = false;
   };
 
   Daemon(const DaemonOptions& options, Plant plant);
@@ -106,8 +121,10 @@ class Daemon {
   void start_fabric(Topology topology);
   [[nodiscard]] Topology star() const;
 
-  void accept_talks();
+  [[nodiscard]] Result<void> open_metrics();
+  void accept_talks(int listener, bool http);
   void hear_talk(int fd);
+  [[nodiscard]] bool answer_talk(Talk& talk);
 
   DaemonOptions options_;
   Plant plant_;
@@ -115,9 +132,15 @@ class Daemon {
   Outside outside_;
   std::unique_ptr<LiveFabric> fabric_;
   std::uint32_t faults_ = 0;
+  std::uint64_t occurrences_ = 0;
+  Impairments impairments_;
+  std::unique_ptr<Capture> capture_;
+  EventLog events_;
   srd::UniqueFd epoll_;
   srd::UniqueFd attach_socket_;
   srd::UniqueFd control_socket_;
+  srd::UniqueFd metrics_socket_;
+  srd::UniqueFd metrics_listener_;
   srd::UniqueFd doorbell_;
   srd::UniqueFd signals_;
   std::unordered_map<int, Watched> watched_;

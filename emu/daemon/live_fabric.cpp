@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "emu/daemon/capture.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -53,8 +54,14 @@ std::size_t checksummed_from(std::span<const std::byte> frame) {
 struct LiveFabric::Sink {
   LiveFabric& live;
   void deliver(Picos, PortId, const Event& event) { live.deliver(event); }
-  void drop(Picos, const Event& event, DropReason, LinkId) {
+  void passed(Picos when, const Event& event, LinkId link) {
+    live.record(when, event, link, nullptr);
+  }
+  void drop(Picos when, const Event& event, DropReason reason, LinkId link) {
     ++live.moved_;
+    if (live.capture_ != nullptr) [[unlikely]] {
+      live.record(when, event, link, to_string(reason));
+    }
     live.release(event.frame);
   }
   std::uint32_t duplicate(std::uint32_t handle) { return live.copy(handle); }
@@ -136,6 +143,30 @@ std::size_t LiveFabric::advance(TimePoint now) {
   Sink sink{*this};
   fabric_.advance(model_time(now), sink);
   return moved_;
+}
+
+void LiveFabric::set_capture(Capture* capture) {
+  for (LinkId link = 0; link < topology_->links().size(); ++link) {
+    fabric_.watch(link, capture != nullptr && capture->watches(link));
+  }
+  capture_ = capture;
+}
+
+// The frame as it is at that place.
+void LiveFabric::record(Picos when, const Event& event, LinkId link, const char* dropped) {
+  if (capture_ == nullptr) {
+    return;
+  }
+  const Stored& stored = stored_[event.frame];
+  scratch_.assign(stored.bytes.get(), stored.bytes.get() + stored.size);
+  std::span<std::byte> frame{scratch_};
+  if ((event.flags & kMarked) != 0) {
+    mark_congested(frame);
+  }
+  if ((event.flags & kTrimmed) != 0) {
+    frame = frame.first(wire::trim(frame, kTrimmedPacket));
+  }
+  capture_->frame(when, link, frame, event.flags, dropped);
 }
 
 void LiveFabric::deliver(const Event& event) {

@@ -26,6 +26,8 @@ struct Arrival {
   std::span<const std::byte> frame;
 };
 
+class Capture;
+
 class LiveFabric {
  public:
   struct Options {
@@ -50,9 +52,16 @@ class LiveFabric {
   [[nodiscard]] Result<std::uint32_t> apply(TimePoint now, const Fault& fault);
   void end(TimePoint now, std::uint32_t fault);
 
+  // Writes what passes the links that it watches; nullptr: nothing any more. The capture must
+  // outlive its use here.
+  void set_capture(Capture* capture);
+  [[nodiscard]] Capture* capture() { return capture_; }
+
   [[nodiscard]] const Fabric& fabric() const { return fabric_; }
   [[nodiscard]] const Topology& topology() const { return *topology_; }
   [[nodiscard]] std::size_t frames_inside() const { return used_; }
+  // Picoseconds of the network's own time since it began.
+  [[nodiscard]] Picos network_time(TimePoint now) const { return model_time(now); }
 
  private:
   // The bytes of frames, in buffers of one size that are used again and again.
@@ -68,6 +77,7 @@ class LiveFabric {
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
   void release(std::uint32_t handle);
   void deliver(const Event& event);
+  void record(Picos when, const Event& event, LinkId link, const char* dropped);
 
   std::unique_ptr<const Topology> topology_;
   Fabric fabric_;
@@ -75,6 +85,8 @@ class LiveFabric {
   std::size_t max_frame_;
   TimePoint start_;
   Deliver deliver_;
+  Capture* capture_ = nullptr;
+  std::vector<std::byte> scratch_;
   Rng rng_;
   std::vector<Stored> stored_;
   std::vector<std::uint32_t> free_;

@@ -1,10 +1,18 @@
 // Owns weftd's dealings with the modelled network: making it, and troubling it.
+#include <nlohmann/json.hpp>
+
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
+namespace {
+
+constexpr std::uint32_t kMostFaults = 65536;
+constexpr std::uint64_t kMostOccurrences = 1'000'000;
+
+}  // namespace
 
 void Daemon::start_fabric(Topology topology) {
   fabric_ = std::make_unique<LiveFabric>(
@@ -14,6 +22,7 @@ void Daemon::start_fabric(Topology topology) {
                           .max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu},
       srd::monotonic_now(), [this](const Arrival& arrival) { switchboard_.arrive(arrival); });
   switchboard_.set_fabric(fabric_.get());
+  events_.note("network", {{"network", fabric_->topology().name}});
   // What passes by weftd passes by the network.
   for (const auto& [one, other] : direct_pairs_) {
     const auto tell = [](Slot& slot, const Slot& peer) {
@@ -51,15 +60,56 @@ Topology Daemon::star() const {
   return topology;
 }
 
-Result<std::uint32_t> Daemon::apply(const Fault& fault) {
+const Topology& Daemon::modelled_topology() {
   if (fabric_ == nullptr) {
     start_fabric(star());
   }
+  return fabric_->topology();
+}
+
+Result<std::uint32_t> Daemon::apply(const Fault& fault) {
+  // The network remembers every fault and each of its occurrences.
+  if (faults_ >= kMostFaults ||
+      fault.times > kMostOccurrences - std::min(occurrences_, kMostOccurrences)) {
+    return fail(ErrorCode::out_of_resources,
+                "this weftd had too many faults already; start another one");
+  }
+  (void)modelled_topology();
   auto applied = fabric_->apply(srd::monotonic_now(), fault);
   if (applied) {
     faults_ = std::max(faults_, *applied + 1);
+    occurrences_ += fault.times;
+    events_.note("fault", {{"fault", *applied}, {"where", fault.where}, {"name", fault.name}});
   }
   return applied;
+}
+
+Result<void> Daemon::start_capture(const CaptureOptions& options) {
+  if (capture_ != nullptr) {
+    return fail(ErrorCode::already_exists,
+                "a capture into '" + capture_->file() + "' is running; stop it first");
+  }
+  const Topology& topology = modelled_topology();
+  auto capture =
+      Capture::start(topology, options, options_.seed, fabric_->network_time(srd::monotonic_now()));
+  if (!capture) {
+    return tl::unexpected(capture.error());
+  }
+  capture_ = std::move(*capture);
+  fabric_->set_capture(capture_.get());
+  events_.note("capture", {{"file", options.file}, {"links", capture_->links()}});
+  return {};
+}
+
+Result<void> Daemon::stop_capture() {
+  if (capture_ == nullptr) {
+    return fail(ErrorCode::not_found, "no capture is running");
+  }
+  fabric_->set_capture(nullptr);
+  events_.note("capture_ended",
+               {{"file", capture_->file()}, {"packets", capture_->writer().packets()}});
+  capture_.reset();
+  return {};
 }
 
 Result<void> Daemon::end_fault(std::uint32_t fault) {
@@ -67,6 +117,7 @@ Result<void> Daemon::end_fault(std::uint32_t fault) {
     return fail(ErrorCode::not_found, "there is no fault " + std::to_string(fault));
   }
   fabric_->end(srd::monotonic_now(), fault);
+  events_.note("heal", {{"fault", fault}});
   return {};
 }
 

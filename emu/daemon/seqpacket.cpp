@@ -96,9 +96,14 @@ Received receive_message(int socket) {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   ssize_t size;
+  bool reset = false;
+  bool again = false;
   do {
     size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (size < 0 && errno == EINTR);
+    // The kernel tells first that our last words were not read, and then what theirs were.
+    again = size < 0 && (errno == EINTR || (errno == ECONNRESET && !reset));
+    reset = reset || (again && errno == ECONNRESET);
+  } while (again);
   if (size <= 0) {
     received.bytes.clear();
     const bool nothing = size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);

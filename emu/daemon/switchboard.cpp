@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emu/daemon/capture.hpp"
+#include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -92,6 +94,14 @@ bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
   }
 }
 
+void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
+  ++counters_.dropped[static_cast<std::size_t>(reason)];
+  if (fabric_ != nullptr && fabric_->capture() != nullptr) {
+    fabric_->capture()->refused(fabric_->network_time(srd::monotonic_now()), frame,
+                                to_string(reason));
+  }
+}
+
 std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   std::size_t count = 0;
   auto& ring = from.port.rx();
@@ -123,11 +133,11 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
                           std::uint32_t flags) {
   Steering steering;
   if (!read(frame, steering)) [[unlikely]] {
-    drop(FrameDrop::malformed);
+    drop(FrameDrop::malformed, frame);
     return true;
   }
   if (steering.source != from.nic->address) [[unlikely]] {
-    drop(FrameDrop::wrong_source);
+    drop(FrameDrop::wrong_source, frame);
     return true;
   }
   if (outside_ != nullptr && plant_.find(steering.destination) == nullptr) [[unlikely]] {
@@ -143,7 +153,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
       if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
         deliver_management(*nic, &from, frame, flags);
       } else {
-        drop(FrameDrop::no_nic);
+        drop(FrameDrop::no_nic, frame);
       }
       return true;
     }
@@ -159,7 +169,7 @@ bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& 
                                std::span<const std::byte> frame, std::uint32_t flags) {
   const Nic* nic = plant_.find(steering.destination);
   if (nic == nullptr) {
-    drop(FrameDrop::no_nic);
+    drop(FrameDrop::no_nic, frame);
     return true;
   }
   return fabric_->submit(now, from.nic->port,
@@ -175,7 +185,7 @@ bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& 
 void Switchboard::arrive(const Arrival& arrival) {
   const Nic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
-    drop(FrameDrop::corrupted);
+    drop(FrameDrop::corrupted, arrival.frame);
   } else if (arrival.outside >= 0) {
     outside_->stage(static_cast<std::size_t>(arrival.outside), arrival.frame,
                     (arrival.flags & srd::kRecordUnchecked) != 0);
@@ -185,21 +195,21 @@ void Switchboard::arrive(const Arrival& arrival) {
     deliver_management(nic, nullptr, arrival.frame, arrival.flags);
   } else if (arrival.block >= kSlotsPerNic || nic.slots[arrival.block] == nullptr ||
              nic.slots[arrival.block]->doomed) {
-    drop(FrameDrop::no_process);
+    drop(FrameDrop::no_process, arrival.frame);
   } else if (!deliver(kNever, *nic.slots[arrival.block], arrival.frame, arrival.flags)) {
-    drop(FrameDrop::not_receiving);  // a NIC's buffer has an end
+    drop(FrameDrop::not_receiving, arrival.frame);  // a NIC's buffer has an end
   }
 }
 
 Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
   const Nic* nic = plant_.find(steering.destination);
   if (nic == nullptr) {
-    drop(FrameDrop::no_nic);
+    drop(FrameDrop::no_nic, {});
     return nullptr;
   }
   Slot* to = steering.block < kSlotsPerNic ? nic->slots[steering.block].get() : nullptr;
   if (to == nullptr || to->doomed) {
-    drop(FrameDrop::no_process);
+    drop(FrameDrop::no_process, {});
     return nullptr;
   }
   from.last_destination = steering.destination;
@@ -220,7 +230,7 @@ void Switchboard::deliver_management(const Nic& nic, const Slot* from,
     }
   }
   if (!somebody) {
-    drop(FrameDrop::no_process);
+    drop(FrameDrop::no_process, frame);
   }
 }
 
@@ -239,7 +249,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
     if (!to.doomed && now - to.full_since < kPatience) {
       return false;
     }
-    drop(FrameDrop::not_receiving);
+    drop(FrameDrop::not_receiving, frame);
     return true;
   }
   to.full_since = kNever;

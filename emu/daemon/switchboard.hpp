@@ -89,7 +89,7 @@ class Switchboard {
   void deliver_management(const Nic& nic, const Slot* from, std::span<const std::byte> frame,
                           std::uint32_t flags);
   bool deliver(TimePoint now, Slot& to, std::span<const std::byte> frame, std::uint32_t flags);
-  void drop(FrameDrop reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }
+  void drop(FrameDrop reason, std::span<const std::byte> frame);
 
   Plant& plant_;
   OnFlow on_flow_;

@@ -62,6 +62,9 @@ int main(int argc, char** argv) {
       "Addresses 10.77.HOST.NIC, which kernels route, instead of loopback's 127.77.HOST.NIC");
   app.add_option("--first-host", first, "Number of the first host, where several weftds are joined")
       ->check(CLI::Range(1, 254));
+  app.add_option("--events", options.event_log, "File for its event log, JSON lines");
+  app.add_option("--metrics-port", options.metrics_port,
+                 "Serve /metrics on this port of 127.0.0.1, too (always on metrics.sock)");
   CLI11_PARSE(app, argc, argv);
   if (!topology.empty()) {
     auto network = read_network(topology);

@@ -118,7 +118,7 @@ Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {
 void Fabric::drop(const Event& event, DropReason reason, LinkId link) {
   ++totals_.dropped[static_cast<std::size_t>(reason)];
   ++counters_[link].drops;
-  notices_.push_back({event, reason, link, false});
+  notices_.push_back({event, reason, link, Notice::Kind::dropped});
 }
 
 void Fabric::prefetch_after() {
@@ -211,6 +211,7 @@ void Fabric::send(LinkId id, Event& event) {
     }
   }
   counters.bytes += event.size;
+  const Picos left = event.when;
   event.when += link.delay + extra;
   event.via = id;
   if ((link.flags & kLeadsToHost) != 0) {
@@ -227,6 +228,10 @@ void Fabric::send(LinkId id, Event& event) {
       drop(event, DropReason::no_route, id);
       return;
     }
+  }
+  if ((link.flags & kWatched) != 0) [[unlikely]] {
+    notices_.push_back({event, DropReason::loss, id, Notice::Kind::passed});
+    notices_.back().event.when = left;
   }
   push_hop(event);
 }

@@ -92,8 +92,8 @@ class Fabric {
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
   // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
-  // LinkId), duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool). It may
-  // inject and schedule.
+  // LinkId), duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool), and if
+  // links are watched passed(Picos, const Event&, LinkId). It may inject and schedule.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   void stop() { stopped_ = true; }
@@ -119,6 +119,12 @@ class Fabric {
   // The links that a fault touches.
   [[nodiscard]] std::span<const LinkId> links_of(std::uint32_t fault) const {
     return faults_[fault].links;
+  }
+
+  // Tells the sink of every frame that a watched link takes, with the time when its last bit
+  // leaves.
+  void watch(LinkId link, bool watched) {
+    links_[link].flags = watched ? links_[link].flags | kWatched : links_[link].flags & ~kWatched;
   }
 
   [[nodiscard]] const Routes& routes() const { return routes_; }
@@ -152,6 +158,7 @@ class Fabric {
   };
   static constexpr std::uint32_t kTrims = 1;
   static constexpr std::uint32_t kLeadsToHost = 2;
+  static constexpr std::uint32_t kWatched = 4;
 
   // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves,
   // but is only looked up when that frame reaches the next node: the arrivals in between must not
@@ -177,10 +184,11 @@ class Fabric {
     std::uint32_t active = 0;
   };
   struct Notice {
+    enum class Kind : std::uint8_t { dropped, copied, passed };
     Event event;
     DropReason reason = DropReason::loss;
     LinkId link = 0;
-    bool copy = false;
+    Kind kind = Kind::dropped;
   };
   struct PauseChange {
     PortId port = 0;
@@ -244,10 +252,14 @@ void Fabric::advance(Picos until, Sink& sink) {
         }
         Notice notice = notices_.back();
         notices_.pop_back();
-        if (notice.copy) {
+        if (notice.kind == Notice::Kind::copied) {
           notice.event.frame = sink.duplicate(notice.event.frame);
           ++totals_.duplicated;
           push_hop(notice.event);
+        } else if (notice.kind == Notice::Kind::passed) {
+          if constexpr (requires { sink.passed(now_, notice.event, notice.link); }) {
+            sink.passed(notice.event.when, notice.event, notice.link);
+          }
         } else {
           sink.drop(now_, notice.event, notice.reason, notice.link);
         }

@@ -264,7 +264,7 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
     if (copy.next == kNone) {
       return true;  // the original will say so
     }
-    notices_.push_back({copy, DropReason::loss, id, true});
+    notices_.push_back({copy, DropReason::loss, id, Notice::Kind::copied});
   }
   return true;
 }

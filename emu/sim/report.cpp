@@ -5,6 +5,7 @@
 #include <map>
 
 #include "emu/sim/report_page.hpp"
+#include "emu/sim/story_report.hpp"
 
 namespace weft::emu {
 namespace {
@@ -158,10 +159,6 @@ std::string fault_ends(const Scenario& scenario) {
 std::string report_html(const Scenario& scenario, const Simulation& simulation,
                         const Recorder& recorder, const RunResult&,
                         const std::string& result_json) {
-  std::string safe;
-  for (const char c : result_json) {
-    safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
-  }
   std::string most;
   const std::string path_rows = paths(recorder, most);
   const FlowSpec& watched = scenario.traffic.flows.front();
@@ -170,7 +167,8 @@ std::string report_html(const Scenario& scenario, const Simulation& simulation,
            "," + std::to_string(s.trims) + "," + std::to_string(s.marks) + "]";
   };
   return std::string(report_head()) + "{\"title\":" + quoted(scenario.title) +
-         ",\"reference\":" + quoted(scenario.reference) + ",\"result\":" + safe +
+         ",\"reference\":" + quoted(scenario.reference) +
+         ",\"result\":" + without_tags(result_json) +
          ",\"fct\":" + array(completion_times(simulation), number) +
          ",\"samples\":" + array(recorder.samples(), sample) +
          ",\"queues\":" + queues(scenario, simulation, recorder) + ",\"paths\":" + path_rows +

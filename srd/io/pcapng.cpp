@@ -27,6 +27,7 @@ constexpr std::uint16_t kOptionApplication = 4;  // of a section
 constexpr char kNanoseconds = 9;
 constexpr std::size_t kFlushAt = 64 * 1024;
 constexpr std::size_t kLongestComment = 1024;
+constexpr std::size_t kBlockOverhead = 64;
 
 }  // namespace
 
@@ -38,27 +39,36 @@ std::uint64_t wall_clock_now() {
 }
 
 Result<PcapngWriter> PcapngWriter::create(const std::string& path, std::string_view name) {
+  return create(path, Options{.interfaces = {std::string(name)}});
+}
+
+Result<PcapngWriter> PcapngWriter::create(const std::string& path, const Options& options) {
   UniqueFd file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP));
   if (!file) {
     return fail(ErrorCode::io_error, errno_text("capture file '" + path + "'"));
   }
-  PcapngWriter writer(std::move(file));
+  PcapngWriter writer(std::move(file), options);
   std::size_t begin = writer.begin_block(kSectionHeader);
   writer.put32(kByteOrder);
   writer.put32(1);           // version 1.0
   writer.put32(0xFFFFFFFF);  // the length of the section is not known
   writer.put32(0xFFFFFFFF);
   writer.put_option(kOptionApplication, "weft");
+  if (!options.comment.empty()) {
+    writer.put_option(kOptionComment, options.comment.substr(0, kLongestComment));
+  }
   writer.put_option(kOptionEnd, {});
   writer.end_block(begin);
-  begin = writer.begin_block(kInterface);
-  writer.put32(kEthernet);
-  writer.put32(0);  // frames are written whole
-  writer.put_option(kOptionName, name);
-  writer.put_option(kOptionResolution, {&kNanoseconds, 1});
-  writer.put_option(kOptionEnd, {});
-  writer.end_block(begin);
+  for (const std::string& name : options.interfaces) {
+    begin = writer.begin_block(kInterface);
+    writer.put32(kEthernet);
+    writer.put32(static_cast<std::uint32_t>(options.snap_length));
+    writer.put_option(kOptionName, name);
+    writer.put_option(kOptionResolution, {&kNanoseconds, 1});
+    writer.put_option(kOptionEnd, {});
+    writer.end_block(begin);
+  }
   writer.flush();
   if (writer.failed()) {
     return fail(ErrorCode::io_error, errno_text("capture file '" + path + "'"));
@@ -99,25 +109,28 @@ void PcapngWriter::end_block(std::size_t begin) {
   std::memcpy(buffer_.data() + begin + sizeof(std::uint32_t), &length, sizeof length);
 }
 
-void PcapngWriter::write(std::uint64_t time, Direction direction,
+void PcapngWriter::write(std::uint32_t interface, std::uint64_t time, Direction direction,
                          std::span<const std::span<const std::byte>> pieces,
                          std::string_view comment) {
-  if (failed_) {
+  std::size_t length = 0;
+  for (const auto& piece : pieces) {
+    length += piece.size();
+  }
+  const std::size_t kept = std::min(length, snap_length_);
+  if (failed_ || written_ + buffer_.size() + kept + kBlockOverhead + comment.size() > size_limit_) {
+    ++skipped_;
     return;
   }
-  std::uint32_t length = 0;
-  for (const auto& piece : pieces) {
-    length += static_cast<std::uint32_t>(piece.size());
-  }
   const std::size_t begin = begin_block(kEnhancedPacket);
-  put32(0);  // the interface
+  put32(interface);
   put32(static_cast<std::uint32_t>(time >> 32));
   put32(static_cast<std::uint32_t>(time));
-  put32(length);
-  put32(length);
+  put32(static_cast<std::uint32_t>(kept));
+  put32(static_cast<std::uint32_t>(length));
+  const std::size_t data_end = buffer_.size() + kept;
   for (const auto& piece : pieces) {
     const auto* bytes = reinterpret_cast<const char*>(piece.data());
-    buffer_.insert(buffer_.end(), bytes, bytes + piece.size());
+    buffer_.insert(buffer_.end(), bytes, bytes + std::min(piece.size(), data_end - buffer_.size()));
   }
   pad();
   const auto flags = static_cast<std::uint32_t>(direction);
@@ -143,6 +156,12 @@ void PcapngWriter::flush() {
       failed_ = true;
     }
     written += size > 0 ? static_cast<std::size_t>(size) : 0;
+  }
+  if (failed_) {
+    // Readers stumble over half a block: the file ends where this buffer began.
+    [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(written_));
+  } else {
+    written_ += written;
   }
   buffer_.clear();
 }

@@ -13,12 +13,19 @@
 
 namespace weft::srd {
 
-// A pcapng file with one Ethernet interface. When the disk is full it stops, and says so.
+// A pcapng file of Ethernet interfaces. When the disk is full it stops, and says so.
 class PcapngWriter {
  public:
   enum class Direction : std::uint8_t { unknown = 0, inbound = 1, outbound = 2 };
 
-  // `name` is that of the interface.
+  struct Options {
+    std::vector<std::string> interfaces;
+    std::string comment{};         // of the whole file
+    std::size_t snap_length = 0;   // bytes kept of a frame; 0: frames are written whole
+    std::uint64_t size_limit = 0;  // of the file; 0: none
+  };
+  [[nodiscard]] static Result<PcapngWriter> create(const std::string& path, const Options& options);
+  // `name` is that of the only interface.
   [[nodiscard]] static Result<PcapngWriter> create(const std::string& path, std::string_view name);
   PcapngWriter(PcapngWriter&&) = default;
   PcapngWriter& operator=(PcapngWriter&&) = delete;
@@ -26,13 +33,23 @@ class PcapngWriter {
 
   // `time` in nanoseconds of the calendar (wall_clock_now()). The comment may be empty.
   void write(std::uint64_t time, Direction direction,
+             std::span<const std::span<const std::byte>> pieces, std::string_view comment = {}) {
+    write(0, time, direction, pieces, comment);
+  }
+  // `interface` is its place in Options.
+  void write(std::uint32_t interface, std::uint64_t time, Direction direction,
              std::span<const std::span<const std::byte>> pieces, std::string_view comment = {});
   void flush();
   [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] std::uint64_t packets() const { return packets_; }
+  // What did not fit any more.
+  [[nodiscard]] std::uint64_t skipped() const { return skipped_; }
 
  private:
-  explicit PcapngWriter(UniqueFd file) : file_(std::move(file)) {}
+  PcapngWriter(UniqueFd file, const Options& options)
+      : file_(std::move(file)),
+        snap_length_(options.snap_length != 0 ? options.snap_length : UINT32_MAX),
+        size_limit_(options.size_limit != 0 ? options.size_limit : UINT64_MAX) {}
 
   void put32(std::uint32_t value);
   void put_option(std::uint16_t code, std::string_view value);
@@ -41,8 +58,12 @@ class PcapngWriter {
   void end_block(std::size_t begin);
 
   UniqueFd file_;
+  std::size_t snap_length_;
+  std::uint64_t size_limit_;
   std::vector<char> buffer_;
+  std::uint64_t written_ = 0;
   std::uint64_t packets_ = 0;
+  std::uint64_t skipped_ = 0;
   bool failed_ = false;
 };
 

@@ -1,0 +1,89 @@
+// Owns `weft capture`: frames of a network's links in a file that Wireshark reads.
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/control_client.hpp"
+#include "emu/cli/unwrap.hpp"
+#include "emu/cli/weftd_process.hpp"
+
+namespace weft::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string name;
+  std::string file;
+  std::vector<std::string> links;
+  std::size_t snap_length = 262144;
+  std::uint64_t megabytes = 1024;
+  bool stop = false;
+  bool as_json = false;
+};
+
+int run_capture(const Options& options) {
+  const std::string directory = unwrap(named_directory(options.name, false));
+  json request{{"cmd", "capture"}};
+  if (options.stop) {
+    request["stop"] = true;
+  } else if (!options.file.empty()) {
+    // weftd has another working directory.
+    request["start"] = std::filesystem::absolute(options.file).string();
+    request["snap_length"] = options.snap_length;
+    request["size_limit"] = options.megabytes << 20;
+    if (!options.links.empty()) {
+      request["links"] = options.links;
+    }
+  }
+  const json capture = unwrap(ask_weftd(directory, request))["capture"];
+  if (options.as_json) {
+    fmt::print("{}\n", capture.dump());
+  } else if (capture.is_null()) {
+    fmt::print("no capture is running\n");
+  } else {
+    fmt::print("{} {}: {} packets of {} links{}\n", options.stop ? "wrote" : "writing",
+               capture["file"].get<std::string>(), capture["packets"].get<std::uint64_t>(),
+               capture["links"].get<std::uint64_t>(),
+               capture["skipped"].get<std::uint64_t>() == 0
+                   ? ""
+                   : fmt::format("; {} more did not fit", capture["skipped"].get<std::uint64_t>()));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void register_capture(CLI::App& program, Work& work) {
+  CLI::App* command =
+      program.add_subcommand("capture", "Write the frames of a network's links to a pcapng file");
+  command->footer(
+      "One interface per link, and one called weftd for frames that found no receiver. A frame\n"
+      "that was lost is there, with the reason as its comment (frame.comment in Wireshark). While\n"
+      "a capture runs every frame passes weftd.\n"
+      "Examples:\n"
+      "  weft capture lab lab.pcapng                         all links, from now on\n"
+      "  weft capture lab lab.pcapng --link 'leaf1->spine*'\n"
+      "  weft capture lab                                    how far it is\n"
+      "  weft capture lab --stop\n"
+      "  tshark -r lab.pcapng -Y frame.comment -T fields -e frame.interface_name -e frame.comment");
+  auto options = std::make_shared<Options>();
+  command->add_option("name", options->name, "Name of the network")->required();
+  command->add_option("file", options->file, "File to write");
+  command->add_option("--link", options->links, "Link or pattern; repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--snap-length", options->snap_length, "Bytes kept of a frame")
+      ->check(CLI::Range(64, 262144))
+      ->capture_default_str();
+  command->add_option("--megabytes", options->megabytes, "The file grows no further")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_flag("--stop", options->stop, "End it");
+  command->add_flag("--json", options->as_json, "One JSON object");
+  command->callback([&work, options] { work = [options] { return run_capture(*options); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,148 @@
+// Owns `weft completions`: what shells need to complete weft's command lines, made from the
+// program's own commands and options.
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Word {
+  std::string name;
+  std::string about;
+};
+struct Command {
+  Word word;
+  std::vector<Word> options;
+};
+
+std::string first_sentence(const std::string& text) {
+  std::string out;
+  for (const char c : text.substr(0, text.find('\n'))) {
+    out += c == '\'' || c == '"' || c == '`' || c == '[' || c == ']' || c == ':' ? ' ' : c;
+  }
+  return out;
+}
+
+std::vector<Command> commands_of(const CLI::App& program) {
+  std::vector<Command> commands;
+  for (const CLI::App* app : program.get_subcommands({})) {
+    Command command{{app->get_name(), first_sentence(app->get_description())}, {}};
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        command.options.push_back({"--" + name, first_sentence(option->get_description())});
+      }
+      for (const std::string& name : option->get_snames()) {
+        command.options.push_back({"-" + name, first_sentence(option->get_description())});
+      }
+    }
+    commands.push_back(std::move(command));
+  }
+  return commands;
+}
+
+std::string names(const std::vector<Word>& words) {
+  std::string text;
+  for (const Word& word : words) {
+    text += (text.empty() ? "" : " ") + word.name;
+  }
+  return text;
+}
+
+void print_bash(const std::vector<Command>& commands) {
+  std::string all;
+  for (const Command& command : commands) {
+    all += (all.empty() ? "" : " ") + command.word.name;
+  }
+  fmt::print(
+      "_weft() {{\n"
+      "  local word=${{COMP_WORDS[COMP_CWORD]}} i options=\n"
+      "  COMPREPLY=()\n"
+      "  if ((COMP_CWORD == 1)); then\n"
+      "    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- \"$word\")\n"
+      "    return\n"
+      "  fi\n"
+      "  for ((i = 2; i < COMP_CWORD; ++i)); do [[ ${{COMP_WORDS[i]}} == -- ]] && return; done\n"
+      "  case ${{COMP_WORDS[1]}} in\n",
+      all);
+  for (const Command& command : commands) {
+    fmt::print("    {}) options='{}' ;;\n", command.word.name, names(command.options));
+  }
+  fmt::print(
+      "  esac\n"
+      "  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+      "}}\n"
+      "complete -o default -F _weft weft\n");
+}
+
+void print_zsh(const std::vector<Command>& commands) {
+  fmt::print("#compdef weft\n_weft() {{\n  local -a commands\n  commands=(\n");
+  for (const Command& command : commands) {
+    fmt::print("    '{}:{}'\n", command.word.name, command.word.about);
+  }
+  fmt::print(
+      "  )\n"
+      "  if ((CURRENT == 2)); then\n"
+      "    _describe command commands\n"
+      "    return\n"
+      "  fi\n"
+      "  case ${{words[2]}} in\n");
+  for (const Command& command : commands) {
+    fmt::print("    {}) _arguments", command.word.name);
+    for (const Word& option : command.options) {
+      fmt::print(" '{}[{}]'", option.name, option.about);
+    }
+    fmt::print(" '*:file:_files' ;;\n");
+  }
+  fmt::print(
+      "  esac\n}}\nif [[ $funcstack[1] == _weft ]]; then _weft \"$@\"; else compdef _weft "
+      "weft; fi\n");
+}
+
+void print_fish(const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    fmt::print("complete -c weft -n __fish_use_subcommand -f -a {} -d '{}'\n", command.word.name,
+               command.word.about);
+    for (const Word& option : command.options) {
+      const bool is_long = option.name.starts_with("--");
+      fmt::print("complete -c weft -n '__fish_seen_subcommand_from {}' {} {} -d '{}'\n",
+                 command.word.name, is_long ? "-l" : "-s", option.name.substr(is_long ? 2 : 1),
+                 option.about);
+    }
+  }
+}
+
+}  // namespace
+
+void register_completions(CLI::App& program, Work& work) {
+  CLI::App* command =
+      program.add_subcommand("completions", "Print completions for bash, zsh or fish");
+  command->footer(
+      "Examples:\n"
+      "  source <(weft completions bash)\n"
+      "  weft completions zsh > ~/.zfunc/_weft\n"
+      "  weft completions fish > ~/.config/fish/completions/weft.fish");
+  auto shell = std::make_shared<std::string>();
+  command->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->callback([&work, &program, shell] {
+    work = [&program, shell] {
+      const auto commands = commands_of(program);
+      if (*shell == "bash") {
+        print_bash(commands);
+      } else if (*shell == "zsh") {
+        print_zsh(commands);
+      } else {
+        print_fish(commands);
+      }
+      return kSuccess;
+    };
+  });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,69 @@
+// Owns the two processes of `weft demo`: one writes blocks into the other's memory, which checks
+// every byte.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "srd/base/time.hpp"
+#include "srd/base/units.hpp"
+#include "srd/engine/observer.hpp"
+
+namespace weft::cli {
+
+inline constexpr std::size_t kDemoPaths = 64;
+inline constexpr std::size_t kDemoBlock = std::size_t{1} << 16;
+inline constexpr std::size_t kDemoSlots = 16;  // blocks under way
+
+// What the processes share with the one that shows it all. It carries no payload.
+struct DemoBoard {
+  static constexpr std::size_t kEvents = 4096;
+  struct Noted {
+    srd::Event::Kind kind{};
+    std::int64_t when = 0;  // nanoseconds of the monotonic clock
+    std::uint16_t path = 0;
+  };
+  // Where the receiver is; valid once `meeting` is 1.
+  std::array<std::byte, 16> address{};
+  std::uint32_t attachment = 0;
+  std::uint32_t qpn = 0;
+  std::uint32_t key = 0;
+  std::uint64_t buffer = 0;
+  std::atomic<std::uint32_t> meeting{0};  // 1: the receiver is there
+  std::atomic<bool> stop{false};          // the sender shall finish what it began
+  std::atomic<bool> sent{false};          // the sender has
+  std::atomic<bool> failed{false};
+
+  // The receiver's.
+  std::atomic<std::uint64_t> verified_bytes{0};
+  std::atomic<std::uint64_t> verified_blocks{0};
+  std::atomic<std::uint64_t> wrong_blocks{0};
+  std::atomic<std::int64_t> last_progress{0};  // nanoseconds of the monotonic clock
+  std::atomic<std::int64_t> longest_gap{0};    // nanoseconds between two good blocks
+
+  // The sender's.
+  std::atomic<std::uint64_t> completed_blocks{0};
+  std::atomic<std::uint64_t> failed_blocks{0};
+  std::atomic<std::uint64_t> packets{0};
+  std::atomic<std::uint64_t> retransmitted{0};
+  std::atomic<std::uint64_t> lost{0};
+  std::array<std::atomic<std::uint64_t>, kDemoPaths> path_packets{};
+  std::atomic<std::uint32_t> events{0};  // noted so far; beyond kEvents they are only counted
+  std::array<Noted, kEvents> event{};
+};
+
+struct DemoPlan {
+  std::string socket;  // weftd's
+  std::uint64_t seed = 1;
+  Rate line_rate = Rate::gbps(4);
+  Duration base_rtt = std::chrono::microseconds{500};
+};
+
+// The bodies of the processes; they return when all is sent, and throw std::runtime_error.
+void run_demo_sender(DemoBoard& board, const DemoPlan& plan);
+void run_demo_receiver(DemoBoard& board, const DemoPlan& plan);
+
+}  // namespace weft::cli

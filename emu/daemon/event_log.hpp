@@ -1,0 +1,29 @@
+// Owns weftd's event log: one JSON object per line, with seconds since weftd began.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "srd/base/time.hpp"
+
+namespace weft::emu {
+
+// What is not interesting enough to be kept for ever is not an event: the file is bounded.
+class EventLog {
+ public:
+  // An empty path: no log. False if the file cannot be written.
+  [[nodiscard]] bool open(const std::string& path, TimePoint begin);
+  void note(const char* event, const nlohmann::json& details);
+  [[nodiscard]] std::uint64_t events() const { return events_; }
+
+ private:
+  static constexpr std::uint64_t kMost = 200'000;
+
+  std::ofstream file_;
+  TimePoint begin_;
+  std::uint64_t events_ = 0;
+};
+
+}  // namespace weft::emu

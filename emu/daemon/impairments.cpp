@@ -1,0 +1,142 @@
+// Owns turning impairments into faults.
+#include "emu/daemon/impairments.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "emu/daemon/daemon.hpp"
+#include "emu/fabric/topology_yaml.hpp"
+
+namespace weft::emu {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array kFields{
+    "down",       "rate",        "rate_factor", "extra_delay",   "jitter", "loss",     "burst_loss",
+    "corruption", "duplication", "reordering",  "reorder_delay", "grey",   "min_bytes"};
+constexpr std::size_t kMostPatterns = 1024;
+
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// The faults for these fields: one, or one a link if a rate is given, for links differ in theirs.
+Result<std::vector<Fault>> faults_of(const Topology& topology, const std::string& link,
+                                     json fields) {
+  std::optional<Rate> rate;
+  if (fields.contains("rate")) {
+    rate = parse_rate(text_of(fields["rate"]));
+    if (!rate || rate->bits_per_second() == 0) {
+      return fail(ErrorCode::invalid_argument, "rate: expected a rate such as 1Gbps, found '" +
+                                                   text_of(fields["rate"]) +
+                                                   "' (to stop a link, take it down)");
+    }
+    fields.erase("rate");
+  }
+  fields["link"] = link;
+  YamlFile file("impair");
+  const YAML::Node node = file.load(fields.dump());
+  const Fault fault = file.failed() ? Fault{} : read_fault(file, node, link);
+  if (file.failed()) {
+    return tl::unexpected(file.error());
+  }
+  if (!rate) {
+    return std::vector{fault};
+  }
+  std::vector<Fault> faults;
+  for (const LinkId id : topology.find_links(link)) {
+    Fault one = fault;
+    one.where = topology.link_name(id);
+    one.impairment.rate_factor *=
+        static_cast<double>(rate->bits_per_second()) /
+        static_cast<double>(topology.links()[id].properties.rate.bits_per_second());
+    faults.push_back(one);
+  }
+  if (faults.empty()) {
+    return std::vector{fault};  // the network says that there is no such link
+  }
+  return faults;
+}
+
+}  // namespace
+
+Result<void> Impairments::set(Daemon& daemon, const std::string& link,
+                              const nlohmann::json& fields) {
+  if (!fields.is_object() || fields.empty()) {
+    return fail(ErrorCode::invalid_argument, "give at least one impairment, such as loss: 0.01");
+  }
+  for (const auto& [key, value] : fields.items()) {
+    if (std::find(kFields.begin(), kFields.end(), key) == kFields.end()) {
+      std::string known;
+      for (const char* name : kFields) {
+        known += (known.empty() ? "" : ", ") + std::string(name);
+      }
+      return fail(ErrorCode::invalid_argument,
+                  "there is no impairment '" + key + "'; there are: " + known);
+    }
+  }
+  const auto before = by_link_.find(link);
+  if (before == by_link_.end() && by_link_.size() >= kMostPatterns) {
+    return fail(ErrorCode::out_of_resources, "too many impairments; reset some");
+  }
+  nlohmann::json merged =
+      before == by_link_.end() ? nlohmann::json::object() : before->second.fields;
+  merged.merge_patch(fields);  // null takes a field away
+  const auto faults = faults_of(daemon.modelled_topology(), link, merged);
+  if (!faults) {
+    return tl::unexpected(faults.error());
+  }
+  // The new ones first: no frame slips through unimpaired, and an error changes nothing.
+  std::vector<std::uint32_t> numbers;
+  for (const Fault& fault : *faults) {
+    const auto applied = daemon.apply(fault);
+    if (!applied) {
+      for (const std::uint32_t number : numbers) {
+        (void)daemon.end_fault(number);
+      }
+      return tl::unexpected(applied.error());
+    }
+    numbers.push_back(*applied);
+  }
+  Impaired& impaired = by_link_[link];
+  for (const std::uint32_t number : impaired.faults) {
+    (void)daemon.end_fault(number);
+  }
+  impaired.fields = merged;
+  impaired.faults = numbers;
+  if (merged.empty()) {
+    return reset(daemon, link);
+  }
+  return {};
+}
+
+Result<void> Impairments::reset(Daemon& daemon, const std::string& link) {
+  if (!link.empty() && !by_link_.contains(link)) {
+    return fail(ErrorCode::not_found, "nothing is impaired as '" + link + "'");
+  }
+  for (auto impaired = by_link_.begin(); impaired != by_link_.end();) {
+    if (!link.empty() && impaired->first != link) {
+      ++impaired;
+      continue;
+    }
+    for (const std::uint32_t number : impaired->second.faults) {
+      (void)daemon.end_fault(number);
+    }
+    impaired = by_link_.erase(impaired);
+  }
+  return {};
+}
+
+nlohmann::json Impairments::json() const {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [link, impaired] : by_link_) {
+    nlohmann::json one = impaired.fields;
+    one["link"] = link;
+    list.push_back(one);
+  }
+  return list;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,165 @@
+// Owns the text that Prometheus reads.
+#include "emu/daemon/metrics.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+
+#include "emu/daemon/daemon.hpp"
+#include "srd/run/clock.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr std::uint32_t kMostHeader = 8192;
+
+// Label values may hold anything but these.
+std::string label(const std::string& value) {
+  std::string text;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') {
+      text += '\\';
+    }
+    text += c == '\n' ? ' ' : c;
+  }
+  return "\"" + text + "\"";
+}
+
+class Text {
+ public:
+  void metric(const char* name, const char* kind, const char* help) {
+    name_ = std::string("weft_") + name;
+    text_ += "# HELP " + name_ + " " + help + "\n# TYPE " + name_ + " " + kind + "\n";
+  }
+  template <class Number>
+  void value(const std::string& labels, Number number) {
+    text_ +=
+        name_ + (labels.empty() ? "" : "{" + labels + "}") + " " + std::to_string(number) + "\n";
+  }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string name_;
+  std::string text_;
+};
+
+std::string slot_labels(const Slot& slot) {
+  return "host=" + label(slot.nic->host) + ",nic=\"" + std::to_string(slot.nic->index) +
+         "\",attachment=\"" + std::to_string(slot.id) + "\",pid=\"" + std::to_string(slot.pid) +
+         "\"";
+}
+
+void add_processes(const Daemon& daemon, Text& text) {
+  struct Column {
+    const char* name;
+    const char* help;
+    std::uint64_t SlotCounters::*member;
+  };
+  // As the process sees it: what comes into weftd goes out of the process.
+  for (const Column& column :
+       {Column{"tx_pkts_total", "Frames that a process sent", &SlotCounters::frames_in},
+        Column{"tx_bytes_total", "Bytes that a process sent", &SlotCounters::bytes_in},
+        Column{"rx_pkts_total", "Frames given to a process", &SlotCounters::frames_out},
+        Column{"rx_bytes_total", "Bytes given to a process", &SlotCounters::bytes_out}}) {
+    text.metric(column.name, "counter", column.help);
+    for (const Slot* slot : daemon.plant().slots()) {
+      text.value(slot_labels(*slot), slot->counters.*column.member);
+    }
+  }
+}
+
+void add_links(const LiveFabric& live, Text& text) {
+  struct Column {
+    const char* name;
+    const char* help;
+    std::uint64_t (*value)(const LinkCounters&);
+  };
+  for (const Column& column :
+       {Column{"link_bytes_total", "Bytes that a link carried",
+               [](const LinkCounters& is) { return is.bytes; }},
+        Column{"link_dropped_total", "Frames lost on a link",
+               [](const LinkCounters& is) { return std::uint64_t{is.drops}; }},
+        Column{"link_trimmed_total", "Frames whose payload a full queue cut off",
+               [](const LinkCounters& is) { return std::uint64_t{is.trims}; }},
+        Column{"link_marked_total", "Frames that got a congestion mark",
+               [](const LinkCounters& is) { return std::uint64_t{is.marks}; }}}) {
+    text.metric(column.name, "counter", column.help);
+    for (LinkId link = 0; link < live.topology().links().size(); ++link) {
+      text.value("link=" + label(live.topology().link_name(link)),
+                 column.value(live.fabric().counters(link)));
+    }
+  }
+  text.metric("network_dropped_total", "counter", "Frames that the network lost, by reason");
+  for (std::size_t i = 0; i < kDropReasons; ++i) {
+    text.value("reason=" + label(to_string(static_cast<DropReason>(i))),
+               live.fabric().totals().dropped[i]);
+  }
+  text.metric("network_frames_inside", "gauge", "Frames on their way through the network");
+  text.value("", live.frames_inside());
+}
+
+}  // namespace
+
+std::string metrics_text(const Daemon& daemon) {
+  Text text;
+  text.metric("info", "gauge", "What this is: an EMULATED network");
+  text.value(
+      "network=" + label(daemon.fabric() == nullptr ? "ideal" : daemon.fabric()->topology().name) +
+          ",seed=\"" + std::to_string(daemon.options().seed) + "\"",
+      1);
+  text.metric("uptime_seconds", "gauge", "Seconds since weftd began");
+  text.value("", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9);
+  const SwitchboardCounters& counters = daemon.switchboard().counters();
+  text.metric("forwarded_frames_total", "counter", "Frames that weftd gave to processes");
+  text.value("", counters.frames);
+  text.metric("forwarded_bytes_total", "counter", "Bytes that weftd gave to processes");
+  text.value("", counters.bytes);
+  text.metric("dropped_frames_total", "counter", "Frames that weftd did not pass on, by reason");
+  for (std::size_t i = 0; i < kFrameDrops; ++i) {
+    text.value("reason=" + label(to_string(static_cast<FrameDrop>(i))), counters.dropped[i]);
+  }
+  text.metric("direct_pairs", "gauge", "Pairs of processes with a ring of their own");
+  text.value("", daemon.direct_pairs());
+  text.metric("processes", "gauge", "Processes on the network");
+  text.value("", daemon.plant().slots().size());
+  add_processes(daemon, text);
+  if (daemon.fabric() != nullptr) {
+    add_links(*daemon.fabric(), text);
+  }
+  return text.take();
+}
+
+std::optional<std::string> answer_http(const Daemon& daemon, std::string& input, bool& close) {
+  http::request_parser<http::empty_body> parser;
+  parser.header_limit(kMostHeader);
+  parser.eager(true);
+  boost::beast::error_code error;
+  const std::size_t used = parser.put(boost::asio::buffer(input), error);
+  if (error == http::error::need_more) {
+    return std::nullopt;
+  }
+  const auto reply = [&](unsigned code, const char* reason, const std::string& body) {
+    return "HTTP/1.1 " + std::to_string(code) + " " + reason +
+           "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: " +
+           std::to_string(body.size()) + (close ? "\r\nConnection: close" : "") + "\r\n\r\n" + body;
+  };
+  if (error || !parser.is_done()) {
+    close = true;
+    return reply(400, "Bad Request", "not understood; GET /metrics\n");
+  }
+  input.erase(0, used);
+  const auto& request = parser.get();
+  close = !request.keep_alive();
+  if (request.method() != http::verb::get) {
+    close = true;
+    return reply(405, "Method Not Allowed", "only GET /metrics\n");
+  }
+  if (request.target() != "/metrics" && request.target() != "/") {
+    return reply(404, "Not Found", "there is only /metrics\n");
+  }
+  return reply(200, "OK", metrics_text(daemon));
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,21 @@
+// Owns the joint between a story and the page.
+#include "emu/sim/story_report.hpp"
+
+#include "emu/sim/report_page.hpp"
+
+namespace weft::emu {
+
+std::string without_tags(const std::string& json) {
+  std::string safe;
+  for (const char c : json) {
+    safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  }
+  return safe;
+}
+
+std::string story_html(const std::string& story_json) {
+  return std::string(report_head()) + "{\"story\":" + without_tags(story_json) + "}" +
+         std::string(report_tail());
+}
+
+}  // namespace weft::emu

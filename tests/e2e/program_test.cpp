@@ -1,0 +1,342 @@
+// Owns what the weft program promises to people: the demo, the doctor, files checked, networks that
+// stay, captures, and what becomes of programs under `weft run`.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/conformance/run_weft.hpp"
+#include "tests/support/pcapng_reader.hpp"
+
+namespace weft::testing {
+namespace {
+
+using nlohmann::json;
+
+// A directory, and networks with names, of this test alone.
+class ProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/weft-e2e-XXXXXX";
+    ASSERT_NE(::mkdtemp(path), nullptr);
+    directory_ = path;
+    name_ = "e2e-" + std::to_string(::getpid());
+  }
+  void TearDown() override {
+    if (is_up_) {
+      weft("down " + name_);
+    }
+    std::filesystem::remove_all(directory_);
+  }
+  Outcome weft(const std::string& arguments, int seconds = 60) {
+    return run_shell("cd " + directory_ + " && WEFT_RUNS=" + directory_ + "/runs timeout " +
+                     std::to_string(seconds) + " " WEFT_PROGRAM " " + arguments);
+  }
+  void up(const std::string& options = "") {
+    const Outcome outcome = weft("up " + name_ + " --device none " + options);
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    is_up_ = true;
+  }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ + "/" + name) << text;
+  }
+  std::string read(const std::string& name) {
+    std::ifstream file(directory_ + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static std::vector<json> objects(const std::string& lines) {
+    std::vector<json> all;
+    std::istringstream text(lines);
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with("{")) {
+        all.push_back(json::parse(line));
+      }
+    }
+    return all;
+  }
+
+  std::string directory_;
+  std::string name_;
+  bool is_up_ = false;
+};
+
+TEST_F(ProgramTest, TheDemoSurvivesTheDeathOfASpineAndTellsIt) {
+  const Outcome outcome = weft("demo --seconds 4 --seed 3 --no-program --out out", 110);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("seed 3")) << outcome.output;
+  EXPECT_TRUE(outcome.says("spine2 dies") && outcome.says("spine2 is back")) << outcome.output;
+  EXPECT_EQ(outcome.output.find('\033'), std::string::npos);  // plain where there is no terminal
+  const json result = json::parse(read("out/result.json"));
+  EXPECT_EQ(result["passed"], true);
+  EXPECT_EQ(result["wrong_blocks"], 0);
+  EXPECT_GT(result["verified_bytes"], 0);
+  EXPECT_GT(result["lost_in_network"], 0);
+  EXPECT_GT(result["retransmitted"], 0);
+  EXPECT_GT(result["detected_ms"], 0);
+  const std::string report = read("out/report.html");
+  EXPECT_NE(report.find("\"spine2 dies"), std::string::npos);
+  EXPECT_EQ(report.find("</script>"), report.rfind("</script>"));
+  EXPECT_EQ(report.find("src="), std::string::npos);
+  EXPECT_FALSE(objects(read("out/events.jsonl")).empty());
+}
+
+TEST_F(ProgramTest, TheDemoShowsAStockProgramOrSaysWhyNot) {
+  const Outcome outcome = weft("demo --seconds 1 --json --out out", 110);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(objects(outcome.output).size(), 1U) << outcome.output;
+  const Outcome without = run_shell(
+      "env PATH=/nonexistent " WEFT_PROGRAM " demo --seconds 1 --out " + directory_ + "/out2");
+  EXPECT_EQ(without.code, 0) << without.output;
+  EXPECT_TRUE(without.says("skipped the unmodified RDMA program")) << without.output;
+}
+
+TEST_F(ProgramTest, TheDoctorExplainsEveryTopicAndChangesNothing) {
+  const Outcome outcome = weft("doctor --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const auto lines = objects(outcome.output);
+  ASSERT_GT(lines.size(), 10U);
+  EXPECT_EQ(lines.back()["ready"], true);
+  for (const json& line : lines) {
+    if (line.contains("topic")) {
+      EXPECT_FALSE(line["found"].get<std::string>().empty()) << line;
+      EXPECT_FALSE(line["matter"].get<std::string>().empty()) << line;
+      const bool fine =
+          line["health"] == "good" || line["topic"] == "kernel-rxe" || line["health"] == "limited";
+      EXPECT_TRUE(fine || !line["remedy"].get<std::string>().empty()) << line;
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
+TEST_F(ProgramTest, TheDoctorSeesWhatASandboxTakesAway) {
+  if (run_shell("unshare --user --net true").code != 0) {
+    GTEST_SKIP() << "this machine allows no user namespaces";
+  }
+  // Inside, further user namespaces are forbidden.
+  const Outcome outcome = run_shell(
+      "unshare --user --map-root-user sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; "
+      "exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs " WEFT_PROGRAM
+      " doctor --json'");
+  for (const json& line : objects(outcome.output)) {
+    if (line.value("topic", "") == "namespaces") {
+      EXPECT_EQ(line["health"], "absent") << line;
+      EXPECT_NE(line["found"].get<std::string>().find("max_user_namespaces is 0"),
+                std::string::npos)
+          << line;
+      return;
+    }
+  }
+  ADD_FAILURE() << outcome.output;
+}
+
+TEST_F(ProgramTest, FilesAreCheckedWithFileLineAndRemedy) {
+  write("good.yml",
+        "name: lab\ntopology:\n  nodes: {h1: {kind: host}, h2: {kind: host}, sw: {}}\n"
+        "  links:\n    - {endpoints: [h1, sw]}\n    - {endpoints: [h2, sw]}\n");
+  write("bad.yml", "name: lab\ntopology:\n  nodes: {h1: {kind: hots}}\n  links: []\n");
+  write("faults.yml", "faults:\n  - {link: h1->sw, loss: 0.1}\n  - {link: h1->sv, loss: 0.1}\n");
+  write("typo.yml", "- link: h1->sw\n  losss: 0.1\n");
+  write("profile.yml", "profile: mine\nfields:\n  mtuu: {value: 1, mark: fact, why: x}\n");
+  write("broken.yml", "a: [1, 2\nb: 3\n");
+  const Outcome good = weft("validate good.yml");
+  EXPECT_EQ(good.code, 0) << good.output;
+  EXPECT_TRUE(good.says("2 hosts, 1 switches, 2 cables")) << good.output;
+  struct Bad {
+    const char* arguments;
+    const char* place;
+    const char* remedy;
+  };
+  for (const Bad& bad :
+       {Bad{"bad.yml", "bad.yml:3:", "expected host, switch"},
+        Bad{"faults.yml --topology good.yml", "faults.yml:3:", "h1->sw"},
+        Bad{"typo.yml", "typo.yml:2:", "did you mean 'loss'?"},
+        Bad{"profile.yml", "profile.yml", "mtuu"}, Bad{"broken.yml", "broken.yml:", ""},
+        Bad{"no-such-file.yml", "no-such-file.yml", ""}}) {
+    const Outcome outcome = weft(std::string("validate ") + bad.arguments);
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_TRUE(outcome.says(bad.place) && outcome.says(bad.remedy)) << outcome.output;
+  }
+  const auto lines = objects(weft("validate --json good.yml bad.yml").output);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["ok"], true);
+  EXPECT_EQ(lines[1]["ok"], false);
+}
+
+TEST_F(ProgramTest, ImpairmentsAreSetShownAndReset) {
+  up();
+  EXPECT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss 1%").code, 0);
+  const Outcome merged = weft("impair " + name_ + " 'h1->fabric' --delay 50us --json");
+  const auto lines = objects(merged.output);
+  ASSERT_EQ(lines.size(), 1U) << merged.output;
+  EXPECT_EQ(lines[0], (json{{"link", "h1->fabric"}, {"loss", 0.01}, {"extra_delay", "50us"}}));
+  EXPECT_TRUE(weft("impair " + name_ + " --reset").says("nothing is impaired"));
+  EXPECT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss 200%").code, 2);
+  EXPECT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss much").code, 2);
+  const Outcome nowhere = weft("impair " + name_ + " nowhere --loss 1%");
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_TRUE(nowhere.says("no link is called 'nowhere'")) << nowhere.output;
+}
+
+TEST_F(ProgramTest, ACaptureShowsFramesAndWhyTheyWereLost) {
+  WEFT_NEEDS("ibv_devinfo");
+  WEFT_NEEDS("ib_send_bw");
+  const Outcome started = weft("up " + name_);
+  ASSERT_EQ(started.code, 0) << started.output;
+  is_up_ = true;
+  ASSERT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss 5%").code, 0);
+  ASSERT_EQ(weft("capture " + name_ + " c.pcapng").code, 0);
+  const std::string port = own_port();
+  const std::string command = "ib_send_bw -c SRD -x 0 -s 4096 -n 300 -p " + port + " -d ";
+  const Outcome ran = run_shell(
+      "cd " + directory_ + " && (" WEFT_PROGRAM " exec " + name_ + " h2 -- timeout 60 " + command +
+      "{h2.dev} & for i in $(seq 100); do sleep 0.1; ss -ltn | grep -q :" + port +
+      " && break; done; " WEFT_PROGRAM " exec " + name_ + " h1 -- timeout 60 " + command +
+      "{h1.dev} {h2.ip}; code=$?; wait; exit $code)");
+  // Whether the program copes is not the question here.
+  const Outcome stopped = weft("capture " + name_ + " --stop --json");
+  ASSERT_EQ(stopped.code, 0) << stopped.output;
+  const CaptureFile file = read_pcapng(directory_ + "/c.pcapng");
+  ASSERT_TRUE(file.well_formed);
+  std::size_t sent = 0;
+  std::size_t lost = 0;
+  for (const CapturedFrame& frame : file.frames) {
+    if (frame.interface == file.place_of("h1->fabric")) {
+      ++sent;
+      lost += frame.comment == "dropped: loss" ? 1 : 0;
+    }
+  }
+  EXPECT_GT(sent, 200U) << ran.output;
+  EXPECT_NEAR(static_cast<double>(lost) / static_cast<double>(sent), 0.05, 0.045);
+  EXPECT_EQ(file.frames.size(), json::parse(stopped.output)["packets"].get<std::size_t>());
+}
+
+TEST_F(ProgramTest, MetricsAreServedOnASocket) {
+  WEFT_NEEDS("curl");
+  up();
+  const auto status = json::parse(weft("status " + name_ + " --json").output);
+  const Outcome outcome =
+      run_shell("curl -s --max-time 20 --unix-socket " + status["directory"].get<std::string>() +
+                "/metrics.sock http://weftd/metrics");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("weft_info{network=\"ideal\",seed=\"1\"} 1")) << outcome.output;
+}
+
+TEST_F(ProgramTest, AShellBecomesAHost) {
+  up();
+  const Outcome outcome =
+      run_shell("eval \"$(" WEFT_PROGRAM " env " + name_ +
+                " h2 --device none)\" && echo $WEFT_HOST && test -S \"$WEFT_SOCKET\" && eval "
+                "\"$(" WEFT_PROGRAM " env --unset)\" && echo \"[$WEFT_HOST$WEFT_SOCKET]\"");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output, "h2\n[]\n");
+}
+
+TEST_F(ProgramTest, AServerIsWaitedForEvenBehindAWrapper) {
+  WEFT_NEEDS("python3");
+  const std::string port = own_port();
+  write("server.py", "import socket, time\ntime.sleep(1)\ns = socket.create_server(('127.0.0.1', " +
+                         port + "))\ns.accept()[0].sendall(b'hello')\n");
+  write("client.py",
+        "import socket, sys\nprint(sys.argv[1], socket.create_connection(('127.0.0.1', " + port +
+            ")).recv(9).decode())\n");
+  const Outcome outcome =
+      weft("run --device none -- sh -c 'python3 server.py; true' : python3 client.py {h1.ip}");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("[h2] 127.77.1.1 hello\n")) << outcome.output;
+}
+
+TEST_F(ProgramTest, OutputIsPrefixedLineByLineAndStreamsStayApart) {
+  const Outcome outcome = run_shell(
+      "{ " WEFT_PROGRAM
+      " run --device none -q -n 2 -- sh -c 'printf a; sleep 0.1; echo b; echo c >&2; printf d' "
+      "2>/dev/null; } | sort");
+  EXPECT_EQ(outcome.output, "[h1] ab\n[h1] d\n[h2] ab\n[h2] d\n");
+  const Outcome plain = run_shell(WEFT_PROGRAM " run --device none -q --no-prefix -- printf 'a b'");
+  EXPECT_EQ(plain.output, "a b");
+}
+
+TEST_F(ProgramTest, SignalsReachThePrograms) {
+  const Outcome outcome = weft(
+      "run --device none -q -- sh -c 'trap \"echo got it; exit 5\" USR1; echo ready >&2; "
+      "while :; do sleep 0.05; done' & pid=$!; sleep 1; "
+      "kill -USR1 $(pgrep -P $pid weft); wait $pid; exit $?");
+  EXPECT_EQ(outcome.code, 5) << outcome.output;
+  EXPECT_TRUE(outcome.says("[h1] got it\n")) << outcome.output;
+}
+
+TEST_F(ProgramTest, WhenOneFailsTheOthersEndAndNobodyElseDoes) {
+  const Outcome outcome = run_shell(
+      "sleep 300 & other=$!; " WEFT_PROGRAM
+      " run --device none -q --grace 0.1 -- sleep 300 : sh -c 'exit 9' : sleep 300; code=$?; "
+      "kill -0 $other && kill $other && exit $code");
+  EXPECT_EQ(outcome.code, 143) << outcome.output;  // the first one on the command line that failed
+}
+
+TEST_F(ProgramTest, TheEndOfWeftRunIsTheEndOfItsProgramsAndItsWeftd) {
+  const Outcome outcome = weft(
+      "run --device none -q -- sh -c 'echo $$ >pid; echo $WEFT_SOCKET >socket; exec sleep 300' & "
+      "pid=$!; for i in $(seq 200); do test -s socket && break; sleep 0.05; done; "
+      "kill -9 $(pgrep -P $pid weft); sleep 0.1; for i in $(seq 200); do "
+      "kill -0 $(cat pid) 2>/dev/null || break; sleep 0.05; done; "
+      "! kill -0 $(cat pid) 2>/dev/null");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST_F(ProgramTest, ARunLeavesWhatItTakesToRepeatIt) {
+  write("net.yml",
+        "name: lab\ntopology:\n  nodes: {h1: {kind: host}, h2: {kind: host}, sw: {}}\n"
+        "  links:\n    - {endpoints: [h1, sw]}\n    - {endpoints: [h2, sw]}\n");
+  const Outcome outcome = weft(
+      "run --device none --topology net.yml --fault 'link: h1->sw, loss: 0.5' --seed 77 --out out "
+      "-- true : sh -c 'exit 4'");
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_TRUE(outcome.output.starts_with("weft run: seed 77\n")) << outcome.output;
+  EXPECT_TRUE(outcome.says("weft run: h2 ended with 4; seed 77; events in out\n"))
+      << outcome.output;
+  const std::string config = read("out/config.resolved.yml");
+  EXPECT_NE(config.find("seed: 77\n"), std::string::npos) << config;
+  EXPECT_NE(config.find("- [\"sh\",\"-c\",\"exit 4\"]\n"), std::string::npos) << config;
+  EXPECT_EQ(read("out/topology.yml"), read("net.yml"));
+  const auto events = objects(read("out/events.jsonl"));
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(events[3]["exit_code"], 4);
+  EXPECT_EQ(objects(read("out/network.jsonl")).front()["seed"], 77);
+  EXPECT_NE(read("out/metrics.prom").find("weft_info{network=\"lab\",seed=\"77\"}"),
+            std::string::npos);
+}
+
+TEST_F(ProgramTest, PeersAreMeasuredInTheSameSession) {
+  WEFT_NEEDS("fi_pingpong");
+  const Outcome outcome =
+      weft("perf --op send --size 64 --rounds 1 --seconds 0.05 --peers 'tcp;ofi_rxm' --json", 100);
+  const auto lines = objects(outcome.output);
+  ASSERT_EQ(lines.size(), 2U) << outcome.output;
+  EXPECT_EQ(lines[1]["io"], "tcp;ofi_rxm");
+  EXPECT_GT(lines[1]["latency_us_p50"], 0);
+}
+
+TEST_F(ProgramTest, CompletionsKnowEveryCommand) {
+  const Outcome bash = run_shell(
+      "bash -c 'source <(" WEFT_PROGRAM
+      " completions bash); COMP_WORDS=(weft do); COMP_CWORD=1; _weft; echo ${COMPREPLY[*]}; "
+      "COMP_WORDS=(weft impair x --lo); COMP_CWORD=3; _weft; echo ${COMPREPLY[*]}'");
+  EXPECT_EQ(bash.output, "doctor down\n--loss\n");
+  for (const char* shell : {"zsh", "fish"}) {
+    const Outcome outcome = weft(std::string("completions ") + shell);
+    EXPECT_TRUE(outcome.says("impair") && outcome.says("swarm")) << outcome.output;
+    if (has(shell)) {
+      EXPECT_EQ(run_shell(WEFT_PROGRAM " completions " + std::string(shell) + " | " + shell +
+                          " -n /dev/stdin")
+                    .code,
+                0);
+    }
+  }
+  EXPECT_EQ(weft("completions tcsh").code, 2);
+}
+
+}  // namespace
+}  // namespace weft::testing
