@@ -50,6 +50,8 @@ class Transport {
   // True if the frame is one of those that go first: acknowledgements and the like.
   [[nodiscard]] virtual bool is_control(const srd::TxPacket& packet) const = 0;
   [[nodiscard]] virtual TransportCounters counters() const = 0;
+  // It will be called soon: fetch itself, and when that has arrived what it refers to.
+  virtual void prefetch(bool /*deep*/) const {}
 };
 
 }  // namespace weft::emu
