@@ -44,6 +44,7 @@ std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
   if (free_ == kEnd) {
     const auto first = static_cast<std::uint32_t>(blocks_.size()) * kChunksPerBlock;
     blocks_.push_back(std::make_unique_for_overwrite<Chunk[]>(kChunksPerBlock));
+    WEFT_CHECK(first < kEnd >> 4);
     for (std::uint32_t i = kChunksPerBlock; i-- > 0;) {
       chunk(first + i).older = free_;
       free_ = first + i;
@@ -52,9 +53,7 @@ std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
   const std::uint32_t index = free_;
   Chunk& it = chunk(index);
   free_ = it.older;
-  it.used = 0;
   it.older = heads_[at];
-  heads_[at] = index;
   occupied_[at / 64] |= 1ULL << (at % 64);
   return index;
 }
@@ -154,14 +153,15 @@ bool EventQueue::open_next() {
 // The newest chunk is the first in the chain, the order of insertion starts at the last.
 void EventQueue::take_slice(std::uint32_t head) {
   scratch_.clear();
-  for (std::uint32_t index = head; index != kEnd; index = chunk(index).older) {
-    scratch_.push_back(index);
+  for (; head != kEnd; head = chunk(index_of(head)).older) {
+    scratch_.push_back(head);
   }
   while (!scratch_.empty()) {
-    const std::uint32_t index = scratch_.back();
+    const std::uint32_t index = index_of(scratch_.back());
+    const std::uint32_t used = used_of(scratch_.back());
     scratch_.pop_back();
     Chunk& it = chunk(index);
-    for (std::uint32_t i = 0; i < it.used; ++i) {
+    for (std::uint32_t i = 0; i < used; ++i) {
       keys_.push_back(key_of(it.events[i].when, current_.size()));
       current_.push_back(it.events[i]);
     }
@@ -184,7 +184,7 @@ void EventQueue::look_ahead() {
     }
     head = heads_[slice & mask_];
   }
-  const auto* bytes = reinterpret_cast<const std::byte*>(&chunk(ahead_.back()));
+  const auto* bytes = reinterpret_cast<const std::byte*>(&chunk(index_of(ahead_.back())));
   for (std::size_t line = 0; line < sizeof(Chunk); line += 64) {
     __builtin_prefetch(bytes + line);
   }

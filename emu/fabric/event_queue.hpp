@@ -74,8 +74,8 @@ class EventQueue {
     ++cursor_;
   }
 
-  // How many slices lie ahead of the one that visit_ahead(0) shows.
-  static constexpr unsigned kAhead = 3;
+  // How many slices visit_ahead() can show; the last of them was asked for when it came in sight.
+  static constexpr unsigned kAhead = 5;
   // True once after each opening of a slice.
   [[nodiscard]] bool take_opened() {
     const bool opened = opened_;
@@ -92,11 +92,12 @@ class EventQueue {
       }
       return;
     }
-    for (std::uint32_t at = ahead_[n - 1]; at != kEnd; at = chunk(at).older) {
-      const Chunk& it = chunk(at);
-      for (std::uint32_t i = 0; i < it.used; ++i) {
+    for (std::uint32_t head = ahead_[n - 1]; head != kEnd;) {
+      const Chunk& it = chunk(index_of(head));
+      for (std::uint32_t i = 0; i < used_of(head); ++i) {
         visit(it.events[i]);
       }
+      head = it.older;
     }
   }
 
@@ -107,9 +108,8 @@ class EventQueue {
   static constexpr std::uint32_t kChunkEvents = 7;
   static constexpr std::uint32_t kChunksPerBlock = 256;
   struct alignas(64) Chunk {
-    std::uint32_t used;
-    std::uint32_t older;  // of the same slice
-    std::array<std::uint32_t, 6> spare;
+    std::uint32_t older;  // of the same slice, full
+    std::array<std::uint32_t, 7> spare;
     std::array<Event, kChunkEvents> events;
   };
   static_assert(sizeof(Chunk) == 256);
@@ -129,14 +129,20 @@ class EventQueue {
     return blocks_[index / kChunksPerBlock][index % kChunksPerBlock];
   }
 
+  // A chain's head is the index of its newest chunk, and how many events that one holds: so
+  // inserting reads no memory of the chunk.
+  [[nodiscard]] static std::uint32_t index_of(std::uint32_t head) { return head >> 3; }
+  [[nodiscard]] static std::uint32_t used_of(std::uint32_t head) { return head & 7; }
+  static_assert(kChunkEvents == 7);
+
   void chain(std::uint64_t slice, const Event& event) {
     const std::uint64_t at = slice & mask_;
-    std::uint32_t index = heads_[at];
-    if (index == kEnd || chunk(index).used == kChunkEvents) {
-      index = add_chunk(at);
+    std::uint32_t head = heads_[at];
+    if (used_of(head) == kChunkEvents) {  // of kEnd as well
+      head = add_chunk(at) << 3;
     }
-    Chunk& it = chunk(index);
-    it.events[it.used++] = event;
+    chunk(index_of(head)).events[used_of(head)] = event;
+    heads_[at] = head + 1;
     ++in_ring_;
   }
   // Of a time in the open slice: by offset, then by order of insertion.

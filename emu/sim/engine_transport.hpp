@@ -25,14 +25,7 @@ class EngineTransport final : public Transport {
   }
   [[nodiscard]] TransportCounters counters() const override;
   [[nodiscard]] srd::Engine& engine() { return engine_; }
-  void prefetch(bool deep) const override {
-    if (!deep) {
-      const auto* at = reinterpret_cast<const std::byte*>(this);
-      for (std::size_t line = 0; line < sizeof(EngineTransport); line += 64) {
-        __builtin_prefetch(at + line, 1);
-      }
-    }
-  }
+  void prefetch(PortId from, unsigned step) const override;
 
  private:
   // What of a flow has not been posted yet: a write is at most kMaxTransfer, and the engine may be

@@ -86,9 +86,11 @@ class Simulation {
     if (ahead + 1 == EventQueue::kAhead) {
       frames_.prefetch(event.frame);
     }
-    expect_host(event.destination, ahead);
+    expect_host(event.destination, ahead, event.frame);
   }
-  void expect_wake(std::uint32_t token, unsigned ahead) const { expect_host(token >> 2, ahead); }
+  void expect_wake(std::uint32_t token, unsigned ahead) const {
+    expect_host(token >> 2, ahead, FrameStore::kNoFrame);
+  }
 
  private:
   struct Host {
@@ -108,11 +110,13 @@ class Simulation {
     return port << 2 | static_cast<std::uint32_t>(kind);
   }
 
-  void expect_host(PortId port, unsigned ahead) const {
+  void expect_host(PortId port, unsigned ahead, std::uint32_t frame) const {
+    const Host& host = hosts_[port];
     if (ahead + 1 == EventQueue::kAhead) {
-      __builtin_prefetch(&hosts_[port], 1);
-    } else if (const Host& host = hosts_[port]; host.transport != nullptr) {
-      host.transport->prefetch(ahead == 0);
+      __builtin_prefetch(&host, 1);
+    } else if (host.transport != nullptr) {
+      const PortId from = frame == FrameStore::kNoFrame ? kNone : frames_.head(frame).from;
+      host.transport->prefetch(from, EventQueue::kAhead - 2 - ahead);
     }
   }
   void serve(Picos now, PortId port);

@@ -88,6 +88,10 @@ class Engine final : public Machine {
   [[nodiscard]] std::size_t outstanding() const { return local_works_; }
   void observe(Observer* observer) { observer_ = observer; }
 
+  // A hint: a packet of `from` will come soon, or (nullptr) next_transmit(). Called with step 1, 2,
+  // 3, some time apart: each follows what the one before has fetched.
+  void prefetch(const PeerKey* from, unsigned step) const;
+
  private:
   // engine.cpp
   [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
