@@ -75,9 +75,9 @@ void EventQueue::insert_open(const Event& event) {
 }
 
 void EventQueue::insert_early(const Event& event) {
-  const auto at = std::upper_bound(early_.begin() + static_cast<std::ptrdiff_t>(early_used_),
-                                   early_.end(), event,
-                                   [](const Event& a, const Event& b) { return a.when < b.when; });
+  const auto at =
+      std::upper_bound(early_.begin() + static_cast<std::ptrdiff_t>(early_used_), early_.end(),
+                       event, [](const Event& a, const Event& b) { return a.when < b.when; });
   early_.insert(at, event);
 }
 

@@ -298,8 +298,6 @@ bool Fabric::hold(const Event& event) {
   return true;
 }
 
-std::size_t Fabric::memory() const {
-  return queue_.memory() + links_.size() * sizeof(LinkState);
-}
+std::size_t Fabric::memory() const { return queue_.memory() + links_.size() * sizeof(LinkState); }
 
 }  // namespace weft::emu

@@ -94,8 +94,8 @@ class Fabric {
 
   // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
   // LinkId), duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool). It may
-  // inject and schedule. If it has expect_delivery(const Event&, n) and expect_wake(token, n), it is
-  // told what is about to happen (n: slices of the calendar ahead), so that it can prefetch.
+  // inject and schedule. If it has expect_delivery(const Event&, n) and expect_wake(token, n), it
+  // is told what is about to happen (n: slices of the calendar ahead), so that it can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   void stop() { stopped_ = true; }

@@ -194,6 +194,7 @@ class Engine final : public Machine {
   void emit_credit_request(TimePoint now, Peer& peer, TxPacket& out);
   void on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request);
   void queue_grants(TimePoint now);
+  [[nodiscard]] CreditBalance first_credits(Bytes sharers) const;
   static void take_grant(Peer& peer, const wire::AckHeader& header);
   void restart_credits(Peer& peer);
   // Payload of a request that has not left yet. A read has none.
@@ -281,7 +282,7 @@ class Engine final : public Machine {
   std::size_t busy_peers_ = 0;  // with requests of ours
   RingQueue<Completion> completions_;
 
-  Slab<Peer> peers_;
+  Slab<Peer, 8> peers_;  // records are large, and most engines know few
   FlatMap<PeerKey, PeerKeyHash> by_key_;
   std::uint32_t latest_peer_ = Slab<Peer>::kNone;  // that a packet came from
   Bytes credit_window_;  // what a sender may send before it is granted anything

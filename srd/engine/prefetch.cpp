@@ -1,6 +1,7 @@
 // Owns the fetching of what the engine will touch, for callers that know who comes next: one that
 // serves thousands of engines finds none of them in the cache.
 #include "srd/base/prefetch.hpp"
+
 #include "srd/engine/engine.hpp"
 
 namespace weft::srd {

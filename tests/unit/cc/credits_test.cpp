@@ -133,7 +133,7 @@ TEST(CreditScheduler, DemandsWrapAround) {
 }
 
 TEST(CreditBalance, SendsItsInitialWindowWithoutAsking) {
-  CreditBalance balance(10'000);
+  CreditBalance balance(8000, 10'000);
   balance.want(8000);
   EXPECT_TRUE(balance.may_send(8000));
   EXPECT_FALSE(balance.should_request());
@@ -142,7 +142,7 @@ TEST(CreditBalance, SendsItsInitialWindowWithoutAsking) {
 }
 
 TEST(CreditBalance, AsksForTheRestOnceAndSendsWhatIsGranted) {
-  CreditBalance balance(1000);
+  CreditBalance balance(1000, 1000);
   balance.want(1000 + 10 * 256);
   ASSERT_TRUE(balance.should_request());
   EXPECT_EQ(balance.demand(), 10U);
@@ -162,7 +162,7 @@ TEST(CreditBalance, AsksForTheRestOnceAndSendsWhatIsGranted) {
 }
 
 TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
-  CreditBalance balance(0);
+  CreditBalance balance(0, 0);
   Bytes sent = 0;
   std::uint32_t granted = 0;
   for (int i = 0; i < 20; ++i) {
