@@ -29,9 +29,6 @@ Rate payload_rate(const EngineConfig& config) {
 // 4 packets in flight on an idle network are lost within this many round trips.
 constexpr int kMinRtoInBaseRtts = 3;
 
-// Long enough for a broken link's successor to be found, short enough to use all good paths again.
-constexpr int kFreezeInBaseRtts = 8;
-
 }  // namespace
 
 Engine::Engine(const EngineConfig& config, Counters* counters)
@@ -58,9 +55,9 @@ Engine::Engine(const EngineConfig& config, Counters* counters)
   cc_tuning_.credits = config.receiver_credits;
   path_tuning_.base_rtt = config.base_rtt;
   path_tuning_.trimming = config.trimming;
-  // PathHealth finds bad paths one by one, and there may be many behind one broken link. Until the
-  // first of them are known, REPS keeps to paths that have just worked.
-  path_tuning_.freeze_time = kFreezeInBaseRtts * config.base_rtt;
+  // PathHealth abandons and probes what fails; to freeze as well would only keep REPS off good
+  // paths.
+  path_tuning_.freeze_time = Duration::zero();
   const Bytes bdp_packets = config.line_rate.bytes_in(config.base_rtt) / mtu_wire + 1;
   path_tuning_.bdp_packets = static_cast<std::uint16_t>(std::min<Bytes>(bdp_packets, 0xFFFF));
 }
