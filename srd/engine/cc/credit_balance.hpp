@@ -48,7 +48,7 @@ class CreditBalance {
   [[nodiscard]] bool should_request() const {
     const auto enough = static_cast<std::int32_t>(2 * most_ / kBytesPerCredit);
     return static_cast<std::int32_t>(demand() - requested_) > 0 &&
-           static_cast<std::int32_t>(requested_ - granted_) < enough;
+           static_cast<std::int32_t>(requested_ - granted_) <= enough;
   }
   void on_requested() { requested_ = demand(); }
 
