@@ -54,7 +54,7 @@ class Page(HTMLParser):
 def requests(log):
     """Addresses that the page, and not the browser on its own account, asked the network for."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
-    found = re.findall(r'"initiator":"([^"]*)"[^{}]*"url":"((?:https?|wss?|ftp):[^"]*)"', text)
+    found = re.findall(r'"initiator":"([^"]*)".*?"url":"((?:https?|wss?|ftp):[^"]*)"', text)
     return sorted({url for initiator, url in found if initiator != "not an origin"})
 
 
