@@ -69,8 +69,8 @@ def look_at(browser, page, folder, size):
 
 
 def main():
-    browser = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)),
-                   None)
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((name for name in names if shutil.which(name)), None)
     if browser is None:
         print("no browser: install chromium to look at reports")
         return 77
