@@ -95,7 +95,7 @@ DemoProgramEnd run_demo_program(const DemoProgram& program, const std::string& d
       if (!program.pair) {
         break;
       }
-      group.wait_until([&] { return group.latest_is_serving(); }, 5s);
+      group.wait_until([&] { return group.is_serving(0); }, 5s);
       std::replace(one.words.begin(), one.words.end(), std::string("-B"), std::string("-P"));
       one.words.push_back(unwrap(fill_placeholders(directory, "{h1.ip}", program.device)));
     }

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "emu/cli/huge_heap.hpp"
 #include "emu/sim/recorder.hpp"
 #include "emu/sim/report.hpp"
 
@@ -99,6 +100,7 @@ Json result_json(const emu::RunResult& r) {
                               {"at_us", fault.at_us},
                               {"detected_us", rounded(fault.detected_us, 1e3)},
                               {"abandoned_us", rounded(fault.abandoned_us, 1e3)},
+                              {"last_loss_us", rounded(fault.last_loss_us, 1e3)},
                               {"recovered_us", rounded(fault.recovered_us, 1e3)},
                               {"lost_frames", fault.lost_frames}});
   }
@@ -171,6 +173,10 @@ Json run_job(const SimJob& job, bool show_progress) {
   auto scenario = emu::read_scenario(job.file_name, job.text, job.settings, job.directory);
   if (!scenario) {
     return {{"error", scenario.error().message}, {"usage", true}};
+  }
+  constexpr std::size_t kHeapPerHost = 65536;
+  if (scenario->topology.ports().size() >= 256) {
+    expect_large_heap(scenario->topology.ports().size() * kHeapPerHost);
   }
   emu::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                              emu::transport_factory(*scenario));

@@ -59,10 +59,10 @@ void print_run(const Json& run) {
     };
     for (const Json& fault : run["faults"]) {
       fmt::print(
-          "  fault {:<11} at {:.0f} us: detected after {}, last loss after {}, recovered after {}, "
-          "{} frames lost\n",
+          "  fault {:<11} at {:.0f} us: detected after {}, abandoned after {}, last loss after {}, "
+          "recovered after {}, {} frames lost\n",
           fault["name"].get<std::string>(), number(fault, "at_us"), time(fault["detected_us"]),
-          time(fault["abandoned_us"]), time(fault["recovered_us"]),
+          time(fault["abandoned_us"]), time(fault["last_loss_us"]), time(fault["recovered_us"]),
           fault["lost_frames"].get<std::uint64_t>());
     }
   }

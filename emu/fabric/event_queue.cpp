@@ -10,27 +10,22 @@
 namespace weft::emu {
 namespace {
 
-// Below this many, insertion beats a general sort; above, the general sort must be the stable one.
-constexpr std::size_t kShort = 24;
+// Up to so many, insertion beats a general sort.
+constexpr std::size_t kShort = 32;
 
-bool earlier(const Event& a, const Event& b) { return a.when < b.when; }
-
-void sort_slice(std::vector<Event>& events) {
-  if (events.size() > kShort) {
-    std::stable_sort(events.begin(), events.end(), earlier);
+// All keys differ, so that no sort need be stable.
+void sort_keys(std::vector<std::uint64_t>& keys) {
+  if (keys.size() > kShort) {
+    std::sort(keys.begin(), keys.end());
     return;
   }
-  for (std::size_t i = 1; i < events.size(); ++i) {
-    if (!earlier(events[i], events[i - 1])) {
-      continue;
-    }
-    const Event moving = events[i];
+  for (std::size_t i = 1; i < keys.size(); ++i) {
+    const std::uint64_t moving = keys[i];
     std::size_t to = i;
-    do {
-      events[to] = events[to - 1];
-      --to;
-    } while (to > 0 && earlier(moving, events[to - 1]));
-    events[to] = moving;
+    for (; to > 0 && moving < keys[to - 1]; --to) {
+      keys[to] = keys[to - 1];
+    }
+    keys[to] = moving;
   }
 }
 
@@ -41,17 +36,56 @@ EventQueue::EventQueue(unsigned slice_bits, unsigned ring_bits)
       mask_((1ULL << ring_bits) - 1),
       heads_(mask_ + 1, kEnd),
       occupied_((mask_ + 64) / 64, 0) {
-  WEFT_CHECK(ring_bits >= 6 && ring_bits <= 24);
+  WEFT_CHECK(ring_bits >= 6 && ring_bits <= 24 && slice_bits <= 32);
+  ahead_.fill(kEnd);
+}
+
+std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
+  if (free_ == kEnd) {
+    const auto first = static_cast<std::uint32_t>(blocks_.size()) * kChunksPerBlock;
+    blocks_.push_back(std::make_unique_for_overwrite<Chunk[]>(kChunksPerBlock));
+    WEFT_CHECK(first < kEnd >> 4);
+    for (std::uint32_t i = kChunksPerBlock; i-- > 0;) {
+      chunk(first + i).older = free_;
+      free_ = first + i;
+    }
+  }
+  const std::uint32_t index = free_;
+  Chunk& it = chunk(index);
+  free_ = it.older;
+  it.older = heads_[at];
+  occupied_[at / 64] |= 1ULL << (at % 64);
+  return index;
 }
 
 void EventQueue::insert_open(const Event& event) {
+  if (slice_of(event.when) < open_) [[unlikely]] {
+    insert_early(event);
+    return;
+  }
+  const std::uint64_t key = key_of(event.when, current_.size());
+  current_.push_back(event);
   // Nearly always at the end: what happens now comes after what was planned for now.
-  auto at = current_.end();
-  const auto first = current_.begin() + static_cast<std::ptrdiff_t>(cursor_);
-  while (at != first && event.when < (at - 1)->when) {
+  auto at = keys_.end();
+  const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(cursor_);
+  while (at != first && key < *(at - 1)) {
     --at;
   }
-  current_.insert(at, event);
+  keys_.insert(at, key);
+}
+
+void EventQueue::insert_early(const Event& event) {
+  const auto at =
+      std::upper_bound(early_.begin() + static_cast<std::ptrdiff_t>(early_used_), early_.end(),
+                       event, [](const Event& a, const Event& b) { return a.when < b.when; });
+  early_.insert(at, event);
+}
+
+void EventQueue::pop_early() {
+  if (++early_used_ == early_.size()) {
+    early_.clear();
+    early_used_ = 0;
+  }
 }
 
 void EventQueue::push_far(const Event& event) {
@@ -72,20 +106,24 @@ void EventQueue::pull_far() {
   }
 }
 
-std::uint64_t EventQueue::next_occupied() const {
-  const std::uint64_t start = (open_ + 1) & mask_;
+std::uint64_t EventQueue::next_occupied(std::uint64_t slice) const {
+  const std::uint64_t start = (slice + 1) & mask_;
   const std::size_t words = occupied_.size();
   std::size_t word = start / 64;
   std::uint64_t bits = occupied_[word] & (~0ULL << (start % 64));
-  for (std::size_t step = 0; bits == 0 && step <= words; ++step) {
+  for (std::size_t step = 0; bits == 0; ++step) {
+    if (step > words) {
+      return 0;
+    }
     word = word + 1 == words ? 0 : word + 1;
     bits = occupied_[word];
   }
   const std::uint64_t at = word * 64 + static_cast<std::uint64_t>(std::countr_zero(bits));
-  return open_ + 1 + ((at - start) & mask_);
+  return 1 + ((at - start) & mask_);
 }
 
 bool EventQueue::open_next() {
+  keys_.clear();
   current_.clear();
   cursor_ = 0;
   if (in_ring_ == 0) {
@@ -96,35 +134,66 @@ bool EventQueue::open_next() {
     open_ = slice_of(far_.front().event.when) - 1;
     pull_far();
   }
-  open_ = next_occupied();
+  open_ += next_occupied(open_);
   const std::uint64_t at = open_ & mask_;
-  std::uint32_t index = heads_[at];
-  heads_[at] = kEnd;
   occupied_[at / 64] &= ~(1ULL << (at % 64));
-  while (index != kEnd) {
-    Node& node = nodes_[index];
-    current_.push_back(node.event);
-    const std::uint32_t next = node.next;
-    node.next = free_;
-    free_ = index;
-    index = next;
-  }
+  const std::uint32_t head = heads_[at];
+  heads_[at] = kEnd;
+  take_slice(head);
   in_ring_ -= current_.size();
-  std::reverse(current_.begin(), current_.end());
-  sort_slice(current_);
+  sort_keys(keys_);
   if (!far_.empty()) {
     pull_far();
   }
-  if (in_ring_ != 0) {
-    __builtin_prefetch(&nodes_[heads_[next_occupied() & mask_]]);
-  }
+  look_ahead();
+  opened_ = true;
   return true;
 }
 
+// The newest chunk is the first in the chain, the order of insertion starts at the last.
+void EventQueue::take_slice(std::uint32_t head) {
+  scratch_.clear();
+  for (; head != kEnd; head = chunk(index_of(head)).older) {
+    scratch_.push_back(head);
+  }
+  while (!scratch_.empty()) {
+    const std::uint32_t index = index_of(scratch_.back());
+    const std::uint32_t used = used_of(scratch_.back());
+    scratch_.pop_back();
+    Chunk& it = chunk(index);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      keys_.push_back(key_of(it.events[i].when, current_.size()));
+      current_.push_back(it.events[i]);
+    }
+    it.older = free_;
+    free_ = index;
+  }
+}
+
+// Finds the slices that come next, and begins to fetch the last of them.
+void EventQueue::look_ahead() {
+  ahead_.fill(kEnd);
+  if (in_ring_ == 0) {
+    return;
+  }
+  std::uint64_t slice = open_;
+  for (std::uint32_t& head : ahead_) {
+    slice += next_occupied(slice);
+    if (slice - open_ >= ring_size()) {
+      return;  // once round: there are fewer
+    }
+    head = heads_[slice & mask_];
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(&chunk(index_of(ahead_.back())));
+  for (std::size_t line = 0; line < sizeof(Chunk); line += 64) {
+    __builtin_prefetch(bytes + line);
+  }
+}
+
 std::size_t EventQueue::memory() const {
-  return nodes_.capacity() * sizeof(Node) + heads_.capacity() * sizeof(std::uint32_t) +
-         occupied_.capacity() * 8 + far_.capacity() * sizeof(Far) +
-         current_.capacity() * sizeof(Event);
+  return blocks_.size() * kChunksPerBlock * sizeof(Chunk) +
+         heads_.capacity() * sizeof(std::uint32_t) + occupied_.capacity() * 8 +
+         far_.capacity() * sizeof(Far) + current_.capacity() * (sizeof(Event) + 8);
 }
 
 }  // namespace weft::emu

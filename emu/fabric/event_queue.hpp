@@ -2,7 +2,9 @@
 // chance.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "emu/fabric/picos.hpp"
@@ -25,10 +27,14 @@ struct Event {
 };
 static_assert(sizeof(Event) == 32);
 
-// A calendar queue: a ring of short time slices, each a chain of events in the order of insertion.
-// Only the slice that is being worked off is sorted. Events beyond the ring wait in a heap. Equal
-// times keep the order of insertion, except that those which came through the heap go by their own
-// order of insertion.
+// A calendar queue: a ring of short time slices, each a chain of chunks of events in the order of
+// insertion. Only the slice that is being worked off is sorted. Events beyond the ring wait in a
+// heap. Equal times keep the order of insertion, except that those which came through the heap go
+// by their own order of insertion.
+//
+// What limits a large simulation is waiting for memory. So a slice is a few runs of neighbouring
+// bytes, and the caller may look at the slices that come after the open one (visit_ahead) to fetch
+// beforehand what their events will touch.
 class EventQueue {
  public:
   // Slices of 2^slice_bits ps, 2^ring_bits of them.
@@ -51,28 +57,62 @@ class EventQueue {
 
   // The earliest event, or nullptr. Valid until the next push or pop.
   [[nodiscard]] const Event* front() {
-    if (cursor_ == current_.size() && !open_next()) {
+    if (early_used_ != early_.size()) [[unlikely]] {
+      return &early_[early_used_];
+    }
+    if (cursor_ == keys_.size() && !open_next()) {
       return nullptr;
     }
-    return &current_[cursor_];
+    return &current_[static_cast<std::uint32_t>(keys_[cursor_])];
   }
   void pop() {
-    ++cursor_;
     --size_;
+    if (early_used_ != early_.size()) [[unlikely]] {
+      pop_early();
+      return;
+    }
+    ++cursor_;
   }
-  // What follows front() in the open slice: the caller may prefetch what it will touch.
-  [[nodiscard]] const Event* peek_after(std::size_t ahead) const {
-    return cursor_ + ahead < current_.size() ? &current_[cursor_ + ahead] : nullptr;
+
+  // How many slices visit_ahead() can show; the last of them was asked for when it came in sight.
+  static constexpr unsigned kAhead = 5;
+  // True once after each opening of a slice.
+  [[nodiscard]] bool take_opened() {
+    const bool opened = opened_;
+    opened_ = false;
+    return opened;
+  }
+  // The events of the open slice (0), or of the n-th occupied one after it. Hints only: more may be
+  // inserted later.
+  template <class Visit>
+  void visit_ahead(unsigned n, const Visit& visit) const {
+    if (n == 0) {
+      for (const Event& event : current_) {
+        visit(event);
+      }
+      return;
+    }
+    for (std::uint32_t head = ahead_[n - 1]; head != kEnd;) {
+      const Chunk& it = chunk(index_of(head));
+      for (std::uint32_t i = 0; i < used_of(head); ++i) {
+        visit(it.events[i]);
+      }
+      head = it.older;
+    }
   }
 
   [[nodiscard]] std::size_t memory() const;
 
  private:
   static constexpr std::uint32_t kEnd = 0xFFFFFFFF;
-  struct Node {
-    Event event;
-    std::uint32_t next = kEnd;
+  static constexpr std::uint32_t kChunkEvents = 7;
+  static constexpr std::uint32_t kChunksPerBlock = 256;
+  struct alignas(64) Chunk {
+    std::uint32_t older;  // of the same slice, full
+    std::array<std::uint32_t, 7> spare;
+    std::array<Event, kChunkEvents> events;
   };
+  static_assert(sizeof(Chunk) == 256);
   struct Far {
     Event event;
     std::uint64_t order = 0;
@@ -82,27 +122,45 @@ class EventQueue {
     return static_cast<std::uint64_t>(when) >> slice_bits_;
   }
   [[nodiscard]] std::uint64_t ring_size() const { return mask_ + 1; }
+  [[nodiscard]] Chunk& chunk(std::uint32_t index) {
+    return blocks_[index / kChunksPerBlock][index % kChunksPerBlock];
+  }
+  [[nodiscard]] const Chunk& chunk(std::uint32_t index) const {
+    return blocks_[index / kChunksPerBlock][index % kChunksPerBlock];
+  }
+
+  // A chain's head is the index of its newest chunk, and how many events that one holds: so
+  // inserting reads no memory of the chunk.
+  [[nodiscard]] static std::uint32_t index_of(std::uint32_t head) { return head >> 3; }
+  [[nodiscard]] static std::uint32_t used_of(std::uint32_t head) { return head & 7; }
+  static_assert(kChunkEvents == 7);
 
   void chain(std::uint64_t slice, const Event& event) {
-    std::uint32_t index = free_;
-    if (index == kEnd) {
-      index = static_cast<std::uint32_t>(nodes_.size());
-      nodes_.push_back({event, kEnd});
-    } else {
-      free_ = nodes_[index].next;
-      nodes_[index].event = event;
-    }
     const std::uint64_t at = slice & mask_;
-    nodes_[index].next = heads_[at];
-    heads_[at] = index;
-    occupied_[at / 64] |= 1ULL << (at % 64);
+    std::uint32_t head = heads_[at];
+    if (used_of(head) == kChunkEvents) {  // of kEnd as well
+      head = add_chunk(at) << 3;
+    }
+    chunk(index_of(head)).events[used_of(head)] = event;
+    heads_[at] = head + 1;
     ++in_ring_;
   }
+  // Of a time in the open slice: by offset, then by order of insertion.
+  [[nodiscard]] std::uint64_t key_of(Picos when, std::size_t position) const {
+    const auto offset = static_cast<std::uint64_t>(when) - (open_ << slice_bits_);
+    return offset << 32 | position;
+  }
+
+  std::uint32_t add_chunk(std::uint64_t at);
   void insert_open(const Event& event);
+  void insert_early(const Event& event);
+  void pop_early();
   void push_far(const Event& event);
   bool open_next();
-  // The first occupied slice after open_; there must be one.
-  [[nodiscard]] std::uint64_t next_occupied() const;
+  void take_slice(std::uint32_t head);
+  void look_ahead();
+  // The first occupied slice after `slice`, as a distance from it; 0: there is none.
+  [[nodiscard]] std::uint64_t next_occupied(std::uint64_t slice) const;
   void pull_far();
 
   unsigned slice_bits_;
@@ -111,11 +169,17 @@ class EventQueue {
   std::uint64_t size_ = 0;
   std::uint64_t in_ring_ = 0;
   std::size_t cursor_ = 0;
-  std::vector<Event> current_;
-  std::vector<std::uint32_t> heads_;
+  std::vector<Event> current_;       // in the order of insertion
+  std::vector<std::uint64_t> keys_;  // of current_, sorted
+  bool opened_ = false;
+  std::array<std::uint32_t, kAhead> ahead_{};  // heads of the slices that come
+  std::vector<std::uint32_t> heads_;           // newest chunk of each slice
   std::vector<std::uint64_t> occupied_;
-  std::vector<Node> nodes_;
+  std::vector<std::unique_ptr<Chunk[]>> blocks_;
   std::uint32_t free_ = kEnd;
+  std::vector<std::uint32_t> scratch_;
+  std::vector<Event> early_;  // before the open slice, because somebody only looked at it; sorted
+  std::size_t early_used_ = 0;
   std::vector<Far> far_;
   std::uint64_t far_order_ = 0;
 };

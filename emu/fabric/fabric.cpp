@@ -11,20 +11,27 @@ namespace {
 
 constexpr Picos kUnlimited = INT64_MAX / 4;
 
+// When every link is busy. More: less memory for the ring and fuller chunks, but longer sorting.
+constexpr double kEventsPerSlice = 24;
+
+// The log of a queue wraps after so many times the queue's limit, and forgets after one of it: so
+// what it holds is never older than half the way round.
+constexpr Picos kLogSpan = 32;
+constexpr Picos kLongestLimit = 1'000'000'000'000;
+
 Picos drain_time(Rate rate, Bytes bytes) { return static_cast<Picos>(rate.picoseconds_for(bytes)); }
 
 unsigned log2_floor(std::uint64_t x) {
   return x == 0 ? 0 : static_cast<unsigned>(std::bit_width(x)) - 1;
 }
 
-// Slices that hold a handful of events when every link is busy.
 unsigned slice_bits(const Topology& topology, std::uint32_t mtu) {
   double frames_per_ps = 0;
   for (const Link& link : topology.links()) {
     frames_per_ps += static_cast<double>(link.properties.rate.bits_per_second()) / (8e12 * mtu);
   }
-  const double width = 6 / std::max(frames_per_ps, 1e-9);
-  return std::clamp(log2_floor(static_cast<std::uint64_t>(width)), 6U, 16U);
+  const double width = kEventsPerSlice / std::max(frames_per_ps, 1e-9);
+  return std::clamp(log2_floor(static_cast<std::uint64_t>(width)), 4U, 20U);
 }
 
 unsigned ring_bits(const Topology& topology, unsigned slice) {
@@ -34,7 +41,7 @@ unsigned ring_bits(const Topology& topology, unsigned slice) {
     horizon = std::max(horizon, picos(is.delay) + drain_time(is.rate, is.buffer));
   }
   const auto slices = static_cast<std::uint64_t>(std::max<Picos>(horizon, 1'000'000)) >> slice;
-  return std::clamp(log2_floor(slices) + 1, 10U, 19U);
+  return std::clamp(log2_floor(slices) + 1, 8U, 19U);
 }
 
 }  // namespace
@@ -74,7 +81,6 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
       queue_(slice_bits(topology, options.mtu),
              ring_bits(topology, slice_bits(topology, options.mtu))),
       links_(topology.links().size()),
-      counters_(topology.links().size()),
       rng_(mix64(options.seed) ^ 0x6661627269630000ULL),
       troubles_(1),
       paused_(topology.ports().size(), 0) {
@@ -85,15 +91,31 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     LinkState& link = links_[id];
     link.ps_per_kib = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(is.rate.picoseconds_for(1024), 0xFFFFFFFF));
-    link.limit = is.buffer == 0 ? kUnlimited : drain_time(is.rate, is.buffer);
-    link.delay = picos(is.delay) + picos(topology.nodes()[from.to].latency);
-    link.ecn_low = drain_time(is.rate, is.ecn_low);
-    link.ecn_high = drain_time(is.rate, is.ecn_high);
-    link.flags = (is.trimming ? kTrims : 0U) |
-                 (topology.nodes()[from.to].kind == Node::Kind::host ? kLeadsToHost : 0U);
-    link_to_.push_back(from.to);
+    LinkClass kind;
+    kind.limit = is.buffer == 0 ? kUnlimited : drain_time(is.rate, is.buffer);
+    kind.delay = picos(is.delay) + picos(topology.nodes()[from.to].latency);
+    kind.ecn_low = drain_time(is.rate, is.ecn_low);
+    kind.ecn_high = drain_time(is.rate, is.ecn_high);
+    const Picos span = kLogSpan * (std::min(kind.limit, kLongestLimit) + kind.delay);
+    kind.log_shift = static_cast<unsigned>(
+        std::max(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(span))) - 31, 0));
+    link.kind = class_of(kind);
+    link.flags = static_cast<std::uint8_t>(
+        (is.trimming ? kTrims : 0) |
+        (topology.nodes()[from.to].kind == Node::Kind::host ? kLeadsToHost : 0));
+    link.to = from.to;
   }
-  log_.resize(links_.size() * kLogEntries);
+}
+
+std::uint16_t Fabric::class_of(const LinkClass& wanted) {
+  for (std::size_t i = classes_.size(); i-- > 0;) {
+    if (classes_[i] == wanted) {
+      return static_cast<std::uint16_t>(i);
+    }
+  }
+  WEFT_CHECK(classes_.size() < 0xFFFF);
+  classes_.push_back(wanted);
+  return static_cast<std::uint16_t>(classes_.size() - 1);
 }
 
 Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {
@@ -117,59 +139,66 @@ Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {
 
 void Fabric::drop(const Event& event, DropReason reason, LinkId link) {
   ++totals_.dropped[static_cast<std::size_t>(reason)];
-  ++counters_[link].drops;
+  ++links_[link].counters.drops;
   notices_.push_back({event, reason, link, Notice::Kind::dropped});
-}
-
-void Fabric::prefetch_after() {
-  if (const Event* soon = queue_.peek_after(2); soon != nullptr) {
-    __builtin_prefetch(&links_[soon->via]);
-    __builtin_prefetch(&links_[soon->next], 1);
-  }
 }
 
 bool Fabric::reach(Event& event) {
   LinkState& via = links_[event.via];
+  const LinkClass& kind = classes_[via.kind];
   if (via.trouble != 0) [[unlikely]] {
     const Trouble& trouble = troubles_[via.trouble];
-    const Picos left = event.when - via.delay - picos(trouble.sum.extra_delay);
+    const Picos left = event.when - kind.delay - picos(trouble.sum.extra_delay);
     if (trouble.down_from != kNoTime && left > trouble.down_from && left <= trouble.down_until) {
       drop(event, DropReason::link_down, event.via);  // it was still waiting when the cable was cut
       return false;
     }
   }
-  if ((event.flags & (kControl | kEcnCapable | kMarked)) == kEcnCapable && via.ecn_high != 0) {
-    const Picos left = event.when - via.delay;
-    if (via.busy - left > via.ecn_low) {
-      mark(event, via, left);
+  if ((event.flags & (kControl | kEcnCapable | kMarked)) == kEcnCapable && kind.ecn_high != 0) {
+    const Picos left = event.when - kind.delay;
+    if (via.busy - left > kind.ecn_low) {
+      mark(event, via, kind, left);
     }
   }
   return true;
 }
 
-void Fabric::mark(Event& event, LinkState& via, Picos left) {
-  const LogEntry* log = &log_[event.via * kLogEntries];
+void Fabric::mark(Event& event, LinkState& via, const LinkClass& kind, Picos left) {
+  const auto at = static_cast<std::uint32_t>(left >> kind.log_shift);
   Picos queue = 0;
-  for (std::size_t back = 1; back <= kLogEntries; ++back) {
-    const LogEntry& entry = log[(via.head - back) % kLogEntries];
-    queue = entry.busy - left;
-    if (entry.when <= left) {
+  for (unsigned back = 1; back <= kLogEntries; ++back) {
+    const LogEntry& entry = via.log[(via.head - back) % kLogEntries];
+    const auto age = static_cast<std::int32_t>(at - entry.when);
+    queue = (static_cast<Picos>(entry.queue) - age) << kind.log_shift;
+    if (age >= 0) {
       break;
     }
   }
-  if (queue <= via.ecn_low) {
+  if (queue <= kind.ecn_low) {
     return;
   }
-  if (queue < via.ecn_high) {
-    const auto share =
-        static_cast<double>(queue - via.ecn_low) / static_cast<double>(via.ecn_high - via.ecn_low);
+  if (queue < kind.ecn_high) {
+    const auto share = static_cast<double>(queue - kind.ecn_low) /
+                       static_cast<double>(kind.ecn_high - kind.ecn_low);
     if (!rng_.chance(share)) {
       return;
     }
   }
   event.flags |= kMarked;
-  ++counters_[event.via].marks;
+  ++via.counters.marks;
   ++totals_.marked;
+}
+
+// After a frame has joined the queue at `now`; the link was idle since before `busy` if it is long.
+void Fabric::note_queue(LinkState& link, const LinkClass& kind, Picos now) {
+  const auto at = static_cast<std::uint32_t>(now >> kind.log_shift);
+  const auto queue = static_cast<std::uint32_t>((link.busy - now) >> kind.log_shift);
+  LogEntry& last = link.log[(link.head - 1U) % kLogEntries];
+  if (at - last.when < static_cast<std::uint32_t>(kind.delay >> 3 >> kind.log_shift)) {
+    last.queue = queue + (at - last.when);
+  } else {
+    link.log[link.head++ % kLogEntries] = {at, queue};
+  }
 }
 
 void Fabric::send(LinkId id, Event& event) {
@@ -179,11 +208,12 @@ void Fabric::send(LinkId id, Event& event) {
     return;
   }
   const Picos now = event.when;
-  LinkCounters& counters = counters_[id];
+  const LinkClass& kind = classes_[link.kind];
+  LinkCounters& counters = link.counters;
   if ((event.flags & kControl) == 0) {
     const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
     const Picos start = std::max(link.busy, now);
-    if (start - now + time > link.limit) [[unlikely]] {
+    if (start - now + time > kind.limit) [[unlikely]] {
       if ((link.flags & kTrims) == 0) {
         drop(event, DropReason::queue_full, id);
         return;
@@ -193,14 +223,16 @@ void Fabric::send(LinkId id, Event& event) {
       ++counters.trims;
       ++totals_.trimmed;
     } else {
-      link.busy = start + time;
-      event.when = link.busy;
-      LogEntry* log = &log_[id * kLogEntries];
-      if (LogEntry& last = log[(link.head - 1) % kLogEntries]; now - last.when < link.delay >> 3) {
-        last.busy = link.busy;
+      if (kind.ecn_high != 0) {
+        if (now - link.busy > kind.limit) [[unlikely]] {
+          link.log.fill({static_cast<std::uint32_t>((now - kind.delay) >> kind.log_shift), 0});
+        }
+        link.busy = start + time;
+        note_queue(link, kind, now);
       } else {
-        log[link.head++ % kLogEntries] = {now, link.busy};
+        link.busy = start + time;
       }
+      event.when = link.busy;
       counters.longest_queue = std::max(counters.longest_queue, link.busy - now);
     }
   }
@@ -212,10 +244,10 @@ void Fabric::send(LinkId id, Event& event) {
   }
   counters.bytes += event.size;
   const Picos left = event.when;
-  event.when += link.delay + extra;
+  event.when += kind.delay + extra;
   event.via = id;
   if ((link.flags & kLeadsToHost) != 0) {
-    if (routes_.host_of(event.destination) != link_to_[id]) [[unlikely]] {
+    if (routes_.host_of(event.destination) != link.to) [[unlikely]] {
       drop(event, DropReason::no_route,
            id);  // a cable between two hosts, and the frame is for a third
       return;
@@ -223,7 +255,7 @@ void Fabric::send(LinkId id, Event& event) {
     event.flags |= kArrives;
     event.next = id;
   } else {
-    event.next = routes_.next(link_to_[id], event.destination, event.hash);
+    event.next = routes_.next(link.to, event.destination, event.hash);
     if (event.next == kNone) [[unlikely]] {
       drop(event, DropReason::no_route, id);
       return;
@@ -243,7 +275,7 @@ void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
   Picos start = std::max(link.control, now);
-  if (start - now > 2 * link.limit) [[unlikely]] {
+  if (start - now > 2 * classes_[link.kind].limit) [[unlikely]] {
     drop(event, DropReason::queue_full, id);
     event.when = kNoTime;
     return;
@@ -271,10 +303,6 @@ bool Fabric::hold(const Event& event) {
   return true;
 }
 
-std::size_t Fabric::memory() const {
-  return queue_.memory() +
-         links_.size() * (sizeof(LinkState) + sizeof(LinkCounters) + sizeof(NodeId)) +
-         log_.size() * sizeof(LogEntry);
-}
+std::size_t Fabric::memory() const { return queue_.memory() + links_.size() * sizeof(LinkState); }
 
 }  // namespace weft::emu

@@ -74,6 +74,7 @@ struct LinkCounters {
   std::uint32_t trims = 0;
   std::uint32_t marks = 0;
 };
+static_assert(sizeof(LinkCounters) == 32);
 
 struct FabricOptions {
   std::uint64_t seed = 1;
@@ -93,7 +94,9 @@ class Fabric {
 
   // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
   // LinkId), duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool), and if
-  // links are watched passed(Picos, const Event&, LinkId). It may inject and schedule.
+  // links are watched passed(Picos, const Event&, LinkId). It may inject and schedule. If it has
+  // expect_delivery(const Event&, n) and expect_wake(token, n), it is told what is about to happen
+  // (n: slices of the calendar ahead), so that it can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   void stop() { stopped_ = true; }
@@ -124,7 +127,8 @@ class Fabric {
   // Tells the sink of every frame that a watched link takes, with the time when its last bit
   // leaves.
   void watch(LinkId link, bool watched) {
-    links_[link].flags = watched ? links_[link].flags | kWatched : links_[link].flags & ~kWatched;
+    const unsigned flags = links_[link].flags & ~unsigned{kWatched};
+    links_[link].flags = static_cast<std::uint8_t>(flags | (watched ? kWatched : 0U));
   }
 
   [[nodiscard]] const Routes& routes() const { return routes_; }
@@ -133,7 +137,7 @@ class Fabric {
     return static_cast<std::uint32_t>(paused_.size());
   }
   [[nodiscard]] const FabricTotals& totals() const { return totals_; }
-  [[nodiscard]] const LinkCounters& counters(LinkId link) const { return counters_[link]; }
+  [[nodiscard]] const LinkCounters& counters(LinkId link) const { return links_[link].counters; }
   // Time that what waits on the link now needs to leave.
   [[nodiscard]] Picos backlog(LinkId link) const {
     return std::max<Picos>(links_[link].busy - now_, 0);
@@ -143,32 +147,44 @@ class Fabric {
   [[nodiscard]] std::size_t memory() const;
 
  private:
-  // One line of cache a link. Limits are times to drain, so that no hop divides.
-  struct alignas(64) LinkState {
-    Picos busy = 0;     // data and control queued so far have left by then
-    Picos control = 0;  // control queued so far has left by then
+  // What many links have in common. Limits are times to drain, so that no hop divides.
+  struct LinkClass {
     Picos limit = 0;
     Picos delay = 0;  // to the far end, and through the switch there
     Picos ecn_low = 0;
-    Picos ecn_high = 0;            // 0: no marking
-    std::uint32_t ps_per_kib = 0;  // serialisation of 1024 bytes
-    std::uint32_t head = 0;        // next entry of this link's log
-    std::uint32_t trouble = 0;     // index into troubles_, 0: none
-    std::uint32_t flags = 0;
+    Picos ecn_high = 0;      // 0: no marking
+    unsigned log_shift = 0;  // the log counts in units of 2^log_shift ps
+    friend bool operator==(const LinkClass&, const LinkClass&) = default;
   };
-  static constexpr std::uint32_t kTrims = 1;
-  static constexpr std::uint32_t kLeadsToHost = 2;
-  static constexpr std::uint32_t kWatched = 4;
+  static constexpr std::uint8_t kTrims = 1;
+  static constexpr std::uint8_t kLeadsToHost = 2;
+  static constexpr std::uint8_t kWatched = 4;
 
   // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves,
   // but is only looked up when that frame reaches the next node: the arrivals in between must not
   // count. Arrivals within an eighth of the link's delay share an entry, so that a few entries
-  // reach back over the whole delay.
+  // reach back over the whole delay. Times wrap; entries are reset when a link has been idle.
   static constexpr std::size_t kLogEntries = 8;
   struct LogEntry {
-    Picos when = 0;
-    Picos busy = 0;
+    std::uint32_t when = 0;
+    std::uint32_t queue = 0;
   };
+
+  // Two neighbouring lines of cache a link: what every frame needs, and the log, which only frames
+  // that may be marked need.
+  struct alignas(64) LinkState {
+    Picos busy = 0;     // data and control queued so far have left by then
+    Picos control = 0;  // control queued so far has left by then
+    LinkCounters counters;
+    std::uint32_t ps_per_kib = 0;  // serialisation of 1024 bytes
+    NodeId to = 0;
+    std::uint32_t trouble = 0;  // index into troubles_, 0: none
+    std::uint16_t kind = 0;     // index into classes_
+    std::uint8_t head = 0;      // next entry of the log
+    std::uint8_t flags = 0;
+    std::array<LogEntry, kLogEntries> log{};
+  };
+  static_assert(sizeof(LinkState) == 128);
   struct Trouble {
     Impairment sum;
     std::vector<std::uint32_t> active;  // faults; one that overlaps itself is in here twice
@@ -199,7 +215,7 @@ class Fabric {
   void send_control(LinkState& link, LinkId id, Event& event);
   // The frame reaches the far end of event.via; false: it was lost on the way.
   bool reach(Event& event);
-  void mark(Event& event, LinkState& via, Picos left);
+  void mark(Event& event, LinkState& via, const LinkClass& kind, Picos left);
   // What a troubled link does to a frame that is queued on it; false: gone.
   bool suffer(LinkState& link, LinkId id, Event& event, Picos& extra);
   void drop(const Event& event, DropReason reason, LinkId link);
@@ -208,7 +224,10 @@ class Fabric {
     queue_.push(event);
   }
   bool hold(const Event& event);
-  void prefetch_after();
+  void note_queue(LinkState& link, const LinkClass& kind, Picos now);
+  std::uint16_t class_of(const LinkClass& wanted);
+  template <class Sink>
+  void expect(Sink& sink) const;
 
   void change(std::uint32_t fault_and_phase);
   void set_active(std::uint32_t fault, bool active);
@@ -222,9 +241,7 @@ class Fabric {
   Routes routes_;
   EventQueue queue_;
   std::vector<LinkState> links_;
-  std::vector<NodeId> link_to_;
-  std::vector<LinkCounters> counters_;
-  std::vector<LogEntry> log_;
+  std::vector<LinkClass> classes_;
   Rng rng_;
   Picos now_ = 0;
   bool stopped_ = false;
@@ -238,6 +255,27 @@ class Fabric {
   std::vector<std::vector<Event>> held_;
   std::uint64_t held_count_ = 0;
 };
+
+// Fetches what the events of the slices ahead will touch: the further away, the less is known.
+template <class Sink>
+void Fabric::expect(Sink& sink) const {
+  for (unsigned ahead = 0; ahead < EventQueue::kAhead; ++ahead) {
+    queue_.visit_ahead(ahead, [&](const Event& event) {
+      if (event.kind == Event::Kind::wake) {
+        sink.expect_wake(event.frame, ahead);
+      } else if (event.kind == Event::Kind::hop) {
+        if (ahead == EventQueue::kAhead - 1) {
+          __builtin_prefetch(&links_[event.via], 1);
+          __builtin_prefetch(&links_[event.next], 1);
+          __builtin_prefetch(&links_[event.next].log, 1);
+        }
+        if ((event.flags & kArrives) != 0) {
+          sink.expect_delivery(event, ahead);
+        }
+      }
+    });
+  }
+}
 
 template <class Sink>
 void Fabric::advance(Picos until, Sink& sink) {
@@ -270,7 +308,11 @@ void Fabric::advance(Picos until, Sink& sink) {
     }
     Event event = *front;
     queue_.pop();
-    prefetch_after();
+    if constexpr (requires { sink.expect_wake(0U, 0U); }) {
+      if (queue_.take_opened()) {
+        expect(sink);
+      }
+    }
     now_ = std::max(now_, event.when);
     ++totals_.events;
     if (event.kind == Event::Kind::hop) [[likely]] {

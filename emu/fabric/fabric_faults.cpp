@@ -254,12 +254,13 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
     // The copy follows right behind, as if a switch had sent the frame twice.
     Event copy = event;
     copy.via = id;
-    copy.when += ((static_cast<Picos>(event.size) * link.ps_per_kib) >> 10) + link.delay + extra;
+    copy.when += ((static_cast<Picos>(event.size) * link.ps_per_kib) >> 10) +
+                 classes_[link.kind].delay + extra;
     if ((link.flags & kLeadsToHost) != 0) {
       copy.flags |= kArrives;
       copy.next = id;
     } else {
-      copy.next = routes_.next(link_to_[id], copy.destination, copy.hash);
+      copy.next = routes_.next(link.to, copy.destination, copy.hash);
     }
     if (copy.next == kNone) {
       return true;  // the original will say so

@@ -48,7 +48,7 @@ Tier tier_of(const FatTreeSpec& spec, unsigned tier, const CableSpec& cable) {
 }
 
 std::string check(const FatTreeSpec& s) {
-  const auto text = [](const char* what) { return std::string("fat tree: ") + what; };
+  const auto text = [](const std::string& what) { return "fat tree: " + what; };
   if (s.tiers != 2 && s.tiers != 3) {
     return text("there are fat trees of 2 and of 3 tiers; set tiers to one of them");
   }
@@ -56,11 +56,14 @@ std::string check(const FatTreeSpec& s) {
     return text("at least 2 hosts and no radix of 0");
   }
   if (s.hosts % s.tor_down != 0) {
-    return text("the number of hosts must be a multiple of the hosts per ToR");
+    return text(std::to_string(s.hosts) + " hosts do not divide among ToRs of " +
+                std::to_string(s.tor_down) + "; take a multiple of " + std::to_string(s.tor_down));
   }
   const std::uint32_t pod = s.tiers == 2 ? s.hosts : s.hosts_per_pod;
   if (pod == 0 || s.hosts % pod != 0 || pod % s.tor_down != 0) {
-    return text("pods must have equal numbers of hosts, and whole ToRs");
+    return text("pods must have equal numbers of hosts, and whole ToRs: " +
+                std::to_string(s.hosts) + " hosts, pods of " + std::to_string(pod) + ", ToRs of " +
+                std::to_string(s.tor_down) + " do not");
   }
   const std::uint32_t tors = pod / s.tor_down;
   if ((tors * s.tor_up) % s.agg_down != 0) {

@@ -1,4 +1,5 @@
 // Owns the grammar of `.cm` files.
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <sstream>
@@ -206,7 +207,8 @@ class MatrixReader {
 
   bool finish() {
     if (!nodes_) {
-      return bad("the line 'Nodes N' is missing");
+      line_ = std::max<std::size_t>(line_, 1);
+      return bad("the line 'Nodes N' is missing; a matrix begins with it and 'Connections C'");
     }
     if (connections_ && *connections_ != matrix_.flows.size()) {
       return bad("the header says " + std::to_string(*connections_) +

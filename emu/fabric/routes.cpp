@@ -28,7 +28,15 @@ Routes::Routes(const Topology& topology) {
       leaving[links[link].from].push_back(link);
     }
   }
-  table_.assign(nodes.size() * leaves_, 0);
+  // Row 0 has no way to anywhere: that of all hosts.
+  rows_.assign(nodes.size(), 0);
+  std::uint32_t rows = 1;
+  for (NodeId node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].kind == Node::Kind::network) {
+      rows_[node] = rows++;
+    }
+  }
+  table_.assign(std::size_t{rows} * leaves_, 0);
   choices_.push_back({});  // 0: no way
   std::map<std::vector<LinkId>, std::uint16_t> known;
   std::vector<std::uint32_t> distance;
@@ -58,11 +66,15 @@ Routes::Routes(const Topology& topology) {
       auto [it, added] = known.emplace(set, static_cast<std::uint16_t>(choices_.size()));
       if (added) {
         WEFT_CHECK(choices_.size() < 0xFFFF);
-        choices_.push_back(
-            {static_cast<std::uint32_t>(members_.size()), static_cast<std::uint32_t>(set.size())});
-        members_.insert(members_.end(), set.begin(), set.end());
+        const auto count = static_cast<std::uint32_t>(set.size());
+        if (count == 1) {
+          choices_.push_back({set.front(), count});
+        } else {
+          choices_.push_back({static_cast<std::uint32_t>(members_.size()), count});
+          members_.insert(members_.end(), set.begin(), set.end());
+        }
       }
-      table_[at * leaves_ + index] = it->second;
+      table_[rows_[at] * leaves_ + index] = it->second;
     }
   }
   seeds_.assign(nodes.size(), 0);
@@ -79,7 +91,10 @@ std::vector<LinkId> Routes::candidates(NodeId at, PortId destination) const {
   if (port.leaf_node == at) {
     return {port.downlink};
   }
-  const Choice choice = choices_[table_[at * leaves_ + port.leaf]];
+  const Choice choice = choices_[table_[rows_[at] * leaves_ + port.leaf]];
+  if (choice.count <= 1) {
+    return choice.count == 0 ? std::vector<LinkId>{} : std::vector<LinkId>{choice.first};
+  }
   return {members_.begin() + choice.first, members_.begin() + choice.first + choice.count};
 }
 

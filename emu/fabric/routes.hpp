@@ -22,9 +22,9 @@ class Routes {
     if (port.leaf_node == at) {
       return port.downlink;
     }
-    const Choice choice = choices_[table_[at * leaves_ + port.leaf]];
+    const Choice choice = choices_[table_[rows_[at] * leaves_ + port.leaf]];
     if (choice.count <= 1) {
-      return choice.count == 0 ? kNone : members_[choice.first];
+      return choice.first;
     }
     return members_[choice.first + pick(hash ^ seeds_[at], choice.count)];
   }
@@ -51,7 +51,7 @@ class Routes {
     std::uint32_t leaf = 0;
   };
   struct Choice {
-    std::uint32_t first = 0;
+    std::uint32_t first = kNone;  // several: in members_; one: the link itself
     std::uint32_t count = 0;
   };
 
@@ -66,7 +66,8 @@ class Routes {
 
   std::vector<Port> ports_;
   std::uint32_t leaves_ = 0;
-  std::vector<std::uint16_t> table_;
+  std::vector<std::uint32_t> rows_;   // of the table, by node: hosts have none of their own
+  std::vector<std::uint16_t> table_;  // by row and leaf
   std::vector<Choice> choices_;
   std::vector<LinkId> members_;
   std::vector<std::uint32_t> seeds_;

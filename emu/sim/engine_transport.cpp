@@ -5,6 +5,7 @@
 #include <array>
 
 #include "srd/base/check.hpp"
+#include "srd/base/prefetch.hpp"
 #include "srd/base/rng.hpp"
 
 namespace weft::emu {
@@ -95,6 +96,17 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
     }
   }
   return count;
+}
+
+void EngineTransport::prefetch(PortId from, unsigned step) const {
+  if (step == 0) {
+    weft::prefetch(this, sizeof *this);
+  } else if (from != kNone) {
+    const srd::PeerKey key{address_of(from), srd::AttachmentId{0}};
+    engine_.prefetch(&key, step);
+  } else {
+    engine_.prefetch(nullptr, step);
+  }
 }
 
 TransportCounters EngineTransport::counters() const {

@@ -25,6 +25,7 @@ class EngineTransport final : public Transport {
   }
   [[nodiscard]] TransportCounters counters() const override;
   [[nodiscard]] srd::Engine& engine() { return engine_; }
+  void prefetch(PortId from, unsigned step) const override;
 
  private:
   // What of a flow has not been posted yet: a write is at most kMaxTransfer, and the engine may be

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kMostSamples = 2000;
 constexpr std::size_t kMostTraceDrops = 100'000;
+constexpr std::size_t kMostLosses = 100'000;
+constexpr std::size_t kShareAfterAbandoning = 20;
 constexpr double kSamplesOfIdeal = 200;
 constexpr double kBackToNormal = 0.95;  // of the goodput before the fault
 
@@ -151,6 +153,9 @@ void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason,
         reason != DropReason::queue_full && (event.flags & kControl) == 0) {
       it.last_loss = now;
       ++it.lost;
+      if (it.losses.size() < kMostLosses) {
+        it.losses.push_back(now);
+      }
     }
   }
   if (trace_ && trace_drops_.size() < kMostTraceDrops) {
@@ -185,6 +190,28 @@ Picos Recorder::recovered_after(const Occurrence& it) const {
   return fell ? kNoTime : it.from;
 }
 
+// The last loss before traffic has left the broken place: before the first round trip in which at
+// most a twentieth of the first round trip's losses happen. What comes later are attempts to use it
+// again.
+Picos Recorder::abandoned_at(const Occurrence& it) const {
+  if (it.losses.empty()) {
+    return kNoTime;
+  }
+  const Picos window = picos(scenario_.transport.engine.base_rtt);
+  const auto within = [&](std::size_t first) {
+    const auto end =
+        std::upper_bound(it.losses.begin(), it.losses.end(), it.losses[first] + window);
+    return static_cast<std::size_t>(end - it.losses.begin()) - first - 1;
+  };
+  const std::size_t few = within(0) / kShareAfterAbandoning;
+  for (std::size_t i = 0; i < it.losses.size(); ++i) {
+    if (within(i) <= few) {
+      return it.losses[i];
+    }
+  }
+  return it.losses.back();
+}
+
 std::vector<FaultTimeline> Recorder::timelines() const {
   std::vector<FaultTimeline> list;
   for (const Occurrence& it : occurrences_) {
@@ -197,7 +224,8 @@ std::vector<FaultTimeline> Recorder::timelines() const {
     line.at_us = microseconds(it.from);
     line.lost_frames = it.lost;
     line.detected_us = after(it.detected);
-    line.abandoned_us = after(it.last_loss);
+    line.abandoned_us = after(abandoned_at(it));
+    line.last_loss_us = after(it.last_loss);
     line.recovered_us = after(recovered_after(it));
     list.push_back(std::move(line));
   }

@@ -54,6 +54,7 @@ class Recorder final : public SimulationObserver, private srd::Observer {
     Picos detected = kNoTime;
     Picos last_loss = kNoTime;
     std::uint64_t lost = 0;
+    std::vector<Picos> losses;  // their times, a bounded number of them
   };
   struct TraceDrop {
     Picos when = 0;
@@ -63,6 +64,7 @@ class Recorder final : public SimulationObserver, private srd::Observer {
 
   void on_event(const srd::Event& event) override;
   [[nodiscard]] Picos recovered_after(const Occurrence& it) const;
+  [[nodiscard]] Picos abandoned_at(const Occurrence& it) const;
 
   const Scenario& scenario_;
   Simulation& simulation_;

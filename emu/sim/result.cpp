@@ -122,11 +122,15 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
     }
     at_most("path abandoned (us)", slowest, bounds.path_abandoned_us);
   }
-  if (bounds.reference_us) {
-    const double off = std::abs(result.makespan_us / *bounds.reference_us - 1);
-    check("distance from the reference", off, bounds.reference_within,
-          off <= bounds.reference_within);
-  }
+  const auto near = [&](const char* what, double value, const std::optional<double>& reference) {
+    if (reference) {
+      const double off = std::abs(value / *reference - 1);
+      check(what, off, bounds.reference_within, off <= bounds.reference_within);
+    }
+  };
+  near("distance from the reference", result.makespan_us, bounds.reference_us);
+  near("distance of the median from the reference", result.fct.p50_us, bounds.reference_p50_us);
+  near("distance of p99 from the reference", result.fct.p99_us, bounds.reference_p99_us);
 }
 
 }  // namespace weft::emu

@@ -27,8 +27,8 @@ struct FaultTimeline {
   double at_us = 0;
   double detected_us =
       -1;  // after the fault: the first path given up, or the first packet taken for lost
-  double abandoned_us =
-      -1;  // after the fault: nothing is lost by it any more (last loss of this outage)
+  double abandoned_us = -1;  // after the fault: traffic has left the broken place
+  double last_loss_us = -1;  // after the fault: the last frame lost in this outage
   double recovered_us = -1;  // after the fault: goodput is back to what it was
   std::uint64_t lost_frames = 0;
 };

@@ -377,6 +377,8 @@ Bounds read_bounds(YamlMap map) {
   read("retransmitted_per_new", bounds.retransmitted_per_new, 1e6);
   read("path_abandoned_us", bounds.path_abandoned_us, 1e9);
   read("reference_us", bounds.reference_us, 1e12);
+  read("reference_p50_us", bounds.reference_p50_us, 1e12);
+  read("reference_p99_us", bounds.reference_p99_us, 1e12);
   map.read("reference_within", bounds.reference_within, 0, 10);
   map.finish();
   return bounds;

@@ -31,7 +31,9 @@ struct Bounds {
   std::optional<double> ratio;
   std::optional<double> least_jain;
   std::optional<double> retransmitted_per_new;
-  std::optional<double> path_abandoned_us;  // from a fault to the last frame lost by it
+  std::optional<double> path_abandoned_us;  // from a fault until traffic has left the broken place
+  std::optional<double> reference_p50_us;
+  std::optional<double> reference_p99_us;
   std::optional<double> reference_us;  // tail FCT of the reference that this must come close to ...
   double reference_within = 0.10;      // ... by this share
 };

@@ -82,6 +82,15 @@ class Simulation {
   [[nodiscard]] std::uint32_t duplicate(std::uint32_t handle) { return frames_.copy(handle); }
   void wake(Picos now, std::uint32_t token);
   void paused(Picos now, PortId port, bool is_paused);
+  void expect_delivery(const Event& event, unsigned ahead) const {
+    if (ahead + 1 == EventQueue::kAhead) {
+      frames_.prefetch(event.frame);
+    }
+    expect_host(event.destination, ahead, event.frame);
+  }
+  void expect_wake(std::uint32_t token, unsigned ahead) const {
+    expect_host(token >> 2, ahead, FrameStore::kNoFrame);
+  }
 
  private:
   struct Host {
@@ -101,6 +110,15 @@ class Simulation {
     return port << 2 | static_cast<std::uint32_t>(kind);
   }
 
+  void expect_host(PortId port, unsigned ahead, std::uint32_t frame) const {
+    const Host& host = hosts_[port];
+    if (ahead + 1 == EventQueue::kAhead) {
+      __builtin_prefetch(&host, 1);
+    } else if (host.transport != nullptr) {
+      const PortId from = frame == FrameStore::kNoFrame ? kNone : frames_.head(frame).from;
+      host.transport->prefetch(from, EventQueue::kAhead - 2 - ahead);
+    }
+  }
   void serve(Picos now, PortId port);
   void transmit(Picos now, PortId port, Host& host);
   void arm(Picos now, PortId port, Host& host);

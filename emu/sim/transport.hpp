@@ -50,6 +50,9 @@ class Transport {
   // True if the frame is one of those that go first: acknowledgements and the like.
   [[nodiscard]] virtual bool is_control(const srd::TxPacket& packet) const = 0;
   [[nodiscard]] virtual TransportCounters counters() const = 0;
+  // It will be called soon, with a packet of that port or (kNone) to send. Called with step 0, 1,
+  // 2 ...: each may follow what the one before has fetched.
+  virtual void prefetch(PortId /*from*/, unsigned /*step*/) const {}
 };
 
 }  // namespace weft::emu

@@ -22,6 +22,9 @@ class DeadlineHeap {
     return contains(index) ? heap_[position_[index]].when : kNever;
   }
 
+  // earliest() will be asked for soon.
+  void prefetch() const { __builtin_prefetch(heap_.data(), 1); }
+
   // Sets, moves, or (with kNever) clears the deadline of `index`.
   void set(std::uint32_t index, TimePoint when) {
     if (when == kNever) {

@@ -37,6 +37,13 @@ class FlatMap {
     }
   }
 
+  // find() will be called soon.
+  void prefetch(const Key& key) const {
+    if (!entries_.empty()) {
+      __builtin_prefetch(&entries_[home(key)]);
+    }
+  }
+
   // The key must be absent.
   void insert(const Key& key, std::uint32_t index) {
     if ((size_ + 1) * 2 > entries_.size()) {

@@ -35,7 +35,14 @@ class RingQueue {
   [[nodiscard]] const T& at(std::size_t ahead) const {
     return slots_[(head_ + ahead) & (slots_.size() - 1)];
   }
+  [[nodiscard]] const T& front() const { return slots_[head_ & (slots_.size() - 1)]; }
   void pop() { ++head_; }
+  // front() will be asked for soon.
+  void prefetch_front() const {
+    if (!empty()) {
+      __builtin_prefetch(&front(), 1);
+    }
+  }
 
  private:
   void grow() {

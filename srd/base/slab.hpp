@@ -13,7 +13,7 @@ namespace weft {
 // Objects are default-constructed once, with their chunk, and reused as they were left: the owner
 // resets what matters when it allocates. That keeps buffers inside them warm and the hot path free
 // of allocation.
-template <class T>
+template <class T, std::uint32_t kChunk = 64>
 class Slab {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -44,8 +44,6 @@ class Slab {
   }
 
  private:
-  static constexpr std::uint32_t kChunk = 64;
-
   bool grow() {
     const std::uint32_t count = std::min(kChunk, limit_ - capacity_);
     if (count == 0) {

@@ -17,7 +17,7 @@ constexpr int kGapWalk = 16;
 
 // Packets that must settle before one doubling of the reordering allowance is taken back.
 constexpr std::uint32_t kNarrowAfter = 4096;
-constexpr std::uint8_t kMaxWidening = 4;
+constexpr std::uint8_t kMaxWidening = 1;  // a dead path must not go unnoticed for long
 
 }  // namespace
 

@@ -34,6 +34,12 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   queue_reply(peer);
 }
 
+// What may leave before anything is granted, when so many peers share the link.
+CreditBalance Engine::first_credits(Bytes sharers) const {
+  const Bytes least = std::min<Bytes>(config_.mtu_payload, credit_window_);
+  return {least, std::max(credit_window_ / sharers, least)};
+}
+
 // Grants that are due travel in acknowledgements.
 void Engine::queue_grants(TimePoint now) {
   while (const std::optional<CreditScheduler::Grant> grant = credit_grants_.next(now)) {
@@ -55,7 +61,7 @@ void Engine::restart_credits(Peer& peer) {
   if (!peer.out) {
     return;
   }
-  peer.out->credits = CreditBalance{credit_window_};
+  peer.out->credits = first_credits(1);
   for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
     const Work& work = works_[index];
     if (work.kind != WorkKind::none && work.peer == peer.id) {

@@ -19,6 +19,13 @@ T must(Result<T> result) {
   return *result;
 }
 
+// How fast payload can arrive.
+Rate payload_rate(const EngineConfig& config) {
+  const std::uint64_t payload = config.mtu_payload;
+  return Rate::bits_per_second(std::max<std::uint64_t>(
+      config.line_rate.bits_per_second() / (payload + sizeof(wire::DataHeader)) * payload, 1));
+}
+
 // 4 packets in flight on an idle network are lost within this many round trips.
 constexpr int kMinRtoInBaseRtts = 3;
 
@@ -37,13 +44,15 @@ Engine::Engine(const EngineConfig& config, Counters* counters)
       peers_(config.max_peers),
       credit_window_(config.credit_window != 0 ? config.credit_window
                                                : config.line_rate.bytes_in(config.base_rtt)),
-      credit_grants_(CreditTuning{.line_rate = config.line_rate, .max_peers = config.max_peers}) {
+      credit_grants_(
+          CreditTuning{.line_rate = payload_rate(config), .max_peers = config.max_peers}) {
   const Bytes mtu_wire = config.mtu_payload + sizeof(wire::DataHeader);
   cc_tuning_.line_rate = config.line_rate;
   cc_tuning_.base_rtt = config.base_rtt;
   cc_tuning_.mtu_wire = mtu_wire;
   cc_tuning_.header = sizeof(wire::DataHeader);
   cc_tuning_.trimming = config.trimming;
+  cc_tuning_.credits = config.receiver_credits;
   path_tuning_.base_rtt = config.base_rtt;
   path_tuning_.trimming = config.trimming;
   // PathHealth abandons and probes what fails; to freeze as well would only keep REPS off good
@@ -100,11 +109,12 @@ std::optional<PeerHistory> Engine::history_of(PeerId peer) const {
 
 Outbound& Engine::make_outbound(Peer& peer) {
   // The link is shared by all peers that are being sent to: so is what may leave before anyone
-  // has answered. Otherwise a host that begins to send to many at once floods all of them.
+  // has answered. Otherwise a host that begins to send to many at once floods all of them. Where
+  // receivers ration, their credits say so, and the window need not.
   const Bytes sharers = std::max<Bytes>(busy_peers_, 1);
   const Bytes least = kLeastStart * cc_tuning_.mtu_wire;
   CcTuning tuning = cc_tuning_;
-  if (sharers > 1) {
+  if (sharers > 1 && !config_.receiver_credits) {
     const Bytes most = config_.line_rate.bytes_in(config_.base_rtt) * 3 / 2;
     tuning.initial_window = std::max(most / sharers, least);
   }
@@ -115,8 +125,7 @@ Outbound& Engine::make_outbound(Peer& peer) {
                                  config_.path_probe_interval}},
       CongestionControl{cc_kind_, tuning}, config_.base_rtt);
   peer.out->header.common = common_header(peer, wire::PacketType::send);
-  peer.out->credits =
-      CreditBalance{std::max(credit_window_ / sharers, std::min(least, credit_window_))};
+  peer.out->credits = first_credits(sharers);
   update_waits(*peer.out);
   return *peer.out;
 }

@@ -88,6 +88,10 @@ class Engine final : public Machine {
   [[nodiscard]] std::size_t outstanding() const { return local_works_; }
   void observe(Observer* observer) { observer_ = observer; }
 
+  // A hint: a packet of `from` will come soon, or (nullptr) next_transmit(). Called with step 1, 2,
+  // 3, some time apart: each follows what the one before has fetched.
+  void prefetch(const PeerKey* from, unsigned step) const;
+
  private:
   // engine.cpp
   [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
@@ -190,6 +194,7 @@ class Engine final : public Machine {
   void emit_credit_request(TimePoint now, Peer& peer, TxPacket& out);
   void on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request);
   void queue_grants(TimePoint now);
+  [[nodiscard]] CreditBalance first_credits(Bytes sharers) const;
   static void take_grant(Peer& peer, const wire::AckHeader& header);
   void restart_credits(Peer& peer);
   // Payload of a request that has not left yet. A read has none.
@@ -277,7 +282,7 @@ class Engine final : public Machine {
   std::size_t busy_peers_ = 0;  // with requests of ours
   RingQueue<Completion> completions_;
 
-  Slab<Peer> peers_;
+  Slab<Peer, 8> peers_;  // records are large, and most engines know few
   FlatMap<PeerKey, PeerKeyHash> by_key_;
   std::uint32_t latest_peer_ = Slab<Peer>::kNone;  // that a packet came from
   Bytes credit_window_;  // what a sender may send before it is granted anything

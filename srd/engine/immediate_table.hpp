@@ -43,8 +43,8 @@ class ImmediateTable {
         entry.touched = moment.now;
         return &entry;
       }
-      if (!entry.used) {
-        spare = &entry;
+      if (!entry.used && spare == nullptr) {
+        spare = &entry;  // the first: so that those in use are found at the front
       }
     }
     if (spare == nullptr) {

@@ -34,8 +34,9 @@ class RttEstimator {
   // After so long without news a packet is lost, whatever happens elsewhere.
   [[nodiscard]] Duration timeout() const { return mean_ + 4 * deviation_; }
   // A packet sent so much later has arrived: the earlier one is lost. Paths differ in delay, so
-  // this is more than a within-path comparison needs and less than a timeout.
-  [[nodiscard]] Duration reorder_allowance() const { return std::max(mean_ / 2, 4 * deviation_); }
+  // this is more than a within-path comparison needs and less than a timeout. A whole round trip:
+  // queues build up on some paths faster than the deviation learns of them.
+  [[nodiscard]] Duration reorder_allowance() const { return std::max(mean_, 4 * deviation_); }
 
  private:
   Duration mean_;

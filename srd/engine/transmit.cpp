@@ -77,7 +77,9 @@ bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
   if (in_flight != 0 && in_flight + next > o.cc.window()) {
     return false;
   }
-  if (!has_credit(o)) {
+  // Who is silent cannot grant: what timed out goes again, as often as the back-off lets it.
+  const bool overdue = lost != nullptr && o.timeouts != 0;
+  if (!overdue && !has_credit(o)) {
     // The request for it may have been lost when nothing was waiting yet and no timer ran.
     arm(peer, now + o.retransmit_wait);
     return false;

@@ -104,7 +104,7 @@ TEST(EngineShaping, CreditsKeepTheQueueOfAnIncastShort) {
 
 TEST(EngineShaping, APacedSenderSpreadsItsPackets) {
   LabConfig config = lab_config();
-  config.engine.congestion_control = "srd";
+  config.engine.congestion_control = "swift";
   config.link.rate = Rate::gbps(1);
   config.engine.line_rate = Rate::gbps(1);
   Lab lab(17, config);

@@ -32,6 +32,7 @@ struct CcTuning {
   Bytes mtu_wire = 4160;
   Bytes header = 64;         // of mtu_wire; NSCC scales by the payload
   bool trimming = false;     // target queueing delay: 0.75 base RTT with, 1.0 without
+  bool credits = false;      // receivers ration: what is lost at the last hop is their business
   Bytes max_window = 0;      // 0: the policy's own, 1.5 BDP in most
   Bytes initial_window = 0;  // 0: max_window
 };

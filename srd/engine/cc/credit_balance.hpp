@@ -1,6 +1,7 @@
 // Owns the sender's side of receiver credits: what it may still send, and how much it asks for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "srd/base/units.hpp"
@@ -15,15 +16,15 @@ inline constexpr Bytes kBytesPerCredit = wire::kCreditUnit;
 class CreditBalance {
  public:
   CreditBalance() = default;
-  // `initial` may be sent without asking.
-  explicit CreditBalance(Bytes initial) : allowed_(initial), initial_(initial) {}
+  // From `least` to `most` bytes may be sent without asking.
+  CreditBalance(Bytes least, Bytes most) : least_(least), most_(most) {}
 
   // So many more bytes wait to be sent.
   void want(Bytes bytes) { wanted_ += bytes; }
   // Bytes that were wanted will not be sent after all.
   void give_up(Bytes bytes) { spent_ += bytes; }
 
-  [[nodiscard]] bool may_send(Bytes bytes) const { return spent_ + bytes <= allowed_; }
+  [[nodiscard]] bool may_send(Bytes bytes) const { return spent_ + bytes <= allowed_ + blind(); }
   // False if no bytes wait to be sent.
   [[nodiscard]] bool wants_more() const { return spent_ < wanted_; }
   void on_sent(Bytes bytes) { spent_ += bytes; }
@@ -39,20 +40,35 @@ class CreditBalance {
 
   // What a credit request says now.
   [[nodiscard]] std::uint32_t demand() const {
-    const Bytes asked = wanted_ > initial_ ? wanted_ - initial_ : 0;
+    const Bytes asked = wanted_ > blind() ? wanted_ - blind() : 0;
     return static_cast<std::uint32_t>((asked + kBytesPerCredit - 1) / kBytesPerCredit);
   }
-  // True if the receiver should hear of a larger demand than the last one it was told.
+  // True if the receiver should hear of a larger demand than the last one it was told. Not while
+  // it knows of enough to go on with: each packet that is sent again is wanted again.
   [[nodiscard]] bool should_request() const {
-    return static_cast<std::int32_t>(demand() - requested_) > 0;
+    const auto enough = static_cast<std::int32_t>(2 * most_ / kBytesPerCredit);
+    return static_cast<std::int32_t>(demand() - requested_) > 0 &&
+           static_cast<std::int32_t>(requested_ - granted_) <= enough;
   }
   void on_requested() { requested_ = demand(); }
 
  private:
+  static constexpr Bytes kBlindShare = 32;
+
+  // What may leave before anything is granted. Nobody has said yet whether the receiver is free: a
+  // long message soon hears, and loses at most its first window; a short one would be over by then,
+  // and a thousand of them at once would all be lost. So the allowance begins where a message
+  // no longer fits into the first window.
+  [[nodiscard]] Bytes blind() const {
+    const Bytes share = std::min(wanted_, most_) / kBlindShare;
+    return std::clamp(share + (wanted_ > most_ ? wanted_ - most_ : 0), least_, most_);
+  }
+
   Bytes wanted_ = 0;
   Bytes spent_ = 0;
   Bytes allowed_ = 0;
-  Bytes initial_ = 0;
+  Bytes least_ = 0;
+  Bytes most_ = 0;
   std::uint32_t granted_ = 0;
   std::uint32_t requested_ = 0;
 };

@@ -12,7 +12,7 @@ CreditScheduler::CreditScheduler(const CreditTuning& tuning)
           std::clamp<Bytes>(tuning.quantum / kBytesPerCredit, 1, 1U << 20))),
       max_peers_(tuning.max_peers),
       rate_(Rate::bits_per_second(std::max<std::uint64_t>(
-          tuning.line_rate.bits_per_second() / 100 * std::clamp(tuning.line_percent, 1U, 100U),
+          tuning.line_rate.bits_per_second() / 1000 * std::clamp(tuning.line_permille, 1U, 1000U),
           1))) {
   time_per_quantum_ = rate_.time_for(quantum_ * kBytesPerCredit);
 }

@@ -7,6 +7,7 @@ namespace weft::srd {
 namespace {
 
 constexpr double kGamma = 0.8;          // strength of the decrease
+constexpr double kGiveBack = 0.15;      // of what exceeds one bandwidth-delay product, a round trip
 constexpr double kSmallestStep = 0.5;   // one decrease at most halves
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;  // picoseconds of delay that count as an empty network
@@ -19,6 +20,7 @@ constexpr double kPaceBelow = 2;      // packets: more precise than whole packet
 // floor.
 constexpr double kFloor = 1.0 / 64;
 constexpr double kLossFloor = 0.5;
+constexpr double kLossFloorWithCredits = 8;
 constexpr double kSilenceFloor = 4;
 
 constexpr double kTolerableLoss = 1.0 / 32;  // without marks: of the bytes of a round
@@ -111,9 +113,22 @@ void SrdControl::control(TimePoint now, double acked, const PathFilter::View& pe
     }
   } else if (!peer.marked) {
     increase_below_target(delay, acked);
+  } else {
+    give_back(now);
   }
   apply_increase(now);
   window_ = bounds_.clamp(window_);
+}
+
+// Most paths have a queue, but a short one. What a window holds beyond one bandwidth-delay product
+// is nothing but queue: all senders give some of it back, and so come to equal windows.
+void SrdControl::give_back(TimePoint now) {
+  const double excess = window_ - constants_.bdp;
+  const Duration once_per = from_picoseconds(smoothed_rtt_ * 1000);
+  if (excess > 0 && (last_decrease_ == TimePoint::min() || now - last_decrease_ >= once_per)) {
+    window_ -= kGiveBack * excess;
+    last_decrease_ = now;
+  }
 }
 
 void SrdControl::increase_below_target(double delay, double acked) {
@@ -170,7 +185,7 @@ bool SrdControl::quick_adapt(TimePoint now, bool loss, bool marked) {
   if (adapt) {
     to_ignore_ = window_;
     ignored_ = 0;
-    shrink_to(achieved_, kLossFloor);
+    shrink_to(achieved_, loss_floor());
     adapt_wanted_ = false;
   }
   achieved_ = 0;
@@ -195,7 +210,7 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
   }
   adapt_wanted_ = true;
   if (!quick_adapt(now, true, true)) {
-    shrink_to(window_ - static_cast<double>(bytes), kLossFloor);
+    shrink_to(window_ - static_cast<double>(bytes), loss_floor());
   }
 }
 
@@ -233,6 +248,10 @@ void SrdControl::end_silence(TimePoint now, bool marked) {
     }
     before_silence_ = 0;
   }
+}
+
+double SrdControl::loss_floor() const {
+  return tuning_.credits ? kLossFloorWithCredits : kLossFloor;
 }
 
 // Never grows, and goes no lower than `floor` packets unless it was there before.

@@ -20,6 +20,7 @@ namespace weft::srd {
 // - below one packet per round trip the window goes on shrinking, and packets are spaced out;
 // - losses count as voices of their paths; a peer that is silent is not taken for congested for
 // ever;
+// - marks without much delay bring windows back towards one bandwidth-delay product;
 // - without marks (no ECN in the network) a share of losses, and delay, hold the window back.
 class SrdControl {
  public:
@@ -39,6 +40,8 @@ class SrdControl {
   void increase_below_target(double delay, double acked);
   void apply_increase(TimePoint now);
   void decrease(TimePoint now, double delay);
+  void give_back(TimePoint now);
+  [[nodiscard]] double loss_floor() const;
   [[nodiscard]] bool quick_adapt(TimePoint now, bool loss, bool marked);
   [[nodiscard]] bool loses_too_much(Bytes bytes);
   void lose_in_silence(TimePoint now);

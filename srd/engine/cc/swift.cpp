@@ -13,19 +13,29 @@ constexpr double kMostDecrease = 0.5;          // at one step
 constexpr double kSmallestWindow = 1.0 / 128;  // packets
 constexpr double kBaseTarget = 1.5;            // in base RTTs
 constexpr double kFlowRange = 1.5;             // in base RTTs
+// And in packets, which on a slow link take longer than the round trip: a target below a few of
+// them leaves the link idle whenever they come unevenly.
+constexpr double kBasePackets = 4;
+constexpr double kFlowPackets = 8;
 // The target grows with 1/sqrt(window) between these windows, in packets: N flows that share a
 // queue make it swing by about sqrt(N).
 constexpr double kFlowWindowMin = 0.1;
 constexpr double kFlowWindowMax = 100;
 constexpr std::uint8_t kLossesToCollapse = 5;
 
+double packet_time(const CcTuning& tuning) {
+  return static_cast<double>(tuning.line_rate.time_for(tuning.mtu_wire).count());
+}
+
 }  // namespace
 
 Swift::Swift(const CcTuning& tuning)
     : bounds_(tuning),
       mtu_(bounds_.min),
-      base_target_(kBaseTarget * static_cast<double>(tuning.base_rtt.count())),
-      flow_range_(kFlowRange * static_cast<double>(tuning.base_rtt.count())),
+      base_target_(kBaseTarget * static_cast<double>(tuning.base_rtt.count()) +
+                   kBasePackets * packet_time(tuning)),
+      flow_range_(kFlowRange * static_cast<double>(tuning.base_rtt.count()) +
+                  kFlowPackets * packet_time(tuning)),
       window_(bounds_.initial),
       rtt_(static_cast<double>(tuning.base_rtt.count())) {
   bounds_.min = mtu_ * kSmallestWindow;

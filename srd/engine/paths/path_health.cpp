@@ -2,6 +2,7 @@
 #include "srd/engine/paths/path_health.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace weft::srd {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 // All in base RTTs.
 constexpr int kFirstProbe = 4;        // a flap is often over sooner than a timeout takes
 constexpr int kSkip = 4;              // also: further timeouts within it are the same trouble
+constexpr int kCaution = 8;           // long enough to prove most paths
 constexpr int kCongestionMemory = 8;  // a queue met so long ago may still explain a loss
 
 // More timeouts in a row that it takes where congestion may be the cause ...
@@ -50,11 +52,18 @@ bool PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duratio
       if (!entries_) {
         entries_ = std::make_unique<Entry[]>(paths_);
       }
+      if (!cautious(now)) {
+        cautious_until_ = now + kCaution * Duration{base_rtt_};
+        proven_.fill(0);
+      }
+      prove(path, false);
       return on_timeout(now, entries_[path.value()]);
     case PathEvent::good:
     case PathEvent::congested:
-    case PathEvent::probe_ok:
-    case PathEvent::trimmed:  // the header came through
+      prove(path, true);
+      [[fallthrough]];
+    case PathEvent::probe_ok:  // a probe is small: it proves little
+    case PathEvent::trimmed:   // the header came through
       if (entries_) {
         recover(entries_[path.value()]);
       }
@@ -63,6 +72,28 @@ bool PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duratio
       return false;
   }
   return false;
+}
+
+void PathHealth::prove(PathId path, bool works) {
+  std::uint64_t& word = proven_[path.value() / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (path.value() % 64);
+  word = works ? word | bit : word & ~bit;
+}
+
+PathId PathHealth::find_proven(PathId path) const {
+  const std::size_t start = path.value() / 64U;
+  std::uint64_t word = proven_[start] & (~std::uint64_t{0} << (path.value() % 64));
+  for (std::size_t step = 0; step <= proven_.size(); ++step) {
+    const std::size_t at = (start + step) % proven_.size();
+    if (step != 0) {
+      word = proven_[at];
+    }
+    if (word != 0) {
+      return PathId{
+          static_cast<std::uint16_t>(at * 64 + static_cast<unsigned>(std::countr_zero(word)))};
+    }
+  }
+  return path;
 }
 
 bool PathHealth::on_timeout(TimePoint now, Entry& entry) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -50,6 +51,15 @@ class PathHealth {
   // has been bad longest, each time another one.
   [[nodiscard]] PathId find_usable(TimePoint now, PathId first);
 
+  // For some round trips after the first timeout of a failure only paths are used that have proven
+  // themselves since: behind a broken link there may be many more bad ones than are known yet.
+  [[nodiscard]] bool cautious(TimePoint now) const { return now < cautious_until_; }
+  [[nodiscard]] bool proven(PathId path) const {
+    return (proven_[path.value() / 64] >> (path.value() % 64) & 1) != 0;
+  }
+  // The first proven path at or after `path`, or `path` if there is none.
+  [[nodiscard]] PathId find_proven(PathId path) const;
+
   // When the next probe is due.
   [[nodiscard]] TimePoint next_probe() const { return next_probe_; }
   // A path to probe now. Probes of one path leave at growing distance.
@@ -66,6 +76,7 @@ class PathHealth {
 
   // A packet that took so many times the smallest RTT has met a queue.
   static constexpr double kRttOfCongestion = 1.65;
+  void prove(PathId path, bool works);
   void note_congestion(TimePoint now, PathEvent event, Duration rtt) {
     const std::uint32_t measured = clamp_to_u32(rtt);
     if (measured > 0) {
@@ -85,6 +96,8 @@ class PathHealth {
   void find_next_probe();
 
   std::unique_ptr<Entry[]> entries_;
+  std::array<std::uint64_t, 4> proven_{};  // since caution began
+  TimePoint cautious_until_ = TimePoint::min();
   TimePoint next_probe_ = kNever;
   TimePoint last_queue_ = TimePoint::min();  // when a packet last met one
   std::uint32_t smallest_rtt_ = 0;           // 0: none yet

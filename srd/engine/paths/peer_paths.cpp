@@ -10,6 +10,12 @@ constexpr int kRedraws = 4;
 }  // namespace
 
 PathId PeerPaths::avoid_bad(TimePoint now, PathId path) {
+  if (health_.cautious(now)) {
+    for (int i = 0; i < kRedraws && !health_.proven(path); ++i) {
+      path = selector_.pick(now);
+    }
+    path = health_.find_proven(path);
+  }
   for (int i = 0; i < kRedraws && !health_.usable(now, path); ++i) {
     path = selector_.pick(now);
   }

@@ -41,6 +41,22 @@ TEST_P(PeerPathsOf, NeverUsesABadPathWhileThereIsAGoodOne) {
   }
 }
 
+// Half of the paths lead over a link that breaks. One timeout is enough to stay away from all of
+// them, for some round trips, as long as others are known to work.
+TEST_P(PeerPathsOf, AfterAFailureOnlyProvenPathsAreUsed) {
+  PeerPaths peer = make(64);
+  TimePoint now = time_at(1ms);
+  (void)peer.on_feedback(now, PathId{0}, PathEvent::timeout, 0us);
+  for (std::uint16_t path = 1; path < 64; path += 2) {
+    (void)peer.on_feedback(now, PathId{path}, PathEvent::good, 14us);
+  }
+  (void)peer.on_feedback(now, PathId{2}, PathEvent::probe_ok, 14us);
+  for (int i = 0; i < 200; ++i) {
+    now += 100ns;
+    ASSERT_EQ(peer.pick(now).value() % 2, 1) << i;
+  }
+}
+
 TEST_P(PeerPathsOf, StillSendsWhenAllPathsAreBad) {
   PeerPaths peer = make(8);
   TimePoint now = time_at(1ms);

@@ -1,0 +1,54 @@
+// Owns the fetching of what the engine will touch, for callers that know who comes next: one that
+// serves thousands of engines finds none of them in the cache.
+#include "srd/base/prefetch.hpp"
+
+#include "srd/engine/engine.hpp"
+
+namespace weft::srd {
+namespace {
+
+// What a packet touches of the sending half: all but the table of the paths' latest packets.
+constexpr std::size_t kHotOutbound = sizeof(Outbound) - sizeof(Outbound::last_on_path);
+
+}  // namespace
+
+void Engine::prefetch(const PeerKey* from, unsigned step) const {
+  switch (step) {
+    case 1:
+      timers_.prefetch();
+      ready_.prefetch_front();
+      replies_.prefetch_front();
+      endpoints_.prefetch();
+      if (from != nullptr) {
+        by_key_.prefetch(*from);
+      }
+      return;
+    case 2:
+    case 3:
+      break;
+    default:
+      return;
+  }
+  std::uint32_t index = Slab<Peer>::kNone;
+  if (from != nullptr) {
+    index = by_key_.find(*from);
+  } else if (!ready_.empty()) {
+    index = ready_.front();
+  }
+  if (index == Slab<Peer>::kNone) {
+    return;
+  }
+  const Peer& peer = peers_[index];
+  if (step == 2) {
+    weft::prefetch(&peer, sizeof peer);
+    return;
+  }
+  if (peer.in.immediates) {
+    weft::prefetch(peer.in.immediates.get(), kCacheLine);
+  }
+  if (peer.out) {
+    weft::prefetch(peer.out.get(), kHotOutbound);
+  }
+}
+
+}  // namespace weft::srd

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Owns the promise that a run's digest does not depend on how many processes share the work.
+# usage: tests/e2e/sim_workers.sh WEFT
+digests() {
+  "$1" sim e5-incast-32 e4-link-failures --repeat 2 --json --jobs "$2" | grep -o 'digest.*'
+}
+one=$(digests "$1" 1)
+three=$(digests "$1" 3)
+printf '%s\n' "$one" "$three"
+test "$(printf '%s\n' "$one" | sort -u | wc -l)" -eq 4 && test "$one" = "$three"
