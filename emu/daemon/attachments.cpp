@@ -24,13 +24,6 @@ constexpr std::size_t kMaxNewcomers = 256;
 constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
 
-// Later for every later process, also across restarts of weftd: tenths of seconds of the calendar.
-std::uint32_t life_of_now() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint32_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(since).count() / 100);
-}
-
 bool may_attach(int socket, ucred& peer) {
   socklen_t size = sizeof peer;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
@@ -55,6 +48,12 @@ bool is_well_formed(const std::optional<T>& message, AttachMessage type) {
 }
 
 }  // namespace
+
+std::uint32_t Daemon::life_of_now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(since).count() / 100);
+}
 
 void Daemon::accept_processes() {
   while (true) {
@@ -149,9 +148,12 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
                              std::to_string(nics->size()));
     return;
   }
+  // Later than any life that a weftd before this one gave out: whoever died while there was none
+  // shall not be taken for whoever gets its place.
+  const srd::Life now{life_of_now()};
   auto slot =
       plant_.occupy(*(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
-                    life_of_now());
+                    (now.before(first_life_) ? first_life_ : now).value());
   if (!slot) {
     refuse(socket.get(), slot.error().message);
     return;

@@ -107,6 +107,9 @@ class Daemon {
   [[nodiscard]] bool fall_asleep();
   void wake_up();
 
+  // Later for every later process, also across restarts of weftd: tenths of seconds of the
+  // calendar.
+  [[nodiscard]] static std::uint32_t life_of_now();
   void accept_processes();
   void hear_newcomer(int fd);
   void answer_attach(srd::UniqueFd socket, const struct AttachRequest& request);
@@ -149,6 +152,7 @@ class Daemon {
   std::set<std::pair<Slot*, Slot*>> direct_pairs_;  // smaller pointer first
   std::vector<Slot*> doomed_;
   bool stop_ = false;
+  srd::Life first_life_{life_of_now() + 1};
   Duration blind_sleep_{};  // how long the last sleeps without a bell were
   TimePoint started_;
 };

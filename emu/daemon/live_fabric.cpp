@@ -161,7 +161,7 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
   scratch_.assign(stored.bytes.get(), stored.bytes.get() + stored.size);
   std::span<std::byte> frame{scratch_};
   if ((event.flags & kMarked) != 0) {
-    mark_congested(frame);
+    wire::mark_congested(frame);
   }
   if ((event.flags & kTrimmed) != 0) {
     frame = frame.first(wire::trim(frame, kTrimmedPacket));

@@ -94,7 +94,7 @@ Result<Slot*> Plant::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life) 
   if (wish.attachment != 0) {
     id = wish.attachment;
     if (id >= kSlotsPerNic || nic.slots[id] != nullptr || life.value() == 0 ||
-        life.before(nic.lives[id])) {
+        (nic.lives[id].value() != 0 && life.before(nic.lives[id]))) {
       return fail(ErrorCode::already_exists, "the place on the NIC was given to somebody else");
     }
   } else {

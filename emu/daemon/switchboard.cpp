@@ -269,7 +269,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
 bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering,
                         std::span<const std::byte> frame, std::uint32_t flags) {
   if (outside_->empty()) {
-    drop(FrameDrop::no_nic);
+    drop(FrameDrop::no_nic, frame);
     return true;
   }
   const int known = outside_->find(steering.destination);
@@ -300,7 +300,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
   Outside::Port& port = outside_->port(index);
   const auto refuse = [&](FrameDrop reason) {
     ++port.dropped;
-    drop(reason);
+    drop(reason, frame);
   };
   if (frame.size() < wire::kEthernetSize) {
     refuse(FrameDrop::malformed);
@@ -366,7 +366,7 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
   }
   if (!anywhere) {
     ++outside_->port(index).dropped;
-    drop(FrameDrop::no_nic);
+    drop(FrameDrop::no_nic, frame);
   }
 }
 
@@ -387,7 +387,7 @@ void Switchboard::hand_over(TimePoint now, const Nic* from, std::size_t port,
                         .outside = static_cast<std::int16_t>(port),
                         .frame = {}};
   if (!fabric_->submit(now, from->port, arrival, frame)) {
-    drop(FrameDrop::not_receiving);
+    drop(FrameDrop::not_receiving, frame);
   }
 }
 
