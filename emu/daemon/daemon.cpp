@@ -135,7 +135,11 @@ Result<void> Daemon::open_sockets() {
   if (!control) {
     return tl::unexpected(control.error());
   }
-  // Last of the two: who can attach finds everything there.
+  epoll_ = srd::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (auto metrics = open_metrics(); !metrics) {
+    return metrics;
+  }
+  // Last of all: who can attach finds everything there.
   auto attach = listen_unix(options_.directory + "/attach.sock", SOCK_SEQPACKET);
   if (!attach) {
     return tl::unexpected(attach.error());
@@ -150,7 +154,6 @@ Result<void> Daemon::open_sockets() {
   ::sigaddset(&mask, SIGTERM);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
   signals_ = srd::UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-  epoll_ = srd::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   attach_socket_ = std::move(*attach);
   control_socket_ = std::move(*control);
   doorbell_ = std::move(*doorbell);
@@ -160,7 +163,7 @@ Result<void> Daemon::open_sockets() {
       !watch(signals_.get(), Source::signal)) {
     return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: its event loop"));
   }
-  return open_metrics();
+  return {};
 }
 
 bool Daemon::watch(int fd, Source source, Slot* slot, bool edge) {
