@@ -14,6 +14,10 @@ namespace {
 // few enough to be fair.
 constexpr std::uint32_t kTurn = 8;
 
+// Forced reorder: how often a request changes its place. Clearly more than half of the messages
+// shall come out of order.
+constexpr double kDisorder = 0.65;
+
 }  // namespace
 
 bool Engine::next_transmit(TimePoint now, TxPacket& out) {
@@ -301,14 +305,14 @@ void Engine::reorder_on_purpose(TimePoint now, Peer& peer) {
   for (std::uint16_t tries = 0; tries < config_.forced_reorder && !o.singles.empty(); ++tries) {
     const std::uint32_t index = o.singles.front();
     Work& work = works_[index];
-    if (!work.held_back && rng_.chance(0.5)) {
+    if (!work.held_back && rng_.chance(kDisorder)) {
       work.held_back = true;
       work.not_before =
           now + Duration{rng_.below(static_cast<std::uint32_t>(nanoseconds(config_.base_rtt)))};
       o.singles.pop_front(works_);
       o.waiting.push_back(works_, index);
       arm(peer, work.not_before);
-    } else if (rng_.chance(0.5)) {
+    } else if (rng_.chance(kDisorder)) {
       o.singles.pop_front(works_);
       o.singles.push_back(works_, index);
     } else {
