@@ -90,7 +90,7 @@ TEST(TopologyFile, SaysWhereWhatAndHow) {
            {"topology:\n  generator: star\n",
             "net.yaml:2: topology.generator: expected one of fat-tree, leaf-spine"},
            {"topology:\n  generator: leaf-spine\n  hosts: 30\n  hosts_per_leaf: 16\n",
-            "must be a multiple of the hosts per ToR"},
+            "30 hosts do not divide among ToRs of 16; take a multiple of 16"},
            {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n  links:\n    - {endpoints: "
             "[a, c]}\n",
             "net.yaml:4: topology.links[0].endpoints[1]: there is no node called 'c'"},
