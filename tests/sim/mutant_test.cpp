@@ -20,7 +20,7 @@ namespace {
 using srd::Mutation;
 
 constexpr unsigned kMostSeconds = 120;
-constexpr std::uint64_t kSeeds = 1000;
+constexpr std::uint64_t kSeeds = 2500;
 
 // Whether `passes` fails in a process of its own: returns false, crashes or does not end.
 bool fails(const std::function<bool()>& passes) {
