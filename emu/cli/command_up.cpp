@@ -44,11 +44,10 @@ int up(Options options) {
   }
   options.weftd.mtu = payload_of(kind);
   const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
-  const std::string hosts =
-      options.weftd.topology.empty()
-          ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
-                        options.weftd.first_host + options.weftd.hosts - 1)
-          : options.weftd.topology;
+  const std::string hosts = options.weftd.topology.empty()
+                                ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
+                                              options.weftd.first_host + options.weftd.hosts - 1)
+                                : options.weftd.topology;
   fmt::print("'{0}' is up: weftd {1}, {2}, seed {3}\nweft exec {0} h{4} -- COMMAND\n", options.name,
              pid, hosts, options.weftd.seed, options.weftd.first_host);
   return kSuccess;

@@ -21,8 +21,8 @@ struct WeftdOptions {
   std::size_t first_host = 1;
   bool routable = false;             // addresses for kernels with a network of their own
   std::vector<std::string> ports{};  // to the outside: docs/weftd.md
-  std::string events{};            // a file for weftd's event log
-  std::uint16_t metrics_port = 0;  // of 127.0.0.1; 0: none
+  std::string events{};              // a file for weftd's event log
+  std::uint16_t metrics_port = 0;    // of 127.0.0.1; 0: none
 };
 
 // A file that was built with this program and lies beside it or in its build tree.
