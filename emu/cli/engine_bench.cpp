@@ -54,6 +54,7 @@ class Pair {
  public:
   explicit Pair(const EngineBenchCase& bench)
       : bench_(bench),
+        sends_(bench.operation == "send"),
         sender_(configure(1)),
         receiver_(configure(2)),
         memory_(2 * bench.size + 4 * kLine),
@@ -117,7 +118,7 @@ class Pair {
       request.segments[0] = {source_, bench_.size};
     };
     PostResult result;
-    if (bench_.operation == "send") {
+    if (sends_) {
       SendRequest request;
       fill(request);
       result = sender_.post(request);
@@ -170,6 +171,7 @@ class Pair {
   }
 
   const EngineBenchCase& bench_;
+  bool sends_;
   Engine sender_;
   Engine receiver_;
   std::vector<std::byte> memory_;

@@ -72,8 +72,9 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   }
 }
 
-void Engine::take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header,
-                       AckSample& sample) {
+[[gnu::always_inline]] inline void Engine::take_echo(TimePoint now, Peer& peer,
+                                                     const wire::AckHeader& header,
+                                                     AckSample& sample) {
   Outbound& o = *peer.out;
   const std::uint32_t elapsed =
       static_cast<std::uint32_t>(nanoseconds(now)) - header.echo_send_time.value();
@@ -183,8 +184,8 @@ Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pac
   return acked;
 }
 
-void Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,
-                       Duration rtt) {
+[[gnu::always_inline]] inline void Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot,
+                                                     const wire::AckHeader& header, Duration rtt) {
   Outbound& o = *peer.out;
   constexpr std::uint8_t kEchoMask = wire::kEchoValid | wire::kEchoProbe;
   const bool echoed = (header.common.flags & kEchoMask) == wire::kEchoValid &&

@@ -72,11 +72,7 @@ Result<PeerId> Engine::peer(const Address& address, AttachmentId attachment) {
   return PeerId{index};
 }
 
-// kNone if there is none. Packets of one peer often come in a row.
-std::uint32_t Engine::known_peer(const PeerKey& key) {
-  if (latest_peer_ != Slab<Peer>::kNone && peers_[latest_peer_].key == key) {
-    return latest_peer_;
-  }
+std::uint32_t Engine::look_up(const PeerKey& key) {
   const std::uint32_t index = by_key_.find(key);
   static_assert(Slab<Peer>::kNone == FlatMap<PeerKey, PeerKeyHash>::kAbsent);
   if (index != Slab<Peer>::kNone) {
@@ -86,7 +82,7 @@ std::uint32_t Engine::known_peer(const PeerKey& key) {
 }
 
 std::uint32_t Engine::find_or_make_peer(const PeerKey& key) {
-  std::uint32_t index = known_peer(key);
+  std::uint32_t index = look_up(key);
   if (index != Slab<Peer>::kNone) {
     return index;
   }
@@ -178,8 +174,9 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   }
 }
 
-PostResult Engine::new_work(const RequestBase& request, WorkKind kind, const SegmentList& segments,
-                            Bytes limit, std::uint32_t& index) {
+[[gnu::always_inline]] inline PostResult Engine::new_work(const RequestBase& request, WorkKind kind,
+                                                          const SegmentList& segments, Bytes limit,
+                                                          std::uint32_t& index) {
   const Bytes length = total_length(segments);
   if (length > limit) {
     return PostResult::too_long;
@@ -220,7 +217,7 @@ void Engine::begin_exchange(Outbound& out) {
   out.asked_at = TimePoint{};
 }
 
-void Engine::enqueue(std::uint32_t index) {
+[[gnu::always_inline]] inline void Engine::enqueue(std::uint32_t index) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
   Outbound& out = outbound(peer);

@@ -40,6 +40,8 @@ inline constexpr std::uint32_t kReadGenerationMask = (1U << kReadGenerationBits)
 //   post()/open_endpoint() engine.cpp - next_transmit() transmit.cpp - on_packet() receive.cpp -
 //   reads.cpp - acknowledgements: reply.cpp (made), acknowledge.cpp (taken) - on_timeout()
 //   timers.cpp - the end of requests and of peers: settle.cpp
+// What a packet passes on its way is inlined by force where one function calls it: saving and
+// restoring registers for each call made a tenth of all instructions.
 class Engine final : public Machine {
  public:
   // The configuration must have passed validate().
@@ -95,7 +97,12 @@ class Engine final : public Machine {
  private:
   // engine.cpp
   [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
-  [[nodiscard]] std::uint32_t known_peer(const PeerKey& key);
+  // kNone if there is none. Packets of one peer often come in a row.
+  [[nodiscard]] std::uint32_t known_peer(const PeerKey& key) {
+    return latest_peer_ != Slab<Peer>::kNone && peers_[latest_peer_].key == key ? latest_peer_
+                                                                                : look_up(key);
+  }
+  [[nodiscard]] std::uint32_t look_up(const PeerKey& key);
   Outbound& outbound(Peer& peer) { return peer.out ? *peer.out : make_outbound(peer); }
   Outbound& make_outbound(Peer& peer);
   [[nodiscard]] PostResult new_work(const RequestBase& request, WorkKind kind,
@@ -230,6 +237,7 @@ class Engine final : public Machine {
     }
   }
   void complete(std::uint32_t index, Status status);
+  void tell_user(const Work& work, Status status);
   void abandon(std::uint32_t index, Status status);
   void end_all(Peer& peer, Status status, bool is_lost);
   void evict_muted_response();

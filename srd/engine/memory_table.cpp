@@ -4,18 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "srd/engine/mutation.hpp"
-
 namespace weft::srd {
-namespace {
-
-constexpr std::uint32_t kIndexBits = 16;
-constexpr std::uint32_t kIndexMask = MemoryTable::kMaxRegions - 1;
-
-constexpr std::uint32_t index_of(RegionKey key) { return key.value() & kIndexMask; }
-constexpr std::uint32_t generation_of(RegionKey key) { return key.value() >> kIndexBits; }
-
-}  // namespace
 
 Result<RegionKey> MemoryTable::insert(const Region& region) {
   if (region.length != 0 && region.data == nullptr && !region.phantom) {
@@ -59,43 +48,6 @@ bool MemoryTable::erase(RegionKey key) {
   free_.push_back(index_of(key));
   --used_;
   return true;
-}
-
-const Region* MemoryTable::find(RegionKey key) const {
-  const std::uint32_t index = index_of(key);
-  if (index >= entries_.size()) {
-    return nullptr;
-  }
-  const Entry& entry = entries_[index];
-  return entry.used &&
-                 (entry.generation == generation_of(key) || mutated(Mutation::skip_key_generation))
-             ? &entry.region
-             : nullptr;
-}
-
-MemoryTable::Lookup MemoryTable::resolve(RegionKey key, std::uint64_t address, std::uint64_t length,
-                                         Access wanted, std::uint32_t domain) const {
-  const Region* const region = find(key);
-  if (region == nullptr || (region->domain != domain && !mutated(Mutation::skip_domain))) {
-    return {.status = Status::bad_key};
-  }
-  if (!allows(region->access, wanted) && !mutated(Mutation::skip_access)) {
-    return {.status = Status::access_denied};
-  }
-  if (length == 0) {
-    return {.status = Status::ok,
-            .data = region->phantom ? nullptr : region->data,
-            .phantom = region->phantom};
-  }
-  // An address before the region wraps around to an offset behind its end.
-  const std::uint64_t offset = address - region->address;
-  const std::uint64_t end = region->length + (mutated(Mutation::loose_bounds) ? 8 : 0);
-  if (offset >= end || length > end - offset) {
-    return {.status = Status::out_of_bounds};
-  }
-  return {.status = Status::ok,
-          .data = region->phantom ? nullptr : region->data + offset,
-          .phantom = region->phantom};
 }
 
 }  // namespace weft::srd

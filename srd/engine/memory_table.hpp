@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/types.hpp"
 
 namespace weft::srd {
@@ -58,6 +59,10 @@ class MemoryTable {
                                Access wanted, std::uint32_t domain) const;
 
  private:
+  static constexpr std::uint32_t kIndexBits = 16;
+  static constexpr std::uint32_t index_of(RegionKey key) { return key.value() & (kMaxRegions - 1); }
+  static constexpr std::uint32_t generation_of(RegionKey key) { return key.value() >> kIndexBits; }
+
   struct Entry {
     Region region;
     std::uint8_t generation = 1;
@@ -67,5 +72,44 @@ class MemoryTable {
   std::vector<std::uint32_t> free_;
   std::size_t used_ = 0;
 };
+
+// Inline, because every write asks.
+inline const Region* MemoryTable::find(RegionKey key) const {
+  const std::uint32_t index = index_of(key);
+  if (index >= entries_.size()) {
+    return nullptr;
+  }
+  const Entry& entry = entries_[index];
+  return entry.used &&
+                 (entry.generation == generation_of(key) || mutated(Mutation::skip_key_generation))
+             ? &entry.region
+             : nullptr;
+}
+
+inline MemoryTable::Lookup MemoryTable::resolve(RegionKey key, std::uint64_t address,
+                                                std::uint64_t length, Access wanted,
+                                                std::uint32_t domain) const {
+  const Region* const region = find(key);
+  if (region == nullptr || (region->domain != domain && !mutated(Mutation::skip_domain))) {
+    return {.status = Status::bad_key};
+  }
+  if (!allows(region->access, wanted) && !mutated(Mutation::skip_access)) {
+    return {.status = Status::access_denied};
+  }
+  if (length == 0) {
+    return {.status = Status::ok,
+            .data = region->phantom ? nullptr : region->data,
+            .phantom = region->phantom};
+  }
+  // An address before the region wraps around to an offset behind its end.
+  const std::uint64_t offset = address - region->address;
+  const std::uint64_t end = region->length + (mutated(Mutation::loose_bounds) ? 8 : 0);
+  if (offset >= end || length > end - offset) {
+    return {.status = Status::out_of_bounds};
+  }
+  return {.status = Status::ok,
+          .data = region->phantom ? nullptr : region->data + offset,
+          .phantom = region->phantom};
+}
 
 }  // namespace weft::srd

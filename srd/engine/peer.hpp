@@ -64,9 +64,9 @@ struct Inbound {
 };
 
 // The sending half, made when the first request to this peer is posted.
-struct Outbound {
+struct alignas(kCacheLine) Outbound {
   Outbound(Psn first, PeerPaths&& spread, const CongestionControl& control, Duration base_rtt)
-      : rtt(base_rtt), paths(std::move(spread)), cc(control), window(first) {}
+      : rtt(base_rtt), paths(std::move(spread)), window(first), cc(control) {}
 
   // --- What every packet looks at, side by side.
   WorkQueue singles;           // requests of one packet
@@ -89,26 +89,27 @@ struct Outbound {
   std::uint32_t backoff = 0;   // timeouts since the last round trip that was measured
   Qpn last_from;               // endpoints of the latest request, for packets that belong to none
   Qpn last_to;
+  std::uint32_t next_message = 1;
+  TimePoint silent_since = kNever;  // of the first of the timeouts
+  TimePoint asked_at{};  // of the latest question to a peer that owes us bytes or credits
   RttEstimator rtt;
   CreditBalance credits;
   PeerPaths paths;
   wire::DataHeader header{};  // what is the same in all data packets
-  CongestionControl cc;
-  SendWindow window;
+  alignas(kCacheLine) SendWindow window;
+  alignas(kCacheLine) CongestionControl cc;
 
   // --- The rest
   std::uint32_t reads_outstanding = 0;
-  std::uint32_t next_message = 1;
-  TimePoint silent_since = kNever;    // of the first of the timeouts
-  std::uint32_t last_probe_time = 0;  // as it travels in the packet
-  TimePoint asked_at{};  // of the latest question to a peer that owes us bytes or credits
+  std::uint32_t last_probe_time = 0;         // as it travels in the packet
   std::array<std::uint64_t, 4> path_used{};  // whether last_on_path has a number
   std::array<Psn, 256> last_on_path;         // latest number sent along each path
 
   // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
   void prefetch_to_send() const {
-    prefetch(this, offsetof(Outbound, cc) + kCacheLine);
+    prefetch(this, offsetof(Outbound, window));
     window.prefetch_next();
+    prefetch(&cc, kCacheLine);
   }
   // An acknowledgement is being looked at.
   void prefetch_to_control() const { prefetch(&cc, sizeof cc); }
@@ -135,7 +136,7 @@ struct PeerHistory {
   std::uint32_t restarts = 0;  // later lives that were noticed
 };
 
-struct Peer {
+struct alignas(kCacheLine) Peer {
   PeerKey key;
   PeerId id{0xFFFFFFFF};  // until the record is in use
   Life life;

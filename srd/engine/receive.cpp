@@ -28,7 +28,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
     counters_.drop(reason);
     return;
   }
-  const wire::CommonHeader common = parsed.common();
+  const wire::CommonHeader& common = parsed.common();
   if (common.destination_attachment.value() != config_.attachment.value()) {
     counters_.drop(DropReason::not_for_us);
     return;
@@ -36,7 +36,10 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
   // Only who wants something of us is worth remembering.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
-  const std::uint32_t index = asks ? find_or_make_peer(key) : known_peer(key);
+  std::uint32_t index = known_peer(key);
+  if (index == Slab<Peer>::kNone && asks) [[unlikely]] {
+    index = find_or_make_peer(key);
+  }
   if (index == Slab<Peer>::kNone) {
     counters_.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
     return;
@@ -99,7 +102,8 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 
 // [wire 4.2] Whether a packet of these lives is for us. A later life of the peer's ends the earlier
 // one.
-bool Engine::meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool asks) {
+[[gnu::always_inline]] inline bool Engine::meet_life(TimePoint now, Peer& peer, Life source,
+                                                     Life destination, bool asks) {
   if (peer.life_known && source.before(peer.life) && !mutated(Mutation::forget_source_life)) {
     counters_.drop(DropReason::stale_source_life);
     return false;
@@ -132,8 +136,9 @@ void Engine::adopt_life(Peer& peer, Life life) {
   }
 }
 
-void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                     const RxPacket& packet) {
+[[gnu::always_inline]] inline void Engine::on_data(TimePoint now, Peer& peer,
+                                                   const wire::DataHeader& header,
+                                                   const RxPacket& packet) {
   if (header.common.type == static_cast<std::uint8_t>(PacketType::probe)) {
     note_arrival(now, peer, header, packet, true);
     return;
@@ -177,8 +182,9 @@ void Engine::on_data(TimePoint now, Peer& peer, const wire::DataHeader& header,
 }
 
 // The outcome: a Status, or kResultDeferred.
-std::uint8_t Engine::deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                             const RxPacket& packet) {
+[[gnu::always_inline]] inline std::uint8_t Engine::deliver(TimePoint now, Peer& peer,
+                                                           const wire::DataHeader& header,
+                                                           const RxPacket& packet) {
   switch (static_cast<PacketType>(header.common.type)) {
     case PacketType::send:
       return deliver_send(peer, header, packet);
@@ -235,8 +241,9 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   return kAccepted;
 }
 
-std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                                   const RxPacket& packet) {
+[[gnu::always_inline]] inline std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer,
+                                                                 const wire::DataHeader& header,
+                                                                 const RxPacket& packet) {
   Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
@@ -322,7 +329,8 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
 
 // Before the window knows of it. A packet is late if one that left later has come, or, of the same
 // message, one that belongs behind it.
-void Engine::count_arrival(Peer& peer, const wire::DataHeader& header, PathId path) {
+[[gnu::always_inline]] inline void Engine::count_arrival(Peer& peer, const wire::DataHeader& header,
+                                                         PathId path) {
   Inbound& in = peer.in;
   const std::uint64_t place = header.remote_address.value();
   const bool same = header.message.value() == in.latest_placed.message;

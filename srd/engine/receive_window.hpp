@@ -61,11 +61,16 @@ class ReceiveWindow {
     if (psn.minus(base_) >= PsnBitmap::kSpan) {
       return Verdict::outside;
     }
-    return bits_.test(psn) ? Verdict::duplicate : Verdict::fresh;
+    return psn.before(top_) && bits_.test(psn) ? Verdict::duplicate : Verdict::fresh;
   }
 
   // Only for a fresh number.
   void accept(Psn psn) {
+    if (psn == base_ && psn == top_) [[likely]] {  // in order: no bit is set, none was
+      ++base_;
+      ++top_;
+      return;
+    }
     bits_.set(psn);
     if (!psn.before(top_)) {
       top_ = psn.plus(1);

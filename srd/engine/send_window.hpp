@@ -102,8 +102,12 @@ class SendWindow {
   void settle(SendSlot& slot) {
     leave(slot);
     slot.state = SendSlot::State::settled;
-    settled_.set(slot.psn);
-    if (slot.psn == una_) {
+    if (slot.psn != una_) {
+      settled_.set(slot.psn);
+      return;
+    }
+    ++una_;
+    if (settled_.test(una_)) {
       una_ = settled_.consume(una_, next_);
     }
   }

@@ -52,12 +52,15 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
 }
 
 void Engine::complete(std::uint32_t index, Status status) {
-  const Work& work = works_[index];
+  if (!works_[index].is_response()) {
+    tell_user(works_[index], status);
+  }
+  release(index);
+}
+
+inline void Engine::tell_user(const Work& work, Status status) {
   const bool ok = status == Status::ok;
   switch (work.kind) {
-    case WorkKind::read_response:
-      release(index);
-      return;
     case WorkKind::send:
       counters_.send_wrs += ok;
       counters_.send_bytes += ok ? work.length : 0;
@@ -70,6 +73,7 @@ void Engine::complete(std::uint32_t index, Status status) {
       ++(ok ? counters_.rdma_read_wrs : counters_.rdma_read_wr_err);
       counters_.rdma_read_bytes += ok ? work.length : 0;
       break;
+    case WorkKind::read_response:
     case WorkKind::none:
       WEFT_CHECK(false);
   }
@@ -86,10 +90,9 @@ void Engine::complete(std::uint32_t index, Status status) {
   if (mutated(Mutation::complete_twice) && work.kind == WorkKind::write) [[unlikely]] {
     (void)completions_.push(Completion{completion});
   }
-  release(index);
 }
 
-void Engine::release(std::uint32_t index) {
+inline void Engine::release(std::uint32_t index) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
   if (work.is_response()) {

@@ -49,7 +49,7 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
   return false;
 }
 
-bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
+[[gnu::always_inline]] inline bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
   Outbound& o = *peer.out;
   if (credit_request_due(o)) {
     out.path = o.paths.pick(now);
@@ -139,7 +139,11 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
 }
 
 // Single packets, reads and bulk take turns, so that nothing waits behind a gigabyte.
-WorkQueue* Engine::choose_queue(Outbound& out) {
+[[gnu::always_inline]] inline WorkQueue* Engine::choose_queue(Outbound& out) {
+  if (out.bulk.empty() && out.reads.empty()) {
+    out.turn = out.singles.empty() ? out.turn : 0;
+    return out.singles.empty() ? nullptr : &out.singles;
+  }
   for (int tries = 0; tries < 3; ++tries) {
     out.turn = static_cast<std::uint8_t>(out.turn == 2 ? 0 : out.turn + 1);
     switch (out.turn) {
@@ -213,8 +217,8 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
 }
 
 // What depends on the kind of message: type, placement, payload.
-void Engine::fill_message(const Work& work, SendSlot& slot, TxPacket& out,
-                          wire::DataHeader& header) {
+[[gnu::always_inline]] inline void Engine::fill_message(const Work& work, SendSlot& slot,
+                                                        TxPacket& out, wire::DataHeader& header) {
   const std::uint32_t offset = slot.packet * config_.mtu_payload;
   std::uint32_t length = std::min(config_.mtu_payload, work.length - offset);
   out.payload = {};

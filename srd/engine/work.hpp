@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "srd/base/prefetch.hpp"
 #include "srd/base/slab.hpp"
 #include "srd/base/time.hpp"
 #include "srd/engine/requests.hpp"
@@ -12,7 +13,7 @@ namespace weft::srd {
 enum class WorkKind : std::uint8_t { none, send, write, read, read_response };
 
 // A read_response is the responder's own work: it streams the bytes of somebody else's read.
-struct Work {
+struct alignas(kCacheLine) Work {
   static constexpr std::uint32_t kNoPacket = 0xFFFFFFFF;
 
   SegmentList segments{};

@@ -79,22 +79,21 @@ DropReason check_message(PacketType type, const DataHeader& header) {
 
 }  // namespace
 
-DropReason ParsedPacket::check_data(std::size_t size) const {
+[[gnu::always_inline]] inline DropReason ParsedPacket::check_data(std::size_t size) const {
   if (size < sizeof(DataHeader)) {
     return trimmed_ ? DropReason::trimmed_without_psn : DropReason::too_short;
   }
-  const DataHeader header = data();
-  const std::size_t whole = sizeof(DataHeader) + header.payload_length.value();
+  const std::size_t whole = sizeof(DataHeader) + header_.payload_length.value();
   if (trimmed_ ? size > whole : size != whole) {
     return DropReason::bad_length;
   }
-  if (trimmed_ && header.payload_length.value() == 0) {
+  if (trimmed_ && header_.payload_length.value() == 0) {
     return DropReason::trimmed_control;
   }
-  if (header.back.value() >= kWindowSpan) {
+  if (header_.back.value() >= kWindowSpan) {
     return DropReason::bad_window;
   }
-  return check_message(type_, header);
+  return check_message(type_, header_);
 }
 
 DropReason ParsedPacket::check_ack(std::size_t size) {
@@ -108,11 +107,12 @@ DropReason ParsedPacket::check_ack(std::size_t size) {
   if (header.results > kMaxResults) {
     return DropReason::bad_result;
   }
-  results_at_ =
-      static_cast<std::uint16_t>(sizeof(AckHeader) + header.sack_words * sizeof(std::uint64_t));
-  if (size != results_at_ + header.results * sizeof(ResultEntry)) {
+  results_at_ = static_cast<std::uint16_t>(header.sack_words * sizeof(std::uint64_t));
+  const std::size_t tail = results_at_ + header.results * sizeof(ResultEntry);
+  if (size != sizeof(AckHeader) + tail) {
     return DropReason::bad_length;
   }
+  std::memcpy(ack_tail_.data(), bytes_.data() + sizeof(AckHeader), tail);
   for (std::size_t i = 0; i < header.results; ++i) {
     const ResultEntry entry = result(i);
     if (!is_wire_status(entry.code) && entry.code != kResultTrimmed &&
@@ -130,7 +130,12 @@ DropReason ParsedPacket::check(std::size_t more_size) {
   if (bytes_.size() < sizeof(CommonHeader)) {
     return DropReason::too_short;
   }
-  const CommonHeader header = common();
+  if (bytes_.size() >= sizeof header_) [[likely]] {
+    std::memcpy(&header_, bytes_.data(), sizeof header_);
+  } else {
+    std::memcpy(&header_, bytes_.data(), bytes_.size());
+  }
+  const CommonHeader& header = common();
   if (header.version != kVersion) {
     return DropReason::bad_version;
   }

@@ -2,6 +2,7 @@
 // drop it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,9 +13,9 @@
 
 namespace weft::srd::wire {
 
-// What parse_packet() found. The accessors read the bytes that were parsed, which must still be
-// there; they cannot fail, provided that the packet is ok() and of the type that has what they
-// return.
+// What parse_packet() found. The accessors cannot fail, provided that the packet is ok() and of the
+// type that has what they return. Headers are a copy: the bytes may lie in memory that the sender
+// can still write to, and what was checked must be what is used.
 class ParsedPacket {
  public:
   [[nodiscard]] bool ok() const { return reason_ == DropReason::none; }
@@ -28,38 +29,41 @@ class ParsedPacket {
   // The payload, or a part of it, was cut off on the way [wire 4.9].
   [[nodiscard]] bool trimmed() const { return trimmed_; }
   [[nodiscard]] bool has(Flags flag) const {
-    return (static_cast<std::uint8_t>(bytes_[2]) & static_cast<std::uint8_t>(flag)) != 0;
+    return (header_.common.flags & static_cast<std::uint8_t>(flag)) != 0;
   }
 
-  [[nodiscard]] CommonHeader common() const { return at<CommonHeader>(0); }
-  [[nodiscard]] DataHeader data() const { return at<DataHeader>(0); }
+  [[nodiscard]] const CommonHeader& common() const { return header_.common; }
+  [[nodiscard]] const DataHeader& data() const { return header_; }
   // The part of the payload that lies behind the header; what is missing lies in the carrier's
   // second piece.
   [[nodiscard]] std::span<const std::byte> payload() const {
     return bytes_.subspan(sizeof(DataHeader));
   }
 
-  [[nodiscard]] AckHeader ack() const { return at<AckHeader>(0); }
+  [[nodiscard]] AckHeader ack() const { return copy<AckHeader>(&header_); }
   // index < ack().sack_words
   [[nodiscard]] std::uint64_t sack_word(std::size_t index) const {
-    return at<big_uint64_buf_t>(sizeof(AckHeader) + index * sizeof(std::uint64_t)).value();
+    return copy<big_uint64_buf_t>(&ack_tail_[index * sizeof(std::uint64_t)]).value();
   }
   // index < ack().results
   [[nodiscard]] ResultEntry result(std::size_t index) const {
-    return at<ResultEntry>(results_at_ + index * sizeof(ResultEntry));
+    return copy<ResultEntry>(&ack_tail_[results_at_ + index * sizeof(ResultEntry)]);
   }
 
-  [[nodiscard]] StaleLife stale_life() const { return at<StaleLife>(0); }
-  [[nodiscard]] CreditRequest credit_request() const { return at<CreditRequest>(0); }
+  [[nodiscard]] StaleLife stale_life() const { return copy<StaleLife>(&header_); }
+  [[nodiscard]] CreditRequest credit_request() const { return copy<CreditRequest>(&header_); }
 
  private:
   friend ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size,
                                    bool trimmed);
 
+  // The large members are deliberately not initialised: parse_packet() fills what the type has.
+  ParsedPacket() {}  // NOLINT(modernize-use-equals-default)
+
   template <class Header>
-  [[nodiscard]] Header at(std::size_t offset) const {
+  [[nodiscard]] static Header copy(const void* from) {
     Header header;
-    std::memcpy(&header, bytes_.data() + offset, sizeof header);
+    std::memcpy(&header, from, sizeof header);
     return header;
   }
 
@@ -71,7 +75,9 @@ class ParsedPacket {
   PacketType type_{};
   DropReason reason_ = DropReason::none;
   bool trimmed_ = false;
-  std::uint16_t results_at_ = 0;
+  std::uint16_t results_at_ = 0;  // in ack_tail_
+  DataHeader header_;             // the largest one
+  std::array<std::byte, kLargestAck - sizeof(AckHeader)> ack_tail_;
 };
 
 // Classifies a packet by its header alone [wire 5.1]. `bytes` is the packet, or its beginning with

@@ -26,7 +26,7 @@ RepsPolicy::RepsPolicy(std::uint16_t paths, std::uint64_t seed, const PathTuning
       explore_packets_(tuning.trimming ? kExploreAfterFreeze
                                        : std::max<std::uint16_t>(tuning.bdp_packets, 1)) {}
 
-void RepsPolicy::on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+void RepsPolicy::react(TimePoint now, PathId path, PathEvent event, Duration rtt) {
   if (frozen() && now > frozen_until_) {
     thaw();
   }

@@ -42,7 +42,14 @@ class RepsPolicy {
     fresh_ &= static_cast<std::uint8_t>(~(1U << slot));
     return PathId{ring_[slot]};
   }
-  void on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt);
+  void on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+    if (event != PathEvent::good || frozen()) [[unlikely]] {
+      react(now, path, event, rtt);
+      return;
+    }
+    may_freeze_ = may_freeze_ && clamp_to_u32(rtt) < congestion_rtt_;
+    add(path.value());
+  }
   [[nodiscard]] bool frozen() const { return frozen_until_ != TimePoint::min(); }
 
  private:
@@ -52,6 +59,7 @@ class RepsPolicy {
     fresh_ |= static_cast<std::uint8_t>(1U << head_);
     head_ = static_cast<std::uint8_t>((head_ + 1) % kRing);
   }
+  void react(TimePoint now, PathId path, PathEvent event, Duration rtt);
   void remove(std::uint16_t path);
   void thaw();
 

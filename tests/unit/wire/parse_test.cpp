@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -284,6 +285,33 @@ TEST(Parse, TrimmedDataIsWhatIsLeftOfIt) {
   bytes = golden("write");
   bytes.push_back(std::byte{0});
   EXPECT_EQ(reason_of(bytes, true), DropReason::bad_length);
+}
+
+// A ring's memory is shared with its producer, who may go on writing.
+TEST(Parse, WhatWasCheckedIsWhatIsUsed) {
+  for (const test::Golden& packet : test::kGolden) {
+    Bytes bytes = test::from_hex(packet.hex);
+    const ParsedPacket parsed = parse_packet(bytes);
+    ASSERT_TRUE(parsed.ok()) << packet.name;
+    const ParsedPacket before = parsed;
+    std::ranges::fill(bytes, std::byte{0xFF});
+    EXPECT_EQ(std::memcmp(&parsed.common(), &before.common(), sizeof(CommonHeader)), 0);
+    if (parsed.has_data_header()) {
+      EXPECT_EQ(sizeof(DataHeader) + parsed.data().payload_length.value(), bytes.size());
+    }
+    if (parsed.type() != PacketType::ack) {
+      continue;
+    }
+    const AckHeader ack = parsed.ack();
+    EXPECT_EQ(sizeof ack + ack.sack_words * 8U + ack.results * sizeof(ResultEntry), bytes.size());
+    for (std::size_t i = 0; i < ack.sack_words; ++i) {
+      EXPECT_EQ(parsed.sack_word(i), before.sack_word(i));
+      EXPECT_NE(parsed.sack_word(i), ~std::uint64_t{0});
+    }
+    for (std::size_t i = 0; i < ack.results; ++i) {
+      EXPECT_NE(parsed.result(i).code, 0xFF);
+    }
+  }
 }
 
 TEST(Parse, NothingElseCanBeTrimmed) {
