@@ -197,8 +197,8 @@ Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pac
                   echoed ? rtt : Duration::zero());
     if (slot.state == SendSlot::State::in_flight) {
       o.newest_arrival = std::max(o.newest_arrival, slot.sent_at);
-      if (slot.has_path_before) {
-        overtakers_.push_back({slot.path_before, slot.path, slot.sent_at});
+      if (slot.path_before != 0) {
+        overtakers_.push_back({slot.psn_before(), slot.path, slot.sent_at});
       }
     } else {
       widen(o);
@@ -239,10 +239,10 @@ void Engine::find_gaps(TimePoint now, Peer& peer) {
         ++counters_.lost_by_gap;
         lose(now, peer, slot, PathEvent::gap);
       }
-      if (!slot.has_path_before) {
+      if (slot.path_before == 0) {
         break;
       }
-      psn = slot.path_before;
+      psn = slot.psn_before();
     }
   }
 }

@@ -120,7 +120,7 @@ Outbound& Engine::make_outbound(Peer& peer) {
                 PathHealthTuning{config_.base_rtt, config_.path_timeouts_to_abandon,
                                  config_.path_probe_interval}},
       CongestionControl{cc_kind_, tuning}, config_.base_rtt);
-  peer.out->header.common = common_header(peer, wire::PacketType::send);
+  peer.out->header = common_header(peer, wire::PacketType::send);
   peer.out->credits = first_credits(sharers);
   update_waits(*peer.out);
   return *peer.out;

@@ -267,7 +267,7 @@ class Engine final : public Machine {
   // A packet that has arrived, and the one that left before it along the same path.
   struct Overtaker {
     Psn before;
-    std::uint16_t path;
+    std::uint8_t path;
     TimePoint sent_at;
   };
 

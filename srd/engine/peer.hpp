@@ -66,7 +66,9 @@ struct Inbound {
 // The sending half, made when the first request to this peer is posted.
 struct alignas(kCacheLine) Outbound {
   Outbound(Psn first, PeerPaths&& spread, const CongestionControl& control, Duration base_rtt)
-      : rtt(base_rtt), paths(std::move(spread)), window(first), cc(control) {}
+      : rtt(base_rtt), paths(std::move(spread)), window(first), cc(control) {
+    last_on_path.fill(Psn{first.value() - 1});
+  }
 
   // --- What every packet looks at, side by side.
   WorkQueue singles;           // requests of one packet
@@ -95,15 +97,14 @@ struct alignas(kCacheLine) Outbound {
   RttEstimator rtt;
   CreditBalance credits;
   PeerPaths paths;
-  wire::DataHeader header{};  // what is the same in all data packets
+  wire::CommonHeader header{};  // what is the same in all data packets
   alignas(kCacheLine) SendWindow window;
   alignas(kCacheLine) CongestionControl cc;
 
   // --- The rest
   std::uint32_t reads_outstanding = 0;
-  std::uint32_t last_probe_time = 0;         // as it travels in the packet
-  std::array<std::uint64_t, 4> path_used{};  // whether last_on_path has a number
-  std::array<Psn, 256> last_on_path;         // latest number sent along each path
+  std::uint32_t last_probe_time = 0;                                  // as it travels in the packet
+  alignas(kCacheLine) std::array<Psn, wire::kMaxPaths> last_on_path;  // latest number sent there
 
   // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
   void prefetch_to_send() const {
@@ -117,13 +118,13 @@ struct alignas(kCacheLine) Outbound {
   [[nodiscard]] bool has_work() const {
     return !singles.empty() || !bulk.empty() || !reads.empty() || window.has_lost();
   }
-  // Chains the packet to the one before it on the same path.
+  // Chains the packet to the one before it on the same path, unless that one left too long ago to
+  // matter. A path that was never used has an entry from before the first packet.
   void note_path(SendSlot& slot) {
-    std::uint64_t& used = path_used[slot.path / 64];
-    const std::uint64_t bit = std::uint64_t{1} << (slot.path & 63);
-    slot.has_path_before = (used & bit) != 0;
-    slot.path_before = last_on_path[slot.path];
-    used |= bit;
+    const auto distance =
+        static_cast<std::int32_t>(last_on_path[slot.path].value() - slot.psn.value());
+    slot.path_before =
+        distance == static_cast<std::int16_t>(distance) ? static_cast<std::int16_t>(distance) : 0;
     last_on_path[slot.path] = slot.psn;
   }
 };

@@ -132,7 +132,7 @@ void Engine::adopt_life(Peer& peer, Life life) {
   peer.life = life;
   peer.life_known = true;
   if (peer.out) {
-    peer.out->header.common.destination_life = life.value();
+    peer.out->header.destination_life = life.value();
   }
 }
 

@@ -6,7 +6,7 @@
 namespace weft::srd {
 
 void SendWindow::grow() {
-  constexpr std::size_t kFirst = 16;
+  constexpr std::size_t kFirst = 8;
   std::vector<SendSlot> old(std::max(kFirst, slots_.size() * 2));
   old.swap(slots_);
   for (const SendSlot& slot : old) {

@@ -14,7 +14,8 @@
 
 namespace weft::srd {
 
-// One sequence number that is not settled yet, or that the window has not moved past.
+// One sequence number that is not settled yet, or that the window has not moved past. Small: with a
+// thousand peers these are most of what does not stay in the cache.
 struct SendSlot {
   enum class State : std::uint8_t { settled, in_flight, lost, deferred };
 
@@ -22,16 +23,20 @@ struct SendSlot {
   std::uint32_t work = 0;
   std::uint32_t packet = 0;  // which packet of the work request
   Psn psn;
-  Psn path_before;  // the packet sent on the same path before this one
-  std::uint16_t path = 0;
-  std::uint16_t length = 0;    // payload bytes
-  std::uint16_t previous = 0;  // neighbours in the list that the state names
+  std::int16_t path_before = 0;  // plus psn: the packet sent on the same path before; 0: unknown
+  std::uint16_t length = 0;      // payload bytes
+  std::uint16_t previous = 0;    // neighbours in the list that the state names
   std::uint16_t following = 0;
+  std::uint8_t path = 0;
   State state = State::settled;
   std::uint8_t attempt = 0;    // transmissions before the latest
   std::uint8_t overtaken = 0;  // later packets of the same path that have arrived
-  bool has_path_before = false;
+
+  [[nodiscard]] Psn psn_before() const {
+    return Psn{psn.value() + static_cast<std::uint32_t>(std::int32_t{path_before})};
+  }
 };
+static_assert(sizeof(SendSlot) == kCacheLine / 2 && wire::kMaxPaths - 1 <= 0xFF);
 
 // Packets in flight form a list in order of transmission, lost ones a list in order of discovery.
 class SendWindow {

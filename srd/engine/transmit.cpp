@@ -119,7 +119,7 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
     }
   }
   ++counters_.data_pkts;
-  slot.path = o.paths.pick(now).value();
+  slot.path = static_cast<std::uint8_t>(o.paths.pick(now).value());
   emit(now, peer, slot, out);
   return true;
 }
@@ -129,7 +129,7 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
   o.window.take_lost(slot);
   ++slot.attempt;
   if (!mutated(Mutation::retransmit_on_same_path)) {
-    slot.path = o.paths.pick_other_than(now, PathId{slot.path}).value();
+    slot.path = static_cast<std::uint8_t>(o.paths.pick_other_than(now, PathId{slot.path}).value());
   }
   emit(now, peer, slot, out);
   o.credits.want(slot.length);
@@ -173,7 +173,8 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   Outbound& o = *peer.out;
   const Work& work = works_[slot.work];
   // Written where it will be read: a copy of what was just stored piece by piece is slow.
-  wire::DataHeader& header = *new (out.header.data()) wire::DataHeader(o.header);
+  wire::DataHeader& header = *new (out.header.data()) wire::DataHeader{};
+  header.common = o.header;
   header.common.attempt = slot.attempt;
   header.common.destination_qpn = work.destination.value();
   header.common.source_qpn = work.source.value();
@@ -264,7 +265,8 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
 
 void Engine::emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out) {
   Outbound& o = *peer.out;
-  wire::DataHeader header = o.header;
+  wire::DataHeader header{};
+  header.common = o.header;
   header.common.type = static_cast<std::uint8_t>(wire::PacketType::probe);
   header.common.flags |= wire::kAckRequested;
   header.common.destination_qpn = o.last_to.value();

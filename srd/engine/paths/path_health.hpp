@@ -96,7 +96,6 @@ class PathHealth {
   void find_next_probe();
 
   std::unique_ptr<Entry[]> entries_;
-  std::array<std::uint64_t, 4> proven_{};  // since caution began
   TimePoint cautious_until_ = TimePoint::min();
   TimePoint next_probe_ = kNever;
   TimePoint last_queue_ = TimePoint::min();  // when a packet last met one
@@ -107,6 +106,7 @@ class PathHealth {
   std::uint16_t suspects_ = 0;  // entries that are not as new
   std::uint16_t bad_ = 0;
   std::uint8_t timeouts_to_abandon_ = 1;
+  std::array<std::uint64_t, 4> proven_{};  // since caution began
 };
 
 }  // namespace weft::srd
