@@ -37,7 +37,6 @@ EventQueue::EventQueue(unsigned slice_bits, unsigned ring_bits)
       heads_(mask_ + 1, kEnd),
       occupied_((mask_ + 64) / 64, 0) {
   WEFT_CHECK(ring_bits >= 6 && ring_bits <= 24 && slice_bits <= 32);
-  ahead_.fill(kEnd);
 }
 
 std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
@@ -145,8 +144,6 @@ bool EventQueue::open_next() {
   if (!far_.empty()) {
     pull_far();
   }
-  look_ahead();
-  opened_ = true;
   return true;
 }
 
@@ -167,26 +164,6 @@ void EventQueue::take_slice(std::uint32_t head) {
     }
     it.older = free_;
     free_ = index;
-  }
-}
-
-// Finds the slices that come next, and begins to fetch the last of them.
-void EventQueue::look_ahead() {
-  ahead_.fill(kEnd);
-  if (in_ring_ == 0) {
-    return;
-  }
-  std::uint64_t slice = open_;
-  for (std::uint32_t& head : ahead_) {
-    slice += next_occupied(slice);
-    if (slice - open_ >= ring_size()) {
-      return;  // once round: there are fewer
-    }
-    head = heads_[slice & mask_];
-  }
-  const auto* bytes = reinterpret_cast<const std::byte*>(&chunk(index_of(ahead_.back())));
-  for (std::size_t line = 0; line < sizeof(Chunk); line += 64) {
-    __builtin_prefetch(bytes + line);
   }
 }
 

@@ -7,34 +7,17 @@
 #include <memory>
 #include <vector>
 
-#include "emu/fabric/picos.hpp"
+#include "emu/fabric/event.hpp"
 
 namespace weft::emu {
-
-// One thing that will happen. A frame's way through the network is a chain of these: everything a
-// hop needs travels inside, so that switching a frame touches no memory of the frame itself.
-struct Event {
-  enum class Kind : std::uint8_t { hop, wake, fault };
-  Picos when = 0;
-  std::uint32_t frame = 0;        // hop: its owner's handle; wake: the token; fault: index
-  std::uint32_t destination = 0;  // port
-  std::uint32_t hash = 0;         // of the flow and its path
-  std::uint32_t via = 0;          // the link whose far end the frame reaches
-  std::uint32_t next = 0;         // the link it is then queued on; unused at its destination
-  std::uint16_t size = 0;         // bytes on the wire
-  Kind kind = Kind::hop;
-  std::uint8_t flags = 0;
-};
-static_assert(sizeof(Event) == 32);
 
 // A calendar queue: a ring of short time slices, each a chain of chunks of events in the order of
 // insertion. Only the slice that is being worked off is sorted. Events beyond the ring wait in a
 // heap. Equal times keep the order of insertion, except that those which came through the heap go
 // by their own order of insertion.
 //
-// What limits a large simulation is waiting for memory. So a slice is a few runs of neighbouring
-// bytes, and the caller may look at the slices that come after the open one (visit_ahead) to fetch
-// beforehand what their events will touch.
+// A slice is a few runs of neighbouring bytes, because what limits a large simulation is waiting
+// for memory.
 class EventQueue {
  public:
   // Slices of 2^slice_bits ps, 2^ring_bits of them.
@@ -72,33 +55,6 @@ class EventQueue {
       return;
     }
     ++cursor_;
-  }
-
-  // How many slices visit_ahead() can show; the last of them was asked for when it came in sight.
-  static constexpr unsigned kAhead = 5;
-  // True once after each opening of a slice.
-  [[nodiscard]] bool take_opened() {
-    const bool opened = opened_;
-    opened_ = false;
-    return opened;
-  }
-  // The events of the open slice (0), or of the n-th occupied one after it. Hints only: more may be
-  // inserted later.
-  template <class Visit>
-  void visit_ahead(unsigned n, const Visit& visit) const {
-    if (n == 0) {
-      for (const Event& event : current_) {
-        visit(event);
-      }
-      return;
-    }
-    for (std::uint32_t head = ahead_[n - 1]; head != kEnd;) {
-      const Chunk& it = chunk(index_of(head));
-      for (std::uint32_t i = 0; i < used_of(head); ++i) {
-        visit(it.events[i]);
-      }
-      head = it.older;
-    }
   }
 
   [[nodiscard]] std::size_t memory() const;
@@ -158,7 +114,6 @@ class EventQueue {
   void push_far(const Event& event);
   bool open_next();
   void take_slice(std::uint32_t head);
-  void look_ahead();
   // The first occupied slice after `slice`, as a distance from it; 0: there is none.
   [[nodiscard]] std::uint64_t next_occupied(std::uint64_t slice) const;
   void pull_far();
@@ -169,11 +124,9 @@ class EventQueue {
   std::uint64_t size_ = 0;
   std::uint64_t in_ring_ = 0;
   std::size_t cursor_ = 0;
-  std::vector<Event> current_;       // in the order of insertion
-  std::vector<std::uint64_t> keys_;  // of current_, sorted
-  bool opened_ = false;
-  std::array<std::uint32_t, kAhead> ahead_{};  // heads of the slices that come
-  std::vector<std::uint32_t> heads_;           // newest chunk of each slice
+  std::vector<Event> current_;        // in the order of insertion
+  std::vector<std::uint64_t> keys_;   // of current_, sorted
+  std::vector<std::uint32_t> heads_;  // newest chunk of each slice
   std::vector<std::uint64_t> occupied_;
   std::vector<std::unique_ptr<Chunk[]>> blocks_;
   std::uint32_t free_ = kEnd;

@@ -19,6 +19,10 @@ constexpr double kEventsPerSlice = 24;
 constexpr Picos kLogSpan = 32;
 constexpr Picos kLongestLimit = 1'000'000'000'000;
 
+// By node: within shorter cables than this, too little happens to go node by node.
+constexpr Picos kLeastLookahead = 50'000;
+constexpr Picos kMostLookahead = 1'000'000'000;
+
 Picos drain_time(Rate rate, Bytes bytes) { return static_cast<Picos>(rate.picoseconds_for(bytes)); }
 
 unsigned log2_floor(std::uint64_t x) {
@@ -34,13 +38,18 @@ unsigned slice_bits(const Topology& topology, std::uint32_t mtu) {
   return std::clamp(log2_floor(static_cast<std::uint64_t>(width)), 4U, 20U);
 }
 
-unsigned ring_bits(const Topology& topology, unsigned slice) {
-  Picos horizon = 0;
+// How far ahead frames are planned.
+Picos horizon(const Topology& topology) {
+  Picos longest = 1'000'000;
   for (const Link& link : topology.links()) {
     const LinkProperties& is = link.properties;
-    horizon = std::max(horizon, picos(is.delay) + drain_time(is.rate, is.buffer));
+    longest = std::max(longest, picos(is.delay) + drain_time(is.rate, is.buffer));
   }
-  const auto slices = static_cast<std::uint64_t>(std::max<Picos>(horizon, 1'000'000)) >> slice;
+  return longest;
+}
+
+unsigned ring_bits(const Topology& topology, unsigned slice) {
+  const auto slices = static_cast<std::uint64_t>(horizon(topology)) >> slice;
   return std::clamp(log2_floor(slices) + 1, 8U, 19U);
 }
 
@@ -82,6 +91,7 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
              ring_bits(topology, slice_bits(topology, options.mtu))),
       links_(topology.links().size()),
       rng_(mix64(options.seed) ^ 0x6661627269630000ULL),
+      dice_seed_(mix64(options.seed ^ 0x64696365ULL)),
       troubles_(1),
       paused_(topology.ports().size(), 0) {
   routes_.seed(options.seed);
@@ -105,6 +115,19 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
         (topology.nodes()[from.to].kind == Node::Kind::host ? kLeadsToHost : 0));
     link.to = from.to;
   }
+  if (options.by_node && lookahead() >= kLeastLookahead) {
+    calendar_.emplace(static_cast<std::uint32_t>(topology.nodes().size()), lookahead(),
+                      horizon(topology));
+  }
+}
+
+// Nothing that happens at one node is felt at another one sooner.
+Picos Fabric::lookahead() const {
+  Picos least = kMostLookahead;
+  for (const LinkState& link : links_) {
+    least = std::min(least, classes_[link.kind].delay);
+  }
+  return least;
 }
 
 std::uint16_t Fabric::class_of(const LinkClass& wanted) {
@@ -180,7 +203,7 @@ void Fabric::mark(Event& event, LinkState& via, const LinkClass& kind, Picos lef
   if (queue < kind.ecn_high) {
     const auto share = static_cast<double>(queue - kind.ecn_low) /
                        static_cast<double>(kind.ecn_high - kind.ecn_low);
-    if (!rng_.chance(share)) {
+    if (static_cast<double>(dice(event, event.via) >> 11) * 0x1.0p-53 >= share) {
       return;
     }
   }
@@ -303,6 +326,9 @@ bool Fabric::hold(const Event& event) {
   return true;
 }
 
-std::size_t Fabric::memory() const { return queue_.memory() + links_.size() * sizeof(LinkState); }
+std::size_t Fabric::memory() const {
+  return queue_.memory() + (calendar_ ? calendar_->memory() : 0) +
+         links_.size() * sizeof(LinkState);
+}
 
 }  // namespace weft::emu

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "emu/fabric/event_queue.hpp"
 #include "emu/fabric/fault.hpp"
+#include "emu/fabric/node_calendar.hpp"
 #include "emu/fabric/picos.hpp"
 #include "emu/fabric/routes.hpp"
 #include "emu/fabric/topology.hpp"
@@ -81,6 +83,10 @@ struct FabricOptions {
   std::uint32_t mtu = 4150;  // wire bytes of the usual frame: sizes the calendar, nothing else
   std::uint16_t trimmed_size = 64;
   std::uint32_t paused_frames = 1024;  // that a paused host's NIC holds before it drops
+  // Events go node by node within the shortest cable's delay, instead of strictly by time: much
+  // faster in large networks. The sink must then confine what it does in deliver() and wake_port()
+  // to that port, and what it does about one port must not depend on another one's.
+  bool by_node = false;
 };
 
 class Fabric {
@@ -93,24 +99,45 @@ class Fabric {
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
   // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
-  // LinkId), duplicate(handle) -> handle, wake(Picos, token), paused(Picos, PortId, bool), and if
-  // links are watched passed(Picos, const Event&, LinkId). It may inject and schedule. If it has
-  // expect_delivery(const Event&, n) and expect_wake(token, n), it is told what is about to happen
-  // (n: slices of the calendar ahead), so that it can prefetch.
+  // LinkId), duplicate(handle) -> handle, wake(Picos, token), wake_port(Picos, PortId, token),
+  // paused(Picos, PortId, bool), and if links are watched passed(Picos, const Event&, LinkId). It
+  // may inject and schedule. If it has expect_frame(handle) and expect_port(PortId, handle or
+  // kNone, step), it is told whose turn comes soon, so that it can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
-  void stop() { stopped_ = true; }
+  // After the event that is going on; by node: after the window that is going on, so that the end
+  // depends neither on the order of the nodes nor on `until`.
+  void stop() {
+    if (calendar_ && !stopped_) {
+      stop_at_ = calendar_->window_end();
+    }
+    stopped_ = true;
+  }
   // When the next thing happens, or kNoTime.
   [[nodiscard]] Picos next_event() {
     if (!notices_.empty()) {
       return now_;
     }
     const Event* event = queue_.front();
-    return event == nullptr ? kNoTime : event->when;
+    const Picos next = event == nullptr ? kNoTime : event->when;
+    return calendar_ ? std::min(next, calendar_->next_bound()) : next;  // by node: or later
   }
-  // A call-back to the sink at a time: hosts keep their deadlines in the same calendar.
+  // A call-back to the sink at a time, before all frames of that time.
   void schedule_wake(Picos when, std::uint32_t token) {
     queue_.push({.when = when, .frame = token, .kind = Event::Kind::wake});
+  }
+  // For one port only: hosts keep their deadlines in the same calendar as frames.
+  void schedule_wake(Picos when, PortId port, std::uint32_t token) {
+    const Event event{.when = when,
+                      .frame = token,
+                      .destination = port,
+                      .via = kWakesFrom + token,
+                      .kind = Event::Kind::wake_port};
+    if (calendar_) {
+      calendar_->push(routes_.host_of(port), event);
+    } else {
+      queue_.push(event);
+    }
   }
   [[nodiscard]] Picos now() const { return now_; }
 
@@ -159,19 +186,22 @@ class Fabric {
   static constexpr std::uint8_t kTrims = 1;
   static constexpr std::uint8_t kLeadsToHost = 2;
   static constexpr std::uint8_t kWatched = 4;
+  // Stands for a link in the order of a node's events: call-backs after frames, by token.
+  static constexpr std::uint32_t kWakesFrom = 0xFFFF0000;
 
   // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves,
   // but is only looked up when that frame reaches the next node: the arrivals in between must not
   // count. Arrivals within an eighth of the link's delay share an entry, so that a few entries
-  // reach back over the whole delay. Times wrap; entries are reset when a link has been idle.
-  static constexpr std::size_t kLogEntries = 8;
+  // reach back over twice the delay: by node, one end may be a whole delay ahead of the other.
+  // Times wrap; entries are reset when a link has been idle.
+  static constexpr std::size_t kLogEntries = 16;
   struct LogEntry {
     std::uint32_t when = 0;
     std::uint32_t queue = 0;
   };
 
-  // Two neighbouring lines of cache a link: what every frame needs, and the log, which only frames
-  // that may be marked need.
+  // Neighbouring lines of cache a link: what every frame needs, and the log, which only frames that
+  // may be marked need.
   struct alignas(64) LinkState {
     Picos busy = 0;     // data and control queued so far have left by then
     Picos control = 0;  // control queued so far has left by then
@@ -184,7 +214,7 @@ class Fabric {
     std::uint8_t flags = 0;
     std::array<LogEntry, kLogEntries> log{};
   };
-  static_assert(sizeof(LinkState) == 128);
+  static_assert(sizeof(LinkState) == 192);
   struct Trouble {
     Impairment sum;
     std::vector<std::uint32_t> active;  // faults; one that overlaps itself is in here twice
@@ -221,13 +251,29 @@ class Fabric {
   void drop(const Event& event, DropReason reason, LinkId link);
   void push_hop(const Event& event) {
     ++hops_pending_;
-    queue_.push(event);
+    if (calendar_) {
+      calendar_->push(links_[event.via].to, event);
+    } else {
+      queue_.push(event);
+    }
   }
+  [[nodiscard]] Picos lookahead() const;
   bool hold(const Event& event);
   void note_queue(LinkState& link, const LinkClass& kind, Picos now);
   std::uint16_t class_of(const LinkClass& wanted);
+  // Chance that depends on nothing but the frame, the place and the time.
+  [[nodiscard]] std::uint64_t dice(const Event& event, LinkId link) const {
+    return mix64(dice_seed_ ^ mix64(static_cast<std::uint64_t>(event.when)) ^
+                 (static_cast<std::uint64_t>(link) << 32 | event.hash));
+  }
   template <class Sink>
-  void expect(Sink& sink) const;
+  void tell(Sink& sink);
+  template <class Sink>
+  void happen(Event event, Sink& sink);
+  template <class Sink>
+  struct Turns;
+  template <class Sink>
+  void advance_by_node(Picos until, Sink& sink);
 
   void change(std::uint32_t fault_and_phase);
   void set_active(std::uint32_t fault, bool active);
@@ -239,12 +285,15 @@ class Fabric {
   const Topology& topology_;
   FabricOptions options_;
   Routes routes_;
-  EventQueue queue_;
+  EventQueue queue_;  // everything, or, by node, what concerns more than one node
+  std::optional<NodeCalendar> calendar_;  // by node only
   std::vector<LinkState> links_;
   std::vector<LinkClass> classes_;
-  Rng rng_;
+  Rng rng_;  // for the choice of links, before anything happens
+  std::uint64_t dice_seed_;
   Picos now_ = 0;
   bool stopped_ = false;
+  Picos stop_at_ = 0;  // by node: the end of the window in which it was asked for
   FabricTotals totals_;
   std::uint64_t hops_pending_ = 0;
   std::vector<Notice> notices_;
@@ -256,85 +305,6 @@ class Fabric {
   std::uint64_t held_count_ = 0;
 };
 
-// Fetches what the events of the slices ahead will touch: the further away, the less is known.
-template <class Sink>
-void Fabric::expect(Sink& sink) const {
-  for (unsigned ahead = 0; ahead < EventQueue::kAhead; ++ahead) {
-    queue_.visit_ahead(ahead, [&](const Event& event) {
-      if (event.kind == Event::Kind::wake) {
-        sink.expect_wake(event.frame, ahead);
-      } else if (event.kind == Event::Kind::hop) {
-        if (ahead == EventQueue::kAhead - 1) {
-          __builtin_prefetch(&links_[event.via], 1);
-          __builtin_prefetch(&links_[event.next], 1);
-          __builtin_prefetch(&links_[event.next].log, 1);
-        }
-        if ((event.flags & kArrives) != 0) {
-          sink.expect_delivery(event, ahead);
-        }
-      }
-    });
-  }
-}
-
-template <class Sink>
-void Fabric::advance(Picos until, Sink& sink) {
-  stopped_ = false;
-  while (true) {
-    while (!notices_.empty() || !pause_changes_.empty()) [[unlikely]] {
-        if (!pause_changes_.empty()) {
-          const PauseChange change = pause_changes_.front();
-          pause_changes_.erase(pause_changes_.begin());
-          sink.paused(now_, change.port, change.paused);
-          continue;
-        }
-        Notice notice = notices_.back();
-        notices_.pop_back();
-        if (notice.kind == Notice::Kind::copied) {
-          notice.event.frame = sink.duplicate(notice.event.frame);
-          ++totals_.duplicated;
-          push_hop(notice.event);
-        } else if (notice.kind == Notice::Kind::passed) {
-          if constexpr (requires { sink.passed(now_, notice.event, notice.link); }) {
-            sink.passed(notice.event.when, notice.event, notice.link);
-          }
-        } else {
-          sink.drop(now_, notice.event, notice.reason, notice.link);
-        }
-      }
-    const Event* front = queue_.front();
-    if (stopped_ || front == nullptr || front->when > until) {
-      break;
-    }
-    Event event = *front;
-    queue_.pop();
-    if constexpr (requires { sink.expect_wake(0U, 0U); }) {
-      if (queue_.take_opened()) {
-        expect(sink);
-      }
-    }
-    now_ = std::max(now_, event.when);
-    ++totals_.events;
-    if (event.kind == Event::Kind::hop) [[likely]] {
-      --hops_pending_;
-      if (!reach(event)) {
-        continue;
-      }
-      if ((event.flags & kArrives) == 0) {
-        send(event.next, event);
-      } else if (paused_[event.destination] == 0 || !hold(event)) {
-        ++totals_.delivered;
-        sink.deliver(now_, event.destination, event);
-      }
-    } else if (event.kind == Event::Kind::wake) {
-      sink.wake(now_, event.frame);
-    } else {
-      change(event.frame);
-    }
-  }
-  if (until != kNoTime && !stopped_) {
-    now_ = std::max(now_, until);
-  }
-}
-
 }  // namespace weft::emu
+
+#include "emu/fabric/fabric_advance.hpp"

@@ -214,6 +214,7 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
     return true;
   }
   const Impairment& is = trouble.sum;
+  Rng dice_now(dice(event, id));
   if (event.size >= is.min_bytes) {
     if (is.down) {
       drop(event, DropReason::link_down, id);
@@ -225,13 +226,13 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
     }
     if (is.burst.enter > 0) {
       trouble.bursting =
-          trouble.bursting ? !rng_.chance(is.burst.leave) : rng_.chance(is.burst.enter);
-      if (trouble.bursting && rng_.chance(is.burst.loss)) {
+          trouble.bursting ? !dice_now.chance(is.burst.leave) : dice_now.chance(is.burst.enter);
+      if (trouble.bursting && dice_now.chance(is.burst.loss)) {
         drop(event, DropReason::burst, id);
         return false;
       }
     }
-    if (is.loss > 0 && rng_.chance(is.loss)) {
+    if (is.loss > 0 && dice_now.chance(is.loss)) {
       drop(event, DropReason::loss, id);
       return false;
     }
@@ -239,18 +240,18 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
     drop(event, DropReason::link_down, id);
     return false;
   }
-  if (is.corruption > 0 && rng_.chance(is.corruption)) {
+  if (is.corruption > 0 && dice_now.chance(is.corruption)) {
     event.flags |= kCorrupted;
     ++totals_.corrupted;
   }
   extra = picos(is.extra_delay);
   if (is.jitter > Duration::zero()) {
-    extra += static_cast<Picos>(rng_.between(0, static_cast<std::uint64_t>(picos(is.jitter))));
+    extra += static_cast<Picos>(dice_now.between(0, static_cast<std::uint64_t>(picos(is.jitter))));
   }
-  if (is.reordering > 0 && rng_.chance(is.reordering)) {
+  if (is.reordering > 0 && dice_now.chance(is.reordering)) {
     extra += picos(is.reorder_delay);
   }
-  if (is.duplication > 0 && rng_.chance(is.duplication)) {
+  if (is.duplication > 0 && dice_now.chance(is.duplication)) {
     // The copy follows right behind, as if a switch had sent the frame twice.
     Event copy = event;
     copy.via = id;

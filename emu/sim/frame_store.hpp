@@ -26,8 +26,6 @@ class FrameStore {
   };
   static_assert(sizeof(Head) == 16);
 
-  static constexpr std::uint32_t kNoFrame = 0xFFFFFFFF;  // no handle
-
   // Copies the header, and the payload if wanted. Returns the frame's handle.
   [[nodiscard]] std::uint32_t put(const Head& head, const srd::TxPacket& packet, bool with_payload);
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);

@@ -77,8 +77,8 @@ void Recorder::on_event(const srd::Event& event) {
   }
   const Picos when = picos(event.when);
   for (Occurrence& it : occurrences_) {
-    if (it.detected == kNoTime && it.lost > 0 && when >= it.from) {
-      it.detected = when;
+    if (it.lost > 0 && when >= it.from) {
+      it.detected = std::min(it.detected, when);  // hosts may run ahead of each other
     }
   }
 }
@@ -151,7 +151,7 @@ void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason,
     Occurrence& it = occurrences_[id];
     if (now >= it.from && (it.until == kNoTime || now <= it.until) &&
         reason != DropReason::queue_full && (event.flags & kControl) == 0) {
-      it.last_loss = now;
+      it.last_loss = it.last_loss == kNoTime ? now : std::max(it.last_loss, now);
       ++it.lost;
       if (it.losses.size() < kMostLosses) {
         it.losses.push_back(now);
@@ -197,19 +197,20 @@ Picos Recorder::abandoned_at(const Occurrence& it) const {
   if (it.losses.empty()) {
     return kNoTime;
   }
+  std::vector<Picos> losses = it.losses;
+  std::sort(losses.begin(), losses.end());
   const Picos window = picos(scenario_.transport.engine.base_rtt);
   const auto within = [&](std::size_t first) {
-    const auto end =
-        std::upper_bound(it.losses.begin(), it.losses.end(), it.losses[first] + window);
-    return static_cast<std::size_t>(end - it.losses.begin()) - first - 1;
+    const auto end = std::upper_bound(losses.begin(), losses.end(), losses[first] + window);
+    return static_cast<std::size_t>(end - losses.begin()) - first - 1;
   };
   const std::size_t few = within(0) / kShareAfterAbandoning;
-  for (std::size_t i = 0; i < it.losses.size(); ++i) {
+  for (std::size_t i = 0; i < losses.size(); ++i) {
     if (within(i) <= few) {
-      return it.losses[i];
+      return losses[i];
     }
   }
-  return it.losses.back();
+  return losses.back();
 }
 
 std::vector<FaultTimeline> Recorder::timelines() const {

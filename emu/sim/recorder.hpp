@@ -54,7 +54,7 @@ class Recorder final : public SimulationObserver, private srd::Observer {
     Picos detected = kNoTime;
     Picos last_loss = kNoTime;
     std::uint64_t lost = 0;
-    std::vector<Picos> losses;  // their times, a bounded number of them
+    std::vector<Picos> losses;  // their times, nearly in order, a bounded number of them
   };
   struct TraceDrop {
     Picos when = 0;

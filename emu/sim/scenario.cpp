@@ -438,6 +438,7 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
   top.read("time_limit", limit);
   scenario.options.time_limit = picos(limit);
   scenario.options.fabric.seed = scenario.seed;
+  scenario.options.fabric.by_node = true;
   scenario.options.fabric.trimmed_size = scenario.options.control_size;
   if (top.has("ideal_us")) {
     double ideal = 0;

@@ -13,13 +13,38 @@ std::uint32_t ecmp_hash(PortId from, PortId to, std::uint16_t path) {
                                     16);
 }
 
+// Whether the end of a flow only ever starts flows of the host where it is noticed.
+bool triggers_stay_at_hosts(const TrafficMatrix& traffic) {
+  std::vector<PortId> starts_at(traffic.triggers.size(), kNone);
+  bool stay = true;
+  for (const FlowSpec& flow : traffic.flows) {
+    if (flow.trigger != kNone) {
+      PortId& port = starts_at[flow.trigger];
+      stay = stay && (port == kNone || port == flow.source);
+      port = flow.source;
+    }
+  }
+  const auto stays = [&](std::uint32_t trigger, PortId port) {
+    return trigger == kNone || starts_at[trigger] == kNone || starts_at[trigger] == port;
+  };
+  for (const FlowSpec& flow : traffic.flows) {
+    stay = stay && stays(flow.on_sent, flow.source) && stays(flow.on_received, flow.destination);
+  }
+  return stay;
+}
+
+FabricOptions fabric_options(const TrafficMatrix& traffic, FabricOptions options) {
+  options.by_node = options.by_node && triggers_stay_at_hosts(traffic);
+  return options;
+}
+
 }  // namespace
 
 Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
                        const SimulationOptions& options, const MakeTransport& make_transport)
     : traffic_(traffic),
       options_(options),
-      fabric_(topology, options.fabric),
+      fabric_(topology, fabric_options(traffic, options.fabric)),
       hosts_(fabric_.port_count()),
       records_(traffic.flows.size()),
       triggers_(traffic.triggers.size()) {
@@ -43,7 +68,8 @@ Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
     return traffic_.flows[a].start < traffic_.flows[b].start;
   });
   if (!by_start_.empty()) {
-    fabric_.schedule_wake(traffic_.flows[by_start_.front()].start, token(0, Token::starts));
+    fabric_.schedule_wake(traffic_.flows[by_start_.front()].start,
+                          static_cast<std::uint32_t>(Token::starts));
   }
 }
 
@@ -51,7 +77,7 @@ void Simulation::observe(SimulationObserver* observer, Picos sample_every) {
   observer_ = observer;
   sample_every_ = sample_every;
   if (observer != nullptr && sample_every > 0) {
-    fabric_.schedule_wake(fabric_.now(), token(0, Token::sample));
+    fabric_.schedule_wake(fabric_.now(), static_cast<std::uint32_t>(Token::sample));
   }
 }
 
@@ -70,15 +96,16 @@ bool Simulation::run_for(Picos slice) {
 
 void Simulation::deliver(Picos now, PortId port, const Event& event) {
   const FrameStore::Head head = frames_.head(event.frame);
-  mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(port) << 44) ^ event.flags);
   if (observer_ != nullptr) [[unlikely]] {
     observer_->on_delivered(now, port, head, event);
   }
   Host& host = hosts_[port];
+  host.mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(port) << 44) ^
+           event.flags);
   if (host.machine != nullptr) {
     std::byte* bytes = frames_.bytes(event.frame);
     if ((event.flags & kCorrupted) != 0) {
-      const auto bit = static_cast<std::size_t>(digest_) % (8ULL * head.header);
+      const auto bit = static_cast<std::size_t>(host.digest) % (8ULL * head.header);
       bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     }
     srd::RxPacket rx;
@@ -107,33 +134,26 @@ void Simulation::drop(Picos now, const Event& event, DropReason reason, LinkId l
   frames_.release(event.frame);
 }
 
-void Simulation::wake(Picos now, std::uint32_t at) {
-  const PortId port = at >> 2;
+void Simulation::wake(Picos now, std::uint32_t token) {
+  if (static_cast<Token>(token) == Token::starts) {
+    start_due(now);
+  } else if (observer_ != nullptr) {
+    observer_->on_sample(now);
+    fabric_.schedule_wake(now + sample_every_, token);
+  }
+}
+
+void Simulation::wake_port(Picos now, PortId port, std::uint32_t token) {
   Host& host = hosts_[port];
-  switch (static_cast<Token>(at & 3)) {
-    case Token::nic:
-      host.nic_planned = false;
-      if (!host.paused) {
-        serve(now, port);
-      }
-      return;
-    case Token::deadline:
-      if (host.armed == now) {
-        host.armed = kNoTime;
-        if (!host.paused) {
-          serve(now, port);
-        }
-      }
-      return;
-    case Token::starts:
-      start_due(now);
-      return;
-    case Token::sample:
-      if (observer_ != nullptr) {
-        observer_->on_sample(now);
-        fabric_.schedule_wake(now + sample_every_, at);
-      }
-      return;
+  if (static_cast<Token>(token) == Token::nic) {
+    host.nic_planned = false;
+  } else if (host.armed == now) {
+    host.armed = kNoTime;
+  } else {
+    return;  // armed anew for an earlier time, which has been
+  }
+  if (!host.paused) {
+    serve(now, port);
   }
 }
 
@@ -181,7 +201,7 @@ void Simulation::transmit(Picos now, PortId port, Host& host) {
     const Picos free = fabric_.inject(now, port, frame);
     if (free > now) {
       host.nic_planned = true;
-      fabric_.schedule_wake(free, token(port, Token::nic));
+      fabric_.schedule_wake(free, port, static_cast<std::uint32_t>(Token::nic));
       return;
     }
   }
@@ -201,7 +221,7 @@ void Simulation::arm(Picos now, PortId port, Host& host) {
   }
   if (when < host.armed) {
     host.armed = when;
-    fabric_.schedule_wake(when, token(port, Token::deadline));
+    fabric_.schedule_wake(when, port, static_cast<std::uint32_t>(Token::deadline));
   }
 }
 
@@ -226,7 +246,8 @@ void Simulation::collect(Picos now, Host& host) {
       record.state =
           event.kind == FlowEvent::Kind::sent ? FlowRecord::State::done : FlowRecord::State::failed;
       record.finished = now;
-      mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(event.flow) << 40) ^ 0xF1);
+      host.mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(event.flow) << 40) ^
+               0xF1);
       if (observer_ != nullptr) {
         observer_->on_flow(now, event.flow, record.state);
       }
@@ -246,7 +267,8 @@ void Simulation::start_due(Picos now) {
     start_flow(now, by_start_[next_start_++]);
   }
   if (next_start_ < by_start_.size()) {
-    fabric_.schedule_wake(traffic_.flows[by_start_[next_start_]].start, token(0, Token::starts));
+    fabric_.schedule_wake(traffic_.flows[by_start_[next_start_]].start,
+                          static_cast<std::uint32_t>(Token::starts));
   }
 }
 
@@ -311,7 +333,10 @@ TransportCounters Simulation::counters() const {
 }
 
 std::uint64_t Simulation::digest() const {
-  std::uint64_t result = digest_;
+  std::uint64_t result = 0;
+  for (const Host& host : hosts_) {
+    result = mix64(result ^ host.digest);
+  }
   const FabricTotals& totals = fabric_.totals();
   for (const std::uint64_t value :
        {totals.injected, totals.delivered, totals.trimmed, totals.marked, totals.dropped_all()}) {

@@ -81,15 +81,16 @@ class Simulation {
   void drop(Picos now, const Event& event, DropReason reason, LinkId link);
   [[nodiscard]] std::uint32_t duplicate(std::uint32_t handle) { return frames_.copy(handle); }
   void wake(Picos now, std::uint32_t token);
+  void wake_port(Picos now, PortId port, std::uint32_t token);
   void paused(Picos now, PortId port, bool is_paused);
-  void expect_delivery(const Event& event, unsigned ahead) const {
-    if (ahead + 1 == EventQueue::kAhead) {
-      frames_.prefetch(event.frame);
+  void expect_frame(std::uint32_t handle) const { frames_.prefetch(handle); }
+  void expect_port(PortId port, std::uint32_t frame, unsigned step) const {
+    const Host& host = hosts_[port];
+    if (step == 0) {
+      __builtin_prefetch(&host, 1);
+    } else if (host.transport != nullptr) {
+      host.transport->prefetch(frame == kNone ? kNone : frames_.head(frame).from, step - 1);
     }
-    expect_host(event.destination, ahead, event.frame);
-  }
-  void expect_wake(std::uint32_t token, unsigned ahead) const {
-    expect_host(token >> 2, ahead, FrameStore::kNoFrame);
   }
 
  private:
@@ -99,6 +100,11 @@ class Simulation {
     Picos armed = kNoTime;     // the earliest call-back planned for the machine's deadline
     bool nic_planned = false;  // a call-back comes when the uplink is free
     bool paused = false;
+    std::uint64_t digest = 0x77656674;  // of what happened here: hosts may run ahead of each other
+
+    void mix(std::uint64_t value) {
+      digest = (digest ^ value) * 0x9E3779B97F4A7C15ULL, digest ^= digest >> 29;
+    }
   };
   struct TriggerState {
     std::uint32_t activations = 0;
@@ -106,19 +112,7 @@ class Simulation {
     std::vector<std::uint32_t> flows;
   };
   enum class Token : std::uint32_t { nic = 0, deadline = 1, starts = 2, sample = 3 };
-  [[nodiscard]] static std::uint32_t token(PortId port, Token kind) {
-    return port << 2 | static_cast<std::uint32_t>(kind);
-  }
 
-  void expect_host(PortId port, unsigned ahead, std::uint32_t frame) const {
-    const Host& host = hosts_[port];
-    if (ahead + 1 == EventQueue::kAhead) {
-      __builtin_prefetch(&host, 1);
-    } else if (host.transport != nullptr) {
-      const PortId from = frame == FrameStore::kNoFrame ? kNone : frames_.head(frame).from;
-      host.transport->prefetch(from, EventQueue::kAhead - 2 - ahead);
-    }
-  }
   void serve(Picos now, PortId port);
   void transmit(Picos now, PortId port, Host& host);
   void arm(Picos now, PortId port, Host& host);
@@ -126,9 +120,6 @@ class Simulation {
   void start_due(Picos now);
   void start_flow(Picos now, std::uint32_t flow);
   void activate(Picos now, std::uint32_t trigger);
-  void mix(std::uint64_t value) {
-    digest_ = (digest_ ^ value) * 0x9E3779B97F4A7C15ULL, digest_ ^= digest_ >> 29;
-  }
 
   const TrafficMatrix& traffic_;
   SimulationOptions options_;
@@ -142,7 +133,6 @@ class Simulation {
   std::vector<std::uint32_t> starting_;  // by triggers, not yet handed to their hosts
   bool in_start_ = false;
   std::uint32_t ended_ = 0;
-  std::uint64_t digest_ = 0x77656674;
   srd::TxPacket packet_;
   SimulationObserver* observer_ = nullptr;
   Picos sample_every_ = 0;

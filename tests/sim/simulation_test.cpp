@@ -60,6 +60,57 @@ TEST(Simulation, TheSameSeedGivesTheSameDigestAndAnotherSeedAnother) {
   EXPECT_NE(run(kPermutation, {{"seed", "14"}}).digest, a.digest);
 }
 
+// Neither progress bars, nor samples for reports, nor strict order in time change what happens.
+TEST(Simulation, TheDigestDependsNeitherOnInterruptionsNorOnOnlookers) {
+  const char* const text = R"(
+topology: {generator: fat-tree, hosts: 16}
+traffic: {kind: all-to-all, bytes: 60000, window: 4}
+transport: {paths: 16}
+faults: [{link: "tor*-agg*", loss: 0.005}, {link: "tor0-agg0", at: 7us, lasts: 9us, down: true}]
+)";
+  const auto digest = [&](Picos slice, Picos sample_every) {
+    auto scenario = read_scenario("test.yaml", text, {}, "");
+    EXPECT_TRUE(scenario);
+    Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
+                          transport_factory(*scenario));
+    SimulationObserver onlooker;
+    if (sample_every > 0) {
+      simulation.observe(&onlooker, sample_every);
+    }
+    for (const Fault& fault : scenario->faults) {
+      EXPECT_TRUE(simulation.fabric().apply(0, fault));
+    }
+    while (!simulation.run_for(slice)) {
+    }
+    EXPECT_TRUE(simulation.check_conservation());
+    EXPECT_EQ(simulation.flows_ended(), simulation.flows().size());
+    return simulation.digest();
+  };
+  const std::uint64_t whole = digest(kNoTime, 0);
+  for (const Picos slice : {Picos{123'457}, Picos{1'000'000}, Picos{7'654'321}}) {
+    EXPECT_EQ(digest(slice, 0), whole) << slice;
+    EXPECT_EQ(digest(slice, 333'333), whole) << slice;
+  }
+}
+
+// A trigger that crosses hosts takes effect at once: strict order in time.
+TEST(Simulation, TriggersMayCrossHosts) {
+  Scenario scenario = *read_scenario("test.yaml", kPermutation, {}, "");
+  TrafficMatrix& traffic = scenario.traffic;
+  traffic.triggers = {{.kind = TriggerSpec::Kind::barrier, .count = 2}};
+  traffic.flows = {{.source = 0, .destination = 9, .bytes = 50'000, .on_sent = 0},
+                   {.source = 5, .destination = 2, .bytes = 90'000, .on_sent = 0},
+                   {.source = 7, .destination = 1, .bytes = 10'000, .trigger = 0},
+                   {.source = 12, .destination = 3, .bytes = 10'000, .trigger = 0}};
+  Simulation simulation(scenario.topology, traffic, scenario.options, transport_factory(scenario));
+  simulation.run();
+  const auto& flows = simulation.flows();
+  const Picos last = std::max(flows[0].finished, flows[1].finished);
+  EXPECT_EQ(flows[2].started, last);
+  EXPECT_EQ(flows[3].started, last);
+  EXPECT_EQ(simulation.flows_ended(), 4U);
+}
+
 TEST(Simulation, EveryTransportFinishesUnderLoss) {
   for (const char* kind : {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"}) {
     SCOPED_TRACE(kind);

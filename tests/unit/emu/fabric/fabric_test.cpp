@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -242,28 +243,75 @@ TEST(Fabric, TheHashChoosesThePathAndTheSeedPermutesIt) {
   EXPECT_GT(differ, 500);
 }
 
-TEST(Fabric, TimeInOneStepOrInManyGivesTheSameNetwork) {
-  const Topology net = fat_tree(k_ary_fat_tree(16, {})).value();
-  const auto play = [&](Picos step) {
-    Fabric fabric(net, {.seed = 3});
+TEST(Fabric, TimeInOneStepOrInManyAndByTimeOrByNodeGiveTheSameNetwork) {
+  const Topology net = fat_tree(k_ary_fat_tree(16, {.ecn = false})).value();
+  const auto play = [&](bool by_node, Picos step) {
+    Fabric fabric(net, {.seed = 3, .by_node = by_node});
     Collector seen;
+    Rng rng(11);
+    for (std::uint32_t i = 0; i < 500; ++i) {
+      const PortId from = rng.below(16);
+      Frame frame = data((from + 1 + rng.below(15)) % 16, i);
+      frame.size = static_cast<std::uint16_t>(200 + rng.below(3900));  // no two at the same time
+      fabric.inject(0, from, frame);
+    }
+    Fault fault;
+    fault.where = "tor*-agg*";
+    fault.impairment.loss = fault.impairment.duplication = 0.05;
+    EXPECT_TRUE(fabric.apply(0, fault));
+    for (Picos now = 0; fabric.next_event() != kNoTime; now += step) {
+      fabric.advance(now, seen);
+      EXPECT_EQ(fabric.now(), now);
+    }
+    EXPECT_EQ(fabric.totals().in_flight(), 0U);
+    std::vector<std::tuple<Picos, PortId, std::uint32_t, int>> result;
+    for (const auto& a : seen.arrivals) {
+      result.emplace_back(a.when, a.port, a.event.frame, a.event.flags);
+    }
+    std::sort(result.begin(), result.end());
+    return result;
+  };
+  const auto fine = play(false, 777);
+  EXPECT_GT(fine.size(), 400U);
+  EXPECT_EQ(fine, play(false, 10'000'000'000));
+  EXPECT_EQ(fine, play(true, 777));
+  EXPECT_EQ(fine, play(true, 10'000'000'000));
+}
+
+TEST(Fabric, ByNodeAStopEndsWithTheWindowWhereverTimeIsCut) {
+  const Topology net = fat_tree(k_ary_fat_tree(16, {})).value();
+  struct Stopper : Collector {
+    Fabric* fabric = nullptr;
+    void deliver(Picos now, PortId port, const Event& event) {
+      Collector::deliver(now, port, event);
+      if (event.frame == 77) {
+        fabric->stop();
+      }
+    }
+  };
+  const auto play = [&](Picos step) {
+    Fabric fabric(net, {.seed = 3, .by_node = true});
+    Stopper seen;
+    seen.fabric = &fabric;
     Rng rng(11);
     for (std::uint32_t i = 0; i < 500; ++i) {
       const PortId from = rng.below(16);
       fabric.inject(0, from, data((from + 1 + rng.below(15)) % 16, i));
     }
-    for (Picos now = 0; fabric.next_event() != kNoTime; now += step) {
+    const auto stopped = [&] {
+      return std::any_of(seen.arrivals.begin(), seen.arrivals.end(),
+                         [](const auto& a) { return a.event.frame == 77; });
+    };
+    for (Picos now = 0; !stopped(); now += step) {
       fabric.advance(now, seen);
     }
-    std::vector<std::tuple<Picos, PortId, std::uint32_t, int>> result;
-    for (const auto& a : seen.arrivals) {
-      result.emplace_back(a.when, a.port, a.event.frame, a.event.flags);
-    }
-    return result;
+    return std::tuple(seen.arrivals.size(), fabric.totals().events, fabric.totals().delivered,
+                      fabric.totals().marked);
   };
-  const auto fine = play(777);
-  EXPECT_EQ(fine.size(), 500U);
-  EXPECT_EQ(fine, play(10'000'000'000));
+  const auto whole = play(10'000'000'000);
+  EXPECT_LT(std::get<0>(whole), 500U);
+  EXPECT_EQ(whole, play(777));
+  EXPECT_EQ(whole, play(100'003));
 }
 
 TEST(Fabric, WakesComeInTimeAndInOrder) {

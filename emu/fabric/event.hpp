@@ -1,0 +1,26 @@
+// Owns what the network plans: one thing that will happen at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "emu/fabric/picos.hpp"
+
+namespace weft::emu {
+
+// One thing that will happen. A frame's way through the network is a chain of these: everything a
+// hop needs travels inside, so that switching a frame touches no memory of the frame itself.
+struct Event {
+  enum class Kind : std::uint8_t { hop, wake, wake_port, fault };
+  Picos when = 0;
+  std::uint32_t frame = 0;        // hop: its owner's handle; wakes: the token; fault: index
+  std::uint32_t destination = 0;  // port
+  std::uint32_t hash = 0;         // of the flow and its path
+  std::uint32_t via = 0;          // the link whose far end the frame reaches
+  std::uint32_t next = 0;         // the link it is then queued on; unused at its destination
+  std::uint16_t size = 0;         // bytes on the wire
+  Kind kind = Kind::hop;
+  std::uint8_t flags = 0;
+};
+static_assert(sizeof(Event) == 32);
+
+}  // namespace weft::emu

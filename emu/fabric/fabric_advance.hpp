@@ -1,0 +1,183 @@
+// Owns the loop that makes things happen in the network, for every kind of sink. Part of
+// fabric.hpp.
+#pragma once
+
+#include <algorithm>
+
+#include "emu/fabric/fabric.hpp"
+
+namespace weft::emu {
+
+// What has happened outside the order of events: losses, copies, pauses.
+template <class Sink>
+void Fabric::tell(Sink& sink) {
+  while (!notices_.empty() || !pause_changes_.empty()) {
+    if (!pause_changes_.empty()) {
+      const PauseChange change = pause_changes_.front();
+      pause_changes_.erase(pause_changes_.begin());
+      sink.paused(now_, change.port, change.paused);
+      continue;
+    }
+    Notice notice = notices_.back();
+    notices_.pop_back();
+    if (notice.kind == Notice::Kind::copied) {
+      notice.event.frame = sink.duplicate(notice.event.frame);
+      ++totals_.duplicated;
+      push_hop(notice.event);
+    } else if (notice.kind == Notice::Kind::passed) {
+      if constexpr (requires { sink.passed(now_, notice.event, notice.link); }) {
+        sink.passed(notice.event.when, notice.event, notice.link);
+      }
+    } else {
+      sink.drop(now_, notice.event, notice.reason, notice.link);
+    }
+  }
+}
+
+template <class Sink>
+void Fabric::happen(Event event, Sink& sink) {
+  now_ = calendar_ ? event.when : std::max(now_, event.when);
+  ++totals_.events;
+  switch (event.kind) {
+    case Event::Kind::hop:
+      --hops_pending_;
+      if (reach(event)) [[likely]] {
+        if ((event.flags & kArrives) == 0) {
+          send(event.next, event);
+        } else if (paused_[event.destination] == 0 || !hold(event)) {
+          ++totals_.delivered;
+          sink.deliver(now_, event.destination, event);
+        }
+      }
+      break;
+    case Event::Kind::wake_port:
+      if constexpr (requires { sink.wake_port(now_, event.destination, event.frame); }) {
+        sink.wake_port(now_, event.destination, event.frame);
+      }
+      break;
+    case Event::Kind::wake:
+      sink.wake(now_, event.frame);
+      break;
+    case Event::Kind::fault:
+      change(event.frame);
+      break;
+  }
+  if (!notices_.empty() || !pause_changes_.empty()) [[unlikely]] {
+    tell(sink);
+  }
+}
+
+// What the calendar calls.
+template <class Sink>
+struct Fabric::Turns {
+  Turns(Fabric& its_fabric, Sink& its_sink) : fabric(its_fabric), sink(its_sink) {}
+  Fabric& fabric;
+  Sink& sink;
+
+  void event(const Event& event) { fabric.happen(event, sink); }
+  [[nodiscard]] bool stopped() const { return fabric.stopped_; }
+
+  // Fetches what a node will touch, in the order in which one thing leads to the next.
+  void ahead(const NodeCalendar& calendar, NodeId node, unsigned n) {
+    switch (n) {
+      case NodeCalendar::kAhead:
+        calendar.prefetch_head(node);
+        return;
+      case NodeCalendar::kAhead - 1:
+        calendar.prefetch_events(node);
+        return;
+      case NodeCalendar::kAhead - 2:
+        look_at(calendar, node);
+        return;
+      default:
+        if constexpr (requires { sink.expect_port(PortId{0}, kNone, 0U); }) {
+          for (const Expected& it : expected_[node % expected_.size()]) {
+            if (it.port != kNone) {
+              sink.expect_port(it.port, it.frame, NodeCalendar::kAhead - 3 - n);
+            }
+          }
+        }
+        return;
+    }
+  }
+
+ private:
+  // One frame of each kind: most hosts hear data from one peer at a time, and acknowledgements from
+  // another one.
+  struct Expected {
+    PortId port = kNone;
+    std::uint32_t frame = kNone;
+  };
+  enum Kind : std::size_t { is_data = 0, is_control = 1, is_wake = 2, kKinds = 3 };
+
+  void look_at(const NodeCalendar& calendar, NodeId node) {
+    auto& expected = expected_[node % expected_.size()];
+    expected.fill({});
+    calendar.visit(node, [&](const Event& event) {
+      if (event.kind != Event::Kind::hop) {
+        expected[is_wake] = {event.destination, kNone};
+        return;
+      }
+      __builtin_prefetch(&fabric.links_[event.via]);
+      if ((event.flags & kArrives) == 0) {
+        const LinkState& next = fabric.links_[event.next];
+        __builtin_prefetch(&next, 1);
+        __builtin_prefetch(&next.log, 1);
+        __builtin_prefetch(&next.log[kLogEntries / 2], 1);
+      } else {
+        expected[(event.flags & kControl) != 0 ? is_control : is_data] = {event.destination,
+                                                                          event.frame};
+        if constexpr (requires { sink.expect_frame(0U); }) {
+          sink.expect_frame(event.frame);
+        }
+      }
+    });
+  }
+
+  std::array<std::array<Expected, kKinds>, 2 * NodeCalendar::kAhead> expected_{};
+};
+
+template <class Sink>
+void Fabric::advance(Picos until, Sink& sink) {
+  stopped_ = false;
+  tell(sink);
+  if (calendar_) {
+    advance_by_node(until, sink);
+  } else {
+    for (const Event* next = queue_.front(); next != nullptr && next->when <= until && !stopped_;
+         next = queue_.front()) {
+      const Event event = *next;
+      queue_.pop();
+      happen(event, sink);
+    }
+  }
+  if (stopped_ && calendar_) {
+    now_ = stop_at_;
+  } else if (!stopped_ && until != kNoTime) {
+    now_ = calendar_ ? until : std::max(now_, until);
+  }
+}
+
+// What concerns several nodes happens between what concerns one: before it at the same time.
+template <class Sink>
+void Fabric::advance_by_node(Picos until, Sink& sink) {
+  Turns<Sink> turns(*this, sink);
+  const Picos after = until == kNoTime ? kNoTime : until + 1;
+  while (true) {
+    const bool stopping = stopped_;
+    const Event* front = queue_.front();
+    const Picos due = front == nullptr ? kNoTime : front->when;
+    calendar_->run(std::min(due, stopping ? stop_at_ : after), turns);
+    if (stopped_ != stopping) {
+      continue;  // to the end of the window
+    }
+    if (due >= (stopping ? stop_at_ : after)) {
+      return;
+    }
+    const Event event = *queue_.front();
+    queue_.pop();
+    happen(event, sink);
+  }
+}
+
+}  // namespace weft::emu
