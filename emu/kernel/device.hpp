@@ -109,6 +109,8 @@ class Runner {
   virtual void exclusively(const std::function<void()>& work) = 0;
   // A round of progress, unless another thread is at it. True: something moved.
   virtual bool poll() = 0;
+  // Work was posted: lets it leave. What has arrived is somebody's poll to find.
+  virtual void push() { poll(); }
   // Somebody is about to sleep until a completion event comes.
   virtual void expect_events() = 0;
 };

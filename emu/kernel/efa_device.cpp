@@ -108,19 +108,17 @@ void EfaDevice::fetch_sends() {
 }
 
 void EfaDevice::publish() {
-  std::size_t count = 0;
-  do {
-    count = nic_.poll(burst_);
-    for (const nic::WorkCompletion& done : std::span(burst_).first(count)) {
-      static_cast<QueuePair*>(done.qp->owner())->publish(done);
-    }
-  } while (count == burst_.size());
+  while (nic_.next_completion(done_)) {
+    static_cast<QueuePair*>(done_.qp->owner())->publish(done_);
+  }
   look_at_arms();
 }
 
 void EfaDevice::look_at_arms() {
   for (OwnedCq* const cq : cqs_) {
-    cq->look();
+    if (cq->channel != nullptr) {
+      cq->look();
+    }
   }
 }
 

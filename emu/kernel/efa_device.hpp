@@ -99,8 +99,7 @@ class EfaDevice final : public Device, public srd::Machine {
   std::vector<OwnedQp*> qps_;
   std::vector<OwnedCq*> cqs_;
   std::uint16_t next_cq_ = 0;
-  // Here, so that polling does not begin by clearing it.
-  std::array<nic::WorkCompletion, 32> burst_;
+  nic::WorkCompletion done_;  // scratch of publish()
 };
 
 }  // namespace weft::emu::kernel::efa

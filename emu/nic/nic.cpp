@@ -8,7 +8,11 @@
 namespace weft::emu::nic {
 
 Nic::Nic(const NicConfig& config, srd::Engine& engine)
-    : config_(config), engine_(engine), qps_(config.qpn_count), contexts_(config.max_work) {
+    : config_(config),
+      engine_(engine),
+      qps_(config.qpn_count),
+      contexts_(config.max_work),
+      inline_data_(config.max_work) {
   WEFT_CHECK(config.qpn_count > 0);
 }
 
@@ -88,6 +92,7 @@ Outcome<std::uint16_t> Nic::create_ah(std::uint32_t pd, const srd::Address& addr
   }
   handles_[number] = AddressHandle{address, pd, 1, {}};
   owner->handles.emplace(address, number);
+  owner->found_is_valid = false;
   ++owner->users;
   return number;
 }
@@ -116,6 +121,7 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
     }
   }
   pds_[pd].handles.erase(handle->address);
+  pds_[pd].found_is_valid = false;
   *handle = AddressHandle{};
   free_handles_.push_back(ah);
   return {};

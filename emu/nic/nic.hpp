@@ -93,24 +93,35 @@ class Nic {
   [[nodiscard]] bool post_send(Qp& qp, const SendWork& work);
   [[nodiscard]] bool post_receive(Qp& qp, const ReceiveWork& work);
   [[nodiscard]] std::size_t poll(std::span<WorkCompletion> completions);
+  // The same for one; false if nothing has ended.
+  [[nodiscard]] bool next_completion(WorkCompletion& completion);
 
   [[nodiscard]] const NicConfig& config() const { return config_; }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
   [[nodiscard]] const srd::Engine& engine() const { return engine_; }
 
  private:
+  // Small, as there is one per posted receive.
   struct Context {
     Qp* qp = nullptr;
+    std::uint64_t wr_id = 0;
     std::uint32_t generation = 0;
     std::uint32_t length = 0;
-    std::uint64_t wr_id = 0;
+    std::uint32_t inline_data = kNone;  // in inline_data_
     Operation operation = Operation::send;
-    std::array<std::byte, kMaxInline> inline_data{};
   };
+  using InlineData = std::array<std::byte, kMaxInline>;
+  static constexpr std::uint32_t kNone = Slab<InlineData>::kNone;
   struct Pd {
     bool used = false;
     std::uint32_t users = 0;  // regions, address handles, queue pairs
     std::unordered_map<srd::Address, std::uint16_t> handles;
+    // The latest answer of find_handle(), until handles change.
+    bool found_is_valid = false;
+    std::uint16_t found = 0;
+    srd::Address found_for;
+
+    [[nodiscard]] std::uint16_t find_handle(const srd::Address& address);
   };
   struct AddressHandle {
     srd::Address address;
@@ -131,6 +142,7 @@ class Nic {
                                                std::uint32_t context,
                                                const srd::SegmentList& segments);
   [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
+  void release(std::uint32_t context);
   void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
   [[nodiscard]] bool translate(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] bool translate_unsolicited(const srd::Completion& from, WorkCompletion& to);
@@ -147,8 +159,8 @@ class Nic {
   std::uint32_t next_qp_ =
       0;  // numbers go round, so that a late completion meets no young queue pair
   Slab<Context> contexts_;
+  Slab<InlineData> inline_data_;      // what is sent again may have left the queue long ago
   std::deque<WorkCompletion> local_;  // ended without the engine
-  std::array<srd::Completion, 32> burst_;
 };
 
 }  // namespace weft::emu::nic

@@ -104,9 +104,11 @@ WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t contex
     if (work.inline_data->size() > kMaxInline) {
       return WorkStatus::local_length;
     }
-    std::copy(work.inline_data->begin(), work.inline_data->end(), kept.inline_data.begin());
+    kept.inline_data = inline_data_.allocate();  // there is one for every context
+    InlineData& data = inline_data_[kept.inline_data];
+    std::copy(work.inline_data->begin(), work.inline_data->end(), data.begin());
     length = work.inline_data->size();
-    segments[0] = srd::Segment{kept.inline_data.data(), static_cast<std::uint32_t>(length)};
+    segments[0] = srd::Segment{data.data(), static_cast<std::uint32_t>(length)};
   } else {
     const auto access =
         work.operation == Operation::rdma_read ? srd::Access::local_write : srd::Access::none;
@@ -137,6 +139,13 @@ srd::PeerId Nic::peer_of(AddressHandle& ah, std::uint32_t qpn) {
     }
   }
   return peer;
+}
+
+void Nic::release(std::uint32_t context) {
+  if (const std::uint32_t data = contexts_[context].inline_data; data != kNone) {
+    inline_data_.release(data);
+  }
+  contexts_.release(context);
 }
 
 void Nic::complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length) {
@@ -170,12 +179,13 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
   kept.qp = &qp;
   kept.generation = qp.generation_;
   kept.wr_id = work.wr_id;
+  kept.inline_data = kNone;
   kept.operation = work.operation;
   srd::SegmentList segments{};
   WorkStatus status = prepare(qp, work, context, segments);
   if (status == WorkStatus::ok && vanishes(qp, work)) {
     complete_locally(qp, work, WorkStatus::ok, kept.length);
-    contexts_.release(context);
+    release(context);
     return true;
   }
   srd::PeerId peer = kNoPeer;
@@ -184,7 +194,7 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
     status = peer == kNoPeer ? WorkStatus::unreachable : WorkStatus::ok;
   }
   if (status != WorkStatus::ok) {
-    contexts_.release(context);
+    release(context);
     complete_locally(qp, work, status, 0);
     return true;
   }
@@ -193,7 +203,7 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
     ++qp.outstanding_;
     return true;
   }
-  contexts_.release(context);
+  release(context);
   if (posted == srd::PostResult::queue_full) {
     return false;
   }
@@ -264,14 +274,26 @@ bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
   kept.qp = &qp;
   kept.generation = qp.generation_;
   kept.wr_id = work.wr_id;
+  kept.length = 0;
+  kept.inline_data = kNone;
   kept.operation = Operation::receive;
   if (engine_.post_receive(srd::Qpn{qp.number_}, srd::ReceiveRequest{segments, context}) !=
       srd::PostResult::accepted) {
-    contexts_.release(context);
+    release(context);
     return false;
   }
   ++qp.outstanding_;
   return true;
+}
+
+std::uint16_t Nic::Pd::find_handle(const srd::Address& address) {
+  if (!found_is_valid || found_for != address) {
+    const auto known = handles.find(address);
+    found = known != handles.end() ? known->second : kUnknownAh;
+    found_for = address;
+    found_is_valid = true;
+  }
+  return found;
 }
 
 void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
@@ -283,9 +305,7 @@ void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
     return;
   }
   to.source = engine_.key_of(from.peer).address;
-  const auto& handles = pds_[to.qp->init_.pd].handles;
-  const auto known = handles.find(to.source);
-  to.source_ah = known != handles.end() ? known->second : kUnknownAh;
+  to.source_ah = pds_[to.qp->init_.pd].find_handle(to.source);
 }
 
 bool Nic::translate_unsolicited(const srd::Completion& from, WorkCompletion& to) {
@@ -315,7 +335,7 @@ bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
                       .status = to_work_status(from.status),
                       .operation = kept.operation,
                       .length = kept.length};
-  contexts_.release(index);
+  release(index);
   --qp.outstanding_;
   if (!current) {
     return false;
@@ -331,21 +351,26 @@ bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
   return true;
 }
 
+bool Nic::next_completion(WorkCompletion& completion) {
+  if (!local_.empty()) [[unlikely]] {
+    completion = local_.front();
+    local_.pop_front();
+    return true;
+  }
+  while (const srd::Completion* const ended = engine_.next_completion()) {
+    const bool told = translate(*ended, completion);
+    engine_.pop_completion();
+    if (told) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::size_t Nic::poll(std::span<WorkCompletion> completions) {
   std::size_t count = 0;
-  while (count < completions.size() && !local_.empty()) {
-    completions[count++] = local_.front();
-    local_.pop_front();
-  }
-  while (count < completions.size()) {
-    const std::size_t room = std::min(burst_.size(), completions.size() - count);
-    const std::size_t taken = engine_.poll(std::span(burst_).first(room));
-    for (std::size_t i = 0; i < taken; ++i) {
-      count += translate(burst_[i], completions[count]) ? 1U : 0U;
-    }
-    if (taken < room) {
-      break;
-    }
+  while (count < completions.size() && next_completion(completions[count])) {
+    ++count;
   }
   return count;
 }

@@ -70,14 +70,28 @@ class Replacements {
 
 Runner* runner_of(const ibv_context* context) { return VerbsHooks::instance().runner_of(context); }
 
+// Progress is due before looking into a queue that was not empty the last time(s): who takes one
+// completion after the other gets them from the queue, but must not keep the device waiting.
+bool progress_is_due() {
+  constexpr int kFullPollsBetween = 16;
+  static thread_local int full_polls = 0;
+  full_polls = (full_polls + 1) % kFullPollsBetween;
+  return full_polls == 0;
+}
+
 struct PollCq {
   static int run(int (*stock)(ibv_cq*, int, ibv_wc*), ibv_cq* cq, int most, ibv_wc* wc) {
     Runner* const runner = runner_of(cq->context);
     if (runner == nullptr) {
       return stock(cq, most, wc);
     }
-    runner->poll();
-    const int count = stock(cq, most, wc);
+    if (progress_is_due()) {
+      runner->poll();
+    }
+    int count = stock(cq, most, wc);
+    if (count == 0 && runner->poll()) {
+      count = stock(cq, most, wc);
+    }
     note_poll(count == 0);
     return count;
   }
@@ -90,19 +104,37 @@ struct StartPoll {
     if (runner == nullptr) {
       return stock(cq, attributes);
     }
-    runner->poll();
-    const int result = stock(cq, attributes);
-    note_poll(result == ENOENT);  // the library holds no lock then
+    if (progress_is_due()) {
+      runner->poll();
+    }
+    int result = stock(cq, attributes);
+    if (result == ENOENT && runner->poll()) {  // the library holds no lock then
+      result = stock(cq, attributes);
+    }
+    note_poll(result == ENOENT);
     return result;
   }
 };
+
+// Completions are found by polling, as with real devices; but who posts again and again and polls
+// seldom shall not keep others waiting.
+void note_post(Runner& runner) {
+  constexpr int kPostsBetween = 32;
+  static thread_local int posts = 0;
+  posts = (posts + 1) % kPostsBetween;
+  if (posts == 0) {
+    runner.poll();
+  } else {
+    runner.push();
+  }
+}
 
 struct PostSend {
   static int run(int (*stock)(ibv_qp*, ibv_send_wr*, ibv_send_wr**), ibv_qp* qp, ibv_send_wr* wr,
                  ibv_send_wr** bad) {
     const int result = stock(qp, wr, bad);
     if (Runner* const runner = runner_of(qp->context)) {
-      runner->poll();
+      note_post(*runner);
     }
     return result;
   }
@@ -112,7 +144,7 @@ struct Complete {
   static int run(int (*stock)(ibv_qp_ex*), ibv_qp_ex* qp) {
     const int result = stock(qp);
     if (Runner* const runner = runner_of(qp->qp_base.context)) {
-      runner->poll();
+      note_post(*runner);
     }
     return result;
   }

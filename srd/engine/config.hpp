@@ -50,6 +50,9 @@ struct EngineConfig {
   // Acknowledgements.
   std::uint8_t ack_every = 4;                         // packets per acknowledgement
   Duration ack_delay = std::chrono::microseconds{2};  // longest wait for more
+  // The last packet asks for an acknowledgement only if no earlier question is open: where a round
+  // trip is shorter than ack_delay, single packets in a row would cause one each.
+  bool ask_sparingly = false;
 
   // Loss and death.
   Duration min_rto = Duration::zero();  // zero: derived from base_rtt

@@ -81,6 +81,11 @@ class Engine final : public Machine {
 
   // Takes up to completions.size() of what has ended.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
+  // The same one by one, without a copy: nullptr if nothing has ended; pop_completion() takes it.
+  [[nodiscard]] const Completion* next_completion() const {
+    return completions_.empty() ? nullptr : &completions_.front();
+  }
+  void pop_completion() { completions_.pop(); }
 
   [[nodiscard]] MemoryTable& memory() { return memory_; }
   [[nodiscard]] const EngineConfig& config() const { return config_; }

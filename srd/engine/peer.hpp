@@ -89,6 +89,7 @@ struct alignas(kCacheLine) Outbound {
   std::uint32_t settled_since_widening = 0;
   std::uint32_t timeouts = 0;  // in a row, without a sign of life
   std::uint32_t backoff = 0;   // timeouts since the last round trip that was measured
+  Psn asked;                   // latest number that asked for an acknowledgement
   Qpn last_from;               // endpoints of the latest request, for packets that belong to none
   Qpn last_to;
   std::uint32_t next_message = 1;
@@ -117,6 +118,11 @@ struct alignas(kCacheLine) Outbound {
 
   [[nodiscard]] bool has_work() const {
     return !singles.empty() || !bulk.empty() || !reads.empty() || window.has_lost();
+  }
+  // A packet before this one asked for an acknowledgement and is under way.
+  [[nodiscard]] bool awaits_answer_before(Psn psn) {
+    return asked != psn && window.contains(asked) &&
+           window.slot(asked).state == SendSlot::State::in_flight;
   }
   // Chains the packet to the one before it on the same path, unless that one left too long ago to
   // matter. A path that was never used has an entry from before the first packet.

@@ -191,10 +191,11 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   o.window.mark_in_flight(slot, now);
   o.note_path(slot);
   const Bytes window = o.cc.window();
-  const bool last = !o.has_work();
+  const bool last = !o.has_work() && !(config_.ask_sparingly && o.awaits_answer_before(slot.psn));
   const bool tight = window < Bytes{2} * config_.ack_every * cc_tuning_.mtu_wire;
   if (last || tight || slot.attempt != 0) {
     header.common.flags |= wire::kAckRequested;
+    o.asked = slot.psn;
   }
   out.to = peer.key.address;
   out.path = PathId{slot.path};

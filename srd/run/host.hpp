@@ -60,6 +60,21 @@ class Host {
     return work;
   }
 
+  // Lets what was just posted leave, and does not look for what has arrived: cheaper than poll(),
+  // and who posts often gets more done per poll. Somebody has to poll as well.
+  void push() {
+    missed_.store(true, std::memory_order_seq_cst);
+    if (!lock_.try_lock()) {
+      return;
+    }
+    missed_.store(false, std::memory_order_relaxed);
+    push_locked();
+    lock_.unlock();
+    if (missed_.load(std::memory_order_relaxed)) [[unlikely]] {
+      poll();
+    }
+  }
+
   // Runs f(machine, now) with the machine to itself, then sends what that made ready.
   template <class F>
   decltype(auto) with(F&& f) {
@@ -152,17 +167,29 @@ class Host {
       kick();  // the sleeper does not know of this deadline
     }
   }
-  template <class F>
-  std::size_t poll_locked(F& f) {
+  void push_locked() {
     if (abandoned_) {
-      return 0;
+      return;
     }
+    rouse_sleeper();
+    const TimePoint now = monotonic_now();
+    last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
+    poller_.transmit(now);
+  }
+  void rouse_sleeper() {
     if (armed_) {  // somebody else sleeps on this: it shall see that we are here now, and watch
                    // over us
       armed_ = false;
       io_->disarm();
       kick();
     }
+  }
+  template <class F>
+  std::size_t poll_locked(F& f) {
+    if (abandoned_) {
+      return 0;
+    }
+    rouse_sleeper();
     const TimePoint now = monotonic_now();
     last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
     const std::size_t received = poller_.receive(now);

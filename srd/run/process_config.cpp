@@ -20,6 +20,9 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     config.congestion_control = "fixed";
     config.line_rate = Rate::gbps(100);
     config.base_rtt = std::chrono::microseconds{14};
+    config.ack_every = 8;
+    config.ack_delay = std::chrono::microseconds{1};
+    config.ask_sparingly = true;
   } else {
     // System calls and the kernel's network take longer than a data centre's switches.
     config.line_rate = Rate::gbps(carrier.gigabits != 0 ? carrier.gigabits : 25);
