@@ -111,6 +111,8 @@ class Runner {
   virtual bool poll() = 0;
   // Work was posted: lets it leave. What has arrived is somebody's poll to find.
   virtual void push() { poll(); }
+  // The same for who does not poll through us: it counts as nobody's poll.
+  virtual void ring() { poll(); }
   // Somebody is about to sleep until a completion event comes.
   virtual void expect_events() = 0;
 };
@@ -120,8 +122,13 @@ class Runner {
 class LibraryHooks {
  public:
   virtual ~LibraryHooks() = default;
-  virtual void created_cq(int fd, std::uint64_t user_handle) = 0;
-  virtual void touched_qp(int fd, std::uint64_t user_handle) = 0;
+  struct Touched {
+    int fd = -1;
+    std::uint64_t user_handle = 0;
+    QueueRegion send_doorbell{};  // of a queue pair
+  };
+  virtual void created_cq(const Touched& cq) = 0;
+  virtual void touched_qp(const Touched& qp) = 0;
 };
 
 }  // namespace weft::emu::kernel

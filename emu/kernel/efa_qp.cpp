@@ -33,6 +33,7 @@ QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shap
   if (shape.sq_entries > 0) {
     sq_ = memory.allocate(std::size_t{shape.sq_entries} * shape.wqe_size);
     sq_doorbell_ = memory.allocate(sizeof(std::uint32_t));
+    send_doorbell = sq_doorbell_;
   }
   if (shape.rq_descriptors > 0) {
     rq_ = memory.allocate(std::size_t{shape.rq_descriptors} * sizeof(ReceiveDescriptor));

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "emu/kernel/event_channel.hpp"
+#include "emu/kernel/queue_memory.hpp"
 
 namespace weft::emu::kernel {
 
@@ -119,6 +120,7 @@ struct Qp : Object {
   std::uint32_t max_send_sge = 0;
   std::uint32_t max_recv_sge = 0;
   std::uint32_t max_inline_data = 0;
+  QueueRegion send_doorbell;  // where the library tells of posted sends; nowhere: no data
   bool sq_sig_all = false;
 
  private:

@@ -173,7 +173,7 @@ Outcome<void> UverbsFile::create_cq(Call& call) {
   call.answer(insert(std::move(*cq)));
   call.answer(cqe);
   call.hook = &LibraryHooks::created_cq;
-  call.hook_handle = request.user_handle;
+  call.touched.user_handle = request.user_handle;
   return {};
 }
 
@@ -248,7 +248,8 @@ Outcome<void> UverbsFile::modify_qp(Call& call) {
                                                            .qkey = request.qkey,
                                                            .sq_psn = request.sq_psn});
   call.hook = &LibraryHooks::touched_qp;
-  call.hook_handle = qp->user_handle;
+  call.touched.user_handle = qp->user_handle;
+  call.touched.send_doorbell = qp->send_doorbell;
   return outcome;
 }
 

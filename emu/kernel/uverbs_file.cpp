@@ -116,7 +116,7 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
             .reply = {},
             .udata = {.in = body.subspan(entry->body), .out = {}},
             .hook = nullptr,
-            .hook_handle = 0};
+            .touched = {}};
   std::uint64_t response = 0;
   if (entry->reply > 0) {
     std::memcpy(&response, body.data(), sizeof response);
@@ -159,7 +159,7 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
             .reply = {},
             .udata = {.in = body.subspan(core), .out = {}},
             .hook = nullptr,
-            .hook_handle = 0};
+            .touched = {}};
   const std::size_t core_room = header.out_words * std::size_t{8};
   const std::size_t own_room = more.provider_out_words * std::size_t{8};
   if (!user_range_ok(more.response, core_room + own_room, true)) {
@@ -187,8 +187,8 @@ int UverbsFile::run(const Entry& entry, Call& call) {
     count(entry, error);
   });
   if (error == 0 && hooks_ != nullptr && call.hook != nullptr) {
-    (hooks_->*call.hook)(call.fd,
-                         call.hook_handle);  // not under the device's lock: it may load code
+    call.touched.fd = call.fd;
+    (hooks_->*call.hook)(call.touched);  // not under the device's lock: it may load code
   }
   return error;
 }

@@ -38,8 +38,8 @@ class UverbsFile {
     std::span<const std::byte> body;
     std::vector<std::byte> reply;
     Udata udata;
-    void (LibraryHooks::*hook)(int fd, std::uint64_t user_handle) = nullptr;  // to call afterwards
-    std::uint64_t hook_handle = 0;
+    void (LibraryHooks::*hook)(const LibraryHooks::Touched&) = nullptr;  // to call afterwards
+    LibraryHooks::Touched touched{};
 
     template <class T>
     [[nodiscard]] T read(std::size_t offset = 0) const;

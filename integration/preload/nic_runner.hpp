@@ -24,6 +24,9 @@ class NicRunner final : public emu::kernel::Runner {
   void exclusively(const std::function<void()>& work) override;
   bool poll() override { return host_->poll() != 0; }
   void push() override { host_->push(); }
+  void ring() override {
+    host_->with([](Device& /*device*/, TimePoint /*now*/) {});
+  }
   void expect_events() override;
 
   [[nodiscard]] emu::kernel::Device& device() { return *device_; }

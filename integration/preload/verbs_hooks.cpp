@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "emu/kernel/user_memory.hpp"
+#include "integration/preload/doorbell_trap.hpp"
 
 namespace weft::preload {
 namespace {
@@ -228,6 +229,9 @@ void VerbsHooks::opened(int fd, Runner& runner) {
 
 void VerbsHooks::closing(int fd) {
   const std::lock_guard guard(mutex_);
+  if (DoorbellTrap::wanted()) {
+    DoorbellTrap::instance().forget(fd);
+  }
   for (OpenFd& entry : open_) {
     if (entry.fd == fd) {
       entry = {};
@@ -248,6 +252,9 @@ void VerbsHooks::forget_all() {
     entry.fd = -1;
   }
   open_.fill({});
+  if (DoorbellTrap::wanted()) {
+    DoorbellTrap::instance().forget(-1);
+  }
 }
 
 Runner* VerbsHooks::runner_of_fd(int fd) const {
@@ -284,8 +291,9 @@ void VerbsHooks::hook_context(ibv_context* context) {
   put(context->ops.req_notify_cq, req_notify_cq);
 }
 
-void VerbsHooks::created_cq(int fd, std::uint64_t user_handle) {
-  auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(user_handle));
+void VerbsHooks::created_cq(const Touched& touched) {
+  const int fd = touched.fd;
+  auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(touched.user_handle));
   const std::lock_guard guard(mutex_);
   Runner* const runner = runner_of_fd(fd);
   // The library has not filled the CQ yet, except for its context.
@@ -310,10 +318,14 @@ void VerbsHooks::hook_qp(ibv_qp* qp) {
   }
 }
 
-void VerbsHooks::touched_qp(int fd, std::uint64_t user_handle) {
-  auto* const qp = reinterpret_cast<ibv_qp*>(static_cast<std::uintptr_t>(user_handle));
+void VerbsHooks::touched_qp(const Touched& touched) {
+  const int fd = touched.fd;
+  auto* const qp = reinterpret_cast<ibv_qp*>(static_cast<std::uintptr_t>(touched.user_handle));
   const std::lock_guard guard(mutex_);
   Runner* const runner = runner_of_fd(fd);
+  if (runner != nullptr && DoorbellTrap::wanted()) {
+    DoorbellTrap::instance().watch(fd, touched.send_doorbell, *runner);
+  }
   if (runner == nullptr || !readable(qp) || !is_library_context(qp->context, fd) ||
       !know(qp->context, fd, *runner)) {
     return;

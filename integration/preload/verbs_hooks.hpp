@@ -26,8 +26,8 @@ class VerbsHooks final : public emu::kernel::LibraryHooks {
   // In the child of a fork: hooked functions call only the stock ones from now on.
   void forget_all();
 
-  void created_cq(int fd, std::uint64_t user_handle) override;
-  void touched_qp(int fd, std::uint64_t user_handle) override;
+  void created_cq(const Touched& touched) override;
+  void touched_qp(const Touched& touched) override;
 
   // Null: not a context of ours (any more).
   [[nodiscard]] emu::kernel::Runner* runner_of(const ibv_context* context) const {

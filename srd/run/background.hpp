@@ -39,6 +39,9 @@ class BackgroundThread {
   static constexpr Duration kSilence = std::chrono::microseconds{60};
   static constexpr Duration kLookUp = std::chrono::milliseconds{1};
   static constexpr Duration kSpinAfterTakeOver = std::chrono::microseconds{30};
+  // Who yields to somebody that never does waits for a whole slice; who sleeps is woken at once.
+  static constexpr Duration kDearYield = std::chrono::microseconds{500};
+  static constexpr Duration kNoYieldFor = std::chrono::milliseconds{100};
 
   static constexpr Duration kLookOften = std::chrono::milliseconds{1};
   static constexpr Duration kLookSeldom = std::chrono::milliseconds{10};
@@ -47,6 +50,7 @@ class BackgroundThread {
   void run() {
     TimePoint own_poll{};
     TimePoint last_work{};
+    TimePoint yield_again{};
     while (!stop_.load(std::memory_order_acquire)) {
       const TimePoint last = host_.last_poll();
       const bool application_polls = last != own_poll && monotonic_now() - last < kSilence;
@@ -59,8 +63,11 @@ class BackgroundThread {
       const TimePoint now = monotonic_now();
       if (work != 0) {
         last_work = now;
-      } else if (now - last_work < kSpinAfterTakeOver) {
+      } else if (now - last_work < kSpinAfterTakeOver && now >= yield_again) {
         ::sched_yield();
+        if (const TimePoint back = monotonic_now(); back - now > kDearYield) {
+          yield_again = back + kNoYieldFor;
+        }
       } else if (!watchful_) {
         host_.sleep(kNever);
       } else {

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# Owns measuring stock programs on emulated EFA devices beside other ways to do the same.
 """Measures stock programs on emulated EFA devices, beside what the machine does without them.
 
 usage: tests/bench/efa_numbers.py [--build build/release] [--rounds 5] [--pin] [--json] [WHAT ...]
@@ -20,8 +21,8 @@ import sys
 import tempfile
 
 LEAF_SPINE = """name: leaf-spine
-topology: {generator: clos, tiers: 2, hosts: 2, hosts_per_pod: 2, tor_down: 1, tor_up: 8, agg_down: 2,
-  rate: 100Gbps, delay: %s, mtu: 9200}
+topology: {generator: clos, tiers: 2, hosts: 2, hosts_per_pod: 2, tor_down: 1, tor_up: 8,
+  agg_down: 2, rate: 100Gbps, delay: %s, mtu: 9200}
 """
 
 
@@ -120,8 +121,9 @@ def cases(bench):
         "all-reduce 1 MiB, mtl/ofi": ("<= ob1/tcp", lambda: bench.all_reduce(ofi, efa)),
         "all-reduce 1 MiB, ob1/tcp": ("", lambda: bench.all_reduce(tcp, {})),
     }
+    sizes = (64, "<= 2.5 us, >= 1 M/s"), (65536, ">= 4 GB/s"), (1048576, ">= 4 GB/s")
     for provider in ["efa", "tcp;ofi_rxm", "udp;ofi_rxd"]:
-        for size, asked in (64, "<= 2.5 us, >= 1 M/s"), (65536, ">= 4 GB/s"), (1048576, ">= 4 GB/s"):
+        for size, asked in sizes:
             found["%s %d" % (provider, size)] = (
                 asked if provider == "efa" else "",
                 lambda provider=provider, size=size: bench.tagged(provider, size))

@@ -65,6 +65,31 @@ TEST(EngineSend, FillsAWholePacketAndNotOneByteMore) {
   EXPECT_THAT(pair.b.texts(), ElementsAre(largest));
 }
 
+// One after the other, as a program posts them: with a poll in between.
+std::uint64_t acknowledgements_of(bool sparingly, double loss) {
+  constexpr int kSends = 400;
+  LabConfig config = lab_config();
+  config.engine.ask_sparingly = sparingly;
+  config.engine.ack_every = 8;
+  config.link.loss = loss;
+  Pair pair(config);
+  pair.b.receive(kSends);
+  for (int i = 0; i < kSends; ++i) {
+    pair.a.send(pair.b, pattern(64, static_cast<std::uint64_t>(i)));
+    pair.run_for(500ns);
+  }
+  EXPECT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.b.inbox().size(), static_cast<std::size_t>(kSends));
+  return pair.b.engine().counters().acks_sent;
+}
+
+TEST(EngineSend, PacketsInARowNeedNotAskOneByOne) {
+  EXPECT_GE(acknowledgements_of(false, 0), 400U);
+  EXPECT_LE(acknowledgements_of(true, 0), 150U);
+}
+
+TEST(EngineSend, WhoDoesNotAskStillLearnsOfLosses) { (void)acknowledgements_of(true, 0.05); }
+
 TEST(EngineSend, BothWaysAtOnceOverOneContext) {
   Pair pair;
   pair.a.receive(50);

@@ -1,0 +1,252 @@
+// Owns the signal handler: which store it was, and whose.
+#include "integration/preload/doorbell_trap.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace weft::preload {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+
+struct sigaction previous;
+
+#if defined(__x86_64__)
+
+struct Store {
+  std::size_t length = 0;  // of the instruction; 0: not one of those that ring doorbells
+  std::uint32_t value = 0;
+};
+
+std::uint32_t register_value(const ucontext_t& context, unsigned number) {
+  constexpr int kOrder[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                              REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                              REG_R12, REG_R13, REG_R14, REG_R15};
+  return static_cast<std::uint32_t>(context.uc_mcontext.gregs[kOrder[number]]);
+}
+
+// Bytes of a memory operand, beginning with ModRM; 0: a register.
+std::size_t operand_length(const std::uint8_t* at) {
+  const unsigned mode = at[0] >> 6;
+  const unsigned base = at[0] & 7U;
+  if (mode == 3) {
+    return 0;
+  }
+  std::size_t length = 1;
+  bool wide = mode == 2 || (mode == 0 && base == 5);
+  if (base == 4) {
+    wide = wide || (mode == 0 && (at[1] & 7U) == 5);
+    ++length;
+  }
+  return length + (wide ? 4U : mode == 1 ? 1U : 0U);
+}
+
+// mov %r32,mem and mov $imm32,mem.
+Store decode(const ucontext_t& context) {
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(
+      static_cast<std::uintptr_t>(context.uc_mcontext.gregs[REG_RIP]));
+  const std::uint8_t* at = begin;
+  unsigned high = 0;
+  if ((*at & 0xF0U) == 0x40) {  // REX
+    if ((*at & 0x08U) != 0) {   // 64 bits
+      return {};
+    }
+    high = (*at & 0x04U) != 0 ? 8 : 0;
+    ++at;
+  }
+  const std::uint8_t operation = *at++;
+  const std::size_t operand = operand_length(at);
+  if (operand == 0) {
+    return {};
+  }
+  const unsigned number = (*at >> 3) & 7U;
+  at += operand;
+  if (operation == 0x89) {
+    return {static_cast<std::size_t>(at - begin), register_value(context, number + high)};
+  }
+  if (operation == 0xC7 && number == 0) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, at, sizeof value);
+    return {static_cast<std::size_t>(at - begin) + sizeof value, value};
+  }
+  return {};
+}
+
+void skip(ucontext_t& context, std::size_t length) {
+  context.uc_mcontext.gregs[REG_RIP] += static_cast<greg_t>(length);
+}
+
+constexpr bool kCanDecode = true;
+
+#else
+
+struct Store {
+  std::size_t length = 0;
+  std::uint32_t value = 0;
+};
+Store decode(const ucontext_t&) { return {}; }
+void skip(ucontext_t&, std::size_t) {}
+constexpr bool kCanDecode = false;
+
+#endif
+
+void not_ours(int signal, siginfo_t* info, void* context) {
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(signal, info, context);
+  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+    previous.sa_handler(signal);
+  } else {
+    ::sigaction(SIGSEGV, &previous, nullptr);  // the store is tried again, and ends the program
+  }
+}
+
+struct Mapping {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  std::uint64_t offset = 0;
+  unsigned long inode = 0;
+};
+
+template <class F>
+void for_each_mapping(F&& f) {
+  std::FILE* const file = std::fopen("/proc/self/maps", "re");
+  if (file == nullptr) {
+    return;
+  }
+  char line[512];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    Mapping one;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %" SCNx64 " %*s %lu", &one.begin, &one.end,
+                    &one.offset, &one.inode) == 4) {
+      f(one);
+    }
+  }
+  std::fclose(file);
+}
+
+}  // namespace
+
+bool DoorbellTrap::wanted() {
+  static const bool wanted = [] {
+    const char* const text = std::getenv("WEFT_DOORBELL_TRAP");
+    return kCanDecode && text != nullptr && std::strcmp(text, "1") == 0;
+  }();
+  return wanted;
+}
+
+DoorbellTrap& DoorbellTrap::instance() {
+  static DoorbellTrap* const trap = new DoorbellTrap;
+  return *trap;
+}
+
+DoorbellTrap::Entry* DoorbellTrap::find(std::uintptr_t page) {
+  for (Entry& entry : entries_) {
+    if (entry.page.load(std::memory_order_acquire) == page) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+bool DoorbellTrap::is_known(std::uintptr_t page) const {
+  for (const Entry& entry : entries_) {
+    if (entry.page.load(std::memory_order_relaxed) == page ||
+        reinterpret_cast<std::uintptr_t>(entry.own) == page) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void DoorbellTrap::forget(int fd) {
+  for (Entry& entry : entries_) {
+    if (entry.page.load(std::memory_order_relaxed) != 0 && (fd == -1 || entry.fd == fd)) {
+      ::munmap(std::exchange(entry.own, nullptr), kPage);
+      ::mprotect(reinterpret_cast<void*>(entry.page.exchange(0)), kPage, PROT_WRITE);
+    }
+  }
+}
+
+void DoorbellTrap::on_fault(int signal, void* info_pointer, void* context_pointer) {
+  auto* const info = static_cast<siginfo_t*>(info_pointer);
+  auto& context = *static_cast<ucontext_t*>(context_pointer);
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const std::uintptr_t page = address & ~(kPage - 1);
+  Entry* const entry = page == 0 ? nullptr : instance().find(page);
+  if (entry == nullptr) {
+    not_ours(signal, info, context_pointer);
+    return;
+  }
+  const int saved = errno;
+  const Store store = decode(context);
+  if (store.length == 0) {
+    // Another way to write: from now on this doorbell is looked at only now and then.
+    entry->page.store(0, std::memory_order_release);
+    ::mprotect(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE);
+  } else {
+    auto& word = *reinterpret_cast<std::uint32_t*>(entry->own + (address - page));
+    std::atomic_ref(word).store(store.value, std::memory_order_release);
+    skip(context, store.length);
+    entry->runner->ring();
+  }
+  errno = saved;
+}
+
+bool DoorbellTrap::install() {
+  struct sigaction action {};
+  action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
+    on_fault(signal, info, context);
+  };
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  return ::sigaction(SIGSEGV, &action, &previous) == 0;
+}
+
+void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
+                         emu::kernel::Runner& runner) {
+  const std::lock_guard guard(mutex_);
+  installed_ = installed_ || install();
+  if (!installed_ || doorbell.data == nullptr) {
+    return;
+  }
+  const auto device = reinterpret_cast<std::uintptr_t>(doorbell.data);  // the device's own view
+  unsigned long inode = 0;
+  for_each_mapping([&](const Mapping& one) {
+    if (one.begin <= device && device < one.end) {
+      inode = one.inode;
+    }
+  });
+  std::uintptr_t found = 0;
+  for_each_mapping([&](const Mapping& one) {
+    const bool inside =
+        one.offset <= doorbell.key && doorbell.key < one.offset + (one.end - one.begin);
+    const std::uintptr_t page = one.begin + (doorbell.key - one.offset);
+    if (inode != 0 && one.inode == inode && inside && page != device && !is_known(page)) {
+      found = page;
+    }
+  });
+  Entry* const entry = found == 0 ? nullptr : find(0);
+  if (entry == nullptr) {
+    return;
+  }
+  void* const own = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                           static_cast<off_t>(doorbell.key));
+  if (own == MAP_FAILED) {
+    return;
+  }
+  entry->own = static_cast<std::byte*>(own);
+  entry->fd = fd;
+  entry->runner = &runner;
+  entry->page.store(found, std::memory_order_release);
+  ::mprotect(reinterpret_cast<void*>(found), kPage, PROT_READ);
+}
+
+}  // namespace weft::preload
