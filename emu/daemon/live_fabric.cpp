@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "emu/daemon/capture.hpp"
+#include "emu/daemon/loans.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -73,7 +75,8 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
     : topology_(std::make_unique<const Topology>(std::move(options.topology))),
       fabric_(*topology_,
               {.seed = options.seed,
-               .trimmed_size = static_cast<std::uint16_t>(wire::kEnvelopeSizeV4 + kTrimmedPacket)}),
+               .trimmed_size = static_cast<std::uint16_t>(wire::kEnvelopeSizeV4 + kTrimmedPacket),
+               .live = true}),
       dilation_(options.dilation),
       max_frame_(options.max_frame),
       start_(now),
@@ -93,35 +96,70 @@ TimePoint LiveFabric::next_event() {
                       std::ceil(static_cast<double>(next) * dilation_ / 1000.0))};
 }
 
-std::uint32_t LiveFabric::store(const Arrival& to, std::span<const std::byte> frame) {
+std::uint32_t LiveFabric::store(const Arrival& to, std::span<const std::byte> frame,
+                                const Lender& lender) {
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(stored_.size()));
-    stored_.emplace_back().bytes = std::make_unique<std::byte[]>(max_frame_);
+    stored_.emplace_back();
   }
   const std::uint32_t handle = free_.back();
   free_.pop_back();
   ++used_;
   Stored& stored = stored_[handle];
-  std::memcpy(stored.bytes.get(), frame.data(), frame.size());
   stored.size = static_cast<std::uint32_t>(frame.size());
   stored.to = to;
+  if (lender.loans != nullptr) {
+    // The lender reads it no more, so what happens to it on the way may be written into it.
+    stored.bytes = const_cast<std::byte*>(frame.data());
+    stored.lender = lender.loans;
+    stored.loan = lender.loans->lend(lender.position, handle, lender.now);
+  } else {
+    keep(stored, frame);
+  }
   return handle;
+}
+
+void LiveFabric::keep(Stored& stored, std::span<const std::byte> frame) {
+  if (stored.buffer == nullptr) {
+    stored.buffer = std::make_unique<std::byte[]>(max_frame_);
+  }
+  stored.bytes = stored.buffer.get();
+  std::memcpy(stored.bytes, frame.data(), frame.size());
+}
+
+void LiveFabric::take_home(Stored& stored) {
+  if (stored.lender != nullptr) {
+    keep(stored, {stored.bytes, stored.size});
+    std::exchange(stored.lender, nullptr)->give_back(stored.loan);
+  }
+}
+
+void LiveFabric::call_in(Loans& loans) { take_home(stored_[loans.handle()]); }
+
+void LiveFabric::call_in_all(Loans& loans) {
+  while (!loans.empty()) {
+    call_in(loans);
+  }
 }
 
 std::uint32_t LiveFabric::copy(std::uint32_t handle) {
   // stored_ may move, the bytes do not.
   const Arrival to = stored_[handle].to;
-  const std::span<const std::byte> frame{stored_[handle].bytes.get(), stored_[handle].size};
+  const std::span<const std::byte> frame{stored_[handle].bytes, stored_[handle].size};
   return store(to, frame);
 }
 
 void LiveFabric::release(std::uint32_t handle) {
+  Stored& stored = stored_[handle];
+  if (stored.lender != nullptr) {
+    std::exchange(stored.lender, nullptr)->give_back(stored.loan);
+  }
   free_.push_back(handle);
   --used_;
 }
 
 bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
-                        std::span<const std::byte> frame) {
+                        std::span<const std::byte> frame, const Lender& lender) {
   const Picos time = std::max(model_time(now), fabric_.now());
   if (fabric_.uplink_free(from) > time + kNicQueue) {
     return false;
@@ -130,7 +168,7 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
   Frame meta;
   meta.destination = to.port;
   meta.hash = flow_hash(frame);
-  meta.handle = store(to, frame);
+  meta.handle = store(to, frame, lender);
   meta.size = static_cast<std::uint16_t>(frame.size());
   meta.control = ip_class >> 2 == wire::kDscpControl;
   meta.ecn_capable = (ip_class & 3) != 0;
@@ -158,7 +196,7 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
     return;
   }
   const Stored& stored = stored_[event.frame];
-  scratch_.assign(stored.bytes.get(), stored.bytes.get() + stored.size);
+  scratch_.assign(stored.bytes, stored.bytes + stored.size);
   std::span<std::byte> frame{scratch_};
   if ((event.flags & kMarked) != 0) {
     wire::mark_congested(frame);
@@ -172,7 +210,10 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
 void LiveFabric::deliver(const Event& event) {
   ++moved_;
   Stored& stored = stored_[event.frame];
-  std::span<std::byte> frame{stored.bytes.get(), stored.size};
+  if ((event.flags & (kTrimmed | kCorrupted)) != 0) {
+    take_home(stored);
+  }
+  std::span<std::byte> frame{stored.bytes, stored.size};
   if ((event.flags & kMarked) != 0) {
     wire::mark_congested(frame);
   }

@@ -27,6 +27,14 @@ struct Arrival {
 };
 
 class Capture;
+class Loans;
+
+// Whose memory a frame is in, for as long as it is inside: it need not be copied.
+struct Lender {
+  Loans* loans = nullptr;
+  std::uint64_t position = 0;  // of the frame in the ring
+  TimePoint now{};
+};
 
 class LiveFabric {
  public:
@@ -43,7 +51,10 @@ class LiveFabric {
 
   // False: the NIC has so much to send already that the frame has to wait outside.
   [[nodiscard]] bool submit(TimePoint now, PortId from, const Arrival& to,
-                            std::span<const std::byte> frame);
+                            std::span<const std::byte> frame, const Lender& lender = {});
+  // Copies the oldest frame that is on loan from there, or all of them: the lender needs its room.
+  void call_in(Loans& loans);
+  void call_in_all(Loans& loans);
   // Delivers what is due. Returns how many frames came out or were lost.
   std::size_t advance(TimePoint now);
   // When advance() is worth calling again; kNever while nothing is inside.
@@ -64,16 +75,22 @@ class LiveFabric {
   [[nodiscard]] Picos network_time(TimePoint now) const { return model_time(now); }
 
  private:
-  // The bytes of frames, in buffers of one size that are used again and again.
+  // A frame: in its lender's ring, or in a buffer of one size that is used again and again.
   struct Stored {
-    std::unique_ptr<std::byte[]> bytes;
+    std::unique_ptr<std::byte[]> buffer;  // made when it is needed first
+    std::byte* bytes = nullptr;
     std::uint32_t size = 0;
     Arrival to;
+    Loans* lender = nullptr;
+    std::uint64_t loan = 0;
   };
   struct Sink;
 
   [[nodiscard]] Picos model_time(TimePoint now) const;
-  [[nodiscard]] std::uint32_t store(const Arrival& to, std::span<const std::byte> frame);
+  [[nodiscard]] std::uint32_t store(const Arrival& to, std::span<const std::byte> frame,
+                                    const Lender& lender = {});
+  void keep(Stored& stored, std::span<const std::byte> frame);
+  void take_home(Stored& stored);
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
   void release(std::uint32_t handle);
   void deliver(const Event& event);

@@ -116,17 +116,27 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
       break;
     }
     ring.pop(frame);
+    ring.prefetch();
     ++count;
     from.counters.bytes_in += frame.size();
   }
-  if (count != 0) {
-    from.counters.frames_in += count;
-    ring.release();
-  }
+  from.counters.frames_in += count;
+  give_room(now, from);
   if (from.port.broken()) [[unlikely]] {
     from.doomed = true;
   }
   return count;
+}
+
+// What is still inside of the network keeps its place, but no more than half of the ring, and not
+// for long: the process would take us for stopped.
+void Switchboard::give_room(TimePoint now, Slot& from) {
+  auto& ring = from.port.rx();
+  while (!from.loans.empty() && (ring.position() - from.loans.position() > from.ring_bytes / 2 ||
+                                 now - from.loans.since() > kLongestLoan)) {
+    fabric_->call_in(from.loans);
+  }
+  ring.release_to(from.loans.empty() ? ring.position() : from.loans.position());
 }
 
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
@@ -140,7 +150,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     drop(FrameDrop::wrong_source, frame);
     return true;
   }
-  if (outside_ != nullptr && plant_.find(steering.destination) == nullptr) [[unlikely]] {
+  if (outside_ != nullptr && nic_of(from, steering.destination) == nullptr) [[unlikely]] {
     return leave(now, from, steering, frame, flags);
   }
   if (fabric_ != nullptr) {
@@ -165,9 +175,16 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
   return deliver(now, *to, frame, flags);
 }
 
-bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& steering,
+const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
+  if (from.last_nic == nullptr || from.last_nic->address != address) {
+    from.last_nic = plant_.find(address);
+  }
+  return from.last_nic;
+}
+
+bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Steering& steering,
                                std::span<const std::byte> frame, std::uint32_t flags) {
-  const Nic* nic = plant_.find(steering.destination);
+  const Nic* nic = nic_of(from, steering.destination);
   if (nic == nullptr) {
     drop(FrameDrop::no_nic, frame);
     return true;
@@ -179,7 +196,8 @@ bool Switchboard::enter_fabric(TimePoint now, const Slot& from, const Steering& 
                           .management = steering.management,
                           .outside = -1,
                           .frame = {}},
-                         frame);
+                         frame,
+                         {.loans = &from.loans, .position = from.port.rx().position(), .now = now});
 }
 
 void Switchboard::arrive(const Arrival& arrival) {

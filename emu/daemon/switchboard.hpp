@@ -65,6 +65,7 @@ class Switchboard {
  private:
   static constexpr std::size_t kBurst = 32;
   static constexpr Duration kPatience = std::chrono::milliseconds{20};
+  static constexpr Duration kLongestLoan = std::chrono::milliseconds{5};
 
   struct Steering {
     srd::Address source;
@@ -76,7 +77,9 @@ class Switchboard {
   // True: the frame is dealt with. False: its destination has no room, it must wait.
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame, std::uint32_t flags);
   [[nodiscard]] static bool read(std::span<const std::byte> frame, Steering& steering);
-  [[nodiscard]] bool enter_fabric(TimePoint now, const Slot& from, const Steering& steering,
+  [[nodiscard]] const Nic* nic_of(Slot& from, const srd::Address& address);
+  void give_room(TimePoint now, Slot& from);
+  [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const Steering& steering,
                                   std::span<const std::byte> frame, std::uint32_t flags);
   [[nodiscard]] bool leave(TimePoint now, const Slot& from, const Steering& steering,
                            std::span<const std::byte> frame, std::uint32_t flags);

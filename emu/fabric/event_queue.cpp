@@ -13,6 +13,9 @@ namespace {
 // Up to so many, insertion beats a general sort.
 constexpr std::size_t kShort = 32;
 
+// What has been taken from the front of the early events is given back after so many.
+constexpr std::size_t kMostUsedEarly = 1024;
+
 // All keys differ, so that no sort need be stable.
 void sort_keys(std::vector<std::uint64_t>& keys) {
   if (keys.size() > kShort) {
@@ -74,6 +77,10 @@ void EventQueue::insert_open(const Event& event) {
 }
 
 void EventQueue::insert_early(const Event& event) {
+  if (early_used_ >= kMostUsedEarly && early_used_ >= early_.size() / 2) {
+    early_.erase(early_.begin(), early_.begin() + static_cast<std::ptrdiff_t>(early_used_));
+    early_used_ = 0;
+  }
   const auto at =
       std::upper_bound(early_.begin() + static_cast<std::ptrdiff_t>(early_used_), early_.end(),
                        event, [](const Event& a, const Event& b) { return a.when < b.when; });
@@ -170,7 +177,8 @@ void EventQueue::take_slice(std::uint32_t head) {
 std::size_t EventQueue::memory() const {
   return blocks_.size() * kChunksPerBlock * sizeof(Chunk) +
          heads_.capacity() * sizeof(std::uint32_t) + occupied_.capacity() * 8 +
-         far_.capacity() * sizeof(Far) + current_.capacity() * (sizeof(Event) + 8);
+         far_.capacity() * sizeof(Far) + early_.capacity() * sizeof(Event) +
+         current_.capacity() * (sizeof(Event) + 8);
 }
 
 }  // namespace weft::emu

@@ -14,6 +14,10 @@ constexpr Picos kUnlimited = INT64_MAX / 4;
 // When every link is busy. More: less memory for the ring and fuller chunks, but longer sorting.
 constexpr double kEventsPerSlice = 24;
 
+// In real time: two microseconds a slice, two milliseconds all of them.
+constexpr unsigned kLiveSliceBits = 21;
+constexpr unsigned kLiveRingBits = 10;
+
 // The log of a queue wraps after so many times the queue's limit, and forgets after one of it: so
 // what it holds is never older than half the way round.
 constexpr Picos kLogSpan = 32;
@@ -87,8 +91,8 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     : topology_(topology),
       options_(options),
       routes_(topology),
-      queue_(slice_bits(topology, options.mtu),
-             ring_bits(topology, slice_bits(topology, options.mtu))),
+      queue_(options.live ? kLiveSliceBits : slice_bits(topology, options.mtu),
+             options.live ? kLiveRingBits : ring_bits(topology, slice_bits(topology, options.mtu))),
       links_(topology.links().size()),
       rng_(mix64(options.seed) ^ 0x6661627269630000ULL),
       dice_seed_(mix64(options.seed ^ 0x64696365ULL)),

@@ -87,6 +87,8 @@ struct FabricOptions {
   // faster in large networks. The sink must then confine what it does in deliver() and wake_port()
   // to that port, and what it does about one port must not depend on another one's.
   bool by_node = false;
+  // In real time few events lie ahead, and soon: a calendar that stays in the first-level cache.
+  bool live = false;
 };
 
 class Fabric {

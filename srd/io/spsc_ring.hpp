@@ -179,11 +179,21 @@ class RingConsumer {
   void pop(std::span<const std::byte> frame) { position_ += ring_record_bytes(frame.size()); }
 
   // Gives the room of all frames taken so far back to the producer.
-  void release() {
-    if (released_ != position_) {
-      released_ = position_;
-      header_->consumed.store(position_, std::memory_order_release);
+  void release() { release_to(position_); }
+  // The same up to a position where a frame begins: that one and later ones are still needed.
+  void release_to(std::uint64_t position) {
+    if (released_ != position) {
+      released_ = position;
+      header_->consumed.store(position, std::memory_order_release);
     }
+  }
+  // Of the frame that peek() has shown.
+  [[nodiscard]] std::uint64_t position() const { return position_; }
+  // Begins to fetch what the next peek() will show.
+  void prefetch() const {
+    const std::byte* next = area_ + (position_ & (capacity_ - 1));
+    __builtin_prefetch(next);
+    __builtin_prefetch(next + kRingCell);
   }
 
   [[nodiscard]] bool empty() const {

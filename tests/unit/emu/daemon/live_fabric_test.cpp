@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "emu/daemon/loans.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -100,6 +101,64 @@ TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   EXPECT_EQ(arrived_[0], sent);
   EXPECT_EQ(live_->frames_inside(), 0U);
   EXPECT_EQ(live_->next_event(), kNever);
+}
+
+// A frame on loan is read from where it lies, as late as possible.
+TEST_F(LiveFabricTest, ALentFrameIsNotCopiedUntilItIsCalledInOrDelivered) {
+  build(kFast);
+  Loans loans;
+  std::vector<std::vector<std::byte>> memory;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    memory.push_back(frame(1000));
+  }
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(live_->submit(TimePoint{}, 0, {.port = 1, .frame = {}}, memory[i],
+                              {.loans = &loans, .position = 100 * i, .now = TimePoint{}}));
+  }
+  EXPECT_FALSE(loans.empty());
+  live_->call_in(loans);  // the first
+  EXPECT_EQ(loans.position(), 100U);
+  const auto sent = memory[0];
+  for (auto& bytes : memory) {
+    bytes.back() ^= std::byte{0xFF};
+  }
+  live_->advance(TimePoint{} + seconds{1});
+  EXPECT_TRUE(loans.empty());
+  ASSERT_EQ(arrived_.size(), 3U);
+  EXPECT_EQ(arrived_[0], sent);
+  EXPECT_EQ(arrived_[1], memory[1]);
+  EXPECT_EQ(arrived_[2], memory[2]);
+}
+
+TEST_F(LiveFabricTest, LostFramesAreGivenBackToo) {
+  build(kFast);
+  trouble(&Impairment::loss, 1.0);
+  Loans loans;
+  const auto memory = frame(1000);
+  ASSERT_TRUE(live_->submit(live_time_, 0, {.port = 1, .frame = {}}, memory,
+                            {.loans = &loans, .position = 0, .now = live_time_}));
+  live_->advance(live_time_ + seconds{1});
+  EXPECT_TRUE(loans.empty());
+  EXPECT_TRUE(arrived_.empty());
+}
+
+// A ring goes back in its own order, whatever order the network has.
+TEST(LoansTest, TheOldestThatIsOutHoldsUpAllLaterOnes) {
+  Loans loans;
+  std::vector<std::uint64_t> numbers;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    numbers.push_back(loans.lend(10 * i, i, TimePoint{}));
+  }
+  for (std::size_t i = 999; i >= 1; --i) {
+    loans.give_back(numbers[i]);
+    EXPECT_EQ(loans.position(), 0U);
+    EXPECT_EQ(loans.handle(), 0U);
+  }
+  loans.give_back(numbers[0]);
+  EXPECT_TRUE(loans.empty());
+  (void)loans.lend(77, 5, TimePoint{});
+  EXPECT_EQ(loans.position(), 77U);
+  EXPECT_EQ(loans.handle(), 5U);
 }
 
 TEST_F(LiveFabricTest, DilationStretchesTime) {

@@ -58,6 +58,20 @@ TEST(EventQueue, TakesAnEventThatLiesBeforeTheOpenSlice) {
   }
 }
 
+// As under traffic without a pause while a fault is planned for much later.
+TEST(EventQueue, DoesNotGrowWhileAllEventsLieBeforeTheOpenSlice) {
+  EventQueue queue(8, 6);
+  queue.push({.when = 1'000'000'000'000, .frame = 0});
+  ASSERT_NE(queue.front(), nullptr);
+  const std::size_t before = queue.memory();
+  queue.push({.when = 1, .frame = 1});
+  for (std::uint32_t i = 2; i < 200'000; ++i) {
+    queue.push({.when = i, .frame = i});
+    ASSERT_EQ(take(queue), i - 1);
+  }
+  EXPECT_LT(queue.memory(), before + (std::size_t{1} << 18));
+}
+
 // Against a sorted list, over all distances: same slice, ring, far heap, several rings apart.
 TEST(EventQueue, PopsInTheOrderOfAStableSort) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -1,0 +1,63 @@
+// Owns the record of frames that stay in a process's ring while they are inside of the modelled
+// network: so nobody copies them twice.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "srd/base/time.hpp"
+
+namespace weft::emu {
+
+// In the order of the ring, which can only be given back to its producer up to the oldest one.
+class Loans {
+ public:
+  // A frame at that position of the ring, known there as `handle`. Returns its number here.
+  std::uint64_t lend(std::uint64_t position, std::uint32_t handle, TimePoint now) {
+    if (next_ - first_ == loans_.size()) {
+      grow();
+    }
+    loans_[next_ & (loans_.size() - 1)] = {position, now, handle, false};
+    return next_++;
+  }
+  void give_back(std::uint64_t number) {
+    at(number).back = true;
+    while (first_ != next_ && at(first_).back) {
+      ++first_;
+    }
+  }
+
+  [[nodiscard]] bool empty() const { return first_ == next_; }
+  // Of the oldest that is still out.
+  [[nodiscard]] std::uint64_t position() const { return at(first_).position; }
+  [[nodiscard]] std::uint32_t handle() const { return at(first_).handle; }
+  [[nodiscard]] TimePoint since() const { return at(first_).since; }
+
+ private:
+  struct Loan {
+    std::uint64_t position = 0;
+    TimePoint since{};
+    std::uint32_t handle = 0;
+    bool back = false;
+  };
+
+  [[nodiscard]] Loan& at(std::uint64_t number) { return loans_[number & (loans_.size() - 1)]; }
+  [[nodiscard]] const Loan& at(std::uint64_t number) const {
+    return loans_[number & (loans_.size() - 1)];
+  }
+  void grow() {
+    std::vector<Loan> larger(loans_.empty() ? 64 : 2 * loans_.size());
+    for (std::uint64_t number = first_; number != next_; ++number) {
+      larger[number & (larger.size() - 1)] = at(number);
+    }
+    loans_ = std::move(larger);
+  }
+
+  std::vector<Loan> loans_;  // a power of two of them
+  std::uint64_t first_ = 0;  // the oldest that is out
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace weft::emu
