@@ -34,7 +34,10 @@ constexpr auto kPatience = std::chrono::seconds{10};
     ::setpgid(0, 0);  // an interrupt at the terminal is for the programs; this ends after them
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   } else {
-    ::setsid();
+    // Not a session of its own: the scheduler shares cores out between sessions first, and a core
+    // that weftd yields would not go to the programs that wait for it.
+    ::setpgid(0, 0);
+    ::signal(SIGHUP, SIG_IGN);  // it stays when the terminal goes
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(null, STDOUT_FILENO);

@@ -14,12 +14,15 @@
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "srd/io/tap_io.hpp"
+#include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
 
 constexpr std::size_t kMaxNewcomers = 256;
+// For processes of other pid namespaces that a weftd before this one knew.
+constexpr Duration kWaitForUnknown = std::chrono::seconds{10};
 // Processes that all talk to all have many rings, and memory has an end.
 constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
@@ -151,9 +154,12 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
   // Later than any life that a weftd before this one gave out: whoever died while there was none
   // shall not be taken for whoever gets its place.
   const srd::Life now{life_of_now()};
-  auto slot =
-      plant_.occupy(*(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
-                    (now.before(first_life_) ? first_life_ : now).value());
+  ucred peer{};
+  const bool known = may_attach(socket.get(), peer);
+  plant_.keep_unknown(srd::monotonic_now() - started_ < kWaitForUnknown);
+  auto slot = plant_.occupy(
+      *(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
+      (now.before(first_life_) ? first_life_ : now).value(), known ? peer.pid : Places::kUnknown);
   if (!slot) {
     refuse(socket.get(), slot.error().message);
     return;
@@ -261,6 +267,9 @@ void Daemon::detach(Slot& slot) {
   unwatch(slot.socket.get());
   if (slot.process) {
     unwatch(slot.process.get());
+  }
+  if (fabric_ != nullptr) {
+    fabric_->call_in_all(slot.loans);  // what it has sent is on its way
   }
   switchboard_.forget(slot);
   plant_.vacate(slot);

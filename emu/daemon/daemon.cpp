@@ -139,6 +139,9 @@ Result<void> Daemon::open_sockets() {
   if (auto metrics = open_metrics(); !metrics) {
     return metrics;
   }
+  if (auto remembered = plant_.remember(options_.directory + "/places"); !remembered) {
+    return remembered;
+  }
   // Last of all: who can attach finds everything there.
   auto attach = listen_unix(options_.directory + "/attach.sock", SOCK_SEQPACKET);
   if (!attach) {

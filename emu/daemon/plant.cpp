@@ -2,8 +2,10 @@
 #include "emu/daemon/plant.hpp"
 
 #include <arpa/inet.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 
 #include "emu/daemon/attach_protocol.hpp"
@@ -88,7 +90,34 @@ Result<std::vector<Nic*>> Plant::nics_of(const std::string& host) {
   return found;
 }
 
-Result<Slot*> Plant::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life) {
+Result<void> Plant::remember(const std::string& file) {
+  auto places = Places::open(file, nics_.size() * kSlotsPerNic);
+  if (!places) {
+    return tl::unexpected(places.error());
+  }
+  places_ = std::move(*places);
+  for (const auto& nic : nics_) {
+    srd::Life latest;
+    for (std::size_t id = 1; id < kSlotsPerNic; ++id) {
+      const srd::Life life{places_.get(place_of(*nic, id)).life};
+      nic->lives[id] = life;
+      if (life.value() != 0 && (latest.value() == 0 || latest.before(life))) {
+        latest = life;
+        nic->next_slot = static_cast<std::uint16_t>(id % (kSlotsPerNic - 1) + 1);
+      }
+    }
+  }
+  return {};
+}
+
+bool Plant::is_waited_for(const Nic& nic, std::size_t id) const {
+  const std::int32_t process = places_.get(place_of(nic, id)).process;
+  return process == Places::kUnknown ? keep_unknown_
+                                     : process > 0 && (::kill(process, 0) == 0 || errno == EPERM);
+}
+
+Result<Slot*> Plant::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
+                            std::int32_t process) {
   std::size_t id = 0;
   srd::Life life{wish.life};
   if (wish.attachment != 0) {
@@ -99,7 +128,7 @@ Result<Slot*> Plant::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life) 
     }
   } else {
     for (std::size_t tried = 1; tried < kSlotsPerNic && id == 0; ++tried) {
-      if (nic.slots[nic.next_slot] == nullptr) {
+      if (nic.slots[nic.next_slot] == nullptr && !is_waited_for(nic, nic.next_slot)) {
         id = nic.next_slot;
       }
       nic.next_slot = static_cast<std::uint16_t>(nic.next_slot % (kSlotsPerNic - 1) + 1);
@@ -117,6 +146,8 @@ Result<Slot*> Plant::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life) 
     }
   }
   nic.lives[id] = life;
+  places_.set(place_of(nic, id),
+              {.life = life.value(), .process = process > 0 ? process : Places::kUnknown});
   nic.slots[id] = std::make_unique<Slot>();
   Slot& slot = *nic.slots[id];
   slot.nic = &nic;
@@ -133,6 +164,7 @@ void Plant::vacate(Slot& slot) {
       other->last_target = nullptr;
     }
   }
+  places_.set(place_of(*slot.nic, slot.id), {.life = slot.life.value(), .process = 0});
   slot.nic->slots[slot.id].reset();
 }
 

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/daemon/loans.hpp"
+#include "emu/daemon/places.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 #include "srd/engine/types.hpp"
@@ -48,6 +50,11 @@ struct Slot {
   srd::Address last_destination;
   std::uint32_t last_block = 0;
   Slot* last_target = nullptr;
+
+  // The same for the NIC alone, which never goes away.
+  const Nic* last_nic = nullptr;
+
+  Loans loans;  // frames in its ring that are still inside of the network
 
   // While its ring is full. Frames wait for it a while, then they are dropped until it reads again.
   std::uint64_t full_at = 0;  // its consumer's position then
@@ -89,14 +96,28 @@ class Plant {
     std::uint32_t attachment = 0;
     std::uint32_t life = 0;
   };
-  [[nodiscard]] Result<Slot*> occupy(Nic& nic, const Wish& wish, std::uint32_t now_life);
+  [[nodiscard]] Result<Slot*> occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
+                                     std::int32_t process);
   void vacate(Slot& slot);
+
+  // From now on the file remembers who has which place. What it says already counts: no life is
+  // given twice, and a place stays free for a process that had it and still runs (or of which
+  // nothing is known, until keep_unknown(false)).
+  [[nodiscard]] Result<void> remember(const std::string& file);
+  void keep_unknown(bool keep) { keep_unknown_ = keep; }
 
   [[nodiscard]] const std::vector<Slot*>& slots() const { return occupied_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Nic>>& nics() const { return nics_; }
   [[nodiscard]] const std::vector<std::string>& hosts() const { return hosts_; }
 
  private:
+  [[nodiscard]] static std::size_t place_of(const Nic& nic, std::size_t id) {
+    return nic.port * kSlotsPerNic + id;
+  }
+  [[nodiscard]] bool is_waited_for(const Nic& nic, std::size_t id) const;
+
+  Places places_;
+  bool keep_unknown_ = true;
   std::vector<std::string> hosts_;
   std::vector<std::unique_ptr<Nic>> nics_;
   std::unordered_map<srd::Address, Nic*> by_address_;
