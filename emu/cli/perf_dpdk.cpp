@@ -36,7 +36,8 @@ Result<DpdkPlan> plan_sockets(const std::string& kind) {
   plan.directory = *directory;
   const std::string socket = *directory + "/port.sock";
   if (kind == "memif") {
-    const std::string common = ",socket-abstract=no,bsize=9216,socket=" + socket;
+    // A longer ring of such buffers than the cache holds is slower than a short one.
+    const std::string common = ",socket-abstract=no,bsize=9216,rsize=8,socket=" + socket;
     plan.devargs = {"net_memif0,role=server" + common, "net_memif0,role=client" + common};
   } else {
     plan.devargs = {"net_vhost0,iface=" + socket, "net_virtio_user0,path=" + socket};

@@ -20,9 +20,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "srd/io/dpdk/environment.hpp"
+#include "srd/io/dpdk/interrupts.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::srd::dpdk {
@@ -251,8 +253,12 @@ void Device::close() {
     ::rte_log_set_global_level(RTE_LOG_EMERG);  // they complain when the other side went first
   }
   if (made_ && is_driver("net_memif")) {
-    // The driver's thread may be at work on the other side's leaving, and does not lock.
+    // The driver's thread may not have heard yet that the other side is leaving.
     std::this_thread::sleep_for(kMemifSettles);
+  }
+  std::unique_lock guard(driver_lock(), std::defer_lock);
+  if (is_driver("net_memif")) {  // others wait here for their callbacks to end
+    guard.lock();
   }
   if (open_) {
     (void)::rte_eth_dev_stop(port_);

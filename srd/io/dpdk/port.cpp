@@ -7,10 +7,12 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "srd/io/dpdk/device.hpp"
 #include "srd/io/dpdk/environment.hpp"
+#include "srd/io/dpdk/interrupts.hpp"
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/wire/envelope.hpp"
@@ -55,6 +57,7 @@ class Port final : public FrameIo {
   void free_received();
   void drop_waiting();
   void flush();
+  [[nodiscard]] std::uint16_t send_waiting();
   [[nodiscard]] RxFrame read(rte_mbuf* packet, std::size_t slot);
   [[nodiscard]] rte_mbuf* write(const TxFrame& frame);
 
@@ -173,6 +176,7 @@ std::span<const RxFrame> Port::receive() {
     flush();
   }
   if (!stashed_) {
+    const std::lock_guard guard(driver_lock());
     received_count_ = ::rte_eth_rx_burst(device_.port(), 0, received_.data(), kBurst);
   }
   stashed_ = false;
@@ -236,14 +240,18 @@ std::size_t Port::transmit(std::span<const TxFrame> frames) {
   return offered;
 }
 
+std::uint16_t Port::send_waiting() {
+  const std::lock_guard guard(driver_lock());
+  return ::rte_eth_tx_burst(device_.port(), 0, &waiting_[waiting_begin_],
+                            static_cast<std::uint16_t>(waiting_end_ - waiting_begin_));
+}
+
 // Most of the time the device takes everything at once.
 void Port::flush() {
   if (waiting_begin_ == waiting_end_) {
     return;
   }
-  const std::uint16_t sent =
-      ::rte_eth_tx_burst(device_.port(), 0, &waiting_[waiting_begin_],
-                         static_cast<std::uint16_t>(waiting_end_ - waiting_begin_));
+  const std::uint16_t sent = send_waiting();
   counters_.tx_frames += sent;
   waiting_begin_ = static_cast<std::uint16_t>(waiting_begin_ + sent);
   if (waiting_begin_ == waiting_end_) {
@@ -278,7 +286,9 @@ bool Port::arm() {
   }
   // What has arrived before would ring nobody.
   free_received();
+  std::unique_lock guard(driver_lock());
   received_count_ = ::rte_eth_rx_burst(device_.port(), 0, received_.data(), kBurst);
+  guard.unlock();
   stashed_ = received_count_ != 0;
   if (stashed_) {
     disarm();

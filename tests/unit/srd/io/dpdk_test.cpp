@@ -1,13 +1,20 @@
 // Owns what a DPDK port does when its other side goes away and comes back.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <new>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/posix.hpp"
@@ -101,6 +108,112 @@ TEST(Dpdk, AMemifClientFindsItsServerAgain) {
   second.end(SIGKILL);
   ::unlink(("/tmp/weft-test-memif-again-" + std::to_string(::getpid())).c_str());
 }
+
+// Sends and receives as fast as it can, for ever, and counts for whoever watches.
+struct Blaster {
+  struct Board {
+    std::atomic<std::uint64_t> rounds{0}, received{0};
+    std::atomic<bool> refused{false};
+  };
+
+  static pid_t start(Board& board, const std::string& devargs) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      run(board, devargs);
+      ::_exit(0);
+    }
+    return pid;
+  }
+  static void run(Board& board, const std::string& devargs) {
+    auto port = open_dpdk_port({.devargs = devargs, .eal = {}});
+    if (!port) {
+      board.refused = true;
+      return;
+    }
+    const std::vector<std::byte> bytes(1500);
+    std::array<TxFrame, 32> frames;
+    for (TxFrame& frame : frames) {
+      frame.pieces[0] = bytes;
+    }
+    while (true) {
+      board.received += (*port)->receive().size();
+      (*port)->release();
+      const std::size_t room = std::min((*port)->transmit_room(), frames.size());
+      [[maybe_unused]] const auto taken = (*port)->transmit({frames.data(), room});
+      if (++board.rounds % 16 == 0) {
+        ::sched_yield();
+      }
+    }
+  }
+};
+
+class KilledMemifPeer : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    void* memory = ::mmap(nullptr, sizeof(Blaster::Board), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    board_ = new (memory) Blaster::Board;
+  }
+  void TearDown() override {
+    end(survivor_);
+    end(victim_);
+    ::munmap(board_, sizeof(Blaster::Board));
+    ::unlink(socket_.c_str());
+  }
+  static void end(pid_t& pid) {
+    if (pid > 0) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+    pid = -1;
+  }
+  [[nodiscard]] std::string devargs(bool server) const {
+    return std::string("net_memif0,role=") + (server ? "server" : "client") +
+           ",socket-abstract=no,socket=" + socket_;
+  }
+  // False: it ended, or time is up.
+  [[nodiscard]] bool survivor_sees(const std::atomic<std::uint64_t>& counter, std::uint64_t more) {
+    const std::uint64_t wanted = counter + more;
+    const TimePoint patience = clock_now() + std::chrono::seconds{60};
+    while (counter < wanted && clock_now() < patience && !board_->refused) {
+      if (::waitpid(survivor_, &status_, WNOHANG) != 0) {
+        survivor_ = -1;
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds{200});
+    }
+    return counter >= wanted;
+  }
+
+  std::string socket_ = "/tmp/weft-test-memif-kill-" + std::to_string(::getpid());
+  Blaster::Board* board_ = nullptr;
+  Blaster::Board victims_board_;
+  pid_t survivor_ = -1;
+  pid_t victim_ = -1;
+  int status_ = 0;
+};
+
+TEST_P(KilledMemifPeer, UnderTrafficDoesNotTakeTheOtherWithIt) {
+  const bool server = GetParam();
+  survivor_ = Blaster::start(*board_, devargs(server));
+  for (int kills = 0; kills < 8; ++kills) {
+    SCOPED_TRACE("kill " + std::to_string(kills));
+    victim_ = Blaster::start(victims_board_, devargs(!server));
+    const bool traffic = survivor_sees(board_->received, 2000);
+    if (board_->refused) {
+      GTEST_SKIP() << "no DPDK port here: " << devargs(server);
+    }
+    ASSERT_TRUE(traffic) << "status of the survivor: " << status_;
+    end(victim_);
+    ASSERT_TRUE(survivor_sees(board_->rounds, 5000)) << "status of the survivor: " << status_;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dpdk, KilledMemifPeer, testing::Bool(), [](const auto& role) {
+  return std::string(role.param ? "ServerSurvives" : "ClientSurvives");
+});
 
 TEST(Dpdk, ADeviceThatIsNotThereIsAnError) {
   const auto port = open_dpdk_port({.devargs = "net_nonsense0", .eal = {}});
