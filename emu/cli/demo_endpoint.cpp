@@ -90,10 +90,6 @@ struct Endpoint {
 Endpoint join(const DemoPlan& plan, const char* name) {
   auto attached = unwrap(emu::attach({.socket = plan.socket, .host = name}));
   auto config = srd::process_config(attached.io->capabilities(), attached.id, attached.life);
-  // The network's rate and delay are known here. Its delays are also those of the scheduler, which
-  // a congestion control would take for queues: the window is constant.
-  config.line_rate = plan.line_rate;
-  config.base_rtt = plan.base_rtt;
   config.paths = kDemoPaths;
   unwrap(srd::validate(config));
   Endpoint endpoint;

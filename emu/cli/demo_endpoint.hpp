@@ -58,8 +58,6 @@ struct DemoBoard {
 struct DemoPlan {
   std::string socket;  // weftd's
   std::uint64_t seed = 1;
-  Rate line_rate = Rate::gbps(4);
-  Duration base_rtt = std::chrono::microseconds{500};
 };
 
 // The bodies of the processes; they return when all is sent, and throw std::runtime_error.

@@ -10,7 +10,7 @@
 namespace weft::emu {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
-inline constexpr std::uint16_t kAttachVersion = 1;
+inline constexpr std::uint16_t kAttachVersion = 2;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::uint32_t kQpnsPerAttachment = 256;
@@ -68,6 +68,10 @@ struct AttachReply {
   std::uint32_t qpn_count = 0;
   std::uint32_t mtu = 0;
   std::uint32_t ring_bytes = 0;
+  // Of the modelled network, in the time of this machine.
+  std::uint64_t bits_per_second = 0;  // of this NIC's link
+  std::uint64_t round_trip = 0;       // nanoseconds, without queues; 0: nothing is modelled
+  std::uint64_t trims = 0;            // 1: what finds no room is cut, not lost
 };
 
 struct HostReply {

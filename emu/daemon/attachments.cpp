@@ -213,6 +213,12 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
   reply.qpn_count = kQpnsPerAttachment;
   reply.mtu = static_cast<std::uint32_t>(options_.mtu);
   reply.ring_bytes = static_cast<std::uint32_t>(slot.ring_bytes);
+  if (fabric_ != nullptr && options_.topology) {
+    const srd::NetworkModel network = fabric_->seen_from(slot.nic->port);
+    reply.bits_per_second = network.rate.bits_per_second();
+    reply.round_trip = static_cast<std::uint64_t>(nanoseconds(network.round_trip));
+    reply.trims = network.trims ? 1 : 0;
+  }
   if (!watch(slot.socket.get(), Source::process, &slot) ||
       (slot.process && !watch(slot.process.get(), Source::end, &slot)) ||
       !send_struct(slot.socket.get(), reply,

@@ -4,6 +4,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -77,6 +78,13 @@ srd::Address to_address(const std::array<std::byte, 16>& bytes) {
 }
 
 std::size_t max_frame(std::size_t mtu) { return srd::wire::kEnvelopeSizeV6 + mtu; }
+
+srd::NetworkModel network_of(const AttachReply& reply) {
+  constexpr std::uint64_t kLongest = 10'000'000'000;  // 10 s: more is nonsense
+  return {.rate = Rate::bits_per_second(std::max<std::uint64_t>(reply.bits_per_second, 1)),
+          .round_trip = Duration{static_cast<std::int64_t>(std::min(reply.round_trip, kLongest))},
+          .trims = reply.trims != 0};
+}
 
 // An accepted reply, with its descriptors checked and mapped.
 struct Place {
@@ -224,8 +232,8 @@ Result<Attachment> attach(AttachOptions options) {
   }
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
-  auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu}, std::move(place->uplink),
-                                std::move(place->doorbell));
+  auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu, .network = network_of(reply)},
+                                std::move(place->uplink), std::move(place->doorbell));
   if (!io) {
     return tl::unexpected(io.error());
   }

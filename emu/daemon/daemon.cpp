@@ -21,6 +21,8 @@ namespace {
 
 // How long news on a socket may wait while frames are moving.
 constexpr Duration kSocketInterval = std::chrono::microseconds{500};
+// A frame that comes out so soon is not worth a yield.
+constexpr Duration kSoon = std::chrono::microseconds{1};
 // While a frame waits for room in somebody's ring, nobody rings when there is room again.
 constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
 
@@ -187,7 +189,9 @@ void Daemon::unwatch(int fd) {
 }
 
 Result<void> Daemon::run() {
-  srd::Idler idler;
+  // Whoever waits for what was just delivered may have to share our core: no spinning at all,
+  // unless a frame inside of the network is about to come out.
+  srd::Idler idler({.spin = Duration{0}});
   TimePoint next_sockets{};
   while (!stop_) {
     const TimePoint now = srd::monotonic_now();
@@ -199,6 +203,8 @@ Result<void> Daemon::run() {
     detach_doomed();
     if (work != 0) {
       idler.worked();
+    } else if (fabric_ != nullptr && fabric_->next_event() < now + kSoon) {
+      __builtin_ia32_pause();
     } else if (idler.pause(now)) {
       if (fall_asleep()) {
         serve_sockets(time_to_sleep(now));

@@ -20,6 +20,16 @@ namespace wire = srd::wire;
 constexpr Picos kNicQueue = 20'000'000;
 constexpr std::size_t kIp = wire::kEthernetSize;
 constexpr std::size_t kTrimmedPacket = sizeof(wire::DataHeader);
+constexpr std::size_t kSmallFrame = 128;  // an acknowledgement
+
+// A NIC neither marks nor drops what its own host sends: it takes no more than it can send.
+Topology with_patient_nics(Topology topology) {
+  for (const LinkId uplink : topology.ports()) {
+    LinkProperties& link = topology.links()[uplink].properties;
+    link.buffer = link.ecn_low = link.ecn_high = 0;
+  }
+  return topology;
+}
 
 std::size_t ip_header_of(std::span<const std::byte> frame) {
   const unsigned type =
@@ -72,7 +82,7 @@ struct LiveFabric::Sink {
 };
 
 LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
-    : topology_(std::make_unique<const Topology>(std::move(options.topology))),
+    : topology_(std::make_unique<const Topology>(with_patient_nics(std::move(options.topology)))),
       fabric_(*topology_,
               {.seed = options.seed,
                .trimmed_size = static_cast<std::uint16_t>(wire::kEnvelopeSizeV4 + kTrimmedPacket),
@@ -172,6 +182,8 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
   meta.size = static_cast<std::uint16_t>(frame.size());
   meta.control = ip_class >> 2 == wire::kDscpControl;
   meta.ecn_capable = (ip_class & 3) != 0;
+  // What a frame waits for weftd, or for its own NIC, is not the network's doing.
+  stored_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
   fabric_.inject(time, from, meta);
   return true;
 }
@@ -231,8 +243,43 @@ void LiveFabric::deliver(const Event& event) {
     }
   }
   arrival.frame = frame;
+  if (arrival.record.time != 0) {
+    arrival.record.flags |= srd::kRecordArrival;
+    arrival.record.time += static_cast<std::int64_t>(
+        static_cast<double>(event.when - stored.entered) * dilation_ / 1000.0);
+  }
   deliver_(arrival);
   release(event.frame);
+}
+
+// A full packet there, an acknowledgement back, to the furthest of the others.
+srd::NetworkModel LiveFabric::seen_from(PortId port) const {
+  const Routes& routes = fabric_.routes();
+  srd::NetworkModel network;
+  network.trims = true;
+  Picos longest = 0;
+  const auto passing = [&](const std::vector<LinkId>& path, std::size_t bytes) {
+    Picos time = 0;
+    for (const LinkId id : path) {
+      const Link& link = topology_->links()[id];
+      time += picos(link.properties.delay) + picos(topology_->nodes()[link.to].latency) +
+              static_cast<Picos>(link.properties.rate.picoseconds_for(bytes));
+      network.trims = network.trims && (id == routes.uplink(port) || link.properties.trimming);
+    }
+    return time;
+  };
+  for (PortId other = 0; other < fabric_.port_count(); ++other) {
+    if (routes.host_of(other) != routes.host_of(port)) {
+      longest = std::max(longest, passing(routes.path(port, other, 0), max_frame_) +
+                                      passing(routes.path(other, port, 0), kSmallFrame));
+    }
+  }
+  const Rate rate = topology_->links()[routes.uplink(port)].properties.rate;
+  network.rate = Rate::bits_per_second(
+      static_cast<std::uint64_t>(static_cast<double>(rate.bits_per_second()) / dilation_));
+  network.round_trip =
+      Duration{static_cast<std::int64_t>(static_cast<double>(longest) * dilation_ / 1000.0) + 1};
+  return network;
 }
 
 Result<std::uint32_t> LiveFabric::apply(TimePoint now, const Fault& fault) {

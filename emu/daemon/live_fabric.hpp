@@ -12,6 +12,8 @@
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/topology.hpp"
 #include "srd/base/time.hpp"
+#include "srd/io/packet_io.hpp"
+#include "srd/io/spsc_ring.hpp"
 
 namespace weft::emu {
 
@@ -20,7 +22,7 @@ namespace weft::emu {
 struct Arrival {
   PortId port = 0;
   std::uint32_t block = 0;  // which process on that NIC
-  std::uint32_t flags = 0;  // of the ring record that it came in
+  srd::RecordInfo record;   // in which it came, or will go on
   bool management = false;
   std::int16_t outside = -1;  // number of the port to the outside that it is for, if not negative
   std::span<const std::byte> frame;
@@ -68,6 +70,9 @@ class LiveFabric {
   void set_capture(Capture* capture);
   [[nodiscard]] Capture* capture() { return capture_; }
 
+  // What a process on that NIC needs to know of it, in real time.
+  [[nodiscard]] srd::NetworkModel seen_from(PortId port) const;
+
   [[nodiscard]] const Fabric& fabric() const { return fabric_; }
   [[nodiscard]] const Topology& topology() const { return *topology_; }
   [[nodiscard]] std::size_t frames_inside() const { return used_; }
@@ -83,6 +88,7 @@ class LiveFabric {
     Arrival to;
     Loans* lender = nullptr;
     std::uint64_t loan = 0;
+    Picos entered = 0;  // when its NIC began to send it
   };
   struct Sink;
 

@@ -106,12 +106,13 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   std::size_t count = 0;
   auto& ring = from.port.rx();
   while (count < kBurst) {
-    std::uint32_t flags = 0;
-    const auto frame = ring.peek(flags);
+    srd::RecordInfo info;
+    const auto frame = ring.peek(info);
     if (frame.empty()) {
       break;
     }
-    if (!forward(now, from, frame, flags)) {
+    info.flags &= srd::kRecordUnchecked;  // the rest is ours to say
+    if (!forward(now, from, frame, info)) {
       waiting_ = true;
       break;
     }
@@ -140,7 +141,7 @@ void Switchboard::give_room(TimePoint now, Slot& from) {
 }
 
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
-                          std::uint32_t flags) {
+                          const srd::RecordInfo& info) {
   Steering steering;
   if (!read(frame, steering)) [[unlikely]] {
     drop(FrameDrop::malformed, frame);
@@ -151,17 +152,17 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     return true;
   }
   if (outside_ != nullptr && nic_of(from, steering.destination) == nullptr) [[unlikely]] {
-    return leave(now, from, steering, frame, flags);
+    return leave(now, from, steering, frame, info);
   }
   if (fabric_ != nullptr) {
-    return enter_fabric(now, from, steering, frame, flags);
+    return enter_fabric(now, from, steering, frame, info);
   }
   Slot* to = from.last_target;
   if (to == nullptr || from.last_block != steering.block ||
       from.last_destination != steering.destination) [[unlikely]] {
     if (steering.management) {
       if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
-        deliver_management(*nic, &from, frame, flags);
+        deliver_management(*nic, &from, frame, info);
       } else {
         drop(FrameDrop::no_nic, frame);
       }
@@ -172,7 +173,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
       return true;
     }
   }
-  return deliver(now, *to, frame, flags);
+  return deliver(now, *to, frame, info);
 }
 
 const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
@@ -183,7 +184,7 @@ const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
 }
 
 bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Steering& steering,
-                               std::span<const std::byte> frame, std::uint32_t flags) {
+                               std::span<const std::byte> frame, const srd::RecordInfo& info) {
   const Nic* nic = nic_of(from, steering.destination);
   if (nic == nullptr) {
     drop(FrameDrop::no_nic, frame);
@@ -192,7 +193,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Steering& steeri
   return fabric_->submit(now, from.nic->port,
                          {.port = nic->port,
                           .block = steering.block,
-                          .flags = flags,
+                          .record = info,
                           .management = steering.management,
                           .outside = -1,
                           .frame = {}},
@@ -206,15 +207,15 @@ void Switchboard::arrive(const Arrival& arrival) {
     drop(FrameDrop::corrupted, arrival.frame);
   } else if (arrival.outside >= 0) {
     outside_->stage(static_cast<std::size_t>(arrival.outside), arrival.frame,
-                    (arrival.flags & srd::kRecordUnchecked) != 0);
+                    (arrival.record.flags & srd::kRecordUnchecked) != 0);
     ++counters_.frames;
     counters_.bytes += arrival.frame.size();
   } else if (arrival.management) {
-    deliver_management(nic, nullptr, arrival.frame, arrival.flags);
+    deliver_management(nic, nullptr, arrival.frame, arrival.record);
   } else if (arrival.block >= kSlotsPerNic || nic.slots[arrival.block] == nullptr ||
              nic.slots[arrival.block]->doomed) {
     drop(FrameDrop::no_process, arrival.frame);
-  } else if (!deliver(kNever, *nic.slots[arrival.block], arrival.frame, arrival.flags)) {
+  } else if (!deliver(kNever, *nic.slots[arrival.block], arrival.frame, arrival.record)) {
     drop(FrameDrop::not_receiving, arrival.frame);  // a NIC's buffer has an end
   }
 }
@@ -238,13 +239,14 @@ Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
 }
 
 void Switchboard::deliver_management(const Nic& nic, const Slot* from,
-                                     std::span<const std::byte> frame, std::uint32_t flags) {
+                                     std::span<const std::byte> frame,
+                                     const srd::RecordInfo& info) {
   bool somebody = false;
   for (const auto& slot : nic.slots) {
     if (slot != nullptr && slot.get() != from && slot->wants_management) {
       somebody = true;
       // As on a wire: what finds no room is lost, and the sender's retries make up for it.
-      [[maybe_unused]] const bool delivered = deliver(kNever, *slot, frame, flags);
+      [[maybe_unused]] const bool delivered = deliver(kNever, *slot, frame, info);
     }
   }
   if (!somebody) {
@@ -253,7 +255,7 @@ void Switchboard::deliver_management(const Nic& nic, const Slot* from,
 }
 
 bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> frame,
-                          std::uint32_t flags) {
+                          const srd::RecordInfo& info) {
   std::byte* place = to.port.tx().reserve(frame.size());
   if (place == nullptr) [[unlikely]] {
     if (to.port.broken()) {
@@ -272,7 +274,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
   }
   to.full_since = kNever;
   std::memcpy(place, frame.data(), frame.size());
-  to.port.tx().commit(frame.size(), flags);
+  to.port.tx().commit(frame.size(), info);
   ++to.counters.frames_out;
   to.counters.bytes_out += frame.size();
   ++counters_.frames;
@@ -285,7 +287,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
 
 // To a NIC that is none of ours. The first frames go everywhere.
 bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering,
-                        std::span<const std::byte> frame, std::uint32_t flags) {
+                        std::span<const std::byte> frame, const srd::RecordInfo& info) {
   if (outside_->empty()) {
     drop(FrameDrop::no_nic, frame);
     return true;
@@ -296,7 +298,7 @@ bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steerin
   }
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (known < 0 || port == static_cast<std::size_t>(known)) {
-      hand_over(now, from.nic, port, frame, flags);
+      hand_over(now, from.nic, port, frame, info);
     }
   }
   return true;
@@ -357,7 +359,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
   outside_->learn(index, steering.source);
   Arrival arrival{.port = nic->port,
                   .block = steering.block,
-                  .flags = 0,
+                  .record = {},
                   .management = steering.management,
                   .outside = -1,
                   .frame = frame};
@@ -378,7 +380,7 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
   bool anywhere = false;
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (port != index && (known < 0 || port == static_cast<std::size_t>(known))) {
-      hand_over(now, from, port, frame, 0);
+      hand_over(now, from, port, frame, {});
       anywhere = true;
     }
   }
@@ -390,17 +392,17 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
 
 // Through the modelled network where both ends hang on it.
 void Switchboard::hand_over(TimePoint now, const Nic* from, std::size_t port,
-                            std::span<const std::byte> frame, std::uint32_t flags) {
+                            std::span<const std::byte> frame, const srd::RecordInfo& info) {
   const Nic* to = outside_->port(port).nic;
   if (fabric_ == nullptr || from == nullptr || to == nullptr) {
-    outside_->stage(port, frame, (flags & srd::kRecordUnchecked) != 0);
+    outside_->stage(port, frame, (info.flags & srd::kRecordUnchecked) != 0);
     ++counters_.frames;
     counters_.bytes += frame.size();
     return;
   }
   const Arrival arrival{.port = to->port,
                         .block = 0,
-                        .flags = flags,
+                        .record = info,
                         .management = false,
                         .outside = static_cast<std::int16_t>(port),
                         .frame = {}};

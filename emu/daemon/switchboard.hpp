@@ -75,23 +75,25 @@ class Switchboard {
     bool is_transport = false;
   };
   // True: the frame is dealt with. False: its destination has no room, it must wait.
-  bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame, std::uint32_t flags);
+  bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
+               const srd::RecordInfo& info);
   [[nodiscard]] static bool read(std::span<const std::byte> frame, Steering& steering);
   [[nodiscard]] const Nic* nic_of(Slot& from, const srd::Address& address);
   void give_room(TimePoint now, Slot& from);
   [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const Steering& steering,
-                                  std::span<const std::byte> frame, std::uint32_t flags);
+                                  std::span<const std::byte> frame, const srd::RecordInfo& info);
   [[nodiscard]] bool leave(TimePoint now, const Slot& from, const Steering& steering,
-                           std::span<const std::byte> frame, std::uint32_t flags);
+                           std::span<const std::byte> frame, const srd::RecordInfo& info);
   void enter(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   void relay(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   void hand_over(TimePoint now, const Nic* from, std::size_t port, std::span<const std::byte> frame,
-                 std::uint32_t flags);
+                 const srd::RecordInfo& info);
   [[nodiscard]] Slot* target_of(Slot& from, const Steering& steering);
   // `from` does not hear itself; nullptr: somebody behind the network.
   void deliver_management(const Nic& nic, const Slot* from, std::span<const std::byte> frame,
-                          std::uint32_t flags);
-  bool deliver(TimePoint now, Slot& to, std::span<const std::byte> frame, std::uint32_t flags);
+                          const srd::RecordInfo& info);
+  bool deliver(TimePoint now, Slot& to, std::span<const std::byte> frame,
+               const srd::RecordInfo& info);
   void drop(FrameDrop reason, std::span<const std::byte> frame);
 
   Plant& plant_;

@@ -21,7 +21,8 @@ constexpr std::uint8_t kMaxWidening = 1;  // a dead path must not go unnoticed f
 
 }  // namespace
 
-void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet) {
+void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
+                    const wire::ParsedPacket& packet) {
   if (!peer.out) {
     counters_.drop(DropReason::ack_for_nothing);
     return;
@@ -54,7 +55,7 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   sample.path = PathId{header.common.path.value()};
   sample.congested = packet.has(wire::kEchoCongested);
   if (packet.has(wire::kEchoValid)) {
-    take_echo(now, peer, header, sample);
+    take_echo(now, arrived, peer, header, sample);
   }
   take_grant(peer, header);
   take_results(now, peer, packet, header.results);
@@ -72,7 +73,7 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
   }
 }
 
-[[gnu::always_inline]] inline void Engine::take_echo(TimePoint now, Peer& peer,
+[[gnu::always_inline]] inline void Engine::take_echo(TimePoint now, TimePoint arrived, Peer& peer,
                                                      const wire::AckHeader& header,
                                                      AckSample& sample) {
   Outbound& o = *peer.out;
@@ -87,9 +88,11 @@ void Engine::on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet)
       probe ? header.echo_send_time.value() == o.last_probe_time
             : o.window.contains(psn) && o.window.slot(psn).state != SendSlot::State::settled;
   if (current && elapsed <= 0x7FFFFFFF && wait <= elapsed) {
-    sample.rtt = Duration{elapsed - wait};
+    // The network is judged by its own time; what is waited for takes that of the processes, too.
+    const Duration whole{elapsed - wait};
+    sample.rtt = std::max(whole - (now - arrived), Duration::zero());
     sample.rtt_valid = true;
-    o.rtt.add(sample.rtt);
+    o.rtt.add(whole);
     o.backoff = 0;
     update_waits(o);
   }

@@ -176,10 +176,11 @@ class Engine final : public Machine {
   [[nodiscard]] wire::CommonHeader common_header(const Peer& peer, wire::PacketType type) const;
 
   // acknowledge.cpp
-  void on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet);
+  void on_ack(TimePoint now, TimePoint arrived, Peer& peer, const wire::ParsedPacket& packet);
   void take_results(TimePoint now, Peer& peer, const wire::ParsedPacket& packet, std::size_t count);
   void take_result(TimePoint now, Peer& peer, SendSlot& slot, const wire::ResultEntry& entry);
-  void take_echo(TimePoint now, Peer& peer, const wire::AckHeader& header, AckSample& sample);
+  void take_echo(TimePoint now, TimePoint arrived, Peer& peer, const wire::AckHeader& header,
+                 AckSample& sample);
   [[nodiscard]] Bytes take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
                                 const wire::AckHeader& header, Duration rtt);
   void take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,

@@ -21,7 +21,15 @@ struct RxPacket {
   bool trimmed = false;              // a switch cut the payload off and says so in the envelope
   std::span<const std::byte> bytes;  // the transport header and (the beginning of) the payload
   std::span<const std::byte> more;   // the rest, for carriers that keep header and payload apart
+  // When it was here, if the carrier knows better than the caller: it may have waited for a core.
+  TimePoint arrived = kNever;
 };
+
+// Anything else than the recent past is nobody's word to take.
+[[nodiscard]] constexpr TimePoint arrival_of(TimePoint now, const RxPacket& packet) {
+  constexpr Duration kOldest = std::chrono::seconds{1};
+  return packet.arrived < now - kOldest || packet.arrived > now ? now : packet.arrived;
+}
 
 // A packet to be sent. Header bytes are written in place; the payload is lent by whoever posted the
 // work and must be copied or sent before the Machine is called again.
@@ -32,6 +40,7 @@ struct TxPacket {
   PathId path;
   Ecn ecn = Ecn::capable_0;
   std::uint16_t header_size = 0;
+  TimePoint when{};  // it was asked for; set by the caller, for carriers that tell
   std::array<std::span<const std::byte>, 2> payload{};
   std::array<std::byte, kHeaderCapacity> header;  // deliberately not initialised
 

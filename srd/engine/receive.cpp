@@ -68,7 +68,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
   }
   switch (parsed.type()) {
     case PacketType::ack:
-      on_ack(now, peer, parsed);
+      on_ack(now, arrival_of(now, packet), peer, parsed);
       return;
     case PacketType::credit_request:
       on_credit_request(now, peer, parsed.credit_request());

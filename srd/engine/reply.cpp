@@ -18,7 +18,7 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
     in.congested = static_cast<std::uint16_t>(std::min(in.congested + 1, 0xFFFF));
   }
   if (!in.echo.valid || !in.echo.congested || congested) {
-    in.echo.arrived = now;
+    in.echo.arrived = arrival_of(now, packet);
     in.echo.psn = Psn{header.psn.value()};
     in.echo.send_time = header.send_time.value();
     in.echo.path = header.common.path.value();

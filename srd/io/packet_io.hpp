@@ -6,9 +6,17 @@
 #include <cstdint>
 #include <span>
 
+#include "srd/base/units.hpp"
 #include "srd/engine/machine.hpp"
 
 namespace weft::srd {
+
+// A network that somebody models between us and the others.
+struct NetworkModel {
+  Rate rate;              // of our link to it
+  Duration round_trip{};  // without queues, to whoever is furthest away; zero: nothing is modelled
+  bool trims = false;     // what finds no room is cut, not lost
+};
 
 struct IoCapabilities {
   std::size_t mtu = 0;    // largest transport packet (header and payload) that fits into one frame
@@ -19,6 +27,7 @@ struct IoCapabilities {
   bool writes_ecn = false;
   bool wide_spray_is_cheap = true;  // packets of one burst may take different paths at no cost
   std::uint32_t gigabits = 0;       // the link's rate, where it is known
+  NetworkModel network{};           // if the carrier leads through one
 };
 
 struct IoCounters {

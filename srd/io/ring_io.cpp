@@ -106,7 +106,8 @@ IoCapabilities RingIo::capabilities() const {
           .burst = kBurst,
           .lossless_memory = true,
           .reads_ecn = true,
-          .writes_ecn = true};
+          .writes_ecn = true,
+          .network = config_.network};
 }
 
 template <class F>
@@ -148,19 +149,19 @@ std::span<const RxPacket> RingIo::receive() {
 
 void RingIo::take_from(RingPort& port) {
   while (received_count_ < kBurst) {
-    std::uint32_t flags = 0;
-    const auto frame = port.rx().next(flags);
+    RecordInfo info;
+    const auto frame = port.rx().next(info);
     if (frame.empty()) {
       if (port.rx().broken()) [[unlikely]] {
         until_attend_ = 0;
       }
       return;
     }
-    accept(frame);
+    accept(frame, info);
   }
 }
 
-void RingIo::accept(std::span<const std::byte> frame) {
+void RingIo::accept(std::span<const std::byte> frame, const RecordInfo& info) {
   const auto envelope = wire::Envelope::parse(frame);
   if (!envelope.ok() || envelope.destination() != config_.own) [[unlikely]] {
     ++counters_.rx_malformed;
@@ -173,6 +174,7 @@ void RingIo::accept(std::span<const std::byte> frame) {
   packet.trimmed = envelope.trimmed();
   packet.bytes = envelope.packet();
   packet.more = {};
+  packet.arrived = (info.flags & kRecordArrival) != 0 ? time_at(Duration{info.time}) : kNever;
   ++counters_.rx_packets;
   counters_.rx_bytes += packet.bytes.size();
 }
@@ -220,7 +222,7 @@ bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
     ++counters_.tx_unroutable;
     return true;
   }
-  port.tx().commit(envelope + size, kRecordUnchecked);
+  port.tx().commit(envelope + size, {.flags = kRecordUnchecked, .time = nanoseconds(packet.when)});
   ++counters_.tx_packets;
   counters_.tx_bytes += size;
   return true;

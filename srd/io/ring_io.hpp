@@ -34,6 +34,7 @@ class RingIo final : public PacketIo {
   struct Config {
     Address own;
     std::size_t mtu = 0;
+    NetworkModel network{};  // behind the uplink
     // A full ring holds everything up for so long. If its reader takes nothing in that time it is
     // stopped or stuck, and what would go there is dropped until it reads again: nobody else's
     // packets wait for it. weftd itself may wait for a slow process, so its ring is given longer.
@@ -102,7 +103,7 @@ class RingIo final : public PacketIo {
 
   void attend();
   void take_from(RingPort& port);
-  void accept(std::span<const std::byte> frame);
+  void accept(std::span<const std::byte> frame, const RecordInfo& info);
   [[nodiscard]] Route route(const TxPacket& packet);
   [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
   [[nodiscard]] bool given_up(RingPort& port, Stall& stall, Duration patience) const;

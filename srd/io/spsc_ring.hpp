@@ -37,13 +37,23 @@ inline constexpr std::size_t kMaxRingBytes = std::size_t{1} << 28;
 }
 
 // What precedes a frame in its record. Only `length` is atomic: it publishes the rest.
+struct RecordInfo {
+  std::uint32_t flags = 0;
+  // Nanoseconds: when the frame left its sender, or in weftd's rings to a process when it would
+  // have come if neither weftd nor the process ever waited for a core. 0: nobody knows.
+  std::int64_t time = 0;
+};
 struct RingRecord {
   std::uint32_t length;
   std::uint32_t flags;
+  std::int64_t time;
 };
+static_assert(sizeof(RingRecord) <= kRingFrameOffset);
 // The packet's checksums were not computed because memory does not damage it. Whoever lets it leave
 // memory must.
 inline constexpr std::uint32_t kRecordUnchecked = 1;
+// The time of the record is that of an arrival.
+inline constexpr std::uint32_t kRecordArrival = 2;
 
 // Writes frames. One thread.
 class RingProducer {
@@ -76,11 +86,12 @@ class RingProducer {
   }
 
   // Publishes the reserved record with a frame of this size (at most what was reserved).
-  void commit(std::size_t frame, std::uint32_t flags) {
+  void commit(std::size_t frame, const RecordInfo& info) {
     const std::size_t offset = head_ & (capacity_ - 1);
     const std::size_t bytes = ring_record_bytes(frame);
     length_at(offset + bytes).store(0, std::memory_order_relaxed);
-    std::memcpy(area_ + offset + offsetof(RingRecord, flags), &flags, sizeof flags);
+    std::memcpy(area_ + offset + offsetof(RingRecord, flags), &info.flags, sizeof info.flags);
+    std::memcpy(area_ + offset + offsetof(RingRecord, time), &info.time, sizeof info.time);
     length_at(offset).store(static_cast<std::uint32_t>(frame), std::memory_order_release);
     head_ += bytes;
   }
@@ -145,8 +156,8 @@ class RingConsumer {
 
   // The next frame, or an empty span when there is none (or the ring is broken). Its bytes may
   // change while they are read if the peer is hostile; length and place may not.
-  [[nodiscard]] std::span<const std::byte> next(std::uint32_t& flags) {
-    const auto frame = peek(flags);
+  [[nodiscard]] std::span<const std::byte> next(RecordInfo& info) {
+    const auto frame = peek(info);
     if (!frame.empty()) {
       pop(frame);
     }
@@ -154,7 +165,7 @@ class RingConsumer {
   }
 
   // The same in two steps: a frame that is not popped is seen again.
-  [[nodiscard]] std::span<const std::byte> peek(std::uint32_t& flags) {
+  [[nodiscard]] std::span<const std::byte> peek(RecordInfo& info) {
     std::size_t offset = position_ & (capacity_ - 1);
     std::uint32_t length = length_at(offset).load(std::memory_order_acquire);
     if (length == 0 || broken_) [[likely]] {
@@ -173,7 +184,8 @@ class RingConsumer {
       broken_ = true;
       return {};
     }
-    std::memcpy(&flags, area_ + offset + offsetof(RingRecord, flags), sizeof flags);
+    std::memcpy(&info.flags, area_ + offset + offsetof(RingRecord, flags), sizeof info.flags);
+    std::memcpy(&info.time, area_ + offset + offsetof(RingRecord, time), sizeof info.time);
     return {area_ + offset + kRingFrameOffset, length};
   }
   void pop(std::span<const std::byte> frame) { position_ += ring_record_bytes(frame.size()); }

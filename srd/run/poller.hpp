@@ -19,8 +19,10 @@ class Poller {
  public:
   static constexpr std::size_t kTransmitBurst = 16;
   static constexpr int kTransmitBurstsPerRound = 4;  // then look at the receive side again
+  static constexpr int kMostPostponed = 64;          // full bursts before timers count all the same
 
-  Poller(M& machine, PacketIo& io) : machine_(machine), io_(io) {}
+  Poller(M& machine, PacketIo& io)
+      : machine_(machine), io_(io), most_received_(io.capabilities().burst) {}
 
   // One round. Returns how many packets went in or out.
   std::size_t poll(TimePoint now) { return receive(now) + transmit(now); }
@@ -38,8 +40,11 @@ class Poller {
       }
       io_.release();
     }
-    if (machine_.next_timeout() <= now) {
+    // After a pause the answers that a timer misses may be among what is still to be received.
+    const bool more = received.size() >= most_received_ && ++postponed_ < kMostPostponed;
+    if (!more && machine_.next_timeout() <= now) {
       machine_.on_timeout(now);
+      postponed_ = 0;
     }
     return received.size();
   }
@@ -59,7 +64,7 @@ class Poller {
       }
       std::size_t count = 0;
       while (count < room && next_transmit(now, burst_[count])) {
-        ++count;
+        burst_[count++].when = now;
       }
       if (count == 0) {
         break;
@@ -89,6 +94,8 @@ class Poller {
 
   M& machine_;
   PacketIo& io_;
+  std::size_t most_received_;
+  int postponed_ = 0;
   bool blocked_ = false;
   std::array<TxPacket, kTransmitBurst> burst_;
 };

@@ -1,10 +1,19 @@
 // Owns the tuning of engines in processes.
 #include "srd/run/process_config.hpp"
 
+#include <algorithm>
+
 #include "srd/base/rng.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
+namespace {
+
+// What one core can copy, and how soon a process that has a core answers.
+constexpr Rate kFastestMemory = Rate::gbps(100);
+constexpr Duration kQuickestProcess = std::chrono::microseconds{14};
+
+}  // namespace
 
 EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachment, Life life) {
   EngineConfig config;
@@ -15,11 +24,17 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
   config.checksum = !carrier.lossless_memory;
   config.min_rto = std::chrono::milliseconds{20};
   config.peer_timeout = std::chrono::seconds{10};  // a starved process is not a dead one
-  if (carrier.lossless_memory) {
+  if (carrier.network.round_trip > Duration::zero()) {
+    // The carrier tells when packets came out of the modelled network, so waiting for a core is not
+    // taken for congestion. Processes still need more under way than their network holds.
+    config.line_rate = std::min(carrier.network.rate, kFastestMemory);
+    config.base_rtt = std::max(carrier.network.round_trip, kQuickestProcess);
+    config.trimming = carrier.network.trims;
+  } else if (carrier.lossless_memory) {
     // Back-pressure is exact and nothing is lost: a constant window below the size of a ring.
     config.congestion_control = "fixed";
-    config.line_rate = Rate::gbps(100);
-    config.base_rtt = std::chrono::microseconds{14};
+    config.line_rate = kFastestMemory;
+    config.base_rtt = kQuickestProcess;
     config.ack_every = 8;
     config.ack_delay = std::chrono::microseconds{1};
     config.ask_sparingly = true;
@@ -31,6 +46,14 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     config.paths = carrier.wide_spray_is_cheap ? 16 : 4;
   }
   return config;
+}
+
+IdleLimits process_idle(const IoCapabilities& carrier) {
+  IdleLimits limits;
+  if (carrier.network.round_trip > Duration::zero()) {
+    limits.spin = Duration::zero();
+  }
+  return limits;
 }
 
 }  // namespace weft::srd

@@ -3,6 +3,7 @@
 
 #include "srd/engine/config.hpp"
 #include "srd/io/packet_io.hpp"
+#include "srd/run/idle.hpp"
 
 namespace weft::srd {
 
@@ -10,5 +11,9 @@ namespace weft::srd {
 // and that silence of some milliseconds means a scheduler, not a loss.
 [[nodiscard]] EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachment,
                                           Life life);
+
+// How long such a process spins for what may come: not at all where a third process, weftd, has to
+// run in between, perhaps on the same core.
+[[nodiscard]] IdleLimits process_idle(const IoCapabilities& carrier);
 
 }  // namespace weft::srd

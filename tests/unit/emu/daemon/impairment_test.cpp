@@ -84,8 +84,9 @@ class ImpairmentTest : public ::testing::Test {
                                 srd::Ecn::capable_0, wire::kDscpData, size));
       bytes[writer->size() + 2] = std::byte{wire::kChecksummed};
       std::memcpy(bytes.data() + number_at_, &i, sizeof i);
-      while (!live_->submit(
-          now_, 0, {.port = 1, .block = 3, .flags = 0, .management = false, .frame = {}}, bytes)) {
+      while (!live_->submit(now_, 0,
+                            {.port = 1, .block = 3, .record = {}, .management = false, .frame = {}},
+                            bytes)) {
         now_ += nanoseconds{100};
         live_->advance(now_);
       }

@@ -42,6 +42,7 @@ class LiveFabricTest : public testing::Test {
             .topology = topology, .seed = 7, .dilation = dilation, .max_frame = 9000},
         TimePoint{}, [this](const Arrival& arrival) {
           arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
+          records_.push_back(arrival.record);
         });
   }
   static std::vector<std::byte> frame(std::size_t packet_size, bool checksummed = true,
@@ -55,7 +56,7 @@ class LiveFabricTest : public testing::Test {
   }
   bool submit(TimePoint now, const std::vector<std::byte>& bytes) {
     return live_->submit(
-        now, 0, {.port = 1, .block = 3, .flags = 0, .management = false, .frame = {}}, bytes);
+        now, 0, {.port = 1, .block = 3, .record = {}, .management = false, .frame = {}}, bytes);
   }
   // Sends `count` frames far enough apart to never queue.
   void send_apart(int count, std::size_t size, bool checksummed = true) {
@@ -77,6 +78,7 @@ class LiveFabricTest : public testing::Test {
 
   std::unique_ptr<LiveFabric> live_;
   std::vector<std::vector<std::byte>> arrived_;
+  std::vector<srd::RecordInfo> records_;
   TimePoint live_time_{};
 };
 
@@ -112,7 +114,7 @@ TEST_F(LiveFabricTest, ALentFrameIsNotCopiedUntilItIsCalledInOrDelivered) {
     memory.push_back(frame(1000));
   }
   for (std::uint64_t i = 0; i < 3; ++i) {
-    ASSERT_TRUE(live_->submit(TimePoint{}, 0, {.port = 1, .frame = {}}, memory[i],
+    ASSERT_TRUE(live_->submit(TimePoint{}, 0, {.port = 1, .record = {}, .frame = {}}, memory[i],
                               {.loans = &loans, .position = 100 * i, .now = TimePoint{}}));
   }
   EXPECT_FALSE(loans.empty());
@@ -135,7 +137,7 @@ TEST_F(LiveFabricTest, LostFramesAreGivenBackToo) {
   trouble(&Impairment::loss, 1.0);
   Loans loans;
   const auto memory = frame(1000);
-  ASSERT_TRUE(live_->submit(live_time_, 0, {.port = 1, .frame = {}}, memory,
+  ASSERT_TRUE(live_->submit(live_time_, 0, {.port = 1, .record = {}, .frame = {}}, memory,
                             {.loans = &loans, .position = 0, .now = live_time_}));
   live_->advance(live_time_ + seconds{1});
   EXPECT_TRUE(loans.empty());
@@ -159,6 +161,51 @@ TEST(LoansTest, TheOldestThatIsOutHoldsUpAllLaterOnes) {
   (void)loans.lend(77, 5, TimePoint{});
   EXPECT_EQ(loans.position(), 77U);
   EXPECT_EQ(loans.handle(), 5U);
+}
+
+// What a frame waited for weftd and for its own NIC is not what the network took.
+TEST_F(LiveFabricTest, TellsWhenAFrameWouldHaveArrivedHadNobodyBeenLate) {
+  build(kFast);
+  const TimePoint left = TimePoint{} + microseconds{100};
+  const TimePoint late = left + microseconds{700};
+  for (int i = 0; i < 10; ++i) {
+    const auto sent = frame(8000);
+    ASSERT_TRUE(live_->submit(
+        late, 0, {.port = 1, .record = {.flags = 0, .time = nanoseconds(left)}, .frame = {}},
+        sent));
+  }
+  live_->advance(late + seconds{1});
+  ASSERT_EQ(records_.size(), 10U);
+  for (const srd::RecordInfo& record : records_) {
+    EXPECT_EQ(record.flags, srd::kRecordArrival);
+    const Duration way = Duration{record.time} - Duration{nanoseconds(left)};
+    // Two links of 5 us, and 8 KB on each at 100 Gb/s.
+    EXPECT_GT(way, microseconds{11});
+    EXPECT_LT(way, microseconds{12});
+  }
+}
+
+TEST_F(LiveFabricTest, WhereNobodySaidWhenAFrameLeftNobodyIsToldWhenItArrived) {
+  build(kFast);
+  ASSERT_TRUE(submit(TimePoint{}, frame(100)));
+  live_->advance(TimePoint{} + seconds{1});
+  ASSERT_EQ(records_.size(), 1U);
+  EXPECT_EQ(records_[0].flags, 0U);
+  EXPECT_EQ(records_[0].time, 0);
+}
+
+TEST_F(LiveFabricTest, AProcessLearnsTheRateAndTheRoundTripInItsOwnTime) {
+  build(kFast);
+  const srd::NetworkModel network = live_->seen_from(0);
+  EXPECT_EQ(network.rate, Rate::gbps(100));
+  EXPECT_GT(network.round_trip, microseconds{20});
+  EXPECT_LT(network.round_trip, microseconds{23});
+  EXPECT_FALSE(network.trims);
+  build(kFast, 100);
+  const srd::NetworkModel slow = live_->seen_from(0);
+  EXPECT_EQ(slow.rate, Rate::gbps(1));
+  EXPECT_GT(slow.round_trip, microseconds{2000});
+  EXPECT_LT(slow.round_trip, microseconds{2300});
 }
 
 TEST_F(LiveFabricTest, DilationStretchesTime) {

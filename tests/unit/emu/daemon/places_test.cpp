@@ -29,7 +29,9 @@ class PlacesTest : public testing::Test {
 
   [[nodiscard]] std::string file() const { return directory_ + "/places"; }
   [[nodiscard]] Plant plant(std::uint32_t nics = 1) const {
-    auto made = Plant::make({.hosts = {"h1"}, .nics_per_host = nics});
+    Plant::Options options;
+    options.nics_per_host = nics;
+    auto made = Plant::make(options);
     EXPECT_TRUE(made);
     EXPECT_TRUE(made->remember(file()));
     return std::move(*made);
@@ -37,12 +39,15 @@ class PlacesTest : public testing::Test {
   static Nic& nic_of(Plant& plant) { return *plant.nics().front(); }
   // A process that has ended.
   static std::int32_t dead() {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::_exit(0);
-    }
-    ::waitpid(pid, nullptr, 0);
-    return pid;
+    static const pid_t once = [] {
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        ::_exit(0);
+      }
+      ::waitpid(pid, nullptr, 0);
+      return pid;
+    }();
+    return once;
   }
 
   std::string directory_;
@@ -132,7 +137,7 @@ TEST_F(PlacesTest, AnotherNetworksFileOrNonsenseIsForgotten) {
 }
 
 TEST_F(PlacesTest, AFileThatCannotBeMadeIsSaidSo) {
-  auto made = Plant::make({.hosts = {"h1"}});
+  auto made = Plant::make(Plant::Options{});
   ASSERT_TRUE(made);
   const auto remembered = made->remember(directory_ + "/not/there");
   ASSERT_FALSE(remembered);

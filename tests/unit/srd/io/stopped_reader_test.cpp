@@ -58,8 +58,8 @@ class StoppedReader : public testing::Test {
   }
   std::size_t drain_stopped() {
     std::size_t count = 0;
-    std::uint32_t flags = 0;
-    while (!far_->rx().next(flags).empty()) {
+    RecordInfo info;
+    while (!far_->rx().next(info).empty()) {
       ++count;
     }
     far_->rx().release();
