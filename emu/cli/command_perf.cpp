@@ -23,9 +23,11 @@
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/perf_dpdk.hpp"
 #include "emu/cli/perf_endpoint.hpp"
+#include "emu/cli/perf_fault.hpp"
 #include "emu/cli/perf_peers.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
+#include "srd/engine/cc/congestion_control.hpp"
 #include "srd/io/pcap_io.hpp"
 #include "srd/io/udp_io.hpp"
 
@@ -48,6 +50,7 @@ struct Options {
   double dilation = 1;
   std::vector<std::string> faults;
   std::string capture;  // directory
+  std::string congestion_control;
   std::string eal;
   std::vector<std::string> peers{};
   std::size_t pairs = 1;
@@ -225,6 +228,21 @@ void pin_to_core(int side) {
   }
 }
 
+// Where there is no modelled network, what a side sends is troubled on its way out.
+void trouble(const Options& options, PerfPlace& place, int side) {
+  for (const std::string& text : options.faults) {
+    if (options.io == "ring") {
+      return;
+    }
+    auto config = parse_packet_fault(text);
+    if (!config) {
+      throw std::runtime_error(config.error().message);
+    }
+    config->seed = 2 * options.seed + static_cast<std::uint64_t>(side);
+    place.io = std::make_unique<srd::FaultIo>(*config, std::move(place.io));
+  }
+}
+
 void record(const Options& options, PerfPlace& place, int side) {
   if (options.capture.empty()) {
     return;
@@ -259,7 +277,8 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
     PerfEndpoint endpoint(board.perf, side);
     PerfPlace place = ground.place(pair, side);
     record(options, place, side);
-    endpoint.start(std::move(place), options.block);
+    trouble(options, place, side);
+    endpoint.start(std::move(place), options.block, options.congestion_control);
     if (side == 0 && !options.json && options.pairs == 1) {
       print_head();
     }
@@ -385,8 +404,11 @@ int run_perf(const Options& options) {
   }
   for (const std::string& fault : options.faults) {
     if (!weftd) {
-      fmt::print(stderr, "weft perf: faults need a modelled network: --io ring\n");
-      return kUsage;
+      if (const auto config = parse_packet_fault(fault); !config) {
+        fmt::print(stderr, "weft perf: {}\n", config.error().message);
+        return kUsage;
+      }
+      continue;
     }
     if (const auto applied = apply_fault(weftd->directory(), fault); !applied) {
       throw std::runtime_error(applied.error().message);
@@ -447,7 +469,8 @@ void register_perf(CLI::App& program, Work& work) {
                  "Let every packet pass weftd instead of a direct ring");
   perf->add_option("--topology", options->topology, "File that describes the network between them")
       ->check(CLI::ExistingFile);
-  perf->add_option("--fault", options->faults, "As in `weft fault --help`")
+  perf->add_option("--fault", options->faults,
+                   "As in `weft fault --help`; with udp and dpdk without a link: 'loss: 0.01'")
       ->allow_extra_args(false);
   perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   perf->add_option("--dilation", options->dilation, "Seconds here per second in the network");
@@ -464,6 +487,10 @@ void register_perf(CLI::App& program, Work& work) {
   perf->add_option("--seconds", options->seconds, "Length of one measurement")
       ->check(CLI::Range(0.001, 60.0))
       ->capture_default_str();
+  const auto controls = srd::congestion_control_names();
+  perf->add_option("--congestion-control", options->congestion_control,
+                   "Another one than suits the carrier")
+      ->check(CLI::IsMember(std::vector<std::string>(controls.begin(), controls.end())));
   perf->add_option("--window", options->window,
                    "Requests outstanding when measuring rates; 0: by size")
       ->check(CLI::Range(0, 8192));

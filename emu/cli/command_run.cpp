@@ -138,11 +138,15 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
     fmt::print(stderr, "{:<10}{:>6}{:>10.2f}\n", end.label, end.code, end.seconds);
   }
   std::uint64_t dropped = 0;
+  std::string why;
   for (const auto& [reason, count] : counters["dropped"].items()) {
-    dropped += count.get<std::uint64_t>();
+    if (const auto frames = count.get<std::uint64_t>(); frames != 0) {
+      dropped += frames;
+      why += fmt::format("{}{} {}", why.empty() ? " (" : ", ", reason, frames);
+    }
   }
-  fmt::print(stderr, "weftd: {} frames forwarded, {} dropped\n",
-             counters["frames"].get<std::uint64_t>(), dropped);
+  fmt::print(stderr, "weftd: {} frames forwarded, {} dropped{}{}\n",
+             counters["frames"].get<std::uint64_t>(), dropped, why, why.empty() ? "" : ")");
 }
 
 // The first program that failed, in the order of the command line.

@@ -40,13 +40,18 @@ const char* to_string(PerfOperation operation) {
   return kNames[static_cast<std::size_t>(operation)];
 }
 
-void PerfEndpoint::start(PerfPlace place, bool block_when_idle) {
+void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
+                         const std::string& congestion_control) {
   block_when_idle_ = block_when_idle;
   outbox_.resize(kMaxSize, std::byte{0});
   target_.resize(kMaxSize, std::byte{0});
   inbox_.resize(std::size_t{kReceives} * kReceiveSize, std::byte{0});
   samples_.reserve(kMaxSamples);
-  const auto config = srd::process_config(place.io->capabilities(), place.attachment, place.life);
+  idler_ = srd::Idler(srd::process_idle(place.io->capabilities()));
+  auto config = srd::process_config(place.io->capabilities(), place.attachment, place.life);
+  if (!congestion_control.empty()) {
+    config.congestion_control = congestion_control;
+  }
   if (auto valid = srd::validate(config); !valid) {
     throw std::runtime_error(valid.error().message);
   }

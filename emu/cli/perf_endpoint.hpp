@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "emu/cli/watched_io.hpp"
@@ -72,7 +73,7 @@ class PerfEndpoint {
   PerfEndpoint(PerfBoard& board, int side) : board_(board), side_(side) {}
 
   // Joins the network and meets the other side. Throws std::runtime_error.
-  void start(PerfPlace place, bool block_when_idle);
+  void start(PerfPlace place, bool block_when_idle, const std::string& congestion_control);
   // Both sides, with the same case. The result is the client's.
   [[nodiscard]] PerfResult run(const PerfCase& perf_case);
 

@@ -23,11 +23,23 @@ json failure(const std::string& text) {
   return {{"v", kControlVersion}, {"ok", false}, {"error", text}};
 }
 
-json counters_json(const Switchboard& switchboard) {
-  const SwitchboardCounters& counters = switchboard.counters();
+json drops_json(const FabricTotals& totals) {
+  json dropped;
+  for (std::size_t i = 0; i < kDropReasons; ++i) {
+    dropped[to_string(static_cast<DropReason>(i))] = totals.dropped[i];
+  }
+  return dropped;
+}
+
+// By weftd itself, and by the network that it models.
+json counters_json(const Daemon& daemon) {
+  const SwitchboardCounters& counters = daemon.switchboard().counters();
   json dropped;
   for (std::size_t i = 0; i < kFrameDrops; ++i) {
     dropped[to_string(static_cast<FrameDrop>(i))] = counters.dropped[i];
+  }
+  if (daemon.fabric() != nullptr) {
+    dropped.update(drops_json(daemon.fabric()->fabric().totals()));
   }
   return {{"frames", counters.frames}, {"bytes", counters.bytes}, {"dropped", dropped}};
 }
@@ -48,10 +60,6 @@ json fabric_json(const LiveFabric* live) {
     return nullptr;
   }
   const FabricTotals& totals = live->fabric().totals();
-  json dropped;
-  for (std::size_t i = 0; i < kDropReasons; ++i) {
-    dropped[to_string(static_cast<DropReason>(i))] = totals.dropped[i];
-  }
   json links = json::array();
   for (LinkId link = 0; link < live->topology().links().size(); ++link) {
     const LinkCounters& counters = live->fabric().counters(link);
@@ -71,7 +79,7 @@ json fabric_json(const LiveFabric* live) {
           {"trimmed", totals.trimmed},
           {"marked", totals.marked},
           {"inside", live->frames_inside()},
-          {"dropped", dropped},
+          {"dropped", drops_json(totals)},
           {"links", links}};
 }
 
@@ -142,7 +150,7 @@ json status_json(const Daemon& daemon) {
       {"capture", capture_json(daemon.capture())},
       {"nics", nics},
       {"ports", ports_json(daemon.outside())},
-      {"counters", counters_json(daemon.switchboard())}};
+      {"counters", counters_json(daemon)}};
 }
 
 // The request's "link" and "set" (fields), or "reset"; without either what is set now.
@@ -183,7 +191,7 @@ json answer(Daemon& daemon, const json& request) {
   if (command == "status") {
     reply["status"] = status_json(daemon);
   } else if (command == "counters") {
-    reply["counters"] = counters_json(daemon.switchboard());
+    reply["counters"] = counters_json(daemon);
   } else if (command == "metrics") {
     reply["metrics"] = metrics_text(daemon);
   } else if (command == "fault") {
