@@ -473,11 +473,14 @@ void register_perf(CLI::App& program, Work& work) {
                    "As in `weft fault --help`; with udp and dpdk without a link: 'loss: 0.01'")
       ->allow_extra_args(false);
   perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
-  perf->add_option("--dilation", options->dilation, "Seconds here per second in the network");
+  perf->add_option("--dilation", options->dilation, "Seconds here per second in the network")
+      ->check(CLI::Range(0.001, 1e6));
   perf->add_option("--eal", options->eal, "Words for DPDK's EAL: '-l 2,3 -m 512'");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
   perf->add_flag("--pin", options->pin, "Keep each side on a core of its own");
-  perf->add_option("--op", options->operations, "send, write, read")->delimiter(',');
+  perf->add_option("--op", options->operations, "send, write, read")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"send", "write", "read"}));
   perf->add_option("--size", options->sizes, "Message sizes in bytes")
       ->delimiter(',')
       ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(PerfEndpoint::kMaxSize)));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emu/cli/commands.hpp"
@@ -149,12 +150,14 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
              counters["frames"].get<std::uint64_t>(), dropped, why, why.empty() ? "" : ")");
 }
 
-// The first program that failed, in the order of the command line.
+// The first program that failed: the others may have been ended because of it.
 int verdict(const std::vector<ProgramEnd>& ends, const Options& options,
             const std::optional<RunDirectory>& run) {
   const auto failed =
-      std::find_if(ends.begin(), ends.end(), [](const ProgramEnd& end) { return end.code != 0; });
-  if (failed == ends.end()) {
+      std::min_element(ends.begin(), ends.end(), [](const ProgramEnd& a, const ProgramEnd& b) {
+        return std::pair(a.code == 0, a.place) < std::pair(b.code == 0, b.place);
+      });
+  if (failed == ends.end() || failed->code == 0) {
     return kSuccess;
   }
   if (!options.quiet) {
@@ -229,6 +232,8 @@ int run_programs(const Options& options) {
                                   .dilation = options.dilation,
                                   .routable = options.netns,
                                   .events = run ? run->path() + "/network.jsonl" : ""}));
+  // Before anything runs: a topology may have fewer hosts.
+  (void)unwrap(fill_placeholders(weftd.directory(), "{h" + std::to_string(hosts) + ".ip}", kind));
   Networks networks;
   for (std::size_t host = 1; options.netns && host <= hosts; ++host) {
     const std::string name = "h" + std::to_string(host);
@@ -302,7 +307,8 @@ void register_run(CLI::App& program, Work& work) {
                   "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'")
       ->allow_extra_args(false);
   run->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
-  run->add_option("--dilation", options->dilation, "Seconds here per second in the network");
+  run->add_option("--dilation", options->dilation, "Seconds here per second in the network")
+      ->check(CLI::Range(0.001, 1e6));
   run->add_option("--out", options->out,
                   "Directory for what is left of the run; default: one of its own, see below");
   run->add_flag("--no-prefix", options->no_prefix, "Pass output on as it is, without [h1]");

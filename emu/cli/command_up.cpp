@@ -159,8 +159,9 @@ void register_up(CLI::App& program, Work& work) {
       ->check(CLI::ExistingFile);
   command->add_option("--seed", options->weftd.seed,
                       "Seed of everything that the network draws by lot");
-  command->add_option("--dilation", options->weftd.dilation,
-                      "Seconds here per second in the network");
+  command
+      ->add_option("--dilation", options->weftd.dilation, "Seconds here per second in the network")
+      ->check(CLI::Range(0.001, 1e6));
   command->add_option("--events", options->weftd.events, "File for the event log, JSON lines");
   command->add_option("--metrics-port", options->weftd.metrics_port,
                       "Serve http://127.0.0.1:PORT/metrics, too");

@@ -1,8 +1,6 @@
 // Owns the transfer of `weft demo`.
 #include "emu/cli/demo_endpoint.hpp"
 
-#include <sched.h>
-
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -195,7 +193,7 @@ class Sender {
     tickets_.resize(2 * kDemoSlots * kTicket);
     self_ = join(plan, "h1");
     while (board_.meeting.load(std::memory_order_acquire) == 0 && !board_.failed) {
-      ::sched_yield();
+      srd::give_way();
     }
     self_.host->with([&](srd::Engine& engine, TimePoint) {
       engine.observe(&listener_);

@@ -290,6 +290,7 @@ void ProgramGroup::reap() {
     if (!program.ended && ::waitpid(program.pid, &status, WNOHANG) == program.pid) {
       program.ended = true;
       program.end.label = program.label;
+      program.end.place = ended_++;
       program.end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       program.end.seconds =
           std::chrono::duration<double>(steady_clock::now() - program.started).count();

@@ -25,6 +25,7 @@ struct ProgramEnd {
   std::string label;
   int code = 0;  // exit code, or 128 + signal, as shells say
   double seconds = 0;
+  std::size_t place = 0;  // how many had ended before
 };
 
 class ProgramGroup {
@@ -68,6 +69,7 @@ class ProgramGroup {
   void signal_all(int signal);
 
   std::vector<Running> programs_;
+  std::size_t ended_ = 0;
   srd::UniqueFd signals_;
   Output output_;
 };

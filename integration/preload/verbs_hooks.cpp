@@ -3,12 +3,12 @@
 
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
-#include <sched.h>
 
 #include <utility>
 
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/doorbell_trap.hpp"
+#include "srd/run/short_turns.hpp"
 
 namespace weft::preload {
 namespace {
@@ -25,7 +25,7 @@ void note_poll(bool empty) {
     empty_polls = 0;
   } else if (++empty_polls >= kEmptyPollsBeforeYield) {
     empty_polls = 0;
-    sched_yield();
+    srd::give_way();
   }
 }
 

@@ -1,14 +1,13 @@
 // Owns the thread that makes progress while the application does not poll.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
 
 #include "srd/run/host.hpp"
+#include "srd/run/short_turns.hpp"
 
 namespace weft::srd {
 
@@ -64,7 +63,7 @@ class BackgroundThread {
       if (work != 0) {
         last_work = now;
       } else if (now - last_work < kSpinAfterTakeOver && now >= yield_again) {
-        ::sched_yield();
+        give_way();
         if (const TimePoint back = monotonic_now(); back - now > kDearYield) {
           yield_again = back + kNoYieldFor;
         }

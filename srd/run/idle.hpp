@@ -1,11 +1,10 @@
 // Owns the rule for a loop that finds nothing to do: spin briefly, then yield the core, then block.
 #pragma once
 
-#include <sched.h>
-
 #include <chrono>
 
 #include "srd/base/time.hpp"
+#include "srd/run/short_turns.hpp"
 
 namespace weft::srd {
 
@@ -34,7 +33,7 @@ class Idler {
       return false;
     }
     if (idle < limits_.spin + limits_.yield) {
-      ::sched_yield();
+      give_way();
       return false;
     }
     return true;

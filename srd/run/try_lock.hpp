@@ -2,9 +2,9 @@
 // do.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
+
+#include "srd/run/short_turns.hpp"
 
 namespace weft::srd {
 
@@ -21,7 +21,7 @@ class TryLock {
       if (++spins < kSpins) {
         __builtin_ia32_pause();
       } else {
-        ::sched_yield();  // the holder may not have a core
+        give_way();  // the holder may not have a core
       }
     }
   }
