@@ -38,6 +38,8 @@ Status to_efa(nic::WorkStatus status) {
       return Status::remote_abort;
     case From::remote_feature:
       return Status::remote_feature;
+    case From::remote_unknown_peer:
+      return Status::unknown_peer;
     case From::unresponsive:
       return Status::unresponsive;
     case From::unreachable:

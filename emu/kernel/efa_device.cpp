@@ -21,6 +21,7 @@ nic::NicConfig nic_config(const NicDescription& description, const srd::Address&
                         .rdma_read = description.rdma_read,
                         .rdma_write = description.rdma_write,
                         .rnr_retry = description.rnr_retry,
+                        .rdma_needs_ah = description.rdma_needs_ah,
                         .loopback = description.loopback};
 }
 

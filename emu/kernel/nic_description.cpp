@@ -52,6 +52,7 @@ const Key kKeys[] = {
     {"max_pd", &D::max_pd},
     {"max_ah", &D::max_ah},
     {"forced_reorder", &D::forced_reorder},
+    {"rdma_needs_ah", &D::rdma_needs_ah},
     {"loopback", &D::loopback},
     {"paths", &D::paths},
 };

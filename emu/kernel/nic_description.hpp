@@ -50,6 +50,7 @@ struct NicDescription {
 
   // Behaviour.
   std::uint32_t forced_reorder = 0;  // packets that may be held back at a time
+  bool rdma_needs_ah = true;         // whoever has no address handle here is refused
   bool loopback = true;              // false: what is sent to the own address vanishes
   std::uint32_t paths = 64;          // entropies per peer
 

@@ -93,6 +93,7 @@ Outcome<std::uint16_t> Nic::create_ah(std::uint32_t pd, const srd::Address& addr
   handles_[number] = AddressHandle{address, pd, 1, {}};
   owner->handles.emplace(address, number);
   owner->found_is_valid = false;
+  engine_.acquaint(pd, address, true);
   ++owner->users;
   return number;
 }
@@ -122,6 +123,7 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
   }
   pds_[pd].handles.erase(handle->address);
   pds_[pd].found_is_valid = false;
+  engine_.acquaint(pd, handle->address, false);
   *handle = AddressHandle{};
   free_handles_.push_back(ah);
   return {};
@@ -197,6 +199,7 @@ Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
                                         .domain = qp.init_.pd,
                                         .receive_depth = qp.init_.receive_depth,
                                         .receiving = false,
+                                        .acquainted_only = config_.rdma_needs_ah,
                                         .unsolicited_immediate = qp.init_.unsolicited_immediate});
         if (!opened) {
           return refuse(ENOMEM);

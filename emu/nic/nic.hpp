@@ -32,6 +32,7 @@ struct NicConfig {
   bool rdma_read = true;
   bool rdma_write = true;
   bool rnr_retry = true;
+  bool rdma_needs_ah = false;  // only who has an address handle here may read and write
   bool loopback = true;  // false: what is sent to the own address vanishes, as some real fabrics do
 };
 

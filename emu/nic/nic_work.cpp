@@ -53,6 +53,8 @@ WorkStatus to_work_status(srd::Status status) {
       return WorkStatus::remote_bad_key;
     case srd::Status::feature_mismatch:
       return WorkStatus::remote_feature;
+    case srd::Status::unknown_peer:
+      return WorkStatus::remote_unknown_peer;
     case srd::Status::flushed:
       return WorkStatus::flushed;
     case srd::Status::peer_restarted:

@@ -71,6 +71,7 @@ enum class WorkStatus : std::uint8_t {
   remote_length,
   remote_restarted,
   remote_feature,
+  remote_unknown_peer,
   unresponsive,
   unreachable,
 };

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -49,7 +50,7 @@ std::size_t operand_length(const std::uint8_t* at) {
   return length + (wide ? 4U : mode == 1 ? 1U : 0U);
 }
 
-// mov %r32,mem and mov $imm32,mem.
+// mov %r32,mem; mov $imm32,mem; xchg %r32,mem, of which nobody wants the old value of a doorbell.
 Store decode(const ucontext_t& context) {
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(
       static_cast<std::uintptr_t>(context.uc_mcontext.gregs[REG_RIP]));
@@ -69,7 +70,7 @@ Store decode(const ucontext_t& context) {
   }
   const unsigned number = (*at >> 3) & 7U;
   at += operand;
-  if (operation == 0x89) {
+  if (operation == 0x89 || operation == 0x87) {
     return {static_cast<std::size_t>(at - begin), register_value(context, number + high)};
   }
   if (operation == 0xC7 && number == 0) {
@@ -156,14 +157,11 @@ DoorbellTrap::Entry* DoorbellTrap::find(std::uintptr_t page) {
   return nullptr;
 }
 
-bool DoorbellTrap::is_known(std::uintptr_t page) const {
-  for (const Entry& entry : entries_) {
-    if (entry.page.load(std::memory_order_relaxed) == page ||
-        reinterpret_cast<std::uintptr_t>(entry.own) == page) {
-      return true;
-    }
-  }
-  return false;
+// The view of an entry is none of the application's mappings.
+bool DoorbellTrap::is_own(std::uintptr_t page) const {
+  return std::any_of(entries_.begin(), entries_.end(), [page](const Entry& entry) {
+    return reinterpret_cast<std::uintptr_t>(entry.own) == page;
+  });
 }
 
 void DoorbellTrap::forget(int fd) {
@@ -229,12 +227,21 @@ void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
     const bool inside =
         one.offset <= doorbell.key && doorbell.key < one.offset + (one.end - one.begin);
     const std::uintptr_t page = one.begin + (doorbell.key - one.offset);
-    if (inode != 0 && one.inode == inode && inside && page != device && !is_known(page)) {
+    if (inode != 0 && one.inode == inode && inside && page != device && !is_own(page)) {
       found = page;
     }
   });
-  Entry* const entry = found == 0 ? nullptr : find(0);
-  if (entry == nullptr) {
+  if (found == 0) {
+    return;
+  }
+  Entry* entry = find(found);
+  if (entry != nullptr && entry->fd == fd && entry->key == doorbell.key) {
+    return;  // every change of the queue pair's state leads here
+  }
+  if (entry != nullptr) {  // of a queue pair that is gone, at the same place
+    entry->page.store(0, std::memory_order_release);
+    ::munmap(std::exchange(entry->own, nullptr), kPage);
+  } else if (entry = find(0); entry == nullptr) {
     return;
   }
   void* const own = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
@@ -244,6 +251,7 @@ void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
   }
   entry->own = static_cast<std::byte*>(own);
   entry->fd = fd;
+  entry->key = doorbell.key;
   entry->runner = &runner;
   entry->page.store(found, std::memory_order_release);
   ::mprotect(reinterpret_cast<void*>(found), kPage, PROT_READ);

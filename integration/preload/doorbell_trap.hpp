@@ -32,12 +32,13 @@ class DoorbellTrap {
     std::atomic<std::uintptr_t> page{0};  // of the application's; 0: free
     std::byte* own = nullptr;             // the same memory, writable as long as the entry lives
     int fd = -1;
+    std::uint64_t key = 0;
     emu::kernel::Runner* runner = nullptr;
   };
 
   static void on_fault(int signal, void* info, void* context);
   [[nodiscard]] Entry* find(std::uintptr_t page);
-  [[nodiscard]] bool is_known(std::uintptr_t page) const;
+  [[nodiscard]] bool is_own(std::uintptr_t page) const;
   bool install();
 
   std::mutex mutex_;

@@ -282,6 +282,21 @@ PostResult Engine::post(const ReadRequest& request) {
   return result;
 }
 
+void Engine::acquaint(std::uint32_t domain, const Address& address, bool known) {
+  const Acquaintance who{address, domain};
+  const bool was_known = acquaintances_.find(who) != decltype(acquaintances_)::kAbsent;
+  if (known && !was_known) {
+    acquaintances_.insert(who, 0);
+  } else if (!known && was_known) {
+    acquaintances_.erase(who);
+  }
+}
+
+bool Engine::is_acquainted(const Endpoint& endpoint, const Peer& peer) const {
+  return acquaintances_.find({peer.key.address, endpoint.config.domain}) !=
+         decltype(acquaintances_)::kAbsent;
+}
+
 PostResult Engine::post_receive(Qpn qpn, const ReceiveRequest& request) {
   Endpoint* endpoint = endpoints_.find(qpn);
   if (endpoint == nullptr) {

@@ -87,6 +87,9 @@ class Engine final : public Machine {
   }
   void pop_completion() { completions_.pop(); }
 
+  // Whether endpoints of this domain that take acquainted peers only take this one.
+  void acquaint(std::uint32_t domain, const Address& address, bool known);
+
   [[nodiscard]] MemoryTable& memory() { return memory_; }
   [[nodiscard]] const EngineConfig& config() const { return config_; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
@@ -152,6 +155,11 @@ class Engine final : public Machine {
   [[nodiscard]] bool completion_room() const {
     return completions_.size() + local_works_ < config_.max_completions;
   }
+
+  [[nodiscard]] bool may_access(const Endpoint& endpoint, const Peer& peer) const {
+    return !endpoint.config.acquainted_only || is_acquainted(endpoint, peer);
+  }
+  [[nodiscard]] bool is_acquainted(const Endpoint& endpoint, const Peer& peer) const;
 
   // reads.cpp
   [[nodiscard]] std::uint8_t accept_read(Peer& peer, const wire::DataHeader& header);
@@ -264,6 +272,17 @@ class Engine final : public Machine {
     }
   };
 
+  struct Acquaintance {
+    Address address;
+    std::uint32_t domain = 0;
+    friend bool operator==(const Acquaintance&, const Acquaintance&) = default;
+  };
+  struct AcquaintanceHash {
+    std::size_t operator()(const Acquaintance& who) const noexcept {
+      return std::hash<Address>{}(who.address) + who.domain * 0x9E3779B97F4A7C15ULL;
+    }
+  };
+
   // An acknowledgement that may wait no longer than `when`.
   struct AckDue {
     TimePoint when;
@@ -298,6 +317,7 @@ class Engine final : public Machine {
 
   Slab<Peer, 8> peers_;  // records are large, and most engines know few
   FlatMap<PeerKey, PeerKeyHash> by_key_;
+  FlatMap<Acquaintance, AcquaintanceHash> acquaintances_;
   std::uint32_t latest_peer_ = Slab<Peer>::kNone;  // that a packet came from
   Bytes credit_window_;  // what a sender may send before it is granted anything
   CreditScheduler credit_grants_;

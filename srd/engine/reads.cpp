@@ -19,6 +19,9 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }
+  if (!may_access(*endpoint, peer)) {
+    return code_of(Status::unknown_peer);
+  }
   const std::uint32_t length = header.message_length.value();
   if (length > kMaxTransfer) {
     return code_of(Status::length_error);

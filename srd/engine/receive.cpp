@@ -248,6 +248,9 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }
+  if (!may_access(*endpoint, peer)) [[unlikely]] {
+    return code_of(Status::unknown_peer);
+  }
   const std::uint32_t length = header.payload_length.value();
   const bool has_room = (header.common.flags & wire::kImmediate) == 0 || completion_room();
   // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.

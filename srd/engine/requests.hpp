@@ -92,6 +92,7 @@ struct EndpointConfig {
   std::uint32_t domain = 0;  // protection domain: remote access must name a region of the same one
   std::uint32_t receive_depth = 0;     // most receives that can be posted
   bool receiving = true;               // false: every arriving packet is answered with bad_qpn
+  bool acquainted_only = false;        // remote access only for addresses that acquaint() named
   bool unsolicited_immediate = false;  // writes with immediate do not consume a posted receive
 };
 

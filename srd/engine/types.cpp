@@ -25,6 +25,8 @@ const char* to_string(Status status) {
       return "responder_busy";
     case Status::feature_mismatch:
       return "feature_mismatch";
+    case Status::unknown_peer:
+      return "unknown_peer";
     case Status::flushed:
       return "flushed";
     case Status::peer_restarted:

@@ -26,7 +26,7 @@ using PeerId = Id<struct PeerTag, std::uint32_t>;
 // Names a registered memory region; 24 bits, because EFA's descriptors have no more room for a key.
 using RegionKey = Id<struct RegionTag, std::uint32_t>;
 
-// How a work request ended. Up to `feature_mismatch` the value travels in acknowledgements
+// How a work request ended. Up to `unknown_peer` the value travels in acknowledgements
 // (docs/wire.md).
 enum class Status : std::uint8_t {
   ok = 0,
@@ -39,6 +39,7 @@ enum class Status : std::uint8_t {
   access_denied = 7,       // the region does not allow this access
   responder_busy = 8,  // too many reads at once; retried by the engine, not seen by the application
   feature_mismatch = 9,  // the responder does not offer this operation
+  unknown_peer = 10,     // the responder lets only peers that it knows access its memory
   // Local outcomes, never on the wire:
   flushed = 32,           // cancelled by its owner
   peer_restarted = 33,    // the peer came back as a new life; what it had received is unknown

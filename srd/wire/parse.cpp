@@ -43,8 +43,8 @@ constexpr auto kAllowedFlags = [] {
   return table;
 }();
 
-// [wire 3.6] The statuses that travel: srd::Status from bad_qpn to feature_mismatch.
-constexpr bool is_wire_status(std::uint32_t code) { return code >= 1 && code <= 9; }
+// [wire 3.6] The statuses that travel: srd::Status from bad_qpn to unknown_peer.
+constexpr bool is_wire_status(std::uint32_t code) { return code >= 1 && code <= 10; }
 
 DropReason check_message(PacketType type, const DataHeader& header) {
   const std::uint32_t payload = header.payload_length.value();

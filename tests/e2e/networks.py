@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Owns networks of several weftds and kernels, in namespaces that the test makes for itself.
-"""usage: networks.py WEFT WEFTD udp|dpdk|taps|run
+"""usage: networks.py WEFT WEFTD udp|dpdk|udp_rails|dpdk_rails|taps|run
 
 Exit code 0, or 77 with the reason if this machine cannot."""
 
@@ -155,6 +155,76 @@ def joined_weftds(weft, weftd, daemons, kind, far):
     print("marks:", port["marked_in"] if marks else "not tried")
 
 
+def pingpong(weft, rail, server, client, address):
+    """Both are (weftd, host, namespace or None); the server's control line is at the address."""
+    words = ["fi_pingpong", "-p", "efa", "-e", "rdm", "-d", f"efa_{rail}-rdm", "-I", "20", "-c"]
+    inside = [far.words if far else lambda *line: list(line) for _, _, far in (server, client)]
+    listening = subprocess.Popen(
+        inside[0](weft, "exec", server[0], server[1], "--", *words),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while True:  # until the server listens
+            done = subprocess.run(
+                inside[1](weft, "exec", client[0], client[1], "--", *words, address),
+                text=True, capture_output=True, timeout=PATIENCE, check=False)
+            if (done.returncode == 0 or listening.poll() is not None
+                    or time.monotonic() > deadline):
+                break
+            time.sleep(0.1)
+        if done.returncode != 0:
+            raise RuntimeError(f"rail {rail}: {done.returncode}\n{done.stdout}{done.stderr}")
+        listening.wait(PATIENCE)
+    finally:
+        listening.kill()
+        said = listening.communicate()[0]
+        if listening.returncode != 0:
+            print(said)
+
+
+def three_weftds(weft, weftd, daemons, kind, far):
+    """In a row: two - one - three, each in a namespace of its own and with four rails."""
+    further = Far()
+    daemons.append(further)  # ends with the others
+    run("ip", "link", "set", "lo", "up")
+    for number, (cable, end) in enumerate((("near", far), ("near2", further)), start=1):
+        there = cable.replace("near", "far")
+        run("ip", "link", "add", cable, "mtu", "9200", "type", "veth", "peer", "name", there,
+            "mtu", "9200")
+        run("ip", "link", "set", there, "netns", str(end.holder.pid))
+        run("ip", "addr", "add", f"10.9.{number}.1/24", "dev", cable)
+        run("ip", "link", "set", cable, "up")
+        run(*end.words("ip", "link", "set", "lo", "up"))
+        run(*end.words("ip", "addr", "add", f"10.9.{number}.2/24", "dev", there))
+        run(*end.words("ip", "link", "set", there, "up"))
+        run(*end.words("ip", "route", "add", "default", "via", f"10.9.{number}.1"))
+    # For the line on which the programs find each other; their data goes through weftd.
+    with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="ascii") as file:
+        file.write("1")
+    ports = {
+        "udp": [["udp:10.9.1.1,10.9.1.2", "udp:10.9.2.1,10.9.2.2"],
+                ["udp:10.9.1.2,10.9.1.1"], ["udp:10.9.2.2,10.9.2.1"]],
+        "dpdk": [["dpdk:net_af_packet0,iface=near", "dpdk:net_af_packet1,iface=near2"],
+                 ["dpdk:net_af_packet0,iface=far"], ["dpdk:net_af_packet0,iface=far2"]],
+    }[kind]
+    for number, (name, end) in enumerate((("one", None), ("two", far), ("three", further))):
+        words = ["--hosts", "1", "--nics", "4", "--mtu", "8928",
+                 "--first-host", str(2 * number + 1)]
+        for port in ports[number]:
+            words += ["--port", port]
+        daemons.append(Weftd(weftd, name, *words,
+                             inside=end.words if end else lambda *line: line))
+    for rail in range(4):
+        pingpong(weft, rail, ("two", "h3", far), ("three", "h5", further), "10.9.1.2")
+    pingpong(weft, 3, ("one", "h1", None), ("two", "h3", far), "10.9.1.1")
+    for name in ("one", "two", "three"):
+        seen = status(weft, name)
+        print(name, seen["ports"], seen["counters"])
+        for port in seen["ports"]:
+            if port["frames_in"] < 1000 or port["frames_out"] < 1000:
+                raise RuntimeError("the packets took another way")
+
+
 def two_taps(weft, weftd, daemons, far):
     """A TCP stream of the kernel through the modelled network, while that loses packets."""
     run("ip", "link", "set", "lo", "up")
@@ -216,10 +286,12 @@ def inside(weft, weftd, kind):
     try:
         if kind == "taps":
             two_taps(weft, weftd, daemons, far)
+        elif kind.endswith("_rails"):
+            three_weftds(weft, weftd, daemons, kind.removesuffix("_rails"), far)
         else:
             joined_weftds(weft, weftd, daemons, kind, far)
     finally:
-        for daemon in daemons:
+        for daemon in reversed(daemons):
             daemon.end()
         far.end()
         shutil.rmtree(directory, ignore_errors=True)
@@ -233,7 +305,7 @@ def main():
     for program in ("unshare", "nsenter", "ip"):
         if shutil.which(program) is None:
             skip(f"there is no {program}")
-    if kind in ("udp", "dpdk") and shutil.which("fi_pingpong") is None:
+    if kind.startswith(("udp", "dpdk")) and shutil.which("fi_pingpong") is None:
         skip("there is no fi_pingpong")
     if kind in ("taps", "run") and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         skip("there is no /dev/net/tun")

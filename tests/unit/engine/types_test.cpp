@@ -21,7 +21,8 @@ TEST(Status, WireCodes) {
                               Status::out_of_bounds,
                               Status::access_denied,
                               Status::responder_busy,
-                              Status::feature_mismatch};
+                              Status::feature_mismatch,
+                              Status::unknown_peer};
   for (unsigned code = 0; code < travelling.size(); ++code) {
     EXPECT_EQ(static_cast<unsigned>(travelling[code]), code);
   }
@@ -29,10 +30,11 @@ TEST(Status, WireCodes) {
 
 TEST(Status, EachHasItsText) {
   std::set<std::string_view> texts;
-  for (const unsigned code : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U, 32U, 33U, 34U, 35U, 36U}) {
+  for (const unsigned code :
+       {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U, 10U, 32U, 33U, 34U, 35U, 36U}) {
     texts.insert(to_string(static_cast<Status>(code)));
   }
-  EXPECT_EQ(texts.size(), 15U);
+  EXPECT_EQ(texts.size(), 16U);
   EXPECT_FALSE(texts.contains("unknown"));
   EXPECT_STREQ(to_string(static_cast<Status>(200)), "unknown");
 }

@@ -214,7 +214,7 @@ TEST(Parse, MessageOfARead) {
 TEST(Parse, StatusOfAFailedRead) {
   for (std::uint32_t status = 0; status < 300; ++status) {
     EXPECT_EQ(reason_of(with_data("failed_read_response", [&](auto& h) { h.key = status; })),
-              status >= 1 && status <= 9 ? DropReason::none : DropReason::bad_message)
+              status >= 1 && status <= 10 ? DropReason::none : DropReason::bad_message)
         << status;
   }
   Bytes with_payload = with_data("failed_read_response", [](auto& h) { h.payload_length = 1; });
@@ -260,7 +260,7 @@ TEST(Parse, ResultCodes) {
     ResultEntry entry{};
     entry.code = static_cast<std::uint8_t>(code);
     store(bytes.data() + bytes.size() - sizeof entry, entry);
-    const bool known = (code >= 1 && code <= 9) || code == 128 || code == 129;
+    const bool known = (code >= 1 && code <= 10) || code == 128 || code == 129;
     EXPECT_EQ(reason_of(bytes), known ? DropReason::none : DropReason::bad_result) << code;
   }
   for (const std::size_t reserved : {1U, 2U}) {

@@ -79,6 +79,53 @@ TEST_F(TwoNics, WriteAndReadPlaceBytes) {
   EXPECT_EQ(left.text(40000, 21), "what the reader wants");
 }
 
+class StrictNics : public TwoNics {
+ protected:
+  StrictNics()
+      : TwoNics([] {
+          NicConfig config;
+          config.rdma_needs_ah = true;
+          return config;
+        }()) {}
+};
+
+// Messages come from anybody; memory is for those that the owner has an address handle for.
+TEST_F(StrictNics, RemoteAccessNeedsAnAddressHandleAtTheTarget) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  left.fill(0, "written");
+  SendWork work;
+  work.ah = ah;
+  work.destination = to.number();
+  work.remote_key = right.key.value();
+  work.remote_address = Side::kIova;
+  work.sges[0] = left.sge(0, 7);
+  work.sge_count = 1;
+  const auto status_of = [&](Operation operation) {
+    work.operation = operation;
+    EXPECT_TRUE(left.nic.post_send(from, work));
+    run();
+    return only(left.poll()).status;
+  };
+  const std::uint32_t other_pd = *right.nic.allocate_pd();
+  const std::uint16_t elsewhere = *right.nic.create_ah(other_pd, left.address);
+  EXPECT_EQ(status_of(Operation::rdma_write), WorkStatus::remote_unknown_peer);
+  EXPECT_EQ(status_of(Operation::rdma_read), WorkStatus::remote_unknown_peer);
+  EXPECT_NE(right.text(0, 7), "written");
+  ASSERT_TRUE(right.receive(to, 1));
+  ASSERT_TRUE(left.nic.post_send(from, send(to, "hello", 2)));
+  run();
+  EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
+  EXPECT_EQ(only(right.poll()).status, WorkStatus::ok);
+
+  const std::uint16_t back = *right.nic.create_ah(right.pd, left.address);
+  EXPECT_EQ(status_of(Operation::rdma_write), WorkStatus::ok);
+  EXPECT_EQ(status_of(Operation::rdma_read), WorkStatus::ok);
+  ASSERT_TRUE(right.nic.destroy_ah(right.pd, back));
+  EXPECT_EQ(status_of(Operation::rdma_read), WorkStatus::remote_unknown_peer);
+  EXPECT_TRUE(right.nic.destroy_ah(other_pd, elsewhere));
+}
+
 TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
