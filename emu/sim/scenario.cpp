@@ -173,7 +173,11 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
     case 2: {
       std::uint32_t window = 8;
       map.read("window", window, 1, kMostHosts);
-      builder.all_to_all(nodes, bytes, window, rng);
+      if (map.choice("order", {"random", "staggered"}, 0) == 0) {
+        builder.all_to_all(nodes, bytes, window, rng);
+      } else {
+        builder.staggered_all_to_all(nodes, bytes, window, rng);
+      }
       break;
     }
     case 3:
@@ -342,6 +346,7 @@ void read_transport(YamlMap& map, Scenario& scenario) {
   engine.base_rtt = facts.base_rtt;
   engine.trimming = facts.trimming;
   read_engine(map, engine);
+  map.read("fresh_entropies", scenario.options.fresh_entropies);
   OnePathConfig& one = spec.one_path;
   using Kind = TransportSpec::Kind;
   one.recovery = spec.kind == Kind::rc || spec.kind == Kind::rc_dcqcn
