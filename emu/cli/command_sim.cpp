@@ -98,6 +98,10 @@ Result<std::vector<emu::Settings>> combinations(const std::vector<std::string>& 
     if (!pair) {
       return tl::unexpected<Error>(pair.error());
     }
+    if (pair->second.empty()) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("--sweep {} needs values: {}a,b,c", sweep, sweep));
+    }
     std::vector<emu::Settings> next;
     for (const emu::Settings& before : all) {
       for (std::size_t at = 0; at <= pair->second.size();) {

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -181,9 +182,10 @@ Json run_job(const SimJob& job, bool show_progress) {
   emu::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                              emu::transport_factory(*scenario));
   const bool record = !job.report.empty() || !job.trace.empty() || !scenario->faults.empty();
-  emu::Recorder recorder(*scenario, simulation, !job.report.empty(), !job.trace.empty());
+  std::optional<emu::Recorder> recorder;
   if (record) {
-    simulation.observe(&recorder, recorder.sample_every());
+    recorder.emplace(*scenario, simulation, !job.report.empty(), !job.trace.empty());
+    simulation.observe(&*recorder, recorder->sample_every());
   }
   for (const emu::Fault& fault : scenario->faults) {
     if (const auto ok = simulation.fabric().apply(0, fault); !ok) {
@@ -199,7 +201,7 @@ Json run_job(const SimJob& job, bool show_progress) {
   emu::RunResult result = emu::summarise(*scenario, simulation);
   result.variant = job.variant;
   if (record) {
-    result.faults = recorder.timelines();
+    result.faults = recorder->timelines();
   }
   check_bounds(job.use_variant_bounds ? job.bounds : scenario->bounds, result);
   result.cpu_seconds = user_seconds() - before;
@@ -207,10 +209,10 @@ Json run_job(const SimJob& job, bool show_progress) {
   Json json = result_json(result);
   if (!job.report.empty()) {
     write_file(job.report + "/report.html",
-               emu::report_html(*scenario, simulation, recorder, result, json.dump()));
+               emu::report_html(*scenario, simulation, *recorder, result, json.dump()));
   }
   if (!job.trace.empty()) {
-    write_file(job.trace, recorder.perfetto());
+    write_file(job.trace, recorder->perfetto());
   }
   return json;
 }

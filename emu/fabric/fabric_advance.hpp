@@ -84,16 +84,19 @@ struct Fabric::Turns {
         calendar.prefetch_head(node);
         return;
       case NodeCalendar::kAhead - 1:
-        calendar.prefetch_events(node);
+        calendar.prefetch_events(node, false);
         return;
       case NodeCalendar::kAhead - 2:
+        calendar.prefetch_events(node, true);
+        return;
+      case NodeCalendar::kAhead - 3:
         look_at(calendar, node);
         return;
       default:
         if constexpr (requires { sink.expect_port(PortId{0}, kNone, 0U); }) {
           for (const Expected& it : expected_[node % expected_.size()]) {
             if (it.port != kNone) {
-              sink.expect_port(it.port, it.frame, NodeCalendar::kAhead - 3 - n);
+              sink.expect_port(it.port, it.frame, NodeCalendar::kAhead - 4 - n);
             }
           }
         }

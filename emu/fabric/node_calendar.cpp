@@ -41,7 +41,7 @@ std::uint32_t NodeCalendar::add_chunk(std::uint32_t older) {
   if (free_ == kEnd) {
     const auto first = static_cast<std::uint32_t>(blocks_.size()) * kChunksPerBlock;
     blocks_.push_back(std::make_unique_for_overwrite<Chunk[]>(kChunksPerBlock));
-    WEFT_CHECK(first < kEnd >> 4);
+    WEFT_CHECK(first < kEnd >> 5);
     for (std::uint32_t i = kChunksPerBlock; i-- > 0;) {
       chunk(first + i).older = free_;
       free_ = first + i;
@@ -132,7 +132,7 @@ void NodeCalendar::gather(NodeId node) {
   for (std::size_t i = scratch_.size(); i-- > 0;) {
     const Chunk& it = chunk(index_of(scratch_[i]));
     for (std::uint32_t n = 0; n < used_of(scratch_[i]); ++n) {
-      keys_.push_back(key_of(it.events[n], (scratch_[i] & ~7U) + n));
+      keys_.push_back(key_of(it.events[n], (scratch_[i] & ~15U) + n));
     }
   }
   if (keys_.size() > kShort) {

@@ -10,6 +10,7 @@
 
 #include "emu/fabric/event.hpp"
 #include "emu/fabric/topology.hpp"
+#include "srd/base/prefetch.hpp"
 
 namespace weft::emu {
 
@@ -51,7 +52,7 @@ class NodeCalendar {
   // Works off everything before `until`.
   template <class Handler>
   void run(Picos until, Handler& handler);
-  static constexpr unsigned kAhead = 8;
+  static constexpr unsigned kAhead = 9;
   // The events of a node in the open window: hints, for the handler's ahead().
   template <class Visit>
   void visit(NodeId node, const Visit& visit) const {
@@ -64,11 +65,14 @@ class NodeCalendar {
     }
   }
   void prefetch_head(NodeId node) const { __builtin_prefetch(&heads_[at(open_, node)]); }
-  void prefetch_events(NodeId node) const {
-    const std::uint32_t head = heads_[at(open_, node)];
-    const auto* bytes = reinterpret_cast<const std::byte*>(&chunk(index_of(head)));
-    for (std::size_t line = 0; line < sizeof(Chunk); line += 64) {
-      __builtin_prefetch(bytes + line);
+  // The newest chunk of them, or, when that is there, the next older one.
+  void prefetch_events(NodeId node, bool older) const {
+    std::uint32_t head = heads_[at(open_, node)];
+    if (older) {
+      head = chunk(index_of(head)).older;
+    }
+    if (head != kEnd) {
+      weft::prefetch(&chunk(index_of(head)), sizeof(Chunk));
     }
   }
 
@@ -76,14 +80,14 @@ class NodeCalendar {
 
  private:
   static constexpr std::uint32_t kEnd = 0xFFFFFFFF;
-  static constexpr std::uint32_t kChunkEvents = 7;
+  static constexpr std::uint32_t kChunkEvents = 15;
   static constexpr std::uint32_t kChunksPerBlock = 256;
   struct alignas(64) Chunk {
     std::uint32_t older;  // of the same node and window, full
     std::array<std::uint32_t, 7> spare;
     std::array<Event, kChunkEvents> events;
   };
-  static_assert(sizeof(Chunk) == 256);
+  static_assert(sizeof(Chunk) == 512);
   struct Far {
     Event event;
     std::uint64_t order = 0;
@@ -99,11 +103,11 @@ class NodeCalendar {
     }
   };
 
-  // A head and a reference are both the index of a chunk and a number below 8: how many of its
+  // A head and a reference are both the index of a chunk and a number below 16: how many of its
   // events are used, or which.
-  [[nodiscard]] static std::uint32_t index_of(std::uint32_t head) { return head >> 3; }
-  [[nodiscard]] static std::uint32_t used_of(std::uint32_t head) { return head & 7; }
-  static_assert(kChunkEvents == 7);
+  [[nodiscard]] static std::uint32_t index_of(std::uint32_t head) { return head >> 4; }
+  [[nodiscard]] static std::uint32_t used_of(std::uint32_t head) { return head & 15; }
+  static_assert(kChunkEvents == 15);
   [[nodiscard]] Chunk& chunk(std::uint32_t index) {
     return blocks_[index / kChunksPerBlock][index % kChunksPerBlock];
   }
@@ -131,7 +135,7 @@ class NodeCalendar {
   std::uint32_t chain(std::uint64_t window, NodeId node, const Event& event) {
     std::uint32_t& head = heads_[at(window, node)];
     if (used_of(head) == kChunkEvents) {  // of kEnd as well
-      head = add_chunk(head) << 3;
+      head = add_chunk(head) << 4;
       waiting(window)[node / 64] |= 1ULL << (node % 64);
     }
     const std::uint32_t ref = head++;

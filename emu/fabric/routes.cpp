@@ -42,6 +42,7 @@ Routes::Routes(const Topology& topology) {
   std::vector<std::uint32_t> distance;
   std::vector<NodeId> queue;
   std::vector<LinkId> set;
+  std::vector<std::pair<std::uint16_t, std::vector<LinkId>>> latest(nodes.size());
   for (const auto& [leaf, index] : leaf_index) {
     distance.assign(nodes.size(), kNone);
     queue.assign(1, leaf);
@@ -63,6 +64,11 @@ Routes::Routes(const Topology& topology) {
           set.push_back(link);
         }
       }
+      auto& [number, same] = latest[at];  // most leaves are reached as the one before
+      if (set == same) {
+        table_[rows_[at] * leaves_ + index] = number;
+        continue;
+      }
       auto [it, added] = known.emplace(set, static_cast<std::uint16_t>(choices_.size()));
       if (added) {
         WEFT_CHECK(choices_.size() < 0xFFFF);
@@ -75,6 +81,8 @@ Routes::Routes(const Topology& topology) {
         }
       }
       table_[rows_[at] * leaves_ + index] = it->second;
+      number = it->second;
+      same = set;
     }
   }
   seeds_.assign(nodes.size(), 0);

@@ -173,7 +173,11 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
     case 2: {
       std::uint32_t window = 8;
       map.read("window", window, 1, kMostHosts);
-      builder.all_to_all(nodes, bytes, window, rng);
+      if (map.choice("order", {"random", "staggered"}, 0) == 0) {
+        builder.all_to_all(nodes, bytes, window, rng);
+      } else {
+        builder.staggered_all_to_all(nodes, bytes, window, rng);
+      }
       break;
     }
     case 3:
@@ -272,9 +276,8 @@ struct NetworkFacts {
   bool trimming = false;
 };
 
-NetworkFacts facts_of(const Scenario& scenario) {
+NetworkFacts facts_of(const Scenario& scenario, const Routes& routes) {
   NetworkFacts facts;
-  const Routes routes(scenario.topology);
   const auto& links = scenario.topology.links();
   for (const Link& link : links) {
     facts.trimming = facts.trimming || link.properties.trimming;
@@ -327,8 +330,8 @@ void read_engine(YamlMap& map, srd::EngineConfig& engine) {
   }
 }
 
-void read_transport(YamlMap& map, Scenario& scenario) {
-  const NetworkFacts facts = facts_of(scenario);
+void read_transport(YamlMap& map, Scenario& scenario, const Routes& routes) {
+  const NetworkFacts facts = facts_of(scenario, routes);
   scenario.hops = facts.hops;
   TransportSpec& spec = scenario.transport;
   const std::uint32_t payload = scenario.options.fabric.mtu - scenario.options.data_overhead;
@@ -342,6 +345,7 @@ void read_transport(YamlMap& map, Scenario& scenario) {
   engine.base_rtt = facts.base_rtt;
   engine.trimming = facts.trimming;
   read_engine(map, engine);
+  map.read("fresh_entropies", scenario.options.fresh_entropies);
   OnePathConfig& one = spec.one_path;
   using Kind = TransportSpec::Kind;
   one.recovery = spec.kind == Kind::rc || spec.kind == Kind::rc_dcqcn
@@ -453,8 +457,12 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     read_all_traffic(top, scenario, directory);
   }
   if (!file.failed()) {
+    const Routes routes(scenario.topology);
     YamlMap transport = top.map("transport");
-    read_transport(transport, scenario);
+    read_transport(transport, scenario, routes);
+    if (!file.failed() && !scenario.ideal_us) {
+      scenario.ideal_us = ideal_us(scenario, routes);
+    }
   }
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {
     scenario.faults.push_back(read_fault(file, node, path));
@@ -485,16 +493,16 @@ Simulation::MakeTransport transport_factory(const Scenario& scenario) {
 }
 
 double ideal_us(const Scenario& scenario) {
-  if (scenario.ideal_us) {
-    return *scenario.ideal_us;
-  }
+  return scenario.ideal_us ? *scenario.ideal_us : ideal_us(scenario, Routes(scenario.topology));
+}
+
+double ideal_us(const Scenario& scenario, const Routes& routes) {
   const auto& links = scenario.topology.links();
   const auto mtu = static_cast<Bytes>(scenario.options.fabric.mtu);
   const Bytes payload = mtu - scenario.options.data_overhead;
   const Rate rate = scenario.transport.engine.line_rate;
   const auto full = static_cast<double>(rate.picoseconds_for(mtu));
   const auto ack = static_cast<double>(rate.picoseconds_for(kAckSize));
-  const Routes routes(scenario.topology);
   const std::size_t ports = routes.port_count();
   std::vector<double> sent(ports, 0);
   std::vector<double> received(ports, 0);

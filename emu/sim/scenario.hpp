@@ -71,6 +71,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // The best that any transport could do, in microseconds (docs/experiments.md, "Ideal times").
 [[nodiscard]] double ideal_us(const Scenario& scenario);
+// Computed, whatever the scenario says. The routes are those of its topology.
+[[nodiscard]] double ideal_us(const Scenario& scenario, const Routes& routes);
 
 [[nodiscard]] Simulation::MakeTransport transport_factory(const Scenario& scenario);
 

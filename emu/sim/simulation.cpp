@@ -192,8 +192,13 @@ void Simulation::transmit(Picos now, PortId port, Host& host) {
                               control ? options_.control_size : payload + options_.data_overhead),
                           .ecn = static_cast<std::uint8_t>(packet_.ecn),
                           .has_payload = options_.real_payload};
+    ++host.sent;
+    const std::uint32_t hash =
+        options_.fresh_entropies && !control
+            ? static_cast<std::uint32_t>(mix64(std::uint64_t{host.sent} << 32 | port))
+            : ecmp_hash(port, to, head.path);
     const Frame frame{.destination = to,
-                      .hash = ecmp_hash(port, to, head.path),
+                      .hash = hash,
                       .handle = frames_.put(head, packet_, options_.real_payload),
                       .size = head.wire,
                       .control = control,

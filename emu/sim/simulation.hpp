@@ -18,6 +18,9 @@ struct SimulationOptions {
   FabricOptions fabric;
   std::uint16_t data_overhead = 64;  // wire bytes of a data frame beyond its payload
   std::uint16_t control_size = 64;   // wire bytes of any control frame
+  // Each data frame takes an entropy of its own, whatever path its transport thinks of: oblivious
+  // spraying over more entropies than a transport keeps count of.
+  bool fresh_entropies = false;
   bool real_payload = false;  // carry and deliver every byte; otherwise bulk is only its length
   Picos time_limit = 10'000'000'000'000;  // 10 s
 };
@@ -100,6 +103,7 @@ class Simulation {
     Picos armed = kNoTime;     // the earliest call-back planned for the machine's deadline
     bool nic_planned = false;  // a call-back comes when the uplink is free
     bool paused = false;
+    std::uint32_t sent = 0;             // frames
     std::uint64_t digest = 0x77656674;  // of what happened here: hosts may run ahead of each other
 
     void mix(std::uint64_t value) {

@@ -133,6 +133,36 @@ void TrafficBuilder::all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t wind
   }
 }
 
+void TrafficBuilder::staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window,
+                                          Rng& rng) {
+  std::vector<PortId> circle(n);
+  std::iota(circle.begin(), circle.end(), 0U);
+  for (std::uint32_t i = n; i > 1; --i) {
+    std::swap(circle[i - 1], circle[rng.below(i)]);
+  }
+  const std::uint32_t rounds = (n - 1) / window;  // of `window` flows, and one of what is left
+  const std::uint32_t left = (n - 1) % window;
+  for (std::uint32_t s = 0; s < n; ++s) {
+    std::uint32_t started_by = kNone;
+    const auto add_round = [&](std::uint32_t flows, bool last, const auto& distance) {
+      const std::uint32_t starts = last ? kNone : trigger(TriggerSpec::Kind::multishot);
+      for (std::uint32_t i = 0; i < flows; ++i) {
+        FlowSpec& flow = add(circle[s], circle[(s + distance(i)) % n], bytes);
+        flow.trigger = started_by;
+        flow.on_sent = starts;
+      }
+      started_by = starts;
+    };
+    for (std::uint32_t round = 1; round <= rounds; ++round) {
+      add_round(window, round == rounds && left == 0,
+                [&](std::uint32_t i) { return round + i * rounds; });
+    }
+    if (left > 0) {
+      add_round(left, true, [&](std::uint32_t i) { return window * rounds + i + 1; });
+    }
+  }
+}
+
 void TrafficBuilder::tornado(std::uint32_t n, Bytes bytes) {
   for (PortId from = 0; from < n; ++from) {
     if (const PortId to = (from + n / 2) % n; to != from) {

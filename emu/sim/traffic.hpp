@@ -35,6 +35,10 @@ class TrafficBuilder {
   void incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes, Picos start = 0);
   // Everybody sends to everybody in an own random order, `window` at a time.
   void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
+  // The same in step: in a circle of random order everybody sends to those at the same distances,
+  // so that while all are equally fast each receiver has `window` senders too. What htsim's
+  // generator of serial all-to-alls writes.
+  void staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
   // Everybody to the one half way round.
   void tornado(std::uint32_t n, Bytes bytes);
   // `flows` flows between random pairs, at random times so that the NICs (of that rate) carry

@@ -45,7 +45,7 @@ struct EngineConfig {
   Duration base_rtt = std::chrono::microseconds{14};
   bool trimming = false;          // the network trims: what is lost is usually reported
   bool receiver_credits = false;  // receivers grant at line rate (incast)
-  Bytes credit_window = 0;        // sent before anything is granted; zero: line_rate * base_rtt
+  Bytes credit_window = 0;  // sent before anything is granted; zero: line_rate * base_rtt * 1.05
 
   // Acknowledgements.
   std::uint8_t ack_every = 4;                         // packets per acknowledgement

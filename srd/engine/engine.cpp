@@ -26,6 +26,9 @@ Rate payload_rate(const EngineConfig& config) {
       config.line_rate.bits_per_second() / (payload + sizeof(wire::DataHeader)) * payload, 1));
 }
 
+// After so long the first grant is there: request and answer wait for frames that are on the wire.
+Duration first_grant(const EngineConfig& config) { return config.base_rtt + config.base_rtt / 20; }
+
 // 4 packets in flight on an idle network are lost within this many round trips.
 constexpr int kMinRtoInBaseRtts = 3;
 
@@ -43,7 +46,7 @@ Engine::Engine(const EngineConfig& config, Counters* counters)
       works_(2 * config.max_work_requests),
       peers_(config.max_peers),
       credit_window_(config.credit_window != 0 ? config.credit_window
-                                               : config.line_rate.bytes_in(config.base_rtt)),
+                                               : config.line_rate.bytes_in(first_grant(config))),
       credit_grants_(
           CreditTuning{.line_rate = payload_rate(config), .max_peers = config.max_peers}) {
   const Bytes mtu_wire = config.mtu_payload + sizeof(wire::DataHeader);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "emu/fabric/generators.hpp"
 #include "emu/sim/result.hpp"
 #include "emu/sim/scenario.hpp"
@@ -200,6 +203,33 @@ TEST(Traffic, AllToAllKeepsItsWindow) {
     at_once += flow.trigger == kNone ? 1 : 0;
   }
   EXPECT_EQ(at_once, 30);
+}
+
+TEST(Traffic, AStaggeredAllToAllIsBalancedInEveryRound) {
+  for (const std::uint32_t window : {1U, 3U, 4U, 9U, 50U}) {
+    SCOPED_TRACE(window);
+    constexpr std::uint32_t kNodes = 10;
+    TrafficMatrix matrix;
+    Rng rng(1);
+    TrafficBuilder(matrix, 0).staggered_all_to_all(kNodes, 1000, window, rng);
+    matrix.nodes = kNodes;
+    EXPECT_TRUE(validate(matrix, kNodes));
+    std::set<std::pair<PortId, PortId>> pairs;
+    std::map<PortId, std::uint32_t> first;
+    for (const FlowSpec& flow : matrix.flows) {
+      pairs.emplace(flow.source, flow.destination);
+      first[flow.destination] += flow.trigger == kNone ? 1 : 0;
+    }
+    EXPECT_EQ(pairs.size(), 90U);
+    for (PortId port = 0; port < kNodes; ++port) {
+      EXPECT_EQ(first[port], std::min(window, kNodes - 1)) << port;
+    }
+  }
+  TrafficMatrix matrix;
+  Rng rng(1);
+  TrafficBuilder(matrix, 0).staggered_all_to_all(128, 131072, 8, rng);
+  EXPECT_EQ(matrix.flows.size(), 16256U);  // the reference's numbers
+  EXPECT_EQ(matrix.triggers.size(), 1920U);
 }
 
 TEST(Traffic, DistributionsHaveTheirMean) {

@@ -14,8 +14,9 @@ namespace weft::srd {
 
 struct CreditTuning {
   Rate line_rate = Rate::gbps(100);  // in bytes of payload, which is what credits count
-  // Granted of it. A queue that was there drains slowly, and the link is never idle for it.
-  std::uint32_t line_permille = 999;
+  // Granted of it. All: what little a burst left in the queue stays there, and no link waits for
+  // credits.
+  std::uint32_t line_permille = 1000;
   Bytes quantum = 8192;             // of one grant: small for fairness, large for few packets
   std::uint32_t max_peers = 65536;  // demands of peers beyond are ignored
 };

@@ -37,15 +37,22 @@ class PathRandom {
       : state_(static_cast<std::uint32_t>(mix64(seed))) {}
   // Uniform in [0, bound).
   [[nodiscard]] constexpr std::uint16_t below(std::uint16_t bound) {
+    return static_cast<std::uint16_t>((static_cast<std::uint64_t>(next()) * bound) >> 32);
+  }
+  // True with a probability of part / whole.
+  [[nodiscard]] constexpr bool chance(std::uint32_t part, std::uint32_t whole) {
+    return (static_cast<std::uint64_t>(next()) * whole) >> 32 < part;
+  }
+
+ private:
+  constexpr std::uint32_t next() {
     state_ += 0x9E3779B9U;
     std::uint32_t x = state_;
     x = (x ^ (x >> 16)) * 0x85EBCA6BU;
     x = (x ^ (x >> 13)) * 0xC2B2AE35U;
-    x ^= x >> 16;
-    return static_cast<std::uint16_t>((static_cast<std::uint64_t>(x) * bound) >> 32);
+    return x ^ (x >> 16);
   }
 
- private:
   std::uint32_t state_;
 };
 

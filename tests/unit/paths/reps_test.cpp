@@ -43,11 +43,17 @@ struct Reps : testing::Test {
   }
 };
 
-TEST_F(Reps, KeepsLessThan32BytesBesideItsRing) {
-  EXPECT_LE(sizeof(RepsPolicy), 32 + 8 * sizeof(std::uint16_t));
-}
+TEST_F(Reps, FitsIntoALineOfCache) { EXPECT_LE(sizeof(RepsPolicy), 64U); }
 
-TEST_F(Reps, ExploresAtRandomWhileItKnowsNothing) { EXPECT_GT(distinct(1000), 200U); }
+TEST_F(Reps, ExploresEachPathOnceARoundWhileItKnowsNothing) {
+  (void)picks(static_cast<int>(kPaths));  // begins somewhere in its first round
+  const auto taken = picks(4 * kPaths);
+  for (std::uint16_t path = 0; path < kPaths; ++path) {
+    const auto times = std::count(taken.begin(), taken.end(), path);
+    EXPECT_GE(times, 3) << path;
+    EXPECT_LE(times, 5) << path;
+  }
+}
 
 TEST_F(Reps, RecyclesCleanPathsOldestFirstAndEachOnce) {
   for (const std::uint16_t path : Paths{10, 20, 30}) {
@@ -57,11 +63,49 @@ TEST_F(Reps, RecyclesCleanPathsOldestFirstAndEachOnce) {
   EXPECT_GT(distinct(500), 150U);  // then it explores again
 }
 
-TEST_F(Reps, MarkedPathsAreNotRecycled) {
-  event(10, PathEvent::congested);
+TEST_F(Reps, LossesAndMarksOfUnknownDelayAreNotRecycled) {
+  event(10, PathEvent::congested, 0us);
   event(11, PathEvent::trimmed);
   event(12, PathEvent::gap);
   EXPECT_GT(distinct(500), 150U);
+}
+
+// The share of acknowledgements with that round trip that is recycled.
+struct RepsByDelay : Reps {
+  double kept(PathEvent what, Duration rtt, Duration usual) {
+    constexpr int kTrials = 2000;
+    constexpr std::uint16_t kProbe = 200;
+    int recycled = 0;
+    for (int i = 0; i < kTrials; ++i) {
+      for (int n = 0; n < 40; ++n) {
+        event(7, PathEvent::good, usual);
+      }
+      (void)picks(RepsPolicy::kRing);
+      event(kProbe, what, rtt);
+      recycled += picks(1).front() == kProbe ? 1 : 0;
+    }
+    return static_cast<double>(recycled) / kTrials;
+  }
+};
+
+TEST_F(RepsByDelay, MarksDoNotMatterWhereAllPathsAreEquallySlow) {
+  event(1, PathEvent::good, 40us);  // no path was ever faster
+  EXPECT_GT(kept(PathEvent::congested, 40us, 40us), 0.99);
+  EXPECT_GT(kept(PathEvent::good, 38us, 40us), 0.99);
+}
+
+TEST_F(RepsByDelay, WhatIsTooSlowLeavesInProportion) {
+  event(1, PathEvent::good, 40us);
+  EXPECT_NEAR(kept(PathEvent::congested, 50us, 40us), 0.6, 0.1);
+  EXPECT_NEAR(kept(PathEvent::good, 44us, 40us), 0.82, 0.1);
+  EXPECT_LT(kept(PathEvent::good, 100us, 40us), 0.02);
+}
+
+// A repaired link is found only by those who look for it.
+TEST_F(RepsByDelay, SomeLookForBetterPathsWhereAllQueuesAreLong) {
+  event(1, PathEvent::good, 10us);
+  EXPECT_NEAR(kept(PathEvent::congested, 50us, 50us), 0.6, 0.1);
+  EXPECT_NEAR(kept(PathEvent::good, 11us, 11us), 0.955, 0.03);
 }
 
 TEST_F(Reps, TheRingHoldsTheEightNewest) {
