@@ -31,7 +31,7 @@ struct OnePathConfig {
 
 class OnePathTransport final : public Transport, private srd::Machine {
  public:
-  OnePathTransport(PortId self, const OnePathConfig& config);
+  explicit OnePathTransport(const OnePathConfig& config);
 
   [[nodiscard]] srd::Machine& machine() override { return *this; }
   void start(TimePoint now, const FlowStart& flow) override;
@@ -113,7 +113,6 @@ class OnePathTransport final : public Transport, private srd::Machine {
   void arm_rto(TimePoint now, Sender& sender);
   [[nodiscard]] std::uint32_t payload_of(const Sender& sender, std::uint32_t psn) const;
 
-  PortId self_;
   OnePathConfig config_;
   double max_window_ = 1;
   std::vector<Sender> senders_;

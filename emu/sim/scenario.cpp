@@ -488,7 +488,7 @@ Simulation::MakeTransport transport_factory(const Scenario& scenario) {
     if (spec.kind == TransportSpec::Kind::srd) {
       return std::make_unique<EngineTransport>(port, spec.engine);
     }
-    return std::make_unique<OnePathTransport>(port, spec.one_path);
+    return std::make_unique<OnePathTransport>(spec.one_path);
   };
 }
 

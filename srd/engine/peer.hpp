@@ -109,7 +109,9 @@ struct alignas(kCacheLine) Outbound {
 
   // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
   void prefetch_to_send() const {
-    prefetch(this, offsetof(Outbound, window));
+    const auto* const window_begins = reinterpret_cast<const std::byte*>(&window);
+    prefetch(this,
+             static_cast<std::size_t>(window_begins - reinterpret_cast<const std::byte*>(this)));
     window.prefetch_next();
     prefetch(&cc, kCacheLine);
   }

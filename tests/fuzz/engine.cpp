@@ -157,7 +157,7 @@ class Game {
     header.back = tape_.byte();
     const std::uint32_t length = tape_.byte() * 2U;
     header.payload_length = static_cast<std::uint16_t>(length);
-    header.message = tape_.byte() % 8 << 12 | tape_.byte() % 4;
+    header.message = (tape_.byte() & 7U) << 12 | (tape_.byte() & 3U);
     header.key = tape_.byte() % 2 == 0 ? key_.value() : tape_.byte();
     header.remote_address = kAddress - 8 + tape_.byte() * 20U;
     header.message_length = length + tape_.byte() * 8U;

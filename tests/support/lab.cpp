@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 
 namespace weft::testing {
 
@@ -81,7 +81,7 @@ std::optional<std::uint64_t> Node::post(std::size_t length, std::string_view con
   Request entry;
   entry.length = length;
   entry.buffer = std::make_unique<std::byte[]>(length);
-  std::memcpy(entry.buffer.get(), content.data(), content.size());
+  std::ranges::copy(std::as_bytes(std::span(content)), entry.buffer.get());
   request.peer = peer(to);
   request.source = how.source;
   request.destination = how.destination;
@@ -248,7 +248,7 @@ std::string Node::memory(std::uint64_t offset, std::size_t length) const {
 }
 
 void Node::fill_memory(std::uint64_t offset, std::string_view bytes) {
-  std::memcpy(memory_.get() + offset, bytes.data(), bytes.size());
+  std::ranges::copy(std::as_bytes(std::span(bytes)), memory_.get() + offset);
 }
 
 // --- Lab
