@@ -7,7 +7,9 @@
 #include <rte_interrupts.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
+#include <string_view>
 #include <utility>
 
 namespace weft::srd::dpdk {
@@ -19,6 +21,7 @@ struct Registered {
   rte_intr_callback_fn run = nullptr;  // null: free
   void* argument = nullptr;
   rte_intr_unregister_callback_fn ended = nullptr;
+  bool given_up = false;  // by a driver that could not wait until it had run, and may be gone
 };
 
 constexpr std::size_t kCallbacks = 64;
@@ -32,12 +35,18 @@ Registered registered(std::size_t index) {
   return registry[index];
 }
 
+thread_local bool in_callback = false;
+
+// What is registered is looked at when nobody else is inside of the driver any more: who was may
+// have closed the device.
 template <std::size_t Index>
 void run(void* argument) {
+  const std::lock_guard guard(driver_lock());
   const Registered callback = registered(Index);
-  if (callback.run != nullptr) {
-    const std::lock_guard guard(driver_lock());
+  if (callback.run != nullptr && !callback.given_up) {
+    in_callback = true;
     callback.run(argument);
+    in_callback = false;
   }
 }
 
@@ -93,6 +102,23 @@ void leave(std::size_t index) {
   registry[index] = {};
 }
 
+// EAL could not unregister it, because it runs in another thread, or waits there for the driver's
+// lock, which whoever closes the device holds. Drivers that close do not ask again, and free what
+// it would use.
+void give_up(std::size_t index) {
+  const std::lock_guard guard(registry_lock);
+  registry[index].given_up = true;
+}
+
+// Only memif takes its rings away in a callback. Others may be closed while one of theirs runs, and
+// must not be made to wait in it.
+bool is_guarded(rte_intr_callback_fn callback) {
+  Dl_info module{};
+  return callback != nullptr && ::dladdr(reinterpret_cast<void*>(callback), &module) != 0 &&
+         module.dli_fname != nullptr &&
+         std::string_view{module.dli_fname}.find("net_memif") != std::string_view::npos;
+}
+
 template <class Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -109,6 +135,8 @@ std::mutex& driver_lock() {
 
 using weft::srd::dpdk::enter;
 using weft::srd::dpdk::find;
+using weft::srd::dpdk::give_up;
+using weft::srd::dpdk::is_guarded;
 using weft::srd::dpdk::kEnders;
 using weft::srd::dpdk::kNone;
 using weft::srd::dpdk::kRunners;
@@ -122,7 +150,7 @@ __attribute__((visibility("default"))) int rte_intr_callback_register(const rte_
                                                                       void* argument) {
   static auto* const real = next<decltype(rte_intr_callback_register)>(__func__);
   const std::size_t index =
-      callback == nullptr ? kNone : enter({handle, callback, argument, nullptr});
+      is_guarded(callback) ? enter({handle, callback, argument, nullptr}) : kNone;
   if (index == kNone) {
     return real(handle, callback, argument);
   }
@@ -143,6 +171,8 @@ __attribute__((visibility("default"))) int rte_intr_callback_unregister(
   const int result = real(handle, kRunners[index], argument);
   if (result > 0) {
     leave(index);
+  } else if (result == -EAGAIN && !weft::srd::dpdk::in_callback) {
+    give_up(index);
   }
   return result;
 }
