@@ -38,7 +38,7 @@ struct Options {
   std::string io = "ring";
   bool through_weftd = false;
   bool block = false;
-  bool pin = false;
+  int pin = 0;  // 1: yes, -1: no, 0: where it is what anybody would do
   bool json = false;
   std::vector<std::string> operations{"send", "write", "read"};
   std::vector<std::uint32_t> sizes{64, 4096, 65536, 1048576};
@@ -232,6 +232,12 @@ bool passes_weftd(const Options& options) {
   return options.through_weftd || !options.topology.empty() || !options.faults.empty();
 }
 
+// Of three processes on two cores one is in the way of the others, unless it is told where to be.
+bool is_pinned(const Options& options) {
+  return options.pin > 0 ||
+         (options.pin == 0 && options.io == "ring" && options.pairs == 1 && passes_weftd(options));
+}
+
 // Where there is no modelled network, what a side sends is troubled on its way out.
 void trouble(const Options& options, PerfPlace& place, int side) {
   for (const std::string& text : options.faults) {
@@ -275,7 +281,7 @@ struct Ground {
 // The body of one of the two processes.
 int run_side(const Options& options, Board& board, int pair, int side, const Ground& ground) {
   try {
-    if (options.pin) {
+    if (is_pinned(options)) {
       // A process in the middle is what both ends wait for: it gets a core, and they share the
       // other.
       const bool shared = ground.weftd && passes_weftd(options);
@@ -402,7 +408,7 @@ int run_perf(const Options& options) {
       throw std::runtime_error(started.error().message);
     }
     weftd.emplace(std::move(*started));
-    if (options.pin && passes_weftd(options)) {
+    if (is_pinned(options) && passes_weftd(options)) {
       pin_to_core(weftd->pid(), 1);
     }
   } else if (dpdk) {
@@ -488,9 +494,9 @@ void register_perf(CLI::App& program, Work& work) {
   perf->add_option("--eal", options->eal, "Words for DPDK's EAL: '-l 2,3 -m 512'");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
   perf->add_flag(
-      "--pin", options->pin,
+      "--pin,!--no-pin", options->pin,
       "Keep each side on a core of its own; with weftd between them: weftd on one, both sides "
-      "on the other");
+      "on the other, which one pair does unless told not to");
   perf->add_option("--op", options->operations, "send, write, read")
       ->delimiter(',')
       ->check(CLI::IsMember({"send", "write", "read"}));
