@@ -38,7 +38,7 @@ struct Options {
   std::string io = "ring";
   bool through_weftd = false;
   bool block = false;
-  bool pin = false;
+  int pin = 0;  // 1: yes, -1: no, 0: where it is what anybody would do
   bool json = false;
   std::vector<std::string> operations{"send", "write", "read"};
   std::vector<std::uint32_t> sizes{64, 4096, 65536, 1048576};
@@ -210,22 +210,32 @@ PerfResult median(std::vector<PerfResult> results) {
   return result;
 }
 
-// Keeps this side on a core of its own where there are two.
-void pin_to_core(int side) {
+// Keeps a process on the n-th core where there are two; 0 is this process.
+void pin_to_core(pid_t process, int number) {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) {
     return;
   }
-  int left = side;
+  int left = number;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &allowed) && left-- == 0) {
       cpu_set_t one;
       CPU_ZERO(&one);
       CPU_SET(core, &one);
-      ::sched_setaffinity(0, sizeof one, &one);
+      ::sched_setaffinity(process, sizeof one, &one);
       return;
     }
   }
+}
+
+bool passes_weftd(const Options& options) {
+  return options.through_weftd || !options.topology.empty() || !options.faults.empty();
+}
+
+// Of three processes on two cores one is in the way of the others, unless it is told where to be.
+bool is_pinned(const Options& options) {
+  return options.pin > 0 ||
+         (options.pin == 0 && options.io == "ring" && options.pairs == 1 && passes_weftd(options));
 }
 
 // Where there is no modelled network, what a side sends is troubled on its way out.
@@ -271,8 +281,11 @@ struct Ground {
 // The body of one of the two processes.
 int run_side(const Options& options, Board& board, int pair, int side, const Ground& ground) {
   try {
-    if (options.pin) {
-      pin_to_core(side);
+    if (is_pinned(options)) {
+      // A process in the middle is what both ends wait for: it gets a core, and they share the
+      // other.
+      const bool shared = ground.weftd && passes_weftd(options);
+      pin_to_core(0, shared ? 0 : side);
     }
     PerfEndpoint endpoint(board.perf, side);
     PerfPlace place = ground.place(pair, side);
@@ -395,6 +408,9 @@ int run_perf(const Options& options) {
       throw std::runtime_error(started.error().message);
     }
     weftd.emplace(std::move(*started));
+    if (is_pinned(options) && passes_weftd(options)) {
+      pin_to_core(weftd->pid(), 1);
+    }
   } else if (dpdk) {
     auto plan = plan_dpdk(options.io.substr(kDpdk.size()), options.eal);
     if (!plan) {
@@ -477,7 +493,10 @@ void register_perf(CLI::App& program, Work& work) {
       ->check(CLI::Range(0.001, 1e6));
   perf->add_option("--eal", options->eal, "Words for DPDK's EAL: '-l 2,3 -m 512'");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
-  perf->add_flag("--pin", options->pin, "Keep each side on a core of its own");
+  perf->add_flag(
+      "--pin,!--no-pin", options->pin,
+      "Keep each side on a core of its own; with weftd between them: weftd on one, both sides "
+      "on the other, which one pair does unless told not to");
   perf->add_option("--op", options->operations, "send, write, read")
       ->delimiter(',')
       ->check(CLI::IsMember({"send", "write", "read"}));

@@ -50,6 +50,7 @@ class PrivateWeftd {
 
   [[nodiscard]] const std::string& directory() const { return directory_; }
   [[nodiscard]] std::string socket() const { return directory_ + "/attach.sock"; }
+  [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
   PrivateWeftd() = default;

@@ -24,6 +24,10 @@ constexpr unsigned kRocePort = 4791;
 constexpr std::size_t kRoceQpnOffset = 5;  // of InfiniBand's base transport header, 24 bits
 constexpr std::size_t kSteeringBytes = 8;  // of what UDP carries
 
+// When a process may say that a frame left.
+constexpr Duration kOldestStamp = std::chrono::seconds{10};
+constexpr Duration kClockSkew = std::chrono::milliseconds{1};
+
 unsigned octet(std::span<const std::byte> bytes, std::size_t at) {
   return std::to_integer<unsigned>(bytes[at]);
 }
@@ -112,6 +116,9 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
       break;
     }
     info.flags &= srd::kRecordUnchecked;  // the rest is ours to say
+    if (info.time < nanoseconds(now - kOldestStamp) || info.time > nanoseconds(now + kClockSkew)) {
+      info.time = 0;  // nobody's word to take
+    }
     if (!forward(now, from, frame, info)) {
       waiting_ = true;
       break;
