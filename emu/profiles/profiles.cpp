@@ -96,6 +96,12 @@ std::vector<std::pair<std::string, std::string>> efa_environment() {
       {"FI_EFA_ENABLE_SHM_TRANSFER", "0"},
       // Newer libfabric bypasses the verbs library, and with it the hooks that make progress cheap.
       {"FI_EFA_USE_DATA_PATH_DIRECT", "0"},
+      // The provider posts all the receives there are, and uses their buffers in turn: 75 MB per
+      // endpoint that no cache holds.
+      {"FI_EFA_RX_SIZE", "1024"},
+      // Its emulation of long messages copies each byte once more than a read does, which costs a
+      // processor here and not there.
+      {"FI_EFA_INTER_MIN_READ_MESSAGE_SIZE", "65536"},
   };
 }
 
