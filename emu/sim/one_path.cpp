@@ -25,8 +25,7 @@ void set_bit(std::vector<std::uint64_t>& bits, std::uint32_t i) {
 
 }  // namespace
 
-OnePathTransport::OnePathTransport(const OnePathConfig& config)
-    : config_(config) {
+OnePathTransport::OnePathTransport(const OnePathConfig& config) : config_(config) {
   max_window_ = std::max(1.0, static_cast<double>(config.line_rate.bytes_in(config.base_rtt)) *
                                   config.window_bdps / (config.payload + 64));
 }
