@@ -280,7 +280,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
     return true;
   }
   to.full_since = kNever;
-  std::memcpy(place, frame.data(), frame.size());
+  to.port.tx().copy(place, frame);
   to.port.tx().commit(frame.size(), info);
   ++to.counters.frames_out;
   to.counters.bytes_out += frame.size();

@@ -213,7 +213,7 @@ bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
   std::byte* to = frame + envelope + packet.header_size;
   for (const auto& piece : packet.payload) {
     if (!piece.empty()) {
-      std::memcpy(to, piece.data(), piece.size());
+      port.tx().copy(to, piece);
       to += piece.size();
     }
   }

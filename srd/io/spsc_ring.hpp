@@ -8,6 +8,8 @@
 #include <cstring>
 #include <span>
 
+#include "srd/io/ring_copy.hpp"
+
 namespace weft::srd {
 
 // The ring is a sequence of records in a byte area. A record is a length word, padding, and one
@@ -85,6 +87,11 @@ class RingProducer {
     return area_ + (head_ & (capacity_ - 1)) + kRingFrameOffset;
   }
 
+  // Into the reserved place.
+  void copy(std::byte* to, std::span<const std::byte> bytes) {
+    copy_(to, bytes.data(), bytes.size());
+  }
+
   // Publishes the reserved record with a frame of this size (at most what was reserved).
   void commit(std::size_t frame, const RecordInfo& info) {
     const std::size_t offset = head_ & (capacity_ - 1);
@@ -141,6 +148,7 @@ class RingProducer {
   std::size_t capacity_ = 0;
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;  // last valid value of `consumed`
+  RingCopy copy_;
   bool broken_ = false;
 };
 
