@@ -1,6 +1,7 @@
 // Owns the proof that a warm engine does not allocate: operator new is counted in this program.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -90,7 +91,7 @@ class Wire {
       std::size_t size = packet.header_size;
       std::memcpy(bytes.data(), packet.header.data(), size);
       for (const auto& piece : packet.payload) {
-        std::memcpy(bytes.data() + size, piece.data(), piece.size());
+        std::ranges::copy(piece, bytes.data() + size);
         size += piece.size();
       }
       RxPacket arrival;
