@@ -31,9 +31,9 @@ struct EngineConfig {
   bool checksum = true;  // CRC32C over header and payload; off where memory carries the packet
 
   // Paths.
-  std::uint16_t paths = 64;            // entropies in use per peer, 1..256
-  std::string path_selector = "reps";  // docs/transport.md lists them
-  std::uint8_t path_timeouts_to_abandon = 1;
+  std::uint16_t paths = 64;                   // entropies in use per peer, 1..256
+  std::string path_selector = "reps";         // docs/transport.md lists them
+  std::uint8_t path_timeouts_to_abandon = 1;  // in a row on one path; 0: never, where all are one
   Duration path_probe_interval = std::chrono::milliseconds{10};
   std::uint8_t path_reorder_tolerance =
       0;  // later packets of a path that may overtake before a gap is loss

@@ -236,6 +236,7 @@ class Engine final : public Machine {
   void on_peer_timeout(TimePoint now, Peer& peer);
   void expire_packets(TimePoint now, Peer& peer);
   void ask_for_life(TimePoint now, Peer& peer);
+  [[nodiscard]] TimePoint path_probe_due(const Outbound& out) const;
   [[nodiscard]] bool owed_by_peer(const Outbound& out) const;
   [[nodiscard]] bool died_of_silence(TimePoint now, Peer& peer, TimePoint since);
   void release_waiting(TimePoint now, Outbound& out);

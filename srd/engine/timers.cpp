@@ -46,7 +46,7 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
     o.tail_probe_wanted = true;
     ++counters_.tail_probes;
   }
-  if (o.tail_probe_wanted || o.has_work() || (!o.muted && o.paths.next_probe() <= now)) {
+  if (o.tail_probe_wanted || o.has_work() || path_probe_due(o) <= now) {
     make_ready(peer);
   }
 }
@@ -86,6 +86,15 @@ bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
   }
   lose_peer(now, peer);
   return true;
+}
+
+// When the next abandoned path shall be probed. A peer for whom there is no work may die unnoticed:
+// after a while without a sign of life it is left alone.
+TimePoint Engine::path_probe_due(const Outbound& out) const {
+  const TimePoint due = out.paths.next_probe();
+  const bool busy = out.window.oldest_in_flight() != nullptr || out.has_work();
+  const bool wanted = busy || due - out.last_progress < config_.peer_timeout;
+  return !out.muted && wanted ? due : kNever;
 }
 
 // Nothing is in flight that could time out, and yet something has to come: the bytes of a read, or
@@ -158,9 +167,7 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
     return next;
   }
   const Outbound& o = *peer.out;
-  if (!o.muted) {
-    next = std::min(next, o.paths.next_probe());
-  }
+  next = std::min(next, path_probe_due(o));
   if (const SendSlot* slot = o.window.oldest_in_flight()) {
     next = std::min(next, slot->sent_at + o.retransmit_wait);
     if (!o.tail_probed) {

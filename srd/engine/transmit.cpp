@@ -65,7 +65,9 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
     return false;
   }
   if (const std::optional<PathId> path =
-          o.paths.next_probe() <= now ? o.paths.take_probe(now) : std::nullopt) [[unlikely]] {
+          o.paths.next_probe() <= now && path_probe_due(o) <= now
+              ? o.paths.take_probe(now, o.retransmit_wait, o.timeouts != 0)
+              : std::nullopt) [[unlikely]] {
     ++counters_.path_probes;
     emit_probe(now, peer, *path, out);
     arm(peer, o.paths.next_probe());

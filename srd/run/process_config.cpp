@@ -31,7 +31,9 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     config.base_rtt = std::max(carrier.network.round_trip, kQuickestProcess);
     config.trimming = carrier.network.trims;
   } else if (carrier.lossless_memory) {
-    // Back-pressure is exact and nothing is lost: a constant window below the size of a ring.
+    // Back-pressure is exact and nothing is lost: a constant window below the size of a ring. All
+    // paths are one: who misses an answer misses a peer that has no core.
+    config.path_timeouts_to_abandon = 0;
     config.congestion_control = "fixed";
     config.line_rate = kFastestMemory;
     config.base_rtt = kQuickestProcess;

@@ -135,6 +135,62 @@ TEST(EnginePath, OneLivingPathOfSixteenIsEnough) {
   EXPECT_EQ(pair.b.memory(0, bytes.size()), bytes);
 }
 
+TEST(EnginePath, ASilentPeerIsNotTakenForManyDeadPaths) {
+  LabConfig config = streaming_config();
+  config.engine.peer_timeout = 10s;
+  Pair pair(config);
+  pair.a.write(pair.b, 0, pattern(1'000'000));
+  pair.run_for(100us);
+  pair.partition(pair.a, pair.b);
+  pair.run_for(1s);
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_GT(counters.paths_abandoned, 8U);
+  EXPECT_LE(counters.path_probes, 3000U);  // one path alone would make 2000 of these
+  const std::uint64_t retransmitted = counters.retrans_pkts;
+  pair.rejoin(pair.a, pair.b);
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.run_for(10ms);
+  EXPECT_EQ(counters.paths_recovered, counters.paths_abandoned);
+  EXPECT_LE(counters.retrans_pkts - retransmitted, 300U);
+}
+
+// Probes go out at the pace at which their answers come.
+TEST(EnginePath, ASlowPeerIsNotSentMoreProbesThanItAnswers) {
+  LabConfig config = streaming_config();
+  config.engine.min_rto = 20ms;
+  Pair pair(config);
+  pair.a.write(pair.b, 0, pattern(1'000'000));
+  pair.run_for(100us);
+  pair.network().kill_path(0, 3);
+  pair.network().kill_path(0, 4);
+  for (int i = 0; i < 50; ++i) {
+    pair.a.write(pair.b, 0, pattern(100'000));
+    pair.run_for(10ms);
+  }
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_EQ(counters.paths_abandoned, 2U);
+  EXPECT_GT(counters.path_probes, 10U);
+  EXPECT_LE(counters.path_probes, 2 * 500 / 20 + 4U);
+}
+
+TEST(EnginePath, APeerThatDiedUnnoticedIsNotProbedForEver) {
+  LabConfig config = streaming_config();
+  config.engine.peer_timeout = 20ms;
+  Pair pair(config);
+  for (int i = 0; i < 4; ++i) {
+    pair.a.write(pair.b, 0, pattern(1'000'000));
+  }
+  pair.run_for(300us);
+  pair.network().kill_path(0, 5);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.outstanding() == 0; }));
+  ASSERT_EQ(pair.a.engine().counters().paths_abandoned, 1U);
+  pair.crash(pair.b);
+  pair.run_for(50ms);
+  const std::uint64_t sent = pair.network().counts().sent;
+  pair.run_for(1s);
+  EXPECT_EQ(pair.network().counts().sent, sent);
+}
+
 TEST(EnginePath, AnIdleProcessDoesNotProbeForEver) {
   Pair pair(streaming_config());
   pair.partition(pair.a, pair.b);

@@ -19,6 +19,7 @@ constexpr int kMoreWhenCongested = 2;
 constexpr int kShareThatFails = 4;
 
 constexpr int kMostDoublings = 10;
+constexpr int kProbesOfTheSilent = 4;  // in the time of an answer
 
 }  // namespace
 
@@ -26,7 +27,7 @@ PathHealth::PathHealth(std::uint16_t paths, const PathHealthTuning& tuning)
     : base_rtt_(std::max(clamp_to_u32(tuning.base_rtt), 1U)),
       probe_interval_(std::max(clamp_to_u32(tuning.probe_interval), 1U)),
       paths_(paths),
-      timeouts_to_abandon_(std::max<std::uint8_t>(tuning.timeouts_to_abandon, 1)) {}
+      timeouts_to_abandon_(tuning.timeouts_to_abandon) {}
 
 PathState PathHealth::state(TimePoint now, PathId path) const {
   if (!entries_ || path.value() >= paths_) {
@@ -152,22 +153,31 @@ PathId PathHealth::find_usable(TimePoint now, PathId first) {
   return PathId{longest};
 }
 
-std::optional<PathId> PathHealth::take_probe(TimePoint now) {
+std::optional<PathId> PathHealth::take_probe(TimePoint now, Duration answer_time, bool silent) {
   if (now < next_probe_) {
     return std::nullopt;
   }
+  std::uint16_t first = paths_;  // the one that has waited longest
   for (std::uint16_t path = 0; path < paths_; ++path) {
-    Entry& entry = entries_[path];
-    if (entry.state == PathState::assumed_bad && entry.probe <= now) {
-      const int doublings = std::min<int>(++entry.probes, kMostDoublings);
-      entry.probes = static_cast<std::uint8_t>(doublings);
-      entry.probe = now + std::min((kFirstProbe << doublings) * Duration{base_rtt_},
-                                   Duration{probe_interval_});
-      find_next_probe();
-      return PathId{path};
+    const Entry& entry = entries_[path];
+    if (entry.state == PathState::assumed_bad && entry.probe <= now &&
+        (first == paths_ || entry.probe < entries_[first].probe)) {
+      first = path;
     }
   }
-  return std::nullopt;
+  if (first == paths_) {
+    return std::nullopt;
+  }
+  Entry& entry = entries_[first];
+  entry.probes = static_cast<std::uint8_t>(std::min(entry.probes + 1, kMostDoublings));
+  const Duration distance =
+      std::min((kFirstProbe << entry.probes) * Duration{base_rtt_}, Duration{probe_interval_});
+  entry.probe = now + std::max(answer_time, distance);
+  find_next_probe();
+  if (silent) {
+    next_probe_ = std::max(next_probe_, now + answer_time / kProbesOfTheSilent);
+  }
+  return PathId{first};
 }
 
 void PathHealth::find_next_probe() {

@@ -14,7 +14,7 @@ namespace weft::srd {
 
 struct PathHealthTuning {
   Duration base_rtt = std::chrono::microseconds{14};
-  std::uint8_t timeouts_to_abandon = 1;  // in a row on one path; at least 1
+  std::uint8_t timeouts_to_abandon = 1;  // in a row on one path; 0: never
   Duration probe_interval =
       std::chrono::milliseconds{10};  // longest; the first probe leaves much earlier
 };
@@ -40,7 +40,7 @@ class PathHealth {
 
   // True if this abandoned the path. Whatever proves delivery takes a path back.
   bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
-    if (all_good() && event != PathEvent::timeout) [[likely]] {
+    if (all_good() && (event != PathEvent::timeout || timeouts_to_abandon_ == 0)) [[likely]] {
       note_congestion(now, event, rtt);
       return false;
     }
@@ -62,8 +62,9 @@ class PathHealth {
 
   // When the next probe is due.
   [[nodiscard]] TimePoint next_probe() const { return next_probe_; }
-  // A path to probe now. Probes of one path leave at growing distance.
-  [[nodiscard]] std::optional<PathId> take_probe(TimePoint now);
+  // A path to probe now. Probes of one path leave at growing distance, and never before the last
+  // one had `answer_time`. While the peer is silent it is hardly the paths' fault: a few at a time.
+  [[nodiscard]] std::optional<PathId> take_probe(TimePoint now, Duration answer_time, bool silent);
 
  private:
   struct Entry {

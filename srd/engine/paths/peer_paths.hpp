@@ -36,7 +36,9 @@ class PeerPaths {
   }
 
   [[nodiscard]] TimePoint next_probe() const { return health_.next_probe(); }
-  [[nodiscard]] std::optional<PathId> take_probe(TimePoint now) { return health_.take_probe(now); }
+  [[nodiscard]] std::optional<PathId> take_probe(TimePoint now, Duration answer_time, bool silent) {
+    return health_.take_probe(now, answer_time, silent);
+  }
 
   [[nodiscard]] std::uint16_t paths() const { return selector_.paths(); }
   [[nodiscard]] const PathHealth& health() const { return health_; }

@@ -74,7 +74,6 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"mtu_payload", [](auto& c) { c.mtu_payload = 0; }},
         Bad{"mtu_payload", [](auto& c) { c.mtu_payload = 65'500; }},
         Bad{"paths", [](auto& c) { c.paths = 0; }},
-        Bad{"path_timeouts_to_abandon", [](auto& c) { c.path_timeouts_to_abandon = 0; }},
         Bad{"path_probe_interval", [](auto& c) { c.path_probe_interval = Duration::zero(); }},
         Bad{"path_selector", [](auto& c) { c.path_selector.clear(); }},
         Bad{"path_selector and congestion_control", [](auto& c) { c.congestion_control.clear(); }},

@@ -31,7 +31,7 @@ struct Health : testing::Test {
 TEST_F(Health, StartsWithAllPathsGoodAndNothingToProbe) {
   EXPECT_TRUE(health.all_good());
   EXPECT_EQ(health.next_probe(), kNever);
-  EXPECT_EQ(health.take_probe(now + 1s), std::nullopt);
+  EXPECT_EQ(health.take_probe(now + 1s, 0us, false), std::nullopt);
 }
 
 TEST_F(Health, OneTimeoutAbandonsAPathByDefault) {
@@ -73,8 +73,8 @@ TEST_F(Health, ProbesLeaveAtGrowingDistanceUpToTheInterval) {
   for (int i = 0; i < 12; ++i) {
     const TimePoint due = health.next_probe();
     ASSERT_NE(due, kNever);
-    EXPECT_EQ(health.take_probe(due - 1ns), std::nullopt);
-    EXPECT_EQ(health.take_probe(due), PathId{3});
+    EXPECT_EQ(health.take_probe(due - 1ns, 0us, false), std::nullopt);
+    EXPECT_EQ(health.take_probe(due, 0us, false), PathId{3});
     gaps.push_back(due - last);
     last = due;
   }
@@ -83,13 +83,41 @@ TEST_F(Health, ProbesLeaveAtGrowingDistanceUpToTheInterval) {
   EXPECT_EQ(gaps.back(), tuning.probe_interval);
 }
 
+TEST_F(Health, AProbeWaitsUntilTheLastOneMayHaveBeenAnswered) {
+  event(3, PathEvent::timeout);
+  TimePoint last = health.next_probe();
+  ASSERT_EQ(health.take_probe(last, 20ms, false), PathId{3});
+  EXPECT_EQ(health.next_probe() - last, 20ms);
+  last = health.next_probe();
+  ASSERT_EQ(health.take_probe(last, 0us, false), PathId{3});
+  EXPECT_EQ(health.next_probe() - last, 16 * tuning.base_rtt);
+}
+
+TEST_F(Health, OfASilentPeerFewPathsAreProbedAndAllInTurn) {
+  for (std::uint16_t path = 0; path < 16; ++path) {
+    event(path, PathEvent::timeout);
+  }
+  now = health.next_probe();
+  std::set<std::uint16_t> probed;
+  const TimePoint begin = now;
+  for (int i = 0; i < 16; ++i) {
+    const auto path = health.take_probe(now, 20ms, true);
+    ASSERT_TRUE(path);
+    probed.insert(path->value());
+    EXPECT_EQ(health.take_probe(now, 20ms, true), std::nullopt);
+    now = health.next_probe();
+  }
+  EXPECT_EQ(probed.size(), 16U);
+  EXPECT_EQ(now - begin, 80ms);
+}
+
 TEST_F(Health, ProbesEachBadPath) {
   for (const std::uint16_t path : Paths{2, 7, 11}) {
     event(path, PathEvent::timeout);
   }
   now = health.next_probe();
   std::set<std::uint16_t> probed;
-  while (const auto path = health.take_probe(now)) {
+  while (const auto path = health.take_probe(now, 0us, false)) {
     probed.insert(path->value());
   }
   EXPECT_EQ(probed, (std::set<std::uint16_t>{2, 7, 11}));
@@ -105,6 +133,16 @@ TEST_F(Health, MoreTimeoutsCanBeAskedForAndThenThePathIsSkippedForAMoment) {
   now += 4 * tuning.base_rtt;
   EXPECT_EQ(state(3), PathState::good);
   EXPECT_TRUE(event(3, PathEvent::timeout));
+}
+
+TEST_F(Health, WhereAllPathsAreOneTimeoutsSayNothingAboutThem) {
+  tuning.timeouts_to_abandon = 0;
+  health = PathHealth{16, tuning};
+  for (std::uint16_t path = 0; path < 16; ++path) {
+    EXPECT_FALSE(event(path, PathEvent::timeout));
+  }
+  EXPECT_TRUE(health.all_good());
+  EXPECT_EQ(health.next_probe(), kNever);
 }
 
 TEST_F(Health, ADeliveryBetweenTimeoutsStartsTheCountAgain) {
@@ -162,7 +200,7 @@ TEST_F(Health, CountsStayTrueUnderAnyEvents) {
       event(static_cast<std::uint16_t>(rng.below(paths + 2U)), static_cast<PathEvent>(rng.below(6)),
             Duration{rng.below(100'000)});
       if (rng.chance(0.3)) {
-        (void)health.take_probe(now);
+        (void)health.take_probe(now, 0us, false);
       }
       std::uint16_t bad = 0;
       for (std::uint16_t path = 0; path < paths; ++path) {
