@@ -10,9 +10,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/daemon.hpp"
+#include "srd/io/ring_io.hpp"
 #include "srd/io/tap_io.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
@@ -241,13 +244,16 @@ void Daemon::hear_process(Slot& slot) {
   }
 }
 
+// To tell the others of one that goes may show that one of them is gone as well.
 void Daemon::detach_doomed() {
-  std::sort(doomed_.begin(), doomed_.end());
-  doomed_.erase(std::unique(doomed_.begin(), doomed_.end()), doomed_.end());
-  for (Slot* slot : doomed_) {
-    detach(*slot);
+  while (!doomed_.empty()) {
+    std::vector<Slot*> going = std::exchange(doomed_, {});
+    std::sort(going.begin(), going.end());
+    going.erase(std::unique(going.begin(), going.end()), going.end());
+    for (Slot* slot : going) {
+      detach(*slot);
+    }
   }
-  doomed_.clear();
 }
 
 void Daemon::detach(Slot& slot) {
@@ -262,12 +268,8 @@ void Daemon::detach(Slot& slot) {
       continue;
     }
     Slot& other = pair->first == &slot ? *pair->second : *pair->first;
-    DirectNotice notice;
-    notice.header.type = AttachMessage::undirect;
-    notice.peer = slot.nic->address.bytes;
-    notice.attachment = slot.id;
-    [[maybe_unused]] const bool sent = send_struct(other.socket.get(), notice);
-    other.port.raise_notice();
+    tell_undirect(other, slot);
+    --other.direct_pairs;
     pair = direct_pairs_.erase(pair);
   }
   unwatch(slot.socket.get());
@@ -281,10 +283,28 @@ void Daemon::detach(Slot& slot) {
   plant_.vacate(slot);
 }
 
+// Who cannot be told any more would go on writing into a ring that nobody reads.
+void Daemon::tell_undirect(Slot& slot, const Slot& peer) {
+  DirectNotice notice;
+  notice.header.type = AttachMessage::undirect;
+  notice.peer = peer.nic->address.bytes;
+  notice.attachment = peer.id;
+  if (!send_struct(slot.socket.get(), notice) && !slot.doomed) {
+    slot.doomed = true;
+    doomed_.push_back(&slot);
+  }
+  slot.port.raise_notice();
+}
+
 void Daemon::consider_direct(Slot& from, Slot& to) {
   const std::pair<Slot*, Slot*> pair{std::min(&from, &to), std::max(&from, &to)};
   if (fabric_ != nullptr || !options_.direct_rings || !from.direct_rings || !to.direct_rings ||
       &from == &to || direct_pairs_.contains(pair)) {
+    return;
+  }
+  // A process that has no room for one more would not read it, and nobody would know.
+  constexpr std::size_t kMost = srd::RingIo::kMaxDirectPorts;
+  if (from.direct_pairs >= kMost || to.direct_pairs >= kMost) {
     return;
   }
   const std::size_t bytes = direct_pairs_.size() < kLargeDirectRings
@@ -304,8 +324,14 @@ void Daemon::consider_direct(Slot& from, Slot& to) {
     return send_struct(slot.socket.get(), notice, {memory->get(), peer.doorbell.get()});
   };
   // The receiver first: whoever has the ring may use it at once.
-  if (tell(to, from, 0) && tell(from, to, 1)) {
-    direct_pairs_.insert(pair);
+  if (tell(to, from, 0)) {
+    if (tell(from, to, 1)) {
+      direct_pairs_.insert(pair);
+      ++from.direct_pairs;
+      ++to.direct_pairs;
+    } else {
+      tell_undirect(to, from);  // `from` may have died just now: nobody would read that ring
+    }
   }
   to.port.raise_notice();
   from.port.raise_notice();

@@ -120,6 +120,7 @@ class Daemon {
   void detach(Slot& slot);
   void detach_doomed();
   void consider_direct(Slot& from, Slot& to);
+  void tell_undirect(Slot& slot, const Slot& peer);
 
   void start_fabric(Topology topology);
   [[nodiscard]] Topology star() const;

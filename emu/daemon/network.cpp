@@ -25,16 +25,9 @@ void Daemon::start_fabric(Topology topology) {
   events_.note("network", {{"network", fabric_->topology().name}});
   // What passes by weftd passes by the network.
   for (const auto& [one, other] : direct_pairs_) {
-    const auto tell = [](Slot& slot, const Slot& peer) {
-      DirectNotice notice;
-      notice.header.type = AttachMessage::undirect;
-      notice.peer = peer.nic->address.bytes;
-      notice.attachment = peer.id;
-      [[maybe_unused]] const bool sent = send_struct(slot.socket.get(), notice);
-      slot.port.raise_notice();
-    };
-    tell(*one, *other);
-    tell(*other, *one);
+    tell_undirect(*one, *other);
+    tell_undirect(*other, *one);
+    one->direct_pairs = other->direct_pairs = 0;
   }
   direct_pairs_.clear();
 }

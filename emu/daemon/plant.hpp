@@ -42,6 +42,7 @@ struct Slot {
   srd::UniqueFd process;   // tells of its end even if a child keeps the socket open
   std::int32_t pid = 0;
   bool direct_rings = true;
+  std::size_t direct_pairs = 0;  // that it is one of
   bool wants_management = false;
   bool doomed = false;  // to be detached after the current round
   SlotCounters counters;

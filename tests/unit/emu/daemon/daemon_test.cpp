@@ -16,11 +16,14 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/client.hpp"
 #include "srd/base/rng.hpp"
+#include "srd/io/ring_io.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -314,6 +317,89 @@ TEST_F(DaemonTest, AKilledProcessLeavesAndItsPeersLoseTheRing) {
   auto c = join("h2");
   ASSERT_TRUE(c);
   EXPECT_TRUE(passes(*c, *a, 9));
+}
+
+// They hand in a frame and are gone before weftd gets round to giving them a ring.
+TEST_F(DaemonTest, OfThoseWhoDieAtOnceNoRingsStay) {
+  start(true);
+  auto a = join("h1");
+  ASSERT_TRUE(a);
+  for (std::uint32_t i = 1; i <= 100; ++i) {
+    auto b = join("h2");
+    ASSERT_TRUE(b);
+    const srd::TxPacket sent = packet(*a, i);
+    ASSERT_EQ(b->io->transmit({&sent, 1}), 1U);
+  }
+  EXPECT_TRUE(eventually([&] {
+    poll_once(*a);
+    return status()["direct_pairs"] == 0;
+  }));
+  auto last = join("h2");
+  ASSERT_TRUE(last);
+  ASSERT_TRUE(passes(*last, *a, 1000));
+  EXPECT_TRUE(eventually([&] {
+    poll_once(*a);
+    poll_once(*last);
+    return a->io->direct_ports() == 1 && last->io->direct_ports() == 1;
+  }));
+}
+
+TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
+  start(true);
+  auto a = join("h1");
+  ASSERT_TRUE(a);
+  std::vector<Attachment> peers;
+  for (std::uint32_t i = 0; i < srd::RingIo::kMaxDirectPorts + 6; ++i) {
+    auto peer = join("h2");
+    ASSERT_TRUE(peer) << peer.error().message;
+    peers.push_back(std::move(*peer));
+    ASSERT_TRUE(passes(peers.back(), *a, i + 1));
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < peers.size(); ++i) {
+      poll_once(peers[i]);  // hears of its ring
+      ASSERT_TRUE(passes(peers[i], *a, 1000 + i)) << "peer " << i;
+      ASSERT_TRUE(passes(*a, peers[i], 2000 + i)) << "peer " << i;
+    }
+  }
+  EXPECT_EQ(a->io->direct_ports(), srd::RingIo::kMaxDirectPorts);
+}
+
+TEST_F(DaemonTest, AFloodStarvesNobody) {
+  start(true);
+  auto a = join("h1");
+  ASSERT_TRUE(a);
+  std::vector<Attachment> peers;
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    auto peer = join("h2");
+    ASSERT_TRUE(peer);
+    peers.push_back(std::move(*peer));
+    ASSERT_TRUE(passes(peers.back(), *a, i + 1));
+    ASSERT_TRUE(eventually([&] {
+      poll_once(*a);
+      poll_once(peers.back());
+      return a->io->direct_ports() == i + 1 && peers.back().io->direct_ports() == 1;
+    }));
+  }
+  const auto send = [&](Attachment& from, std::uint32_t number) {
+    const srd::TxPacket sent = packet(*a, number);
+    EXPECT_EQ(from.io->transmit({&sent, 1}), 1U);
+  };
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    send(peers[0], 0);
+    send(peers[1], 0);
+  }
+  for (std::uint32_t i = 2; i < peers.size(); ++i) {
+    send(peers[i], i);
+  }
+  std::set<std::uint32_t> heard;
+  for (int burst = 0; burst < 4; ++burst) {
+    for (const srd::RxPacket& received : a->io->receive()) {
+      heard.insert(number_of(received));
+    }
+    a->io->release();
+  }
+  EXPECT_EQ(heard, (std::set<std::uint32_t>{0, 2, 3, 4, 5}));
 }
 
 TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
