@@ -126,39 +126,43 @@ void RingIo::attend() {
   drop_broken_ports();
 }
 
+// Round by round a share of every port, so that none can starve the others: first of the one to
+// weftd, behind which there may be many, then of the others from where the last burst ended.
 std::span<const RxPacket> RingIo::receive() {
   if (until_attend_-- == 0 || uplink_.rx().take_notice()) [[unlikely]] {
     attend();
   }
   received_count_ = 0;
-  // The next burst begins with another port, so that none can starve the others.
-  const std::size_t ports = 1 + direct_.size();
-  if (next_port_ >= ports) {
-    next_port_ = 0;
+  for (bool more = true; more && received_count_ < kBurst;) {
+    more = take_share(uplink_);
+    for (std::size_t i = 0; i < direct_.size() && received_count_ < kBurst; ++i) {
+      if (++next_direct_ >= direct_.size()) {
+        next_direct_ = 0;
+      }
+      more = take_share(direct_[next_direct_]->port) || more;
+    }
   }
-  for (std::size_t i = 0; i < ports && received_count_ < kBurst; ++i) {
-    const std::size_t index = next_port_ + i < ports ? next_port_ + i : next_port_ + i - ports;
-    take_from(index == 0 ? uplink_ : direct_[index - 1]->port);
-  }
-  ++next_port_;
   if (received_count_ == 0) {
     until_attend_ -= std::min(until_attend_, kIdlePollCounts);
   }
   return {received_.data(), received_count_};
 }
 
-void RingIo::take_from(RingPort& port) {
-  while (received_count_ < kBurst) {
+// True: there may be more.
+bool RingIo::take_share(RingPort& port) {
+  const std::size_t end = std::min(received_count_ + kShare, kBurst);
+  while (received_count_ < end) {
     RecordInfo info;
     const auto frame = port.rx().next(info);
     if (frame.empty()) {
       if (port.rx().broken()) [[unlikely]] {
         until_attend_ = 0;
       }
-      return;
+      return false;
     }
     accept(frame, info);
   }
+  return true;
 }
 
 void RingIo::accept(std::span<const std::byte> frame, const RecordInfo& info) {

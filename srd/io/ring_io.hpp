@@ -42,6 +42,7 @@ class RingIo final : public PacketIo {
     Duration uplink_patience = std::chrono::milliseconds{30};
   };
   static constexpr std::size_t kBurst = 32;
+  static constexpr std::size_t kShare = 8;  // of one port, before it is the next one's turn
   static constexpr std::size_t kMaxDirectPorts = 64;
   static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 21;
 
@@ -102,7 +103,7 @@ class RingIo final : public PacketIo {
         wait_(std::move(wait)) {}
 
   void attend();
-  void take_from(RingPort& port);
+  [[nodiscard]] bool take_share(RingPort& port);
   void accept(std::span<const std::byte> frame, const RecordInfo& info);
   [[nodiscard]] Route route(const TxPacket& packet);
   [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
@@ -125,7 +126,7 @@ class RingIo final : public PacketIo {
   std::unique_ptr<PortKeeper> keeper_;
   std::uint32_t until_attend_ = 0;
   std::size_t received_count_ = 0;
-  std::size_t next_port_ = 0;
+  std::size_t next_direct_ = 0;
   std::array<RxPacket, kBurst> received_;
   IoCounters counters_;
 };

@@ -25,7 +25,7 @@ TEST_P(Storms, DisturbOnlyWhoIsHit) {
 INSTANTIATE_TEST_SUITE_P(All, Storms,
                          ::testing::Values(Storm{"HundredRounds", "", "6", "100"},
                                            Storm{"OutOfOrder", "--device efa:reorder", "4", "40"},
-                                           Storm{"ManyIntoOne", "", "64", "20"}),
+                                           Storm{"ManyIntoOne", "", "72", "20"}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
