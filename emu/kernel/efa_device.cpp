@@ -37,6 +37,11 @@ srd::EngineConfig engine_config(const NicDescription& description, srd::EngineCo
   base.mtu_payload = std::min(description.mtu, base.mtu_payload);
   base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
   base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
+  // All send queues full at once, up to what the engine can number.
+  constexpr std::uint64_t kMostRequests = 1U << 19;
+  const std::uint64_t requests =
+      std::min(std::uint64_t{description.max_qp} * description.max_sq_wr, kMostRequests);
+  base.max_work_requests = std::max(base.max_work_requests, static_cast<std::uint32_t>(requests));
   base.max_completions =
       std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
   return base;

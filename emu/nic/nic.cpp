@@ -8,11 +8,7 @@
 namespace weft::emu::nic {
 
 Nic::Nic(const NicConfig& config, srd::Engine& engine)
-    : config_(config),
-      engine_(engine),
-      qps_(config.qpn_count),
-      contexts_(config.max_work),
-      inline_data_(config.max_work) {
+    : config_(config), engine_(engine), qps_(config.qpn_count) {
   WEFT_CHECK(config.qpn_count > 0);
 }
 
@@ -192,8 +188,7 @@ Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
   const srd::Qpn number{qp.number_};
   switch (next) {
     case QpState::reset:
-      ++qp.generation_;
-      close_endpoint(qp);
+      forget_work(qp);
       qp.attributes_ = QpAttributes{};
       qp.state_ = next;
       return {};
@@ -238,13 +233,18 @@ void Nic::close_endpoint(Qp& qp) {
   }
 }
 
-void Nic::destroy_qp(Qp& qp) {
+// None of it completes any more, whether the engine has it, had it, or never saw it.
+void Nic::forget_work(Qp& qp) {
   ++qp.generation_;
   close_endpoint(qp);
+  std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
+}
+
+void Nic::destroy_qp(Qp& qp) {
+  forget_work(qp);
   qp.state_ = QpState::reset;
   qp.used_ = false;
   qp.init_.owner = nullptr;
-  std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
   --pds_[qp.init_.pd].users;
 }
 

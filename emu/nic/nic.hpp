@@ -28,7 +28,6 @@ struct NicConfig {
   std::uint32_t max_pd = 256;
   std::uint32_t max_ah = 4096;
   std::uint32_t max_rdma_size = 1U << 30;
-  std::uint32_t max_work = 1U << 19;  // requests and receives in flight, all queue pairs together
   bool rdma_read = true;
   bool rdma_write = true;
   bool rnr_retry = true;
@@ -154,6 +153,7 @@ class Nic {
   void fill_source(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
   void close_endpoint(Qp& qp);
+  void forget_work(Qp& qp);
 
   NicConfig config_;
   srd::Engine& engine_;
@@ -163,9 +163,11 @@ class Nic {
   std::vector<std::unique_ptr<Qp>> qps_;
   std::uint32_t next_qp_ =
       0;  // numbers go round, so that a late completion meets no young queue pair
-  Slab<Context> contexts_;
+  // Neither has a limit of its own: receives are bounded by the depth of each queue pair, requests
+  // by what the engine takes, so that the ones cannot use up the room of the others.
+  Slab<Context> contexts_{kNone};
   std::vector<std::uint32_t> region_users_;  // contexts per region, by MemoryTable::index_of()
-  Slab<InlineData> inline_data_;             // what is sent again may have left the queue long ago
+  Slab<InlineData> inline_data_{kNone};      // what is sent again may have left the queue long ago
   std::deque<WorkCompletion> local_;         // ended without the engine
 };
 
