@@ -118,6 +118,7 @@ void EfaDevice::publish() {
     static_cast<QueuePair*>(done_.qp->owner())->publish(done_);
   }
   look_at_arms();
+  flush_events();
 }
 
 void EfaDevice::look_at_arms() {
@@ -177,9 +178,9 @@ Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) const
   to.max_msg_sz = static_cast<std::uint32_t>(engine_.max_send_size());
   to.gid_tbl_len = 1;
   to.pkey_tbl_len = 1;
-  to.state = 4;       // active
-  to.phys_state = 5;  // link up
-  to.max_mtu = 5;     // 4096, the largest there is a number for
+  to.state = port_up() ? 4 : 1;       // active, down
+  to.phys_state = port_up() ? 5 : 3;  // link up, disabled
+  to.max_mtu = 5;                     // 4096, the largest there is a number for
   to.active_mtu = 5;
   to.lmc = 1;
   to.max_vl_num = 1;
