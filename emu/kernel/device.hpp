@@ -74,6 +74,24 @@ class Device {
 
   // In units of 100 Mb/s.
   [[nodiscard]] virtual std::uint64_t port_speed() const = 0;
+  // The port's link comes up or goes down: queries say so from now on, and every open file that has
+  // a context is told (PORT_ACTIVE, PORT_ERR). What becomes of packets is the network's matter.
+  void set_port_state(bool up) {
+    if (up == port_up_) {
+      return;
+    }
+    port_up_ = up;
+    const auto event = up ? abi::AsyncEvent::port_active : abi::AsyncEvent::port_error;
+    for (EventChannel* const channel : async_channels_) {
+      channel->send({kPort, static_cast<std::uint32_t>(event), 0});
+    }
+  }
+  [[nodiscard]] bool port_up() const { return port_up_; }
+
+  // Who is told, until it is forgotten.
+  void remember(EventChannel& channel) { async_channels_.push_back(&channel); }
+  void forget(const EventChannel& channel) { std::erase(async_channels_, &channel); }
+
   // What completion counters can count, as CountedOperation; 0: there are none.
   [[nodiscard]] virtual std::uint32_t counted_operations() const = 0;
 
@@ -99,6 +117,19 @@ class Device {
   // EOPNOTSUPP if `mask` asks for what the device does not know.
   [[nodiscard]] virtual Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
                                                abi::QueryQp& to) const = 0;
+
+ protected:
+  // Asynchronous events that did not fit into their channel before. To be called often.
+  void flush_events() {
+    for (EventChannel* const channel : async_channels_) {
+      channel->flush_backlog();
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kPort = 1;
+  bool port_up_ = true;
+  std::vector<EventChannel*> async_channels_;  // of open files
 };
 
 // Who makes progress for a device, and the lock around it.

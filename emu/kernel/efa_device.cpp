@@ -37,6 +37,11 @@ srd::EngineConfig engine_config(const NicDescription& description, srd::EngineCo
   base.mtu_payload = std::min(description.mtu, base.mtu_payload);
   base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
   base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
+  // All send queues full at once, up to what the engine can number.
+  constexpr std::uint64_t kMostRequests = 1U << 19;
+  const std::uint64_t requests =
+      std::min(std::uint64_t{description.max_qp} * description.max_sq_wr, kMostRequests);
+  base.max_work_requests = std::max(base.max_work_requests, static_cast<std::uint32_t>(requests));
   base.max_completions =
       std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
   return base;
@@ -113,6 +118,7 @@ void EfaDevice::publish() {
     static_cast<QueuePair*>(done_.qp->owner())->publish(done_);
   }
   look_at_arms();
+  flush_events();
 }
 
 void EfaDevice::look_at_arms() {
@@ -172,9 +178,9 @@ Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) const
   to.max_msg_sz = static_cast<std::uint32_t>(engine_.max_send_size());
   to.gid_tbl_len = 1;
   to.pkey_tbl_len = 1;
-  to.state = 4;       // active
-  to.phys_state = 5;  // link up
-  to.max_mtu = 5;     // 4096, the largest there is a number for
+  to.state = port_up() ? 4 : 1;       // active, down
+  to.phys_state = port_up() ? 5 : 3;  // link up, disabled
+  to.max_mtu = 5;                     // 4096, the largest there is a number for
   to.active_mtu = 5;
   to.lmc = 1;
   to.max_vl_num = 1;

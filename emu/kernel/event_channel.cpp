@@ -8,8 +8,18 @@
 #include <cerrno>
 
 #include "emu/kernel/native.hpp"
+#include "emu/kernel/uverbs_abi.hpp"
 
 namespace weft::emu::kernel {
+namespace {
+
+// Its element is the port's number, which may look like somebody's handle.
+bool of_port(std::uint32_t type) {
+  return type == static_cast<std::uint32_t>(abi::AsyncEvent::port_active) ||
+         type == static_cast<std::uint32_t>(abi::AsyncEvent::port_error);
+}
+
+}  // namespace
 
 EventChannel::~EventChannel() {
   for (const int fd : {ours_, theirs_}) {
@@ -47,12 +57,6 @@ void EventChannel::send(const Record& record) {
   }
 }
 
-void EventChannel::flush_backlog() {
-  while (!backlog_.empty() && send_now(backlog_.front())) {
-    backlog_.pop_front();
-  }
-}
-
 std::uint32_t EventChannel::withdraw(std::uint64_t element) {
   std::deque<Record> unread;
   Record record{};
@@ -65,7 +69,7 @@ std::uint32_t EventChannel::withdraw(std::uint64_t element) {
   backlog_.clear();
   std::uint32_t withdrawn = 0;
   for (const Record& old : unread) {
-    if (old.element == element) {
+    if (old.element == element && !of_port(old.type)) {
       ++withdrawn;
     } else {
       send(old);

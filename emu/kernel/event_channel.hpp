@@ -32,11 +32,15 @@ class EventChannel {
   [[nodiscard]] int open();
 
   void send(const Record& record);
-  // Takes back what the application has not read of `element`, and returns how many that were. The
-  // events of others stay, in their order.
+  // Takes back what the application has not read about the object `element`, and returns how many
+  // that were. The events of others stay, in their order, as do those of the port.
   std::uint32_t withdraw(std::uint64_t element);
   // Sends what did not fit into the socket before. Cheap when there is nothing.
-  void flush_backlog();
+  void flush_backlog() {
+    while (!backlog_.empty() && send_now(backlog_.front())) {
+      backlog_.pop_front();
+    }
+  }
 
  private:
   [[nodiscard]] bool send_now(const Record& record);

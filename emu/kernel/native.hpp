@@ -7,10 +7,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstddef>
+
 namespace weft::emu::kernel::native {
 
 inline constexpr int kFirstHigh = 512;
 
+inline int open(const char* path, int flags) {
+  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags));
+}
+inline long read(int fd, void* to, std::size_t size) { return syscall(SYS_read, fd, to, size); }
+inline int ioctl(int fd, unsigned long request, void* argument) {
+  return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
+}
 inline int close(int fd) { return static_cast<int>(syscall(SYS_close, fd)); }
 
 // Moves a descriptor to a high number, close-on-exec, so that programs which count on getting low

@@ -65,10 +65,18 @@ std::string groups(std::span<const std::byte> bytes) {
   return text;
 }
 
+void write_link(TreeWriter& tree, const fs::path& port, bool up) {
+  tree.file(port / "state", up ? "4: ACTIVE" : "1: DOWN");
+  tree.file(port / "phys_state", up ? "5: LinkUp" : "3: Disabled");
+}
+
+fs::path class_folder(const NicDescription& nic) {
+  return fs::path("sys/class/infiniband") / nic.name;
+}
+
 void write_port(TreeWriter& tree, const fs::path& port, const NicDescription& nic,
                 const srd::Address& gid) {
-  tree.file(port / "state", "4: ACTIVE");
-  tree.file(port / "phys_state", "5: LinkUp");
+  write_link(tree, port, true);
   tree.file(port / "link_layer", "Unspecified");
   tree.file(port / "rate", format("%u Gb/sec (4X EDR)", nic.gbps));
   tree.file(port / "lid", "0x0");
@@ -117,7 +125,7 @@ void write_nic(TreeWriter& tree, const NicDescription& nic, const srd::Address& 
     tree.file(ib / "hw_counters" / counter, std::to_string(value));
   });
   write_port(tree, ib / "ports/1", nic, gid);
-  tree.link(fs::path("sys/class/infiniband") / nic.name, ib);
+  tree.link(class_folder(nic), ib);
 
   const std::string uverbs = "uverbs" + std::to_string(nic.index);
   const fs::path verbs = device / "infiniband_verbs" / uverbs;
@@ -127,6 +135,27 @@ void write_nic(TreeWriter& tree, const NicDescription& nic, const srd::Address& 
   tree.link(verbs / "device", device);
   tree.link(fs::path("sys/class/infiniband_verbs") / uverbs, verbs);
   tree.file(fs::path("dev/infiniband") / uverbs, "");
+}
+
+// Whatever the umask: programs of any user read the tree, and bring up to date what changes.
+void open_to_everybody(const fs::path& top) {
+  std::error_code error;
+  const auto all_read = fs::perms::owner_write | fs::perms::owner_read | fs::perms::group_read |
+                        fs::perms::others_read;
+  const auto all_write = fs::perms::group_write | fs::perms::others_write;
+  const auto all_enter = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
+  fs::permissions(top, all_read | all_enter, error);
+  for (const auto& entry : fs::recursive_directory_iterator(top, error)) {
+    if (entry.is_symlink(error)) {
+      continue;
+    }
+    const fs::path name = entry.path().filename();
+    const fs::path folder = entry.path().parent_path().filename();
+    const bool changes = folder == "hw_counters" || folder == "statistics" || name == "state" ||
+                         name == "phys_state" || name.string().starts_with("uverbs");
+    const auto more = entry.is_directory(error) ? all_enter : changes ? all_write : fs::perms::none;
+    fs::permissions(entry.path(), all_read | more, error);
+  }
 }
 
 }  // namespace
@@ -152,11 +181,17 @@ Result<void> write_device_tree(const std::string& root, std::span<const NicDescr
       return made;
     }
   }
+  open_to_everybody(root);
   if (!tree.failed().empty()) {
     return fail(ErrorCode::io_error,
                 "cannot write " + tree.failed() + "; is there room, and is the folder yours?");
   }
   return {};
+}
+
+void write_port_state(const std::string& root, const NicDescription& nic, bool up) {
+  TreeWriter tree{root};
+  write_link(tree, class_folder(nic) / "ports/1", up);
 }
 
 }  // namespace weft::emu::kernel

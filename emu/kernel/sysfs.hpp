@@ -13,6 +13,9 @@ namespace weft::emu::kernel {
 [[nodiscard]] Result<void> write_device_tree(const std::string& root,
                                              std::span<const NicDescription> nics);
 
+// What the tree says of the NIC's port. No error: readers of another user's tree cannot.
+void write_port_state(const std::string& root, const NicDescription& nic, bool up);
+
 // The device numbers that a character device file shows.
 inline constexpr unsigned kUverbsMajor = 231;
 inline constexpr unsigned kUverbsFirstMinor = 192;

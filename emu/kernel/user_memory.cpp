@@ -6,14 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+
+#include "emu/kernel/mappings.hpp"
 
 namespace weft::emu::kernel {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kFewBytes = 16 * kPage;
 
 void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
@@ -39,6 +42,48 @@ bool transfer(void* local, std::uint64_t user, std::size_t length, bool to_user)
   return true;
 }
 
+// Replies, and buffers of a few pages: exact and one system call. The pages are fetched as the
+// owner of a registration would have them fetched; no byte changes. Nothing: the kernel
+// (before 5.14) cannot, or the mapping is none that it can say this of.
+std::optional<bool> populate(std::uint64_t address, std::uint64_t length, bool writable) {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, MADV_POPULATE_WRITE
+  constexpr int kPopulateWrite = 23;
+  const std::uint64_t begin = address & ~(kPage - 1);
+  if (madvise(pointer(begin), address + length - begin,
+              writable ? kPopulateWrite : kPopulateRead) == 0) {
+    return true;
+  }
+  return errno == ENOMEM || errno == EFAULT ? std::optional(false) : std::nullopt;
+}
+
+// Anything larger may be gigabytes of which nobody will ever touch the most. A real device pins all
+// of it; here that would cost time and memory for nothing. So the mappings are looked at instead,
+// and one byte at both ends of each: mappings of devices, or beyond the end of a file, say that
+// they can be read and cannot.
+bool is_mapped(std::uint64_t begin, std::uint64_t end, bool writable) {
+  Mappings mappings;
+  if (!mappings.good()) {
+    std::byte value{};
+    return copy_from_user(std::span(&value, 1), begin) &&
+           copy_from_user(std::span(&value, 1), end - 1);
+  }
+  while (begin < end) {
+    const std::optional<Mapping> mapping = mappings.find(begin);
+    if (!mapping || !mapping->readable || (writable && !mapping->writable)) {
+      return false;
+    }
+    const std::uint64_t stop = std::min(end, mapping->end);
+    for (const std::uint64_t edge : {begin, stop - 1}) {
+      std::byte value{};
+      if (!copy_from_user(std::span(&value, 1), edge)) {
+        return false;
+      }
+    }
+    begin = stop;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool copy_from_user(std::span<std::byte> to, std::uint64_t from) {
@@ -56,27 +101,12 @@ bool user_range_ok(std::uint64_t address, std::uint64_t length, bool writable) {
   if (address + length < address) {
     return false;
   }
-  constexpr std::size_t kPagesAtOnce = 4096;
-  std::array<unsigned char, kPagesAtOnce> residency;
-  const std::uint64_t end = address + length;
-  for (std::uint64_t page = address & ~(kPage - 1); page < end; page += kPagesAtOnce * kPage) {
-    const std::uint64_t span = std::min(end - page, kPagesAtOnce * kPage);
-    if (mincore(pointer(page), span, residency.data()) != 0 && errno == ENOMEM) {
-      return false;
+  if (length <= kFewBytes) {
+    if (const std::optional<bool> there = populate(address, length, writable)) {
+      return *there;
     }
   }
-  for (const std::uint64_t edge : {address, end - 1}) {
-    std::byte value{};
-    if (!copy_from_user(std::span(&value, 1), edge)) {
-      return false;
-    }
-    // The byte goes back where it came from: whoever registers memory does not write it at that
-    // moment.
-    if (writable && !copy_to_user(edge, std::span(&value, 1))) {
-      return false;
-    }
-  }
-  return true;
+  return is_mapped(address, address + length, writable);
 }
 
 }  // namespace weft::emu::kernel

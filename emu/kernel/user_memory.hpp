@@ -11,8 +11,8 @@ namespace weft::emu::kernel {
 [[nodiscard]] bool copy_from_user(std::span<std::byte> to, std::uint64_t from);
 [[nodiscard]] bool copy_to_user(std::uint64_t to, std::span<const std::byte> from);
 
-// Whether all of [address, address + length) is mapped and its ends can be read (and written, if
-// asked).
+// Whether all of [address, address + length) can be read (and written, if asked). Changes no byte
+// of it.
 [[nodiscard]] bool user_range_ok(std::uint64_t address, std::uint64_t length, bool writable);
 
 }  // namespace weft::emu::kernel

@@ -59,6 +59,7 @@ UverbsFile::~UverbsFile() {
         }
       }
     }
+    device_.forget(async_);
   });
 }
 

@@ -8,11 +8,7 @@
 namespace weft::emu::nic {
 
 Nic::Nic(const NicConfig& config, srd::Engine& engine)
-    : config_(config),
-      engine_(engine),
-      qps_(config.qpn_count),
-      contexts_(config.max_work),
-      inline_data_(config.max_work) {
+    : config_(config), engine_(engine), qps_(config.qpn_count) {
   WEFT_CHECK(config.qpn_count > 0);
 }
 
@@ -55,6 +51,8 @@ Outcome<srd::RegionKey> Nic::register_memory(const srd::Region& region) {
     return refuse(ENOMEM);
   }
   ++pd->users;
+  const std::size_t index = srd::MemoryTable::index_of(*key);
+  region_users_.resize(std::max(region_users_.size(), index + 1));
   return *key;
 }
 
@@ -67,6 +65,12 @@ Outcome<void> Nic::deregister(srd::RegionKey key) {
   WEFT_CHECK(pd != nullptr && pd->users > 0);
   --pd->users;
   engine_.memory().erase(key);
+  if (region_users_[srd::MemoryTable::index_of(key)] > 0) {
+    engine_.revoke([this, key](std::uint64_t cookie) {
+      const auto& keys = contexts_[static_cast<std::uint32_t>(cookie)].keys;
+      return std::find(keys.begin(), keys.end(), key) != keys.end();
+    });
+  }
   return {};
 }
 
@@ -184,8 +188,7 @@ Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
   const srd::Qpn number{qp.number_};
   switch (next) {
     case QpState::reset:
-      ++qp.generation_;
-      close_endpoint(qp);
+      forget_work(qp);
       qp.attributes_ = QpAttributes{};
       qp.state_ = next;
       return {};
@@ -230,13 +233,18 @@ void Nic::close_endpoint(Qp& qp) {
   }
 }
 
-void Nic::destroy_qp(Qp& qp) {
+// None of it completes any more, whether the engine has it, had it, or never saw it.
+void Nic::forget_work(Qp& qp) {
   ++qp.generation_;
   close_endpoint(qp);
+  std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
+}
+
+void Nic::destroy_qp(Qp& qp) {
+  forget_work(qp);
   qp.state_ = QpState::reset;
   qp.used_ = false;
   qp.init_.owner = nullptr;
-  std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
   --pds_[qp.init_.pd].users;
 }
 

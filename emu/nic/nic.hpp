@@ -28,7 +28,6 @@ struct NicConfig {
   std::uint32_t max_pd = 256;
   std::uint32_t max_ah = 4096;
   std::uint32_t max_rdma_size = 1U << 30;
-  std::uint32_t max_work = 1U << 19;  // requests and receives in flight, all queue pairs together
   bool rdma_read = true;
   bool rdma_write = true;
   bool rnr_retry = true;
@@ -76,6 +75,7 @@ class Nic {
 
   // --- Memory. The caller has made sure that the region is mapped.
   [[nodiscard]] Outcome<srd::RegionKey> register_memory(const srd::Region& region);
+  // Work that still uses the region ends with bad_local_key; its bytes are not touched any more.
   [[nodiscard]] Outcome<void> deregister(srd::RegionKey key);
 
   // --- Address handles. One number per PD and address, however often it is asked for.
@@ -108,7 +108,8 @@ class Nic {
     std::uint64_t wr_id = 0;
     std::uint32_t generation = 0;
     std::uint32_t length = 0;
-    std::uint32_t inline_data = kNone;  // in inline_data_
+    std::uint32_t inline_data = kNone;            // in inline_data_
+    std::array<srd::RegionKey, kMaxSges> keys{};  // of the regions it uses, then nothing
     Operation operation = Operation::send;
   };
   using InlineData = std::array<std::byte, kMaxInline>;
@@ -137,8 +138,10 @@ class Nic {
   [[nodiscard]] srd::PeerId peer_of(AddressHandle& ah, std::uint32_t qpn);
   [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
                                    srd::SegmentList& segments);
-  [[nodiscard]] WorkStatus resolve(std::uint32_t pd, std::span<const Sge> sges, srd::Access access,
-                                   srd::SegmentList& segments, std::uint64_t& length) const;
+  [[nodiscard]] WorkStatus resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access,
+                                   Context& user, srd::SegmentList& segments,
+                                   std::uint64_t& length);
+  [[nodiscard]] std::uint32_t new_context(Qp& qp, std::uint64_t wr_id, Operation operation);
   [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
                                                std::uint32_t context,
                                                const srd::SegmentList& segments);
@@ -150,6 +153,7 @@ class Nic {
   void fill_source(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
   void close_endpoint(Qp& qp);
+  void forget_work(Qp& qp);
 
   NicConfig config_;
   srd::Engine& engine_;
@@ -159,9 +163,12 @@ class Nic {
   std::vector<std::unique_ptr<Qp>> qps_;
   std::uint32_t next_qp_ =
       0;  // numbers go round, so that a late completion meets no young queue pair
-  Slab<Context> contexts_;
-  Slab<InlineData> inline_data_;      // what is sent again may have left the queue long ago
-  std::deque<WorkCompletion> local_;  // ended without the engine
+  // Neither has a limit of its own: receives are bounded by the depth of each queue pair, requests
+  // by what the engine takes, so that the ones cannot use up the room of the others.
+  Slab<Context> contexts_{kNone};
+  std::vector<std::uint32_t> region_users_;  // contexts per region, by MemoryTable::index_of()
+  Slab<InlineData> inline_data_{kNone};      // what is sent again may have left the queue long ago
+  std::deque<WorkCompletion> local_;         // ended without the engine
 };
 
 }  // namespace weft::emu::nic

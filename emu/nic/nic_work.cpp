@@ -69,18 +69,20 @@ WorkStatus to_work_status(srd::Status status) {
   return WorkStatus::local_qp_error;
 }
 
-WorkStatus Nic::resolve(std::uint32_t pd, std::span<const Sge> sges, srd::Access access,
-                        srd::SegmentList& segments, std::uint64_t& length) const {
+WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access, Context& user,
+                        srd::SegmentList& segments, std::uint64_t& length) {
   std::size_t used = 0;
   for (const Sge& sge : sges) {
     if (sge.length == 0) {
       continue;
     }
-    const auto found =
-        engine_.memory().resolve(srd::RegionKey{sge.key}, sge.address, sge.length, access, pd);
+    const srd::RegionKey key{sge.key};
+    const auto found = engine_.memory().resolve(key, sge.address, sge.length, access, qp.init_.pd);
     if (found.status != srd::Status::ok) {
       return WorkStatus::bad_local_key;
     }
+    user.keys[used] = key;
+    ++region_users_[srd::MemoryTable::index_of(key)];
     segments[used++] = srd::Segment{found.data, sge.length};
     length += sge.length;
   }
@@ -115,7 +117,7 @@ WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t contex
     const auto access =
         work.operation == Operation::rdma_read ? srd::Access::local_write : srd::Access::none;
     const WorkStatus status =
-        resolve(qp.init_.pd, std::span(work.sges).first(work.sge_count), access, segments, length);
+        resolve(qp, std::span(work.sges).first(work.sge_count), access, kept, segments, length);
     if (status != WorkStatus::ok) {
       return status;
     }
@@ -143,9 +145,25 @@ srd::PeerId Nic::peer_of(AddressHandle& ah, std::uint32_t qpn) {
   return peer;
 }
 
+std::uint32_t Nic::new_context(Qp& qp, std::uint64_t wr_id, Operation operation) {
+  const std::uint32_t index = contexts_.allocate();
+  if (index != Slab<Context>::kNone) {
+    contexts_[index] =
+        Context{.qp = &qp, .wr_id = wr_id, .generation = qp.generation_, .operation = operation};
+  }
+  return index;
+}
+
 void Nic::release(std::uint32_t context) {
-  if (const std::uint32_t data = contexts_[context].inline_data; data != kNone) {
-    inline_data_.release(data);
+  const Context& kept = contexts_[context];
+  if (kept.inline_data != kNone) {
+    inline_data_.release(kept.inline_data);
+  }
+  for (const srd::RegionKey key : kept.keys) {
+    if (key == srd::RegionKey{}) {
+      break;
+    }
+    --region_users_[srd::MemoryTable::index_of(key)];
   }
   contexts_.release(context);
 }
@@ -173,20 +191,14 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
     complete_locally(qp, work, WorkStatus::bad_ah, 0);
     return true;
   }
-  const std::uint32_t context = contexts_.allocate();
+  const std::uint32_t context = new_context(qp, work.wr_id, work.operation);
   if (context == Slab<Context>::kNone) {
     return false;
   }
-  Context& kept = contexts_[context];
-  kept.qp = &qp;
-  kept.generation = qp.generation_;
-  kept.wr_id = work.wr_id;
-  kept.inline_data = kNone;
-  kept.operation = work.operation;
   srd::SegmentList segments{};
   WorkStatus status = prepare(qp, work, context, segments);
   if (status == WorkStatus::ok && vanishes(qp, work)) {
-    complete_locally(qp, work, WorkStatus::ok, kept.length);
+    complete_locally(qp, work, WorkStatus::ok, contexts_[context].length);
     release(context);
     return true;
   }
@@ -251,34 +263,28 @@ srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::Pee
 }
 
 bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
+  const std::uint32_t context = new_context(qp, work.wr_id, Operation::receive);
+  if (context == Slab<Context>::kNone) {
+    return false;
+  }
   WorkStatus status = WorkStatus::ok;
   srd::SegmentList segments{};
   std::uint64_t length = 0;
   if (!qp.open_) {
     status = WorkStatus::flushed;
   } else {
-    status = resolve(qp.init_.pd, std::span(work.sges).first(work.sge_count),
-                     srd::Access::local_write, segments, length);
+    status = resolve(qp, std::span(work.sges).first(work.sge_count), srd::Access::local_write,
+                     contexts_[context], segments, length);
   }
   if (status == WorkStatus::ok && qp.init_.type == QpType::ud && !reserve_grh(segments)) {
     status = WorkStatus::local_length;
   }
   if (status != WorkStatus::ok) {
+    release(context);
     local_.push_back(WorkCompletion{
         .qp = &qp, .wr_id = work.wr_id, .status = status, .operation = Operation::receive});
     return true;
   }
-  const std::uint32_t context = contexts_.allocate();
-  if (context == Slab<Context>::kNone) {
-    return false;
-  }
-  Context& kept = contexts_[context];
-  kept.qp = &qp;
-  kept.generation = qp.generation_;
-  kept.wr_id = work.wr_id;
-  kept.length = 0;
-  kept.inline_data = kNone;
-  kept.operation = Operation::receive;
   if (engine_.post_receive(srd::Qpn{qp.number_}, srd::ReceiveRequest{segments, context}) !=
       srd::PostResult::accepted) {
     release(context);

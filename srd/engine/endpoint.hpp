@@ -43,6 +43,9 @@ class EndpointTable {
     endpoints_[index] = Endpoint{qpn, config};
     by_qpn_.insert(qpn, index);
   }
+  // All there are, and those that were: they have no receives.
+  [[nodiscard]] auto begin() { return endpoints_.begin(); }
+  [[nodiscard]] auto end() { return endpoints_.end(); }
   void erase(Qpn qpn) {
     latest_ = FlatMap<Qpn>::kAbsent;
     free_.push_back(by_qpn_.find(qpn));

@@ -318,6 +318,31 @@ void Engine::flush(PeerId peer, Qpn source) {
   }
 }
 
+void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
+  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+    const Work& work = works_[index];
+    if (work.kind != WorkKind::none && !work.is_response() && concerns(work.cookie)) {
+      abandon(index, Status::local_protection);
+    }
+  }
+  for (Endpoint& endpoint : endpoints_) {
+    for (std::size_t left = endpoint.receives.size(); left > 0; --left) {
+      const ReceiveRequest receive = endpoint.receives.front();
+      endpoint.receives.pop();
+      if (!concerns(receive.cookie)) {
+        (void)endpoint.receives.push(receive);  // behind the others: the order stays
+        continue;
+      }
+      Completion& completion = completions_.push_slot();
+      completion = Completion{};
+      completion.cookie = receive.cookie;
+      completion.kind = Completion::Kind::receive;
+      completion.status = Status::local_protection;
+      completion.endpoint = endpoint.qpn;
+    }
+  }
+}
+
 std::size_t Engine::poll(std::span<Completion> completions) {
   std::size_t count = 0;
   for (; count < completions.size() && !completions_.empty(); completions_.pop()) {

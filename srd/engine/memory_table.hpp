@@ -40,6 +40,8 @@ struct Region {
 class MemoryTable {
  public:
   static constexpr std::uint32_t kMaxRegions = 1U << 16;
+  // Of all regions that there are at a time, no two have the same.
+  static constexpr std::uint32_t index_of(RegionKey key) { return key.value() & (kMaxRegions - 1); }
 
   [[nodiscard]] Result<RegionKey> insert(const Region& region);
   // False if there is no such region.
@@ -60,7 +62,6 @@ class MemoryTable {
 
  private:
   static constexpr std::uint32_t kIndexBits = 16;
-  static constexpr std::uint32_t index_of(RegionKey key) { return key.value() & (kMaxRegions - 1); }
   static constexpr std::uint32_t generation_of(RegionKey key) { return key.value() >> kIndexBits; }
 
   struct Entry {

@@ -8,6 +8,8 @@
 namespace weft::testing {
 namespace {
 
+using ::testing::ElementsAre;
+
 TEST(EngineClose, EndsEverythingOfTheEndpointAndFreesItsMemory) {
   LabConfig config = lab_config();
   config.link.rate = Rate::gbps(1);
@@ -63,6 +65,40 @@ TEST(EngineClose, FlushEndsOnlyWhatGoesToThatPeer) {
   ASSERT_TRUE(lab.run_until_idle());
   EXPECT_EQ(lab[0].status(cancelled), Status::flushed);
   EXPECT_EQ(lab[0].status(kept), Status::ok);
+}
+
+// The owner takes memory back from some of the work that is under way: everything else goes on.
+TEST(EngineClose, RevokedWorkEndsWhereverItStands) {
+  LabConfig config = lab_config();
+  config.link.rate = Rate::gbps(1);
+  config.link.loss = 0.05;
+  Pair pair(config);
+  pair.a.receive(10);
+  pair.b.receive(20);
+  std::vector<std::uint64_t> cookies;
+  for (int i = 0; i < 20; ++i) {
+    cookies.push_back(pair.a.send(pair.b, pattern(1000)));
+    cookies.push_back(pair.a.write(pair.b, 0, pattern(30'000)));
+    cookies.push_back(pair.a.read(pair.b, 0, 30'000));
+  }
+  pair.run_for(200us);
+  std::vector<std::uint64_t> open;
+  for (const auto cookie : cookies) {
+    if (!pair.a.status(cookie)) {
+      open.push_back(cookie);
+    }
+  }
+  ASSERT_GT(open.size(), 20U);
+  pair.a.engine().revoke([](std::uint64_t cookie) { return cookie % 2 == 0; });
+  pair.run_for(1us);
+  EXPECT_EQ(pair.a.receives_posted(), 5U);
+  ASSERT_TRUE(pair.run_until_idle());
+  for (const auto cookie : open) {
+    EXPECT_EQ(pair.a.status(cookie), cookie % 2 == 0 ? Status::local_protection : Status::ok);
+  }
+  pair.b.send(pair.a, "still there");
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_THAT(pair.a.texts(), ElementsAre("still there"));
 }
 
 TEST(EngineClose, TheNumberMayBeUsedAgain) {

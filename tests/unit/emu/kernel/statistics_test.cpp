@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -108,6 +109,31 @@ TEST_F(StatisticsFile, OddPathsAreLeftAlone) {
   }
   EXPECT_EQ(claim_statistics(root + "/none"), nullptr);
   EXPECT_FALSE(read_statistics(root + "/nic0"));
+}
+
+// Exporters of any user look, and whoever looks brings the text up to date.
+TEST(SharedTree, CanBeReadAndCountedByEverybodyWhateverTheUmask) {
+  std::string pattern = ::testing::TempDir() + "weft-shared-tree-XXXXXX";
+  const std::string root = mkdtemp(pattern.data());
+  const NicDescription nic = test_nic();
+  const mode_t before = umask(077);
+  EXPECT_TRUE(write_device_tree(root, {&nic, 1}));
+  umask(before);
+  const auto mode = [&root](const std::string& path) {
+    struct stat status {};
+    EXPECT_EQ(stat((root + path).c_str(), &status), 0) << path;
+    return status.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(""), 0755U);
+  EXPECT_EQ(mode("/nic0"), 0644U);
+  EXPECT_EQ(mode("/statistics"), 0755U);
+  EXPECT_EQ(mode("/statistics/efa_0"), 0666U);
+  EXPECT_EQ(mode("/sys/class/infiniband/efa_0"), 0755U);
+  EXPECT_EQ(mode("/sys/class/infiniband/efa_0/node_guid"), 0644U);
+  EXPECT_EQ(mode(std::string(kPort) + "tx_bytes"), 0666U);
+  EXPECT_EQ(mode("/sys/class/infiniband/efa_0/hw_counters/cmds_err"), 0666U);
+  EXPECT_EQ(mode("/dev/infiniband/uverbs0"), 0666U);
+  std::filesystem::remove_all(root);
 }
 
 class CountedCommands : public RawClient {};

@@ -361,6 +361,20 @@ TEST_F(TwoNics, ErrorFlushesWhatIsOutstandingAndResetForgetsIt) {
   EXPECT_TRUE(left.poll().empty());
 }
 
+// Also what never reached the engine: the next life of the queue pair must not meet it.
+TEST_F(TwoNics, ResetForgetsWhatEndedLocally) {
+  Qp& from = left.ready_qp();
+  Qp& other = left.ready_qp();
+  SendWork wrong = send(from, "nowhere", 60);
+  wrong.ah = 999;
+  ASSERT_TRUE(left.nic.post_send(from, wrong));
+  ASSERT_TRUE(left.nic.post_receive(from, {.wr_id = 61, .sges = {Sge{0, 8, 0}}, .sge_count = 1}));
+  wrong.wr_id = 62;
+  ASSERT_TRUE(left.nic.post_send(other, wrong));
+  ASSERT_TRUE(left.nic.modify_qp(from, kMaskState, QpAttributes{.state = 0}));
+  EXPECT_EQ(only(left.poll()).wr_id, 62U);
+}
+
 TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -421,6 +435,25 @@ TEST_F(TwoNics, NumbersRunOutAndComeBack) {
   left.nic.destroy_qp(*all[100]);
   EXPECT_EQ(*left.nic.create_qp({.pd = left.pd}), all[100]);
   EXPECT_EQ(left.nic.create_qp({.pd = left.pd}).error(), ENOMEM);
+}
+
+// As many receives as a process can post must not stop what it sends.
+TEST_F(TwoNics, ReceivesDoNotUseUpTheRoomOfSends) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  constexpr std::uint32_t kDepth = 16384;
+  for (int i = 0; i < 40; ++i) {
+    Qp& qp = **left.nic.create_qp({.pd = left.pd, .receive_depth = kDepth});
+    left.to_rts(qp);
+    for (std::uint32_t n = 0; n < kDepth; ++n) {
+      ASSERT_TRUE(left.receive(qp, n));
+    }
+    EXPECT_FALSE(left.receive(qp, 0));  // full
+  }
+  ASSERT_TRUE(right.receive(to, 1));
+  ASSERT_TRUE(left.nic.post_send(from, send(to, "all the same", 2)));
+  run();
+  EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
 }
 
 class NoLoopback : public TwoNics {

@@ -1,0 +1,44 @@
+// Owns looking at what this process has mapped, without touching it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace weft::emu::kernel {
+
+struct Mapping {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  bool readable = false;
+  bool writable = false;
+};
+
+// One walk over the mappings of this process, upwards.
+class Mappings {
+ public:
+  enum class Source : std::uint8_t { best, text };  // text: as kernels before 6.11 have it
+
+  explicit Mappings(Source source = Source::best);
+  ~Mappings();
+  Mappings(const Mappings&) = delete;
+  Mappings& operator=(const Mappings&) = delete;
+
+  // False: the kernel does not say; nothing can be found.
+  [[nodiscard]] bool good() const { return fd_ >= 0; }
+  // The one that `address` is in. Never lower than in the call before.
+  [[nodiscard]] std::optional<Mapping> find(std::uint64_t address);
+
+ private:
+  [[nodiscard]] bool ask(std::uint64_t address, std::optional<Mapping>& found) const;
+  [[nodiscard]] std::optional<Mapping> next_line();
+
+  static constexpr std::size_t kBuffer = 8192;  // longer than any line
+  int fd_ = -1;
+  bool text_ = false;
+  std::optional<Mapping> latest_;  // read and not yet passed
+  char buffer_[kBuffer];
+  std::size_t used_ = 0;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace weft::emu::kernel
