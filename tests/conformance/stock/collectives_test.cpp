@@ -8,13 +8,9 @@
 namespace weft::testing {
 namespace {
 
-// The program is built where there is an MPI to build it with.
-#define NEEDS_COLLECTIVES                                                              \
-  WEFT_NEEDS("mpirun.openmpi");                                                        \
-  if (std::string(WEFT_COLLECTIVES).empty()) {                                         \
-    GTEST_SKIP() << "this tree was configured without an MPI; install libopenmpi-dev " \
-                    "and configure again to run this test";                            \
-  }
+#define NEEDS_COLLECTIVES       \
+  WEFT_NEEDS("mpirun.openmpi"); \
+  WEFT_NEEDS_BUILT(WEFT_COLLECTIVES, "libopenmpi-dev")
 
 const std::set<std::string> kAll{"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                  "broadcast",  "gather",     "scatter",        "barrier"};
