@@ -1,263 +1,70 @@
 // Owns a program that runs MPI collectives, checks every element and prints the table that people
 // know from nccl-tests: time, algorithm bandwidth, bus bandwidth, wrong elements.
-#include <mpi.h>
+#include "integration/mpi/collectives.hpp"
 
-#include <algorithm>
-#include <cstdint>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <vector>
 
+namespace weft::mpi {
 namespace {
-
-struct World {
-  int rank = 0;
-  int size = 1;
-};
-
-// Small whole numbers: sums of them are exact in float, whatever the order.
-template <class T>
-T element(int rank, std::size_t index) {
-  return static_cast<T>((index * 7 + static_cast<std::size_t>(rank) * 13) % 61);
-}
-
-template <class T>
-MPI_Datatype type_of();
-template <>
-MPI_Datatype type_of<int>() {
-  return MPI_INT;
-}
-template <>
-MPI_Datatype type_of<float>() {
-  return MPI_FLOAT;
-}
-
-// `count` is the number of elements that nccl-tests calls the size: of the larger of both buffers.
-template <class T>
-class Collective {
- public:
-  Collective(const World& world, std::size_t count)
-      : world_(world), count_(count), in_(count), out_(count) {}
-  virtual ~Collective() = default;
-
-  // Fills the buffers; afterwards run() is due, once.
-  virtual void prepare() {
-    for (std::size_t i = 0; i < count_; ++i) {
-      in_[i] = element<T>(world_.rank, i);
-    }
-    std::fill(out_.begin(), out_.end(), static_cast<T>(-1));
-  }
-  virtual void run(bool in_place) = 0;
-  [[nodiscard]] virtual T expected(std::size_t index) const = 0;
-  // Which part of out_ (or, in place, of where the result stands) is to be looked at.
-  [[nodiscard]] virtual std::size_t results() const { return count_; }
-  [[nodiscard]] virtual double bus_factor() const { return 1; }
-
-  [[nodiscard]] std::size_t wrong(bool in_place) const {
-    std::size_t count = 0;
-    const std::vector<T>& where = in_place ? in_ : out_;
-    for (std::size_t i = 0; i < results(); ++i) {
-      count += where[i] != expected(i) ? 1U : 0U;
-    }
-    return count;
-  }
-
- protected:
-  [[nodiscard]] int per_rank() const {
-    return static_cast<int>(count_ / static_cast<std::size_t>(world_.size));
-  }
-  [[nodiscard]] T sum(std::size_t index) const {
-    T total = 0;
-    for (int rank = 0; rank < world_.size; ++rank) {
-      total += element<T>(rank, index);
-    }
-    return total;
-  }
-  [[nodiscard]] double share() const { return static_cast<double>(world_.size - 1) / world_.size; }
-
-  World world_;
-  std::size_t count_;
-  std::vector<T> in_;
-  std::vector<T> out_;
-};
-
-template <class T>
-class AllReduce : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Allreduce(in_place ? MPI_IN_PLACE : this->in_.data(), to, static_cast<int>(this->count_),
-                  type_of<T>(), MPI_SUM, MPI_COMM_WORLD);
-  }
-  T expected(std::size_t index) const override { return this->sum(index); }
-  double bus_factor() const override { return 2 * this->share(); }
-};
-
-template <class T>
-class AllGather : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    const int n = this->per_rank();
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    // In place each rank's part stands where it will stay.
-    const void* const from = in_place ? MPI_IN_PLACE : this->in_.data() + n * this->world_.rank;
-    MPI_Allgather(from, n, type_of<T>(), to, n, type_of<T>(), MPI_COMM_WORLD);
-  }
-  T expected(std::size_t index) const override {
-    return element<T>(static_cast<int>(index) / this->per_rank(), index);
-  }
-  double bus_factor() const override { return this->share(); }
-};
-
-template <class T>
-class ReduceScatter : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : this->in_.data(), to, this->per_rank(),
-                             type_of<T>(), MPI_SUM, MPI_COMM_WORLD);
-  }
-  std::size_t results() const override { return static_cast<std::size_t>(this->per_rank()); }
-  T expected(std::size_t index) const override {
-    return this->sum(index + results() * static_cast<std::size_t>(this->world_.rank));
-  }
-  double bus_factor() const override { return this->share(); }
-};
-
-template <class T>
-class AllToAll : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    const int n = this->per_rank();
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Alltoall(in_place ? MPI_IN_PLACE : this->in_.data(), n, type_of<T>(), to, n, type_of<T>(),
-                 MPI_COMM_WORLD);
-  }
-  T expected(std::size_t index) const override {
-    const auto n = static_cast<std::size_t>(this->per_rank());
-    return element<T>(static_cast<int>(index / n),
-                      index % n + n * static_cast<std::size_t>(this->world_.rank));
-  }
-  double bus_factor() const override { return this->share(); }
-};
-
-template <class T>
-class Broadcast : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    std::vector<T>& buffer = in_place ? this->in_ : this->out_;
-    if (this->world_.rank == 0 && !in_place) {
-      buffer = this->in_;
-    }
-    MPI_Bcast(buffer.data(), static_cast<int>(this->count_), type_of<T>(), 0, MPI_COMM_WORLD);
-  }
-  T expected(std::size_t index) const override { return element<T>(0, index); }
-};
-
-template <class T>
-class Gather : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    const int n = this->per_rank();
-    const bool root = this->world_.rank == 0;
-    const void* const from =
-        in_place && root ? MPI_IN_PLACE : this->in_.data() + n * this->world_.rank;
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Gather(from, n, type_of<T>(), to, n, type_of<T>(), 0, MPI_COMM_WORLD);
-  }
-  std::size_t results() const override { return this->world_.rank == 0 ? this->count_ : 0; }
-  T expected(std::size_t index) const override {
-    return element<T>(static_cast<int>(index) / this->per_rank(), index);
-  }
-  double bus_factor() const override { return this->share(); }
-};
-
-template <class T>
-class Scatter : public Collective<T> {
- public:
-  using Collective<T>::Collective;
-  void run(bool in_place) override {
-    const int n = this->per_rank();
-    const bool root = this->world_.rank == 0;
-    void* const to = in_place ? (root ? MPI_IN_PLACE : static_cast<void*>(this->in_.data()))
-                              : static_cast<void*>(this->out_.data());
-    // The buffers of the others are not looked at; theirs is overwritten in place.
-    MPI_Scatter(this->in_.data(), n, type_of<T>(), to, n, type_of<T>(), 0, MPI_COMM_WORLD);
-  }
-  std::size_t results() const override { return static_cast<std::size_t>(this->per_rank()); }
-  T expected(std::size_t index) const override {
-    return element<T>(0, index + results() * static_cast<std::size_t>(this->world_.rank));
-  }
-  double bus_factor() const override { return this->share(); }
-};
 
 struct Options {
   std::size_t least = 4;
   std::size_t most = std::size_t{64} << 20;
+  std::size_t factor = 16;
   int iterations = 5;
+  int warm_up = 1;
   bool json = false;
-  std::string only;
+  std::string only;  // names with commas between them; empty: all
 };
+
+struct Row {
+  const char* name;
+  const char* type;
+  bool in_place = false;
+  std::size_t bytes = 0;
+  std::size_t bytes_per_rank = 0;
+  double bus_factor = 1;
+};
+
+// Times of single runs, each that of the slowest rank.
+class Times {
+ public:
+  void add(double seconds) {
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    sum_ += seconds;
+    best_ = count_++ == 0 ? seconds : std::min(best_, seconds);
+  }
+  [[nodiscard]] double average() const { return sum_ / count_; }
+  [[nodiscard]] double best() const { return best_; }
+
+ private:
+  double sum_ = 0;
+  double best_ = 0;
+  int count_ = 0;
+};
+
+// MPI_Wtime() begins when each rank does.
+std::int64_t machine_time() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 class Report {
  public:
   Report(const World& world, const Options& options) : world_(world), options_(options) {
+    MPI_Comm here = MPI_COMM_NULL;
+    int ranks_here = 0;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &ranks_here);
+    MPI_Comm_free(&here);
+    one_clock_ = ranks_here == world.size;
     if (world.rank == 0 && !options.json) {
-      std::printf("%-15s %-6s %-4s %12s %12s %10s %10s %8s\n", "collective", "type", "in", "bytes",
-                  "time (us)", "algbw GB/s", "busbw GB/s", "#wrong");
-    }
-  }
-
-  template <class T>
-  void measure(const char* name, const char* type, Collective<T>& collective, std::size_t bytes,
-               bool in_place) {
-    double best = 1e30;
-    std::uint64_t wrong = 0;
-    for (int i = 0; i < options_.iterations; ++i) {
-      collective.prepare();
-      MPI_Barrier(MPI_COMM_WORLD);
-      const double start = MPI_Wtime();
-      collective.run(in_place);
-      double time = MPI_Wtime() - start;
-      MPI_Allreduce(MPI_IN_PLACE, &time, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-      best = std::min(best, time);
-      wrong += collective.wrong(in_place);
-    }
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    total_wrong += wrong;
-    if (world_.rank != 0) {
-      return;
-    }
-    const double algorithm = static_cast<double>(bytes) / best / 1e9;
-    const double bus = algorithm * collective.bus_factor();
-    std::printf(
-        options_.json ? "{\"collective\":\"%s\",\"type\":\"%s\",\"in_place\":%s,\"bytes\":%zu,"
-                        "\"time_us\":%.2f,\"algbw\":%.3f,\"busbw\":%.3f,\"wrong\":%llu}\n"
-                      : "%-15s %-6s %-4s %12zu %12.2f %10.3f %10.3f %8llu\n",
-        name, type, in_place ? (options_.json ? "true" : "yes") : (options_.json ? "false" : "no"),
-        bytes, best * 1e6, algorithm, bus, static_cast<unsigned long long>(wrong));
-  }
-
-  template <template <class> class Kind, class T>
-  void sweep(const char* name, const char* type) {
-    if (!options_.only.empty() && options_.only != name) {
-      return;
-    }
-    const std::size_t unit = sizeof(T) * static_cast<std::size_t>(world_.size);
-    for (std::size_t bytes = options_.least; bytes <= options_.most; bytes *= 16) {
-      // Every rank has a part of the same size.
-      const std::size_t rounded = (bytes + unit - 1) / unit * unit;
-      Kind<T> collective(world_, rounded / sizeof(T));
-      measure<T>(name, type, collective, rounded, false);
-      measure<T>(name, type, collective, rounded, true);
+      std::printf("%-15s %-6s %-4s %12s %12s %12s %12s %10s %10s %8s\n", "collective", "type", "in",
+                  "bytes", "of a rank", "time (us)", "best (us)", "algbw GB/s", "busbw GB/s",
+                  "#wrong");
     }
   }
 
@@ -267,49 +74,185 @@ class Report {
     sweep<Kind, float>(name, "float");
   }
 
-  std::uint64_t total_wrong = 0;
+  // Nobody may leave before the last one has come. In turn each rank comes late. Only where all
+  // ranks are on one machine do they have one clock to tell by.
+  void barrier() {
+    if (!wanted("barrier")) {
+      return;
+    }
+    Times times;
+    std::uint64_t wrong = 0;
+    for (int i = -options_.warm_up; i < options_.iterations; ++i) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (turn(i) == world_.rank) {
+        ::usleep(500);
+      }
+      std::int64_t last = machine_time();
+      MPI_Barrier(MPI_COMM_WORLD);
+      const std::int64_t left = machine_time();
+      MPI_Allreduce(MPI_IN_PLACE, &last, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+      wrong += one_clock_ && left < last ? 1U : 0U;
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double start = MPI_Wtime();
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double time = MPI_Wtime() - start;
+      if (i >= 0) {
+        times.add(time);
+      }
+    }
+    print({"barrier", "none", false, 0, 0, 0}, times, wrong);
+  }
+
+  [[nodiscard]] bool all_right() const { return total_wrong_ == 0; }
 
  private:
+  [[nodiscard]] bool wanted(const std::string& name) const {
+    return options_.only.empty() ||
+           ("," + options_.only + ",").find("," + name + ",") != std::string::npos;
+  }
+  [[nodiscard]] int turn(int iteration) const {
+    return (iteration + options_.warm_up) % world_.size;
+  }
+
+  template <template <class> class Kind, class T>
+  void sweep(const char* name, const char* type) {
+    if (!wanted(name)) {
+      return;
+    }
+    // Of what is in parts every rank has one of the same size, of an element at least.
+    const std::size_t parts = Kind<T>::kParts ? static_cast<std::size_t>(world_.size) : 1;
+    const std::size_t unit = sizeof(T) * parts;
+    for (std::size_t bytes = options_.least; bytes <= options_.most; bytes *= options_.factor) {
+      const std::size_t rounded = (bytes + unit - 1) / unit * unit;
+      Kind<T> collective(world_, rounded / sizeof(T));
+      for (const bool in_place : {false, true}) {
+        measure(collective,
+                {name, type, in_place, rounded, rounded / parts, collective.bus_factor()});
+      }
+    }
+  }
+
+  template <class T>
+  void measure(Collective<T>& collective, const Row& row) {
+    Times times;
+    std::uint64_t wrong = 0;
+    for (int i = -options_.warm_up; i < options_.iterations; ++i) {
+      collective.prepare(turn(i));
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double start = MPI_Wtime();
+      collective.run(row.in_place);
+      const double time = MPI_Wtime() - start;
+      wrong += collective.wrong(row.in_place);
+      if (i >= 0) {
+        times.add(time);
+      }
+    }
+    print(row, times, wrong);
+  }
+
+  void print(const Row& row, const Times& times, std::uint64_t wrong) {
+    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    total_wrong_ += wrong;
+    if (world_.rank != 0) {
+      return;
+    }
+    const double algorithm = static_cast<double>(row.bytes) / times.average() / 1e9;
+    const double bus = algorithm * row.bus_factor;
+    const double average_us = times.average() * 1e6;
+    const double best_us = times.best() * 1e6;
+    const auto wrong_elements = static_cast<unsigned long long>(wrong);
+    if (options_.json) {
+      std::printf(
+          "{\"collective\":\"%s\",\"type\":\"%s\",\"in_place\":%s,\"ranks\":%d,\"bytes\":%zu,"
+          "\"bytes_per_rank\":%zu,\"iterations\":%d,\"time_us\":%.2f,\"best_us\":%.2f,"
+          "\"algbw\":%.3f,\"busbw\":%.3f,\"wrong\":%llu}\n",
+          row.name, row.type, row.in_place ? "true" : "false", world_.size, row.bytes,
+          row.bytes_per_rank, options_.iterations, average_us, best_us, algorithm, bus,
+          wrong_elements);
+    } else {
+      std::printf("%-15s %-6s %-4s %12zu %12zu %12.2f %12.2f %10.3f %10.3f %8llu\n", row.name,
+                  row.type, row.in_place ? "yes" : "no", row.bytes, row.bytes_per_rank, average_us,
+                  best_us, algorithm, bus, wrong_elements);
+    }
+    std::fflush(stdout);
+  }
+
   World world_;
   Options options_;
+  bool one_clock_ = false;
+  std::uint64_t total_wrong_ = 0;
 };
+
+constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                        "broadcast",  "gather",     "scatter",        "barrier"};
+
+bool known(const std::string& names) {
+  for (std::size_t at = 0; at <= names.size();
+       at = std::min(names.find(',', at), names.size()) + 1) {
+    const std::string name = names.substr(at, names.find(',', at) - at);
+    if (std::find(std::begin(kCollectives), std::end(kCollectives), name) ==
+        std::end(kCollectives)) {
+      return false;
+    }
+  }
+  return true;
+}
 
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const bool has_value = i + 1 < argc;
     if (word == "--json") {
       options.json = true;
-    } else if (word == "-b" && has_value) {
-      options.least = std::strtoull(argv[++i], nullptr, 10);
-    } else if (word == "-e" && has_value) {
-      options.most = std::strtoull(argv[++i], nullptr, 10);
-    } else if (word == "-n" && has_value) {
-      options.iterations = std::atoi(argv[++i]);
-    } else if (word == "-c" && has_value) {
-      options.only = argv[++i];
+      continue;
+    }
+    if (i + 1 == argc) {
+      return false;
+    }
+    const char* const value = argv[++i];
+    if (word == "-b") {
+      options.least = std::strtoull(value, nullptr, 10);
+    } else if (word == "-e") {
+      options.most = std::strtoull(value, nullptr, 10);
+    } else if (word == "-f") {
+      options.factor = std::strtoull(value, nullptr, 10);
+    } else if (word == "-n") {
+      options.iterations = std::atoi(value);
+    } else if (word == "-w") {
+      options.warm_up = std::atoi(value);
+    } else if (word == "-c") {
+      options.only = value;
     } else {
       return false;
     }
   }
-  return options.least > 0 && options.iterations > 0;
+  // Counts of MPI are ints.
+  return options.least > 0 && options.factor > 1 && options.iterations > 0 &&
+         options.warm_up >= 0 && options.most <= (std::size_t{1} << 30) &&
+         (options.only.empty() || known(options.only));
 }
 
-}  // namespace
+constexpr const char* kUsage =
+    "usage: weft-collectives [OPTIONS], under mpirun\n"
+    "  -b BYTES      smallest size (4)\n"
+    "  -e BYTES      largest size (67108864; 1 GiB at most)\n"
+    "  -f FACTOR     from one size to the next (16)\n"
+    "  -n NUMBER     measured runs of each (5)\n"
+    "  -w NUMBER     runs before that, checked but not measured (1)\n"
+    "  -c NAME,...   all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, gather,\n"
+    "                scatter, barrier (all of them)\n"
+    "  --json        one JSON object per line\n"
+    "Sizes are those of the larger buffer; where each rank has a part of it they are rounded up\n"
+    "to an element of each. The root changes from run to run. Times are the slowest rank's.\n";
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+int run(int argc, char** argv) {
   World world;
   MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world.size);
   Options options;
   if (!parse(argc, argv, options)) {
     if (world.rank == 0) {
-      std::fprintf(stderr,
-                   "usage: weft-collectives [-b BYTES] [-e BYTES] [-n ITERATIONS] [-c COLLECTIVE] "
-                   "[--json]\n");
+      std::fputs(kUsage, stderr);
     }
-    MPI_Finalize();
     return 2;
   }
   Report report(world, options);
@@ -320,7 +263,17 @@ int main(int argc, char** argv) {
   report.both_types<Broadcast>("broadcast");
   report.both_types<Gather>("gather");
   report.both_types<Scatter>("scatter");
+  report.barrier();
   MPI_Barrier(MPI_COMM_WORLD);
+  return report.all_right() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace weft::mpi
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int code = weft::mpi::run(argc, argv);
   MPI_Finalize();
-  return report.total_wrong == 0 ? 0 : 1;
+  return code;
 }

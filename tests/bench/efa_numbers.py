@@ -95,7 +95,7 @@ class Bench:
         wrap = [self.weft, "run", "-q", "--no-prefix", "--"] if environment else []
         text = self.run(wrap + mpirun + words + program,
                         {**environment, "OMPI_MCA_orte_tmpdir_base": self.scratch})
-        times = [json.loads(line)["time_us"] for line in text.splitlines() if line.startswith("{")]
+        times = [json.loads(line)["best_us"] for line in text.splitlines() if line.startswith("{")]
         if not times:
             raise RuntimeError(text)
         return {"us": statistics.median(times)}

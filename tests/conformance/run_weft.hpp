@@ -52,3 +52,11 @@ inline std::string own_port() {
   if (!weft::testing::has(program)) {                                               \
     GTEST_SKIP() << "this machine has no " program "; install it to run this test"; \
   }
+
+// A program of ours that was not built, because a library of somebody else was missing.
+#define WEFT_NEEDS_BUILT(path, package)                               \
+  if (std::string(path).empty()) {                                    \
+    GTEST_SKIP() << "this tree was configured without " package       \
+                    "; install it and configure "                     \
+                    "again (./weft test does both) to run this test"; \
+  }

@@ -25,6 +25,7 @@ constexpr Network kBase{"Base", "--device efa:base"};
 class Libfabric : public ::testing::TestWithParam<std::tuple<Network, const char*>> {};
 
 TEST_P(Libfabric, KeepsItsPromises) {
+  WEFT_NEEDS_BUILT(WEFT_PEER, "libfabric-dev")
   const auto& [network, name] = GetParam();
   const Outcome outcome =
       run_shell("dir=$(mktemp -d) && WEFT_CASE_DIR=$dir timeout 90 " WEFT_PROGRAM " run -n 2 " +
@@ -34,6 +35,7 @@ TEST_P(Libfabric, KeepsItsPromises) {
 }
 
 TEST(LibfabricPeerDeath, EndsItsWorkInErrorAndNothingElse) {
+  WEFT_NEEDS_BUILT(WEFT_PEER, "libfabric-dev")
   const Outcome outcome = run_shell(
       "dir=$(mktemp -d) && WEFT_CASE_DIR=$dir timeout 90 " WEFT_PROGRAM
       " run -n 2 --grace 40 -- " WEFT_PEER " peer_death; code=$?; rm -r $dir; exit $code");

@@ -13,11 +13,13 @@ Outcome bypass(const std::string& environment, const std::string& program) {
 
 // Without the trap a doorbell is found by who looks every millisecond.
 TEST(Bypass, IsServedSlowly) {
+  WEFT_NEEDS_BUILT(WEFT_BYPASS, "libibverbs-dev with EFA")
   const Outcome outcome = bypass("", WEFT_BYPASS " 20");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
 TEST(Bypass, RingsAtOnceWithTheTrap) {
+  WEFT_NEEDS_BUILT(WEFT_BYPASS, "libibverbs-dev with EFA")
   const Outcome outcome = bypass("WEFT_DOORBELL_TRAP=1", WEFT_BYPASS " 2000");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }

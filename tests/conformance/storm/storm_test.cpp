@@ -14,6 +14,7 @@ struct Storm {
 class Storms : public ::testing::TestWithParam<Storm> {};
 
 TEST_P(Storms, DisturbOnlyWhoIsHit) {
+  WEFT_NEEDS_BUILT(WEFT_STORM, "libibverbs-dev with EFA")
   const Storm& storm = GetParam();
   const std::string seed = std::to_string(20250101 + std::string(storm.name).size());
   const Outcome outcome = run_weft(std::string(storm.arguments) + " -- " WEFT_STORM " " +

@@ -1,0 +1,143 @@
+// Tests that collectives of stock Open MPI over the stock efa provider are right in every element:
+// ours is only the program that looks (integration/mpi).
+#include <set>
+
+#include "tests/conformance/json_lines.hpp"
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+#define NEEDS_COLLECTIVES       \
+  WEFT_NEEDS("mpirun.openmpi"); \
+  WEFT_NEEDS_BUILT(WEFT_COLLECTIVES, "libopenmpi-dev")
+
+const std::set<std::string> kAll{"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                 "broadcast",  "gather",     "scatter",        "barrier"};
+
+Outcome run_collectives(const std::string& network, int ranks, const std::string& options,
+                        int seconds) {
+  return run_shell(
+      "dir=$(mktemp -d) && export OMPI_MCA_orte_tmpdir_base=$dir FI_PROVIDER=efa && timeout " +
+      std::to_string(seconds) + " " WEFT_PROGRAM " run --json --no-prefix " + network +
+      " -- mpirun.openmpi --allow-run-as-root --oversubscribe -n " + std::to_string(ranks) +
+      " --mca pml cm --mca mtl ofi " WEFT_COLLECTIVES " --json " + options +
+      "; code=$?; rm -r $dir; exit $code");
+}
+
+// Rank i runs on host i modulo four of a network that is up for it.
+Outcome run_on_hosts(const std::string& network, const std::string& fault, int ranks,
+                     const std::string& options, int seconds) {
+  return run_shell(
+      "dir=$(mktemp -d); name=coll$$; " WEFT_PROGRAM " up $name --hosts 4 " + network +
+      " >/dev/null || exit 1; " +
+      (fault.empty() ? ""
+                     : WEFT_PROGRAM " fault $name '" + fault +
+                           "' || { " WEFT_PROGRAM " down $name; exit 1; }; ") +
+      "OMPI_MCA_orte_tmpdir_base=$dir FI_PROVIDER=efa timeout " + std::to_string(seconds) +
+      " mpirun.openmpi --allow-run-as-root --oversubscribe -n " + std::to_string(ranks) +
+      " --mca pml cm --mca mtl ofi sh -c 'exec " WEFT_PROGRAM
+      " exec \"$0\" h$((OMPI_COMM_WORLD_RANK % 4 + 1)) -- " WEFT_COLLECTIVES " --json " +
+      options +
+      "' $name; code=$?; " WEFT_PROGRAM " status $name --json; " WEFT_PROGRAM
+      " down $name >/dev/null; rm -r $dir; exit $code");
+}
+
+// What that network lost for that reason.
+std::uint64_t lost(const Outcome& outcome, const std::string& reason) {
+  const auto states = json_lines(outcome.output, "counters");
+  return states.empty() ? 0 : states.back().at("counters").at("dropped").value(reason, 0U);
+}
+
+// One line for each collective, type, size, in and out of place; all elements right.
+void expect_right(const Outcome& outcome, int ranks, const std::set<std::string>& collectives,
+                  std::size_t least, std::size_t most) {
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  std::set<std::string> seen;
+  std::set<std::string> variants;
+  for (const auto& row : json_lines(outcome.output, "collective")) {
+    const auto name = row.at("collective").get<std::string>();
+    const auto bytes = row.at("bytes").get<std::size_t>();
+    EXPECT_EQ(row.at("wrong").get<std::uint64_t>(), 0U) << row;
+    EXPECT_EQ(row.at("ranks").get<int>(), ranks) << row;
+    EXPECT_LE(row.at("best_us").get<double>(), row.at("time_us").get<double>() + 0.01) << row;
+    seen.insert(name);
+    variants.insert(name + row.at("type").get<std::string>() +
+                    (row.at("in_place").get<bool>() ? "+" : "-") + std::to_string(bytes));
+    if (name == "all_reduce" || name == "broadcast") {
+      EXPECT_EQ(row.at("bytes_per_rank").get<std::size_t>(), bytes) << row;
+    } else {
+      EXPECT_EQ(row.at("bytes_per_rank").get<std::size_t>() * static_cast<std::size_t>(ranks),
+                bytes)
+          << row;
+    }
+  }
+  EXPECT_EQ(seen, collectives);
+  for (const std::string& name : collectives) {
+    if (name == "barrier") {
+      continue;
+    }
+    for (const char* const type : {"int", "float"}) {
+      for (const char* const place : {"+", "-"}) {
+        for (std::size_t bytes = least; bytes <= most; bytes *= 16) {
+          const std::size_t unit =
+              name == "all_reduce" || name == "broadcast" ? 4 : 4 * static_cast<std::size_t>(ranks);
+          const std::size_t rounded = (bytes + unit - 1) / unit * unit;
+          EXPECT_EQ(variants.count(name + type + place + std::to_string(rounded)), 1U)
+              << name << " " << type << " " << place << " " << rounded << "\n"
+              << outcome.output;
+        }
+      }
+    }
+  }
+}
+
+struct Collectives {
+  const char* name;
+  const char* network;  // options of weft run
+  int ranks;
+};
+class MpiCollectives : public ::testing::TestWithParam<Collectives> {};
+
+TEST_P(MpiCollectives, EveryElementIsRight) {
+  NEEDS_COLLECTIVES
+  const auto& [name, network, ranks] = GetParam();
+  const Outcome outcome = run_collectives(network, ranks, "-b 4 -e 262144 -n 2", 120);
+  expect_right(outcome, ranks, kAll, 4, 262144);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MpiCollectives,
+                         ::testing::Values(Collectives{"Two", "", 2}, Collectives{"Four", "", 4},
+                                           Collectives{"Eight", "", 8},
+                                           Collectives{"OutOfOrder", "--device efa:reorder", 4}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// The launcher outside, and each rank on a host of its own behind a leaf of its own.
+TEST(MpiCollectivesThroughSwitches, EveryElementIsRight) {
+  NEEDS_COLLECTIVES
+  const Outcome outcome = run_on_hosts("--topology " WEFT_FOUR_LEAVES, "", 4, "-e 16384 -n 2", 120);
+  expect_right(outcome, 4, kAll, 4, 16384);
+}
+
+TEST(MpiCollectivesThroughSwitches, EveryElementIsRightWhereOnePercentIsLost) {
+  NEEDS_COLLECTIVES
+  const Outcome outcome =
+      run_on_hosts("--topology " WEFT_FOUR_LEAVES " --device efa:reorder",
+                   "link: tor*-spine*, loss: 0.01", 8, "-e 16384 -n 1 -w 0", 120);
+  expect_right(outcome, 8, kAll, 4, 16384);
+  EXPECT_GT(lost(outcome, "loss"), 0U) << outcome.output;
+}
+
+// Two of them up to what nccl-tests users end with. WEFT_LONG_TESTS: all of them, and eight ranks.
+TEST(MpiCollectives, EveryElementIsRightUpTo64MiB) {
+  NEEDS_COLLECTIVES
+  const bool all = std::getenv("WEFT_LONG_TESTS") != nullptr;
+  const int ranks = all ? 8 : 2;
+  const Outcome outcome = run_collectives(
+      "", ranks, all ? "-n 1 -w 0" : "-n 1 -w 0 -c all_reduce,all_to_all", all ? 550 : 150);
+  expect_right(outcome, ranks, all ? kAll : std::set<std::string>{"all_reduce", "all_to_all"}, 4,
+               std::size_t{64} << 20);
+}
+
+}  // namespace
+}  // namespace weft::testing
