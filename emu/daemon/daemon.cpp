@@ -78,8 +78,8 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
   if (auto opened = daemon->open_ports(); !opened) {
     return tl::unexpected(opened.error());
   }
-  if (!daemon->events_.open(options.event_log, daemon->started_)) {
-    return fail(ErrorCode::io_error, srd::errno_text("event log '" + options.event_log + "'"));
+  if (auto opened = daemon->events_.open(options.event_log, daemon->started_); !opened) {
+    return tl::unexpected(opened.error());
   }
   daemon->events_.note("weftd", {{"pid", ::getpid()},
                                  {"seed", options.seed},

@@ -1,4 +1,6 @@
 // Owns the weftd program: command line in, Daemon out.
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -31,6 +33,8 @@ weft::Result<weft::emu::Topology> read_network(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Whoever reads what weftd writes may leave at any moment.
+  ::signal(SIGPIPE, SIG_IGN);
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::emu::DaemonOptions options;
   std::size_t hosts = 2;

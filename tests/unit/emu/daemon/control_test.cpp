@@ -2,6 +2,7 @@
 // connect at all.
 #include "emu/daemon/control.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -105,6 +106,26 @@ TEST_F(ControlTest, ACaptureBeginsAndEnds) {
   const auto read = weft::testing::read_pcapng(file);
   EXPECT_TRUE(read.well_formed);
   EXPECT_EQ(read.interfaces, (std::vector<std::string>{"h1->fabric", "weftd"}));
+}
+
+TEST_F(ControlTest, ACaptureGoesIntoNothingButAFile) {
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto refused = [&](const std::string& file) {
+    const json reply = ask({{"cmd", "capture"}, {"start", file}});
+    return !reply["ok"].get<bool>() &&
+           reply["error"].get<std::string>().find("no regular file") != std::string::npos;
+  };
+  EXPECT_TRUE(refused(pipe));  // nobody reads it: opening would wait
+  const srd::UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_TRUE(refused(pipe));
+  EXPECT_TRUE(refused("/dev/null"));
+  DaemonOptions other = options_;
+  other.directory = directory_ + "/other";
+  other.event_log = pipe;
+  const auto daemon = Daemon::create(other);
+  ASSERT_FALSE(daemon);
+  EXPECT_NE(daemon.error().message.find("no regular file"), std::string::npos);
 }
 
 TEST_F(ControlTest, NonsenseGetsAnAnswerAndHasNoEffect) {
