@@ -16,6 +16,7 @@
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
+#include "emu/daemon/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -38,8 +39,11 @@ int up(Options options) {
   if (!options.weftd.events.empty()) {
     options.weftd.events = std::filesystem::absolute(options.weftd.events).string();
   }
-  if (ask_weftd(directory, {{"cmd", "status"}})) {
-    fmt::print(stderr, "weft up: '{0}' is up already; `weft down {0}` ends it\n", options.name);
+  // A small question: the status of a large network is long.
+  const auto alive = ask_weftd(directory, {{"cmd", "counters"}});
+  if (alive || alive.error().code != ErrorCode::not_found) {
+    fmt::print(stderr, "weft up: '{0}' is up already{1}; `weft down {0}` ends it\n", options.name,
+               alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
   options.weftd.mtu = payload_of(kind);
@@ -56,10 +60,18 @@ int up(Options options) {
 int down(const Options& options) {
   const std::string directory = unwrap(named_directory(options.name, false));
   const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
+  const auto is_there = [&] {
+    const auto peer = emu::connect_seqpacket(directory + "/attach.sock");
+    return peer || peer.error().code != ErrorCode::not_found;
+  };
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds{5};
-  while (stopped && ask_weftd(directory, {{"cmd", "status"}}) &&
-         std::chrono::steady_clock::now() < patience) {
+  while (stopped && is_there() && std::chrono::steady_clock::now() < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  if (is_there()) {
+    fmt::print(stderr, "weft down: weftd of '{}' does not end{}\n", options.name,
+               stopped ? "" : ": " + stopped.error().message);
+    return kFailure;
   }
   std::error_code error;
   std::filesystem::remove_all(directory, error);

@@ -111,14 +111,19 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   }
   const std::string socket = directory + "/attach.sock";
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
-  while (pid > 0 && std::chrono::steady_clock::now() < give_up) {
-    if (emu::connect_seqpacket(socket)) {
+  bool ended = pid < 0;
+  while (!ended && std::chrono::steady_clock::now() < give_up) {
+    // Another weftd may have been there first.
+    if (const auto peer = emu::connect_seqpacket(socket);
+        peer && emu::peer_process(peer->get()) == pid) {
       return pid;
     }
-    if (::waitpid(pid, nullptr, WNOHANG) == pid) {
-      break;
-    }
+    ended = ::waitpid(pid, nullptr, WNOHANG) == pid;
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  if (!ended) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
   }
   std::string said;
   std::getline(std::ifstream(log_path), said);

@@ -1,6 +1,5 @@
 // Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are
 // gone.
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,12 +25,6 @@ constexpr Duration kWaitForUnknown = std::chrono::seconds{10};
 // Processes that all talk to all have many rings, and memory has an end.
 constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
-
-bool may_attach(int socket, ucred& peer) {
-  socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == ::geteuid() || peer.uid == 0);
-}
 
 void refuse(int socket, std::string_view text) {
   RefusedReply reply;
@@ -60,19 +53,21 @@ std::uint32_t Daemon::life_of_now() {
 
 void Daemon::accept_processes() {
   while (true) {
-    srd::UniqueFd socket(
-        ::accept4(attach_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    srd::UniqueFd socket = accept_one(attach_socket_.get(), [](int fd) {
+      refuse(fd, "weftd has no file descriptor left (ulimit -n)");
+    });
     if (!socket) {
       return;
     }
-    ucred peer{};
-    if (!may_attach(socket.get(), peer)) {
-      refuse(socket.get(), "this weftd belongs to another user");
-      continue;
-    }
     const int fd = socket.get();
-    if (newcomers_.size() < kMaxNewcomers && watch(fd, Source::knocking)) {
-      newcomers_[fd] = std::move(socket);
+    if (!may_connect(fd)) {
+      refuse(fd, "this weftd belongs to another user");
+    } else if (newcomers_.size() >= kMaxNewcomers) {
+      refuse(fd, "too many processes come to this weftd at once; try again");
+    } else if (watch(fd, Source::knocking)) {
+      const TimePoint now = srd::monotonic_now();
+      newcomers_[fd] = {std::move(socket), now};
+      next_end_idle_ = std::min(next_end_idle_, now + kIdleInterval);
     }
   }
 }
@@ -93,7 +88,7 @@ void Daemon::hear_newcomer(int fd) {
     return;
   }
   unwatch(fd);
-  srd::UniqueFd socket = std::move(newcomers_[fd]);
+  srd::UniqueFd socket = std::move(newcomers_[fd].socket);
   newcomers_.erase(fd);
   const auto request = received.as<AttachRequest>();
   if (is_well_formed(request, AttachMessage::attach)) {
@@ -154,12 +149,12 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
   // Later than any life that a weftd before this one gave out: whoever died while there was none
   // shall not be taken for whoever gets its place.
   const srd::Life now{life_of_now()};
-  ucred peer{};
-  const bool known = may_attach(socket.get(), peer);
+  const pid_t process = peer_process(socket.get());
   plant_.keep_unknown(srd::monotonic_now() - started_ < kWaitForUnknown);
-  auto slot = plant_.occupy(
-      *(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
-      (now.before(first_life_) ? first_life_ : now).value(), known ? peer.pid : Places::kUnknown);
+  auto slot =
+      plant_.occupy(*(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
+                    (now.before(first_life_) ? first_life_ : now).value(),
+                    process > 0 ? process : Places::kUnknown);
   if (!slot) {
     refuse(socket.get(), slot.error().message);
     return;
@@ -172,11 +167,7 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
 }
 
 Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
-  ucred peer{};
-  if (!may_attach(slot.socket.get(), peer)) {
-    return fail(ErrorCode::not_permitted, "this weftd belongs to another user");
-  }
-  slot.pid = peer.pid;
+  slot.pid = peer_process(slot.socket.get());
   slot.direct_rings = (request.flags & kNoDirectRings) == 0;
   slot.wants_management = (request.flags & kWantsManagement) != 0;
   slot.ring_bytes = options_.ring_bytes;

@@ -1,8 +1,10 @@
 // Owns weftd's loop and sockets.
 #include "emu/daemon/daemon.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -127,11 +129,28 @@ Result<void> Daemon::add_port(const std::string& name, std::unique_ptr<srd::Fram
   return {};
 }
 
+Result<void> Daemon::lock_directory() {
+  const std::string path = options_.directory + "/lock";
+  lock_ = srd::UniqueFd(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  if (!lock_) {
+    return fail(ErrorCode::io_error, srd::errno_text("file '" + path + "'"));
+  }
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::already_exists,
+                "another weftd runs in directory '" + options_.directory + "'");
+  }
+  return {};
+}
+
 Result<void> Daemon::open_sockets() {
   ::mkdir(options_.directory.c_str(), S_IRWXU);
   struct stat info {};
   if (::stat(options_.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return fail(ErrorCode::io_error, srd::errno_text("directory '" + options_.directory + "'"));
+  }
+  if (auto locked = lock_directory(); !locked) {
+    return locked;
   }
   auto control = listen_unix(options_.directory + "/control.sock", SOCK_STREAM);
   if (!control) {
@@ -162,7 +181,8 @@ Result<void> Daemon::open_sockets() {
   attach_socket_ = std::move(*attach);
   control_socket_ = std::move(*control);
   doorbell_ = std::move(*doorbell);
-  if (!signals_ || !epoll_ || !watch(attach_socket_.get(), Source::attach) ||
+  spare_ = srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!signals_ || !epoll_ || !spare_ || !watch(attach_socket_.get(), Source::attach) ||
       !watch(control_socket_.get(), Source::control) ||
       !watch(doorbell_.get(), Source::doorbell, nullptr, true) ||
       !watch(signals_.get(), Source::signal)) {
@@ -200,6 +220,7 @@ Result<void> Daemon::run() {
       serve_sockets(0);
       next_sockets = now + kSocketInterval;
     }
+    end_idle(now);
     detach_doomed();
     if (work != 0) {
       idler.worked();
@@ -243,7 +264,7 @@ std::size_t Daemon::forward(TimePoint now) {
 }
 
 std::int64_t Daemon::time_to_sleep(TimePoint now) {
-  TimePoint wake = switchboard_.waiting() ? now + kWaitingSleep : kNever;
+  TimePoint wake = std::min(switchboard_.waiting() ? now + kWaitingSleep : kNever, next_end_idle_);
   if (fabric_ != nullptr) {
     wake = std::min(wake, fabric_->next_event());
   }

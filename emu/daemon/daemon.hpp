@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -88,11 +89,22 @@ class Daemon {
   struct Talk {  // a connection to the control socket, or for metrics
     srd::UniqueFd socket;
     std::string input;
+    std::string output;  // what the other side has not taken yet
     bool http = false;
+    bool stuck = false;    // waits for room for it
+    bool closing = false;  // once all is sent
+    TimePoint since{};     // when something was read or taken last
   };
+  struct Newcomer {
+    srd::UniqueFd socket;
+    TimePoint since{};
+  };
+
+  static constexpr Duration kIdleInterval = std::chrono::seconds{1};
 
   Daemon(const DaemonOptions& options, Plant plant);
 
+  [[nodiscard]] Result<void> lock_directory();
   [[nodiscard]] Result<void> open_sockets();
   [[nodiscard]] Result<void> open_ports();
   [[nodiscard]] Result<void> add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
@@ -128,6 +140,11 @@ class Daemon {
   void accept_talks(int listener, bool http);
   void hear_talk(int fd);
   [[nodiscard]] bool answer_talk(Talk& talk);
+  [[nodiscard]] bool send_output(Talk& talk);
+  // Closes what has said, or taken, nothing for too long.
+  void end_idle(TimePoint now);
+  // A connection of that listener; without a descriptor left it is told so and closed.
+  [[nodiscard]] srd::UniqueFd accept_one(int listener, const std::function<void(int)>& refuse);
 
   DaemonOptions options_;
   Plant plant_;
@@ -139,6 +156,9 @@ class Daemon {
   Impairments impairments_;
   std::unique_ptr<Capture> capture_;
   EventLog events_;
+  srd::UniqueFd lock_;   // whoever has it is the weftd of this directory
+  srd::UniqueFd spare_;  // given up for a moment to tell somebody that there are no others
+  TimePoint next_end_idle_ = kNever;
   srd::UniqueFd epoll_;
   srd::UniqueFd attach_socket_;
   srd::UniqueFd control_socket_;
@@ -147,7 +167,7 @@ class Daemon {
   srd::UniqueFd doorbell_;
   srd::UniqueFd signals_;
   std::unordered_map<int, Watched> watched_;
-  std::unordered_map<int, srd::UniqueFd> newcomers_;  // connected, not attached
+  std::unordered_map<int, Newcomer> newcomers_;  // connected, not attached
   std::unordered_map<int, Talk> talks_;
   std::set<std::pair<Slot*, Slot*>> direct_pairs_;  // smaller pointer first
   std::vector<Slot*> doomed_;

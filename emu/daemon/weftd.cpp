@@ -1,5 +1,6 @@
 // Owns the weftd program: command line in, Daemon out.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -35,6 +36,12 @@ weft::Result<weft::emu::Topology> read_network(const std::string& path) {
 int main(int argc, char** argv) {
   // Whoever reads what weftd writes may leave at any moment.
   ::signal(SIGPIPE, SIG_IGN);
+  // A process on the network takes six or seven descriptors.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::emu::DaemonOptions options;
   std::size_t hosts = 2;
