@@ -151,11 +151,11 @@ void register_up(CLI::App& program, Work& work) {
   CLI::App* command = program.add_subcommand("up", "Start a network that stays until `weft down`");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
-  command->add_option("--hosts", options->weftd.hosts, "Number of hosts: h1, h2, ...")
-      ->check(CLI::Range(1, 254))
-      ->capture_default_str();
-  command->add_option("--nics", options->weftd.nics, "NICs of every host")
-      ->check(CLI::Range(1, 16));
+  auto* hosts = command->add_option("--hosts", options->weftd.hosts, "Number of hosts: h1, h2, ...")
+                    ->check(CLI::Range(1, 254))
+                    ->capture_default_str();
+  auto* nics = command->add_option("--nics", options->weftd.nics, "NICs of every host")
+                   ->check(CLI::Range(1, 16));
   command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
       ->capture_default_str();
   command
@@ -167,8 +167,12 @@ void register_up(CLI::App& program, Work& work) {
                    "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
                    "dgram:LOCAL,REMOTE; with @HOST it hangs on that host's link")
       ->allow_extra_args(false);
-  command->add_option("--topology", options->weftd.topology, "File that describes the network")
-      ->check(CLI::ExistingFile);
+  command
+      ->add_option("--topology", options->weftd.topology,
+                   "File that describes the network, its hosts and their NICs")
+      ->check(CLI::ExistingFile)
+      ->excludes(hosts)
+      ->excludes(nics);
   command->add_option("--seed", options->weftd.seed,
                       "Seed of everything that the network draws by lot");
   command

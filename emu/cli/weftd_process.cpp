@@ -68,20 +68,17 @@ std::string companion(const std::string& file, const std::string& folder_in_buil
 }
 
 Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options, bool bound) {
-  std::vector<std::string> words{companion("weftd", "emu/daemon"),
-                                 "--dir",
-                                 directory,
-                                 "--hosts",
-                                 std::to_string(options.hosts),
-                                 "--nics",
-                                 std::to_string(options.nics)};
+  std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
   if (options.mtu != 0) {
     words.insert(words.end(), {"--mtu", std::to_string(options.mtu)});
   }
   if (!options.direct_rings) {
     words.emplace_back("--no-direct");
   }
-  if (!options.topology.empty()) {
+  if (options.topology.empty()) {
+    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
+                               std::to_string(options.nics)});
+  } else {
     words.insert(words.end(), {"--topology", options.topology});
   }
   words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",

@@ -39,10 +39,12 @@ bool clear_error(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0;
 }
 
-// Hosts and NICs in the order of the network's ports.
-Plant::Options plant_of(const Topology& topology) {
+// Hosts and NICs in the order of the network's ports; addresses as asked for.
+Plant::Options plant_of(const Topology& topology, const Plant::Options& asked) {
   Plant::Options options;
   options.hosts.clear();
+  options.prefix = asked.prefix;
+  options.first_host = asked.first_host;
   NodeId previous = kNone;
   for (const LinkId uplink : topology.ports()) {
     const NodeId host = topology.links()[uplink].from;
@@ -66,7 +68,8 @@ Daemon::Daemon(const DaemonOptions& options, Plant plant)
       started_(srd::monotonic_now()) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
-  auto plant = Plant::make(options.topology ? plant_of(*options.topology) : options.plant);
+  auto plant =
+      Plant::make(options.topology ? plant_of(*options.topology, options.plant) : options.plant);
   if (!plant) {
     return tl::unexpected(plant.error());
   }

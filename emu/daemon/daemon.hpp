@@ -34,7 +34,8 @@ struct DaemonOptions {
   // back from the reader's core, and bandwidth is a third.
   std::size_t ring_bytes = std::size_t{1} << 21;
   bool direct_rings = true;
-  std::optional<Topology> topology;  // must be valid; its hosts count, not those of `plant`
+  std::optional<Topology>
+      topology;  // must be valid; its hosts count, with addresses as `plant` says
   std::uint64_t seed = 1;
   double dilation = 1;               // seconds here per second in the network
   std::vector<std::string> ports{};  // to the outside, as parse_outside() takes them
