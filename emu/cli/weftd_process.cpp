@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "emu/cli/control_client.hpp"
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 
@@ -112,7 +113,8 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   while (!ended && std::chrono::steady_clock::now() < give_up) {
     // Another weftd may have been there first.
     if (const auto peer = emu::connect_seqpacket(socket);
-        peer && emu::peer_process(peer->get()) == pid) {
+        peer && emu::peer_process(peer->get()) == pid &&
+        ask_weftd(directory, {{"cmd", "counters"}})) {  // its loop runs, with all its ports
       return pid;
     }
     ended = ::waitpid(pid, nullptr, WNOHANG) == pid;

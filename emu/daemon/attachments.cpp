@@ -227,18 +227,40 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
 void Daemon::hear_process(Slot& slot) {
   // An attached process has nothing to say: whatever comes is its end, or nonsense.
   if (receive_message(slot.socket.get()).state != Received::State::nothing) {
+    doom(slot);
+  }
+}
+
+void Daemon::detach_doomed() {
+  while (!doomed_.empty()) {  // the end of one may doom others
+    std::vector<Slot*> batch;
+    batch.swap(doomed_);
+    std::sort(batch.begin(), batch.end());
+    batch.erase(std::unique(batch.begin(), batch.end()), batch.end());
+    for (Slot* slot : batch) {
+      detach(*slot);
+    }
+  }
+}
+
+void Daemon::doom(Slot& slot) {
+  if (!slot.doomed) {
     slot.doomed = true;
     doomed_.push_back(&slot);
   }
 }
 
-void Daemon::detach_doomed() {
-  std::sort(doomed_.begin(), doomed_.end());
-  doomed_.erase(std::unique(doomed_.begin(), doomed_.end()), doomed_.end());
-  for (Slot* slot : doomed_) {
-    detach(*slot);
+// Who cannot be told, as it reads nothing, would go on writing past weftd: it loses its place
+// instead, and asks for it again when it looks.
+void Daemon::take_ring_back(Slot& from, const Slot& peer) {
+  DirectNotice notice;
+  notice.header.type = AttachMessage::undirect;
+  notice.peer = peer.nic->address.bytes;
+  notice.attachment = peer.id;
+  if (!send_struct(from.socket.get(), notice)) {
+    doom(from);
   }
-  doomed_.clear();
+  from.port.raise_notice();
 }
 
 void Daemon::detach(Slot& slot) {
@@ -253,12 +275,7 @@ void Daemon::detach(Slot& slot) {
       continue;
     }
     Slot& other = pair->first == &slot ? *pair->second : *pair->first;
-    DirectNotice notice;
-    notice.header.type = AttachMessage::undirect;
-    notice.peer = slot.nic->address.bytes;
-    notice.attachment = slot.id;
-    [[maybe_unused]] const bool sent = send_struct(other.socket.get(), notice);
-    other.port.raise_notice();
+    take_ring_back(other, slot);
     pair = direct_pairs_.erase(pair);
   }
   unwatch(slot.socket.get());
@@ -295,8 +312,12 @@ void Daemon::consider_direct(Slot& from, Slot& to) {
     return send_struct(slot.socket.get(), notice, {memory->get(), peer.doorbell.get()});
   };
   // The receiver first: whoever has the ring may use it at once.
-  if (tell(to, from, 0) && tell(from, to, 1)) {
-    direct_pairs_.insert(pair);
+  if (tell(to, from, 0)) {
+    if (tell(from, to, 1)) {
+      direct_pairs_.insert(pair);
+    } else {
+      take_ring_back(to, from);
+    }
   }
   to.port.raise_notice();
   from.port.raise_notice();

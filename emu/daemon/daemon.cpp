@@ -74,13 +74,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
     return tl::unexpected(plant.error());
   }
   std::unique_ptr<Daemon> daemon(new Daemon(options, std::move(*plant)));
-  if (options.topology) {
-    daemon->start_fabric(*options.topology);
-  }
   if (auto opened = daemon->open_sockets(); !opened) {
-    return tl::unexpected(opened.error());
-  }
-  if (auto opened = daemon->open_ports(); !opened) {
     return tl::unexpected(opened.error());
   }
   if (auto opened = daemon->events_.open(options.event_log, daemon->started_); !opened) {
@@ -90,6 +84,12 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
                                  {"seed", options.seed},
                                  {"hosts", daemon->plant_.hosts().size()},
                                  {"network", options.topology ? options.topology->name : "ideal"}});
+  if (options.topology) {
+    daemon->start_fabric(*options.topology);
+  }
+  if (auto opened = daemon->open_ports(); !opened) {
+    return tl::unexpected(opened.error());
+  }
   return daemon;
 }
 
@@ -348,8 +348,7 @@ void Daemon::handle(int fd, const Watched& watched) {
       hear_process(*watched.slot);
       break;
     case Source::end:
-      watched.slot->doomed = true;
-      doomed_.push_back(watched.slot);
+      doom(*watched.slot);
       break;
     case Source::talk:
       hear_talk(fd);

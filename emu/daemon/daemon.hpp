@@ -60,8 +60,8 @@ class Daemon {
   // ...
   [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
   [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
-  // Links with names; an ideal network becomes a star here, too.
-  [[nodiscard]] const Topology& modelled_topology();
+  // Links with names: of the modelled network, or of the star that an ideal one would become.
+  [[nodiscard]] const Topology& topology_to_be();
   [[nodiscard]] Impairments& impairments() { return impairments_; }
   // One at a time.
   [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
@@ -132,8 +132,11 @@ class Daemon {
   [[nodiscard]] Result<void> furnish(Slot& slot, const struct AttachRequest& request);
   void detach(Slot& slot);
   void detach_doomed();
+  void doom(Slot& slot);
+  void take_ring_back(Slot& from, const Slot& peer);
   void consider_direct(Slot& from, Slot& to);
 
+  void model();
   void start_fabric(Topology topology);
   [[nodiscard]] Topology star() const;
 
@@ -152,6 +155,7 @@ class Daemon {
   Switchboard switchboard_;
   Outside outside_;
   std::unique_ptr<LiveFabric> fabric_;
+  std::optional<Topology> star_;  // while the network is ideal and somebody asks for its links
   std::uint32_t faults_ = 0;
   std::uint64_t occurrences_ = 0;
   Impairments impairments_;

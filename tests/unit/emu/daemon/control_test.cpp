@@ -187,6 +187,27 @@ TEST_F(ControlTest, FaultsHaveAnEnd) {
   EXPECT_EQ(accepted, 10) << reply;
 }
 
+TEST_F(ControlTest, WhatFailsLeavesAnIdealNetworkIdeal) {
+  for (const json& request :
+       {json{{"cmd", "impair"}, {"link", "nowhere"}, {"set", {{"loss", 0.1}}}},
+        json{{"cmd", "impair"}, {"link", "nowhere"}, {"set", {{"rate", "1Gbps"}}}},
+        json{{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 7}}}},
+        json{{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"rate", "fast"}}}},
+        json{{"cmd", "fault"}, {"fault", {{"link", "nowhere"}, {"down", true}}}},
+        json{{"cmd", "fault"}, {"fault", {{"switch", "nowhere"}}}},
+        json{{"cmd", "capture"}, {"start", directory_ + "/c.pcapng"}, {"links", {"nowhere"}}},
+        json{{"cmd", "capture"}, {"start", directory_}}}) {
+    const json reply = ask(request);
+    EXPECT_FALSE(reply["ok"]) << request;
+    EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "ideal") << request;
+  }
+  // Nor does what asks for nothing.
+  EXPECT_TRUE(ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", nullptr}}}})["ok"]);
+  EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "ideal");
+  EXPECT_TRUE(ask({{"cmd", "fault"}, {"fault", {{"link", "h1->fabric"}, {"down", true}}}})["ok"]);
+  EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "star");
+}
+
 TEST_F(ControlTest, EventsAreWrittenDown) {
   ASSERT_TRUE(ask({{"cmd", "fault"}, {"fault", {{"link", "h1-fabric"}, {"down", true}}}})["ok"]);
   ASSERT_TRUE(ask({{"cmd", "heal"}, {"fault", 0}})["ok"]);

@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -20,6 +22,7 @@
 #include "emu/daemon/daemon.hpp"
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/run/clock.hpp"
+#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
@@ -157,6 +160,107 @@ TEST_F(TalksTest, ADirectoryHasOneWeftd) {
   const srd::UniqueFd control = talk();
   say(control, kStatus);
   EXPECT_NE(hear(control).find("\"ok\":true"), std::string::npos);
+}
+
+// A process that weftd cannot tell anything: it reads nothing, and its socket is full. It must not
+// go on past a network that has changed.
+class UntoldTest : public TalksTest {
+ protected:
+  void SetUp() override {
+    TalksTest::SetUp();
+    options_.plant.hosts = {"h1", "h2"};
+    options_.event_log = options_.directory + "/events.jsonl";
+    start();
+  }
+  [[nodiscard]] Result<Attachment> join(const std::string& host) const {
+    return attach({.socket = options_.directory + "/attach.sock", .host = host});
+  }
+  static void send(Attachment& from, const Attachment& to) {
+    static const std::array<std::byte, 64> payload{};
+    srd::TxPacket packet;
+    srd::wire::CommonHeader header{};
+    header.version = srd::wire::kVersion;
+    header.type = 1;
+    header.destination_attachment = to.id.value();
+    packet.to = to.address;
+    packet.header_size = sizeof header;
+    srd::wire::store(packet.header.data(), header);
+    packet.payload[0] = payload;
+    [[maybe_unused]] const auto taken = from.io->transmit({&packet, 1});
+  }
+  static void poll_once(Attachment& attachment) {
+    [[maybe_unused]] const auto packets = attachment.io->receive();
+    attachment.io->release();
+  }
+  // A process that is talked to gets a ring, whether it looks or not.
+  static bool gets_ring(Attachment& from, const Attachment& to) {
+    return eventually([&] {
+      send(from, to);
+      poll_once(from);
+      return from.io->direct_ports() == 1;
+    });
+  }
+  // Peers come and go until the silent one's socket holds no more news.
+  void fill(const Attachment& silent) const {
+    for (int round = 0; round < 2000; ++round) {
+      auto peer = join("h1");
+      ASSERT_TRUE(peer) << peer.error().message;
+      const auto patience = srd::monotonic_now() + std::chrono::seconds{2};
+      while (peer->io->direct_ports() == 0) {
+        send(*peer, silent);
+        poll_once(*peer);
+        if (srd::monotonic_now() > patience) {
+          return;
+        }
+        std::this_thread::yield();
+      }
+    }
+    FAIL() << "no socket is that large";
+  }
+  [[nodiscard]] std::size_t detached(const Attachment& who) const {
+    std::ifstream file(options_.event_log);
+    std::size_t times = 0;
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line);
+      times += event["event"] == "detach" && event["host"] == "h2" &&
+                       event["attachment"] == who.id.value()
+                   ? 1U
+                   : 0U;
+    }
+    return times;
+  }
+};
+
+TEST_F(UntoldTest, APeersEndThatCannotBeToldCostsThePlace) {
+  auto silent = join("h2");
+  auto friendly = join("h1");
+  ASSERT_TRUE(silent && friendly);
+  ASSERT_TRUE(gets_ring(*friendly, *silent));
+  fill(*silent);
+  *friendly = Attachment{};  // its ring has to be taken back
+  EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
+  // It comes back as soon as it looks, to the same place.
+  auto other = join("h1");
+  ASSERT_TRUE(other);
+  EXPECT_TRUE(eventually([&] {
+    send(*other, *silent);
+    const bool got = !silent->io->receive().empty();
+    silent->io->release();
+    poll_once(*other);
+    return got;
+  }));
+}
+
+TEST_F(UntoldTest, WhoCannotBeToldOfAFaultDoesNotBypassIt) {
+  auto silent = join("h2");
+  auto friendly = join("h1");
+  ASSERT_TRUE(silent && friendly);
+  ASSERT_TRUE(gets_ring(*friendly, *silent));
+  fill(*silent);
+  const srd::UniqueFd control = talk();
+  say(control, "{\"v\":1,\"cmd\":\"fault\",\"fault\":{\"link\":\"h1-fabric\",\"loss\":0.1}}\n");
+  ASSERT_NE(hear(control).find("\"ok\":true"), std::string::npos);
+  EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
 }
 
 }  // namespace
