@@ -149,7 +149,8 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
   EXPECT_TRUE(told);
   EXPECT_NE(hear(talk()).find("file descriptor"), std::string::npos);
   newcomers.clear();
-  EXPECT_TRUE(eventually([&] { return attach({.socket = attach_socket()}).has_value(); }));
+  EXPECT_TRUE(
+      eventually([&] { return attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
 }
 
 TEST_F(TalksTest, ADirectoryHasOneWeftd) {
