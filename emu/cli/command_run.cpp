@@ -26,6 +26,7 @@ namespace weft::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kServerPatience{5000};
+constexpr std::size_t kMostHosts = 254;
 
 struct Options {
   std::size_t copies = 1;
@@ -218,6 +219,13 @@ int run_programs(const Options& options) {
     commands.resize(options.copies, commands.front());
   }
   const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
+  if (hosts > kMostHosts) {
+    fmt::print(stderr,
+               "weft run: {} programs take {} hosts, and a network has at most {}; let --per-host "
+               "programs share one\n",
+               commands.size(), hosts, kMostHosts);
+    return kUsage;
+  }
   const auto run = open_directory(options, commands, hosts);
   if (draws_by_lot(options) && !options.quiet) {
     fmt::print(stderr, "weft run: seed {}\n", options.seed);
@@ -293,16 +301,18 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 1024));
   run->add_option("--per-host", options->per_host, "Programs that share a host")
       ->check(CLI::Range(1, 255));
-  run->add_option("--nics,--rails", options->nics, "NICs (rails) of every host")
-      ->check(CLI::Range(1, 16));
+  auto* nics = run->add_option("--nics,--rails", options->nics, "NICs (rails) of every host")
+                   ->check(CLI::Range(1, 16));
   run->add_option("--device", options->device, "efa, efa:PROFILE, or none")->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
   run->add_flag("--netns", options->netns,
                 "Give each host a network namespace of its own, with a tap into the fabric: for "
                 "programs that want another interface than loopback");
-  run->add_option("--topology", options->topology, "File that describes the network")
-      ->check(CLI::ExistingFile);
+  run->add_option("--topology", options->topology,
+                  "File that describes the network, its hosts and their NICs")
+      ->check(CLI::ExistingFile)
+      ->excludes(nics);
   run->add_option("--fault", options->faults,
                   "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'")
       ->allow_extra_args(false);

@@ -16,6 +16,7 @@
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
+#include "emu/daemon/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -38,8 +39,11 @@ int up(Options options) {
   if (!options.weftd.events.empty()) {
     options.weftd.events = std::filesystem::absolute(options.weftd.events).string();
   }
-  if (ask_weftd(directory, {{"cmd", "status"}})) {
-    fmt::print(stderr, "weft up: '{0}' is up already; `weft down {0}` ends it\n", options.name);
+  // A small question: the status of a large network is long.
+  const auto alive = ask_weftd(directory, {{"cmd", "counters"}});
+  if (alive || alive.error().code != ErrorCode::not_found) {
+    fmt::print(stderr, "weft up: '{0}' is up already{1}; `weft down {0}` ends it\n", options.name,
+               alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
   options.weftd.mtu = payload_of(kind);
@@ -56,10 +60,18 @@ int up(Options options) {
 int down(const Options& options) {
   const std::string directory = unwrap(named_directory(options.name, false));
   const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
+  const auto is_there = [&] {
+    const auto peer = emu::connect_seqpacket(directory + "/attach.sock");
+    return peer || peer.error().code != ErrorCode::not_found;
+  };
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds{5};
-  while (stopped && ask_weftd(directory, {{"cmd", "status"}}) &&
-         std::chrono::steady_clock::now() < patience) {
+  while (stopped && is_there() && std::chrono::steady_clock::now() < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  if (is_there()) {
+    fmt::print(stderr, "weft down: weftd of '{}' does not end{}\n", options.name,
+               stopped ? "" : ": " + stopped.error().message);
+    return kFailure;
   }
   std::error_code error;
   std::filesystem::remove_all(directory, error);
@@ -139,11 +151,11 @@ void register_up(CLI::App& program, Work& work) {
   CLI::App* command = program.add_subcommand("up", "Start a network that stays until `weft down`");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
-  command->add_option("--hosts", options->weftd.hosts, "Number of hosts: h1, h2, ...")
-      ->check(CLI::Range(1, 254))
-      ->capture_default_str();
-  command->add_option("--nics", options->weftd.nics, "NICs of every host")
-      ->check(CLI::Range(1, 16));
+  auto* hosts = command->add_option("--hosts", options->weftd.hosts, "Number of hosts: h1, h2, ...")
+                    ->check(CLI::Range(1, 254))
+                    ->capture_default_str();
+  auto* nics = command->add_option("--nics", options->weftd.nics, "NICs of every host")
+                   ->check(CLI::Range(1, 16));
   command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
       ->capture_default_str();
   command
@@ -155,8 +167,12 @@ void register_up(CLI::App& program, Work& work) {
                    "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
                    "dgram:LOCAL,REMOTE; with @HOST it hangs on that host's link")
       ->allow_extra_args(false);
-  command->add_option("--topology", options->weftd.topology, "File that describes the network")
-      ->check(CLI::ExistingFile);
+  command
+      ->add_option("--topology", options->weftd.topology,
+                   "File that describes the network, its hosts and their NICs")
+      ->check(CLI::ExistingFile)
+      ->excludes(hosts)
+      ->excludes(nics);
   command->add_option("--seed", options->weftd.seed,
                       "Seed of everything that the network draws by lot");
   command

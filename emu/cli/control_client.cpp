@@ -8,6 +8,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 #include "srd/io/posix.hpp"
@@ -44,7 +45,9 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
   const timeval patience{kPatienceSeconds, 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return fail(ErrorCode::not_found, srd::errno_text("no weftd answers at '" + path + "'"));
+    const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
+    return fail(nobody ? ErrorCode::not_found : ErrorCode::io_error,
+                srd::errno_text("no weftd answers at '" + path + "'"));
   }
   request["v"] = kVersion;
   const std::string line = request.dump() + "\n";

@@ -8,7 +8,7 @@
 
 namespace weft::cli {
 
-// One request, one answer; an answer that says no is an error.
+// One request, one answer; an answer that says no is an error. `not_found`: there is no weftd.
 [[nodiscard]] Result<nlohmann::json> ask_weftd(const std::string& directory,
                                                nlohmann::json request);
 

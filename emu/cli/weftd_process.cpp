@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "emu/cli/control_client.hpp"
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 
@@ -68,20 +69,17 @@ std::string companion(const std::string& file, const std::string& folder_in_buil
 }
 
 Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options, bool bound) {
-  std::vector<std::string> words{companion("weftd", "emu/daemon"),
-                                 "--dir",
-                                 directory,
-                                 "--hosts",
-                                 std::to_string(options.hosts),
-                                 "--nics",
-                                 std::to_string(options.nics)};
+  std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
   if (options.mtu != 0) {
     words.insert(words.end(), {"--mtu", std::to_string(options.mtu)});
   }
   if (!options.direct_rings) {
     words.emplace_back("--no-direct");
   }
-  if (!options.topology.empty()) {
+  if (options.topology.empty()) {
+    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
+                               std::to_string(options.nics)});
+  } else {
     words.insert(words.end(), {"--topology", options.topology});
   }
   words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
@@ -111,14 +109,20 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   }
   const std::string socket = directory + "/attach.sock";
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
-  while (pid > 0 && std::chrono::steady_clock::now() < give_up) {
-    if (emu::connect_seqpacket(socket)) {
+  bool ended = pid < 0;
+  while (!ended && std::chrono::steady_clock::now() < give_up) {
+    // Another weftd may have been there first.
+    if (const auto peer = emu::connect_seqpacket(socket);
+        peer && emu::peer_process(peer->get()) == pid &&
+        ask_weftd(directory, {{"cmd", "counters"}})) {  // its loop runs, with all its ports
       return pid;
     }
-    if (::waitpid(pid, nullptr, WNOHANG) == pid) {
-      break;
-    }
+    ended = ::waitpid(pid, nullptr, WNOHANG) == pid;
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  if (!ended) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
   }
   std::string said;
   std::getline(std::ifstream(log_path), said);

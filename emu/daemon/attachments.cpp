@@ -1,6 +1,5 @@
 // Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are
 // gone.
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,12 +29,6 @@ constexpr Duration kWaitForUnknown = std::chrono::seconds{10};
 constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
 
-bool may_attach(int socket, ucred& peer) {
-  socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == ::geteuid() || peer.uid == 0);
-}
-
 void refuse(int socket, std::string_view text) {
   RefusedReply reply;
   std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
@@ -63,19 +56,21 @@ std::uint32_t Daemon::life_of_now() {
 
 void Daemon::accept_processes() {
   while (true) {
-    srd::UniqueFd socket(
-        ::accept4(attach_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    srd::UniqueFd socket = accept_one(attach_socket_.get(), [](int fd) {
+      refuse(fd, "weftd has no file descriptor left (ulimit -n)");
+    });
     if (!socket) {
       return;
     }
-    ucred peer{};
-    if (!may_attach(socket.get(), peer)) {
-      refuse(socket.get(), "this weftd belongs to another user");
-      continue;
-    }
     const int fd = socket.get();
-    if (newcomers_.size() < kMaxNewcomers && watch(fd, Source::knocking)) {
-      newcomers_[fd] = std::move(socket);
+    if (!may_connect(fd)) {
+      refuse(fd, "this weftd belongs to another user");
+    } else if (newcomers_.size() >= kMaxNewcomers) {
+      refuse(fd, "too many processes come to this weftd at once; try again");
+    } else if (watch(fd, Source::knocking)) {
+      const TimePoint now = srd::monotonic_now();
+      newcomers_[fd] = {std::move(socket), now};
+      next_end_idle_ = std::min(next_end_idle_, now + kIdleInterval);
     }
   }
 }
@@ -96,7 +91,7 @@ void Daemon::hear_newcomer(int fd) {
     return;
   }
   unwatch(fd);
-  srd::UniqueFd socket = std::move(newcomers_[fd]);
+  srd::UniqueFd socket = std::move(newcomers_[fd].socket);
   newcomers_.erase(fd);
   const auto request = received.as<AttachRequest>();
   if (is_well_formed(request, AttachMessage::attach)) {
@@ -157,12 +152,12 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
   // Later than any life that a weftd before this one gave out: whoever died while there was none
   // shall not be taken for whoever gets its place.
   const srd::Life now{life_of_now()};
-  ucred peer{};
-  const bool known = may_attach(socket.get(), peer);
+  const pid_t process = peer_process(socket.get());
   plant_.keep_unknown(srd::monotonic_now() - started_ < kWaitForUnknown);
-  auto slot = plant_.occupy(
-      *(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
-      (now.before(first_life_) ? first_life_ : now).value(), known ? peer.pid : Places::kUnknown);
+  auto slot =
+      plant_.occupy(*(*nics)[request.nic], {.attachment = request.attachment, .life = request.life},
+                    (now.before(first_life_) ? first_life_ : now).value(),
+                    process > 0 ? process : Places::kUnknown);
   if (!slot) {
     refuse(socket.get(), slot.error().message);
     return;
@@ -175,11 +170,7 @@ void Daemon::answer_attach(srd::UniqueFd socket, const AttachRequest& request) {
 }
 
 Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
-  ucred peer{};
-  if (!may_attach(slot.socket.get(), peer)) {
-    return fail(ErrorCode::not_permitted, "this weftd belongs to another user");
-  }
-  slot.pid = peer.pid;
+  slot.pid = peer_process(slot.socket.get());
   slot.direct_rings = (request.flags & kNoDirectRings) == 0;
   slot.wants_management = (request.flags & kWantsManagement) != 0;
   slot.ring_bytes = options_.ring_bytes;
@@ -239,21 +230,40 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
 void Daemon::hear_process(Slot& slot) {
   // An attached process has nothing to say: whatever comes is its end, or nonsense.
   if (receive_message(slot.socket.get()).state != Received::State::nothing) {
+    doom(slot);
+  }
+}
+
+void Daemon::detach_doomed() {
+  while (!doomed_.empty()) {  // the end of one may doom others
+    std::vector<Slot*> batch;
+    batch.swap(doomed_);
+    std::sort(batch.begin(), batch.end());
+    batch.erase(std::unique(batch.begin(), batch.end()), batch.end());
+    for (Slot* slot : batch) {
+      detach(*slot);
+    }
+  }
+}
+
+void Daemon::doom(Slot& slot) {
+  if (!slot.doomed) {
     slot.doomed = true;
     doomed_.push_back(&slot);
   }
 }
 
-// To tell the others of one that goes may show that one of them is gone as well.
-void Daemon::detach_doomed() {
-  while (!doomed_.empty()) {
-    std::vector<Slot*> going = std::exchange(doomed_, {});
-    std::sort(going.begin(), going.end());
-    going.erase(std::unique(going.begin(), going.end()), going.end());
-    for (Slot* slot : going) {
-      detach(*slot);
-    }
+// Who cannot be told, as it reads nothing, would go on writing past weftd: it loses its place
+// instead, and asks for it again when it looks.
+void Daemon::take_ring_back(Slot& from, const Slot& peer) {
+  DirectNotice notice;
+  notice.header.type = AttachMessage::undirect;
+  notice.peer = peer.nic->address.bytes;
+  notice.attachment = peer.id;
+  if (!send_struct(from.socket.get(), notice)) {
+    doom(from);
   }
+  from.port.raise_notice();
 }
 
 void Daemon::detach(Slot& slot) {
@@ -268,7 +278,7 @@ void Daemon::detach(Slot& slot) {
       continue;
     }
     Slot& other = pair->first == &slot ? *pair->second : *pair->first;
-    tell_undirect(other, slot);
+    take_ring_back(other, slot);
     --other.direct_pairs;
     pair = direct_pairs_.erase(pair);
   }
@@ -281,19 +291,6 @@ void Daemon::detach(Slot& slot) {
   }
   switchboard_.forget(slot);
   plant_.vacate(slot);
-}
-
-// Who cannot be told any more would go on writing into a ring that nobody reads.
-void Daemon::tell_undirect(Slot& slot, const Slot& peer) {
-  DirectNotice notice;
-  notice.header.type = AttachMessage::undirect;
-  notice.peer = peer.nic->address.bytes;
-  notice.attachment = peer.id;
-  if (!send_struct(slot.socket.get(), notice) && !slot.doomed) {
-    slot.doomed = true;
-    doomed_.push_back(&slot);
-  }
-  slot.port.raise_notice();
 }
 
 void Daemon::consider_direct(Slot& from, Slot& to) {
@@ -330,7 +327,7 @@ void Daemon::consider_direct(Slot& from, Slot& to) {
       ++from.direct_pairs;
       ++to.direct_pairs;
     } else {
-      tell_undirect(to, from);  // `from` may have died just now: nobody would read that ring
+      take_ring_back(to, from);  // `from` may have died just now: nobody would read that ring
     }
   }
   to.port.raise_notice();

@@ -1,8 +1,10 @@
 // Owns weftd's loop and sockets.
 #include "emu/daemon/daemon.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,10 +39,12 @@ bool clear_error(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0;
 }
 
-// Hosts and NICs in the order of the network's ports.
-Plant::Options plant_of(const Topology& topology) {
+// Hosts and NICs in the order of the network's ports; addresses as asked for.
+Plant::Options plant_of(const Topology& topology, const Plant::Options& asked) {
   Plant::Options options;
   options.hosts.clear();
+  options.prefix = asked.prefix;
+  options.first_host = asked.first_host;
   NodeId previous = kNone;
   for (const LinkId uplink : topology.ports()) {
     const NodeId host = topology.links()[uplink].from;
@@ -64,27 +68,28 @@ Daemon::Daemon(const DaemonOptions& options, Plant plant)
       started_(srd::monotonic_now()) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
-  auto plant = Plant::make(options.topology ? plant_of(*options.topology) : options.plant);
+  auto plant =
+      Plant::make(options.topology ? plant_of(*options.topology, options.plant) : options.plant);
   if (!plant) {
     return tl::unexpected(plant.error());
   }
   std::unique_ptr<Daemon> daemon(new Daemon(options, std::move(*plant)));
-  if (options.topology) {
-    daemon->start_fabric(*options.topology);
-  }
   if (auto opened = daemon->open_sockets(); !opened) {
     return tl::unexpected(opened.error());
   }
-  if (auto opened = daemon->open_ports(); !opened) {
+  if (auto opened = daemon->events_.open(options.event_log, daemon->started_); !opened) {
     return tl::unexpected(opened.error());
-  }
-  if (!daemon->events_.open(options.event_log, daemon->started_)) {
-    return fail(ErrorCode::io_error, srd::errno_text("event log '" + options.event_log + "'"));
   }
   daemon->events_.note("weftd", {{"pid", ::getpid()},
                                  {"seed", options.seed},
                                  {"hosts", daemon->plant_.hosts().size()},
                                  {"network", options.topology ? options.topology->name : "ideal"}});
+  if (options.topology) {
+    daemon->start_fabric(*options.topology);
+  }
+  if (auto opened = daemon->open_ports(); !opened) {
+    return tl::unexpected(opened.error());
+  }
   return daemon;
 }
 
@@ -127,11 +132,28 @@ Result<void> Daemon::add_port(const std::string& name, std::unique_ptr<srd::Fram
   return {};
 }
 
+Result<void> Daemon::lock_directory() {
+  const std::string path = options_.directory + "/lock";
+  lock_ = srd::UniqueFd(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  if (!lock_) {
+    return fail(ErrorCode::io_error, srd::errno_text("file '" + path + "'"));
+  }
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::already_exists,
+                "another weftd runs in directory '" + options_.directory + "'");
+  }
+  return {};
+}
+
 Result<void> Daemon::open_sockets() {
   ::mkdir(options_.directory.c_str(), S_IRWXU);
   struct stat info {};
   if (::stat(options_.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return fail(ErrorCode::io_error, srd::errno_text("directory '" + options_.directory + "'"));
+  }
+  if (auto locked = lock_directory(); !locked) {
+    return locked;
   }
   auto control = listen_unix(options_.directory + "/control.sock", SOCK_STREAM);
   if (!control) {
@@ -162,7 +184,8 @@ Result<void> Daemon::open_sockets() {
   attach_socket_ = std::move(*attach);
   control_socket_ = std::move(*control);
   doorbell_ = std::move(*doorbell);
-  if (!signals_ || !epoll_ || !watch(attach_socket_.get(), Source::attach) ||
+  spare_ = srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!signals_ || !epoll_ || !spare_ || !watch(attach_socket_.get(), Source::attach) ||
       !watch(control_socket_.get(), Source::control) ||
       !watch(doorbell_.get(), Source::doorbell, nullptr, true) ||
       !watch(signals_.get(), Source::signal)) {
@@ -200,6 +223,7 @@ Result<void> Daemon::run() {
       serve_sockets(0);
       next_sockets = now + kSocketInterval;
     }
+    end_idle(now);
     detach_doomed();
     if (work != 0) {
       idler.worked();
@@ -243,7 +267,7 @@ std::size_t Daemon::forward(TimePoint now) {
 }
 
 std::int64_t Daemon::time_to_sleep(TimePoint now) {
-  TimePoint wake = switchboard_.waiting() ? now + kWaitingSleep : kNever;
+  TimePoint wake = std::min(switchboard_.waiting() ? now + kWaitingSleep : kNever, next_end_idle_);
   if (fabric_ != nullptr) {
     wake = std::min(wake, fabric_->next_event());
   }
@@ -324,8 +348,7 @@ void Daemon::handle(int fd, const Watched& watched) {
       hear_process(*watched.slot);
       break;
     case Source::end:
-      watched.slot->doomed = true;
-      doomed_.push_back(watched.slot);
+      doom(*watched.slot);
       break;
     case Source::talk:
       hear_talk(fd);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,7 +34,8 @@ struct DaemonOptions {
   // back from the reader's core, and bandwidth is a third.
   std::size_t ring_bytes = std::size_t{1} << 21;
   bool direct_rings = true;
-  std::optional<Topology> topology;  // must be valid; its hosts count, not those of `plant`
+  std::optional<Topology>
+      topology;  // must be valid; its hosts count, with addresses as `plant` says
   std::uint64_t seed = 1;
   double dilation = 1;               // seconds here per second in the network
   std::vector<std::string> ports{};  // to the outside, as parse_outside() takes them
@@ -58,8 +60,8 @@ class Daemon {
   // ...
   [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
   [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
-  // Links with names; an ideal network becomes a star here, too.
-  [[nodiscard]] const Topology& modelled_topology();
+  // Links with names: of the modelled network, or of the star that an ideal one would become.
+  [[nodiscard]] const Topology& topology_to_be();
   [[nodiscard]] Impairments& impairments() { return impairments_; }
   // One at a time.
   [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
@@ -88,11 +90,22 @@ class Daemon {
   struct Talk {  // a connection to the control socket, or for metrics
     srd::UniqueFd socket;
     std::string input;
+    std::string output;  // what the other side has not taken yet
     bool http = false;
+    bool stuck = false;    // waits for room for it
+    bool closing = false;  // once all is sent
+    TimePoint since{};     // when something was read or taken last
   };
+  struct Newcomer {
+    srd::UniqueFd socket;
+    TimePoint since{};
+  };
+
+  static constexpr Duration kIdleInterval = std::chrono::seconds{1};
 
   Daemon(const DaemonOptions& options, Plant plant);
 
+  [[nodiscard]] Result<void> lock_directory();
   [[nodiscard]] Result<void> open_sockets();
   [[nodiscard]] Result<void> open_ports();
   [[nodiscard]] Result<void> add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
@@ -119,9 +132,11 @@ class Daemon {
   [[nodiscard]] Result<void> furnish(Slot& slot, const struct AttachRequest& request);
   void detach(Slot& slot);
   void detach_doomed();
+  void doom(Slot& slot);
+  void take_ring_back(Slot& from, const Slot& peer);
   void consider_direct(Slot& from, Slot& to);
-  void tell_undirect(Slot& slot, const Slot& peer);
 
+  void model();
   void start_fabric(Topology topology);
   [[nodiscard]] Topology star() const;
 
@@ -129,17 +144,26 @@ class Daemon {
   void accept_talks(int listener, bool http);
   void hear_talk(int fd);
   [[nodiscard]] bool answer_talk(Talk& talk);
+  [[nodiscard]] bool send_output(Talk& talk);
+  // Closes what has said, or taken, nothing for too long.
+  void end_idle(TimePoint now);
+  // A connection of that listener; without a descriptor left it is told so and closed.
+  [[nodiscard]] srd::UniqueFd accept_one(int listener, const std::function<void(int)>& refuse);
 
   DaemonOptions options_;
   Plant plant_;
   Switchboard switchboard_;
   Outside outside_;
   std::unique_ptr<LiveFabric> fabric_;
+  std::optional<Topology> star_;  // while the network is ideal and somebody asks for its links
   std::uint32_t faults_ = 0;
   std::uint64_t occurrences_ = 0;
   Impairments impairments_;
   std::unique_ptr<Capture> capture_;
   EventLog events_;
+  srd::UniqueFd lock_;   // whoever has it is the weftd of this directory
+  srd::UniqueFd spare_;  // given up for a moment to tell somebody that there are no others
+  TimePoint next_end_idle_ = kNever;
   srd::UniqueFd epoll_;
   srd::UniqueFd attach_socket_;
   srd::UniqueFd control_socket_;
@@ -148,7 +172,7 @@ class Daemon {
   srd::UniqueFd doorbell_;
   srd::UniqueFd signals_;
   std::unordered_map<int, Watched> watched_;
-  std::unordered_map<int, srd::UniqueFd> newcomers_;  // connected, not attached
+  std::unordered_map<int, Newcomer> newcomers_;  // connected, not attached
   std::unordered_map<int, Talk> talks_;
   std::set<std::pair<Slot*, Slot*>> direct_pairs_;  // smaller pointer first
   std::vector<Slot*> doomed_;

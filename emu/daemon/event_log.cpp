@@ -1,24 +1,31 @@
 // Owns the lines of weftd's event log.
 #include "emu/daemon/event_log.hpp"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "srd/run/clock.hpp"
 
 namespace weft::emu {
 
-bool EventLog::open(const std::string& path, TimePoint begin) {
+Result<void> EventLog::open(const std::string& path, TimePoint begin) {
   begin_ = begin;
   if (path.empty()) {
-    return true;
+    return {};
   }
-  file_.open(path, std::ios::app);
-  return file_.is_open();
+  auto file = srd::open_to_write(path, srd::Existing::append);
+  if (!file) {
+    return fail(file.error().code, "event log: " + file.error().message);
+  }
+  file_ = std::move(*file);
+  return {};
 }
 
 void EventLog::note(const char* event, const nlohmann::json& details) {
-  if (!file_.is_open() || events_ > kMost) {
+  if (!file_ || events_ > kMost) {
     return;
   }
   const double seconds = static_cast<double>(nanoseconds(srd::monotonic_now() - begin_)) / 1e9;
@@ -28,8 +35,9 @@ void EventLog::note(const char* event, const nlohmann::json& details) {
   for (const auto& [key, value] : details.items()) {
     line[key] = value;
   }
-  file_ << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
-  file_.flush();
+  const std::string text =
+      line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  [[maybe_unused]] const auto written = ::write(file_.get(), text.data(), text.size());
 }
 
 }  // namespace weft::emu

@@ -2,26 +2,27 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
+#include "srd/io/posix.hpp"
 
 namespace weft::emu {
 
 // What is not interesting enough to be kept for ever is not an event: the file is bounded.
 class EventLog {
  public:
-  // An empty path: no log. False if the file cannot be written.
-  [[nodiscard]] bool open(const std::string& path, TimePoint begin);
+  // An empty path: no log.
+  [[nodiscard]] Result<void> open(const std::string& path, TimePoint begin);
   void note(const char* event, const nlohmann::json& details);
   [[nodiscard]] std::uint64_t events() const { return events_; }
 
  private:
   static constexpr std::uint64_t kMost = 200'000;
 
-  std::ofstream file_;
+  srd::UniqueFd file_;
   TimePoint begin_;
   std::uint64_t events_ = 0;
 };

@@ -54,9 +54,6 @@ Result<std::vector<Fault>> faults_of(const Topology& topology, const std::string
         static_cast<double>(topology.links()[id].properties.rate.bits_per_second());
     faults.push_back(one);
   }
-  if (faults.empty()) {
-    return std::vector{fault};  // the network says that there is no such link
-  }
   return faults;
 }
 
@@ -77,6 +74,11 @@ Result<void> Impairments::set(Daemon& daemon, const std::string& link,
                   "there is no impairment '" + key + "'; there are: " + known);
     }
   }
+  if (daemon.topology_to_be().find_links(link).empty()) {
+    return fail(ErrorCode::not_found, "no link is called '" + link +
+                                          "'; write \"a->b\" or \"a-b\", for example \"" +
+                                          daemon.topology_to_be().link_name(0) + "\"");
+  }
   const auto before = by_link_.find(link);
   if (before == by_link_.end() && by_link_.size() >= kMostPatterns) {
     return fail(ErrorCode::out_of_resources, "too many impairments; reset some");
@@ -84,7 +86,10 @@ Result<void> Impairments::set(Daemon& daemon, const std::string& link,
   nlohmann::json merged =
       before == by_link_.end() ? nlohmann::json::object() : before->second.fields;
   merged.merge_patch(fields);  // null takes a field away
-  const auto faults = faults_of(daemon.modelled_topology(), link, merged);
+  if (merged.empty()) {        // nothing is left of it
+    return before == by_link_.end() ? Result<void>{} : reset(daemon, link);
+  }
+  const auto faults = faults_of(daemon.topology_to_be(), link, merged);
   if (!faults) {
     return tl::unexpected(faults.error());
   }
@@ -106,9 +111,6 @@ Result<void> Impairments::set(Daemon& daemon, const std::string& link,
   }
   impaired.fields = merged;
   impaired.faults = numbers;
-  if (merged.empty()) {
-    return reset(daemon, link);
-  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/loans.hpp"
+#include "srd/base/check.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -108,6 +109,7 @@ TimePoint LiveFabric::next_event() {
 
 std::uint32_t LiveFabric::store(const Arrival& to, std::span<const std::byte> frame,
                                 const Lender& lender) {
+  WEFT_CHECK(frame.size() <= max_frame_);  // buffers have that size; ports and rings see to it
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(stored_.size()));
     stored_.emplace_back();

@@ -25,8 +25,8 @@ void Daemon::start_fabric(Topology topology) {
   events_.note("network", {{"network", fabric_->topology().name}});
   // What passes by weftd passes by the network.
   for (const auto& [one, other] : direct_pairs_) {
-    tell_undirect(*one, *other);
-    tell_undirect(*other, *one);
+    take_ring_back(*one, *other);
+    take_ring_back(*other, *one);
     one->direct_pairs = other->direct_pairs = 0;
   }
   direct_pairs_.clear();
@@ -53,11 +53,21 @@ Topology Daemon::star() const {
   return topology;
 }
 
-const Topology& Daemon::modelled_topology() {
-  if (fabric_ == nullptr) {
-    start_fabric(star());
+const Topology& Daemon::topology_to_be() {
+  if (fabric_ != nullptr) {
+    return fabric_->topology();
   }
-  return fabric_->topology();
+  if (!star_) {
+    star_ = star();
+  }
+  return *star_;
+}
+
+void Daemon::model() {
+  if (fabric_ == nullptr) {
+    start_fabric(topology_to_be());
+    star_.reset();
+  }
 }
 
 Result<std::uint32_t> Daemon::apply(const Fault& fault) {
@@ -67,7 +77,14 @@ Result<std::uint32_t> Daemon::apply(const Fault& fault) {
     return fail(ErrorCode::out_of_resources,
                 "this weftd had too many faults already; start another one");
   }
-  (void)modelled_topology();
+  if (fabric_ == nullptr) {
+    // What is wrong shall not make a modelled network of an ideal one.
+    Fabric trial(topology_to_be(), {});
+    if (auto applied = trial.apply(0, fault); !applied) {
+      return applied;
+    }
+    model();
+  }
   auto applied = fabric_->apply(srd::monotonic_now(), fault);
   if (applied) {
     faults_ = std::max(faults_, *applied + 1);
@@ -82,12 +99,12 @@ Result<void> Daemon::start_capture(const CaptureOptions& options) {
     return fail(ErrorCode::already_exists,
                 "a capture into '" + capture_->file() + "' is running; stop it first");
   }
-  const Topology& topology = modelled_topology();
-  auto capture =
-      Capture::start(topology, options, options_.seed, fabric_->network_time(srd::monotonic_now()));
+  const Picos begin = fabric_ == nullptr ? 0 : fabric_->network_time(srd::monotonic_now());
+  auto capture = Capture::start(topology_to_be(), options, options_.seed, begin);
   if (!capture) {
     return tl::unexpected(capture.error());
   }
+  model();
   capture_ = std::move(*capture);
   fabric_->set_capture(capture_.get());
   events_.note("capture", {{"file", options.file}, {"links", capture_->links()}});

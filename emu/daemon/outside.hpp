@@ -47,6 +47,7 @@ class Outside {
 
   [[nodiscard]] Result<void> add(std::string name, std::unique_ptr<srd::FrameIo> io,
                                  const Nic* nic);
+  [[nodiscard]] std::size_t max_frame() const { return max_frame_; }
   [[nodiscard]] bool empty() const { return ports_.empty(); }
   [[nodiscard]] std::size_t size() const { return ports_.size(); }
   [[nodiscard]] Port& port(std::size_t index) { return *ports_[index]; }

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <charconv>
+#include <optional>
 
 #include "emu/daemon/attach_protocol.hpp"
 #include "srd/wire/envelope.hpp"
@@ -27,6 +28,15 @@ srd::Address ipv4_address(const std::array<std::uint8_t, 2>& prefix, std::size_t
   return address;
 }
 
+// The n of "h<n>".
+std::optional<std::uint32_t> number_of(const std::string& host) {
+  std::uint32_t number = 0;
+  const char* end = host.data() + host.size();
+  const bool digits = host.size() > 1 && host.size() < 6 && host[0] == 'h' &&
+                      std::from_chars(host.data() + 1, end, number).ptr == end;
+  return digits ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
 Result<Plant> Plant::make(const Options& options) {
@@ -45,12 +55,17 @@ Result<Plant> Plant::make(const Options& options) {
     const std::string& host = options.hosts[h];
     const std::uint32_t nics =
         h < options.nics_of_host.size() ? options.nics_of_host[h] : options.nics_per_host;
+    if (nics == 0 || nics > kMaxNicsPerHost) {
+      return fail(ErrorCode::invalid_argument,
+                  "host '" + host + "' has " + std::to_string(nics) + " links to the network; a " +
+                      "host may have 1 to " + std::to_string(kMaxNicsPerHost) + " NICs");
+    }
     if (host.empty() || host.size() >= kMaxHostName ||
         std::count(options.hosts.begin(), options.hosts.end(), host) != 1) {
       return fail(ErrorCode::invalid_argument,
                   "host name '" + host + "' is empty, too long, or not the only one");
     }
-    for (std::uint32_t index = 0; index < std::min<std::size_t>(nics, kMaxNicsPerHost); ++index) {
+    for (std::uint32_t index = 0; index < nics; ++index) {
       auto nic = std::make_unique<Nic>();
       nic->host = host;
       nic->index = index;
@@ -61,20 +76,18 @@ Result<Plant> Plant::make(const Options& options) {
       plant.nics_.push_back(std::move(nic));
     }
     plant.hosts_.push_back(host);
+    plant.counted_ = plant.counted_ && !number_of(host);
   }
+  plant.first_host_ = options.first_host;
   return plant;
 }
 
 Result<std::vector<Nic*>> Plant::nics_of(const std::string& host) {
   std::string name = host.empty() ? hosts_.front() : host;
-  if (std::find(hosts_.begin(), hosts_.end(), name) == hosts_.end() && name.size() < 5 &&
-      name.front() == 'h' &&
-      std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    // h1, h2, ... also count the hosts of a topology that has other names.
-    const int number = std::atoi(name.c_str() + 1);
-    if (number >= 1 && static_cast<std::size_t>(number) <= hosts_.size()) {
-      name = hosts_[static_cast<std::size_t>(number) - 1];
-    }
+  // h1, h2, ... also count the hosts of a topology, unless its own names are of that kind.
+  if (const auto number = number_of(name);
+      counted_ && number && *number >= first_host_ && *number - first_host_ < hosts_.size()) {
+    name = hosts_[*number - first_host_];
   }
   std::vector<Nic*> found;
   for (const auto& nic : nics_) {

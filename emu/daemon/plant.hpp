@@ -83,7 +83,8 @@ class Plant {
   };
   [[nodiscard]] static Result<Plant> make(const Options& options);
 
-  // The host of that name, the n-th one for h<n>, or the first one for an empty name.
+  // The host of that name, or the first one for an empty name. Where no host is called h<number>
+  // (in topologies with names of their own) h<n> counts them, from first_host.
   [[nodiscard]] Result<std::vector<Nic*>> nics_of(const std::string& host);
   [[nodiscard]] Nic* find(const srd::Address& address) {
     const auto found = by_address_.find(address);
@@ -119,6 +120,8 @@ class Plant {
 
   Places places_;
   bool keep_unknown_ = true;
+  bool counted_ = true;  // no host is called h<number>
+  std::uint32_t first_host_ = 1;
   std::vector<std::string> hosts_;
   std::vector<std::unique_ptr<Nic>> nics_;
   std::unordered_map<srd::Address, Nic*> by_address_;

@@ -1,6 +1,8 @@
 // Owns unix sockets that keep message boundaries and carry file descriptors.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -36,6 +38,11 @@ struct Received {
 [[nodiscard]] Result<srd::UniqueFd> connect_seqpacket(const std::string& path);
 // Replaces a socket that nobody listens on any more, refuses one that is in use. Mode 0600.
 [[nodiscard]] Result<srd::UniqueFd> listen_unix(const std::string& path, int type);
+
+// Only this user and root may. The process at the other end of a connection: for whoever connected,
+// the one that listens; -1 if the kernel does not say.
+[[nodiscard]] bool may_connect(int socket);
+[[nodiscard]] pid_t peer_process(int socket);
 
 // Neither blocks. Descriptors that came with a message beyond the expected four are closed.
 [[nodiscard]] bool send_message(int socket, std::span<const std::byte> bytes,

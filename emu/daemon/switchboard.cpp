@@ -59,6 +59,8 @@ const char* to_string(FrameDrop drop) {
       return "not_receiving";
     case FrameDrop::corrupted:
       return "corrupted";
+    case FrameDrop::oversize:
+      return "oversize";
   }
   return "unknown";
 }
@@ -329,6 +331,12 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     ++port.dropped;
     drop(reason, frame);
   };
+  // A device may take larger frames than it was asked for; neither rings nor the modelled network
+  // have room for them.
+  if (frame.size() > outside_->max_frame()) {
+    refuse(FrameDrop::oversize);
+    return;
+  }
   if (frame.size() < wire::kEthernetSize) {
     refuse(FrameDrop::malformed);
     return;

@@ -23,8 +23,9 @@ enum class FrameDrop : std::uint8_t {
   no_process,     // nobody has the destination queue pair
   not_receiving,  // the process has not read its full ring for too long
   corrupted,      // a bit was wrong and nothing inside the frame would have shown it
+  oversize,       // from outside, and larger than this network's rings carry
 };
-inline constexpr std::size_t kFrameDrops = 6;
+inline constexpr std::size_t kFrameDrops = 7;
 [[nodiscard]] const char* to_string(FrameDrop drop);
 
 struct SwitchboardCounters {

@@ -1,4 +1,7 @@
 // Owns the weftd program: command line in, Daemon out.
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +13,8 @@
 #include "emu/fabric/topology_yaml.hpp"
 
 namespace {
+
+constexpr int kUsage = 2;  // it was asked the wrong way
 
 weft::Result<weft::emu::Topology> read_network(const std::string& path) {
   std::ifstream file(path);
@@ -31,6 +36,14 @@ weft::Result<weft::emu::Topology> read_network(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Whoever reads what weftd writes may leave at any moment.
+  ::signal(SIGPIPE, SIG_IGN);
+  // A process on the network takes six or seven descriptors.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::emu::DaemonOptions options;
   std::size_t hosts = 2;
@@ -38,15 +51,19 @@ int main(int argc, char** argv) {
   std::size_t payload = 4096;
   bool no_direct = false;
   app.add_option("--dir", options.directory, "Directory for its sockets")->required();
-  app.add_option("--hosts", hosts, "Number of hosts: h1, h2, ...")->check(CLI::Range(1, 254));
-  app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
-      ->check(CLI::Range(1, 16));
+  auto* hosts_option =
+      app.add_option("--hosts", hosts, "Number of hosts: h1, h2, ...")->check(CLI::Range(1, 254));
+  auto* nics_option = app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
+                          ->check(CLI::Range(1, 16));
   app.add_option("--mtu", payload, "Payload bytes of a packet")->check(CLI::Range(512, 9000));
   app.add_flag(
       "--no-direct", no_direct,
       "Carry every frame through weftd, also between two processes that could share a ring");
   std::string topology;
-  app.add_option("--topology", topology, "File that describes the network (docs/experiments.md)");
+  app.add_option("--topology", topology,
+                 "File that describes the network, its hosts and their NICs (docs/experiments.md)")
+      ->excludes(hosts_option)
+      ->excludes(nics_option);
   app.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
   app.add_option("--dilation", options.dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));
@@ -65,7 +82,11 @@ int main(int argc, char** argv) {
   app.add_option("--events", options.event_log, "File for its event log, JSON lines");
   app.add_option("--metrics-port", options.metrics_port,
                  "Serve /metrics on this port of 127.0.0.1, too (always on metrics.sock)");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
   if (!topology.empty()) {
     auto network = read_network(topology);
     if (!network) {
@@ -84,7 +105,7 @@ int main(int argc, char** argv) {
   auto daemon = weft::emu::Daemon::create(options);
   if (!daemon) {
     std::fprintf(stderr, "weftd: %s\n", daemon.error().message.c_str());
-    return 1;
+    return daemon.error().code == weft::ErrorCode::invalid_argument ? kUsage : 1;
   }
   if (auto ran = (*daemon)->run(); !ran) {
     std::fprintf(stderr, "weftd: %s\n", ran.error().message.c_str());

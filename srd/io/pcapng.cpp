@@ -1,8 +1,6 @@
 // Owns the blocks of pcapng files.
 #include "srd/io/pcapng.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,12 +41,11 @@ Result<PcapngWriter> PcapngWriter::create(const std::string& path, std::string_v
 }
 
 Result<PcapngWriter> PcapngWriter::create(const std::string& path, const Options& options) {
-  UniqueFd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP));
+  auto file = open_to_write(path, Existing::empty);
   if (!file) {
-    return fail(ErrorCode::io_error, errno_text("capture file '" + path + "'"));
+    return fail(file.error().code, "capture: " + file.error().message);
   }
-  PcapngWriter writer(std::move(file), options);
+  PcapngWriter writer(std::move(*file), options);
   std::size_t begin = writer.begin_block(kSectionHeader);
   writer.put32(kByteOrder);
   writer.put32(1);           // version 1.0

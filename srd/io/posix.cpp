@@ -65,6 +65,25 @@ Result<UniqueFd> create_shared_memory(const char* name, std::size_t size) {
   return fd;
 }
 
+Result<UniqueFd> open_to_write(const std::string& path, Existing existing) {
+  const int append = existing == Existing::append ? O_APPEND : 0;
+  UniqueFd file(::open(path.c_str(),
+                       O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | append,
+                       S_IRUSR | S_IWUSR | S_IRGRP));
+  struct stat info {};
+  if (!file && errno != ENXIO) {  // a pipe that nobody reads
+    return fail(ErrorCode::io_error, errno_text("file '" + path + "'"));
+  }
+  if (!file || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + path + "' is no regular file: give one, or a name that is free");
+  }
+  if (existing == Existing::empty && ::ftruncate(file.get(), 0) != 0) {
+    return fail(ErrorCode::io_error, errno_text("file '" + path + "'"));
+  }
+  return file;
+}
+
 Result<UniqueFd> create_doorbell() {
   UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!fd) {

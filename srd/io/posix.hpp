@@ -68,6 +68,11 @@ class Mapping {
 // Anonymous shared memory of a size that nobody can change any more.
 [[nodiscard]] Result<UniqueFd> create_shared_memory(const char* name, std::size_t size);
 
+// A file to write into, made if it is not there: emptied, or to be appended to. Only a regular one:
+// opening or filling a pipe could wait for ever, and a device is nobody's file.
+enum class Existing { empty, append };
+[[nodiscard]] Result<UniqueFd> open_to_write(const std::string& path, Existing existing);
+
 [[nodiscard]] Result<UniqueFd> create_doorbell();
 [[nodiscard]] Result<UniqueFd> duplicate(int fd);
 // Never blocks; a doorbell that is rung already stays rung.

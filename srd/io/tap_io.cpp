@@ -111,7 +111,8 @@ std::size_t TapIo::transmit(std::span<const TxFrame> frames) {
 
 bool TapIo::arm() {
   pollfd fd{device_.get(), POLLIN, 0};
-  return ::poll(&fd, 1, 0) == 0;
+  // A device that was deleted says POLLERR for ever: it has nothing for us.
+  return ::poll(&fd, 1, 0) <= 0 || (fd.revents & POLLIN) == 0;
 }
 
 }  // namespace weft::srd

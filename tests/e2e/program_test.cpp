@@ -235,6 +235,21 @@ TEST_F(ProgramTest, MetricsAreServedOnASocket) {
   EXPECT_TRUE(outcome.says("weft_info{network=\"ideal\",seed=\"1\"} 1")) << outcome.output;
 }
 
+TEST_F(ProgramTest, ALargeNetworkIsShownAndComesUpOnce) {
+  up("--hosts 254 --nics 16");
+  const auto nics = [&] {
+    return json::parse(weft("status " + name_ + " --json").output, nullptr, false)["nics"].size();
+  };
+  EXPECT_EQ(nics(), 254U * 16);
+  const Outcome again = weft("up " + name_ + " --device none");
+  EXPECT_EQ(again.code, 1) << again.output;
+  EXPECT_TRUE(again.says("is up already")) << again.output;
+  EXPECT_EQ(nics(), 254U * 16);
+  EXPECT_EQ(weft("down " + name_).code, 0);
+  is_up_ = false;
+  EXPECT_EQ(weft("status " + name_).code, 1);
+}
+
 TEST_F(ProgramTest, AShellBecomesAHost) {
   up();
   const Outcome outcome =

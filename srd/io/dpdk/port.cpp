@@ -147,11 +147,11 @@ void Port::drop_waiting() {
 }
 
 RxFrame Port::read(rte_mbuf* packet, std::size_t slot) {
-  if (packet->nb_segs == 1) {
-    return {rte_pktmbuf_mtod(packet, const std::byte*), packet->data_len};
-  }
   if (packet->pkt_len > config_.max_frame) {
     return {};
+  }
+  if (packet->nb_segs == 1) {
+    return {rte_pktmbuf_mtod(packet, const std::byte*), packet->data_len};
   }
   if (scratch_ == nullptr) {
     scratch_ = std::make_unique<std::byte[]>(kBurst * config_.max_frame);

@@ -2,6 +2,7 @@
 // connect at all.
 #include "emu/daemon/control.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -107,6 +108,26 @@ TEST_F(ControlTest, ACaptureBeginsAndEnds) {
   EXPECT_EQ(read.interfaces, (std::vector<std::string>{"h1->fabric", "weftd"}));
 }
 
+TEST_F(ControlTest, ACaptureGoesIntoNothingButAFile) {
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto refused = [&](const std::string& file) {
+    const json reply = ask({{"cmd", "capture"}, {"start", file}});
+    return !reply["ok"].get<bool>() &&
+           reply["error"].get<std::string>().find("no regular file") != std::string::npos;
+  };
+  EXPECT_TRUE(refused(pipe));  // nobody reads it: opening would wait
+  const srd::UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_TRUE(refused(pipe));
+  EXPECT_TRUE(refused("/dev/null"));
+  DaemonOptions other = options_;
+  other.directory = directory_ + "/other";
+  other.event_log = pipe;
+  const auto daemon = Daemon::create(other);
+  ASSERT_FALSE(daemon);
+  EXPECT_NE(daemon.error().message.find("no regular file"), std::string::npos);
+}
+
 TEST_F(ControlTest, NonsenseGetsAnAnswerAndHasNoEffect) {
   std::vector<std::string> lines{"",
                                  "{",
@@ -164,6 +185,27 @@ TEST_F(ControlTest, FaultsHaveAnEnd) {
     }
   }
   EXPECT_EQ(accepted, 10) << reply;
+}
+
+TEST_F(ControlTest, WhatFailsLeavesAnIdealNetworkIdeal) {
+  for (const json& request :
+       {json{{"cmd", "impair"}, {"link", "nowhere"}, {"set", {{"loss", 0.1}}}},
+        json{{"cmd", "impair"}, {"link", "nowhere"}, {"set", {{"rate", "1Gbps"}}}},
+        json{{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 7}}}},
+        json{{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"rate", "fast"}}}},
+        json{{"cmd", "fault"}, {"fault", {{"link", "nowhere"}, {"down", true}}}},
+        json{{"cmd", "fault"}, {"fault", {{"switch", "nowhere"}}}},
+        json{{"cmd", "capture"}, {"start", directory_ + "/c.pcapng"}, {"links", {"nowhere"}}},
+        json{{"cmd", "capture"}, {"start", directory_}}}) {
+    const json reply = ask(request);
+    EXPECT_FALSE(reply["ok"]) << request;
+    EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "ideal") << request;
+  }
+  // Nor does what asks for nothing.
+  EXPECT_TRUE(ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", nullptr}}}})["ok"]);
+  EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "ideal");
+  EXPECT_TRUE(ask({{"cmd", "fault"}, {"fault", {{"link", "h1->fabric"}, {"down", true}}}})["ok"]);
+  EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "star");
 }
 
 TEST_F(ControlTest, EventsAreWrittenDown) {

@@ -199,6 +199,64 @@ TEST_F(DaemonTest, GivesEveryProcessItsOwnPlace) {
   EXPECT_EQ((*nics)[1], other_nic->address);
 }
 
+TEST(Plant, CountsHostsWithNamesOfTheirOwnFromTheFirstNumber) {
+  Plant::Options options;
+  options.hosts = {"left", "right"};
+  options.first_host = 3;
+  auto own = Plant::make(options);
+  ASSERT_TRUE(own);
+  ASSERT_TRUE(own->nics_of("h4"));
+  EXPECT_EQ(own->nics_of("h4")->front()->host, "right");
+  EXPECT_EQ(to_text(own->nics_of("right")->front()->address), "127.77.4.1");
+  EXPECT_FALSE(own->nics_of("h1"));  // another weftd's
+  EXPECT_FALSE(own->nics_of("h5"));
+  options.hosts = {"h3", "h4"};
+  auto generated = Plant::make(options);
+  ASSERT_TRUE(generated);
+  EXPECT_EQ(generated->nics_of("h3")->front()->host, "h3");
+  const auto other = generated->nics_of("h1");
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("h3 ... h4"), std::string::npos) << other.error().message;
+  options.hosts = {"h0", "h1"};
+  options.first_host = 1;
+  EXPECT_FALSE(Plant::make(options)->nics_of("h2"));  // and not h1 a second time
+}
+
+TEST(Plant, RefusesAHostWithMoreLinksThanNicsThereCanBe) {
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  const NodeId first = topology.add_host("thin");
+  const NodeId second = topology.add_host("thick");
+  topology.connect(first, middle, {});
+  for (std::size_t i = 0; i <= kMaxNicsPerHost; ++i) {
+    topology.connect(second, middle, {});
+  }
+  DaemonOptions options;
+  options.directory = "/nonexistent";
+  options.topology = topology;
+  const auto daemon = Daemon::create(options);
+  ASSERT_FALSE(daemon);
+  EXPECT_NE(daemon.error().message.find("'thick' has 17 links"), std::string::npos)
+      << daemon.error().message;
+}
+
+TEST_F(DaemonTest, ATopologysHostsHaveTheAddressesThatWereAskedFor) {
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  for (const char* name : {"left", "right"}) {
+    topology.connect(topology.add_host(name), middle, {});
+  }
+  DaemonOptions options;
+  options.directory = directory_;
+  options.topology = topology;
+  options.plant.prefix = {10, 77};
+  options.plant.first_host = 3;
+  weftd_ = std::make_unique<Weftd>(options);
+  const auto nics = describe_host({.socket = directory_ + "/attach.sock", .host = "right"});
+  ASSERT_TRUE(nics) << nics.error().message;
+  EXPECT_EQ(to_text(nics->front()), "10.77.4.1");
+}
+
 TEST_F(DaemonTest, SaysWhyItRefuses) {
   start(true);
   const auto nobody = join("h9");

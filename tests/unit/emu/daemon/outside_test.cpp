@@ -294,6 +294,90 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   }));
 }
 
+// A device that delivers larger frames than it was opened for, as some drivers do.
+class GenerousIo final : public srd::FrameIo {
+ public:
+  explicit GenerousIo(std::vector<std::vector<std::byte>> frames) : frames_(std::move(frames)) {}
+
+  [[nodiscard]] srd::FrameTraits traits() const override { return {}; }
+  [[nodiscard]] srd::FrameCounters counters() const override { return {}; }
+  [[nodiscard]] std::span<const srd::RxFrame> receive() override {
+    shown_.assign(frames_.begin(), frames_.end());
+    return shown_;
+  }
+  void release() override {}
+  [[nodiscard]] std::size_t transmit(std::span<const srd::TxFrame> frames) override {
+    return frames.size();
+  }
+  [[nodiscard]] std::size_t transmit_room() override { return 1; }
+  [[nodiscard]] int wait_fd() const override { return -1; }
+  [[nodiscard]] bool arm() override { return true; }
+  void disarm() override {}
+
+ private:
+  std::vector<std::vector<std::byte>> frames_;
+  std::vector<srd::RxFrame> shown_;
+};
+
+// A whole RoCE frame: only the transport's own packets have a checksum for weftd to look at.
+std::vector<std::byte> roce_frame(const srd::Address& to, std::size_t size) {
+  srd::Address stranger = to;
+  stranger.bytes[14] = std::byte{99};
+  const auto writer = wire::EnvelopeWriter::make(stranger);
+  std::vector<std::byte> frame(size);
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
+                            size - writer->size()));
+  const std::size_t udp = writer->size() - wire::kUdpSize;
+  frame[udp + 2] = std::byte{4791 >> 8};
+  frame[udp + 3] = std::byte{4791 & 0xFF};
+  frame[writer->size() + 6] = std::byte{1};  // of the first process
+  return frame;
+}
+
+TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
+  constexpr std::size_t kMaxFrame = 700;
+  for (const bool modelled : {false, true}) {
+    Plant::Options hosts;
+    hosts.hosts = {"h1", "gate"};
+    auto plant = Plant::make(hosts);
+    ASSERT_TRUE(plant);
+    auto slot = plant->occupy(*plant->nics()[0], {}, 1, 0);
+    ASSERT_TRUE(slot);
+    auto memory = srd::RingPort::create_memory(std::size_t{1} << 16);
+    ASSERT_TRUE(memory);
+    auto port = srd::RingPort::open(memory->get(), std::size_t{1} << 16, 0, kMaxFrame, {});
+    auto peer = srd::RingPort::open(memory->get(), std::size_t{1} << 16, 1, kMaxFrame, {});
+    ASSERT_TRUE(port && peer);
+    (*slot)->port = std::move(*port);
+    Switchboard switchboard(*plant, [](Slot&, Slot&) {});
+    Outside outside(kMaxFrame);
+    const srd::Address& to = plant->nics()[0]->address;
+    ASSERT_TRUE(outside.add("device",
+                            std::make_unique<GenerousIo>(std::vector{
+                                roce_frame(to, kMaxFrame + 1), roce_frame(to, 1518),
+                                std::vector<std::byte>(1518), roce_frame(to, kMaxFrame)}),
+                            modelled ? plant->nics()[1].get() : nullptr));
+    switchboard.set_outside(&outside);
+    Topology topology;
+    const NodeId middle = topology.add_switch("sw");
+    for (const char* name : {"h1", "gate"}) {
+      topology.connect(topology.add_host(name), middle, {});
+    }
+    LiveFabric live({.topology = topology, .max_frame = kMaxFrame}, TimePoint{},
+                    [&](const Arrival& arrival) { switchboard.arrive(arrival); });
+    if (modelled) {
+      switchboard.set_fabric(&live);
+    }
+    EXPECT_EQ(switchboard.pump_outside(TimePoint{}, 0), 4U);
+    live.advance(TimePoint{} + std::chrono::seconds{1});
+    EXPECT_EQ(switchboard.counters().dropped[static_cast<std::size_t>(FrameDrop::oversize)], 3U);
+    EXPECT_EQ(outside.port(0).dropped, 3U);
+    srd::RecordInfo info;
+    EXPECT_EQ(peer->rx().peek(info).size(), kMaxFrame);
+    EXPECT_FALSE(peer->broken());
+  }
+}
+
 TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   const Weftd one(place("one"), 1, {});
   for (const char* host : {"", "h1", "nobody"}) {

@@ -1,0 +1,268 @@
+// Owns what weftd's sockets promise when there is much to say, when nobody listens, and when it has
+// no descriptors left.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "emu/daemon/attach_protocol.hpp"
+#include "emu/daemon/client.hpp"
+#include "emu/daemon/daemon.hpp"
+#include "emu/daemon/seqpacket.hpp"
+#include "srd/run/clock.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::emu {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kStatus = "{\"v\": 1, \"cmd\": \"status\"}\n";
+
+class TalksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/weft-talks-XXXXXX";
+    ASSERT_NE(::mkdtemp(path), nullptr);
+    options_.directory = path;
+  }
+  void TearDown() override {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGTERM);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    std::filesystem::remove_all(options_.directory);
+  }
+  void start(rlim_t descriptors = 0) {
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      if (descriptors != 0) {
+        const rlimit files{descriptors, descriptors};
+        ::setrlimit(RLIMIT_NOFILE, &files);
+      }
+      auto daemon = Daemon::create(options_);
+      ::_exit(daemon && (*daemon)->run() ? 0 : 1);
+    }
+    ASSERT_TRUE(eventually([&] { return connect_seqpacket(attach_socket()).has_value(); }));
+  }
+  static bool eventually(const std::function<bool()>& condition) {
+    const auto patience = srd::monotonic_now() + std::chrono::seconds{20};
+    while (!condition()) {
+      if (srd::monotonic_now() > patience) {
+        return false;
+      }
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  [[nodiscard]] std::string attach_socket() const { return options_.directory + "/attach.sock"; }
+  [[nodiscard]] srd::UniqueFd talk(const std::string& name = "/control.sock") const {
+    srd::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval patience{20, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, (options_.directory + name).c_str());
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+  static void say(const srd::UniqueFd& fd, const std::string& text) {
+    EXPECT_EQ(::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(text.size()));
+  }
+  // One line, or what came before the end.
+  static std::string hear(const srd::UniqueFd& fd) {
+    std::string line;
+    char byte = 0;
+    while (!line.ends_with('\n') && ::recv(fd.get(), &byte, 1, 0) == 1) {
+      line += byte;
+    }
+    return line;
+  }
+
+  DaemonOptions options_;
+  pid_t pid_ = -1;
+};
+
+TEST_F(TalksTest, AnswersThatNoSocketHoldsAreGivenWhole) {
+  options_.plant.hosts.clear();
+  for (int host = 1; host <= 254; ++host) {
+    options_.plant.hosts.push_back("h" + std::to_string(host));
+  }
+  options_.plant.nics_per_host = 16;
+  start();
+  const srd::UniqueFd slow = talk();
+  for (int i = 0; i < 5; ++i) {
+    say(slow, kStatus);  // read by nobody yet
+  }
+  const srd::UniqueFd other = talk();
+  for (int i = 0; i < 3; ++i) {
+    say(other, kStatus);
+    const json reply = json::parse(hear(other), nullptr, false);
+    ASSERT_TRUE(reply.is_object());
+    EXPECT_EQ(reply["status"]["nics"].size(), 254U * 16);
+  }
+  for (int i = 0; i < 5; ++i) {
+    const json reply = json::parse(hear(slow), nullptr, false);
+    ASSERT_TRUE(reply.is_object()) << i;
+    EXPECT_EQ(reply["status"]["nics"].size(), 254U * 16);
+  }
+}
+
+TEST_F(TalksTest, TooManyConnectionsAreToldSoAndMetricsHaveTheirOwn) {
+  start();
+  std::vector<srd::UniqueFd> talks;
+  for (int i = 0; i < 64; ++i) {
+    talks.push_back(talk());
+    say(talks.back(), kStatus);
+    ASSERT_NE(hear(talks.back()).find("\"ok\":true"), std::string::npos);
+  }
+  EXPECT_NE(hear(talk()).find("64 such connections"), std::string::npos);
+  const srd::UniqueFd metrics = talk("/metrics.sock");
+  say(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(hear(metrics), "HTTP/1.1 200 OK\r\n");
+}
+
+TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
+  start(40);
+  std::vector<srd::UniqueFd> newcomers;
+  bool told = false;
+  for (int i = 0; i < 60 && !told; ++i) {
+    auto socket = connect_seqpacket(attach_socket());
+    ASSERT_TRUE(socket);
+    const auto refused = await_message(socket->get(), i < 20 ? 0 : 200).as<RefusedReply>();
+    told = refused && std::strstr(refused->text.data(), "file descriptor") != nullptr;
+    newcomers.push_back(std::move(*socket));
+  }
+  EXPECT_TRUE(told);
+  EXPECT_NE(hear(talk()).find("file descriptor"), std::string::npos);
+  newcomers.clear();
+  EXPECT_TRUE(
+      eventually([&] { return attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
+}
+
+TEST_F(TalksTest, ADirectoryHasOneWeftd) {
+  start();
+  const auto second = Daemon::create(options_);
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("another weftd"), std::string::npos);
+  const srd::UniqueFd control = talk();
+  say(control, kStatus);
+  EXPECT_NE(hear(control).find("\"ok\":true"), std::string::npos);
+}
+
+// A process that weftd cannot tell anything: it reads nothing, and its socket is full. It must not
+// go on past a network that has changed.
+class UntoldTest : public TalksTest {
+ protected:
+  void SetUp() override {
+    TalksTest::SetUp();
+    options_.plant.hosts = {"h1", "h2"};
+    options_.event_log = options_.directory + "/events.jsonl";
+    start();
+  }
+  [[nodiscard]] Result<Attachment> join(const std::string& host) const {
+    return attach({.socket = options_.directory + "/attach.sock", .host = host});
+  }
+  static void send(Attachment& from, const Attachment& to) {
+    static const std::array<std::byte, 64> payload{};
+    srd::TxPacket packet;
+    srd::wire::CommonHeader header{};
+    header.version = srd::wire::kVersion;
+    header.type = 1;
+    header.destination_attachment = to.id.value();
+    packet.to = to.address;
+    packet.header_size = sizeof header;
+    srd::wire::store(packet.header.data(), header);
+    packet.payload[0] = payload;
+    [[maybe_unused]] const auto taken = from.io->transmit({&packet, 1});
+  }
+  static void poll_once(Attachment& attachment) {
+    [[maybe_unused]] const auto packets = attachment.io->receive();
+    attachment.io->release();
+  }
+  // A process that is talked to gets a ring, whether it looks or not.
+  static bool gets_ring(Attachment& from, const Attachment& to) {
+    return eventually([&] {
+      send(from, to);
+      poll_once(from);
+      return from.io->direct_ports() == 1;
+    });
+  }
+  // Peers come and go until the silent one's socket holds no more news.
+  void fill(const Attachment& silent) const {
+    for (int round = 0; round < 2000; ++round) {
+      auto peer = join("h1");
+      ASSERT_TRUE(peer) << peer.error().message;
+      const auto patience = srd::monotonic_now() + std::chrono::seconds{2};
+      while (peer->io->direct_ports() == 0) {
+        send(*peer, silent);
+        poll_once(*peer);
+        if (srd::monotonic_now() > patience) {
+          return;
+        }
+        std::this_thread::yield();
+      }
+    }
+    FAIL() << "no socket is that large";
+  }
+  [[nodiscard]] std::size_t detached(const Attachment& who) const {
+    std::ifstream file(options_.event_log);
+    std::size_t times = 0;
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line);
+      times += event["event"] == "detach" && event["host"] == "h2" &&
+                       event["attachment"] == who.id.value()
+                   ? 1U
+                   : 0U;
+    }
+    return times;
+  }
+};
+
+TEST_F(UntoldTest, APeersEndThatCannotBeToldCostsThePlace) {
+  auto silent = join("h2");
+  auto friendly = join("h1");
+  ASSERT_TRUE(silent && friendly);
+  ASSERT_TRUE(gets_ring(*friendly, *silent));
+  fill(*silent);
+  *friendly = Attachment{};  // its ring has to be taken back
+  EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
+  // It comes back as soon as it looks, to the same place.
+  auto other = join("h1");
+  ASSERT_TRUE(other);
+  EXPECT_TRUE(eventually([&] {
+    send(*other, *silent);
+    const bool got = !silent->io->receive().empty();
+    silent->io->release();
+    poll_once(*other);
+    return got;
+  }));
+}
+
+TEST_F(UntoldTest, WhoCannotBeToldOfAFaultDoesNotBypassIt) {
+  auto silent = join("h2");
+  auto friendly = join("h1");
+  ASSERT_TRUE(silent && friendly);
+  ASSERT_TRUE(gets_ring(*friendly, *silent));
+  fill(*silent);
+  const srd::UniqueFd control = talk();
+  say(control, "{\"v\":1,\"cmd\":\"fault\",\"fault\":{\"link\":\"h1-fabric\",\"loss\":0.1}}\n");
+  ASSERT_NE(hear(control).find("\"ok\":true"), std::string::npos);
+  EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
+}
+
+}  // namespace
+}  // namespace weft::emu
