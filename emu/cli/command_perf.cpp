@@ -1,6 +1,5 @@
 // Owns `weft perf`: the transport's own benchmark between two real processes.
 #include <fmt/core.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,6 +20,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
+#include "emu/cli/cores.hpp"
 #include "emu/cli/perf_dpdk.hpp"
 #include "emu/cli/perf_endpoint.hpp"
 #include "emu/cli/perf_fault.hpp"
@@ -210,24 +210,6 @@ PerfResult median(std::vector<PerfResult> results) {
   return result;
 }
 
-// Keeps a process on the n-th core where there are two; 0 is this process.
-void pin_to_core(pid_t process, int number) {
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) {
-    return;
-  }
-  int left = number;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed) && left-- == 0) {
-      cpu_set_t one;
-      CPU_ZERO(&one);
-      CPU_SET(core, &one);
-      ::sched_setaffinity(process, sizeof one, &one);
-      return;
-    }
-  }
-}
-
 bool passes_weftd(const Options& options) {
   return options.through_weftd || !options.topology.empty() || !options.faults.empty();
 }
@@ -285,7 +267,7 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
       // A process in the middle is what both ends wait for: it gets a core, and they share the
       // other.
       const bool shared = ground.weftd && passes_weftd(options);
-      pin_to_core(0, shared ? 0 : side);
+      pin_to_core(0, shared ? 0 : static_cast<std::size_t>(side));
     }
     PerfEndpoint endpoint(board.perf, side);
     PerfPlace place = ground.place(pair, side);

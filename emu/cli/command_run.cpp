@@ -14,6 +14,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
+#include "emu/cli/cores.hpp"
 #include "emu/cli/device_statistics.hpp"
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/program_group.hpp"
@@ -39,6 +40,7 @@ struct Options {
   bool json = false;
   bool quiet = false;
   double grace_seconds = 2;
+  int pin = 0;  // 1: yes, -1: no, 0: where it is what most would do
   std::string topology;
   std::vector<std::string> faults;
   std::uint64_t seed = 1;
@@ -70,6 +72,15 @@ bool mentions(const Words& words, const std::string& host) {
 
 bool draws_by_lot(const Options& options) {
   return !options.topology.empty() || !options.faults.empty();
+}
+
+bool passes_weftd(const Options& options) { return options.through_weftd || draws_by_lot(options); }
+
+// Of three processes that wait for each other on two cores one is always in the way, unless the one
+// in the middle has a core of its own.
+bool is_pinned(const Options& options, std::size_t programs) {
+  return options.pin > 0 ||
+         (options.pin == 0 && passes_weftd(options) && programs == 2 && core_count() == 2);
 }
 
 std::string joined(const Words& words) {
@@ -186,6 +197,9 @@ void start_all(ProgramGroup& group, const std::vector<Words>& commands, const Op
       program.label.clear();
     }
     program.network = options.netns ? &networks.at(host) : nullptr;
+    if (is_pinned(options, commands.size())) {
+      program.avoid_core = core_count() - 1;
+    }
     program.environment = unwrap(equip_host(directory, host, kind));
     program.environment.emplace_back("WEFT_RANK", std::to_string(i));
     program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
@@ -240,6 +254,9 @@ int run_programs(const Options& options) {
                                   .dilation = options.dilation,
                                   .routable = options.netns,
                                   .events = run ? run->path() + "/network.jsonl" : ""}));
+  if (is_pinned(options, commands.size())) {
+    pin_to_core(weftd.pid(), core_count() - 1);
+  }
   // Before anything runs: a topology may have fewer hosts.
   (void)unwrap(fill_placeholders(weftd.directory(), "{h" + std::to_string(hosts) + ".ip}", kind));
   Networks networks;
@@ -316,6 +333,9 @@ void register_run(CLI::App& program, Work& work) {
   run->add_option("--fault", options->faults,
                   "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'")
       ->allow_extra_args(false);
+  run->add_flag("--pin,!--no-pin", options->pin,
+                "A core for weftd alone, the others for the programs; done for two programs on two "
+                "cores whose packets pass weftd, unless told not to");
   run->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   run->add_option("--dilation", options->dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));

@@ -19,6 +19,8 @@
 #include <set>
 #include <sstream>
 
+#include "emu/cli/cores.hpp"
+
 namespace weft::cli {
 namespace {
 
@@ -48,6 +50,9 @@ sigset_t watched_signals() {
     ::dprintf(error_out >= 0 ? error_out : STDERR_FILENO, "weft: entering the host's network: %s\n",
               std::strerror(errno));
     ::_exit(126);
+  }
+  if (program.avoid_core) {
+    keep_off_core(0, *program.avoid_core);
   }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (out >= 0) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Program {
   std::vector<std::string> words;
   Environment environment;
   const HostNetwork* network = nullptr;  // to run in, if it is not ours
+  std::optional<std::size_t> avoid_core = {};
 };
 
 struct ProgramEnd {

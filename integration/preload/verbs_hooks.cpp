@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 
+#include <chrono>
 #include <utility>
 
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/doorbell_trap.hpp"
+#include "srd/run/clock.hpp"
 #include "srd/run/short_turns.hpp"
 
 namespace weft::preload {
@@ -16,17 +18,24 @@ namespace {
 using emu::kernel::copy_from_user;
 using emu::kernel::Runner;
 
-// An application that polls in vain shares its core with whom it waits for more often than not.
+// An application that polls in vain makes way for others. If nobody else wanted the core it polls
+// for a while before the next time; if somebody did, that is more often than not whom it waits for,
+// and every poll in between is time that they both lose.
 constexpr int kEmptyPollsBeforeYield = 16;
+constexpr Duration kYieldToNobody = std::chrono::nanoseconds{1500};
 
 void note_poll(bool empty) {
-  static thread_local int empty_polls = 0;
+  static thread_local int empty_polls_left = kEmptyPollsBeforeYield;
   if (!empty) {
-    empty_polls = 0;
-  } else if (++empty_polls >= kEmptyPollsBeforeYield) {
-    empty_polls = 0;
-    srd::give_way();
+    return;
   }
+  if (--empty_polls_left > 0) {
+    return;
+  }
+  const TimePoint before = srd::monotonic_now();
+  srd::give_way();
+  const bool shared = srd::monotonic_now() - before > kYieldToNobody;
+  empty_polls_left = shared ? 1 : kEmptyPollsBeforeYield;
 }
 
 // A library may have several versions of one function (libefa has four of start_poll), and a

@@ -1,6 +1,7 @@
 // Owns what the weft program promises to people: the demo, the doctor, files checked, networks that
 // stay, captures, and what becomes of programs under `weft run`.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -272,6 +273,33 @@ TEST_F(ProgramTest, AServerIsWaitedForEvenBehindAWrapper) {
       weft("run --device none -- sh -c 'python3 server.py; true' : python3 client.py {h1.ip}");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_TRUE(outcome.says("[h2] 127.77.1.1 hello\n")) << outcome.output;
+}
+
+// The first two of the cores that the test may use, as the machine that the rule is made for.
+TEST_F(ProgramTest, WeftdInTheMiddleOfTwoProgramsOnTwoCoresGetsOneOfThem) {
+  WEFT_NEEDS("taskset");
+  cpu_set_t allowed;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  if (CPU_COUNT(&allowed) < 2) {
+    GTEST_SKIP() << "this machine has one core";
+  }
+  std::vector<std::string> cores;
+  for (int core = 0; core < CPU_SETSIZE && cores.size() < 2; ++core) {
+    if (CPU_ISSET(core, &allowed)) {
+      cores.push_back(std::to_string(core));
+    }
+  }
+  const auto cores_of_programs = [&](const std::string& options) {
+    const Outcome outcome = run_shell("taskset -c " + cores[0] + "," + cores[1] +
+                                      " " WEFT_PROGRAM " run --device none -q --no-prefix " +
+                                      options + " -- sh -c 'echo $(nproc)'");
+    return outcome.output;
+  };
+  EXPECT_EQ(cores_of_programs("-n 2"), "2\n2\n");
+  EXPECT_EQ(cores_of_programs("-n 2 --through-weftd"), "1\n1\n");
+  EXPECT_EQ(cores_of_programs("-n 2 --through-weftd --no-pin"), "2\n2\n");
+  EXPECT_EQ(cores_of_programs("-n 3 --through-weftd"), "2\n2\n2\n");
+  EXPECT_EQ(cores_of_programs("-n 3 --through-weftd --pin"), "1\n1\n1\n");
 }
 
 TEST_F(ProgramTest, OutputIsPrefixedLineByLineAndStreamsStayApart) {
