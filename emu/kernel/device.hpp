@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -72,6 +73,8 @@ class Device {
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
 
+  // The only one of the only port, as it is on the wire.
+  [[nodiscard]] virtual std::array<std::byte, 16> gid() const = 0;
   // In units of 100 Mb/s.
   [[nodiscard]] virtual std::uint64_t port_speed() const = 0;
   // The port's link comes up or goes down: queries say so from now on, and every open file that has

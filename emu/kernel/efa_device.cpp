@@ -15,6 +15,7 @@ nic::NicConfig nic_config(const NicDescription& description, const srd::Address&
   return nic::NicConfig{.address = address,
                         .first_qpn = qpns.first,
                         .qpn_count = qpns.count,
+                        .max_qp = std::min(description.max_qp, qpns.count),
                         .max_pd = description.max_pd,
                         .max_ah = description.max_ah,
                         .max_rdma_size = description.max_rdma_size,

@@ -48,6 +48,7 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
+  [[nodiscard]] std::array<std::byte, 16> gid() const override { return gid_of(address_).bytes; }
   [[nodiscard]] std::uint64_t port_speed() const override {
     return std::uint64_t{description_.gbps} * 10;
   }

@@ -154,7 +154,7 @@ std::uint16_t QueuePair::gather(std::uint16_t available, nic::ReceiveWork& work)
     ReceiveDescriptor descriptor;
     std::memcpy(&descriptor, rq_.data + std::size_t{slot} * sizeof descriptor, sizeof descriptor);
     const bool first = (descriptor.key_and_flags & kFirstDescriptor) != 0;
-    if (first != (i == 0) || i >= nic::kMaxSges) {
+    if (first != (i == 0) || i >= nic::kMaxReceiveSges) {
       return 0;
     }
     if (first) {

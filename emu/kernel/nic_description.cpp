@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -119,6 +120,18 @@ Result<NicDescription> nic_from_text(std::string_view text) {
     }
   }
   return description;
+}
+
+std::vector<std::string> profile_fields() {
+  constexpr std::string_view kIdentity[] = {"name",    "kind",  "profile",
+                                            "address", "index", "numa_node"};
+  std::vector<std::string> names;
+  for (const Key& key : kKeys) {
+    if (std::find(std::begin(kIdentity), std::end(kIdentity), key.name) == std::end(kIdentity)) {
+      names.emplace_back(key.name);
+    }
+  }
+  return names;
 }
 
 Result<srd::Address> parse_address(const std::string& text) {

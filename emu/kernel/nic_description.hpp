@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "srd/base/result.hpp"
 #include "srd/engine/types.hpp"
@@ -40,7 +41,7 @@ struct NicDescription {
   std::uint32_t max_sq_wr = 2048;
   std::uint32_t max_rq_wr = 4096;
   std::uint32_t max_sq_sge = 2;
-  std::uint32_t max_rq_sge = 2;
+  std::uint32_t max_rq_sge = 3;
   std::uint32_t max_qp = 256;
   std::uint32_t max_cq = 512;
   std::uint32_t max_cqe = 32768;
@@ -56,6 +57,12 @@ struct NicDescription {
 
   friend bool operator==(const NicDescription&, const NicDescription&) = default;
 };
+
+// Whether the stock libraries and this device can live with it; the message names the field, what
+// it says, and what is allowed.
+[[nodiscard]] Result<void> validate(const NicDescription& description);
+// The names of all fields that are not a NIC's identity: what a profile is made of.
+[[nodiscard]] std::vector<std::string> profile_fields();
 
 // One "key value" per line.
 [[nodiscard]] std::string to_text(const NicDescription& description);

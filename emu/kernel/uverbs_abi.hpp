@@ -165,6 +165,15 @@ struct QueryPortExtended {  // by ioctl
 };
 static_assert(sizeof(QueryPortExtended) == 48);
 
+struct GidEntry {  // by ioctl
+  std::array<std::byte, 16> gid;
+  std::uint32_t index;
+  std::uint32_t port;
+  std::uint32_t type;       // 0: InfiniBand, as devices without a network interface say
+  std::uint32_t interface;  // 0: there is none
+};
+static_assert(sizeof(GidEntry) == 32);
+
 struct QpDestination {
   std::array<std::byte, 16> dgid;
   std::uint32_t flow_label;

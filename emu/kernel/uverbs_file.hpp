@@ -86,11 +86,13 @@ class UverbsFile {
     abi::IoctlObject object;
     std::uint16_t method;
     IoctlCall::Spec attributes;
-    Outcome<void> (UverbsFile::*handler)(IoctlCall&);
+    Outcome<void> (UverbsFile::*handler)(IoctlCall&);  // none: no such device supports it
   };
   static const Method kMethods[];
 
   Outcome<void> ioctl_query_port(IoctlCall& call);
+  Outcome<void> ioctl_query_gid_table(IoctlCall& call);
+  Outcome<void> ioctl_query_gid_entry(IoctlCall& call);
   Outcome<void> ioctl_query_port_speed(IoctlCall& call);
   Outcome<void> ioctl_query_mr(IoctlCall& call);
   Outcome<void> ioctl_counter_capabilities(IoctlCall& call);

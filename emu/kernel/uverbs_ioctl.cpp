@@ -108,6 +108,11 @@ std::uint32_t IoctlCall::handle(std::uint16_t id) const {
   return given == nullptr ? 0xFFFFFFFF : static_cast<std::uint32_t>(given->attribute.value);
 }
 
+std::size_t IoctlCall::room(std::uint16_t id) const {
+  const Given* const given = find(id);
+  return given == nullptr ? 0 : given->attribute.length;
+}
+
 Outcome<void> IoctlCall::answer_bytes(std::uint16_t id, std::span<const std::byte> bytes) {
   const Given* const given = find(id);
   if (given == nullptr) {
@@ -137,6 +142,10 @@ namespace {
 constexpr std::uint16_t kOwn = 0x1000;
 
 constexpr IoctlAttributeSpec kQueryPort[] = {{0, Kind::in, 1}, {1, Kind::out, 4}};
+constexpr IoctlAttributeSpec kQueryGidTable[] = {
+    {0, Kind::in, 8}, {1, Kind::in, 4, false}, {2, Kind::out, 1}, {3, Kind::out, 8}};
+constexpr IoctlAttributeSpec kQueryGidEntry[] = {
+    {0, Kind::in, 4}, {1, Kind::in, 4}, {2, Kind::in, 4, false}, {3, Kind::out, 1}};
 constexpr IoctlAttributeSpec kQueryPortSpeed[] = {{0, Kind::in, 4}, {1, Kind::out, 8}};
 constexpr IoctlAttributeSpec kCounterCapabilities[] = {
     {0, Kind::out, 4, false}, {1, Kind::out, 8, false}, {2, Kind::out, 4, false}};
@@ -161,9 +170,15 @@ constexpr IoctlAttributeSpec kAttachCounter[] = {
 
 const UverbsFile::Method UverbsFile::kMethods[] = {
     {IoctlObject::device, 2, kQueryPort, &UverbsFile::ioctl_query_port},
+    {IoctlObject::device, 4, {}, nullptr},  // query_context: for who imports a device
+    {IoctlObject::device, 5, kQueryGidTable, &UverbsFile::ioctl_query_gid_table},
+    {IoctlObject::device, 6, kQueryGidEntry, &UverbsFile::ioctl_query_gid_entry},
     {IoctlObject::device, 7, kQueryPortSpeed, &UverbsFile::ioctl_query_port_speed},
     {IoctlObject::device, 8, kCounterCapabilities, &UverbsFile::ioctl_counter_capabilities},
     {IoctlObject::qp, 2, kAttachCounter, &UverbsFile::ioctl_attach_counter},
+    {IoctlObject::mr, 0, {}, nullptr},  // of device memory
+    {IoctlObject::mr, 2, {}, nullptr},  // advise
+    {IoctlObject::mr, 4, {}, nullptr},  // of a dma-buf
     {IoctlObject::mr, kOwn, kQueryMr, &UverbsFile::ioctl_query_mr},
     {IoctlObject::counter, 0, kCreateCounter, &UverbsFile::ioctl_create_counter},
     {IoctlObject::counter, 1, kOneCounter, &UverbsFile::ioctl_destroy_counter},
@@ -172,6 +187,7 @@ const UverbsFile::Method UverbsFile::kMethods[] = {
 };
 
 // What is not here exists as a command, which libraries write after EPROTONOSUPPORT, or not at all.
+// What kernels know and devices lack is EOPNOTSUPP, for which programs look.
 int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
   if (request != abi::kIoctl) {
     return -ENOTTY;
@@ -190,6 +206,9 @@ int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
   }
   if (!has_context_) {
     return -EINVAL;
+  }
+  if (method->handler == nullptr) {
+    return -EOPNOTSUPP;
   }
   if (const auto good = call.check(method->attributes); !good) {
     return -good.error();
@@ -210,6 +229,28 @@ Outcome<void> UverbsFile::ioctl_query_port(IoctlCall& call) {
   abi::QueryPortExtended attributes{};
   const auto known = device_.query_port(call.get<std::uint8_t>(0), attributes.base);
   return known ? call.answer(1, attributes) : known;
+}
+
+// An array of entries as long as the caller's library knows them; there is one.
+Outcome<void> UverbsFile::ioctl_query_gid_table(IoctlCall& call) {
+  const auto size = call.get<std::uint64_t>(0);
+  if (size == 0 || size > call.room(2) || call.get<std::uint32_t>(1) != 0) {
+    return refuse(EINVAL);
+  }
+  const abi::GidEntry entry{.gid = device_.gid(), .index = 0, .port = 1, .type = 0, .interface = 0};
+  std::vector<std::byte> bytes(size);  // what it knows beyond ours is zero
+  std::memcpy(bytes.data(), &entry, std::min(bytes.size(), sizeof entry));
+  const auto told = call.answer_bytes(2, bytes);
+  return told ? call.answer(3, std::uint64_t{1}) : told;
+}
+
+Outcome<void> UverbsFile::ioctl_query_gid_entry(IoctlCall& call) {
+  const auto port = call.get<std::uint32_t>(0);
+  const auto index = call.get<std::uint32_t>(1);
+  if (port != 1 || index != 0 || call.get<std::uint32_t>(2) != 0) {
+    return refuse(EINVAL);
+  }
+  return call.answer(3, abi::GidEntry{device_.gid(), index, port, 0, 0});
 }
 
 Outcome<void> UverbsFile::ioctl_query_port_speed(IoctlCall& call) {

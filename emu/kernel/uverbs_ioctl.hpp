@@ -45,11 +45,14 @@ class IoctlCall {
     return value;
   }
   [[nodiscard]] std::uint32_t handle(std::uint16_t id) const;
+  // Bytes that a checked `out` attribute has room for.
+  [[nodiscard]] std::size_t room(std::uint16_t id) const;
   // To a checked `out` or `new_object` attribute; what was not asked for is not told.
   template <class T>
   [[nodiscard]] nic::Outcome<void> answer(std::uint16_t id, const T& value) {
     return answer_bytes(id, std::as_bytes(std::span(&value, 1)));
   }
+  [[nodiscard]] nic::Outcome<void> answer_bytes(std::uint16_t id, std::span<const std::byte> bytes);
   [[nodiscard]] nic::Outcome<void> answer_handle(std::uint16_t id, std::uint32_t handle);
 
  private:
@@ -60,7 +63,6 @@ class IoctlCall {
   };
   [[nodiscard]] const Given* find(std::uint16_t id) const;
   [[nodiscard]] static nic::Outcome<void> take(const IoctlAttributeSpec& spec, Given& given);
-  [[nodiscard]] nic::Outcome<void> answer_bytes(std::uint16_t id, std::span<const std::byte> bytes);
 
   abi::IoctlHeader header_{};
   std::vector<Given> given_;

@@ -2,13 +2,17 @@
 #include "emu/nic/nic.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "srd/base/check.hpp"
 
 namespace weft::emu::nic {
 
 Nic::Nic(const NicConfig& config, srd::Engine& engine)
-    : config_(config), engine_(engine), qps_(config.qpn_count) {
+    : config_(config),
+      engine_(engine),
+      qps_(config.qpn_count),
+      qp_table_(std::bit_ceil(std::max(config.max_qp, 1U))) {
   WEFT_CHECK(config.qpn_count > 0);
 }
 
@@ -138,10 +142,13 @@ Outcome<Qp*> Nic::create_qp(const QpInit& init) {
   if (pd == nullptr) {
     return refuse(EINVAL);
   }
+  if (used_qps_ >= config_.max_qp) {
+    return refuse(ENOMEM);
+  }
   for (std::uint32_t tried = 0; tried < config_.qpn_count; ++tried) {
     const std::uint32_t index = (next_qp_ + tried) % config_.qpn_count;
     auto& slot = qps_[index];
-    if (slot != nullptr && (slot->used_ || slot->outstanding_ > 0)) {
+    if ((slot != nullptr && slot->outstanding_ > 0) || table_place(config_.first_qpn + index)) {
       continue;
     }
     if (slot == nullptr) {
@@ -153,6 +160,8 @@ Outcome<Qp*> Nic::create_qp(const QpInit& init) {
     slot->state_ = QpState::reset;
     slot->attributes_ = QpAttributes{};
     slot->used_ = true;
+    table_place(slot->number_) = true;
+    ++used_qps_;
     ++pd->users;
     return slot.get();
   }
@@ -244,6 +253,8 @@ void Nic::destroy_qp(Qp& qp) {
   forget_work(qp);
   qp.state_ = QpState::reset;
   qp.used_ = false;
+  table_place(qp.number_) = false;
+  --used_qps_;
   qp.init_.owner = nullptr;
   --pds_[qp.init_.pd].users;
 }

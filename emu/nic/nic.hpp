@@ -25,6 +25,7 @@ struct NicConfig {
   // remote queue pair belongs to: attachment = qpn / qpn_count.
   std::uint32_t first_qpn = 0;
   std::uint32_t qpn_count = 256;
+  std::uint32_t max_qp = 256;  // at a time; their numbers differ modulo this, made a power of two
   std::uint32_t max_pd = 256;
   std::uint32_t max_ah = 4096;
   std::uint32_t max_rdma_size = 1U << 30;
@@ -108,8 +109,8 @@ class Nic {
     std::uint64_t wr_id = 0;
     std::uint32_t generation = 0;
     std::uint32_t length = 0;
-    std::uint32_t inline_data = kNone;            // in inline_data_
-    std::array<srd::RegionKey, kMaxSges> keys{};  // of the regions it uses, then nothing
+    std::uint32_t inline_data = kNone;                   // in inline_data_
+    std::array<srd::RegionKey, kMaxReceiveSges> keys{};  // of the regions it uses, then nothing
     Operation operation = Operation::send;
   };
   using InlineData = std::array<std::byte, kMaxInline>;
@@ -139,7 +140,7 @@ class Nic {
   [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
                                    srd::SegmentList& segments);
   [[nodiscard]] WorkStatus resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access,
-                                   Context& user, srd::SegmentList& segments,
+                                   Context& user, std::span<srd::Segment> segments,
                                    std::uint64_t& length);
   [[nodiscard]] std::uint32_t new_context(Qp& qp, std::uint64_t wr_id, Operation operation);
   [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
@@ -153,6 +154,10 @@ class Nic {
   void fill_source(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
   void close_endpoint(Qp& qp);
+  // Libraries keep queue pairs in tables of as many places as the device has queue pairs.
+  [[nodiscard]] bool& table_place(std::uint32_t number) {
+    return qp_table_[number & (qp_table_.size() - 1)].taken;
+  }
   void forget_work(Qp& qp);
 
   NicConfig config_;
@@ -161,6 +166,11 @@ class Nic {
   std::vector<AddressHandle> handles_;
   std::vector<std::uint16_t> free_handles_;
   std::vector<std::unique_ptr<Qp>> qps_;
+  struct TablePlace {
+    bool taken = false;
+  };
+  std::vector<TablePlace> qp_table_;  // a power of two
+  std::uint32_t used_qps_ = 0;
   std::uint32_t next_qp_ =
       0;  // numbers go round, so that a late completion meets no young queue pair
   // Neither has a limit of its own: receives are bounded by the depth of each queue pair, requests

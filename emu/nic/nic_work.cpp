@@ -11,7 +11,7 @@ namespace {
 
 // A datagram's receiver gets the first kGrhSize bytes of its buffers zeroed, the payload after
 // them.
-[[nodiscard]] bool reserve_grh(srd::SegmentList& segments) {
+[[nodiscard]] bool reserve_grh(srd::ReceiveSegments& segments) {
   std::uint32_t left = kGrhSize;
   for (srd::Segment& segment : segments) {
     const std::uint32_t take = std::min(left, segment.length);
@@ -21,9 +21,6 @@ namespace {
     segment.data += take;
     segment.length -= take;
     left -= take;
-  }
-  if (segments[0].length == 0) {
-    std::swap(segments[0], segments[1]);
   }
   return left == 0;
 }
@@ -70,7 +67,7 @@ WorkStatus to_work_status(srd::Status status) {
 }
 
 WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access, Context& user,
-                        srd::SegmentList& segments, std::uint64_t& length) {
+                        std::span<srd::Segment> segments, std::uint64_t& length) {
   std::size_t used = 0;
   for (const Sge& sge : sges) {
     if (sge.length == 0) {
@@ -268,7 +265,7 @@ bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
     return false;
   }
   WorkStatus status = WorkStatus::ok;
-  srd::SegmentList segments{};
+  srd::ReceiveSegments segments{};
   std::uint64_t length = 0;
   if (!qp.open_) {
     status = WorkStatus::flushed;

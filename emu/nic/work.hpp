@@ -7,13 +7,15 @@
 #include <optional>
 #include <span>
 
+#include "srd/engine/requests.hpp"
 #include "srd/engine/types.hpp"
 
 namespace weft::emu::nic {
 
 class Qp;
 
-inline constexpr std::size_t kMaxSges = 2;
+inline constexpr std::size_t kMaxSges = 2;  // of a request
+inline constexpr std::size_t kMaxReceiveSges = srd::kMaxReceiveSegments;
 inline constexpr std::size_t kMaxInline = 80;
 inline constexpr std::uint16_t kUnknownAh = 0xFFFF;
 inline constexpr std::uint32_t kGrhSize = 40;  // UD receives: room before the payload
@@ -52,7 +54,7 @@ struct SendWork {
 
 struct ReceiveWork {
   std::uint64_t wr_id = 0;
-  std::array<Sge, kMaxSges> sges{};
+  std::array<Sge, kMaxReceiveSges> sges{};
   std::uint8_t sge_count = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <weft/builtin_profiles.hpp>
@@ -21,8 +22,18 @@ std::string list_of(const std::vector<std::string>& names) {
 
 // Numbers may be written in hexadecimal.
 std::string plain_value(const std::string& value) {
-  const bool hexadecimal = value.starts_with("0x");
-  return hexadecimal ? std::to_string(std::stoul(value, nullptr, 16)) : value;
+  std::uint64_t number = 0;
+  const char* const end = value.data() + value.size();
+  const bool hexadecimal = value.starts_with("0x") && value.size() > 2;
+  if (!hexadecimal || std::from_chars(value.data() + 2, end, number, 16).ptr != end) {
+    return value;
+  }
+  return std::to_string(number);
+}
+
+tl::unexpected<Error> bad_field(const std::string& where, const std::string& name,
+                                const std::string& what) {
+  return fail(ErrorCode::parse_error, where + ": field " + name + " " + what);
 }
 
 Result<std::string> to_description(const YAML::Node& root, const std::string& origin) {
@@ -31,15 +42,35 @@ Result<std::string> to_description(const YAML::Node& root, const std::string& or
     return fail(ErrorCode::parse_error, origin + ": needs `profile: NAME` and a map `fields:`");
   }
   std::string text = "profile " + root["profile"].as<std::string>() + "\n";
+  std::vector<std::string> missing = kernel::profile_fields();
+  const std::vector<std::string> known = missing;
   for (const auto& field : fields) {
     const auto name = field.first.as<std::string>();
-    const auto mark = field.second["mark"].as<std::string>("");
-    if (!field.second["value"] || (mark != "fact" && mark != "assumption")) {
-      return fail(
-          ErrorCode::parse_error,
-          origin + ": field " + name + " needs `value:` and `mark: fact` or `mark: assumption`");
+    const std::string where = origin + ":" + std::to_string(field.first.Mark().line + 1);
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return bad_field(where, name, "is none of a profile's: " + list_of(known));
     }
-    text += name + " " + plain_value(field.second["value"].as<std::string>()) + "\n";
+    if (std::erase(missing, name) == 0) {
+      return bad_field(where, name, "is there twice");
+    }
+    const bool is_map = field.second.IsMap();
+    const auto mark = is_map ? field.second["mark"].as<std::string>("") : "";
+    if (!is_map || !field.second["value"] || (mark != "fact" && mark != "assumption")) {
+      return bad_field(where, name, "needs `value:` and `mark: fact` or `mark: assumption`");
+    }
+    const auto value = field.second["value"].as<std::string>();
+    const std::string line = name + " " + plain_value(value) + "\n";
+    if (!kernel::nic_from_text(line)) {
+      return bad_field(where, name,
+                       "is \"" + value +
+                           "\"; allowed are numbers of up to 32 bits, or true and "
+                           "false for abilities");
+    }
+    text += line;
+  }
+  if (!missing.empty()) {
+    return fail(ErrorCode::parse_error, origin + ": these fields are missing: " + list_of(missing) +
+                                            "; every profile says all of them, each with its mark");
   }
   return text;
 }
@@ -63,6 +94,9 @@ Result<kernel::NicDescription> parse_profile(const std::string& text, const std:
     auto parsed = kernel::nic_from_text(*description);
     if (!parsed) {
       return fail(ErrorCode::parse_error, origin + ": " + parsed.error().message);
+    }
+    if (const auto valid = kernel::validate(*parsed); !valid) {
+      return fail(ErrorCode::invalid_argument, origin + ": " + valid.error().message);
     }
     return parsed;
   } catch (const std::exception& error) {  // yaml-cpp speaks in exceptions; they end here

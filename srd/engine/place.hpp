@@ -36,7 +36,8 @@ class PayloadReader {
   std::span<const std::byte> second_;
 };
 
-[[nodiscard]] inline Bytes total_length(const SegmentList& segments) {
+template <std::size_t kCount>
+[[nodiscard]] inline Bytes total_length(const std::array<Segment, kCount>& segments) {
   Bytes total = 0;
   for (const Segment& segment : segments) {
     total += segment.length;
@@ -46,8 +47,9 @@ class PayloadReader {
 
 // Copies `length` bytes of payload into `segments` at `offset`. The caller has checked that they
 // fit.
-inline void place(const RxPacket& packet, std::uint32_t length, const SegmentList& segments,
-                  std::uint32_t offset) {
+template <std::size_t kCount>
+inline void place(const RxPacket& packet, std::uint32_t length,
+                  const std::array<Segment, kCount>& segments, std::uint32_t offset) {
   PayloadReader payload(packet);
   for (const Segment& segment : segments) {
     if (offset >= segment.length) {

@@ -27,6 +27,10 @@ struct Segment {
 inline constexpr std::size_t kMaxSegments = 2;
 using SegmentList = std::array<Segment, kMaxSegments>;  // unused ones have length 0
 
+// What a receive may be scattered to.
+inline constexpr std::size_t kMaxReceiveSegments = 3;
+using ReceiveSegments = std::array<Segment, kMaxReceiveSegments>;
+
 // How often a request that met a receiver without a posted receive is tried again.
 inline constexpr std::uint8_t kRnrRetryForever = 7;
 
@@ -61,7 +65,7 @@ struct ReadRequest : RequestBase {
 };
 
 struct ReceiveRequest {
-  SegmentList segments{};
+  ReceiveSegments segments{};
   std::uint64_t cookie = 0;
 };
 

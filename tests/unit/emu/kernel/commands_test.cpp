@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
                  o.rq_ring_size = 8192 * 16;
                }},
         QpCase{"TooManySendPieces", EINVAL, [](Core& c, Own&) { c.max_send_sge = 3; }},
-        QpCase{"TooManyReceivePieces", EINVAL, [](Core& c, Own&) { c.max_recv_sge = 3; }},
+        QpCase{"TooManyReceivePieces", EINVAL, [](Core& c, Own&) { c.max_recv_sge = 4; }},
         QpCase{"TooMuchInline", EINVAL, [](Core& c, Own&) { c.max_inline_data = 33; }},
         QpCase{"WideInline", 0,
                [](Core& c, Own& o) {

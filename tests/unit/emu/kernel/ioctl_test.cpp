@@ -47,18 +47,9 @@ struct Call {
   }
 };
 
-class Ioctl : public RawClient {
+class PlainIoctl : public RawClient {
  protected:
-  Ioctl() : RawClient(counting_nic()) {}
-  void SetUp() override {
-    open_context();
-    pd = alloc_pd();
-    ASSERT_EQ(create_cq(cq_request(16), cq_words(), cq), 0);
-    ASSERT_EQ(create_qp(qp_request(pd, cq.handle), qp_words(), qp), 0);
-    std::array<std::uint32_t, 3> keys{};
-    ASSERT_EQ(reg_mr(pd, numbers.data(), sizeof numbers, 1, keys), 0);
-    mr = keys[0];
-  }
+  explicit PlainIoctl(const NicDescription& nic = test_nic()) : RawClient(nic) {}
   int run(Call& call) {
     const bool length_given = call.header.length != 0;
     call.header.attributes = static_cast<std::uint16_t>(
@@ -77,6 +68,20 @@ class Ioctl : public RawClient {
     std::memcpy(call.attributes.data(), call.bytes.data() + sizeof(IoctlHeader),
                 call.attributes.size() * sizeof(IoctlAttribute));
     return -result;
+  }
+};
+
+class Ioctl : public PlainIoctl {
+ protected:
+  Ioctl() : PlainIoctl(counting_nic()) {}
+  void SetUp() override {
+    open_context();
+    pd = alloc_pd();
+    ASSERT_EQ(create_cq(cq_request(16), cq_words(), cq), 0);
+    ASSERT_EQ(create_qp(qp_request(pd, cq.handle), qp_words(), qp), 0);
+    std::array<std::uint32_t, 3> keys{};
+    ASSERT_EQ(reg_mr(pd, numbers.data(), sizeof numbers, 1, keys), 0);
+    mr = keys[0];
   }
   int create_counter(std::uint32_t& handle) {
     const BufferDescriptor good{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&numbers[0]), 8};
@@ -165,17 +170,78 @@ TEST_F(Ioctl, CountersCountWhatCompletes) {
   EXPECT_EQ(run(destroy_late), 0);
 }
 
-TEST_F(Ioctl, ADeviceWithoutCountersSaysSo) {
-  LoopRunner plain(test_nic());
-  UverbsFile other(plain.device, plain, nullptr);
-  ASSERT_GE(other.open(), 0);
+TEST_F(PlainIoctl, ADeviceWithoutCountersSaysSo) {
   std::uint32_t most = 0;
-  Call call = Call(0, 8).out(0, most);
-  call.header.attributes = 1;
-  call.header.length = 40;
-  std::vector<std::byte> bytes = join(call.header, call.attributes[0]);
-  const auto argument = reinterpret_cast<std::uint64_t>(bytes.data());
-  EXPECT_EQ(other.ioctl(abi::kIoctl, argument), -EINVAL);  // no context yet
+  std::uint64_t places[2] = {};
+  const BufferDescriptor first{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&places[0]), 8};
+  const BufferDescriptor second{1, 0, 0, 0, reinterpret_cast<std::uint64_t>(&places[1]), 8};
+  Call capabilities = Call(0, 8).out(0, most);
+  Call create = Call(19, 0).object(0, 0).in(0x1000, first).in(0x1001, second);
+  EXPECT_EQ(run(capabilities), EINVAL);  // no context yet
+  open_context();
+  EXPECT_EQ(run(capabilities), EOPNOTSUPP);
+  EXPECT_EQ(run(create), EOPNOTSUPP);
+}
+
+// Programs ask whether these are there, and take other ways if the answer is this one.
+TEST_F(PlainIoctl, WhatKernelsKnowAndDevicesLackIsNotSupported) {
+  open_context();
+  const std::uint32_t pd = alloc_pd();
+  std::uint32_t number = 0;
+  Call dmabuf = Call(7, 4)
+                    .object(0, 0)
+                    .object(1, pd)
+                    .in(2, std::uint64_t{0})
+                    .in(3, std::uint64_t{4096})
+                    .in(4, std::uint64_t{0})
+                    .in(5, std::uint32_t{0})
+                    .in(6, std::uint32_t{1})
+                    .out(7, number)
+                    .out(8, number);
+  EXPECT_EQ(run(dmabuf), EOPNOTSUPP);
+  for (const auto& [object, method] : {std::pair{0, 4}, std::pair{7, 0}, std::pair{7, 2}}) {
+    Call call(static_cast<std::uint16_t>(object), static_cast<std::uint16_t>(method));
+    EXPECT_EQ(run(call), EOPNOTSUPP) << object << ' ' << method;
+  }
+}
+
+TEST_F(PlainIoctl, TheGidIsInTheTable) {
+  open_context();
+  const srd::Address gid = gid_of(*parse_address(test_nic().address));
+  abi::GidEntry entry{};
+  Call one = Call(0, 6).in(0, 1U).in(1, 0U).in(2, 0U).out(3, entry);
+  ASSERT_EQ(run(one), 0);
+  EXPECT_EQ(entry.gid, gid.bytes);
+  EXPECT_EQ(entry.port, 1U);
+  EXPECT_EQ(entry.index, 0U);
+
+  std::uint64_t count = 0;
+  std::array<abi::GidEntry, 2> table{};
+  Call all = Call(0, 5).in(0, std::uint64_t{sizeof entry}).in(1, 0U).out(2, table).out(3, count);
+  ASSERT_EQ(run(all), 0);
+  EXPECT_EQ(count, 1U);
+  EXPECT_EQ(table[0].gid, gid.bytes);
+  EXPECT_EQ(table[1].port, 0U);
+  // Entries of a library that knows less, and of one that knows more.
+  std::array<std::byte, 16> shorter{};
+  Call less = Call(0, 5).in(0, std::uint64_t{16}).in(1, 0U).out(2, shorter).out(3, count);
+  ASSERT_EQ(run(less), 0);
+  EXPECT_EQ(shorter, gid.bytes);
+  std::array<std::byte, 40> longer;
+  longer.fill(std::byte{7});
+  Call more = Call(0, 5).in(0, std::uint64_t{40}).in(1, 0U).out(2, longer).out(3, count);
+  ASSERT_EQ(run(more), 0);
+  EXPECT_EQ(longer[39], std::byte{0});
+
+  for (const auto& [port, index, flags] : {std::array{0U, 0U, 0U}, std::array{2U, 0U, 0U},
+                                           std::array{1U, 1U, 0U}, std::array{1U, 0U, 1U}}) {
+    Call wrong = Call(0, 6).in(0, port).in(1, index).in(2, flags).out(3, entry);
+    EXPECT_EQ(run(wrong), EINVAL);
+  }
+  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{65}, ~std::uint64_t{0}}) {
+    Call wrong = Call(0, 5).in(0, size).in(1, 0U).out(2, table).out(3, count);
+    EXPECT_EQ(run(wrong), EINVAL) << size;
+  }
 }
 
 // --- Malformed and wrong calls.

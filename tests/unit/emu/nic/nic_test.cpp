@@ -1,4 +1,6 @@
 // Tests of the NIC's objects and of work between two NICs.
+#include <set>
+
 #include "tests/unit/emu/nic/two_nics.hpp"
 
 namespace weft::emu::nic {
@@ -435,6 +437,75 @@ TEST_F(TwoNics, NumbersRunOutAndComeBack) {
   left.nic.destroy_qp(*all[100]);
   EXPECT_EQ(*left.nic.create_qp({.pd = left.pd}), all[100]);
   EXPECT_EQ(left.nic.create_qp({.pd = left.pd}).error(), ENOMEM);
+}
+
+class FewQueuePairs : public TwoNics {
+ protected:
+  FewQueuePairs()
+      : TwoNics([] {
+          NicConfig config;
+          config.max_qp = 100;
+          return config;
+        }()) {}
+};
+
+// Libraries keep them in a table of 128 places, by the low bits of their numbers.
+TEST_F(FewQueuePairs, ThereAreNoMoreAndTheirNumbersDifferInTheLibrarysTable) {
+  std::vector<Qp*> all;
+  for (int round = 0; round < 10; ++round) {
+    while (auto qp = left.nic.create_qp({.pd = left.pd})) {
+      all.push_back(*qp);
+    }
+    ASSERT_EQ(all.size(), 100U);
+    EXPECT_EQ(left.nic.create_qp({.pd = left.pd}).error(), ENOMEM);
+    std::set<std::uint32_t> places;
+    for (const Qp* const qp : all) {
+      EXPECT_TRUE(places.insert(qp->number() % 128).second) << qp->number();
+    }
+    for (std::size_t i = 0; i < all.size(); i += 3) {  // some go, new ones come
+      left.nic.destroy_qp(*all[i]);
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
+TEST_F(TwoNics, ReceivesScatterToThreePieces) {
+  for (const QpType type : {QpType::srd, QpType::ud}) {
+    Qp& from = left.ready_qp(type);
+    Qp& to = right.ready_qp(type);
+    right.fill(0, std::string(400, '#'));
+    const std::uint32_t head = type == QpType::ud ? kGrhSize : 0;
+    ASSERT_TRUE(right.nic.post_receive(
+        to, {.wr_id = 1,
+             .sges = {right.sge(0, head + 4), right.sge(100, 5), right.sge(200, 50)},
+             .sge_count = 3}));
+    ASSERT_TRUE(left.nic.post_send(from, send(to, "one, two and three", 2)));
+    run();
+    EXPECT_EQ(only(right.poll()).length, head + 18);
+    EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
+    EXPECT_EQ(right.text(head, 5), "one,#");
+    EXPECT_EQ(right.text(100, 6), " two #");
+    EXPECT_EQ(right.text(200, 10), "and three#");
+  }
+}
+
+// The 40 bytes may end anywhere in them.
+TEST_F(TwoNics, DatagramsFindTheirPlaceBehindAnyPieces) {
+  Qp& from = left.ready_qp(QpType::ud);
+  Qp& to = right.ready_qp(QpType::ud);
+  for (const std::uint32_t first : {1U, 39U, 40U}) {
+    right.fill(0, std::string(400, '#'));
+    ASSERT_TRUE(right.nic.post_receive(
+        to, {.wr_id = 1,
+             .sges = {right.sge(0, first), right.sge(100, kGrhSize - first + 2), right.sge(200, 9)},
+             .sge_count = 3}));
+    ASSERT_TRUE(left.nic.post_send(from, send(to, "payload", 2)));
+    run();
+    EXPECT_EQ(only(right.poll()).length, kGrhSize + 7);
+    EXPECT_EQ(right.text(100 + kGrhSize - first, 3), "pa#");
+    EXPECT_EQ(right.text(200, 6), "yload#");
+    (void)left.poll();
+  }
 }
 
 // As many receives as a process can post must not stop what it sends.

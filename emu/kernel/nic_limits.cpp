@@ -1,0 +1,96 @@
+// Owns what a NIC's description may say: the limits of the stock libraries and of this device.
+#include <bit>
+#include <cstdio>
+
+#include "emu/kernel/nic_description.hpp"
+#include "emu/nic/work.hpp"
+#include "srd/engine/engine.hpp"
+
+namespace weft::emu::kernel {
+namespace {
+
+using D = NicDescription;
+
+struct Range {
+  const char* name;
+  std::uint32_t D::*member;
+  std::uint32_t least;
+  std::uint32_t most;
+  const char* why;
+};
+
+constexpr std::uint32_t kMostDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
+
+const Range kRanges[] = {
+    {"gbps", &D::gbps, 1, 100'000, "the rate in Gb/s"},
+    {"mtu", &D::mtu, 256, 8928, "what a frame of 9000 bytes can carry"},
+    {"max_rdma_size", &D::max_rdma_size, 1, srd::kMaxTransfer, "1 GiB, the transport's most"},
+    {"inline_size", &D::inline_size, 0, 32, "what a work request of 64 bytes has room for"},
+    {"inline_size_wide", &D::inline_size_wide, 0, nic::kMaxInline,
+     "what a work request of 128 bytes has room for; 0: there are none"},
+    {"max_sq_wr", &D::max_sq_wr, 1, kMostDescriptors, "doorbells count in 16 bits"},
+    {"max_rq_wr", &D::max_rq_wr, 1, kMostDescriptors, "doorbells count in 16 bits"},
+    {"max_sq_sge", &D::max_sq_sge, 1, nic::kMaxSges, "what a work request has room for"},
+    {"max_rq_sge", &D::max_rq_sge, 1, nic::kMaxReceiveSges, "what the device scatters to"},
+    {"max_qp", &D::max_qp, 1, 256, "the numbers that a process has"},
+    {"max_cq", &D::max_cq, 1, 65535, "numbers of 16 bits"},
+    {"max_cqe", &D::max_cqe, 1, 32768, "doorbells count in 16 bits"},
+    {"max_mr", &D::max_mr, 1, srd::MemoryTable::kMaxRegions, "keys of 24 bits"},
+    {"max_pd", &D::max_pd, 1, 65535, "numbers of 16 bits"},
+    {"max_ah", &D::max_ah, 1, nic::kUnknownAh, "numbers of 16 bits, of which one means none"},
+    {"forced_reorder", &D::forced_reorder, 0, 1024, "packets held back at a time"},
+    {"paths", &D::paths, 1, srd::wire::kMaxPaths, "the transport's most"},
+};
+
+tl::unexpected<Error> wrong(const std::string& message) {
+  return fail(ErrorCode::invalid_argument, message);
+}
+
+std::string hexadecimal(std::uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%x", value);
+  return text;
+}
+
+}  // namespace
+
+Result<void> validate(const NicDescription& d) {
+  for (const Range& range : kRanges) {
+    const std::uint32_t value = d.*range.member;
+    if (value < range.least || value > range.most) {
+      return wrong("field " + std::string(range.name) + " is " + std::to_string(value) +
+                   "; allowed are " + std::to_string(range.least) + " to " +
+                   std::to_string(range.most) + " (" + range.why + ")");
+    }
+  }
+  if (d.part_id < 0xEFA0 || d.part_id > 0xEFA4) {
+    return wrong("field part_id is " + hexadecimal(d.part_id) +
+                 "; allowed are 0xefa0 to 0xefa4, which the stock libraries know");
+  }
+  if (!std::has_single_bit(d.max_sq_wr)) {
+    return wrong("field max_sq_wr is " + std::to_string(d.max_sq_wr) +
+                 "; allowed are powers of two: the library rounds up to one before it asks");
+  }
+  if (std::uint64_t{d.max_rq_wr} * d.max_rq_sge > kMostDescriptors) {
+    return wrong("fields max_rq_wr and max_rq_sge are " + std::to_string(d.max_rq_wr) + " and " +
+                 std::to_string(d.max_rq_sge) +
+                 "; allowed is a product of 32768 at the most: a "
+                 "receive queue has a descriptor for each piece and counts them in 16 bits");
+  }
+  if (d.inline_size_wide != 0 && d.inline_size_wide < d.inline_size) {
+    return wrong("field inline_size_wide is " + std::to_string(d.inline_size_wide) +
+                 "; allowed are 0 and what is not below inline_size, " +
+                 std::to_string(d.inline_size));
+  }
+  if (d.unsolicited_write && !d.rdma_write) {
+    return wrong("field unsolicited_write is true; that is allowed only with rdma_write");
+  }
+  if (!d.rdma_read && d.part_id > 0xEFA1) {
+    return wrong("field rdma_read is false; with part_id " + hexadecimal(d.part_id) +
+                 " only true is allowed: libfabric takes reads for granted from 0xefa2 on, and "
+                 "ends the program without them");
+  }
+  return {};
+}
+
+}  // namespace weft::emu::kernel
