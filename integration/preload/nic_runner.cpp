@@ -119,6 +119,7 @@ void NicRunner::expect_events() {
   }
   // Not if somebody else has the device, but for sure: the next poll overwrites the arming.
   host_->look([](Device& device) { device.look_at_arms(); });
+  host_->expect_events();
   background_->take_over_now();
 }
 

@@ -156,6 +156,27 @@ class Host {
   // Wakes whoever sleeps here.
   void kick() { ring_doorbell(kick_.get()); }
 
+  // Somebody is about to sleep until the machine wakes it, M::awaits_events(). Until that has
+  // happened a background thread does not rely on polls, which may be the last.
+  void expect_events() {
+    lock_.lock();
+    Held held(lock_);
+    expected_.store(nanoseconds(monotonic_now()), std::memory_order_relaxed);
+    awaits_.store(true, std::memory_order_relaxed);
+    note_events();
+    leave(held);
+  }
+  enum class Awaited : std::uint8_t { nothing, soon, late };
+  // Late: it goes on polling for so long that it may not sleep at all.
+  [[nodiscard]] Awaited awaited(TimePoint now) const {
+    if (!awaits_.load(std::memory_order_relaxed)) {
+      return Awaited::nothing;
+    }
+    return now - time_at(Duration{expected_.load(std::memory_order_relaxed)}) < kSoon
+               ? Awaited::soon
+               : Awaited::late;
+  }
+
   // When somebody polled last; a background thread stays away while that is fresh.
   [[nodiscard]] TimePoint last_poll() const {
     return time_at(Duration{last_poll_.load(std::memory_order_relaxed)});
@@ -167,6 +188,7 @@ class Host {
  private:
   static constexpr Duration kBlockedSleep = std::chrono::microseconds{50};
   static constexpr Duration kBlindSleep = std::chrono::microseconds{50};
+  static constexpr Duration kSoon = std::chrono::milliseconds{1};
   static constexpr int kMostRounds = 8;  // for others who keep coming; they poll, then
 
   // The lock, which this thread has already. It must not outlive an unwinding either: a cancelled
@@ -223,8 +245,19 @@ class Host {
     last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
     poller_.transmit(now);
   }
+  void note_events() {
+    if constexpr (requires { machine_->awaits_events(); }) {
+      awaits_.store(machine_->awaits_events(), std::memory_order_relaxed);
+    } else {
+      awaits_.store(false, std::memory_order_relaxed);
+    }
+  }
   void rouse_sleeper() {
-    if (armed_) {  // somebody else sleeps on this: it shall see that we are here now, and watch
+    if (awaits_.load(std::memory_order_relaxed)) [[unlikely]] {
+      note_events();
+    }
+    if (armed_) {  // somebody else sleeps on this: it shall see
+                   // that we are here now, and watch
                    // over us
       armed_ = false;
       io_->disarm();
@@ -263,6 +296,8 @@ class Host {
   TryLock lock_;
   std::atomic<bool> abandoned_{false};
   std::atomic<std::int64_t> last_poll_{0};
+  std::atomic<bool> awaits_{false};
+  std::atomic<std::int64_t> expected_{0};
   bool armed_ = false;  // somebody sleeps on the packets
   TimePoint sleeper_wakes_ = kNever;
   IdleLimits idle_limits_;
