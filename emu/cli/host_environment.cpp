@@ -92,6 +92,14 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   const char* before = ::getenv("LD_PRELOAD");
   environment.emplace_back("LD_PRELOAD",
                            before != nullptr && *before != '\0' ? library + ":" + before : library);
+  // A program with gcc's shared sanitizer refuses to start behind any other preloaded library.
+  constexpr const char* kOrder = "verify_asan_link_order";
+  const char* sanitizer = ::getenv("ASAN_OPTIONS");
+  const std::string options = sanitizer == nullptr ? "" : sanitizer;
+  if (options.find(kOrder) == std::string::npos) {
+    environment.emplace_back("ASAN_OPTIONS",
+                             (options.empty() ? "" : options + ":") + std::string(kOrder) + "=0");
+  }
   for (const auto& [name, value] : emu::efa_environment()) {
     if (::getenv(name.c_str()) == nullptr) {
       environment.emplace_back(name, value);

@@ -241,6 +241,13 @@ void Daemon::detach_doomed() {
     std::sort(batch.begin(), batch.end());
     batch.erase(std::unique(batch.begin(), batch.end()), batch.end());
     for (Slot* slot : batch) {
+      // Its last words, above all acknowledgements, came between our last look at its ring and its
+      // end.
+      constexpr int kMostBursts = 1024;
+      for (int burst = 0; burst < kMostBursts && !slot->port.broken() &&
+                          switchboard_.pump(srd::monotonic_now(), *slot) != 0;
+           ++burst) {
+      }
       detach(*slot);
     }
   }

@@ -160,9 +160,12 @@ class LibraryHooks {
     int fd = -1;
     std::uint64_t user_handle = 0;
     QueueRegion send_doorbell{};  // of a queue pair
+    int channel = -1;             // the application's descriptor of a new one
   };
   virtual void created_cq(const Touched& cq) = 0;
   virtual void touched_qp(const Touched& qp) = 0;
+  virtual void destroyed_qp(const Touched& /*qp*/) {}
+  virtual void made_channel(const Touched& /*channel*/) {}
 };
 
 }  // namespace weft::emu::kernel

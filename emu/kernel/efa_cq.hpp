@@ -31,6 +31,8 @@ class CompletionQueue : public Cq {
   void publish(const nic::WorkCompletion& done, bool wide_id);
   // Looks at the doorbell: has the application asked for an event?
   void look();
+  // The next completion is an event.
+  [[nodiscard]] bool armed() const { return armed_; }
 
  private:
   [[nodiscard]] std::uint32_t doorbell_word() const;

@@ -130,6 +130,11 @@ void EfaDevice::look_at_arms() {
   }
 }
 
+bool EfaDevice::awaits_events() const {
+  return std::any_of(cqs_.begin(), cqs_.end(),
+                     [](const OwnedCq* cq) { return cq->channel != nullptr && cq->armed(); });
+}
+
 std::uint32_t EfaDevice::capabilities() const {
   const NicDescription& d = description_;
   return (d.rdma_read ? kRdmaRead : 0U) | (d.rnr_retry ? kRnrRetry : 0U) |

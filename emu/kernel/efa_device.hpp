@@ -68,6 +68,8 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
                                         const nic::QpAttributes& attributes) override;
   void look_at_arms() override;
+  // The application waits for an event, or is about to.
+  [[nodiscard]] bool awaits_events() const;
   [[nodiscard]] Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
                                        abi::QueryQp& to) const override;
 

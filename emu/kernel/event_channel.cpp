@@ -35,19 +35,20 @@ int EventChannel::open() {
     return -1;
   }
   ours_ = native::move_high(pair[0]);
-  theirs_ = static_cast<int>(syscall(SYS_fcntl, pair[1], F_DUPFD_CLOEXEC, native::kFirstHigh));
+  theirs_ = native::duplicate_high(pair[1]);
   if (theirs_ < 0) {
     const int error = errno;
     native::close(pair[1]);
     errno = error;
     return -1;
   }
+  theirs_ = keep_fd(theirs_);
   return pair[1];
 }
 
 bool EventChannel::send_now(const Record& record) {
   // The application may have closed its end: then nobody waits, and no signal must come of it.
-  return ::send(ours_, &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+  return native::send(ours_, &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
          (errno != EAGAIN && errno != ENOBUFS);
 }
 
@@ -60,7 +61,7 @@ void EventChannel::send(const Record& record) {
 std::uint32_t EventChannel::withdraw(std::uint64_t element) {
   std::deque<Record> unread;
   Record record{};
-  while (::recv(theirs_, &record, record_size_, MSG_DONTWAIT) ==
+  while (native::receive(theirs_, &record, record_size_, MSG_DONTWAIT) ==
          static_cast<ssize_t>(record_size_)) {
     unread.push_back(record);
     record = Record{};

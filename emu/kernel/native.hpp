@@ -9,6 +9,8 @@
 
 #include <cstddef>
 
+#include "srd/base/fd_keeper.hpp"
+
 namespace weft::emu::kernel::native {
 
 inline constexpr int kFirstHigh = 512;
@@ -20,20 +22,36 @@ inline long read(int fd, void* to, std::size_t size) { return syscall(SYS_read, 
 inline int ioctl(int fd, unsigned long request, void* argument) {
   return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
 }
-inline int close(int fd) { return static_cast<int>(syscall(SYS_close, fd)); }
+inline int close(int fd) {
+  forget_fd(fd);
+  return static_cast<int>(syscall(SYS_close, fd));
+}
 
-// Moves a descriptor to a high number, close-on-exec, so that programs which count on getting low
-// numbers (or close them all) are not disturbed. Stays where it is if there is no room above.
+// A number above those that programs count on getting, close-on-exec; -1 if there is none.
+[[nodiscard]] inline int duplicate_high(int fd) {
+  return static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstHigh));
+}
+
+// Moves a descriptor there. Stays where it is if there is no room above. Programs that close all
+// they find may be kept from closing it, too (FdKeeper).
 [[nodiscard]] inline int move_high(int fd) {
   if (fd < 0) {
     return fd;
   }
-  const auto high = static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstHigh));
-  if (high < 0) {
-    return fd;
+  const int high = duplicate_high(fd);
+  if (high >= 0) {
+    syscall(SYS_close, fd);
   }
-  close(fd);
-  return high;
+  return keep_fd(high < 0 ? fd : high);
+}
+
+// Libc's send() and recv() are points at which a thread can be cancelled, and these are called with
+// a lock held. As those, without address.
+inline ssize_t send(int fd, const void* bytes, std::size_t size, int flags) {
+  return syscall(SYS_sendto, fd, bytes, size, flags, nullptr, 0);
+}
+inline ssize_t receive(int fd, void* bytes, std::size_t size, int flags) {
+  return syscall(SYS_recvfrom, fd, bytes, size, flags, nullptr, nullptr);
 }
 
 }  // namespace weft::emu::kernel::native

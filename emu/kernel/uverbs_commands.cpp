@@ -129,6 +129,16 @@ Outcome<void> UverbsFile::create_comp_channel(Call& call) {
   }
   // The descriptor is its only name; there is no command to destroy a channel. One with the number
   // of a channel that the application has closed replaces it.
+  free_channel(fd);
+  channels_.emplace_back(fd, channel.get());
+  (void)insert(std::move(channel));
+  call.answer(static_cast<std::uint32_t>(fd));
+  call.hook = &LibraryHooks::made_channel;
+  call.touched.channel = fd;
+  return {};
+}
+
+void UverbsFile::free_channel(int fd) {
   std::erase_if(channels_, [this, fd](const auto& entry) {
     if (entry.first != fd || entry.second->busy()) {
       return false;
@@ -141,10 +151,10 @@ Outcome<void> UverbsFile::create_comp_channel(Call& call) {
     });
     return true;
   });
-  channels_.emplace_back(fd, channel.get());
-  (void)insert(std::move(channel));
-  call.answer(static_cast<std::uint32_t>(fd));
-  return {};
+}
+
+void UverbsFile::closed_channel(int fd) {
+  runner_.exclusively([this, fd] { free_channel(fd); });
 }
 
 Outcome<void> UverbsFile::create_cq(Call& call) {
@@ -279,6 +289,9 @@ Outcome<void> UverbsFile::destroy_qp(Call& call) {
   }
   qp->async_events -= async_.withdraw(qp->user_handle);
   call.answer(qp->async_events);
+  call.hook = &LibraryHooks::destroyed_qp;
+  call.touched.user_handle = qp->user_handle;
+  call.touched.send_doorbell = qp->send_doorbell;
   return destroy(handle, ObjectKind::qp);
 }
 

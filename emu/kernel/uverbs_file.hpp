@@ -29,6 +29,9 @@ class UverbsFile {
   // used.
   [[nodiscard]] ssize_t write(int fd, const void* buffer, std::size_t size);
   [[nodiscard]] int ioctl(unsigned long request, std::uint64_t argument);
+  // The application closes its end of the channel `fd`. No more is heard of it, unless completion
+  // queues still lead there.
+  void closed_channel(int fd);
 
  private:
   // One command on its way: the common part of its body (at least as long as the table says), and
@@ -107,6 +110,7 @@ class UverbsFile {
   [[nodiscard]] std::uint32_t insert(std::unique_ptr<Object> object);
   [[nodiscard]] Outcome<void> destroy(std::uint32_t handle, ObjectKind kind);
   [[nodiscard]] Channel* find_channel(int fd);
+  void free_channel(int fd);
 
   Device& device_;
   Runner& runner_;

@@ -11,14 +11,28 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
+
+#include "integration/preload/next.hpp"
+#include "srd/run/short_turns.hpp"
 
 namespace weft::preload {
 namespace {
 
 constexpr std::uintptr_t kPage = 4096;
+constexpr int kMostTries = 1000;
 
-struct sigaction previous;
+// Of the application, behind ours. Replaced as a whole: the handler may run meanwhile.
+struct Behind {
+  struct sigaction action {};
+};
+constinit std::atomic<const Behind*> behind{nullptr};
+
+int stock_sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) {
+  static constinit Next<int(int, const struct sigaction*, struct sigaction*)> stock("sigaction");
+  return stock(signal, wanted, before);
+}
 
 #if defined(__x86_64__)
 
@@ -100,12 +114,13 @@ constexpr bool kCanDecode = false;
 #endif
 
 void not_ours(int signal, siginfo_t* info, void* context) {
+  const struct sigaction& previous = behind.load(std::memory_order_acquire)->action;
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     previous.sa_sigaction(signal, info, context);
   } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     previous.sa_handler(signal);
   } else {
-    ::sigaction(SIGSEGV, &previous, nullptr);  // the store is tried again, and ends the program
+    stock_sigaction(SIGSEGV, &previous, nullptr);  // the store is tried again, and ends the program
   }
 }
 
@@ -136,16 +151,21 @@ void for_each_mapping(F&& f) {
 }  // namespace
 
 bool DoorbellTrap::wanted() {
-  static const bool wanted = [] {
+  // The environment may go away; what it said is kept.
+  enum class Answer : std::uint8_t { unknown, no, yes };
+  static constinit std::atomic<Answer> answer{Answer::unknown};
+  if (answer.load(std::memory_order_relaxed) == Answer::unknown) {
     const char* const text = std::getenv("WEFT_DOORBELL_TRAP");
-    return kCanDecode && text != nullptr && std::strcmp(text, "1") == 0;
-  }();
-  return wanted;
+    const bool asked = kCanDecode && text != nullptr && std::strcmp(text, "1") == 0;
+    answer.store(asked ? Answer::yes : Answer::no, std::memory_order_relaxed);
+  }
+  return answer.load(std::memory_order_relaxed) == Answer::yes;
 }
 
 DoorbellTrap& DoorbellTrap::instance() {
-  static DoorbellTrap* const trap = new DoorbellTrap;
-  return *trap;
+  static constinit DoorbellTrap trap;
+  static_assert(std::is_trivially_destructible_v<DoorbellTrap>);
+  return trap;
 }
 
 DoorbellTrap::Entry* DoorbellTrap::find(std::uintptr_t page) {
@@ -164,13 +184,54 @@ bool DoorbellTrap::is_own(std::uintptr_t page) const {
   });
 }
 
+// The application may have unmapped the page already, and have something else there by now.
+void DoorbellTrap::release(Entry& entry) {
+  const std::uintptr_t page = entry.page.exchange(0, std::memory_order_seq_cst);
+  for_each_mapping([&](const Mapping& one) {
+    const bool there = one.begin <= page && page < one.end;
+    if (there && one.inode == entry.inode && one.offset + (page - one.begin) == entry.key) {
+      ::mprotect(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE);
+    }
+  });
+  std::byte* const own = std::exchange(entry.own, nullptr);
+  // A thread in the handler may have found the entry before. If it stays there, it keeps the view.
+  for (int tries = 0; handling_.load(std::memory_order_seq_cst) != 0; ++tries) {
+    if (tries == kMostTries) {
+      return;
+    }
+    srd::give_way();
+  }
+  ::munmap(own, kPage);
+}
+
 void DoorbellTrap::forget(int fd) {
   for (Entry& entry : entries_) {
     if (entry.page.load(std::memory_order_relaxed) != 0 && (fd == -1 || entry.fd == fd)) {
-      ::munmap(std::exchange(entry.own, nullptr), kPage);
-      ::mprotect(reinterpret_cast<void*>(entry.page.exchange(0)), kPage, PROT_WRITE);
+      release(entry);
     }
   }
+}
+
+void DoorbellTrap::forget(int fd, std::uint64_t key) {
+  for (Entry& entry : entries_) {
+    if (entry.page.load(std::memory_order_relaxed) != 0 && entry.fd == fd && entry.key == key) {
+      release(entry);
+    }
+  }
+}
+
+bool DoorbellTrap::handler_behind(const struct sigaction* wanted, struct sigaction* before) {
+  if (!installed_.load(std::memory_order_acquire)) {
+    return false;
+  }
+  const Behind* const old = behind.load(std::memory_order_acquire);
+  if (before != nullptr) {
+    *before = old->action;
+  }
+  if (wanted != nullptr) {
+    behind.store(new Behind{*wanted}, std::memory_order_release);  // `old` may be in use for ever
+  }
+  return true;
 }
 
 void DoorbellTrap::on_fault(int signal, void* info_pointer, void* context_pointer) {
@@ -178,8 +239,11 @@ void DoorbellTrap::on_fault(int signal, void* info_pointer, void* context_pointe
   auto& context = *static_cast<ucontext_t*>(context_pointer);
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const std::uintptr_t page = address & ~(kPage - 1);
-  Entry* const entry = page == 0 ? nullptr : instance().find(page);
+  DoorbellTrap& self = instance();
+  self.handling_.fetch_add(1, std::memory_order_seq_cst);
+  Entry* const entry = page == 0 ? nullptr : self.find(page);
   if (entry == nullptr) {
+    self.handling_.fetch_sub(1, std::memory_order_release);
     not_ours(signal, info, context_pointer);
     return;
   }
@@ -195,6 +259,7 @@ void DoorbellTrap::on_fault(int signal, void* info_pointer, void* context_pointe
     skip(context, store.length);
     entry->runner->ring();
   }
+  self.handling_.fetch_sub(1, std::memory_order_release);
   errno = saved;
 }
 
@@ -203,16 +268,19 @@ bool DoorbellTrap::install() {
   action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
     on_fault(signal, info, context);
   };
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
-  return ::sigaction(SIGSEGV, &action, &previous) == 0;
+  auto* const previous = new Behind;
+  stock_sigaction(SIGSEGV, nullptr, &previous->action);
+  behind.store(previous, std::memory_order_release);
+  const bool installed = stock_sigaction(SIGSEGV, &action, nullptr) == 0;
+  installed_.store(installed, std::memory_order_release);
+  return installed;
 }
 
 void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
                          emu::kernel::Runner& runner) {
-  const std::lock_guard guard(mutex_);
-  installed_ = installed_ || install();
-  if (!installed_ || doorbell.data == nullptr) {
+  if ((!installed_.load(std::memory_order_relaxed) && !install()) || doorbell.data == nullptr) {
     return;
   }
   const auto device = reinterpret_cast<std::uintptr_t>(doorbell.data);  // the device's own view
@@ -239,8 +307,7 @@ void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
     return;  // every change of the queue pair's state leads here
   }
   if (entry != nullptr) {  // of a queue pair that is gone, at the same place
-    entry->page.store(0, std::memory_order_release);
-    ::munmap(std::exchange(entry->own, nullptr), kPage);
+    release(*entry);
   } else if (entry = find(0); entry == nullptr) {
     return;
   }
@@ -252,9 +319,33 @@ void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
   entry->own = static_cast<std::byte*>(own);
   entry->fd = fd;
   entry->key = doorbell.key;
+  entry->inode = inode;
   entry->runner = &runner;
   entry->page.store(found, std::memory_order_release);
   ::mprotect(reinterpret_cast<void*>(found), kPage, PROT_READ);
 }
 
 }  // namespace weft::preload
+
+using weft::preload::DoorbellTrap;
+using weft::preload::Next;
+
+WEFT_EXPORT int sigaction(int signal, const struct sigaction* wanted,
+                          struct sigaction* before) noexcept {
+  if (signal == SIGSEGV && DoorbellTrap::instance().handler_behind(wanted, before)) {
+    return 0;
+  }
+  return weft::preload::stock_sigaction(signal, wanted, before);
+}
+
+WEFT_EXPORT sighandler_t signal(int signal, sighandler_t handler) noexcept {
+  static constinit Next<sighandler_t(int, sighandler_t)> stock("signal");
+  struct sigaction wanted {};
+  struct sigaction before {};
+  wanted.sa_handler = handler;
+  wanted.sa_flags = SA_RESTART;
+  if (signal == SIGSEGV && DoorbellTrap::instance().handler_behind(&wanted, &before)) {
+    return before.sa_handler;
+  }
+  return stock(signal, handler);
+}

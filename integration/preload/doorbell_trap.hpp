@@ -2,18 +2,20 @@
 // request, as each then costs a signal.
 #pragma once
 
+#include <signal.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "emu/kernel/device.hpp"
 
 namespace weft::preload {
 
 // The application's page is made read-only. A store to it becomes a signal, whose handler makes the
-// store where it belongs, skips the instruction, and lets the device send.
+// store where it belongs, skips the instruction, and lets the device send. The caller has the lock
+// of the hooks.
 class DoorbellTrap {
  public:
   // WEFT_DOORBELL_TRAP=1, on a processor whose stores can be read.
@@ -23,8 +25,14 @@ class DoorbellTrap {
   // Looks for the application's mapping of the doorbell, which belongs to the device file `fd`. The
   // library maps it some time between the creation and the first use of its queue pair.
   void watch(int fd, const emu::kernel::QueueRegion& doorbell, emu::kernel::Runner& runner);
+  // The queue pair with that doorbell is gone.
+  void forget(int fd, std::uint64_t key);
   // The device file is being closed; -1: all of them, in the child of a fork.
   void forget(int fd);
+
+  // The application sets a handler for SIGSEGV itself: it gets what is not ours. False: the trap is
+  // not in use, let the system do it. As sigaction(2).
+  [[nodiscard]] bool handler_behind(const struct sigaction* wanted, struct sigaction* before);
 
  private:
   static constexpr std::size_t kMost = 1024;
@@ -33,6 +41,7 @@ class DoorbellTrap {
     std::byte* own = nullptr;             // the same memory, writable as long as the entry lives
     int fd = -1;
     std::uint64_t key = 0;
+    unsigned long inode = 0;
     emu::kernel::Runner* runner = nullptr;
   };
 
@@ -40,9 +49,10 @@ class DoorbellTrap {
   [[nodiscard]] Entry* find(std::uintptr_t page);
   [[nodiscard]] bool is_own(std::uintptr_t page) const;
   bool install();
+  void release(Entry& entry);
 
-  std::mutex mutex_;
-  bool installed_ = false;
+  std::atomic<bool> installed_{false};
+  std::atomic<int> handling_{0};  // threads in the handler
   std::array<Entry, kMost> entries_;
 };
 

@@ -1,4 +1,4 @@
-// Owns which descriptors of the process are emulated device files.
+// Owns which descriptors of the process mean something to the emulation.
 #pragma once
 
 #include <array>
@@ -12,18 +12,36 @@ class FdTable {
  public:
   static constexpr int kMost = 1 << 16;
 
-  // The number of the NIC plus one; 0: none of ours.
+  // A device file: the number of the NIC plus one.
+  static constexpr std::uint8_t kMostNics = 64;
+  static constexpr std::uint8_t kChannel = 254;  // the application's end of a completion channel
+  static constexpr std::uint8_t kPrivate = 255;  // ours: the application does not know of it
+
+  // 0: somebody else's business.
   [[nodiscard]] static std::uint8_t kind(int fd) {
     return fd >= 0 && fd < kMost
                ? kinds_[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed)
                : std::uint8_t{0};
   }
+  [[nodiscard]] static bool is_device(int fd) {
+    return static_cast<std::uint8_t>(kind(fd) - 1) < kMostNics;
+  }
+  [[nodiscard]] static bool is_private(int fd) { return kind(fd) == kPrivate; }
+  // The NIC of a device file.
+  [[nodiscard]] static int nic(int fd) { return kind(fd) - 1; }
+
   static void set(int fd, std::uint8_t kind) {
     kinds_[static_cast<std::size_t>(fd)].store(kind, std::memory_order_relaxed);
+    int end = end_.load(std::memory_order_relaxed);
+    while (end <= fd && !end_.compare_exchange_weak(end, fd + 1, std::memory_order_relaxed)) {
+    }
   }
+  // No number from here on was ever set.
+  [[nodiscard]] static int end() { return end_.load(std::memory_order_relaxed); }
 
  private:
   static inline std::array<std::atomic<std::uint8_t>, kMost> kinds_{};
+  static inline std::atomic<int> end_{0};
 };
 
 }  // namespace weft::preload

@@ -1,32 +1,30 @@
 // Owns the wrapped calls on descriptors. For all but ours they cost one look into a table.
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
-#include <vector>
 
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/process.hpp"
 
-using weft::preload::closing_uverbs;
-using weft::preload::duplicated_uverbs;
 using weft::preload::FdTable;
-using weft::preload::next;
+using weft::preload::Next;
 
 WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
-  static auto* const stock = next<ssize_t(int, const void*, std::size_t)>("write");
-  return FdTable::kind(fd) != 0 ? weft::preload::write_uverbs(fd, buffer, size)
+  static constinit Next<ssize_t(int, const void*, std::size_t)> stock("write");
+  return FdTable::is_device(fd) ? weft::preload::write_uverbs(fd, buffer, size)
                                 : stock(fd, buffer, size);
 }
 
 WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
-  static auto* const stock = next<ssize_t(int, const iovec*, int)>("writev");
-  if (FdTable::kind(fd) == 0) {
+  static constinit Next<ssize_t(int, const iovec*, int)> stock("writev");
+  if (!FdTable::is_device(fd)) {
     return stock(fd, pieces, count);
   }
   if (count != 1) {  // a command is one piece
@@ -37,78 +35,120 @@ WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
 }
 
 WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
-  static auto* const stock = next<int(int, unsigned long, ...)>("ioctl");
+  static constinit Next<int(int, unsigned long, ...)> stock("ioctl");
   va_list arguments;
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return FdTable::kind(fd) != 0 ? weft::preload::ioctl_uverbs(fd, request, argument)
+  return FdTable::is_device(fd) ? weft::preload::ioctl_uverbs(fd, request, argument)
                                 : stock(fd, request, argument);
 }
 
+namespace {
+
+// What is ours is not there for the program.
+int refuse_private(int error) {
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
 WEFT_EXPORT int close(int fd) {
-  static auto* const stock = next<int(int)>("close");
+  static constinit Next<int(int)> stock("close");
   if (FdTable::kind(fd) != 0) {
-    closing_uverbs(fd);
+    if (FdTable::is_private(fd)) {
+      return refuse_private(EBADF);
+    }
+    weft::preload::closing(fd);
   }
   return stock(fd);
 }
 
 namespace {
-void closing_range(unsigned first, unsigned last) {
-  const unsigned end = std::min(last, static_cast<unsigned>(FdTable::kMost - 1));
-  for (unsigned fd = first; fd <= end; ++fd) {
-    if (FdTable::kind(static_cast<int>(fd)) != 0) {
-      closing_uverbs(static_cast<int>(fd));
+
+// Closes what is between `first` and `last` except our own, by `close_some(from, to)`. The first
+// failure ends it.
+template <class CloseSome>
+int close_around(unsigned first, unsigned last, CloseSome&& close_some) {
+  const unsigned end = std::min(last, static_cast<unsigned>(FdTable::end()));
+  for (unsigned fd = first; fd < end; ++fd) {
+    if (const auto kind = FdTable::kind(static_cast<int>(fd)); kind == FdTable::kPrivate) {
+      if (fd > first && close_some(first, fd - 1) != 0) {
+        return -1;
+      }
+      first = fd + 1;
+    } else if (kind != 0) {
+      weft::preload::closing(static_cast<int>(fd));
     }
   }
+  return first <= last ? close_some(first, last) : 0;
 }
 
-// What duplicates a descriptor may also close the one that had the number.
+// What duplicates a descriptor may also close the one that had the number: only when it succeeds.
 int duplicated(int fd, int copy) {
   if (copy >= 0 && FdTable::kind(fd) != 0) {
-    duplicated_uverbs(fd, copy);
+    weft::preload::duplicated(fd, copy);
   }
   return copy;
 }
 
-void closing_target(int fd, int target) {
-  if (fd != target && FdTable::kind(target) != 0) {
-    closing_uverbs(target);
+template <class Duplicate>
+int duplicate_to(int fd, int target, Duplicate&& duplicate) {
+  if (FdTable::is_private(fd)) {
+    return refuse_private(EBADF);
   }
+  if (FdTable::is_private(target)) {
+    return refuse_private(EBUSY);
+  }
+  const int result = duplicate();
+  if (result >= 0 && fd != target && FdTable::kind(target) != 0) {
+    weft::preload::closing(target);
+  }
+  return fd != target ? duplicated(fd, result) : result;
 }
+
 }  // namespace
 
 WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
-  static auto* const stock = next<int(unsigned, unsigned, int)>("close_range");
-  constexpr int kOnlyOnExec = 4;  // CLOSE_RANGE_CLOEXEC
-  if ((flags & kOnlyOnExec) == 0) {
-    closing_range(first, last);
+  static constinit Next<int(unsigned, unsigned, int)> stock("close_range");
+  constexpr int kUnshare = 2;     // CLOSE_RANGE_UNSHARE
+  constexpr int kOnlyOnExec = 4;  // CLOSE_RANGE_CLOEXEC: ours have that already
+  if ((flags & kOnlyOnExec) != 0 || (flags & ~kUnshare) != 0 || first > last) {
+    return stock(first, last, flags);
   }
-  return stock(first, last, flags);
+  return close_around(first, last,
+                      [&](unsigned from, unsigned to) { return stock(from, to, flags); });
 }
 
 WEFT_EXPORT void closefrom(int first) noexcept {
-  static auto* const stock = next<void(int)>("closefrom");
-  closing_range(static_cast<unsigned>(std::max(first, 0)), ~0U);
-  stock(first);
+  static constinit Next<void(int)> stock("closefrom");
+  (void)close_around(static_cast<unsigned>(std::max(first, 0)), ~0U,
+                     [](unsigned from, unsigned to) {
+                       if (to == ~0U) {
+                         stock(static_cast<int>(from));
+                         return 0;
+                       }
+                       for (unsigned fd = from; fd <= to; ++fd) {
+                         (void)syscall(SYS_close, fd);
+                       }
+                       return 0;
+                     });
 }
 
 WEFT_EXPORT int dup(int fd) noexcept {
-  static auto* const stock = next<int(int)>("dup");
+  static constinit Next<int(int)> stock("dup");
   return duplicated(fd, stock(fd));
 }
 
 WEFT_EXPORT int dup2(int fd, int target) noexcept {
-  static auto* const stock = next<int(int, int)>("dup2");
-  closing_target(fd, target);
-  return duplicated(fd, stock(fd, target));
+  static constinit Next<int(int, int)> stock("dup2");
+  return duplicate_to(fd, target, [&] { return stock(fd, target); });
 }
 
 WEFT_EXPORT int dup3(int fd, int target, int flags) noexcept {
-  static auto* const stock = next<int(int, int, int)>("dup3");
-  closing_target(fd, target);
-  return duplicated(fd, stock(fd, target, flags));
+  static constinit Next<int(int, int, int)> stock("dup3");
+  return duplicate_to(fd, target, [&] { return stock(fd, target, flags); });
 }
 
 namespace {
@@ -120,19 +160,19 @@ int fcntl_any(Fcntl* stock, int fd, int command, void* argument) {
 }  // namespace
 
 WEFT_EXPORT int fcntl(int fd, int command, ...) {
-  static auto* const stock = next<int(int, int, ...)>("fcntl");
+  static constinit Next<int(int, int, ...)> stock("fcntl");
   va_list arguments;
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return fcntl_any(stock, fd, command, argument);
+  return fcntl_any(stock.get(), fd, command, argument);
 }
 
 WEFT_EXPORT int fcntl64(int fd, int command, ...) {
-  static auto* const stock = next<int(int, int, ...)>("fcntl64");
+  static constinit Next<int(int, int, ...)> stock("fcntl64");
   va_list arguments;
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return fcntl_any(stock, fd, command, argument);
+  return fcntl_any(stock.get(), fd, command, argument);
 }

@@ -6,6 +6,7 @@
 #include <sys/inotify.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <climits>
@@ -19,7 +20,7 @@
 #include "integration/preload/process.hpp"
 
 using weft::preload::hide_root;
-using weft::preload::next;
+using weft::preload::Next;
 using weft::preload::Redirected;
 
 WEFT_EXPORT int creat(const char* path, mode_t mode) {
@@ -31,38 +32,38 @@ WEFT_EXPORT int creat64(const char* path, mode_t mode) {
 }
 
 WEFT_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
-  static auto* const stock = next<FILE*(const char*, const char*, FILE*)>("freopen");
+  static constinit Next<FILE*(const char*, const char*, FILE*)> stock("freopen");
   return stock(Redirected(path).path(), mode, stream);
 }
 
 WEFT_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-  static auto* const stock = next<FILE*(const char*, const char*, FILE*)>("freopen64");
+  static constinit Next<FILE*(const char*, const char*, FILE*)> stock("freopen64");
   return stock(Redirected(path).path(), mode, stream);
 }
 
 // --- Where a program is. It sees the folder's emulated name.
 
 WEFT_EXPORT int chdir(const char* path) noexcept {
-  static auto* const stock = next<int(const char*)>("chdir");
+  static constinit Next<int(const char*)> stock("chdir");
   return stock(Redirected(path).path());
 }
 
 WEFT_EXPORT char* getcwd(char* to, std::size_t size) noexcept {
-  static auto* const stock = next<char*(char*, std::size_t)>("getcwd");
+  static constinit Next<char*(char*, std::size_t)> stock("getcwd");
   char* const path = stock(to, size);
   hide_root(path);
   return path;
 }
 
 WEFT_EXPORT char* __getcwd_chk(char* to, std::size_t size, std::size_t room) noexcept {
-  static auto* const stock = next<char*(char*, std::size_t, std::size_t)>("__getcwd_chk");
+  static constinit Next<char*(char*, std::size_t, std::size_t)> stock("__getcwd_chk");
   char* const path = stock(to, size, room);
   hide_root(path);
   return path;
 }
 
 WEFT_EXPORT char* get_current_dir_name() noexcept {
-  static auto* const stock = next<char*()>("get_current_dir_name");
+  static constinit Next<char*()> stock("get_current_dir_name");
   char* const path = stock();
   hide_root(path);
   return path;
@@ -73,15 +74,19 @@ WEFT_EXPORT char* get_current_dir_name() noexcept {
 WEFT_EXPORT int scandirat(int folder, const char* path, dirent*** list,
                           int (*filter)(const dirent*),
                           int (*compare)(const dirent**, const dirent**)) {
-  static auto* const stock = next<decltype(scandirat)>("scandirat");
-  return stock(folder, Redirected(path).path(), list, filter, compare);
+  static constinit Next<int(int, const char*, dirent***, int (*)(const dirent*),
+                            int (*)(const dirent**, const dirent**))>
+      stock("scandirat");
+  return stock(folder, Redirected(folder, path).path(), list, filter, compare);
 }
 
 WEFT_EXPORT int scandirat64(int folder, const char* path, dirent64*** list,
                             int (*filter)(const dirent64*),
                             int (*compare)(const dirent64**, const dirent64**)) {
-  static auto* const stock = next<decltype(scandirat64)>("scandirat64");
-  return stock(folder, Redirected(path).path(), list, filter, compare);
+  static constinit Next<int(int, const char*, dirent64***, int (*)(const dirent64*),
+                            int (*)(const dirent64**, const dirent64**))>
+      stock("scandirat64");
+  return stock(folder, Redirected(folder, path).path(), list, filter, compare);
 }
 
 namespace {
@@ -129,40 +134,100 @@ using Visit64 = int(const char*, const struct stat64*, int, FTW*);
 }  // namespace
 
 WEFT_EXPORT int nftw(const char* path, Visit* visit, int descriptors, int flags) {
-  static auto* const stock = next<int(const char*, Visit*, int, int)>("nftw");
-  return walk<int(const char*, Visit*, int, int), Visit, struct stat>(stock, path, visit,
+  static constinit Next<int(const char*, Visit*, int, int)> stock("nftw");
+  return walk<int(const char*, Visit*, int, int), Visit, struct stat>(stock.get(), path, visit,
                                                                       descriptors, flags);
 }
 
 WEFT_EXPORT int nftw64(const char* path, Visit64* visit, int descriptors, int flags) {
-  static auto* const stock = next<int(const char*, Visit64*, int, int)>("nftw64");
-  return walk<int(const char*, Visit64*, int, int), Visit64, struct stat64>(stock, path, visit,
-                                                                            descriptors, flags);
+  static constinit Next<int(const char*, Visit64*, int, int)> stock("nftw64");
+  return walk<int(const char*, Visit64*, int, int), Visit64, struct stat64>(
+      stock.get(), path, visit, descriptors, flags);
+}
+
+namespace {
+
+// Of ftw(), which says the path and no place in it.
+template <class Visit, class Stat>
+int visit_hidden_plain(const char* path, const Stat* status, int type) {
+  char shown[PATH_MAX];
+  std::snprintf(shown, sizeof shown, "%s", path);
+  hide_root(shown);
+  return visitor<Visit>(shown, status, type);
+}
+
+template <class Visit, class Stat, class Walk>
+int walk_plain(Walk* stock, const char* path, Visit* visit, int descriptors) {
+  const Redirected to(path);
+  if (to.path() == path) {
+    return stock(path, visit, descriptors);
+  }
+  const Visiting<Visit> now(visit);
+  return stock(to.path(), visit_hidden_plain<Visit, Stat>, descriptors);
+}
+
+using PlainVisit = int(const char*, const struct stat*, int);
+using PlainVisit64 = int(const char*, const struct stat64*, int);
+
+}  // namespace
+
+WEFT_EXPORT int ftw(const char* path, PlainVisit* visit, int descriptors) {
+  static constinit Next<int(const char*, PlainVisit*, int)> stock("ftw");
+  return walk_plain<PlainVisit, struct stat>(stock.get(), path, visit, descriptors);
+}
+
+WEFT_EXPORT int ftw64(const char* path, PlainVisit64* visit, int descriptors) {
+  static constinit Next<int(const char*, PlainVisit64*, int)> stock("ftw64");
+  return walk_plain<PlainVisit64, struct stat64>(stock.get(), path, visit, descriptors);
 }
 
 // --- File systems and watches
 
 WEFT_EXPORT int statfs(const char* path, struct statfs* to) noexcept {
-  static auto* const stock = next<int(const char*, struct statfs*)>("statfs");
+  static constinit Next<int(const char*, struct statfs*)> stock("statfs");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int statfs64(const char* path, struct statfs64* to) noexcept {
-  static auto* const stock = next<int(const char*, struct statfs64*)>("statfs64");
+  static constinit Next<int(const char*, struct statfs64*)> stock("statfs64");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int statvfs(const char* path, struct statvfs* to) noexcept {
-  static auto* const stock = next<int(const char*, struct statvfs*)>("statvfs");
+  static constinit Next<int(const char*, struct statvfs*)> stock("statvfs");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int statvfs64(const char* path, struct statvfs64* to) noexcept {
-  static auto* const stock = next<int(const char*, struct statvfs64*)>("statvfs64");
+  static constinit Next<int(const char*, struct statvfs64*)> stock("statvfs64");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int inotify_add_watch(int fd, const char* path, std::uint32_t mask) noexcept {
-  static auto* const stock = next<int(int, const char*, std::uint32_t)>("inotify_add_watch");
+  static constinit Next<int(int, const char*, std::uint32_t)> stock("inotify_add_watch");
   return stock(fd, Redirected(path).path(), mask);
+}
+
+// --- Extended attributes, for which every long listing asks
+
+WEFT_EXPORT ssize_t getxattr(const char* path, const char* name, void* to,
+                             std::size_t size) noexcept {
+  static constinit Next<ssize_t(const char*, const char*, void*, std::size_t)> stock("getxattr");
+  return stock(Redirected(path).path(), name, to, size);
+}
+
+WEFT_EXPORT ssize_t lgetxattr(const char* path, const char* name, void* to,
+                              std::size_t size) noexcept {
+  static constinit Next<ssize_t(const char*, const char*, void*, std::size_t)> stock("lgetxattr");
+  return stock(Redirected(path).path(), name, to, size);
+}
+
+WEFT_EXPORT ssize_t listxattr(const char* path, char* to, std::size_t size) noexcept {
+  static constinit Next<ssize_t(const char*, char*, std::size_t)> stock("listxattr");
+  return stock(Redirected(path).path(), to, size);
+}
+
+WEFT_EXPORT ssize_t llistxattr(const char* path, char* to, std::size_t size) noexcept {
+  static constinit Next<ssize_t(const char*, char*, std::size_t)> stock("llistxattr");
+  return stock(Redirected(path).path(), to, size);
 }

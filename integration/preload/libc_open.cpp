@@ -24,7 +24,7 @@ mode_t mode_of(int flags, va_list arguments) {
 
 template <class Open>
 int open_at(Open* stock, int folder, const char* path, int flags, mode_t mode) {
-  const Redirected to(path);
+  const Redirected to(folder, path);
   if (to.uverbs() >= 0) {
     return open_uverbs(to.uverbs(), flags);
   }
@@ -46,97 +46,101 @@ using OpenAtFunction = int(int, const char*, int, ...);
 }  // namespace
 }  // namespace weft::preload
 
-using weft::preload::next;
+using weft::preload::Next;
 using weft::preload::Redirected;
 
 WEFT_EXPORT int open(const char* path, int flags, ...) {
-  static auto* const stock = next<weft::preload::OpenFunction>("open");
+  static constinit Next<weft::preload::OpenFunction> stock("open");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
   va_end(arguments);
-  return weft::preload::open_plain(stock, path, flags, mode);
+  return weft::preload::open_plain(stock.get(), path, flags, mode);
 }
 
 WEFT_EXPORT int open64(const char* path, int flags, ...) {
-  static auto* const stock = next<weft::preload::OpenFunction>("open64");
+  static constinit Next<weft::preload::OpenFunction> stock("open64");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
   va_end(arguments);
-  return weft::preload::open_plain(stock, path, flags, mode);
+  return weft::preload::open_plain(stock.get(), path, flags, mode);
 }
 
 WEFT_EXPORT int openat(int folder, const char* path, int flags, ...) {
-  static auto* const stock = next<weft::preload::OpenAtFunction>("openat");
+  static constinit Next<weft::preload::OpenAtFunction> stock("openat");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
   va_end(arguments);
-  return weft::preload::open_at(stock, folder, path, flags, mode);
+  return weft::preload::open_at(stock.get(), folder, path, flags, mode);
 }
 
 WEFT_EXPORT int openat64(int folder, const char* path, int flags, ...) {
-  static auto* const stock = next<weft::preload::OpenAtFunction>("openat64");
+  static constinit Next<weft::preload::OpenAtFunction> stock("openat64");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
   va_end(arguments);
-  return weft::preload::open_at(stock, folder, path, flags, mode);
+  return weft::preload::open_at(stock.get(), folder, path, flags, mode);
 }
 
 WEFT_EXPORT int __open_2(const char* path, int flags) {
-  static auto* const stock = next<int(const char*, int)>("__open_2");
+  static constinit Next<int(const char*, int)> stock("__open_2");
   const Redirected to(path);
   return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
                           : stock(to.path(), flags);
 }
 
 WEFT_EXPORT int __open64_2(const char* path, int flags) {
-  static auto* const stock = next<int(const char*, int)>("__open64_2");
+  static constinit Next<int(const char*, int)> stock("__open64_2");
   const Redirected to(path);
   return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
                           : stock(to.path(), flags);
 }
 
 WEFT_EXPORT int __openat_2(int folder, const char* path, int flags) {
-  static auto* const stock = next<int(int, const char*, int)>("__openat_2");
-  const Redirected to(path);
+  static constinit Next<int(int, const char*, int)> stock("__openat_2");
+  const Redirected to(folder, path);
   return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
                           : stock(folder, to.path(), flags);
 }
 
 WEFT_EXPORT int __openat64_2(int folder, const char* path, int flags) {
-  static auto* const stock = next<int(int, const char*, int)>("__openat64_2");
-  const Redirected to(path);
+  static constinit Next<int(int, const char*, int)> stock("__openat64_2");
+  const Redirected to(folder, path);
   return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
                           : stock(folder, to.path(), flags);
 }
 
 WEFT_EXPORT FILE* fopen(const char* path, const char* mode) {
-  static auto* const stock = next<FILE*(const char*, const char*)>("fopen");
+  static constinit Next<FILE*(const char*, const char*)> stock("fopen");
   return stock(Redirected(path).path(), mode);
 }
 
 WEFT_EXPORT FILE* fopen64(const char* path, const char* mode) {
-  static auto* const stock = next<FILE*(const char*, const char*)>("fopen64");
+  static constinit Next<FILE*(const char*, const char*)> stock("fopen64");
   return stock(Redirected(path).path(), mode);
 }
 
 WEFT_EXPORT DIR* opendir(const char* path) {
-  static auto* const stock = next<DIR*(const char*)>("opendir");
+  static constinit Next<DIR*(const char*)> stock("opendir");
   return stock(Redirected(path).path());
 }
 
 WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const dirent*),
                         int (*compare)(const dirent**, const dirent**)) {
-  static auto* const stock = next<decltype(scandir)>("scandir");
+  static constinit Next<int(const char*, dirent***, int (*)(const dirent*),
+                            int (*)(const dirent**, const dirent**))>
+      stock("scandir");
   return stock(Redirected(path).path(), list, filter, compare);
 }
 
 WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(const dirent64*),
                           int (*compare)(const dirent64**, const dirent64**)) {
-  static auto* const stock = next<decltype(scandir64)>("scandir64");
+  static constinit Next<int(const char*, dirent64***, int (*)(const dirent64*),
+                            int (*)(const dirent64**, const dirent64**))>
+      stock("scandir64");
   return stock(Redirected(path).path(), list, filter, compare);
 }
 
@@ -158,20 +162,21 @@ int glob_redirected(Glob* stock, const char* pattern, int flags, int (*error)(co
 
 WEFT_EXPORT int glob(const char* pattern, int flags, int (*error)(const char*, int),
                      glob_t* result) {
-  static auto* const stock = next<decltype(glob)>("glob");
-  return glob_redirected(stock, pattern, flags, error, result);
+  static constinit Next<int(const char*, int, int (*)(const char*, int), glob_t*)> stock("glob");
+  return glob_redirected(stock.get(), pattern, flags, error, result);
 }
 
 WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*, int),
                        glob64_t* result) {
-  static auto* const stock = next<decltype(glob64)>("glob64");
-  return glob_redirected(stock, pattern, flags, error, result);
+  static constinit Next<int(const char*, int, int (*)(const char*, int), glob64_t*)> stock(
+      "glob64");
+  return glob_redirected(stock.get(), pattern, flags, error, result);
 }
 
 // A kernel with RDMA answers on netlink before anybody looks at sysfs, and would list its own
 // devices.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
-  static auto* const stock = next<int(int, int, int)>("socket");
+  static constinit Next<int(int, int, int)> stock("socket");
   constexpr int kNetlinkRdma = 20;
   if (domain == AF_NETLINK && protocol == kNetlinkRdma && weft::preload::tree_root() != nullptr) {
     errno = EPROTONOSUPPORT;

@@ -28,8 +28,8 @@ void show_device(int nic, Stat* to) {
 
 // `ask` calls the stock function with the path it is given.
 template <class Stat, class Ask>
-int stat_path(const char* path, Stat* to, Ask&& ask) {
-  const Redirected where(path);
+int stat_path(int folder, const char* path, Stat* to, Ask&& ask) {
+  const Redirected where(folder, path);
   const int result = ask(where.path());
   if (result == 0 && where.uverbs() >= 0) {
     show_device(where.uverbs(), to);
@@ -39,8 +39,8 @@ int stat_path(const char* path, Stat* to, Ask&& ask) {
 
 template <class Stat>
 int stat_fd(int fd, Stat* to, int result) {
-  if (const std::uint8_t kind = FdTable::kind(fd); result == 0 && kind != 0) {
-    show_device(kind - 1, to);
+  if (result == 0 && FdTable::is_device(fd)) {
+    show_device(FdTable::nic(fd), to);
   }
   return result;
 }
@@ -48,7 +48,7 @@ int stat_fd(int fd, Stat* to, int result) {
 // Also with AT_EMPTY_PATH, which makes it a question about the descriptor.
 template <class Stat, class Ask>
 int stat_at(int folder, const char* path, int flags, Stat* to, Ask&& ask) {
-  const int result = stat_path(path, to, ask);
+  const int result = stat_path(folder, path, to, ask);
   const bool empty = path == nullptr || *path == '\0';
   return (flags & AT_EMPTY_PATH) != 0 && empty ? stat_fd(folder, to, result) : result;
 }
@@ -62,36 +62,36 @@ using Stat = struct stat;
 using Stat64 = struct stat64;
 
 WEFT_EXPORT int stat(const char* path, Stat* to) noexcept {
-  static auto* const stock = next<int(const char*, Stat*)>("stat");
-  return stat_path(path, to, [&](const char* where) { return stock(where, to); });
+  static constinit Next<int(const char*, Stat*)> stock("stat");
+  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int stat64(const char* path, Stat64* to) noexcept {
-  static auto* const stock = next<int(const char*, Stat64*)>("stat64");
-  return stat_path(path, to, [&](const char* where) { return stock(where, to); });
+  static constinit Next<int(const char*, Stat64*)> stock("stat64");
+  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat(const char* path, Stat* to) noexcept {
-  static auto* const stock = next<int(const char*, Stat*)>("lstat");
-  return stat_path(path, to, [&](const char* where) { return stock(where, to); });
+  static constinit Next<int(const char*, Stat*)> stock("lstat");
+  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat64(const char* path, Stat64* to) noexcept {
-  static auto* const stock = next<int(const char*, Stat64*)>("lstat64");
-  return stat_path(path, to, [&](const char* where) { return stock(where, to); });
+  static constinit Next<int(const char*, Stat64*)> stock("lstat64");
+  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int fstat(int fd, Stat* to) noexcept {
-  static auto* const stock = next<int(int, Stat*)>("fstat");
+  static constinit Next<int(int, Stat*)> stock("fstat");
   return stat_fd(fd, to, stock(fd, to));
 }
 WEFT_EXPORT int fstat64(int fd, Stat64* to) noexcept {
-  static auto* const stock = next<int(int, Stat64*)>("fstat64");
+  static constinit Next<int(int, Stat64*)> stock("fstat64");
   return stat_fd(fd, to, stock(fd, to));
 }
 WEFT_EXPORT int fstatat(int folder, const char* path, Stat* to, int flags) noexcept {
-  static auto* const stock = next<int(int, const char*, Stat*, int)>("fstatat");
+  static constinit Next<int(int, const char*, Stat*, int)> stock("fstatat");
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }
 WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) noexcept {
-  static auto* const stock = next<int(int, const char*, Stat64*, int)>("fstatat64");
+  static constinit Next<int(int, const char*, Stat64*, int)> stock("fstatat64");
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }
@@ -99,49 +99,53 @@ WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) n
 // The names that programs built before glibc 2.33 use. The version argument has one value on this
 // machine.
 WEFT_EXPORT int __xstat(int version, const char* path, Stat* to) noexcept {
-  static auto* const stock = next<int(int, const char*, Stat*)>("__xstat");
-  return stat_path(path, to, [&](const char* where) { return stock(version, where, to); });
+  static constinit Next<int(int, const char*, Stat*)> stock("__xstat");
+  return stat_path(AT_FDCWD, path, to,
+                   [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __xstat64(int version, const char* path, Stat64* to) noexcept {
-  static auto* const stock = next<int(int, const char*, Stat64*)>("__xstat64");
-  return stat_path(path, to, [&](const char* where) { return stock(version, where, to); });
+  static constinit Next<int(int, const char*, Stat64*)> stock("__xstat64");
+  return stat_path(AT_FDCWD, path, to,
+                   [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __lxstat(int version, const char* path, Stat* to) noexcept {
-  static auto* const stock = next<int(int, const char*, Stat*)>("__lxstat");
-  return stat_path(path, to, [&](const char* where) { return stock(version, where, to); });
+  static constinit Next<int(int, const char*, Stat*)> stock("__lxstat");
+  return stat_path(AT_FDCWD, path, to,
+                   [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __lxstat64(int version, const char* path, Stat64* to) noexcept {
-  static auto* const stock = next<int(int, const char*, Stat64*)>("__lxstat64");
-  return stat_path(path, to, [&](const char* where) { return stock(version, where, to); });
+  static constinit Next<int(int, const char*, Stat64*)> stock("__lxstat64");
+  return stat_path(AT_FDCWD, path, to,
+                   [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __fxstat(int version, int fd, Stat* to) noexcept {
-  static auto* const stock = next<int(int, int, Stat*)>("__fxstat");
+  static constinit Next<int(int, int, Stat*)> stock("__fxstat");
   return stat_fd(fd, to, stock(version, fd, to));
 }
 WEFT_EXPORT int __fxstat64(int version, int fd, Stat64* to) noexcept {
-  static auto* const stock = next<int(int, int, Stat64*)>("__fxstat64");
+  static constinit Next<int(int, int, Stat64*)> stock("__fxstat64");
   return stat_fd(fd, to, stock(version, fd, to));
 }
 WEFT_EXPORT int __fxstatat(int version, int folder, const char* path, Stat* to,
                            int flags) noexcept {
-  static auto* const stock = next<int(int, int, const char*, Stat*, int)>("__fxstatat");
+  static constinit Next<int(int, int, const char*, Stat*, int)> stock("__fxstatat");
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(version, folder, where, to, flags); });
 }
 WEFT_EXPORT int __fxstatat64(int version, int folder, const char* path, Stat64* to,
                              int flags) noexcept {
-  static auto* const stock = next<int(int, int, const char*, Stat64*, int)>("__fxstatat64");
+  static constinit Next<int(int, int, const char*, Stat64*, int)> stock("__fxstatat64");
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(version, folder, where, to, flags); });
 }
 
 WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* to) noexcept {
-  static auto* const stock = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
-  const Redirected where(path);
+  static constinit Next<int(int, const char*, int, unsigned, struct statx*)> stock("statx");
+  const Redirected where(folder, path);
   const int result = stock(folder, where.path(), flags, mask, to);
   const bool of_fd = (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
-  const int nic = of_fd ? FdTable::kind(folder) - 1 : where.uverbs();
+  const int nic = !of_fd ? where.uverbs() : FdTable::is_device(folder) ? FdTable::nic(folder) : -1;
   if (result == 0 && nic >= 0) {
     to->stx_mode = kDeviceMode;
     to->stx_rdev_major = weft::emu::kernel::kUverbsMajor;
@@ -151,18 +155,18 @@ WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
 }
 
 WEFT_EXPORT int access(const char* path, int mode) noexcept {
-  static auto* const stock = next<int(const char*, int)>("access");
+  static constinit Next<int(const char*, int)> stock("access");
   return stock(Redirected(path).path(), mode);
 }
 WEFT_EXPORT int euidaccess(const char* path, int mode) noexcept {
-  static auto* const stock = next<int(const char*, int)>("euidaccess");
+  static constinit Next<int(const char*, int)> stock("euidaccess");
   return stock(Redirected(path).path(), mode);
 }
 WEFT_EXPORT int eaccess(const char* path, int mode) noexcept {
-  static auto* const stock = next<int(const char*, int)>("eaccess");
+  static constinit Next<int(const char*, int)> stock("eaccess");
   return stock(Redirected(path).path(), mode);
 }
 WEFT_EXPORT int faccessat(int folder, const char* path, int mode, int flags) noexcept {
-  static auto* const stock = next<int(int, const char*, int, int)>("faccessat");
-  return stock(folder, Redirected(path).path(), mode, flags);
+  static constinit Next<int(int, const char*, int, int)> stock("faccessat");
+  return stock(folder, Redirected(folder, path).path(), mode, flags);
 }

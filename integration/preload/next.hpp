@@ -3,16 +3,38 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+
 // Everything else in the library is hidden.
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace weft::preload {
 
-// The next definition of `name` after this library: libc's, or that of another interposer behind
-// us.
+// The next definition of a function after this library: libc's, or that of another interposer
+// behind us. A constinit static of each wrapper: whoever comes first looks it up, and all who come
+// meanwhile, in any thread or a child of vfork, find the same.
 template <class Function>
-[[nodiscard]] Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
+class Next {
+ public:
+  constexpr explicit Next(const char* name) : name_(name) {}
+  [[nodiscard]] Function* get() {
+    Function* const known = function_.load(std::memory_order_relaxed);
+    return known != nullptr ? known : look_up();
+  }
+  template <class... Args>
+  decltype(auto) operator()(Args... args) {
+    return get()(args...);
+  }
+
+ private:
+  [[gnu::noinline, gnu::cold]] Function* look_up() {
+    auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+    function_.store(found, std::memory_order_relaxed);
+    return found;
+  }
+
+  const char* name_;
+  std::atomic<Function*> function_{nullptr};
+};
 
 }  // namespace weft::preload

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 
@@ -74,34 +75,51 @@ void NicRunner::exclusively(const std::function<void()>& work) {
 }
 
 void NicRunner::need_background() {
-  std::call_once(background_once_, [this] {
-    // The application's signals are for its own threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_, /*watchful=*/true);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  });
+  // The application's signals are for its own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  background_ = std::make_unique<srd::BackgroundThread<Device>>(*host_, /*watchful=*/true);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void NicRunner::ring() {
+  if (host_->held_here()) {
+    host_->push();  // leaves a mark for what is going on below
+  } else {
+    host_->with([](Device& /*device*/, TimePoint /*now*/) {});
+  }
 }
 
 void NicRunner::linger() {
   constexpr std::chrono::milliseconds kMoment{100};
-  const bool perfect = host_->look([](Device& device) { return device.network_is_perfect(); });
-  if (perfect) {
-    return;
-  }
-  for (const TimePoint end = srd::monotonic_now() + kMoment; srd::monotonic_now() < end;) {
-    if (host_->poll() == 0) {
+  constexpr std::chrono::microseconds kMostOwed{500};
+  bool perfect = true;
+  Duration owed = kMostOwed;
+  const auto look = [&](Device& device, TimePoint /*now*/) {
+    perfect = device.network_is_perfect();
+    owed = std::min<Duration>(kMostOwed, 2 * device.engine().config().ack_delay);
+  };
+  const TimePoint begin = srd::monotonic_now();
+  for (TimePoint now = begin; !host_->held_here(); now = srd::monotonic_now()) {
+    const std::size_t work = host_->poll(look);
+    if (now - begin >= (perfect ? (work == 0 ? owed : kMostOwed) : Duration{kMoment})) {
+      return;
+    }
+    if (work == 0 && !perfect) {
       host_->sleep_deaf(std::chrono::microseconds{200});
     }
   }
 }
 
 void NicRunner::expect_events() {
+  if (host_->held_here()) {
+    return;
+  }
   // Not if somebody else has the device, but for sure: the next poll overwrites the arming.
   host_->look([](Device& device) { device.look_at_arms(); });
-  need_background();
+  host_->expect_events();
   background_->take_over_now();
 }
 

@@ -2,9 +2,7 @@
 // them.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "emu/kernel/efa_device.hpp"
 #include "emu/kernel/nic_description.hpp"
@@ -24,18 +22,19 @@ class NicRunner final : public emu::kernel::Runner {
   void exclusively(const std::function<void()>& work) override;
   bool poll() override { return host_->poll() != 0; }
   void push() override { host_->push(); }
-  void ring() override {
-    host_->with([](Device& /*device*/, TimePoint /*now*/) {});
-  }
+  void ring() override;
   void expect_events() override;
 
   [[nodiscard]] emu::kernel::Device& device() { return *device_; }
-  // For who is about to go, in a network that loses packets: stays a moment to acknowledge what
-  // peers send once more because the first acknowledgement was lost.
+  // For who is about to go: sends the acknowledgements that are owed, and in a network that loses
+  // packets stays a moment for what peers send once more because the first one was lost. Waits for
+  // nobody: the holder of the lock may be this very thread, below a signal handler.
   void linger();
+  // This thread is making progress already: only poll(), push() and linger() are allowed.
+  [[nodiscard]] bool held_here() const { return host_->held_here(); }
   // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
   void abandon() { host_->abandon(); }
-  // Begins to watch over the NIC while nobody polls.
+  // Begins to watch over the NIC while nobody polls. Once.
   void need_background();
 
  private:
@@ -46,7 +45,6 @@ class NicRunner final : public emu::kernel::Runner {
 
   std::unique_ptr<srd::Host<Device>> host_;
   Device* device_;
-  std::once_flag background_once_;
   std::unique_ptr<srd::BackgroundThread<Device>> background_;
 };
 

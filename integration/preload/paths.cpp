@@ -1,6 +1,13 @@
 // Owns the prefixes of the emulated part of the file system.
 #include "integration/preload/paths.hpp"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -74,20 +81,112 @@ int uverbs_number(const char* path) {
 }  // namespace
 
 const char* tree_root() {
-  // Read once: programs that clean their environment keep the devices that they have.
-  static const char* const root = [] {
-    const char* const value = std::getenv("WEFT_DEVICES");
-    return value != nullptr && *value == '/' ? strdup(value) : nullptr;
-  }();
-  return root;
+  // Read once: programs that clean their environment keep the devices that they have. Without
+  // malloc(), which may be the caller.
+  enum class State : std::uint8_t { unknown, filling, none, known };
+  static constinit char root[PATH_MAX];
+  static constinit std::atomic<State> state{State::unknown};
+  State now = state.load(std::memory_order_acquire);
+  if (now == State::known) [[likely]] {
+    return root;
+  }
+  if (now == State::none) {
+    return nullptr;
+  }
+  const char* const value = std::getenv("WEFT_DEVICES");
+  const bool good = value != nullptr && *value == '/' && std::strlen(value) < sizeof root;
+  if (!good) {
+    state.store(State::none, std::memory_order_release);
+    return nullptr;
+  }
+  if (state.compare_exchange_strong(now, State::filling, std::memory_order_acquire)) {
+    std::memcpy(root, value, std::strlen(value) + 1);
+    state.store(State::known, std::memory_order_release);
+    return root;
+  }
+  return now == State::known ? root : value;  // as long as another thread copies it
 }
 
-Redirected::Redirected(const char* path) : path_(path) {
-  // Everything else leaves here: "/s", "/d", or an odd beginning of them.
-  if (path == nullptr || path[0] != '/' ||
-      (path[1] != 's' && path[1] != 'd' && path[1] != '/' && path[1] != '.')) {
+namespace {
+
+// Before main(), and so before there are threads, in nearly every program.
+[[gnu::constructor]] void remember_root() { (void)tree_root(); }
+
+// A path that does not begin at the root can lead to us only if its first step is one of those on
+// the way. Nearly all others leave here.
+bool may_lead_here(const char* path) {
+  while (path[0] == '.' && path[1] == '/') {
+    path += 2;
+  }
+  switch (path[0]) {
+    case '.':
+      return path[1] == '.';
+    case 'i':
+      return begins(path, "infiniband");
+    case 'u':
+      return begins(path, "uverbs");
+    case 'c':
+      return begins(path, "class/");
+    case 's':
+      return begins(path, "sys/");
+    case 'd':
+      return begins(path, "dev/") || begins(path, "devices/") || begins(path, "drivers/");
+    case 'b':
+      return begins(path, "bus/");
+    case 'p':
+      return begins(path, "pci");  // pci/, pciefa0:
+    case 'e':
+      return begins(path, "efa");  // efa, efa0:
+    default:
+      return false;
+  }
+}
+
+// Where a relative path leads, as the program sees it. False: nowhere, or too far.
+bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
+  ssize_t length = 0;
+  if (folder == AT_FDCWD) {
+    length = syscall(SYS_getcwd, to, room) - 1;  // counts the end of the string
+  } else {
+    char link[32];
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    length = syscall(SYS_readlinkat, AT_FDCWD, link, to, room - 1);
+  }
+  if (length <= 0 || to[0] != '/') {
+    return false;
+  }
+  to[length] = '\0';
+  hide_root(to);
+  const std::size_t head = std::strlen(to);
+  const std::size_t tail = std::strlen(path);
+  if (head + tail + 2 > room) {
+    return false;
+  }
+  to[head] = '/';
+  std::memcpy(to + head + 1, path, tail + 1);
+  return true;
+}
+
+}  // namespace
+
+Redirected::Redirected(int folder, const char* path) : path_(path) {
+  if (path == nullptr || path[0] == '\0') {
     return;
   }
+  // Everything else leaves here: "/s", "/d", or an odd beginning of them.
+  if (path[0] == '/') {
+    if (path[1] == 's' || path[1] == 'd' || path[1] == '/' || path[1] == '.') {
+      redirect(path);
+    }
+  } else if (may_lead_here(path) && tree_root() != nullptr) {
+    char whole[PATH_MAX];
+    if (make_absolute(folder, path, whole, sizeof whole)) {
+      redirect(whole);
+    }
+  }
+}
+
+void Redirected::redirect(const char* path) {
   const char* const root = tree_root();
   if (root == nullptr) {
     return;

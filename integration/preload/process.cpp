@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -19,48 +20,126 @@
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs_file.hpp"
 #include "integration/preload/fd_table.hpp"
+#include "integration/preload/guard.hpp"
 #include "integration/preload/nic_runner.hpp"
 #include "integration/preload/paths.hpp"
 #include "integration/preload/verbs_hooks.hpp"
+#include "srd/io/posix.hpp"
 
 namespace weft::preload {
 namespace {
 
 namespace kernel = emu::kernel;
-constexpr int kMostNics = 64;
+constexpr std::size_t kMostNics = FdTable::kMostNics;
 
 struct OpenFile {
   std::unique_ptr<kernel::UverbsFile> verbs;
-  int nic = 0;
+  NicRunner* runner = nullptr;
+};
+
+// What the device files tell.
+class Listener final : public kernel::LibraryHooks {
+ public:
+  void created_cq(const Touched& cq) override { VerbsHooks::instance().created_cq(cq); }
+  void touched_qp(const Touched& qp) override { VerbsHooks::instance().touched_qp(qp); }
+  void destroyed_qp(const Touched& qp) override { VerbsHooks::instance().destroyed_qp(qp); }
+  void made_channel(const Touched& made) override;
 };
 
 // Never destroyed: other libraries' destructors may still use verbs when ours would have run.
 struct Process {
-  std::mutex mutex;
+  Listener listener;
+  srd::TryLock mutex;
   pid_t pid = getpid();
   std::array<std::unique_ptr<NicRunner>, kMostNics> nics;
-  std::map<int, std::shared_ptr<OpenFile>> files;  // null after a fork: the parent's
+  std::array<srd::TryLock, kMostNics> starting;     // held, without the mutex, meanwhile
+  std::map<int, std::shared_ptr<OpenFile>> files;   // null after a fork: the parent's
+  std::map<int, std::weak_ptr<OpenFile>> channels;  // by the application's descriptor
 };
 
+void before_fork();
+void in_parent_after_fork();
 void in_child_after_fork();
 void at_exit();
 
+// Descriptors of ours are out of the way, and stay when the program closes all that it finds.
+int keep(int fd) {
+  int high = fd;
+  if (fd < kernel::native::kFirstHigh) {
+    high = kernel::native::duplicate_high(fd);
+    if (high < 0) {
+      high = fd;
+    } else {
+      syscall(SYS_close, fd);
+    }
+  }
+  if (high < FdTable::kMost) {
+    FdTable::set(high, FdTable::kPrivate);
+  }
+  return high;
+}
+
+void forget(int fd) {
+  if (fd < FdTable::kMost) {
+    FdTable::set(fd, 0);
+  }
+}
+
+constinit Process* instance = nullptr;
+constinit pthread_once_t built = PTHREAD_ONCE_INIT;
+
 Process& process() {
-  static Process* const instance = [] {
-    pthread_atfork(nullptr, nullptr, in_child_after_fork);
+  pthread_once(&built, [] {
+    fd_keeper = {keep, forget};
+    instance = new Process;
+    pthread_atfork(before_fork, in_parent_after_fork, in_child_after_fork);
     (void)std::atexit(at_exit);
-    return new Process;
-  }();
+  });
   return *instance;
 }
 
+// So that the child finds the tables whole. Who forks from a signal handler, above a change of
+// them, has to take them as they are.
+struct Forking {
+  bool process = false;
+  bool hooks = false;
+};
+constinit Forking forking;
+
+bool enter(srd::TryLock& lock) {
+  if (lock.held_here()) {
+    return false;
+  }
+  lock.lock();
+  return true;
+}
+
+void before_fork() {
+  forking.process = enter(process().mutex);
+  forking.hooks = enter(VerbsHooks::instance().lock());
+}
+
+void in_parent_after_fork() {
+  if (forking.hooks) {
+    VerbsHooks::instance().lock().unlock();
+  }
+  if (forking.process) {
+    process().mutex.unlock();
+  }
+}
+
 // The child has a copy of everything and the right to nothing: the rings have one consumer, and the
-// device files belong to the parent. It can open the device again and get a place of its own.
+// device files belong to the parent. It can open the device again and get a place of its own. Our
+// descriptors go at once: weftd learns of a process's end when the last of them is closed.
 void in_child_after_fork() {
   Process& self = process();
-  new (&self.mutex) std::mutex;
+  self.mutex.unlock();
+  for (srd::TryLock& lock : self.starting) {
+    lock.unlock();
+  }
   self.pid = getpid();
   VerbsHooks::instance().forget_all();
+  VerbsHooks::instance().lock().unlock();
   for (auto& nic : self.nics) {
     if (nic != nullptr) {
       nic->abandon();
@@ -71,9 +150,15 @@ void in_child_after_fork() {
     new std::shared_ptr<OpenFile>(
         std::move(file));  // kept for ever, so that nothing is torn down here
   }
+  for (int fd = 0; fd < FdTable::end(); ++fd) {
+    if (FdTable::is_private(fd)) {
+      kernel::native::close(fd);
+    }
+  }
 }
 
-// A NIC of its own would go on answering after the program has ended; ours ends with it.
+// A NIC of its own would go on answering after the program has ended; ours ends with it. This may
+// be a signal handler's doing, in a thread that was making progress: nothing here waits for a lock.
 void at_exit() {
   Process& self = process();
   if (self.pid != getpid()) {
@@ -94,7 +179,7 @@ void complain(const std::string& text) {
   (void)!syscall(SYS_write, 2, line.data(), line.size());
 }
 
-Result<kernel::NicDescription> read_description(int nic) {
+Result<kernel::NicDescription> read_description(std::size_t nic) {
   const std::string path = std::string(tree_root()) + "/nic" + std::to_string(nic);
   std::FILE* const file = std::fopen(path.c_str(), "re");
   if (file == nullptr) {
@@ -110,47 +195,112 @@ Result<kernel::NicDescription> read_description(int nic) {
   return kernel::nic_from_text(text);
 }
 
-// With the table's mutex held.
-NicRunner* runner(int nic) {
-  auto& slot = process().nics[static_cast<std::size_t>(nic)];
+// Null, with errno set: it does not come up.
+NicRunner* runner(std::size_t nic) {
+  Process& self = process();
+  srd::TryLock& starting = self.starting[nic];
+  if (starting.held_here()) {
+    errno = EDEADLK;
+    return nullptr;
+  }
+  while (!starting.try_lock()) {  // another thread waits for weftd: up to five seconds
+    constexpr timespec kNap{0, 1'000'000};
+    nanosleep(&kNap, nullptr);
+  }
+  const Guard first(starting, std::adopt_lock);
+  auto& slot = self.nics[nic];
   if (slot != nullptr) {
     return slot.get();
   }
   const auto description = read_description(nic);
   if (!description) {
     complain(description.error().message);
+    errno = ENODEV;
     return nullptr;
   }
   auto started = NicRunner::start(*description, kernel::claim_statistics(kernel::statistics_path(
                                                     tree_root(), description->name)));
   if (!started) {
     complain("cannot bring " + description->name + " up: " + started.error().message);
+    errno = ENODEV;
     return nullptr;
   }
+  (*started)->need_background();
+  const Guard guard(self.mutex);
   slot = std::move(*started);
   return slot.get();
 }
 
+// The caller holds the mutex.
+void add(int fd, std::shared_ptr<OpenFile> file, std::uint8_t kind) {
+  process().files[fd] = std::move(file);
+  FdTable::set(fd, kind);
+}
+
 std::shared_ptr<OpenFile> find(int fd) {
   Process& self = process();
-  const std::lock_guard guard(self.mutex);
+  const Guard guard(self.mutex);
+  if (!guard) {
+    return nullptr;
+  }
   const auto found = self.files.find(fd);
   return found == self.files.end() ? nullptr : found->second;
 }
 
+void Listener::made_channel(const Touched& made) {
+  Process& self = process();
+  const Guard guard(self.mutex);
+  const auto found = self.files.find(made.fd);
+  if (guard && made.channel < FdTable::kMost && found != self.files.end()) {
+    self.channels[made.channel] = found->second;
+    FdTable::set(made.channel, FdTable::kChannel);
+  }
+}
+
+// What `fd` stood for, or nothing; it stands for nothing from now on.
+struct Closed {
+  std::shared_ptr<OpenFile> file;
+  std::shared_ptr<OpenFile> of_channel;
+};
+Closed take(int fd) {
+  Closed closed;
+  Process& self = process();
+  const Guard guard(self.mutex);
+  FdTable::set(fd, 0);
+  if (!guard) {
+    return closed;
+  }
+  if (const auto found = self.files.find(fd); found != self.files.end()) {
+    closed.file = std::move(found->second);
+    self.files.erase(found);
+  }
+  if (const auto found = self.channels.find(fd); found != self.channels.end()) {
+    closed.of_channel = found->second.lock();
+    self.channels.erase(found);
+  }
+  return closed;
+}
+
+// This thread is inside the device already, below a signal handler.
+bool is_entered(const OpenFile& file) { return file.runner->held_here(); }
+
 }  // namespace
 
 int open_uverbs(int nic, int flags) {
-  Process& self = process();
-  const std::lock_guard guard(self.mutex);
-  NicRunner* const up = runner(nic);
+  const srd::Uncancellable here;
+  NicRunner* const up = runner(static_cast<std::size_t>(nic));
   if (up == nullptr) {
-    errno = ENODEV;
+    return -1;
+  }
+  if (process().mutex.held_here()) {
+    errno = EDEADLK;
     return -1;
   }
   auto file = std::make_shared<OpenFile>();
-  file->nic = nic;
-  file->verbs = std::make_unique<kernel::UverbsFile>(up->device(), *up, &VerbsHooks::instance());
+  file->runner = up;
+  file->verbs = std::make_unique<kernel::UverbsFile>(up->device(), *up, &process().listener);
+  // A child of a fork shall find each of our descriptors in the table, or none.
+  const Guard guard(process().mutex);
   const int native = file->verbs->open();
   if (native < 0) {
     return -1;
@@ -158,24 +308,23 @@ int open_uverbs(int nic, int flags) {
   const int command = (flags & O_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
   const int fd = static_cast<int>(syscall(SYS_fcntl, native, command, 0));
   if (fd >= FdTable::kMost) {
-    kernel::native::close(fd);
+    syscall(SYS_close, fd);
     errno = EMFILE;
     return -1;
   }
   if (fd >= 0) {
-    up->need_background();
-    self.files[fd] = std::move(file);
+    add(fd, std::move(file), static_cast<std::uint8_t>(nic + 1));
     VerbsHooks::instance().opened(fd, *up);
-    FdTable::set(fd, static_cast<std::uint8_t>(nic + 1));
   }
   return fd;
 }
 
 ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
+  const srd::Uncancellable here;
   const auto file = find(fd);
   ssize_t result = -EIO;
   if (file != nullptr && !in_vfork_child()) {
-    result = file->verbs->write(fd, buffer, size);
+    result = is_entered(*file) ? -EDEADLK : file->verbs->write(fd, buffer, size);
   }
   if (result < 0) {
     errno = static_cast<int>(-result);
@@ -185,10 +334,13 @@ ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
 }
 
 int ioctl_uverbs(int fd, unsigned long request, void* argument) {
+  const srd::Uncancellable here;
   const auto file = find(fd);
   int result = -EIO;
   if (file != nullptr && !in_vfork_child()) {
-    result = file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
+    result = is_entered(*file)
+                 ? -EDEADLK
+                 : file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
   }
   if (result < 0) {
     errno = -result;
@@ -197,34 +349,37 @@ int ioctl_uverbs(int fd, unsigned long request, void* argument) {
   return result;
 }
 
-void duplicated_uverbs(int fd, int copy) {
-  if (copy >= FdTable::kMost || in_vfork_child()) {
-    return;
-  }
-  Process& self = process();
-  const std::lock_guard guard(self.mutex);
-  if (const auto found = self.files.find(fd); found != self.files.end()) {
-    self.files[copy] = found->second;
-    FdTable::set(copy, FdTable::kind(fd));
-  }
-}
-
-void closing_uverbs(int fd) {
+void duplicated(int fd, int copy) {
   if (in_vfork_child()) {
     return;
   }
-  std::shared_ptr<OpenFile> last;
+  if (FdTable::kind(fd) == FdTable::kChannel) {  // from now on nobody can say when it is closed
+    (void)take(fd);
+    return;
+  }
   Process& self = process();
-  {
-    const std::lock_guard guard(self.mutex);
-    FdTable::set(fd, 0);
-    const auto found = self.files.find(fd);
-    if (found != self.files.end()) {
-      last = std::move(found->second);
-      self.files.erase(found);
-    }
+  const Guard guard(self.mutex);
+  if (!guard || copy >= FdTable::kMost) {
+    return;
+  }
+  if (const auto found = self.files.find(fd); found != self.files.end()) {
+    add(copy, found->second, FdTable::kind(fd));
+  }
+}
+
+void closing(int fd) {
+  if (in_vfork_child()) {
+    return;
+  }
+  const srd::Uncancellable here;
+  Closed closed = take(fd);
+  if (closed.of_channel != nullptr && !is_entered(*closed.of_channel)) {
+    closed.of_channel->verbs->closed_channel(fd);
   }
   VerbsHooks::instance().closing(fd);
+  if (closed.file != nullptr && is_entered(*closed.file)) {
+    new std::shared_ptr<OpenFile>(std::move(closed.file));  // it cannot be taken down from here
+  }
 }
 
 }  // namespace weft::preload

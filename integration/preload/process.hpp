@@ -10,12 +10,14 @@ namespace weft::preload {
 // As open(2) of /dev/infiniband/uverbs<nic>.
 [[nodiscard]] int open_uverbs(int nic, int flags);
 
-// The following are for descriptors with FdTable::kind() != 0. As write(2) and ioctl(2).
+// The following are for device files. As write(2) and ioctl(2).
 [[nodiscard]] ssize_t write_uverbs(int fd, const void* buffer, std::size_t size);
 [[nodiscard]] int ioctl_uverbs(int fd, unsigned long request, void* argument);
-// `copy` is a duplicate of `fd` from now on.
-void duplicated_uverbs(int fd, int copy);
-// `fd` is about to be closed. The last descriptor of a file takes everything with it.
-void closing_uverbs(int fd);
+
+// `copy` is a duplicate of `fd`, which FdTable knows, from now on.
+void duplicated(int fd, int copy);
+// `fd`, a device file or a channel, is about to be closed, or has just been replaced by another
+// file. The last descriptor of a device file takes everything with it.
+void closing(int fd);
 
 }  // namespace weft::preload

@@ -5,10 +5,12 @@
 #include <infiniband/verbs.h>
 
 #include <chrono>
+#include <type_traits>
 #include <utility>
 
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/doorbell_trap.hpp"
+#include "integration/preload/guard.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/run/short_turns.hpp"
 
@@ -222,12 +224,16 @@ ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
 }  // namespace
 
 VerbsHooks& VerbsHooks::instance() {
-  static VerbsHooks* const hooks = new VerbsHooks;
-  return *hooks;
+  static constinit VerbsHooks hooks;
+  static_assert(std::is_trivially_destructible_v<VerbsHooks>);
+  return hooks;
 }
 
 void VerbsHooks::opened(int fd, Runner& runner) {
-  const std::lock_guard guard(mutex_);
+  const Guard guard(lock_);
+  if (!guard) {
+    return;
+  }
   for (OpenFd& entry : open_) {
     if (entry.fd < 0) {
       entry = {fd, &runner};
@@ -237,7 +243,10 @@ void VerbsHooks::opened(int fd, Runner& runner) {
 }
 
 void VerbsHooks::closing(int fd) {
-  const std::lock_guard guard(mutex_);
+  const Guard guard(lock_);
+  if (!guard) {
+    return;
+  }
   if (DoorbellTrap::wanted()) {
     DoorbellTrap::instance().forget(fd);
   }
@@ -255,7 +264,6 @@ void VerbsHooks::closing(int fd) {
 }
 
 void VerbsHooks::forget_all() {
-  new (&mutex_) std::mutex;
   for (Context& entry : contexts_) {
     entry.runner.store(nullptr, std::memory_order_relaxed);
     entry.fd = -1;
@@ -303,7 +311,10 @@ void VerbsHooks::hook_context(ibv_context* context) {
 void VerbsHooks::created_cq(const Touched& touched) {
   const int fd = touched.fd;
   auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(touched.user_handle));
-  const std::lock_guard guard(mutex_);
+  const Guard guard(lock_);
+  if (!guard) {
+    return;
+  }
   Runner* const runner = runner_of_fd(fd);
   // The library has not filled the CQ yet, except for its context.
   if (runner == nullptr || !readable(cq) || !is_library_context(cq->context, fd) ||
@@ -330,7 +341,10 @@ void VerbsHooks::hook_qp(ibv_qp* qp) {
 void VerbsHooks::touched_qp(const Touched& touched) {
   const int fd = touched.fd;
   auto* const qp = reinterpret_cast<ibv_qp*>(static_cast<std::uintptr_t>(touched.user_handle));
-  const std::lock_guard guard(mutex_);
+  const Guard guard(lock_);
+  if (!guard) {
+    return;
+  }
   Runner* const runner = runner_of_fd(fd);
   if (runner != nullptr && DoorbellTrap::wanted()) {
     DoorbellTrap::instance().watch(fd, touched.send_doorbell, *runner);
@@ -345,6 +359,13 @@ void VerbsHooks::touched_qp(const Touched& touched) {
     }
   }
   hook_qp(qp);
+}
+
+void VerbsHooks::destroyed_qp(const Touched& touched) {
+  const Guard guard(lock_);
+  if (guard && DoorbellTrap::wanted()) {
+    DoorbellTrap::instance().forget(touched.fd, touched.send_doorbell.key);
+  }
 }
 
 }  // namespace weft::preload

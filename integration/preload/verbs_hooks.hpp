@@ -4,9 +4,9 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 
 #include "emu/kernel/device.hpp"
+#include "srd/run/try_lock.hpp"
 
 struct ibv_context;
 struct ibv_cq;
@@ -17,17 +17,25 @@ struct ibv_qp_ex;
 namespace weft::preload {
 
 // Correctness never depends on them: whatever cannot be hooked is served by the background thread.
-class VerbsHooks final : public emu::kernel::LibraryHooks {
+class VerbsHooks {
  public:
+  using Touched = emu::kernel::LibraryHooks::Touched;
+
+  // There before anybody can ask, and never destroyed.
   static VerbsHooks& instance();
 
+  // Around changes of the tables. For fork().
+  [[nodiscard]] srd::TryLock& lock() { return lock_; }
   void opened(int fd, emu::kernel::Runner& runner);
   void closing(int fd);
-  // In the child of a fork: hooked functions call only the stock ones from now on.
+  // In the child of a fork, with the lock held: hooked functions call only the stock ones from now
+  // on.
   void forget_all();
 
-  void created_cq(const Touched& touched) override;
-  void touched_qp(const Touched& touched) override;
+  // As LibraryHooks tells.
+  void created_cq(const Touched& touched);
+  void touched_qp(const Touched& touched);
+  void destroyed_qp(const Touched& touched);
 
   // Null: not a context of ours (any more).
   [[nodiscard]] emu::kernel::Runner* runner_of(const ibv_context* context) const {
@@ -57,7 +65,7 @@ class VerbsHooks final : public emu::kernel::LibraryHooks {
   void hook_cq(ibv_cq* cq);
   void hook_qp(ibv_qp* qp);
 
-  mutable std::mutex mutex_;
+  srd::TryLock lock_;
   std::array<Context, kMostContexts> contexts_;
   struct OpenFd {
     int fd = -1;

@@ -2,9 +2,11 @@
 #include "srd/io/posix.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,11 +15,19 @@
 
 namespace weft::srd {
 
+UniqueFd::UniqueFd(int fd) : fd_(keep_fd(fd)) {}
+
 void UniqueFd::reset() {
   if (fd_ >= 0) {
-    ::close(std::exchange(fd_, -1));
+    const int fd = std::exchange(fd_, -1);
+    forget_fd(fd);
+    ::syscall(SYS_close, fd);
   }
 }
+
+Uncancellable::Uncancellable() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+
+Uncancellable::~Uncancellable() { ::pthread_setcancelstate(before_, nullptr); }
 
 std::string errno_text(const std::string& what) { return what + ": " + std::strerror(errno); }
 
@@ -100,15 +110,17 @@ Result<UniqueFd> duplicate(int fd) {
   return copy;
 }
 
+// By number: libc's functions are points at which a thread can be cancelled, and these are called
+// with a lock held.
 void ring_doorbell(int fd) {
   const std::uint64_t one = 1;
   // EAGAIN means that it is rung already.
-  [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+  [[maybe_unused]] const auto written = ::syscall(SYS_write, fd, &one, sizeof one);
 }
 
 void clear_doorbell(int fd) {
   std::uint64_t count;
-  [[maybe_unused]] const auto read = ::read(fd, &count, sizeof count);
+  [[maybe_unused]] const auto read = ::syscall(SYS_read, fd, &count, sizeof count);
 }
 
 }  // namespace weft::srd

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "srd/base/fd_keeper.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 
@@ -13,7 +14,8 @@ namespace weft::srd {
 class UniqueFd {
  public:
   UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
+  // May move it to another number: FdKeeper.
+  explicit UniqueFd(int fd);
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
     if (this != &other) {
@@ -28,11 +30,22 @@ class UniqueFd {
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
-  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   void reset();
 
  private:
   int fd_ = -1;
+};
+
+// While it lives, the thread cannot be cancelled: for system calls on the way through a lock.
+class Uncancellable {
+ public:
+  Uncancellable();
+  ~Uncancellable();
+  Uncancellable(const Uncancellable&) = delete;
+  Uncancellable& operator=(const Uncancellable&) = delete;
+
+ private:
+  int before_ = 0;
 };
 
 // Memory shared with another process.

@@ -119,6 +119,7 @@ void RingIo::for_each_port(F&& f) {
 }
 
 void RingIo::attend() {
+  const Uncancellable here;
   until_attend_ = kPollsPerAttention;
   if (keeper_ != nullptr) {
     keeper_->attend(*this);
@@ -191,7 +192,7 @@ RingIo::Route RingIo::route(const TxPacket& packet) {
   if (!direct_.empty() && packet.header_size >= sizeof(wire::CommonHeader)) {
     const AttachmentId attachment = destination_of(packet);
     const auto leads_there = [&](const Direct& direct) {
-      return direct.attachment == attachment && direct.peer == packet.to;
+      return direct.attachment == attachment && direct.peer == packet.to && !direct.ended;
     };
     if (last_route_ != nullptr && leads_there(*last_route_)) {
       return {&last_route_->port, &last_route_->stall};
@@ -294,7 +295,8 @@ std::size_t RingIo::transmit_room() {
   for (std::size_t packets = kBurst; packets > 0; packets /= 4) {
     bool all = !uplink_open_ || has_room(uplink_, uplink_stall_, config_.uplink_patience, packets);
     for (auto& direct : direct_) {
-      all = all && has_room(direct->port, direct->stall, config_.patience, packets);
+      all = all &&
+            (direct->ended || has_room(direct->port, direct->stall, config_.patience, packets));
     }
     if (all) {
       return packets;
@@ -322,6 +324,7 @@ void RingIo::disarm() {
   }
   armed_ = false;
   for_each_port([](RingPort& port) { port.rx().set_asleep(false); });
+  const Uncancellable here;
   std::array<epoll_event, 4> events;
   const int count = ::epoll_wait(wait_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -343,15 +346,15 @@ bool RingIo::add_direct(const Address& peer, AttachmentId attachment, RingPort p
   if (direct_.size() >= kMaxDirectPorts) {
     return false;
   }
-  direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port), {}}));
+  direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port), {}, false}));
   return true;
 }
 
 void RingIo::remove_direct(const Address& peer, AttachmentId attachment) {
   last_route_ = nullptr;
-  std::erase_if(direct_, [&](const auto& direct) {
-    return direct->attachment == attachment && direct->peer == peer;
-  });
+  for (auto& direct : direct_) {
+    direct->ended |= direct->attachment == attachment && direct->peer == peer;
+  }
 }
 
 void RingIo::remove_all_direct() {
@@ -378,6 +381,12 @@ void RingIo::drop_broken_ports() {
   last_route_ = nullptr;
   counters_.ports_broken +=
       std::erase_if(direct_, [](const auto& direct) { return direct->port.broken(); });
+  std::erase_if(direct_,
+                [](const auto& direct) { return direct->ended && direct->port.rx().empty(); });
+  if (std::any_of(direct_.begin(), direct_.end(),
+                  [](const auto& direct) { return direct->ended; })) {
+    until_attend_ = 1;  // after what is left has been received
+  }
 }
 
 }  // namespace weft::srd

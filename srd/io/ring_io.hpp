@@ -69,6 +69,7 @@ class RingIo final : public PacketIo {
   [[nodiscard]] Result<void> watch(int fd);
   // Packets to that attachment of that NIC take this port from now on.
   [[nodiscard]] bool add_direct(const Address& peer, AttachmentId attachment, RingPort port);
+  // What the peer wrote before is received yet: its last acknowledgements, if it has ended.
   void remove_direct(const Address& peer, AttachmentId attachment);
   // The other side of the uplink is gone: what would take it is dropped and counted.
   void close_uplink() { uplink_open_ = false; }
@@ -88,6 +89,7 @@ class RingIo final : public PacketIo {
     AttachmentId attachment;
     RingPort port;
     Stall stall;
+    bool ended = false;  // nothing goes there any more; what has come is still read
   };
   struct Route {
     RingPort* port = nullptr;

@@ -52,9 +52,12 @@ class BackgroundThread {
     TimePoint yield_again{};
     while (!stop_.load(std::memory_order_acquire)) {
       const TimePoint last = host_.last_poll();
-      const bool application_polls = last != own_poll && monotonic_now() - last < kSilence;
-      if (application_polls && !summoned_.exchange(false, std::memory_order_acquire)) {
-        host_.sleep_deaf(kLookUp);
+      const TimePoint begin = monotonic_now();
+      const bool application_polls = last != own_poll && begin - last < kSilence;
+      const auto awaited = host_.awaited(begin);
+      if (application_polls && awaited != Host<M>::Awaited::soon &&
+          !summoned_.exchange(false, std::memory_order_acquire)) {
+        host_.sleep_deaf(awaited == Host<M>::Awaited::nothing ? kLookUp : kSilence);
         continue;
       }
       const std::size_t work = host_.poll();

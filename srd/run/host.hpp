@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "srd/io/packet_io.hpp"
@@ -50,51 +49,55 @@ class Host {
   // posted, and leave in the same round.
   template <class F>
   std::size_t poll(F&& f) {
-    std::size_t work = 0;
-    missed_.store(true, std::memory_order_seq_cst);
-    while (missed_.load(std::memory_order_relaxed) && lock_.try_lock()) {
-      missed_.store(false, std::memory_order_relaxed);
-      work += poll_locked(f);
-      lock_.unlock();
+    if (!lock_.try_lock_or_mark()) {
+      return 0;
     }
-    return work;
+    Held held(lock_);
+    const std::size_t work = poll_locked(f);
+    return work + leave(held, [&] { return poll_locked(f); });
   }
 
   // Lets what was just posted leave, and does not look for what has arrived: cheaper than poll(),
   // and who posts often gets more done per poll. Somebody has to poll as well.
   void push() {
-    missed_.store(true, std::memory_order_seq_cst);
-    if (!lock_.try_lock()) {
+    if (!lock_.try_lock_or_mark()) {
       return;
     }
-    missed_.store(false, std::memory_order_relaxed);
+    Held held(lock_);
     push_locked();
-    lock_.unlock();
-    if (missed_.load(std::memory_order_relaxed)) [[unlikely]] {
-      poll();
-    }
+    leave(held);
   }
 
-  // Runs f(machine, now) with the machine to itself, then sends what that made ready.
+  // Runs f(machine, now) with the machine to itself, then sends what that made ready. Not from
+  // where held_here().
   template <class F>
   decltype(auto) with(F&& f) {
     lock_.lock();
-    const std::lock_guard guard(lock_, std::adopt_lock);
     const TimePoint now = monotonic_now();
     struct SendAfter {
       Host& host;
       TimePoint now;
-      ~SendAfter() { host.send_after(now); }
-    } const after{*this, now};
+      Held held;
+      ~SendAfter() {
+        host.send_after(now);
+        host.leave(held);
+      }
+    } after{*this, now, Held(lock_)};
     return std::forward<F>(f)(*machine_, now);
   }
   // The same without sending: for taking completions.
   template <class F>
   decltype(auto) look(F&& f) {
     lock_.lock();
-    const std::lock_guard guard(lock_, std::adopt_lock);
+    struct LeaveAfter {
+      Host& host;
+      Held held;
+      ~LeaveAfter() { host.leave(held); }
+    } after{*this, Held(lock_)};
     return std::forward<F>(f)(*machine_);
   }
+  // This thread is in one of these already, below a signal handler.
+  [[nodiscard]] bool held_here() const { return lock_.held_here(); }
 
   // Polls until done() says so, sleeping when that takes long. False: `until` passed first.
   template <class Done>
@@ -130,21 +133,49 @@ class Host {
     Duration remaining{};
     armed_ = armed_ || asleep;
     sleeper_wakes_ = wake;
-    lock_.unlock();
+    if (!lock_.unlock_unless_marked()) {  // somebody came meanwhile: poll instead
+      if (std::exchange(armed_, false)) {
+        io_->disarm();
+      }
+      lock_.unlock();
+      return;
+    }
     if (!asleep) {
       return;
     }
     wait(io_->wait_fd(), wake == kNever ? nullptr : &(remaining = wake - now));
     lock_.lock();
+    Held held(lock_);
     if (std::exchange(armed_, false)) {
       io_->disarm();
     }
-    lock_.unlock();
+    leave(held);
   }
   // Sleeps deaf to packets: while another thread polls.
   void sleep_deaf(Duration time) { wait(-1, &time); }
   // Wakes whoever sleeps here.
   void kick() { ring_doorbell(kick_.get()); }
+
+  // Somebody is about to sleep until the machine wakes it, M::awaits_events(). Until that has
+  // happened a background thread does not rely on polls, which may be the last.
+  void expect_events() {
+    lock_.lock();
+    Held held(lock_);
+    expected_.store(nanoseconds(monotonic_now()), std::memory_order_relaxed);
+    awaits_.store(true, std::memory_order_relaxed);
+    note_events();
+    leave(held);
+  }
+  enum class Awaited : std::uint8_t { nothing, soon, late };
+  // Late: it goes on polling for so long that it may not sleep at all.
+  [[nodiscard]] Awaited awaited(TimePoint now) const {
+    if (!awaits_.load(std::memory_order_relaxed)) {
+      return Awaited::nothing;
+    }
+    return now - time_at(Duration{expected_.load(std::memory_order_relaxed)}) < kSoon
+               ? Awaited::soon
+               : Awaited::late;
+  }
 
   // When somebody polled last; a background thread stays away while that is fresh.
   [[nodiscard]] TimePoint last_poll() const {
@@ -157,6 +188,44 @@ class Host {
  private:
   static constexpr Duration kBlockedSleep = std::chrono::microseconds{50};
   static constexpr Duration kBlindSleep = std::chrono::microseconds{50};
+  static constexpr Duration kSoon = std::chrono::milliseconds{1};
+  static constexpr int kMostRounds = 8;  // for others who keep coming; they poll, then
+
+  // The lock, which this thread has already. It must not outlive an unwinding either: a cancelled
+  // thread would take the machine along.
+  class Held {
+   public:
+    explicit Held(TryLock& lock) : lock_(&lock) {}
+    ~Held() {
+      if (lock_ != nullptr) {
+        lock_->unlock();
+      }
+    }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    [[nodiscard]] bool let_go() {
+      if (lock_->unlock_unless_marked()) {
+        lock_ = nullptr;
+      }
+      return lock_ == nullptr;
+    }
+
+   private:
+    TryLock* lock_;
+  };
+
+  // Leaves when nobody has come in vain; rounds for those who have come first.
+  template <class Round>
+  std::size_t leave(Held& held, Round&& round) {
+    std::size_t work = 0;
+    for (int rounds = 0; !held.let_go() && rounds < kMostRounds; ++rounds) {
+      work += round();
+    }
+    return work;
+  }
+  void leave(Held& held) {
+    leave(held, [this] { return abandoned_ ? 0 : poller_.poll(monotonic_now()); });
+  }
 
   void send_after(TimePoint now) {
     if (abandoned_) {
@@ -176,8 +245,19 @@ class Host {
     last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
     poller_.transmit(now);
   }
+  void note_events() {
+    if constexpr (requires { machine_->awaits_events(); }) {
+      awaits_.store(machine_->awaits_events(), std::memory_order_relaxed);
+    } else {
+      awaits_.store(false, std::memory_order_relaxed);
+    }
+  }
   void rouse_sleeper() {
-    if (armed_) {  // somebody else sleeps on this: it shall see that we are here now, and watch
+    if (awaits_.load(std::memory_order_relaxed)) [[unlikely]] {
+      note_events();
+    }
+    if (armed_) {  // somebody else sleeps on this: it shall see
+                   // that we are here now, and watch
                    // over us
       armed_ = false;
       io_->disarm();
@@ -214,9 +294,10 @@ class Host {
   std::unique_ptr<PacketIo> io_;
   UniqueFd kick_;
   TryLock lock_;
-  std::atomic<bool> missed_{false};
   std::atomic<bool> abandoned_{false};
   std::atomic<std::int64_t> last_poll_{0};
+  std::atomic<bool> awaits_{false};
+  std::atomic<std::int64_t> expected_{0};
   bool armed_ = false;  // somebody sleeps on the packets
   TimePoint sleeper_wakes_ = kNever;
   IdleLimits idle_limits_;

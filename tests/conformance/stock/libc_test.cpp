@@ -47,6 +47,9 @@ INSTANTIATE_TEST_SUITE_P(
              "efa_0\nefa_1\n0x1d0f\n"},
         Look{"KnowsWhereItIs", "/usr/bin/env -C /sys/class/infiniband /bin/pwd -P",
              "/sys/class/infiniband\n"},
+        Look{"BelowWhereItIs", "sh -c 'cd /sys/class && cat infiniband/efa_1/device/vendor'",
+             "0x1d0f\n"},
+        Look{"LongListing", "sh -c 'ls -l /sys/class/infiniband/efa_0/fw_ver 2>&1 | wc -l'", "1\n"},
         Look{"ReopenedInput", "sh -c 'exec < /sys/class/infiniband/efa_0/node_type; cat'",
              "7: <unknown>\n"},
         Look{"Globbed", "sh -c 'echo /sys/class/infiniband/*'",
@@ -88,14 +91,21 @@ TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-TEST(Sanitizers, ProgramsWithAsanSeeDevices) {
+// clang's default, and gcc's.
+class Sanitizers : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(All, Sanitizers, ::testing::Values("-static-libasan", ""),
+                         [](const auto& test) { return *test.param == 0 ? "Shared" : "Static"; });
+
+TEST_P(Sanitizers, ProgramsWithAsanSeeDevices) {
   WEFT_NEEDS("gcc");
   if (run_shell("test -e /usr/include/infiniband/verbs.h").code != 0) {
     GTEST_SKIP() << "this machine has no libibverbs-dev; install it to run this test";
   }
   const Outcome outcome = run_shell(
-      "dir=$(mktemp -d) && cat > $dir/a.c <<'END' && gcc -fsanitize=address -static-libasan -o "
-      "$dir/a $dir/a.c -libverbs && ASAN_OPTIONS=detect_leaks=0 timeout 60 " WEFT_PROGRAM
+      "dir=$(mktemp -d) && cat > $dir/a.c <<'END' && gcc -fsanitize=address " +
+      std::string(GetParam()) +
+      " -o $dir/a $dir/a.c -libverbs && ASAN_OPTIONS=detect_leaks=0 timeout 60 " WEFT_PROGRAM
       " run -- $dir/a; code=$?; rm -r $dir; exit $code\n"
       "#include <infiniband/verbs.h>\n"
       "int main(void) {\n"
@@ -110,6 +120,60 @@ TEST(Sanitizers, ProgramsWithAsanSeeDevices) {
       "}\n"
       "END");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+// A host that has RDMA devices of its own: below us stands a libc that shows one, and a kernel that
+// answers on netlink.
+TEST(OtherDevices, AreNotSeenBesideOurs) {
+  WEFT_NEEDS("gcc");
+  WEFT_NEEDS("ibv_devices");
+  WEFT_NEEDS("/usr/bin/python3");
+  const std::string list =
+      "/usr/bin/python3 -c 'import os; print(*os.listdir(\"/sys/class/infiniband\"))'";
+  const std::string look =
+      list + "; ibv_devices; /usr/bin/python3 -c 'import socket; socket.socket(16, 3, 20)'";
+  const Outcome outcome = run_shell(
+      "dir=$(mktemp -d) && mkdir -p $dir/tree/mlx5_0 && cat > $dir/look <<'END' && cat > "
+      "$dir/host.c <<'END2' && gcc -shared -fPIC -o $dir/host.so $dir/host.c -ldl && export "
+      "HOST_TREE=$dir/tree LD_PRELOAD=$dir/host.so && " +
+      list + " && timeout 30 " WEFT_PROGRAM " run -q --no-prefix -- sh $dir/look; rm -r $dir\n" +
+      look +
+      "\nEND\n"
+      "#define _GNU_SOURCE\n"
+      "#include <dirent.h>\n"
+      "#include <dlfcn.h>\n"
+      "#include <stdlib.h>\n"
+      "#include <string.h>\n"
+      "#include <sys/socket.h>\n"
+      "static const char class_folder[] = \"/sys/class/infiniband\";\n"
+      "DIR* opendir(const char* path) {\n"
+      "  DIR* (*stock)(const char*) = dlsym(RTLD_NEXT, \"opendir\");\n"
+      "  const int here = strncmp(path, class_folder, sizeof class_folder - 1) == 0;\n"
+      "  return stock(here ? getenv(\"HOST_TREE\") : path);\n"
+      "}\n"
+      "int socket(int domain, int type, int protocol) {\n"
+      "  int (*stock)(int, int, int) = dlsym(RTLD_NEXT, \"socket\");\n"
+      "  return domain == 16 && protocol == 20 ? stock(AF_UNIX, SOCK_DGRAM, 0)\n"
+      "                                        : stock(domain, type, protocol);\n"
+      "}\n"
+      "END2");
+  const std::size_t first = outcome.output.find("mlx5_0");
+  EXPECT_EQ(first, 0U) << "the test's own host shows no device: " << outcome.output;
+  EXPECT_EQ(outcome.output.find("mlx5_0", 1), std::string::npos) << outcome.output;
+  EXPECT_TRUE(outcome.says("efa_0")) << outcome.output;
+  EXPECT_TRUE(outcome.says("Protocol not supported")) << outcome.output;
+}
+
+// Nothing of what we are made of may stand in for the program's own.
+TEST(Library, ExportsTheWrappersAndNothingElse) {
+  WEFT_NEEDS("nm");
+  const Outcome exported =
+      run_shell("nm -D --defined-only " WEFT_PRELOAD " | awk '{print $NF}' | sort > /dev/stdout");
+  const Outcome listed = run_shell("sed -n '/global:/,/local:/p' " WEFT_EXPORTS
+                                   " | grep -v : | tr -d ' \\n' | tr ';' '\\n' | sort");
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_TRUE(exported.says("open\n"));
+  EXPECT_EQ(exported.output, listed.output);
 }
 
 }  // namespace

@@ -27,9 +27,11 @@ class QueuePair {
  public:
   // Through the device's hooks, or through the functions that the library had before they came.
   enum class Calls : std::uint8_t { hooked, stock };
+  enum class Events : std::uint8_t { off, on };
 
   // Of the first device. Receives lie before sends in `slots` pieces of `slot_size` bytes each.
-  QueuePair(std::uint32_t slots, std::uint32_t slot_size, Calls calls = Calls::hooked)
+  QueuePair(std::uint32_t slots, std::uint32_t slot_size, Calls calls = Calls::hooked,
+            Events events = Events::off)
       : slots_(slots), slot_size_(slot_size), memory_(std::size_t{2} * slots * slot_size) {
     int count = 0;
     ibv_device** const devices = ibv_get_device_list(&count);
@@ -42,7 +44,8 @@ class QueuePair {
       stock_poll_cq_ = context_->ops.poll_cq;
     }
     pd_ = ibv_alloc_pd(context_);
-    cq_ = ibv_create_cq(context_, static_cast<int>(4 * slots), nullptr, nullptr, 0);
+    channel_ = events == Events::on ? ibv_create_comp_channel(context_) : nullptr;
+    cq_ = ibv_create_cq(context_, static_cast<int>(4 * slots), nullptr, channel_, 0);
     region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = cq_;
@@ -70,13 +73,29 @@ class QueuePair {
     demand(ah_ != nullptr, "no address handle");
   }
   ~QueuePair() {
-    demand(ibv_destroy_qp(qp_) == 0 && ibv_destroy_ah(ah_) == 0 && ibv_dereg_mr(region_) == 0 &&
-               ibv_destroy_cq(cq_) == 0 && ibv_dealloc_pd(pd_) == 0 &&
-               ibv_close_device(context_) == 0,
+    destroy_queue_pair();
+    demand(ibv_destroy_ah(ah_) == 0 && ibv_dereg_mr(region_) == 0 && ibv_destroy_cq(cq_) == 0 &&
+               (channel_ == nullptr || ibv_destroy_comp_channel(channel_) == 0) &&
+               ibv_dealloc_pd(pd_) == 0 && ibv_close_device(context_) == 0,
            "cannot take down what was set up");
   }
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
+
+  // Before its time.
+  void destroy_queue_pair() {
+    demand(qp_ == nullptr || ibv_destroy_qp(qp_) == 0, "cannot destroy the queue pair");
+    qp_ = nullptr;
+  }
+
+  // With Events::on: asks for an event with the next completion, and waits for one.
+  void arm() { demand(ibv_req_notify_cq(cq_, 0) == 0, "cannot ask for an event"); }
+  void sleep_until_event() {
+    ibv_cq* which = nullptr;
+    void* context = nullptr;
+    demand(ibv_get_cq_event(channel_, &which, &context) == 0 && which == cq_, "no event");
+    ibv_ack_cq_events(cq_, 1);
+  }
 
   [[nodiscard]] std::uint32_t number() const { return qp_->qp_num; }
   [[nodiscard]] std::uint8_t* receive_slot(std::uint64_t slot) { return at(slot); }
@@ -132,6 +151,7 @@ class QueuePair {
   int (*stock_post_send_)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
   int (*stock_poll_cq_)(ibv_cq*, int, ibv_wc*) = nullptr;
   ibv_pd* pd_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   ibv_mr* region_ = nullptr;
   ibv_qp* qp_ = nullptr;

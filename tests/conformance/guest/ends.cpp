@@ -1,0 +1,180 @@
+// Owns the cases about threads and processes that begin and end at bad moments.
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/conformance/guest/cases.hpp"
+#include "tests/conformance/guest/ranks.hpp"
+
+namespace weft::conformance {
+namespace {
+
+constexpr std::uint32_t kSlots = 4;
+constexpr std::uint32_t kSize = 64;
+
+// Sends to itself and takes what comes, `messages` times.
+void talk_to_itself(QueuePair& queue, int messages) {
+  ibv_wc done{};
+  for (int i = 0; i < messages; ++i) {
+    queue.post_receive(0);
+    demand(queue.post_send(0, 1, queue.number()), "no room");
+    for (int missing = 2; missing > 0;) {
+      if (queue.poll(done)) {
+        demand(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
+        --missing;
+      }
+    }
+  }
+}
+
+// What a library's destructor may do to a device that somebody was using when it ended.
+struct ClosesAtExit {
+  ibv_context* context = nullptr;
+  ~ClosesAtExit() {
+    if (context != nullptr) {
+      (void)ibv_close_device(context);
+    }
+  }
+};
+
+}  // namespace
+
+int exit_in_handler() {
+  static ClosesAtExit another;
+  int count = 0;
+  ibv_device** const devices = ibv_get_device_list(&count);
+  demand(devices != nullptr && count > 0, "no device");
+  another.context = ibv_open_device(devices[0]);
+  static QueuePair* const queue = new QueuePair(kSlots, kSize);
+  signal(SIGALRM, [](int) { exit(0); });
+  itimerval soon{};
+  soon.it_value.tv_usec = 3000 + getpid() % 1000;
+  setitimer(ITIMER_REAL, &soon, nullptr);
+  for (;;) {
+    talk_to_itself(*queue, 1);
+  }
+}
+
+int exit_at_once() {
+  constexpr int kMessages = 3;
+  const bool sender = own_rank() == 0;
+  auto* const queue = new QueuePair(kSlots, kSize);  // as most programs: nobody takes it down
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+    queue->post_receive(slot);
+  }
+  const std::uint32_t peer = exchange("number", queue->number());
+  ibv_wc done{};
+  for (int i = 0; sender && i < kMessages; ++i) {
+    demand(queue->post_send(0, 100, peer), "no room");
+  }
+  for (int missing = kMessages; missing > 0;) {
+    if (queue->poll(done)) {
+      demand(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
+      --missing;
+    }
+  }
+  return 0;
+}
+
+int cancelled_poller() {
+  struct Poller {
+    QueuePair* queue;
+    std::atomic<bool> polling{false};
+    std::atomic<bool> stop{false};
+  };
+  QueuePair queue(kSlots, kSize);
+  for (int round = 0; round < 100; ++round) {
+    Poller poller{&queue};
+    pthread_t thread{};
+    pthread_create(
+        &thread, nullptr,
+        [](void* argument) -> void* {
+          auto& self = *static_cast<Poller*>(argument);
+          int before = 0;
+          ibv_wc done{};
+          while (!self.stop) {
+            (void)self.queue->poll(done);
+            self.polling = true;
+            // Long enough for the device's own thread to fall asleep: the next poll wakes it. The
+            // only points of cancellation in this loop would be the device's.
+            pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+            std::this_thread::sleep_for(std::chrono::microseconds{200});
+            pthread_setcancelstate(before, nullptr);
+          }
+          return nullptr;
+        },
+        &poller);
+    while (!poller.polling) {
+      std::this_thread::yield();
+    }
+    pthread_cancel(thread);
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    poller.stop = true;
+    pthread_join(thread, nullptr);
+    talk_to_itself(queue, 1);
+  }
+  return 0;
+}
+
+int forks() {
+  QueuePair queue(kSlots, kSize);
+  std::atomic<bool> stop{false};
+  std::thread opens([&] {
+    while (!stop) {
+      const int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+      demand(fd >= 0, "cannot open the device");
+      close(fd);
+    }
+  });
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        const std::string file = std::filesystem::read_symlink(entry.path()).string();
+        const bool ours = std::stoi(entry.path().filename().string()) >= 512;
+        demand(!ours || file.rfind("socket:", 0) != 0, "the child holds the parent's way to weftd");
+      }
+      const int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+      demand(fd >= 0, "the child cannot open the device");
+      close(fd);
+      std::_Exit(0);
+    }
+    int status = 0;
+    demand(waitpid(child, &status, 0) == child && status == 0, "a child fails");
+  }
+  stop = true;
+  opens.join();
+  talk_to_itself(queue, 1);
+  return 0;
+}
+
+int first_use() {
+  constexpr int kThreads = 8;
+  std::atomic<int> waiting{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      ++waiting;
+      while (waiting < kThreads) {
+        std::this_thread::yield();
+      }
+      QueuePair queue(kSlots, kSize);
+      talk_to_itself(queue, 10);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return 0;
+}
+
+}  // namespace weft::conformance

@@ -1,0 +1,43 @@
+// Owns choosing the case: `guest CASE`.
+#include <cstdio>
+#include <cstring>
+
+#include "tests/conformance/guest/cases.hpp"
+
+namespace {
+
+struct Case {
+  const char* name;
+  int (*run)();
+};
+
+using namespace weft::conformance;  // NOLINT: a table of them
+constexpr Case kCases[] = {
+    {"exit_in_handler", exit_in_handler},
+    {"exit_at_once", exit_at_once},
+    {"cancelled_poller", cancelled_poller},
+    {"forks", forks},
+    {"first_use", first_use},
+    {"close_all", close_all},
+    {"failed_dup", failed_dup},
+    {"numbers", numbers},
+    {"channels", channels},
+    {"trap_forgets", trap_forgets},
+    {"trap_with_handler", trap_with_handler},
+    {"hooked_memory", hooked_memory},
+    {"open_without_malloc", open_without_malloc},
+    {"relative_paths", relative_paths},
+    {"event_latency", event_latency},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const Case& one : kCases) {
+    if (argc == 2 && std::strcmp(argv[1], one.name) == 0) {
+      return one.run();
+    }
+  }
+  std::fprintf(stderr, "usage: guest CASE\n");
+  return 2;
+}
