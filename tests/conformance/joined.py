@@ -26,7 +26,7 @@ def run(*words):
 
 
 class Networks:
-    """Hosts h1 and h2 of network "one" are here, h3 and h4 of "two" in a namespace beyond a cable."""
+    """Hosts h1 and h2 (network "one") are here, h3 and h4 ("two") beyond a cable."""
 
     def __init__(self, weft, weftd, directory):
         self.weft = weft
@@ -48,8 +48,8 @@ class Networks:
                 ("two", "3", "10.9.0.2,10.9.0.1", self.beyond)):
             self.start(*inside(self.weftd, "--dir", os.path.join(base, name), "--hosts", "2",
                                "--first-host", first, "--mtu", "8928", "--port", f"udp:{ends}"))
-            self.until(lambda at=name: os.path.exists(os.path.join(base, at, "attach.sock")),
-                       f"weftd '{name}'")
+            # Its sockets have names before they listen.
+            self.until(lambda at=name: self.status(at).returncode == 0, f"weftd '{name}'")
 
     def start(self, *words, **options):
         self.started.append(subprocess.Popen(words, **options))
@@ -62,6 +62,10 @@ class Networks:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"waited too long for {what}")
             time.sleep(0.01)
+
+    def status(self, name):
+        return subprocess.run([self.weft, "status", name, "--json"], capture_output=True,
+                              timeout=PATIENCE, check=False)
 
     def beyond(self, *words):
         return ["nsenter", "-t", str(self.holder.pid), "-n", *words]
@@ -96,8 +100,7 @@ class Networks:
 
     def expect_frames(self, least):
         for name in ("one", "two"):
-            seen = json.loads(subprocess.run([self.weft, "status", name, "--json"], check=True,
-                                             capture_output=True, timeout=PATIENCE).stdout)
+            seen = json.loads(self.status(name).stdout)
             port = seen["ports"][0]
             print(name, port, seen["counters"])
             if port["frames_in"] < least or port["frames_out"] < least:
