@@ -1,4 +1,5 @@
-// Owns the list of what a pair of libfabric programs can be asked to do.
+// Owns the list of what libfabric programs can be asked to do: each case is run by all ranks at
+// once, and every byte is checked.
 #pragma once
 
 #include <span>
@@ -10,6 +11,9 @@ struct Case {
   void (*run)();
 };
 
-[[nodiscard]] std::span<const Case> all_cases();
+[[nodiscard]] std::span<const Case> message_cases();
+[[nodiscard]] std::span<const Case> remote_cases();
+[[nodiscard]] std::span<const Case> atomic_cases();
+[[nodiscard]] std::span<const Case> endpoint_cases();
 
 }  // namespace weft::conformance

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -71,14 +72,27 @@ void Buffer::fill(std::uint32_t seed) {
 
 void Buffer::check(std::uint32_t seed, std::size_t offset, std::size_t length) const {
   for (std::size_t i = 0; i < length; ++i) {
-    require(bytes_[offset + i] == pattern(seed, i),
-            "byte " + std::to_string(i) + " of " + std::to_string(length) + " is wrong");
+    if (bytes_[offset + i] != pattern(seed, i)) {
+      give_up("byte " + std::to_string(i) + " of " + std::to_string(length) + " is wrong");
+    }
   }
 }
+
+bool Buffer::is_clear(std::size_t offset, std::size_t length) const {
+  const auto from = bytes_.begin() + static_cast<std::ptrdiff_t>(offset);
+  return std::all_of(from, from + static_cast<std::ptrdiff_t>(length),
+                     [](std::uint8_t byte) { return byte == 0; });
+}
+
+int Endpoint::round = 0;
 
 int Endpoint::rank() {
   const char* const text = std::getenv("WEFT_RANK");
   return text == nullptr ? 0 : std::atoi(text);
+}
+int Endpoint::ranks() {
+  const char* const text = std::getenv("WEFT_CASE_RANKS");
+  return text == nullptr ? 2 : std::atoi(text);
 }
 
 Endpoint::Endpoint(const std::string& label) {
@@ -104,6 +118,8 @@ Endpoint::Endpoint(const std::string& label) {
   counter.events = FI_CNTR_EVENTS_COMP;
   require_ok(fi_cntr_open(domain, &counter, &sends, nullptr), "fi_cntr_open");
   require_ok(fi_cntr_open(domain, &counter, &receives, nullptr), "fi_cntr_open");
+  require_ok(fi_cntr_open(domain, &counter, &writes, nullptr), "fi_cntr_open");
+  require_ok(fi_cntr_open(domain, &counter, &reads, nullptr), "fi_cntr_open");
   require_ok(fi_endpoint(domain, info, &ep, nullptr), "fi_endpoint");
   require_ok(fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind cq");
   require_ok(fi_ep_bind(ep, &av_->fid, 0), "fi_ep_bind av");
@@ -114,50 +130,94 @@ Endpoint::Endpoint(const std::string& label) {
   require_ok(fi_ep_bind(ep, &eq_->fid, 0), "fi_ep_bind eq");
   require_ok(fi_ep_bind(ep, &sends->fid, FI_SEND), "fi_ep_bind counter");
   require_ok(fi_ep_bind(ep, &receives->fid, FI_RECV), "fi_ep_bind counter");
+  require_ok(fi_ep_bind(ep, &writes->fid, FI_WRITE), "fi_ep_bind counter");
+  require_ok(fi_ep_bind(ep, &reads->fid, FI_READ), "fi_ep_bind counter");
   require_ok(fi_enable(ep), "fi_enable");
-  find_peer(label);
+  find_peers(label);
 }
 
-void Endpoint::part() {
-  const std::string folder = std::getenv("WEFT_CASE_DIR");
-  const auto path = [&](int who) {
-    return folder + "/" + label_ + "." + std::to_string(who) + ".parted";
-  };
-  std::ofstream(path(rank())).put('.');
-  const Limit limit("the peer to part");
-  for (std::ifstream file; !file.is_open(); limit.check()) {
-    file.open(path(1 - rank()));
-    ::poll(nullptr, 0, 1);
+std::string Endpoint::path(const std::string& what, int who) const {
+  return std::string(std::getenv("WEFT_CASE_DIR")) + "/" + std::to_string(round) + "-" + label_ +
+         "." + std::to_string(who) + what;
+}
+
+void Endpoint::meet_at(const std::string& place) {
+  std::ofstream(path(place, rank())).put('.');
+  const Limit limit("the others to come as far");
+  for (int other = 0; other < ranks(); ++other) {
+    for (std::ifstream file; !file.is_open(); limit.check()) {
+      file.open(path(place, other));
+      fi_cq_read(cq_, nullptr, 0);
+      ::poll(nullptr, 0, 1);
+    }
   }
 }
 
+void Endpoint::part() { meet_at(".parted"); }
+
 Endpoint::~Endpoint() {
   part();
-  for (fid* const object : {&ep->fid, &eq_->fid, &sends->fid, &receives->fid, &av_->fid, &cq_->fid,
-                            &domain->fid, &fabric_->fid}) {
+  for (fid* const object : {&ep->fid, &eq_->fid, &sends->fid, &receives->fid, &writes->fid,
+                            &reads->fid, &av_->fid, &cq_->fid, &domain->fid, &fabric_->fid}) {
     fi_close(object);
   }
   fi_freeinfo(info);
 }
 
-void Endpoint::find_peer(const std::string& label) {
+fi_addr_t Endpoint::insert_address_of(int other) {
+  const Limit limit("a peer's address");
+  std::ifstream file;
+  for (file.open(path("", other)); !file.is_open(); limit.check()) {
+    ::poll(nullptr, 0, 1);
+    file.open(path("", other));
+  }
+  const std::string name(std::istreambuf_iterator<char>(file), {});
+  fi_addr_t address = FI_ADDR_UNSPEC;
+  require(fi_av_insert(av_, name.data(), 1, &address, 0, nullptr) == 1, "fi_av_insert");
+  return address;
+}
+
+void Endpoint::find_peers(const std::string& label) {
   label_ = label;
-  const std::string folder = std::getenv("WEFT_CASE_DIR");
   std::vector<char> name(256);
   std::size_t length = name.size();
   require_ok(fi_getname(&ep->fid, name.data(), &length), "fi_getname");
-  const auto path = [&](int who) { return folder + "/" + label + "." + std::to_string(who); };
-  const std::string own = path(rank());
+  const std::string own = path("", rank());
   std::ofstream(own + ".part").write(name.data(), static_cast<std::streamsize>(length));
   require(std::rename((own + ".part").c_str(), own.c_str()) == 0, "cannot write the address");
-  const Limit limit("the peer's address");
-  for (std::ifstream file; !file.is_open(); limit.check()) {
-    file.open(path(1 - rank()));
-    if (file.is_open()) {
-      const std::string address(std::istreambuf_iterator<char>(file), {});
-      require(fi_av_insert(av_, address.data(), 1, &peer, 0, nullptr) == 1, "fi_av_insert");
-    } else {
-      ::poll(nullptr, 0, 1);
+  addresses_.assign(static_cast<std::size_t>(ranks()), FI_ADDR_UNSPEC);
+  for (int other = 0; other < ranks(); ++other) {
+    if (other != rank()) {
+      addresses_[static_cast<std::size_t>(other)] = insert_address_of(other);
+    }
+  }
+  peer = address_of((rank() + 1) % ranks());
+}
+
+void Endpoint::forget_and_meet_again() {
+  const std::string time = std::to_string(meetings_++);
+  meet_at(".before" + time);
+  require_ok(fi_av_remove(av_, &peer, 1, 0), "fi_av_remove");
+  meet_at(".between" + time);
+  peer = insert_address_of(1 - rank());
+  addresses_[static_cast<std::size_t>(1 - rank())] = peer;
+  meet_at(".after" + time);
+}
+
+bool Endpoint::poll(fi_cq_tagged_entry& entry) {
+  if (early_.empty()) {
+    return take(entry);
+  }
+  entry = early_.front();
+  early_.pop_front();
+  return true;
+}
+
+void Endpoint::wait_until(const std::function<bool()>& condition, const std::string& what) {
+  for (const Limit limit(what.c_str()); !condition(); limit.check()) {
+    fi_cq_tagged_entry entry{};
+    if (take(entry)) {
+      early_.push_back(entry);
     }
   }
 }

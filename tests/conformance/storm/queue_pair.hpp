@@ -22,6 +22,7 @@ inline void demand(bool condition, const char* what) {
 }
 
 inline constexpr std::uint32_t kQkey = 0x77;
+inline constexpr std::uint8_t kForEver = 7;  // of tries when a receiver is not ready
 
 class QueuePair {
  public:
@@ -31,7 +32,7 @@ class QueuePair {
 
   // Of the first device. Receives lie before sends in `slots` pieces of `slot_size` bytes each.
   QueuePair(std::uint32_t slots, std::uint32_t slot_size, Calls calls = Calls::hooked,
-            Events events = Events::off)
+            Events events = Events::off, std::uint8_t rnr_retry = kForEver)
       : slots_(slots), slot_size_(slot_size), memory_(std::size_t{2} * slots * slot_size) {
     int count = 0;
     ibv_device** const devices = ibv_get_device_list(&count);
@@ -62,7 +63,9 @@ class QueuePair {
     attributes.qp_state = IBV_QPS_RTR;
     modify(attributes, IBV_QP_STATE);
     attributes.qp_state = IBV_QPS_RTS;
-    modify(attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    attributes.rnr_retry = rnr_retry;
+    modify(attributes,
+           IBV_QP_STATE | IBV_QP_SQ_PSN | (rnr_retry == kForEver ? 0 : IBV_QP_RNR_RETRY));
     union ibv_gid gid;
     demand(ibv_query_gid(context_, 1, 0, &gid) == 0, "no GID");
     ibv_ah_attr to{};

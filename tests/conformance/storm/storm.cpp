@@ -1,5 +1,6 @@
 // Owns the storm: many processes send to one, which answers them and has few receives posted, while
-// some of them are killed, stopped and started again. `storm PEERS ROUNDS SEED`.
+// some of them are killed, stopped and started again. `storm PEERS ROUNDS SEED [calm] [impatient]`:
+// calm leaves everybody alone; the impatient try again only once when the target is not ready.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -44,14 +45,21 @@ struct Peer {
   std::atomic<std::uint32_t> life;
   std::atomic<std::uint64_t> acknowledged;  // sends that the peer saw end well, in this life
   std::atomic<std::uint64_t> failures;
+  std::atomic<std::uint64_t> not_ready;  // sends that the impatient gave up
+};
+struct Mode {
+  bool calm = false;
+  bool impatient = false;
 };
 struct Shared {
+  Mode mode;
   std::atomic<std::uint32_t> target;
   std::atomic<bool> stop;
   Peer peers[256];
 };
 Shared* shared = nullptr;
 
+constexpr std::uint32_t kNotReady = 10;
 constexpr std::uint32_t kPeerSlots = 8;
 constexpr std::uint32_t kTargetSlots =
     32;  // far fewer than senders' messages: receivers are not ready
@@ -61,7 +69,8 @@ void be_peer(std::uint32_t index, std::uint32_t life) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(120);
   {
-    QueuePair queue(kPeerSlots, sizeof(Message));
+    QueuePair queue(kPeerSlots, sizeof(Message), QueuePair::Calls::hooked, QueuePair::Events::off,
+                    shared->mode.impatient ? 1 : kForEver);
     Peer& self = shared->peers[index];
     for (std::uint32_t slot = 0; slot < kPeerSlots; ++slot) {
       queue.post_receive(slot);
@@ -92,7 +101,10 @@ void be_peer(std::uint32_t index, std::uint32_t life) {
             queue.post_receive(done.wr_id);
           } else {
             --open;
-            ++(done.status == IBV_WC_SUCCESS ? self.acknowledged : self.failures);
+            const bool gave_up = shared->mode.impatient && done.vendor_err == kNotReady;
+            ++(done.status == IBV_WC_SUCCESS ? self.acknowledged
+               : gave_up                     ? self.not_ready
+                                             : self.failures);
           }
         }
         if (idle) {
@@ -174,7 +186,7 @@ class Target {
   }
   void disturb() {
     const auto i = static_cast<std::uint32_t>(random_() % pids_.size());
-    const std::uint64_t what = random_() % 4;
+    const std::uint64_t what = shared->mode.calm ? 2 : random_() % 4;
     if (what == 0 && up(i)) {
       kill(pids_[i], SIGKILL);
       waitpid(pids_[i], nullptr, 0);
@@ -293,16 +305,26 @@ std::ptrdiff_t open_descriptors() {
 
 int main(int argc, char** argv) {
   using namespace weft::conformance;
-  demand(argc == 4, "usage: storm PEERS ROUNDS SEED");
+  demand(argc >= 4, "usage: storm PEERS ROUNDS SEED [calm] [impatient]");
   void* const memory =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   shared = new (memory) Shared{};
+  for (int i = 4; i < argc; ++i) {
+    (std::strcmp(argv[i], "calm") == 0 ? shared->mode.calm : shared->mode.impatient) = true;
+  }
   // What the process keeps for good is there after a first device.
   { const QueuePair first(8, 64); }
   const std::ptrdiff_t before = open_descriptors();
   const auto peers = static_cast<std::uint32_t>(std::atoi(argv[1]));
   const int result =
       Target(peers, static_cast<std::uint64_t>(std::atoll(argv[3]))).run(std::atoi(argv[2]));
+  std::uint64_t not_ready = 0;
+  for (const Peer& peer : shared->peers) {
+    not_ready += peer.not_ready;
+  }
+  std::printf("%llu sends met a target that was not ready\n",
+              static_cast<unsigned long long>(not_ready));
+  demand((not_ready > 0) == shared->mode.impatient, "the target was always ready");
   // Rings to those who ended go as soon as the device hears of it.
   std::ptrdiff_t after = open_descriptors();
   for (int i = 0; i < 1000 && after > before; ++i) {
