@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "srd/io/dscp.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -14,9 +15,7 @@ std::uint8_t dscp_of(std::span<const std::byte> header, bool trimmed) {
   if (trimmed) {
     return wire::kDscpTrimmed;
   }
-  return header.size() > 1 && header[1] >= static_cast<std::byte>(wire::PacketType::ack)
-             ? wire::kDscpControl
-             : wire::kDscpData;
+  return header.size() > 1 ? dscp_of(header[1]) : wire::kDscpData;
 }
 
 }  // namespace
