@@ -23,7 +23,7 @@ struct Options {
 };
 
 // For any shell that knows POSIX: nothing inside single quotes is special.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) {
     out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -79,7 +79,7 @@ int run_env(const Options& options) {
     const char* rest = ::getenv("LD_PRELOAD");
     fmt::print("unset {}\n", fmt::join(gone, " "));
     if (rest != nullptr) {
-      fmt::print("export LD_PRELOAD={}\n", quoted(rest));
+      fmt::print("export LD_PRELOAD={}\n", shell_quoted(rest));
     } else if (!preloaded.empty()) {
       fmt::print("unset LD_PRELOAD\n");
     }
@@ -92,12 +92,12 @@ int run_env(const Options& options) {
   fmt::print("unset {}\n", fmt::join(gone, " "));
   std::string ours;
   for (const auto& [name, value] : environment) {
-    fmt::print("export {}={}\n", name, quoted(value));
+    fmt::print("export {}={}\n", name, shell_quoted(value));
     if (name != "LD_PRELOAD") {
       ours += (ours.empty() ? "" : " ") + name;
     }
   }
-  fmt::print("export {}={}\n", kOurs, quoted(ours));
+  fmt::print("export {}={}\n", kOurs, shell_quoted(ours));
   return kSuccess;
 }
 
