@@ -346,7 +346,10 @@ TEST_F(LinkTest, TheProcessesOfANicHearOfItsOwnLinkAndOfNoOther) {
 TEST_F(LinkTest, FaultsInTimeAndDyingSwitchesTakeLinksToo) {
   Listener listener;
   join(listener, "h1", 0);
-  (void)fault({{"link", "h1->fabric#0"}, {"down", true}, {"at", "10ms"}, {"lasts", "10ms"}});
+  const std::uint32_t planned =
+      fault({{"link", "h1->fabric#0"}, {"down", true}, {"at", "10ms"}, {"lasts", "3600s"}});
+  EXPECT_TRUE(listener.hears({false}));
+  heal(planned);
   EXPECT_TRUE(listener.hears({false, true}));
   const std::uint32_t death = fault({{"switch", "fabric"}});
   EXPECT_TRUE(listener.hears({false, true, false}));
