@@ -498,6 +498,42 @@ TEST_F(ProgramTest, AnMpiProgramWithoutALauncherIsPointedToOne) {
   EXPECT_FALSE(weft("run --device none -- ./a").says("mpirun -n"));
 }
 
+// One rail of two, at run time, seen by stock programs.
+TEST_F(ProgramTest, AProgramSeesItsPortGoDownAndComeBack) {
+  WEFT_NEEDS("ibv_asyncwatch");
+  WEFT_NEEDS("stdbuf");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  const Outcome started = weft("up " + name_ + " --nics 2");
+  ASSERT_EQ(started.code, 0) << started.output;
+  is_up_ = true;
+  const std::string here = WEFT_PROGRAM " exec " + name_ + " h2 -- ";
+  const auto until = [](const std::string& condition) {
+    return "for i in $(seq 300); do " + condition + " && break; sleep 0.1; done; ";
+  };
+  const std::string state = here + "ibv_devinfo -d efa_";
+  const Outcome outcome = run_shell(
+      "cd " + directory_ + "; for i in 0 1; do " + here +
+      "timeout 100 stdbuf -oL ibv_asyncwatch -d efa_$i > seen$i 2>&1 & pids=\"$pids $!\"; done; " +
+      until("test $(" WEFT_PROGRAM " status " + name_ +
+            " --json | grep -o '\"pid\"' | wc -l) = 3") +
+      WEFT_PROGRAM " fault " + name_ + " 'link: h2-fabric#1, down: true'; " +
+      until("grep -q error seen1") + state + "1 | grep state:; " + state + "0 | grep state:; " +
+      WEFT_PROGRAM " heal " + name_ + " 0; " + until("grep -q active seen1") + state +
+      "1 | grep state:; kill $pids; echo rail 0; cat seen0; echo rail 1; cat seen1");
+  const auto at = [&](const std::string& text, std::size_t from = 0) {
+    return outcome.output.find(text, from);
+  };
+  const std::size_t down = at("PORT_DOWN");
+  const std::size_t other = at("PORT_ACTIVE");
+  const std::size_t rail1 = at("rail 1");
+  ASSERT_NE(rail1, std::string::npos) << outcome.output;
+  EXPECT_LT(down, other) << outcome.output;
+  EXPECT_LT(at("PORT_ACTIVE", other + 1), rail1) << outcome.output;
+  EXPECT_EQ(at("PORT_DOWN", down + 1), std::string::npos) << outcome.output;
+  EXPECT_LT(rail1, at("port error")) << outcome.output;  // and nothing on rail 0
+  EXPECT_LT(at("port error"), at("port active")) << outcome.output;
+}
+
 TEST_F(ProgramTest, PeersAreMeasuredInTheSameSession) {
   WEFT_NEEDS("fi_pingpong");
   const Outcome outcome =
