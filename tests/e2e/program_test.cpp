@@ -517,8 +517,8 @@ TEST_F(ProgramTest, AProgramSeesItsPortGoDownAndComeBack) {
       until("test $(" WEFT_PROGRAM " status " + name_ +
             " --json | grep -o '\"pid\"' | wc -l) = 3") +
       WEFT_PROGRAM " fault " + name_ + " 'link: h2-fabric#1, down: true'; " +
-      until("grep -q error seen1") + state + "1 | grep state:; " + state + "0 | grep state:; " +
-      WEFT_PROGRAM " heal " + name_ + " 0; " + until("grep -q active seen1") + state +
+      until("grep -q PORT_ERR seen1") + state + "1 | grep state:; " + state + "0 | grep state:; " +
+      WEFT_PROGRAM " heal " + name_ + " 0; " + until("grep -q EVENT_PORT_ACTIVE seen1") + state +
       "1 | grep state:; kill $pids; echo rail 0; cat seen0; echo rail 1; cat seen1");
   const auto at = [&](const std::string& text, std::size_t from = 0) {
     return outcome.output.find(text, from);
@@ -530,8 +530,8 @@ TEST_F(ProgramTest, AProgramSeesItsPortGoDownAndComeBack) {
   EXPECT_LT(down, other) << outcome.output;
   EXPECT_LT(at("PORT_ACTIVE", other + 1), rail1) << outcome.output;
   EXPECT_EQ(at("PORT_DOWN", down + 1), std::string::npos) << outcome.output;
-  EXPECT_LT(rail1, at("port error")) << outcome.output;  // and nothing on rail 0
-  EXPECT_LT(at("port error"), at("port active")) << outcome.output;
+  EXPECT_LT(rail1, at("EVENT_PORT_ERR")) << outcome.output;  // and nothing on rail 0
+  EXPECT_LT(at("EVENT_PORT_ERR"), at("EVENT_PORT_ACTIVE")) << outcome.output;
 }
 
 TEST_F(ProgramTest, PeersAreMeasuredInTheSameSession) {
