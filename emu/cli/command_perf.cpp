@@ -425,6 +425,7 @@ int run_perf(const Options& options) {
       const pid_t pid = ::fork();
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::signal(SIGPIPE, SIG_DFL);  // this process clears up
         ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
         const int code = run_side(options, boards[pair], static_cast<int>(pair), side, ground);
         std::fflush(stdout);

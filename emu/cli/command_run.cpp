@@ -1,12 +1,16 @@
 // Owns `weft run`: a network, programs on its hosts, one table of what happened, and all of it
 // gone.
 #include <fmt/core.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -135,7 +139,7 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
     for (const ProgramEnd& end : ends) {
       nlohmann::ordered_json line;
       line["run"] = true;
-      line["host"] = end.label;
+      line["host"] = end.name;
       line["exit_code"] = end.code;
       line["seconds"] = end.seconds;
       fmt::print("{}\n", line.dump());
@@ -148,7 +152,7 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
   }
   fmt::print(stderr, "{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
   for (const ProgramEnd& end : ends) {
-    fmt::print(stderr, "{:<10}{:>6}{:>10.2f}\n", end.label, end.code, end.seconds);
+    fmt::print(stderr, "{:<10}{:>6}{:>10.2f}\n", end.name, end.code, end.seconds);
   }
   std::uint64_t dropped = 0;
   std::string why;
@@ -173,11 +177,52 @@ int verdict(const std::vector<ProgramEnd>& ends, const Options& options,
     return kSuccess;
   }
   if (!options.quiet) {
-    fmt::print(stderr, "weft run: {} ended with {}; seed {}{}\n",
-               failed->label.empty() ? "the program" : failed->label, failed->code, options.seed,
-               run ? "; events in " + run->path() : "");
+    fmt::print(stderr, "weft run: {} ended with {}; seed {}{}\n", failed->name, failed->code,
+               options.seed, run ? "; events in " + run->path() : "");
   }
   return failed->code;
+}
+
+// An MPI library is among those that the program says it needs. (The dynamic section has names as
+// they are; what is loaded later, or linked into the program, is not seen.)
+bool wants_mpi(const std::string& program) {
+  const auto needs_it = [](const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string text(std::size_t{1} << 20, '\0');  // names stand near the beginning
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    return text.starts_with(
+               "\x7F"
+               "ELF") &&
+           (text.find("libmpi.so") != std::string::npos ||
+            text.find("libmpich.so") != std::string::npos ||
+            text.find("libmpi_cxx.so") != std::string::npos);
+  };
+  std::error_code error;
+  if (program.find('/') != std::string::npos) {
+    return needs_it(program);
+  }
+  const char* path = ::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (std::filesystem::is_regular_file(folder + "/" + program, error)) {
+      return needs_it(folder + "/" + program);
+    }
+  }
+  return false;
+}
+
+// Copies of an MPI program know nothing of each other: that is a launcher's doing.
+void warn_of_mpi(const std::vector<Words>& commands, const Options& options) {
+  const bool copies = commands.size() > 1 &&
+                      std::all_of(commands.begin(), commands.end(),
+                                  [&](const Words& words) { return words == commands.front(); });
+  if (copies && !options.quiet && wants_mpi(commands.front().front())) {
+    fmt::print(stderr,
+               "weft run: '{0}' is an MPI program: without a launcher each copy is a world of size "
+               "1. Use\n  weft up --hosts {1} && mpirun -n {1} weft exec -- {2}\n",
+               commands.front().front(), commands.size(), joined(commands.front()));
+  }
 }
 
 using Networks = std::map<std::string, HostNetwork>;  // by host, if each has its own
@@ -189,13 +234,11 @@ void start_all(ProgramGroup& group, const std::vector<Words>& commands, const Op
   for (std::size_t i = 0; i < commands.size(); ++i) {
     const std::string host = "h" + std::to_string(i / options.per_host + 1);
     Program program;
-    program.label = host;
+    program.name = host;
     if (options.per_host > 1) {
-      program.label += "." + std::to_string(i % options.per_host);
+      program.name += "." + std::to_string(i % options.per_host);
     }
-    if (options.no_prefix) {
-      program.label.clear();
-    }
+    program.label = options.no_prefix ? "" : program.name;
     program.network = options.netns ? &networks.at(host) : nullptr;
     if (is_pinned(options, commands.size())) {
       program.avoid_core = core_count() - 1;
@@ -240,6 +283,7 @@ int run_programs(const Options& options) {
                commands.size(), hosts, kMostHosts);
     return kUsage;
   }
+  warn_of_mpi(commands, options);
   const auto run = open_directory(options, commands, hosts);
   if (draws_by_lot(options) && !options.quiet) {
     fmt::print(stderr, "weft run: seed {}\n", options.seed);
@@ -277,7 +321,7 @@ int run_programs(const Options& options) {
   const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
   if (run) {
     for (const ProgramEnd& end : ends) {
-      run->event("end", {{"host", end.label}, {"exit_code", end.code}, {"seconds", end.seconds}});
+      run->event("end", {{"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}});
     }
     if (const auto metrics = ask_weftd(weftd.directory(), {{"cmd", "metrics"}})) {
       run->write("metrics.prom", (*metrics)["metrics"].get<std::string>());
@@ -306,6 +350,11 @@ void register_run(CLI::App& program, Work& work) {
       "Signals go to all programs. The exit code is that of the first program that failed, 128 + "
       "N\n"
       "after signal N; when one fails the others have --grace seconds.\n"
+      "MPI programs need their launcher: `weft up --hosts N` and `mpirun -n N weft exec -- "
+      "./program`, or\n"
+      "`weft run -- mpirun -n N ./program` for all ranks on h1. Copies started with -n are worlds "
+      "of "
+      "size 1.\n"
       "Configuration, seed, events and metrics of the run stay in <time>-<seed>-<pid> below\n"
       "$WEFT_RUNS or, the latest twenty, below weft-runs-<uid> where temporary files go.\n"
       "Examples:\n"

@@ -1,15 +1,12 @@
-// Owns `weft up`, `down`, `status` and `exec`: networks that stay, by name.
+// Owns `weft up`, `down` and `status`: networks that stay, by name.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/control_client.hpp"
@@ -17,7 +14,6 @@
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/seqpacket.hpp"
-#include "srd/io/posix.hpp"
 
 namespace weft::cli {
 namespace {
@@ -26,11 +22,9 @@ using nlohmann::json;
 
 struct Options {
   std::string name = "default";
-  std::string host;
   std::string device = "efa";
   WeftdOptions weftd;
   bool as_json = false;
-  std::vector<std::string> words;
 };
 
 int up(Options options) {
@@ -118,29 +112,6 @@ int status(const Options& options) {
   return kSuccess;
 }
 
-int exec(const Options& options) {
-  const DeviceKind kind = unwrap(parse_device_kind(options.device));
-  const std::string directory = unwrap(named_directory(options.name, false));
-  std::vector<std::string> words;
-  for (const std::string& word : options.words) {
-    words.push_back(unwrap(fill_placeholders(directory, word, kind)));
-  }
-  if (words.empty()) {
-    fmt::print(stderr, "weft exec: give a command after `--`\n");
-    return kUsage;
-  }
-  for (const auto& [name, value] : unwrap(equip_host(directory, options.host, kind))) {
-    ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  std::vector<char*> arguments;
-  for (std::string& word : words) {
-    arguments.push_back(word.data());
-  }
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  throw std::runtime_error(srd::errno_text("cannot run '" + words[0] + "'"));
-}
-
 void add_name(CLI::App& command, Options& options) {
   command.add_option("name", options.name, "Name of the network")->capture_default_str();
 }
@@ -209,19 +180,6 @@ void register_status(CLI::App& program, Work& work) {
   add_name(*command, *options);
   command->add_flag("--json", options->as_json, "One JSON object");
   command->callback([&work, options] { work = [options] { return status(*options); }; });
-}
-
-void register_exec(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("exec", "Run a program on a host of a network that is up");
-  command->footer("Example:\n  weft up lab --hosts 4\n  weft exec lab h1 -- ibv_devinfo");
-  auto options = std::make_shared<Options>();
-  command->add_option("name", options->name, "Name of the network")->required();
-  command->add_option("host", options->host, "Host: h1, h2, ...")->required();
-  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
-      ->capture_default_str();
-  command->add_option("command", options->words, "After `--`: the command")->expected(-1);
-  command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }
 
 }  // namespace weft::cli

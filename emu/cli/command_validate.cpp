@@ -8,6 +8,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/validation.hpp"
+#include "emu/fabric/topology_yaml.hpp"
 
 namespace weft::cli {
 namespace {
@@ -27,7 +28,7 @@ int run_validate(const Options& options) {
   }
   std::optional<emu::Topology> network;
   if (!options.topology.empty()) {
-    network = unwrap(load_topology(options.topology));
+    network = unwrap(emu::read_topology_file(options.topology));
   }
   int code = kSuccess;
   for (const std::string& file : options.files) {

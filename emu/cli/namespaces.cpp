@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ Result<void> run_ip(const std::vector<std::string>& words) {
   arguments.push_back(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::signal(SIGPIPE, SIG_DFL);
     ::execvp("ip", arguments.data());
     ::execv("/sbin/ip", arguments.data());
     ::_exit(127);

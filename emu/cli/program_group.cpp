@@ -45,6 +45,7 @@ sigset_t watched_signals() {
   sigset_t mask;
   ::sigemptyset(&mask);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   ::setpgid(0, 0);
   if (program.network != nullptr && !program.network->enter()) {
     ::dprintf(error_out >= 0 ? error_out : STDERR_FILENO, "weft: entering the host's network: %s\n",
@@ -74,15 +75,17 @@ sigset_t watched_signals() {
   ::_exit(errno == ENOENT ? 127 : 126);
 }
 
-void write_all(int fd, const std::string& text) {
+// False: nobody reads it any more.
+bool write_all(int fd, const std::string& text) {
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t size = ::write(fd, text.data() + done, text.size() - done);
     if (size < 0 && errno != EINTR && errno != EAGAIN) {
-      return;
+      return errno != EPIPE;
     }
     done += size > 0 ? static_cast<std::size_t>(size) : 0;
   }
+  return true;
 }
 
 // Inodes of all listening TCP sockets of that process's network namespace.
@@ -129,6 +132,7 @@ Result<void> ProgramGroup::start(const Program& program) {
                 srd::errno_text("starting '" + program.words[0] + "'"));
   }
   Running running;
+  running.name = program.name;
   running.label = program.label;
   running.started = steady_clock::now();
   running.pid = ::fork();
@@ -273,8 +277,11 @@ void ProgramGroup::flush(Running& program, int stream, bool all) {
   }
   if (output_) {
     output_(stream, text);
-  } else {
-    write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
+  } else if (!write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text)) {
+    // The programs learn it the way they would without us: by SIGPIPE when they write on.
+    for (Running& each : programs_) {
+      each.output[stream].reset();
+    }
   }
 }
 
@@ -294,7 +301,7 @@ void ProgramGroup::reap() {
     int status = 0;
     if (!program.ended && ::waitpid(program.pid, &status, WNOHANG) == program.pid) {
       program.ended = true;
-      program.end.label = program.label;
+      program.end.name = program.name;
       program.end.place = ended_++;
       program.end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       program.end.seconds =

@@ -16,6 +16,7 @@
 namespace weft::cli {
 
 struct Program {
+  std::string name;   // for reports
   std::string label;  // before every line of its output; empty: the output is passed on as it is
   std::vector<std::string> words;
   Environment environment;
@@ -24,7 +25,7 @@ struct Program {
 };
 
 struct ProgramEnd {
-  std::string label;
+  std::string name;
   int code = 0;  // exit code, or 128 + signal, as shells say
   double seconds = 0;
   std::size_t place = 0;  // how many had ended before
@@ -54,6 +55,7 @@ class ProgramGroup {
 
  private:
   struct Running {
+    std::string name;
     std::string label;
     pid_t pid = -1;
     srd::UniqueFd output[2];

@@ -90,7 +90,10 @@ Result<RunDirectory> RunDirectory::create(const std::string& wish, std::uint64_t
     }
   } else {
     fs::create_directories(run.path_, error);
-    fs::remove(run.path_ + "/events.jsonl", error);
+    // What a run appends to, or may not come to write, is not to be that of a run before it.
+    for (const char* name : {"events.jsonl", "network.jsonl", "metrics.prom", "topology.yml"}) {
+      fs::remove(run.path_ + "/" + name, error);
+    }
   }
   if (::access(run.path_.c_str(), W_OK) != 0) {
     return fail(ErrorCode::io_error,

@@ -59,6 +59,7 @@ Json result_json(const emu::RunResult& r) {
                {"hosts", r.hosts},
                {"flows", r.flows},
                {"finished", r.finished},
+               {"failed", r.failed},
                {"min_fct_us", rounded(r.fct.min_us, 1e3)},
                {"p50_fct_us", rounded(r.fct.p50_us, 1e3)},
                {"p99_fct_us", rounded(r.fct.p99_us, 1e3)},

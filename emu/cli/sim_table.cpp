@@ -30,6 +30,10 @@ void print_run(const Json& run) {
   fmt::print("  flow completion   min {:.1f}  p50 {:.1f}  p99 {:.1f}  max {:.1f} us\n",
              number(run, "min_fct_us"), number(run, "p50_fct_us"), number(run, "p99_fct_us"),
              number(run, "tail_fct_us"));
+  if (run["failed"].get<std::uint64_t>() != 0) {
+    fmt::print("  failed            {} of {} flows\n", run["failed"].get<std::uint64_t>(),
+               run["flows"].get<std::uint64_t>());
+  }
   if (run.contains("groups")) {
     for (const auto& [name, group] : run["groups"].items()) {
       fmt::print(

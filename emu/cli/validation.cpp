@@ -157,14 +157,6 @@ Result<FileKind> parse_file_kind(const std::string& name) {
 
 const char* to_string(FileKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
 
-Result<emu::Topology> load_topology(const std::string& path) {
-  const auto text = emu::read_text_file(path);
-  if (!text) {
-    return tl::unexpected(text.error());
-  }
-  return emu::read_topology(path, *text, directory_of(path));
-}
-
 Result<Valid> validate_file(const std::string& path, FileKind kind, const emu::Topology* network) {
   const auto text = emu::read_text_file(path);
   if (!text) {

@@ -23,6 +23,4 @@ struct Valid {
 [[nodiscard]] Result<Valid> validate_file(const std::string& path, FileKind kind,
                                           const emu::Topology* network);
 
-[[nodiscard]] Result<emu::Topology> load_topology(const std::string& path);
-
 }  // namespace weft::cli

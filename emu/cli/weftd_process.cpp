@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +32,7 @@ constexpr auto kPatience = std::chrono::seconds{10};
     arguments.push_back(const_cast<char*>(word.c_str()));
   }
   arguments.push_back(nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   if (bound) {
     ::setpgid(0, 0);  // an interrupt at the terminal is for the programs; this ends after them
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -150,6 +152,21 @@ Result<std::string> named_directory(const std::string& name, bool create) {
     return fail(ErrorCode::not_permitted, "'" + path + "' is not this user's alone");
   }
   return path;
+}
+
+std::vector<std::string> networks_that_are_up() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           base_directory() + "/weft-" + std::to_string(::geteuid()), error)) {
+    const std::string name = entry.path().filename().string();
+    if (const auto directory = named_directory(name, false);
+        directory && ask_weftd(*directory, {{"cmd", "counters"}})) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 Result<std::string> temporary_directory() {

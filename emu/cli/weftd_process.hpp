@@ -36,6 +36,9 @@ struct WeftdOptions {
 // Where the weftd of that name has its sockets.
 [[nodiscard]] Result<std::string> named_directory(const std::string& name, bool create);
 
+// The names of this user's networks that are up, in order.
+[[nodiscard]] std::vector<std::string> networks_that_are_up();
+
 // A fresh directory that only this user can enter.
 [[nodiscard]] Result<std::string> temporary_directory();
 

@@ -25,6 +25,7 @@ enum class AttachMessage : std::uint16_t {
   direct = 6,    // weftd, with two descriptors: ring memory, the peer's doorbell
   undirect = 7,  // weftd: that peer's direct ring is no more
   tap = 8,       // somebody, with a tap device: hang it on that host's link. Answered by `host`
+  link = 9,      // weftd: the NIC's cable was taken out of the network, or is back
 };
 
 struct AttachHeader {
@@ -93,10 +94,23 @@ struct DirectNotice {
   std::uint32_t end = 0;
 };
 
+struct LinkNotice {
+  AttachHeader header{.type = AttachMessage::link};
+  std::uint32_t up = 1;  // 0: nothing passes, in one direction at least
+};
+
 static_assert(std::is_trivially_copyable_v<AttachRequest> &&
               std::is_trivially_copyable_v<AttachReply> &&
               std::is_trivially_copyable_v<HostReply> &&
               std::is_trivially_copyable_v<RefusedReply> &&
-              std::is_trivially_copyable_v<DirectNotice>);
+              std::is_trivially_copyable_v<DirectNotice> &&
+              std::is_trivially_copyable_v<LinkNotice>);
+
+// `message` is an optional of one of these structs.
+template <class Message>
+[[nodiscard]] bool is_well_formed(const Message& message, AttachMessage type) {
+  return message && message->header.magic == kAttachMagic &&
+         message->header.version == kAttachVersion && message->header.type == type;
+}
 
 }  // namespace weft::emu

@@ -40,12 +40,6 @@ std::string to_string(const std::array<char, N>& text) {
   return {text.data(), ::strnlen(text.data(), N)};
 }
 
-template <class T>
-bool is_well_formed(const std::optional<T>& message, AttachMessage type) {
-  return message && message->header.magic == kAttachMagic &&
-         message->header.version == kAttachVersion && message->header.type == type;
-}
-
 }  // namespace
 
 std::uint32_t Daemon::life_of_now() {
@@ -219,6 +213,9 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
                    {memory->get(), slot.doorbell.get(), doorbell_.get()})) {
     return fail(ErrorCode::io_error, srd::errno_text("weftd: answering a process"));
   }
+  if (!slot.nic->link_up) {
+    tell_of_link(slot);
+  }
   events_.note("attach", {{"host", slot.nic->host},
                           {"nic", slot.nic->index},
                           {"attachment", slot.id},
@@ -298,6 +295,15 @@ void Daemon::detach(Slot& slot) {
   }
   switchboard_.forget(slot);
   plant_.vacate(slot);
+}
+
+void Daemon::tell_of_link(Slot& slot) {
+  LinkNotice notice;
+  notice.up = slot.nic->link_up ? 1 : 0;
+  if (!send_struct(slot.socket.get(), notice)) {
+    doom(slot);  // it hears the state when it is back
+  }
+  slot.port.raise_notice();
 }
 
 void Daemon::consider_direct(Slot& from, Slot& to) {

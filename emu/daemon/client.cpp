@@ -65,12 +65,6 @@ Error refusal(const Received& received) {
                                    : "weftd speaks another version"};
 }
 
-template <class T>
-bool is_well_formed(const std::optional<T>& message, AttachMessage type) {
-  return message && message->header.magic == kAttachMagic &&
-         message->header.version == kAttachVersion && message->header.type == type;
-}
-
 srd::Address to_address(const std::array<std::byte, 16>& bytes) {
   srd::Address address;
   address.bytes = bytes;
@@ -141,6 +135,10 @@ class Keeper final : public srd::PortKeeper {
       rejoin(io, received);
       return;
     }
+    if (const auto link = received.as<LinkNotice>(); is_well_formed(link, AttachMessage::link)) {
+      set_link(link->up != 0);
+      return;
+    }
     const auto notice = received.as<DirectNotice>();
     if (!notice || notice->header.magic != kAttachMagic) {
       return;
@@ -201,7 +199,14 @@ class Keeper final : public srd::PortKeeper {
     if (io.replace_uplink(std::move(place->uplink), std::move(place->doorbell))) {
       rejoining_ = false;
       knock_.reset();
+      set_link(true);          // unless the new weftd says otherwise
       io.remove_all_direct();  // the new weftd knows nothing of them, and gives new ones
+    }
+  }
+
+  void set_link(bool up) {
+    if (std::exchange(link_up_, up) != up && options_.on_link) {
+      options_.on_link(up);
     }
   }
 
@@ -210,6 +215,7 @@ class Keeper final : public srd::PortKeeper {
   srd::UniqueFd socket_;
   srd::UniqueFd knock_;  // a timer, while weftd is gone
   bool rejoining_ = false;
+  bool link_up_ = true;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct AttachOptions {
   std::size_t ring_bytes = 0;  // 0: weftd decides
   bool direct_rings = true;
   bool wants_management = false;  // a copy of what comes for queue pair 1
+  // Called when the NIC's link goes down or comes up again, by whoever uses the RingIo at that
+  // moment. It is up at first.
+  std::function<void(bool up)> on_link{};
 };
 
 struct Attachment {

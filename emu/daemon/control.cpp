@@ -137,6 +137,7 @@ json status_json(const Daemon& daemon) {
     nics.push_back({{"host", nic->host},
                     {"nic", nic->index},
                     {"address", to_text(nic->address)},
+                    {"link_up", nic->link_up},
                     {"processes", processes}});
   }
   return {

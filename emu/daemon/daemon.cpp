@@ -258,6 +258,9 @@ std::size_t Daemon::forward(TimePoint now) {
   }
   if (fabric_ != nullptr) {
     work += fabric_->advance(now);
+    if (fabric_->fabric().outages() != outages_) [[unlikely]] {
+      watch_links();
+    }
   }
   if (work != 0) {
     blind_sleep_ = {};

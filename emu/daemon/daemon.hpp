@@ -134,6 +134,8 @@ class Daemon {
   void detach_doomed();
   void doom(Slot& slot);
   void take_ring_back(Slot& from, const Slot& peer);
+  void tell_of_link(Slot& slot);
+  void watch_links();
   void consider_direct(Slot& from, Slot& to);
 
   void model();
@@ -158,6 +160,7 @@ class Daemon {
   std::optional<Topology> star_;  // while the network is ideal and somebody asks for its links
   std::uint32_t faults_ = 0;
   std::uint64_t occurrences_ = 0;
+  std::uint64_t outages_ = 0;  // of the network, as the NICs' processes know
   Impairments impairments_;
   std::unique_ptr<Capture> capture_;
   EventLog events_;

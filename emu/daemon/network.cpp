@@ -32,6 +32,26 @@ void Daemon::start_fabric(Topology topology) {
   direct_pairs_.clear();
 }
 
+// A link changed: the processes of a NIC whose own one it is see it as they would on a real one.
+void Daemon::watch_links() {
+  const Fabric& fabric = fabric_->fabric();
+  outages_ = fabric.outages();
+  for (const auto& nic : plant_.nics()) {
+    const bool up = !fabric.is_down(fabric.routes().uplink(nic->port)) &&
+                    !fabric.is_down(fabric.routes().downlink(nic->port));
+    if (up == nic->link_up) {
+      continue;
+    }
+    nic->link_up = up;
+    events_.note("link", {{"host", nic->host}, {"nic", nic->index}, {"up", up}});
+    for (const auto& slot : nic->slots) {
+      if (slot != nullptr) {
+        tell_of_link(*slot);
+      }
+    }
+  }
+}
+
 Topology Daemon::star() const {
   // Faster than any process here, with room for all of them: only what is applied to it is felt.
   const LinkProperties link{.rate = Rate::gbps(400),

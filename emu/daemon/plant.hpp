@@ -67,6 +67,7 @@ struct Nic {
   std::uint32_t index = 0;  // within its host
   std::uint32_t port = 0;   // of the network: its place among all NICs
   srd::Address address;
+  bool link_up = true;  // in the modelled network, both directions
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
   std::array<srd::Life, kSlotsPerNic> lives;  // the latest given out
   std::uint16_t next_slot = 1;

@@ -4,9 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "emu/daemon/daemon.hpp"
@@ -15,23 +12,6 @@
 namespace {
 
 constexpr int kUsage = 2;  // it was asked the wrong way
-
-weft::Result<weft::emu::Topology> read_network(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    return weft::fail(weft::ErrorCode::not_found, "cannot read topology file '" + path + "'");
-  }
-  std::stringstream text;
-  text << file.rdbuf();
-  auto network = weft::emu::read_topology(path, text.str(),
-                                          std::filesystem::path(path).parent_path().string());
-  if (network) {
-    if (auto valid = network->validate(); !valid) {
-      return tl::unexpected(valid.error());
-    }
-  }
-  return network;
-}
 
 }  // namespace
 
@@ -88,7 +68,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   if (!topology.empty()) {
-    auto network = read_network(topology);
+    auto network = weft::emu::read_topology_file(topology);
     if (!network) {
       std::fprintf(stderr, "weftd: %s\n", network.error().message.c_str());
       return 1;

@@ -98,6 +98,9 @@ class Fabric {
 
   // --- Frames in; returns when the port's uplink has sent it and everything before it.
   Picos inject(Picos now, PortId from, const Frame& frame);
+  [[nodiscard]] bool is_down(LinkId link) const { return troubles_[links_[link].trouble].sum.down; }
+  // Another number after a link went down or came up.
+  [[nodiscard]] std::uint64_t outages() const { return outages_; }
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
   // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
@@ -300,6 +303,7 @@ class Fabric {
   std::uint64_t hops_pending_ = 0;
   std::vector<Notice> notices_;
   std::vector<Trouble> troubles_;
+  std::uint64_t outages_ = 0;
   std::vector<AppliedFault> faults_;
   std::vector<std::uint16_t> paused_;  // by port: how many pauses overlap
   std::vector<PauseChange> pause_changes_;

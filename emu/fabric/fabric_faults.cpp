@@ -170,6 +170,7 @@ void Fabric::refresh(LinkId id) {
   for (const std::uint32_t fault : trouble.active) {
     trouble.sum.merge(faults_[fault].fault.impairment);
   }
+  outages_ += trouble.sum.down != was_down ? 1U : 0U;
   if (trouble.sum.down && !was_down) {
     trouble.down_from = now_;
     trouble.down_until = kNoTime;

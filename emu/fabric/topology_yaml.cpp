@@ -1,6 +1,7 @@
 // Owns the translation between topology files and topologies.
 #include "emu/fabric/topology_yaml.hpp"
 
+#include <filesystem>
 #include <map>
 
 #include "emu/fabric/fault.hpp"
@@ -227,6 +228,14 @@ Topology explicit_nodes(YamlMap& map) {
 }
 
 }  // namespace
+
+Result<Topology> read_topology_file(const std::string& path) {
+  const auto text = read_text_file(path);
+  if (!text) {
+    return tl::unexpected(text.error());
+  }
+  return read_topology(path, *text, std::filesystem::path(path).parent_path().string());
+}
 
 Topology read_topology_map(YamlMap& map, const std::string& directory) {
   Topology net;

@@ -13,6 +13,7 @@ namespace weft::emu {
 // Reads a whole file; `directory` is where relative names of other files start.
 [[nodiscard]] Result<Topology> read_topology(const std::string& file_name, const std::string& text,
                                              const std::string& directory);
+[[nodiscard]] Result<Topology> read_topology_file(const std::string& path);
 // Reads the mapping under a key `topology`. On failure the YamlFile of `map` has the error.
 [[nodiscard]] Topology read_topology_map(YamlMap& map, const std::string& directory);
 

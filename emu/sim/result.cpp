@@ -105,7 +105,7 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
   if (result.finished != result.flows) {
     check("flows finished", result.finished, result.flows, false);
   }
-  at_most("tail FCT (us)", result.makespan_us, bounds.tail_fct_us);
+  at_most("makespan (us)", result.makespan_us, bounds.tail_fct_us);
   at_most("ratio to ideal", result.ratio, bounds.ratio);
   if (bounds.least_jain) {
     check("Jain index", result.jain, *bounds.least_jain, result.jain >= *bounds.least_jain);
@@ -116,11 +116,13 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
                                  static_cast<double>(result.transport.new_packets);
   at_most("retransmitted/new", again, bounds.retransmitted_per_new);
   if (bounds.path_abandoned_us) {
-    double slowest = 0;
+    // A fault that traffic never left (-1), or none at all, is no fast one.
+    double slowest = result.faults.empty() ? -1 : 0;
     for (const FaultTimeline& fault : result.faults) {
-      slowest = std::max(slowest, fault.abandoned_us);
+      slowest = slowest < 0 || fault.abandoned_us < 0 ? -1 : std::max(slowest, fault.abandoned_us);
     }
-    at_most("path abandoned (us)", slowest, bounds.path_abandoned_us);
+    check("path abandoned (us)", slowest, *bounds.path_abandoned_us,
+          slowest >= 0 && slowest <= *bounds.path_abandoned_us);
   }
   const auto near = [&](const char* what, double value, const std::optional<double>& reference) {
     if (reference) {

@@ -17,12 +17,26 @@ namespace {
 
 namespace kernel = emu::kernel;
 
+// What weftd says of the NIC's link, for a device that is there a moment later.
+struct LinkWatch {
+  kernel::Device* device = nullptr;
+  bool up = true;
+
+  void set(bool now_up) {
+    up = now_up;
+    if (device != nullptr) {
+      device->set_port_state(up);
+    }
+  }
+};
+
 struct Network {
   srd::Address address;
   kernel::efa::QpnBlock qpns;
   srd::AttachmentId attachment;
   srd::Life life;
   std::unique_ptr<srd::PacketIo> io;
+  std::shared_ptr<LinkWatch> link = std::make_shared<LinkWatch>();
 };
 
 Result<Network> join(const kernel::NicDescription& description) {
@@ -38,12 +52,19 @@ Result<Network> join(const kernel::NicDescription& description) {
   }
   emu::AttachOptions options;
   options.nic = description.index;
+  const auto link = std::make_shared<LinkWatch>();
+  // Called by whoever polls, who has the device to itself.
+  options.on_link = [link](bool up) { link->set(up); };
   auto attached = emu::attach(std::move(options));
   if (!attached) {
     return tl::unexpected(attached.error());
   }
-  return Network{attached->address, kernel::efa::QpnBlock{attached->first_qpn, attached->qpn_count},
-                 attached->id, attached->life, std::move(attached->io)};
+  return Network{attached->address,
+                 kernel::efa::QpnBlock{attached->first_qpn, attached->qpn_count},
+                 attached->id,
+                 attached->life,
+                 std::move(attached->io),
+                 link};
 }
 
 }  // namespace
@@ -63,6 +84,8 @@ Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription
   auto device =
       std::make_unique<Device>(description, network->address, network->qpns, config, statistics);
   Device& borrowed = *device;
+  network->link->device = &borrowed;
+  borrowed.set_port_state(network->link->up);
   auto host = srd::Host<Device>::create(std::move(device), std::move(network->io));
   if (!host) {
     return tl::unexpected(host.error());

@@ -3,18 +3,13 @@
 
 #include <algorithm>
 
+#include "srd/io/dscp.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
 namespace {
 
 constexpr std::size_t kSmallestMtu = 256;
-
-// [wire 2.4] Short answers go before data.
-std::uint8_t dscp_of(const TxPacket& packet) {
-  return packet.header[1] >= static_cast<std::byte>(wire::PacketType::ack) ? wire::kDscpControl
-                                                                           : wire::kDscpData;
-}
 
 }  // namespace
 

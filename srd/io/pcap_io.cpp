@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "srd/io/dscp.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -10,13 +11,11 @@ namespace {
 
 using Pieces = std::array<std::span<const std::byte>, 4>;
 
-std::uint8_t dscp_of(std::span<const std::byte> header, bool trimmed) {
+std::uint8_t captured_dscp(std::span<const std::byte> header, bool trimmed) {
   if (trimmed) {
     return wire::kDscpTrimmed;
   }
-  return header.size() > 1 && header[1] >= static_cast<std::byte>(wire::PacketType::ack)
-             ? wire::kDscpControl
-             : wire::kDscpData;
+  return header.size() > 1 ? dscp_of(header[1]) : wire::kDscpData;
 }
 
 }  // namespace
@@ -37,8 +36,8 @@ Result<std::shared_ptr<PacketCapture>> PacketCapture::create(const std::string& 
 void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
   std::array<std::byte, wire::kEnvelopeSizeV6> envelope;
   const auto header = std::span(packet.header).first(packet.header_size);
-  if (!envelope_.write(envelope.data(), packet.to, packet.path, packet.ecn, dscp_of(header, false),
-                       packet.size())) {
+  if (!envelope_.write(envelope.data(), packet.to, packet.path, packet.ecn,
+                       captured_dscp(header, false), packet.size())) {
     return;
   }
   const Pieces pieces = {std::span<const std::byte>(envelope.data(), envelope_.size()), header,
@@ -50,7 +49,7 @@ void PacketCapture::received(const RxPacket& packet) {
   std::array<std::byte, wire::kEnvelopeSizeV6> envelope;
   const auto from = wire::EnvelopeWriter::make(packet.from);
   if (!from || !from->write(envelope.data(), own_, packet.path, packet.ecn,
-                            dscp_of(packet.bytes, packet.trimmed),
+                            captured_dscp(packet.bytes, packet.trimmed),
                             packet.bytes.size() + packet.more.size())) {
     return;
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "srd/io/dscp.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -33,12 +34,6 @@ AttachmentId destination_of(const TxPacket& packet) {
   const std::byte* at = packet.header.data() + wire::kDestinationAttachmentOffset;
   return AttachmentId{static_cast<std::uint16_t>(std::to_integer<unsigned>(at[0]) << 8 |
                                                  std::to_integer<unsigned>(at[1]))};
-}
-
-// [wire 2.4] Short answers go before data.
-std::uint8_t dscp_of(const TxPacket& packet) {
-  return packet.header[1] >= static_cast<std::byte>(wire::PacketType::ack) ? wire::kDscpControl
-                                                                           : wire::kDscpData;
 }
 
 std::size_t max_frame_of(std::size_t mtu) { return wire::kEnvelopeSizeV6 + mtu; }

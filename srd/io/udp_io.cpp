@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "srd/io/dscp.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -57,11 +58,6 @@ std::uint16_t read_source(const sockaddr_storage& storage, Address& address) {
 
 bool set_int(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
-}
-
-std::uint8_t dscp_of(const TxPacket& packet) {
-  return packet.header[1] >= static_cast<std::byte>(wire::PacketType::ack) ? wire::kDscpControl
-                                                                           : wire::kDscpData;
 }
 
 template <class Value>

@@ -77,14 +77,30 @@ class Bench:
         else:
             words += ["-P", str(random.randint(15000, 30000))]
             with subprocess.Popen(self.pinned(0, words), stdout=subprocess.DEVNULL) as server:
-                text = self.run(self.pinned(1, words + ["127.0.0.1"]))
-                server.wait(timeout=10)
+                try:
+                    text = self.run(self.pinned(1, words + ["127.0.0.1"]))
+                    server.wait(timeout=10)
+                finally:
+                    server.kill()
         found = re.search(r"\{.*\}", text)
         if not found:
             raise RuntimeError(text)
         row = json.loads(found.group())
         return {"us": row["latency_us"], "GB/s": row["gbytes_per_s"],
                 "M/s": row["msgs_per_s"] / 1e6}
+
+    def pingpong(self, size, count):
+        """The stock program; its port is one option at the server and another at the client."""
+        words = ["fi_pingpong", "-p", "efa", "-e", "rdm", "-S", str(size), "-I", str(count)]
+        port = str(random.randint(15000, 30000))
+        server = self.pinned(0, words + ["-B", port])
+        client = self.pinned(1, words + ["-P", port, "{h1.ip}"])
+        text = self.run([self.weft, "run", "-q", "--"] + server + [":"] + client)
+        for line in text.splitlines():
+            fields = line.split()
+            if len(fields) > 7 and fields[0] == "[h2]" and fields[1] == str(size):
+                return {"us": float(fields[7])}
+        raise RuntimeError(text)
 
     def all_reduce(self, words, environment):
         mpirun = ["mpirun.openmpi", "--oversubscribe", "-n", "2", "--bind-to",
@@ -118,6 +134,7 @@ def cases(bench):
         "read_bw 1048576": (
             ">= 6 GB/s", lambda: bench.perftest("ib_read_bw", 1048576, 3000, 4, "GB/s", mib,
                                                 ["--device", "efa:read"])),
+        "fi_pingpong 64": ("<= 2.5 us", lambda: bench.pingpong(64, 100000)),
         "all-reduce 1 MiB, mtl/ofi": ("<= ob1/tcp", lambda: bench.all_reduce(ofi, efa)),
         "all-reduce 1 MiB, ob1/tcp": ("", lambda: bench.all_reduce(tcp, {})),
     }
@@ -161,7 +178,8 @@ def main():
                 continue
             try:
                 report(options, name, asked, [measure() for _ in range(options.rounds)])
-            except (RuntimeError, subprocess.TimeoutExpired, KeyError) as error:
+            except (RuntimeError, subprocess.SubprocessError, OSError, KeyError, ValueError,
+                    IndexError) as error:
                 failed += 1
                 print("%-28s%s" % (name, str(error).strip().splitlines()[-1:]), file=sys.stderr)
         report(options, "weft perf write 65536", "", [bench.perf()])

@@ -87,6 +87,21 @@ class Weftd:
         self.process.wait()
 
 
+def falls_asleep(pid):
+    """There comes half a second in which the process gets no processor time."""
+    def ticks():
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        before = ticks()
+        time.sleep(0.5)
+        if ticks() - before <= 1:
+            return
+    raise RuntimeError("weftd does not sleep")
+
+
 def status(weft, name):
     return json.loads(run(weft, "status", name, "--json"))
 
@@ -125,11 +140,12 @@ def joined_weftds(weft, weftd, daemons, kind, far):
     daemons.append(Weftd(weftd, "two", "--hosts", "1", "--mtu", "8928", "--first-host", "3",
                          "--port", far_port, inside=far.words))
     server = subprocess.Popen(
-        [weft, "exec", "one", "h1", "--", "fi_pingpong", "-p", "efa", "-e", "rdm", "-I", "200"],
+        [weft, "exec", "one", "h1", "--", "fi_pingpong", "-p", "efa", "-e", "rdm", "-I", "200",
+         "-c"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         client = [weft, "exec", "two", "h3", "--", "fi_pingpong", "-p", "efa", "-e", "rdm",
-                  "-I", "200", "10.9.0.1"]
+                  "-I", "200", "-c", "10.9.0.1"]
         deadline = time.monotonic() + PATIENCE
         while True:  # until the server listens
             done = subprocess.run(far.words(*client), text=True, capture_output=True,
@@ -140,7 +156,8 @@ def joined_weftds(weft, weftd, daemons, kind, far):
         print(done.stdout)
         if done.returncode != 0:
             raise RuntimeError(f"client: {done.returncode}\n{done.stderr}")
-        server.wait(PATIENCE)
+        if server.wait(PATIENCE) != 0:
+            raise RuntimeError(f"server: {server.returncode}")
     finally:
         server.kill()
         print(server.communicate()[0])
@@ -174,7 +191,8 @@ def pingpong(weft, rail, server, client, address):
             time.sleep(0.1)
         if done.returncode != 0:
             raise RuntimeError(f"rail {rail}: {done.returncode}\n{done.stdout}{done.stderr}")
-        listening.wait(PATIENCE)
+        if listening.wait(PATIENCE) != 0:
+            raise RuntimeError(f"rail {rail}: the server ended with {listening.returncode}")
     finally:
         listening.kill()
         said = listening.communicate()[0]
@@ -246,11 +264,14 @@ def two_taps(weft, weftd, daemons, far):
                        "h = hashlib.sha256()\n"
                        "while (b := s.recv(1 << 16)): h.update(b)\n"
                        "print(h.hexdigest())").strip()
+        if sender.wait(PATIENCE) != 0:
+            raise RuntimeError(f"sender: {sender.returncode}")
     finally:
         sender.kill()
     block = bytes(range(256)) * 256
     expected = hashlib.sha256((block * (BYTES // len(block) + 1))[:BYTES]).hexdigest()
-    run("ip", "link", "del", "near")  # nothing that weftd could not live with
+    run("ip", "link", "del", "near")  # nothing that weftd could not live with ...
+    falls_asleep(daemons[-1].process.pid)  # ... or stay awake for
     counters = status(weft, "one")
     print(counters["fabric"]["dropped"], counters["ports"])
     if received != expected:
@@ -274,7 +295,7 @@ def run_in_namespaces(weft):
     if "True" not in out:
         raise RuntimeError("no TCP between the hosts")
     if shutil.which("fi_pingpong") is not None:
-        words = ["fi_pingpong", "-p", "efa", "-e", "rdm", "-I", "10"]
+        words = ["fi_pingpong", "-p", "efa", "-e", "rdm", "-I", "10", "-c"]
         print(run(weft, "run", "--netns", "--", *words, ":", *words, "{h1.ip}"))
 
 

@@ -363,6 +363,205 @@ TEST_F(ProgramTest, ARunLeavesWhatItTakesToRepeatIt) {
             std::string::npos);
 }
 
+TEST_F(ProgramTest, ADirectoryOfARunHoldsOneRun) {
+  ASSERT_EQ(weft("run --device none --fault 'link: h1-*, loss: 0.1' --out out -n 2 -- true").code,
+            0);
+  const Outcome outcome = weft("run --device none --no-prefix --json --out out -- true");
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(objects(outcome.output).at(0)["host"], "h1") << outcome.output;
+  EXPECT_EQ(objects(read("out/events.jsonl")).size(), 2U) << read("out/events.jsonl");
+  std::size_t beginnings = 0;
+  for (const json& event : objects(read("out/network.jsonl"))) {
+    beginnings += event["event"] == "weftd" ? 1U : 0U;
+    EXPECT_NE(event["event"], "fault");
+  }
+  EXPECT_EQ(beginnings, 1U) << read("out/network.jsonl");
+}
+
+TEST_F(ProgramTest, WhatIsAskedTheWrongWayIsSaidSo) {
+  write("net.yml",
+        "name: lab\ntopology:\n  nodes: {a: {kind: host}, b: {kind: host}, sw: {}}\n"
+        "  links:\n    - {endpoints: [a, sw]}\n    - {endpoints: [b, sw]}\n");
+  for (const char* arguments :
+       {"run --device none -n 300 -- true", "run --device none --nics 2 --topology net.yml -- true",
+        "up x --hosts 3 --topology net.yml", "up x --nics 2 --topology net.yml", "exec",
+        "exec x h1"}) {
+    const Outcome outcome = weft(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << ": " << outcome.output;
+  }
+  EXPECT_TRUE(weft("run --device none -n 300 -- true").says("--per-host"));
+  const std::string weftd =
+      " $(dirname " WEFT_PROGRAM ")/../daemon/weftd --dir " + directory_ + "/d ";
+  for (const char* arguments : {"--hosts 0", "--no-such-option", "--port nonsense:1",
+                                "--hosts 200 --first-host 100", "--hosts 2 --topology net.yml"}) {
+    EXPECT_EQ(run_shell("timeout 20" + weftd + arguments).code, 2) << arguments;
+  }
+}
+
+TEST_F(ProgramTest, HostsOfATopologyHaveTheNumbersThatWereAskedFor) {
+  write("net.yml",
+        "name: lab\ntopology:\n  nodes: {a: {kind: host}, b: {kind: host}, sw: {}}\n"
+        "  links:\n    - {endpoints: [a, sw]}\n    - {endpoints: [b, sw]}\n");
+  up("--topology net.yml --first-host 3");
+  const Outcome there = weft("exec " + name_ + " h4 --device none -- echo {h4.ip} {b.ip} {a.ip}");
+  EXPECT_EQ(there.output, "127.77.4.1 127.77.4.1 127.77.3.1\n");
+  const Outcome nobody = weft("exec " + name_ + " b --device none -- echo {h1.ip}");
+  EXPECT_EQ(nobody.code, 1);
+  EXPECT_TRUE(nobody.says("there is no host 'h1'")) << nobody.output;
+}
+
+TEST_F(ProgramTest, WhenNobodyReadsTheProgramsEndAndNothingStays) {
+  for (const char* arguments : {"run --device none -n 2 -- yes", "run --device none -- yes",
+                                "run --device none --no-prefix -- yes"}) {
+    const Outcome outcome =
+        run_shell("mkdir -p " + directory_ + "/r && export XDG_RUNTIME_DIR=" + directory_ +
+                  "/r && timeout 60 " WEFT_PROGRAM " " + arguments + " 2>/dev/null | head -1");
+    EXPECT_TRUE(outcome.says("y\n")) << outcome.output;
+    EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/r")) << arguments;
+  }
+  // What the programs get is not what weft ignores.
+  EXPECT_EQ(weft("run --device none -q -- sh -c 'kill -PIPE $$'").code, 128 + SIGPIPE);
+}
+
+TEST_F(ProgramTest, AShellIsLeftAsItWas) {
+  const Outcome started = weft("up " + name_);
+  ASSERT_EQ(started.code, 0) << started.output;
+  is_up_ = true;
+  const std::string show = "env | grep -E '^(WEFT|FI_|LD_PRELOAD)' | sort";
+  const auto env = [&](const std::string& arguments) {
+    return "eval \"$(" WEFT_PROGRAM " env " + arguments + ")\"; ";
+  };
+  write("script",
+        "export FI_EFA_RX_SIZE=77 FI_LOG_LEVEL=warn LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6; " +
+            show + "; echo; " + env(name_ + " h1") + show + "; echo; " +
+            env(name_ + " h2 --device none") + show + "; echo; " + env(name_ + " h2") +
+            env("--unset") + show + "; echo; unset LD_PRELOAD; " + env(name_ + " h1") +
+            env("--unset") + show + "; echo " + env("--unset"));
+  const Outcome outcome = run_shell("sh " + directory_ + "/script");
+  std::vector<std::string> parts(1);
+  std::istringstream lines(outcome.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) {
+      parts.emplace_back();
+    } else {
+      parts.back() += line + "\n";
+    }
+  }
+  ASSERT_EQ(parts.size(), 5U) << outcome.output;
+  EXPECT_NE(parts[0].find("libm"), std::string::npos);
+  EXPECT_NE(parts[1].find("libweft-preload.so:/lib"), std::string::npos) << parts[1];
+  EXPECT_NE(parts[1].find("FI_EFA_RX_SIZE=77"), std::string::npos) << parts[1];
+  EXPECT_EQ(parts[2].find("FI_EFA_ENABLE"), std::string::npos) << parts[2];
+  EXPECT_NE(parts[2].find("WEFT_HOST=h2"), std::string::npos) << parts[2];
+  EXPECT_EQ(parts[3], parts[0]);
+  EXPECT_TRUE(parts[4].starts_with("FI_EFA_RX_SIZE=77\nFI_LOG_LEVEL=warn\n")) << parts[4];
+  EXPECT_EQ(parts[4].find("WEFT_HOST"), std::string::npos) << parts[4];
+}
+
+TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
+  // In a place where nobody else has networks.
+  const std::string in = "cd " + directory_ + " && export XDG_RUNTIME_DIR=" + directory_ +
+                         "; unset WEFT_NETWORK WEFT_HOST; ";
+  const std::string exec = WEFT_PROGRAM " exec --device none ";
+  const auto said = [&](const std::string& command) { return run_shell(in + command); };
+  EXPECT_EQ(said(exec + "-- true").code, 2);  // nothing is up
+  ASSERT_EQ(said(WEFT_PROGRAM " up one --device none --hosts 3").code, 0);
+  const std::string show = "-- sh -c 'echo $WEFT_HOST'";
+  EXPECT_EQ(said(exec + "one h2 " + show).output, "h2\n");
+  EXPECT_EQ(said("WEFT_HOST=h3 " + exec + show).output, "h3\n");
+  EXPECT_EQ(said("WEFT_HOST=h3 " + exec + "one " + show).output, "h3\n");
+  EXPECT_EQ(said("OMPI_COMM_WORLD_RANK=1 PMI_RANK=2 " + exec + show).output, "h2\n");
+  for (const char* variable : {"PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    EXPECT_EQ(said(std::string(variable) + "=3 " + exec + show).output, "h1\n") << variable;
+  }
+  const Outcome no_host = said(exec + show);
+  EXPECT_EQ(no_host.code, 2);
+  EXPECT_TRUE(no_host.says("WEFT_HOST")) << no_host.output;
+  ASSERT_EQ(said(WEFT_PROGRAM " up two --device none").code, 0);
+  const Outcome which = said("WEFT_HOST=h1 " + exec + show);
+  EXPECT_EQ(which.code, 2);
+  EXPECT_TRUE(which.says("one, two")) << which.output;
+  EXPECT_EQ(said("WEFT_NETWORK=two WEFT_HOST=h1 " + exec + show).output, "h1\n");
+  for (const char* name : {"one", "two"}) {
+    EXPECT_EQ(said(WEFT_PROGRAM " down " + std::string(name)).code, 0);
+  }
+}
+
+TEST_F(ProgramTest, RanksOfMpirunAreHostsOfTheirOwn) {
+  WEFT_NEEDS("mpirun.openmpi");
+  WEFT_NEEDS("mpicc.openmpi");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  write("a.c",
+        "#include <mpi.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(int c, char** v) {\n"
+        "int rank, size, sum; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n"
+        "MPI_Comm_size(MPI_COMM_WORLD, &size);\n"
+        "for (int i = 0; i < 100; i++) { int one = rank + i;\n"
+        "MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); }\n"
+        "printf(\"%s: rank %d of %d, %d\\n\", getenv(\"WEFT_HOST\"), rank, size, sum);\n"
+        "MPI_Finalize(); }\n");
+  const Outcome outcome =
+      run_shell("cd " + directory_ + " && export XDG_RUNTIME_DIR=" + directory_ +
+                " && unset WEFT_NETWORK WEFT_HOST; mpicc.openmpi -o a a.c && " WEFT_PROGRAM
+                " up lab --hosts 4 >/dev/null && export OMPI_ALLOW_RUN_AS_ROOT=1 "
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+                "OMPI_MCA_orte_tmpdir_base=" +
+                directory_ +
+                " OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa; timeout 120 mpirun.openmpi -n "
+                "4 " WEFT_PROGRAM " exec -- ./a | sort; " WEFT_PROGRAM
+                " status lab | grep forwarded; " WEFT_PROGRAM " down lab >/dev/null");
+  EXPECT_TRUE(
+      outcome.output.starts_with("h1: rank 0 of 4, 402\nh2: rank 1 of 4, 402\n"
+                                 "h3: rank 2 of 4, 402\nh4: rank 3 of 4, 402\n"))
+      << outcome.output;
+}
+
+TEST_F(ProgramTest, AnMpiProgramWithoutALauncherIsPointedToOne) {
+  WEFT_NEEDS("mpicc.openmpi");
+  write("a.c", "#include <mpi.h>\nint main(int c, char** v) { if (c > 9) MPI_Init(&c, &v); }\n");
+  ASSERT_EQ(run_shell("cd " + directory_ + " && mpicc.openmpi -o a a.c").code, 0);
+  const Outcome alone = weft("run --device none -n 2 -- ./a");
+  EXPECT_EQ(alone.code, 0) << alone.output;
+  EXPECT_TRUE(alone.says("mpirun -n 2 weft exec")) << alone.output;
+  EXPECT_FALSE(weft("run --device none -n 2 -- true").says("mpirun"));
+  EXPECT_FALSE(weft("run --device none -- ./a").says("mpirun -n"));
+}
+
+// One rail of two, at run time, seen by stock programs.
+TEST_F(ProgramTest, AProgramSeesItsPortGoDownAndComeBack) {
+  WEFT_NEEDS("ibv_asyncwatch");
+  WEFT_NEEDS("stdbuf");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  const Outcome started = weft("up " + name_ + " --nics 2");
+  ASSERT_EQ(started.code, 0) << started.output;
+  is_up_ = true;
+  const std::string here = WEFT_PROGRAM " exec " + name_ + " h2 -- ";
+  const auto until = [](const std::string& condition) {
+    return "for i in $(seq 300); do " + condition + " && break; sleep 0.1; done; ";
+  };
+  const std::string state = here + "ibv_devinfo -d efa_";
+  const Outcome outcome = run_shell(
+      "cd " + directory_ + "; for i in 0 1; do " + here +
+      "timeout 100 stdbuf -oL ibv_asyncwatch -d efa_$i > seen$i 2>&1 & pids=\"$pids $!\"; done; " +
+      until("test $(" WEFT_PROGRAM " status " + name_ +
+            " --json | grep -o '\"pid\"' | wc -l) = 3") +
+      WEFT_PROGRAM " fault " + name_ + " 'link: h2-fabric#1, down: true'; " +
+      until("grep -q PORT_ERR seen1") + state + "1 | grep state:; " + state + "0 | grep state:; " +
+      WEFT_PROGRAM " heal " + name_ + " 0; " + until("grep -q EVENT_PORT_ACTIVE seen1") + state +
+      "1 | grep state:; kill $pids; echo rail 0; cat seen0; echo rail 1; cat seen1");
+  const auto at = [&](const std::string& text, std::size_t from = 0) {
+    return outcome.output.find(text, from);
+  };
+  const std::size_t down = at("PORT_DOWN");
+  const std::size_t other = at("PORT_ACTIVE");
+  const std::size_t rail1 = at("rail 1");
+  ASSERT_NE(rail1, std::string::npos) << outcome.output;
+  EXPECT_LT(down, other) << outcome.output;
+  EXPECT_LT(at("PORT_ACTIVE", other + 1), rail1) << outcome.output;
+  EXPECT_EQ(at("PORT_DOWN", down + 1), std::string::npos) << outcome.output;
+  EXPECT_LT(rail1, at("EVENT_PORT_ERR")) << outcome.output;  // and nothing on rail 0
+  EXPECT_LT(at("EVENT_PORT_ERR"), at("EVENT_PORT_ACTIVE")) << outcome.output;
+}
+
 TEST_F(ProgramTest, PeersAreMeasuredInTheSameSession) {
   WEFT_NEEDS("fi_pingpong");
   const Outcome outcome =

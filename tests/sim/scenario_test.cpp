@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "emu/scenarios/scenarios.hpp"
+#include "emu/sim/result.hpp"
 
 namespace weft::emu {
 namespace {
@@ -87,6 +88,29 @@ TEST(Scenario, SaysWhereWhatAndHow) {
   }
   EXPECT_NE(error(good, {{"traffic.kind.x", "1"}}).find("there is no such place"),
             std::string::npos);
+}
+
+// A fault that traffic never left has no time, which is no short one.
+TEST(Bounds, WhatDidNotHappenMeetsNoBound) {
+  Bounds bounds;
+  bounds.path_abandoned_us = 100;
+  const auto met = [&](std::vector<double> abandoned_us) {
+    RunResult result;
+    for (const double time : abandoned_us) {
+      FaultTimeline fault;
+      fault.abandoned_us = time;
+      result.faults.push_back(fault);
+    }
+    check_bounds(bounds, result);
+    EXPECT_EQ(result.checks.size(), 1U);
+    return result.within_bounds;
+  };
+  EXPECT_TRUE(met({26.2, 99}));
+  EXPECT_TRUE(met({0}));
+  EXPECT_FALSE(met({26.2, 101}));
+  EXPECT_FALSE(met({26.2, -1}));
+  EXPECT_FALSE(met({-1, 26.2}));
+  EXPECT_FALSE(met({}));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "emu/daemon/attach_protocol.hpp"
@@ -262,6 +263,106 @@ TEST_F(UntoldTest, WhoCannotBeToldOfAFaultDoesNotBypassIt) {
   say(control, "{\"v\":1,\"cmd\":\"fault\",\"fault\":{\"link\":\"h1-fabric\",\"loss\":0.1}}\n");
   ASSERT_NE(hear(control).find("\"ok\":true"), std::string::npos);
   EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
+}
+
+// What the processes of a NIC hear of its own link.
+class LinkTest : public TalksTest {
+ protected:
+  void SetUp() override {
+    TalksTest::SetUp();
+    options_.plant.hosts = {"h1", "h2"};
+    options_.plant.nics_per_host = 2;
+    start();
+  }
+  struct Listener {
+    std::vector<bool> heard;
+    std::optional<Attachment> attachment;
+    void look() {
+      [[maybe_unused]] const auto packets = attachment->io->receive();
+      attachment->io->release();
+    }
+    bool hears(std::vector<bool> what) {
+      return eventually([&] {
+        look();
+        return heard == what;
+      });
+    }
+  };
+  void join(Listener& listener, const std::string& host, std::uint32_t nic) const {
+    AttachOptions options;
+    options.socket = attach_socket();
+    options.host = host;
+    options.nic = nic;
+    options.on_link = [&listener](bool up) { listener.heard.push_back(up); };
+    auto attached = attach(options);
+    ASSERT_TRUE(attached) << attached.error().message;
+    listener.attachment.emplace(std::move(*attached));
+  }
+  json ask(const json& request) const {
+    const srd::UniqueFd control = talk();
+    json versioned = request;
+    versioned["v"] = 1;
+    say(control, versioned.dump() + "\n");
+    const json reply = json::parse(hear(control), nullptr, false);
+    EXPECT_TRUE(reply.value("ok", false)) << reply;
+    return reply;
+  }
+  std::uint32_t fault(const json& what) const {
+    return ask({{"cmd", "fault"}, {"fault", what}})["fault"].get<std::uint32_t>();
+  }
+  void heal(std::uint32_t number) const { (void)ask({{"cmd", "heal"}, {"fault", number}}); }
+};
+
+TEST_F(LinkTest, TheProcessesOfANicHearOfItsOwnLinkAndOfNoOther) {
+  Listener first;
+  Listener second;
+  Listener peer;
+  join(first, "h2", 0);
+  join(second, "h2", 1);
+  join(peer, "h1", 1);
+  const std::uint32_t cut = fault({{"link", "h2-fabric#1"}, {"down", true}});
+  EXPECT_TRUE(second.hears({false}));
+  Listener late;
+  join(late, "h2", 1);
+  EXPECT_TRUE(late.hears({false}));
+  const json nics = ask({{"cmd", "status"}})["status"]["nics"];
+  EXPECT_EQ(nics[2]["link_up"], true);
+  EXPECT_EQ(nics[3]["link_up"], false);
+  const std::uint32_t one_way = fault({{"link", "fabric->h2#1"}, {"down", true}});
+  heal(cut);  // one direction is still missing
+  const std::uint32_t other = fault({{"link", "h1->fabric#1"}, {"down", true}});
+  EXPECT_TRUE(peer.hears({false}));
+  second.look();
+  EXPECT_EQ(second.heard, std::vector<bool>{false});
+  heal(one_way);
+  EXPECT_TRUE(second.hears({false, true}));
+  EXPECT_TRUE(late.hears({false, true}));
+  heal(other);
+  EXPECT_TRUE(peer.hears({false, true}));
+  first.look();
+  EXPECT_TRUE(first.heard.empty());
+}
+
+TEST_F(LinkTest, FaultsInTimeAndDyingSwitchesTakeLinksToo) {
+  Listener listener;
+  join(listener, "h1", 0);
+  const std::uint32_t planned =
+      fault({{"link", "h1->fabric#0"}, {"down", true}, {"at", "10ms"}, {"lasts", "3600s"}});
+  EXPECT_TRUE(listener.hears({false}));
+  heal(planned);
+  EXPECT_TRUE(listener.hears({false, true}));
+  const std::uint32_t death = fault({{"switch", "fabric"}});
+  EXPECT_TRUE(listener.hears({false, true, false}));
+  heal(death);
+  EXPECT_TRUE(listener.hears({false, true, false, true}));
+  (void)fault({{"link", "h1->fabric#0"}, {"loss", 1}});  // trouble, but light is on
+  const std::uint32_t last = fault({{"switch", "fabric"}});
+  EXPECT_TRUE(listener.hears({false, true, false, true, false}));
+  // The next weftd has a network without faults.
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  start();
+  EXPECT_TRUE(listener.hears({false, true, false, true, false, true})) << last;
 }
 
 }  // namespace

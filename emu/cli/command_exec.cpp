@@ -1,0 +1,173 @@
+// Owns `weft exec`: a program on a host of a network that is up, named or chosen for a launcher.
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/control_client.hpp"
+#include "emu/cli/host_environment.hpp"
+#include "emu/cli/unwrap.hpp"
+#include "emu/cli/weftd_process.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  std::string name;
+  std::string host;
+  const CLI::Option* name_option = nullptr;
+  const CLI::Option* host_option = nullptr;
+  std::string device = "efa";
+  std::vector<std::string> words;
+};
+
+// Set by Open MPI, PMIx, MPICH and its relatives, and Slurm for each process that they start.
+constexpr std::array kRankVariables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                    "SLURM_PROCID"};
+
+std::string variable(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Network and host may be left out, which only `--` can tell.
+void sort_words(Options& options) {
+  std::vector<std::string> all;
+  for (const auto& [option, word] : {std::pair(options.name_option, options.name),
+                                     std::pair(options.host_option, options.host)}) {
+    if (option->count() != 0) {
+      all.push_back(word);
+    }
+  }
+  all.insert(all.end(), options.words.begin(), options.words.end());
+  const std::size_t named = words_after_dashes() == 0
+                                ? std::min<std::size_t>(all.size(), 2)
+                                : all.size() - std::min(words_after_dashes(), all.size());
+  options.name = named > 0 ? all[0] : "";
+  options.host = named > 1 ? all[1] : "";
+  options.words.assign(all.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(named, 2)),
+                       all.end());
+}
+
+Result<std::string> choose_network() {
+  if (const std::string given = variable("WEFT_NETWORK"); !given.empty()) {
+    return given;
+  }
+  const std::vector<std::string> names = networks_that_are_up();
+  if (names.size() == 1) {
+    return names.front();
+  }
+  return fail(ErrorCode::invalid_argument,
+              names.empty() ? "no network is up: `weft up` starts one"
+                            : fmt::format("{} networks are up ({}): name one, or set WEFT_NETWORK",
+                                          names.size(), fmt::join(names, ", ")));
+}
+
+// One after the other gets the processes of a launcher.
+Result<std::string> choose_host(const std::string& directory) {
+  if (const std::string given = variable("WEFT_HOST"); !given.empty()) {
+    return given;
+  }
+  for (const char* name : kRankVariables) {
+    const std::string text = variable(name);
+    std::size_t rank = 0;
+    if (text.empty() ||
+        std::from_chars(text.data(), text.data() + text.size(), rank).ec != std::errc{}) {
+      continue;
+    }
+    const auto reply = ask_weftd(directory, {{"cmd", "status"}});
+    if (!reply) {
+      return tl::unexpected(reply.error());
+    }
+    std::vector<std::string> hosts;
+    for (const auto& nic : (*reply)["status"]["nics"]) {
+      if (nic["nic"] == 0) {
+        hosts.push_back(nic["host"].get<std::string>());
+      }
+    }
+    return hosts[rank % hosts.size()];
+  }
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("on which host? Name one, or set WEFT_HOST; a launcher's processes are "
+                          "told apart by {}",
+                          fmt::join(kRankVariables, ", ")));
+}
+
+int refuse(const Error& error) {
+  fmt::print(stderr, "weft exec: {}\n", error.message);
+  return error.code == ErrorCode::invalid_argument ? kUsage : kFailure;
+}
+
+int exec(Options options) {
+  sort_words(options);
+  if (options.words.empty()) {
+    fmt::print(stderr, "weft exec: give a command after `--`\n");
+    return kUsage;
+  }
+  const DeviceKind kind = unwrap(parse_device_kind(options.device));
+  const auto name = options.name.empty() ? choose_network() : Result<std::string>(options.name);
+  if (!name) {
+    return refuse(name.error());
+  }
+  const std::string directory = unwrap(named_directory(*name, false));
+  const auto host =
+      options.host.empty() ? choose_host(directory) : Result<std::string>(options.host);
+  if (!host) {
+    return refuse(host.error());
+  }
+  std::vector<std::string> words;
+  for (const std::string& word : options.words) {
+    words.push_back(unwrap(fill_placeholders(directory, word, kind)));
+  }
+  for (const auto& [key, value] : unwrap(equip_host(directory, *host, kind))) {
+    ::setenv(key.c_str(), value.c_str(), 1);
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
+  ::execvp(arguments[0], arguments.data());
+  const int code = errno == ENOENT ? 127 : 126;
+  fmt::print(stderr, "weft exec: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));
+  return code;
+}
+
+}  // namespace
+
+void register_exec(CLI::App& program, Work& work) {
+  CLI::App* command =
+      program.add_subcommand("exec", "Run a program on a host of a network that is up");
+  command->footer(
+      "Without a name it is the network of WEFT_NETWORK, or else the only one that is up. Without "
+      "a\n"
+      "host it is that of WEFT_HOST, or else the launcher's rank (OMPI_COMM_WORLD_RANK, "
+      "PMIX_RANK,\n"
+      "PMI_RANK, SLURM_PROCID) counts the hosts, again from the first one after the last.\n"
+      "Examples:\n"
+      "  weft up lab --hosts 4\n"
+      "  weft exec lab h1 -- ibv_devinfo\n"
+      "  mpirun -n 4 weft exec -- ./program      each rank on a host of its own");
+  auto options = std::make_shared<Options>();
+  options->name_option = command->add_option("name", options->name, "Name of the network");
+  options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
+  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
+      ->capture_default_str();
+  command->add_option("command", options->words, "After `--`: the command")->expected(-1);
+  command->callback([&work, options] { work = [options] { return exec(*options); }; });
+}
+
+}  // namespace weft::cli
