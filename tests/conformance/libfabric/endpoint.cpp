@@ -15,7 +15,7 @@ namespace weft::conformance {
 namespace {
 
 constexpr std::uint64_t kBarrierTag = 1ULL << 40;
-constexpr std::chrono::seconds kPatience{30};
+constexpr std::chrono::seconds kPatience{60};
 
 class Limit {
  public:

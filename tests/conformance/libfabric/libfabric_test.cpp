@@ -30,7 +30,7 @@ constexpr Network kBase{"Base", "--device efa:base", ""};
 Outcome run_case(const Network& network, const std::string& name, int ranks = 2) {
   return run_shell(
       "dir=$(mktemp -d) && WEFT_CASE_DIR=$dir WEFT_CASE_RANKS=" + std::to_string(ranks) + " " +
-      network.patience + " timeout 90 " WEFT_PROGRAM " run --json -n " + std::to_string(ranks) +
+      network.patience + " timeout 180 " WEFT_PROGRAM " run --json -n " + std::to_string(ranks) +
       " " + network.arguments + " -- " WEFT_PEER " " + name + "; code=$?; rm -r $dir; exit $code");
 }
 

@@ -29,7 +29,7 @@ Outcome run_collectives(const std::string& network, int ranks, const std::string
 Outcome run_on_hosts(const std::string& network, const std::string& fault, int ranks,
                      const std::string& options, int seconds) {
   return run_shell(
-      "dir=$(mktemp -d); name=coll$$; " WEFT_PROGRAM " up $name --hosts 4 " + network +
+      "dir=$(mktemp -d); name=coll$$; " WEFT_PROGRAM " up $name " + network +
       " >/dev/null || exit 1; " +
       (fault.empty() ? ""
                      : WEFT_PROGRAM " fault $name '" + fault +

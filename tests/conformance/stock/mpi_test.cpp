@@ -92,8 +92,8 @@ TEST_P(MpiLauncher, CanStandOutsideToo) {
   const auto& [name, network, fault, ranks] = GetParam();
   const Outcome outcome = run_shell(
       std::string("dir=$(mktemp -d) && cd $dir && printf '") + kOneSided +
-      "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM " up $name --hosts " +
-      std::to_string(ranks) + " " + network + " >/dev/null && " + fault_command(fault) +
+      "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM " up $name " + network +
+      " >/dev/null && " + fault_command(fault) +
       "export OMPI_MCA_orte_tmpdir_base=$dir && FI_PROVIDER=efa timeout 200 " MPIRUN "-n " +
       std::to_string(ranks) +
       " " ONE_SIDED " sh -c '" WEFT_PROGRAM
@@ -108,7 +108,7 @@ TEST_P(MpiLauncher, CanStandOutsideToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MpiLauncher,
-                         ::testing::Values(Launched{"Ideal", "", "", 2},
+                         ::testing::Values(Launched{"Ideal", "--hosts 2", "", 2},
                                            Launched{"OnePercentLoss",
                                                     "--topology " WEFT_FOUR_LEAVES,
                                                     "link: tor*-spine*, loss: 0.01", 4}),

@@ -47,7 +47,8 @@ class QueuePair {
     pd_ = ibv_alloc_pd(context_);
     channel_ = events == Events::on ? ibv_create_comp_channel(context_) : nullptr;
     cq_ = ibv_create_cq(context_, static_cast<int>(4 * slots), nullptr, channel_, 0);
-    region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+    const int access = IBV_ACCESS_LOCAL_WRITE;  // clang minds what the macro does with the constant
+    region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), access);
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = cq_;
     wanted.cap = {slots, slots, 1, 1, 0};
