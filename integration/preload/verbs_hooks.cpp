@@ -27,17 +27,17 @@ constexpr int kEmptyPollsBeforeYield = 16;
 constexpr Duration kYieldToNobody = std::chrono::nanoseconds{1500};
 
 void note_poll(bool empty) {
-  static thread_local int empty_polls_left = kEmptyPollsBeforeYield;
+  static thread_local int most_empty_polls = kEmptyPollsBeforeYield;
+  static thread_local int empty_polls = 0;
   if (!empty) {
-    return;
+    empty_polls = 0;
+  } else if (++empty_polls >= most_empty_polls) {
+    empty_polls = 0;
+    const TimePoint before = srd::monotonic_now();
+    srd::give_way();
+    const bool shared = srd::monotonic_now() - before > kYieldToNobody;
+    most_empty_polls = shared ? 1 : kEmptyPollsBeforeYield;
   }
-  if (--empty_polls_left > 0) {
-    return;
-  }
-  const TimePoint before = srd::monotonic_now();
-  srd::give_way();
-  const bool shared = srd::monotonic_now() - before > kYieldToNobody;
-  empty_polls_left = shared ? 1 : kEmptyPollsBeforeYield;
 }
 
 // A library may have several versions of one function (libefa has four of start_poll), and a
