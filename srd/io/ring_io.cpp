@@ -338,7 +338,9 @@ Result<void> RingIo::watch(int fd) { return watch_edges(wait_.get(), fd); }
 
 bool RingIo::add_direct(const Address& peer, AttachmentId attachment, RingPort port) {
   remove_direct(peer, attachment);
-  if (direct_.size() >= kMaxDirectPorts) {
+  const auto living = std::count_if(direct_.begin(), direct_.end(),
+                                    [](const auto& direct) { return !direct->ended; });
+  if (static_cast<std::size_t>(living) >= kMaxDirectPorts) {
     return false;
   }
   direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port), {}, false}));

@@ -109,6 +109,47 @@ TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
   EXPECT_EQ(a->io->direct_ports(), srd::RingIo::kMaxDirectPorts);
 }
 
+// The ring of one that ended is read to its end, and takes nobody's place meanwhile.
+TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
+  start(true);
+  auto a = join("h1");
+  ASSERT_TRUE(a);
+  std::vector<Attachment> peers;
+  for (std::uint32_t i = 0; i < srd::RingIo::kMaxDirectPorts; ++i) {
+    auto peer = join("h2");
+    ASSERT_TRUE(peer);
+    peers.push_back(std::move(*peer));
+    ASSERT_TRUE(passes(peers.back(), *a, i + 1));
+    ASSERT_TRUE(eventually([&] {
+      poll_once(peers.back());
+      return peers.back().io->direct_ports() == 1;
+    }));
+  }
+  ASSERT_TRUE(eventually([&] {
+    poll_once(*a);
+    return a->io->direct_ports() == srd::RingIo::kMaxDirectPorts;
+  }));
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    const srd::TxPacket unread = packet(*a, 500);
+    ASSERT_EQ(peers.front().io->transmit({&unread, 1}), 1U);
+  }
+  peers.erase(peers.begin());
+  ASSERT_TRUE(
+      eventually([&] { return status()["direct_pairs"] == srd::RingIo::kMaxDirectPorts - 1; }));
+  auto heir = join("h2");
+  ASSERT_TRUE(heir);
+  const srd::TxPacket first = packet(*a, 600);
+  ASSERT_EQ(heir->io->transmit({&first, 1}), 1U);
+  ASSERT_TRUE(eventually([&] {
+    poll_once(*heir);
+    return heir->io->direct_ports() == 1;
+  }));
+  EXPECT_TRUE(arrives(*a, 600));
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    ASSERT_TRUE(passes(*heir, *a, 700 + i));
+  }
+}
+
 TEST_F(DaemonTest, AFloodStarvesNobody) {
   start(true);
   auto a = join("h1");
