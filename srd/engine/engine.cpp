@@ -320,8 +320,16 @@ void Engine::flush(PeerId peer, Qpn source) {
 
 void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
   for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
-    const Work& work = works_[index];
-    if (work.kind != WorkKind::none && !work.is_response() && concerns(work.cookie)) {
+    Work& work = works_[index];
+    if (work.kind == WorkKind::none || work.is_response() || !concerns(work.cookie)) {
+      continue;
+    }
+    // What has left may have arrived, with only the acknowledgement missing: to fail it would turn
+    // a success into an error. Its memory is needed again only if it was lost.
+    const bool left = work.kind != WorkKind::read && work.all_sent() && !work.queued;
+    if (left) {
+      work.revoked = true;
+    } else {
       abandon(index, Status::local_protection);
     }
   }

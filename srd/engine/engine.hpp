@@ -79,8 +79,9 @@ class Engine final : public Machine {
   [[nodiscard]] PostResult post_receive(Qpn qpn, const ReceiveRequest& request);
   // Ends the outstanding requests of `source` towards `peer`: an address handle is destroyed.
   void flush(PeerId peer, Qpn source);
-  // Ends the outstanding requests and posted receives for whose cookie `concerns` holds, as
-  // local_protection: memory that was lent to them is taken back, and not touched any more.
+  // Takes back memory that was lent to the outstanding requests and posted receives for whose
+  // cookie `concerns` holds: it is not touched any more. They end as local_protection; of sends and
+  // writes that have left, only those that would have to leave once more.
   void revoke(const std::function<bool(std::uint64_t cookie)>& concerns);
 
   // Takes up to completions.size() of what has ended.

@@ -37,6 +37,10 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
                       (work.rnr_retry >= kRnrRetryForever || work.refusals < work.rnr_retry ||
                        mutated(Mutation::retry_without_end))) ||
                      (status == Status::responder_busy && work.kind == WorkKind::read);
+  if (retry && work.revoked) {
+    abandon(index, Status::local_protection);
+    return;
+  }
   if (!retry || work.queued || work.resend != Work::kNoPacket || work.status != Status::ok) {
     abandon(index, mutated(Mutation::lose_status) ? Status::ok : status);
     return;

@@ -78,6 +78,10 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
     return false;
   }
   SendSlot* lost = o.window.oldest_lost();
+  while (lost != nullptr && works_[lost->work].revoked) [[unlikely]] {
+      abandon(lost->work, Status::local_protection);
+      lost = o.window.oldest_lost();
+    }
   const Bytes next = lost != nullptr ? SendWindow::charged(*lost) : cc_tuning_.mtu_wire;
   const Bytes in_flight = o.window.bytes_in_flight();
   if (in_flight != 0 && in_flight + next > o.cc.window()) {

@@ -43,6 +43,7 @@ struct alignas(kCacheLine) Work {
   bool queued = false;
   bool answered = false;   // read: all bytes are here, or the reason why not
   bool held_back = false;  // forced reorder has had its turn with this request
+  bool revoked = false;    // its memory must not be read again
 
   // Makes a used record new; its generation goes on. Field by field: assigning a whole new record
   // costs several times as much.
@@ -75,6 +76,7 @@ struct alignas(kCacheLine) Work {
     queued = false;
     answered = false;
     held_back = false;
+    revoked = false;
   }
   [[nodiscard]] bool all_sent() const { return next_packet == packets; }
   [[nodiscard]] bool is_response() const { return kind == WorkKind::read_response; }

@@ -9,9 +9,13 @@
 
 #include "srd/base/check.hpp"
 
+// The library reads it once, before main(): earlier than that.
+[[gnu::constructor(101)]] static void choose_root() {
+  setenv("WEFT_DEVICES", "/nonexistent/tree", 1);
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace weft::preload;
-  setenv("WEFT_DEVICES", "/nonexistent/tree", 0);  // read once
   const std::string path(reinterpret_cast<const char*>(data), size);
   const Redirected where(path.c_str());
   const std::string root = tree_root();

@@ -303,6 +303,7 @@ void peer_death() {
   Endpoint e;
   Buffer out(e.domain, 4096);
   const auto peer = static_cast<pid_t>(e.exchange({static_cast<std::uint64_t>(getpid())})[0]);
+  e.part();  // what the survivor sent so far has ended well
   if (Endpoint::rank() == 1) {
     std::raise(SIGKILL);
   }

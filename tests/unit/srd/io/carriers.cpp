@@ -1,5 +1,6 @@
 // Owns how the conformance suite makes each carrier.
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <stdexcept>
@@ -179,7 +180,11 @@ IoPair ring_with_faults(const FaultIo::Config& config) {
 
 IoPair ring_with_capture() {
   return decorated(ring(), [](std::unique_ptr<PacketIo> io, const Address& own) {
-    return std::make_unique<PcapIo>(std::move(io), must(PacketCapture::create("/dev/null", own)));
+    char path[] = "/tmp/weft-capture-XXXXXX";
+    const UniqueFd file(::mkstemp(path));  // the name is all that is wanted
+    auto capture = must(PacketCapture::create(path, own));
+    ::unlink(path);
+    return std::make_unique<PcapIo>(std::move(io), std::move(capture));
   });
 }
 
