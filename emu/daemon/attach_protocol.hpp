@@ -10,7 +10,7 @@
 namespace weft::emu {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
-inline constexpr std::uint16_t kAttachVersion = 2;
+inline constexpr std::uint16_t kAttachVersion = 3;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::uint32_t kQpnsPerAttachment = 256;
@@ -73,6 +73,7 @@ struct AttachReply {
   std::uint64_t bits_per_second = 0;  // of this NIC's link
   std::uint64_t round_trip = 0;       // nanoseconds, without queues; 0: nothing is modelled
   std::uint64_t trims = 0;            // 1: what finds no room is cut, not lost
+  std::uint64_t link_up = 1;          // of this NIC; later changes are notices
 };
 
 struct HostReply {

@@ -207,14 +207,12 @@ Result<void> Daemon::furnish(Slot& slot, const AttachRequest& request) {
     reply.round_trip = static_cast<std::uint64_t>(nanoseconds(network.round_trip));
     reply.trims = network.trims ? 1 : 0;
   }
+  reply.link_up = slot.nic->link_up ? 1 : 0;
   if (!watch(slot.socket.get(), Source::process, &slot) ||
       (slot.process && !watch(slot.process.get(), Source::end, &slot)) ||
       !send_struct(slot.socket.get(), reply,
                    {memory->get(), slot.doorbell.get(), doorbell_.get()})) {
     return fail(ErrorCode::io_error, srd::errno_text("weftd: answering a process"));
-  }
-  if (!slot.nic->link_up) {
-    tell_of_link(slot);
   }
   events_.note("attach", {{"host", slot.nic->host},
                           {"nic", slot.nic->index},

@@ -108,7 +108,10 @@ Result<Place> accept_reply(Received& received) {
 class Keeper final : public srd::PortKeeper {
  public:
   Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
-      : options_(std::move(options)), place_(place), socket_(std::move(socket)) {}
+      : options_(std::move(options)),
+        place_(place),
+        socket_(std::move(socket)),
+        link_up_(place.link_up != 0) {}
 
   [[nodiscard]] int control_fd() const { return socket_.get(); }
 
@@ -199,7 +202,7 @@ class Keeper final : public srd::PortKeeper {
     if (io.replace_uplink(std::move(place->uplink), std::move(place->doorbell))) {
       rejoining_ = false;
       knock_.reset();
-      set_link(true);          // unless the new weftd says otherwise
+      set_link(place->reply.link_up != 0);
       io.remove_all_direct();  // the new weftd knows nothing of them, and gives new ones
     }
   }
@@ -215,7 +218,7 @@ class Keeper final : public srd::PortKeeper {
   srd::UniqueFd socket_;
   srd::UniqueFd knock_;  // a timer, while weftd is gone
   bool rejoining_ = false;
-  bool link_up_ = true;
+  bool link_up_;
 };
 
 }  // namespace
@@ -242,6 +245,9 @@ Result<Attachment> attach(AttachOptions options) {
                                 std::move(place->uplink), std::move(place->doorbell));
   if (!io) {
     return tl::unexpected(io.error());
+  }
+  if (reply.link_up == 0 && options.on_link) {
+    options.on_link(false);
   }
   auto keeper = std::make_unique<Keeper>(std::move(options), reply, std::move(*socket));
   if (auto watched = (*io)->watch(keeper->control_fd()); !watched) {

@@ -104,7 +104,8 @@ Result<std::unique_ptr<TunnelIo>> TunnelIo::create(const Config& config) {
                     "', '" + config.remote + "'");
   }
   io->ipv6_ = local.ss_family == AF_INET6;
-  for (std::size_t i = 0; i <= kSenders; ++i) {
+  // The receiver first: the kernel might give its port to one of the senders.
+  for (std::size_t i = kSenders + 1; i-- > 0;) {
     const bool receives = i == kSenders;
     UniqueFd socket(::socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_storage own = local;
