@@ -65,8 +65,10 @@ class PlainIoctl : public RawClient {
                   call.attributes.size() * sizeof(IoctlAttribute));
     }
     const int result = file.ioctl(abi::kIoctl, reinterpret_cast<std::uint64_t>(call.bytes.data()));
-    std::memcpy(call.attributes.data(), call.bytes.data() + sizeof(IoctlHeader),
-                call.attributes.size() * sizeof(IoctlAttribute));
+    if (!call.attributes.empty()) {
+      std::memcpy(call.attributes.data(), call.bytes.data() + sizeof(IoctlHeader),
+                  call.attributes.size() * sizeof(IoctlAttribute));
+    }
     return -result;
   }
 };
