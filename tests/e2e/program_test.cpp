@@ -507,8 +507,8 @@ TEST_F(ProgramTest, RanksOfMpirunAreHostsOfTheirOwn) {
                 "OMPI_MCA_orte_tmpdir_base=" +
                 directory_ +
                 " OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa; timeout 120 mpirun.openmpi -n "
-                "4 " WEFT_PROGRAM " exec -- ./a | sort; " WEFT_PROGRAM
-                " status lab | grep forwarded; " WEFT_PROGRAM " down lab >/dev/null");
+                "4 " WEFT_PROGRAM " exec -- ./a 2>errors | sort; " WEFT_PROGRAM
+                " status lab | grep forwarded; " WEFT_PROGRAM " down lab >/dev/null; cat errors");
   EXPECT_TRUE(
       outcome.output.starts_with("h1: rank 0 of 4, 402\nh2: rank 1 of 4, 402\n"
                                  "h3: rank 2 of 4, 402\nh4: rank 3 of 4, 402\n"))

@@ -43,6 +43,9 @@ class Alone : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Alone, Succeeds) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  if (std::string(GetParam()) == "relative_paths" && run_shell("test -d /sys/class").code != 0) {
+    GTEST_SKIP() << "no /sys is mounted here, for the emulated files to stand beside";
+  }
   const Outcome outcome = alone(GetParam());
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
