@@ -14,10 +14,12 @@
 #include <thread>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/demo_endpoint.hpp"
 #include "emu/cli/demo_program.hpp"
 #include "emu/cli/demo_story.hpp"
+#include "emu/cli/interrupt.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "srd/run/clock.hpp"
@@ -79,24 +81,25 @@ class Transfer {
       const pid_t pid = ::fork();
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        forget_interrupts();
         ::_exit(run(body, plan));
+      }
+      if (pid < 0) {
+        const std::string why = srd::errno_text("starting a process");
+        end();
+        throw std::runtime_error(why);
       }
       pids_.push_back(pid);
     }
   }
-  ~Transfer() {
-    for (const pid_t pid : pids_) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
-    ::munmap(board_, sizeof(DemoBoard));
-  }
+  ~Transfer() { end(); }
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
   [[nodiscard]] DemoBoard& board() { return *board_; }
   // Whether all have ended well so far; ended ones are gone from the list.
   [[nodiscard]] bool reap() {
+    check_interrupt();
     for (auto pid = pids_.begin(); pid != pids_.end();) {
       int status = 0;
       if (::waitpid(*pid, &status, WNOHANG) == *pid) {
@@ -113,13 +116,20 @@ class Transfer {
   [[nodiscard]] bool ended() const { return pids_.empty(); }
 
  private:
+  void end() {
+    for (const pid_t pid : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+    ::munmap(board_, sizeof(DemoBoard));
+  }
   int run(void (*body)(DemoBoard&, const DemoPlan&), const DemoPlan& plan) {
     try {
       body(*board_, plan);
       return board_->failed ? kFailure : kSuccess;
     } catch (const std::exception& error) {
       board_->failed = true;
-      fmt::print(stderr, "weft demo: {}\n", error.what());
+      complain("weft demo: {}\n", error.what());
       return kFailure;
     }
   }
@@ -330,13 +340,14 @@ class Demo {
 };
 
 int run_demo(const Options& options) {
-  const RunDirectory run = unwrap(RunDirectory::create(options.out, options.seed));
+  const Interruptible interruptible;
+  const RunDirectory run =
+      unwrap(RunDirectory::create(options.out, options.seed, {{"topology.yml", topology_text()}}));
   if (!options.json) {
     fmt::print("weft demo, seed {}: two hosts, four spines, an EMULATED network in real time\n",
                options.seed);
     std::fflush(stdout);
   }
-  run.write("topology.yml", topology_text());
   const DemoProgram program = find_demo_program();
   const PrivateWeftd weftd = unwrap(PrivateWeftd::start({.mtu = payload_of(program.device),
                                                          .topology = run.path() + "/topology.yml",
@@ -358,8 +369,7 @@ int run_demo(const Options& options) {
     fmt::print("\nreport: {}/report.html\n", run.path());
   }
   if (!result.passed) {
-    fmt::print(stderr, "weft demo: failed with seed {}; events are in {}\n", options.seed,
-               run.path());
+    complain("weft demo: failed with seed {}; events are in {}\n", options.seed, run.path());
   }
   return result.passed ? kSuccess : kFailure;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,8 +32,17 @@ std::string shell_quoted(const std::string& text) {
   return out + "'";
 }
 
-// Names of what an earlier `weft env` has set in this shell, and that was not set before.
+// Names of what an earlier `weft env` has set in this shell. Those that had a value before have it
+// in a variable whose name begins with kSaved.
 constexpr const char* kOurs = "WEFT_ENV";
+constexpr const char* kSaved = "WEFT_SAVED_";
+
+// The environment may say anything, and a shell evaluates what this command prints.
+bool is_identifier(const std::string& name) {
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return c == '_' || (std::isalnum(c) != 0 && c < 128); });
+}
 
 std::vector<std::string> pieces_of(const char* text, const char* separators) {
   std::vector<std::string> pieces;
@@ -56,48 +66,61 @@ std::string foreign_preloads() {
   return rest;
 }
 
-// Makes this process's environment what the shell's was before `weft env`. Returns the names of
-// what that had set.
-std::vector<std::string> undo() {
-  std::vector<std::string> names = pieces_of(::getenv(kOurs), " ");
-  for (const std::string& name : names) {
-    ::unsetenv(name.c_str());
+// Lines for the shell that change one variable there and in this process.
+void set_variable(std::string& script, const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), 1);
+  script += "export " + name + "=" + shell_quoted(value) + "\n";
+}
+void unset_variable(std::string& script, const std::string& name) {
+  ::unsetenv(name.c_str());
+  script += "unset " + name + "\n";
+}
+
+// Undoes an earlier `weft env`, here and in the shell.
+std::string undo() {
+  std::string script;
+  for (const std::string& name : pieces_of(::getenv(kOurs), " ")) {
+    if (!is_identifier(name)) {
+      continue;
+    }
+    const std::string saved = kSaved + name;
+    if (const char* value = ::getenv(saved.c_str()); value != nullptr) {
+      set_variable(script, name, value);
+      unset_variable(script, saved);
+    } else {
+      unset_variable(script, name);
+    }
   }
-  if (const std::string rest = foreign_preloads(); rest.empty()) {
-    ::unsetenv("LD_PRELOAD");
-  } else {
-    ::setenv("LD_PRELOAD", rest.c_str(), 1);
+  if (::getenv("LD_PRELOAD") != nullptr) {
+    if (const std::string rest = foreign_preloads(); rest.empty()) {
+      unset_variable(script, "LD_PRELOAD");
+    } else {
+      set_variable(script, "LD_PRELOAD", rest);
+    }
   }
-  names.emplace_back(kOurs);
-  return names;
+  unset_variable(script, kOurs);
+  return script;
 }
 
 int run_env(const Options& options) {
-  const std::string preloaded = ::getenv("LD_PRELOAD") == nullptr ? "" : ::getenv("LD_PRELOAD");
-  std::vector<std::string> gone = undo();
-  if (options.unset) {
-    const char* rest = ::getenv("LD_PRELOAD");
-    fmt::print("unset {}\n", fmt::join(gone, " "));
-    if (rest != nullptr) {
-      fmt::print("export LD_PRELOAD={}\n", shell_quoted(rest));
-    } else if (!preloaded.empty()) {
-      fmt::print("unset LD_PRELOAD\n");
-    }
-    return kSuccess;
-  }
-  const DeviceKind kind = unwrap(parse_device_kind(options.device));
-  const std::string directory = unwrap(named_directory(options.name, false));
-  const Environment environment = unwrap(equip_host(directory, options.host, kind));
   // A shell that was another host before keeps nothing of that.
-  fmt::print("unset {}\n", fmt::join(gone, " "));
-  std::string ours;
-  for (const auto& [name, value] : environment) {
-    fmt::print("export {}={}\n", name, shell_quoted(value));
-    if (name != "LD_PRELOAD") {
-      ours += (ours.empty() ? "" : " ") + name;
+  std::string script = undo();
+  if (!options.unset) {
+    const DeviceKind kind = unwrap(parse_device_kind(options.device));
+    const std::string directory = unwrap(named_directory(options.name, false));
+    std::string ours;
+    for (const auto& [name, value] : unwrap(equip_host(directory, options.host, kind))) {
+      if (name != "LD_PRELOAD") {
+        ours += (ours.empty() ? "" : " ") + name;
+        if (const char* before = ::getenv(name.c_str()); before != nullptr) {
+          set_variable(script, kSaved + name, before);
+        }
+      }
+      set_variable(script, name, value);
     }
+    set_variable(script, kOurs, ours);
   }
-  fmt::print("export {}={}\n", kOurs, shell_quoted(ours));
+  fmt::print("{}", script);
   return kSuccess;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/unwrap.hpp"
@@ -106,14 +107,14 @@ Result<std::string> choose_host(const std::string& directory) {
 }
 
 int refuse(const Error& error) {
-  fmt::print(stderr, "weft exec: {}\n", error.message);
+  complain("weft exec: {}\n", error.message);
   return error.code == ErrorCode::invalid_argument ? kUsage : kFailure;
 }
 
 int exec(Options options) {
   sort_words(options);
   if (options.words.empty()) {
-    fmt::print(stderr, "weft exec: give a command after `--`\n");
+    complain("weft exec: give a command after `--`\n");
     return kUsage;
   }
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
@@ -142,7 +143,7 @@ int exec(Options options) {
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   ::execvp(arguments[0], arguments.data());
   const int code = errno == ENOENT ? 127 : 126;
-  fmt::print(stderr, "weft exec: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));
+  complain("weft exec: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));
   return code;
 }
 

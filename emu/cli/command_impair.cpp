@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
@@ -112,14 +113,14 @@ int run_impair(const Options& options) {
   try {
     fields = fields_of(options);
   } catch (const CLI::ValidationError& error) {
-    fmt::print(stderr, "weft impair: {}\n", error.what());
+    complain("weft impair: {}\n", error.what());
     return kUsage;
   }
   if (options.reset) {
     request["reset"] = true;
   } else if (!fields.empty()) {
     if (options.link.empty()) {
-      fmt::print(stderr, "weft impair: name a link, such as 'h1->fabric' or 'h*-fabric'\n");
+      complain("weft impair: name a link, such as 'h1->fabric' or 'h*-fabric'\n");
       return kUsage;
     }
     request["set"] = fields;

@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/cores.hpp"
+#include "emu/cli/interrupt.hpp"
 #include "emu/cli/perf_dpdk.hpp"
 #include "emu/cli/perf_endpoint.hpp"
 #include "emu/cli/perf_fault.hpp"
@@ -278,6 +280,7 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
       print_head();
     }
     std::size_t number = 0;
+    bool passed = true;
     for (const PerfCase& one : cases_of(options)) {
       std::vector<PerfResult> results;
       for (int round = 0; round < options.rounds; ++round) {
@@ -285,6 +288,7 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
       }
       if (side == 0) {
         const PerfResult result = median(results);
+        passed = passed && result.failure == srd::Status::ok;
         if (options.pairs == 1) {
           print(options, one, result);
           std::fflush(stdout);
@@ -293,31 +297,68 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
         }
       }
     }
-    return kSuccess;
+    return passed ? kSuccess : kFailure;
   } catch (const std::exception& error) {
     board.perf.abort = true;
-    fmt::print(stderr, "weft perf: side {}: {}\n", side, error.what());
+    complain("weft perf: side {}: {}\n", side, error.what());
     return kFailure;
   }
 }
 
-int wait_for(const std::vector<pid_t>& sides, std::span<Board> boards) {
-  int code = kSuccess;
-  for (std::size_t left = sides.size(); left > 0; --left) {
-    int status = 0;
-    const pid_t ended = ::waitpid(0, &status, 0);
-    if (ended < 0) {
-      break;
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != kSuccess) {
-      for (Board& board : boards) {
-        board.perf.abort = true;  // the others wait for nobody
-      }
-      code = kFailure;
+// The two processes of each pair.
+class Sides {
+ public:
+  Sides() = default;
+  ~Sides() {
+    for (const pid_t pid : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
     }
   }
-  return code;
-}
+  Sides(const Sides&) = delete;
+  Sides& operator=(const Sides&) = delete;
+
+  template <class Body>
+  void start(int side, Body&& body) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      forget_interrupts();
+      ::signal(SIGPIPE, SIG_DFL);  // this process clears up
+      ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
+      const int code = body();
+      std::fflush(stdout);
+      ::_exit(code);
+    }
+    if (pid < 0) {
+      throw std::runtime_error(srd::errno_text("starting a process"));
+    }
+    pids_.push_back(pid);
+  }
+
+  int wait(std::span<Board> boards) {
+    int code = kSuccess;
+    while (!pids_.empty()) {
+      int status = 0;
+      const pid_t ended = ::waitpid(0, &status, 0);  // weftd is in another process group
+      check_interrupt();                             // which may have ended them, too
+      if (ended < 0) {
+        continue;
+      }
+      std::erase(pids_, ended);
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != kSuccess) {
+        for (Board& board : boards) {
+          board.perf.abort = true;  // the others wait for nobody
+        }
+        code = kFailure;
+      }
+    }
+    return code;
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
 
 // The others' rows: their ping-pong has one message under way, so its latency is what compares.
 int run_peers(const Options& options) {
@@ -328,7 +369,7 @@ int run_peers(const Options& options) {
       for (int round = 0; round < options.rounds; ++round) {
         const auto row = measure_peer(provider, size);
         if (!row) {
-          fmt::print(stderr, "weft perf: {}\n", row.error().message);
+          complain("weft perf: {}\n", row.error().message);
           code = kFailure;
           break;
         }
@@ -368,16 +409,20 @@ void print_sums(const Options& options, std::span<const Board> boards) {
 
 int run_perf(const Options& options) {
   if (options.pairs > 1 && (options.io != "ring" || !options.topology.empty())) {
-    fmt::print(stderr, "weft perf: several pairs need --io ring and no topology\n");
+    complain("weft perf: several pairs need --io ring and no topology\n");
+    return kUsage;
+  }
+  if (cases_of(options).empty()) {
+    complain("weft perf: nothing to measure: a send is at most 4096 bytes\n");
     return kUsage;
   }
   constexpr std::string_view kDpdk = "dpdk:";
   const bool dpdk = options.io.rfind(kDpdk, 0) == 0;
   if (options.io != "ring" && options.io != "udp" && !dpdk) {
-    fmt::print(stderr, "weft perf: there is no --io {}; there are: ring, udp, dpdk:DEVICE\n",
-               options.io);
+    complain("weft perf: there is no --io {}; there are: ring, udp, dpdk:DEVICE\n", options.io);
     return kUsage;
   }
+  const Interruptible interruptible;
   Ground ground;
   auto& weftd = ground.weftd;
   if (options.io == "ring") {
@@ -398,12 +443,12 @@ int run_perf(const Options& options) {
     if (!plan) {
       throw std::runtime_error(plan.error().message);
     }
-    ground.dpdk = std::move(*plan);
+    ground.dpdk.emplace(std::move(*plan));
   }
   for (const std::string& fault : options.faults) {
     if (!weftd) {
       if (const auto config = parse_packet_fault(fault); !config) {
-        fmt::print(stderr, "weft perf: {}\n", config.error().message);
+        complain("weft perf: {}\n", config.error().message);
         return kUsage;
       }
       continue;
@@ -418,29 +463,18 @@ int run_perf(const Options& options) {
     throw std::runtime_error("no memory for the sides to share");
   }
   const std::span<Board> boards{static_cast<Board*>(memory), options.pairs};
-  std::vector<pid_t> sides;
+  Sides sides;
   for (std::size_t pair = 0; pair < options.pairs; ++pair) {
     new (&boards[pair]) Board;
     for (const int side : {0, 1}) {
-      const pid_t pid = ::fork();
-      if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::signal(SIGPIPE, SIG_DFL);  // this process clears up
-        ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
-        const int code = run_side(options, boards[pair], static_cast<int>(pair), side, ground);
-        std::fflush(stdout);
-        ::_exit(code);
-      }
-      sides.push_back(pid);
+      sides.start(side, [&] {
+        return run_side(options, boards[pair], static_cast<int>(pair), side, ground);
+      });
     }
   }
-  const int code = wait_for(sides, boards);
+  const int code = sides.wait(boards);
   if (code == kSuccess && options.pairs > 1) {
     print_sums(options, boards);
-  }
-  if (ground.dpdk && !ground.dpdk->directory.empty()) {
-    std::error_code error;
-    std::filesystem::remove_all(ground.dpdk->directory, error);
   }
   ::munmap(memory, size);
   return code == kSuccess ? run_peers(options) : code;

@@ -2,8 +2,10 @@
 // gone.
 #include <fmt/core.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -17,10 +19,12 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/cores.hpp"
 #include "emu/cli/device_statistics.hpp"
 #include "emu/cli/host_environment.hpp"
+#include "emu/cli/interrupt.hpp"
 #include "emu/cli/program_group.hpp"
 #include "emu/cli/run_directory.hpp"
 #include "emu/cli/unwrap.hpp"
@@ -98,8 +102,10 @@ std::string joined(const Words& words) {
 // What it takes to run the same again.
 std::string resolved(const Options& options, const std::vector<Words>& commands,
                      std::size_t hosts) {
-  // JSON is YAML, so any text is quoted right.
-  const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  // JSON is YAML, so any text is quoted right. Arguments are any bytes, JSON is UTF-8.
+  const auto quoted = [](const nlohmann::json& value) {
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
   std::string text = fmt::format(
       "seed: {}\ndevice: {}\nhosts: {}\nnics: {}\nper_host: {}\ndilation: {}\nthrough_weftd: {}\n"
       "topology: {}\n",
@@ -111,24 +117,25 @@ std::string resolved(const Options& options, const std::vector<Words>& commands,
   }
   text += "commands:\n";
   for (const Words& words : commands) {
-    text += "  - " + nlohmann::json(words).dump() + "\n";
+    text += "  - " + quoted(words) + "\n";
   }
   return text;
 }
 
-// Everything about a run that stays: without a place for it the run goes on all the same.
+// Everything about a run that stays: without a place for it the run goes on all the same, unless
+// the place was asked for.
 std::optional<RunDirectory> open_directory(const Options& options,
                                            const std::vector<Words>& commands, std::size_t hosts) {
-  auto run = RunDirectory::create(options.out, options.seed);
+  RunDirectory::Files files{{"config.resolved.yml", resolved(options, commands, hosts)}};
+  if (!options.topology.empty()) {
+    files.emplace("topology.yml", unwrap(emu::read_text_file(options.topology)));
+  }
+  auto run = RunDirectory::create(options.out, options.seed, files);
   if (!run) {
     if (!options.out.empty()) {
       throw std::runtime_error(run.error().message);
     }
     return std::nullopt;
-  }
-  run->write("config.resolved.yml", resolved(options, commands, hosts));
-  if (!options.topology.empty()) {
-    run->write("topology.yml", unwrap(emu::read_text_file(options.topology)));
   }
   return std::move(*run);
 }
@@ -150,9 +157,9 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
   if (options.quiet || ends.size() < 2) {
     return;
   }
-  fmt::print(stderr, "{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
+  complain("{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
   for (const ProgramEnd& end : ends) {
-    fmt::print(stderr, "{:<10}{:>6}{:>10.2f}\n", end.name, end.code, end.seconds);
+    complain("{:<10}{:>6}{:>10.2f}\n", end.name, end.code, end.seconds);
   }
   std::uint64_t dropped = 0;
   std::string why;
@@ -162,8 +169,8 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
       why += fmt::format("{}{} {}", why.empty() ? " (" : ", ", reason, frames);
     }
   }
-  fmt::print(stderr, "weftd: {} frames forwarded, {} dropped{}{}\n",
-             counters["frames"].get<std::uint64_t>(), dropped, why, why.empty() ? "" : ")");
+  complain("weftd: {} frames forwarded, {} dropped{}{}\n", counters["frames"].get<std::uint64_t>(),
+           dropped, why, why.empty() ? "" : ")");
 }
 
 // The first program that failed: the others may have been ended because of it.
@@ -177,8 +184,8 @@ int verdict(const std::vector<ProgramEnd>& ends, const Options& options,
     return kSuccess;
   }
   if (!options.quiet) {
-    fmt::print(stderr, "weft run: {} ended with {}; seed {}{}\n", failed->name, failed->code,
-               options.seed, run ? "; events in " + run->path() : "");
+    complain("weft run: {} ended with {}; seed {}{}\n", failed->name, failed->code, options.seed,
+             run ? "; events in " + run->path() : "");
   }
   return failed->code;
 }
@@ -218,17 +225,24 @@ void warn_of_mpi(const std::vector<Words>& commands, const Options& options) {
                       std::all_of(commands.begin(), commands.end(),
                                   [&](const Words& words) { return words == commands.front(); });
   if (copies && !options.quiet && wants_mpi(commands.front().front())) {
-    fmt::print(stderr,
-               "weft run: '{0}' is an MPI program: without a launcher each copy is a world of size "
-               "1. Use\n  weft up --hosts {1} && mpirun -n {1} weft exec -- {2}\n",
-               commands.front().front(), commands.size(), joined(commands.front()));
+    complain(
+        "weft run: '{0}' is an MPI program: without a launcher each copy is a world of size "
+        "1. Use\n  weft up --hosts {1} && mpirun -n {1} weft exec -- {2}\n",
+        commands.front().front(), commands.size(), joined(commands.front()));
   }
+}
+
+// A shell or a debugger: it finds its terminal as it would without us.
+bool has_terminal_alone(const std::vector<Words>& commands) {
+  return commands.size() == 1 && ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0 &&
+         ::isatty(STDERR_FILENO) != 0;
 }
 
 using Networks = std::map<std::string, HostNetwork>;  // by host, if each has its own
 
-// Starts the programs one after the other; a client finds its servers listening.
-void start_all(ProgramGroup& group, const std::vector<Words>& commands, const Options& options,
+// Starts the programs one after the other; a client finds its servers listening. False: an
+// interrupt came before the last one.
+bool start_all(ProgramGroup& group, const std::vector<Words>& commands, const Options& options,
                const std::string& directory, const DeviceKind& kind, Networks& networks,
                const std::optional<RunDirectory>& run) {
   for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -238,7 +252,8 @@ void start_all(ProgramGroup& group, const std::vector<Words>& commands, const Op
     if (options.per_host > 1) {
       program.name += "." + std::to_string(i % options.per_host);
     }
-    program.label = options.no_prefix ? "" : program.name;
+    program.takes_terminal = commands.size() == 1;
+    program.label = options.no_prefix || has_terminal_alone(commands) ? "" : program.name;
     program.network = options.netns ? &networks.at(host) : nullptr;
     if (is_pinned(options, commands.size())) {
       program.avoid_core = core_count() - 1;
@@ -255,20 +270,24 @@ void start_all(ProgramGroup& group, const std::vector<Words>& commands, const Op
         group.wait_until([&] { return group.is_serving(server); }, kServerPatience);
       }
     }
+    if (group.interrupt() != 0) {
+      return false;
+    }
     unwrap(group.start(program));
     if (run) {
       run->event("start", {{"host", host}, {"command", joined(program.words)}});
     }
   }
+  return true;
 }
 
 int run_programs(const Options& options) {
+  const Interruptible interruptible;
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
   std::vector<Words> commands = split(options.words);
   for (const Words& words : commands) {
     if (words.empty()) {
-      fmt::print(stderr,
-                 "weft run: give a command after `--`, and one on each side of every `:`\n");
+      complain("weft run: give a command after `--`, and one on each side of every `:`\n");
       return kUsage;
     }
   }
@@ -277,16 +296,16 @@ int run_programs(const Options& options) {
   }
   const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
   if (hosts > kMostHosts) {
-    fmt::print(stderr,
-               "weft run: {} programs take {} hosts, and a network has at most {}; let --per-host "
-               "programs share one\n",
-               commands.size(), hosts, kMostHosts);
+    complain(
+        "weft run: {} programs take {} hosts, and a network has at most {}; let --per-host "
+        "programs share one\n",
+        commands.size(), hosts, kMostHosts);
     return kUsage;
   }
   warn_of_mpi(commands, options);
   const auto run = open_directory(options, commands, hosts);
   if (draws_by_lot(options) && !options.quiet) {
-    fmt::print(stderr, "weft run: seed {}\n", options.seed);
+    complain("weft run: seed {}\n", options.seed);
   }
   const PrivateWeftd weftd =
       unwrap(PrivateWeftd::start({.hosts = hosts,
@@ -313,10 +332,18 @@ int run_programs(const Options& options) {
   for (const std::string& fault : options.faults) {
     unwrap(apply_fault(weftd.directory(), fault));
   }
-  ProgramGroup group;
-  start_all(group, commands, options, weftd.directory(), kind, networks, run);
-  const std::vector<ProgramEnd> ends = group.finish(
-      std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
+  std::vector<ProgramEnd> ends;
+  int interrupt = 0;  // that kept programs from starting
+  int lost_output = 0;
+  {
+    ProgramGroup group;
+    check_interrupt();  // from here on signals are for the programs
+    const bool all = start_all(group, commands, options, weftd.directory(), kind, networks, run);
+    ends = group.finish(
+        std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
+    interrupt = all ? 0 : group.interrupt();
+    lost_output = group.output_failure();
+  }
   // Asked for before the network goes.
   const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
   if (run) {
@@ -332,7 +359,14 @@ int run_programs(const Options& options) {
   if (!options.quiet) {
     print_device_statistics(device_statistics(weftd.directory()), options.json);
   }
-  return verdict(ends, options, run);
+  const int code = verdict(ends, options, run);
+  if (lost_output != 0) {
+    complain("weft run: output of the programs is lost: {}\n", std::strerror(lost_output));
+  }
+  return code != kSuccess   ? code
+         : interrupt != 0   ? 128 + interrupt
+         : lost_output != 0 ? kFailure
+                            : kSuccess;
 }
 
 }  // namespace
@@ -347,7 +381,10 @@ void register_run(CLI::App& program, Work& work) {
       "when\n"
       "that one listens on a TCP port, at the latest after 5 seconds. Output lines begin with "
       "[h1].\n"
-      "Signals go to all programs. The exit code is that of the first program that failed, 128 + "
+      "A program that runs alone on a terminal has it to itself, without [h1]; several find "
+      "nothing to\n"
+      "read there. Signals go to all programs, and the third interrupt kills them. The exit code "
+      "is that of the first program that failed, 128 + "
       "N\n"
       "after signal N; when one fails the others have --grace seconds.\n"
       "MPI programs need their launcher: `weft up --hosts N` and `mpirun -n N weft exec -- "

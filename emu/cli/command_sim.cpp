@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/sim_runner.hpp"
 #include "emu/cli/sim_table.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -38,7 +39,7 @@ struct Options {
 };
 
 int usage(const std::string& text) {
-  fmt::print(stderr, "weft sim: {}\n", text);
+  complain("weft sim: {}\n", text);
   return kUsage;
 }
 
@@ -233,7 +234,7 @@ int run(const Options& given) {
   const auto take = [&](std::size_t index, const Json& json) {
     results.push_back(json);
     if (json.contains("error")) {
-      fmt::print(stderr, "weft sim: {}\n", json["error"].get<std::string>());
+      complain("weft sim: {}\n", json["error"].get<std::string>());
       exit_code = std::max(exit_code, json.contains("usage") ? kUsage : kFailure);
     } else {
       exit_code = std::max(exit_code, json["within_bound"].get<bool>() ? kSuccess : kFailure);
@@ -242,7 +243,7 @@ int run(const Options& given) {
       fmt::print("{}\n", json.dump());
       (void)std::fflush(stdout);
     } else if (jobs->size() > 1 && isatty(STDERR_FILENO) != 0) {
-      fmt::print(stderr, "\r\033[K{}/{} runs", index + 1, jobs->size());
+      complain("\r\033[K{}/{} runs", index + 1, jobs->size());
     }
   };
   if (jobs->size() == 1) {
@@ -252,7 +253,7 @@ int run(const Options& given) {
              options.jobs != 0 ? options.jobs : std::max(std::thread::hardware_concurrency(), 1U),
              take);
     if (!options.json && isatty(STDERR_FILENO) != 0) {
-      fmt::print(stderr, "\r\033[K");
+      complain("\r\033[K");
     }
   }
   if (!options.json) {

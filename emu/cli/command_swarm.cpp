@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/swarm/swarm.hpp"
 
 namespace weft::cli {
@@ -64,7 +65,7 @@ class Runner {
       thread.join();
     }
     if (shown_) {
-      fmt::print(stderr, "\n");
+      complain("\n");
     }
     return tally_;
   }
@@ -92,8 +93,7 @@ class Runner {
     if (now - last_shown_ > std::chrono::milliseconds{200} || tally_.seeds == options_.seeds) {
       last_shown_ = now;
       shown_ = true;
-      fmt::print(stderr, "\r{} of {} seeds, {} failed", tally_.seeds, options_.seeds,
-                 tally_.failures.size());
+      complain("\r{} of {} seeds, {} failed", tally_.seeds, options_.seeds, tally_.failures.size());
     }
   }
 
@@ -175,8 +175,7 @@ int run_swarm(const Options& options) {
         tally.completed_ok, tally.failures.size(), tally.digest(), took.count());
   }
   for (const auto& [seed, text] : tally.failures) {
-    fmt::print(stderr, "seed {} failed: {}\n  replay: weft swarm --first {} --story\n", seed, text,
-               seed);
+    complain("seed {} failed: {}\n  replay: weft swarm --first {} --story\n", seed, text, seed);
   }
   return tally.failures.empty() ? kSuccess : kFailure;
 }

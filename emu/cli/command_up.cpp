@@ -9,11 +9,13 @@
 #include <thread>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/host_environment.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/seqpacket.hpp"
+#include "srd/io/join_key.hpp"
 
 namespace weft::cli {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 using nlohmann::json;
 
 struct Options {
+  std::string new_join_key;
   std::string name = "default";
   std::string device = "efa";
   WeftdOptions weftd;
@@ -28,18 +31,25 @@ struct Options {
 };
 
 int up(Options options) {
+  if (!options.new_join_key.empty()) {
+    unwrap(srd::create_join_key(options.new_join_key));
+    fmt::print(
+        "'{0}' holds a new key: copy it to the other machine, and give both networks "
+        "--join-key {0}\n",
+        options.new_join_key);
+    return kSuccess;
+  }
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
   const std::string directory = unwrap(named_directory(options.name, true));
-  if (!options.weftd.events.empty()) {
-    options.weftd.events = std::filesystem::absolute(options.weftd.events).string();
-  }
   // A small question: the status of a large network is long.
   const auto alive = ask_weftd(directory, {{"cmd", "counters"}});
   if (alive || alive.error().code != ErrorCode::not_found) {
-    fmt::print(stderr, "weft up: '{0}' is up already{1}; `weft down {0}` ends it\n", options.name,
-               alive ? "" : " (" + alive.error().message + ")");
+    complain("weft up: '{0}' is up already{1}; `weft down {0}` ends it\n", options.name,
+             alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
+  std::error_code error;
+  std::filesystem::remove_all(directory + "/" + kDevicesFolder, error);
   options.weftd.mtu = payload_of(kind);
   const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
   const std::string hosts = options.weftd.topology.empty()
@@ -63,15 +73,14 @@ int down(const Options& options) {
     std::this_thread::sleep_for(std::chrono::milliseconds{10});
   }
   if (is_there()) {
-    fmt::print(stderr, "weft down: weftd of '{}' does not end{}\n", options.name,
-               stopped ? "" : ": " + stopped.error().message);
+    complain("weft down: weftd of '{}' does not end{}\n", options.name,
+             stopped ? "" : ": " + stopped.error().message);
     return kFailure;
   }
   std::error_code error;
   std::filesystem::remove_all(directory, error);
   if (!stopped) {
-    fmt::print(stderr, "weft down: '{}' was not running; its directory is gone now\n",
-               options.name);
+    complain("weft down: '{}' was not running; its directory is gone now\n", options.name);
   }
   return kSuccess;
 }
@@ -138,6 +147,13 @@ void register_up(CLI::App& program, Work& work) {
                    "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
                    "dgram:LOCAL,REMOTE; with @HOST it hangs on that host's link")
       ->allow_extra_args(false);
+  auto* key = command->add_option("--join-key", options->weftd.join_key,
+                                  "File of the key that udp ports need: the same key, of mode "
+                                  "0600, on both machines");
+  command
+      ->add_option("--new-join-key", options->new_join_key,
+                   "Make a key for --join-key in this file, and nothing else")
+      ->excludes(key);
   command
       ->add_option("--topology", options->weftd.topology,
                    "File that describes the network, its hosts and their NICs")
@@ -156,6 +172,8 @@ void register_up(CLI::App& program, Work& work) {
       "Examples:\n"
       "  weft up lab --hosts 4\n"
       "  weft up lab --topology lab.fabric.yml --seed 7 --events lab.jsonl\n"
+      "  weft up --new-join-key lab.key\n"
+      "  weft up lab --port udp:192.0.2.1,192.0.2.2 --join-key lab.key\n"
       "  curl --unix-socket $(weft status lab --json | jq -r .directory)/metrics.sock "
       "http://weftd/metrics");
   command->callback([&work, options] { work = [options] { return up(*options); }; });

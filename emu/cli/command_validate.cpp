@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/validation.hpp"
 #include "emu/fabric/topology_yaml.hpp"
@@ -23,7 +24,7 @@ struct Options {
 int run_validate(const Options& options) {
   const auto kind = parse_file_kind(options.kind);
   if (!kind) {
-    fmt::print(stderr, "weft validate: {}\n", kind.error().message);
+    complain("weft validate: {}\n", kind.error().message);
     return kUsage;
   }
   std::optional<emu::Topology> network;
@@ -49,7 +50,7 @@ int run_validate(const Options& options) {
     } else if (valid) {
       fmt::print("{}: {}: {}\n", file, to_string(valid->kind), valid->summary);
     } else {
-      fmt::print(stderr, "{}\n", valid.error().message);
+      complain("{}\n", valid.error().message);
     }
   }
   return code;

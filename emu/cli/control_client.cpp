@@ -44,6 +44,7 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
   const srd::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval patience{kPatienceSeconds, 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
     return fail(nobody ? ErrorCode::not_found : ErrorCode::io_error,

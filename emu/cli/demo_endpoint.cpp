@@ -13,6 +13,7 @@
 #include "srd/engine/engine.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/run/host.hpp"
+#include "srd/run/idle.hpp"
 #include "srd/run/process_config.hpp"
 
 namespace weft::cli {

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "emu/cli/doctor_packages.hpp"
+#include "emu/cli/interrupt.hpp"
 #include "emu/cli/program_group.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
@@ -103,6 +104,9 @@ DemoProgramEnd run_demo_program(const DemoProgram& program, const std::string& d
   }
   for (const ProgramEnd& one : group.finish(2s, 30s)) {
     end.passed = end.passed && one.code == 0;
+  }
+  if (group.interrupt() != 0) {
+    throw Interrupted(group.interrupt());
   }
   return end;
 }

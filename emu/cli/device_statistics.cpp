@@ -10,6 +10,9 @@
 #include <system_error>
 #include <tuple>
 
+#include "emu/cli/complain.hpp"
+#include "emu/cli/host_environment.hpp"
+
 namespace weft::cli {
 namespace {
 
@@ -52,11 +55,14 @@ double DeviceStatistics::messages_out_of_order() const {
 std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
   std::vector<DeviceStatistics> devices;
   std::error_code error;
-  for (const auto& host : fs::directory_iterator(fs::path(directory) / "devices", error)) {
-    for (const auto& file : fs::directory_iterator(host.path() / "statistics", error)) {
-      if (auto counted = emu::kernel::read_statistics(file.path().string())) {
-        devices.push_back(
-            {host.path().filename().string(), file.path().filename().string(), *counted});
+  for (const auto& host : fs::directory_iterator(fs::path(directory) / kDevicesFolder, error)) {
+    // One tree for each kind of device that was asked for.
+    for (const auto& tree : fs::directory_iterator(host.path(), error)) {
+      for (const auto& file : fs::directory_iterator(tree.path() / "statistics", error)) {
+        if (auto counted = emu::kernel::read_statistics(file.path().string())) {
+          devices.push_back(
+              {host.path().filename().string(), file.path().filename().string(), *counted});
+        }
       }
     }
   }
@@ -81,15 +87,13 @@ void print_device_statistics(const std::vector<DeviceStatistics>& devices, bool 
       continue;
     }
     if (first) {
-      fmt::print(stderr, "{:<10}{:<8}{:>12}{:>14}{:>12}{:>14}{:>7}{:>12}\n", "host", "device",
-                 "packets in", "out of order", "messages in", "out of order", "paths",
-                 "sent again");
+      complain("{:<10}{:<8}{:>12}{:>14}{:>12}{:>14}{:>7}{:>12}\n", "host", "device", "packets in",
+               "out of order", "messages in", "out of order", "paths", "sent again");
       first = false;
     }
-    fmt::print(stderr, "{:<10}{:<8}{:>12}{:>13.1f}%{:>12}{:>13.1f}%{:>7}{:>12}\n", device.host,
-               device.nic, counted.delivered_pkts, device.packets_out_of_order(),
-               counted.delivered_msgs, device.messages_out_of_order(), device.paths(),
-               counted.retrans_pkts);
+    complain("{:<10}{:<8}{:>12}{:>13.1f}%{:>12}{:>13.1f}%{:>7}{:>12}\n", device.host, device.nic,
+             counted.delivered_pkts, device.packets_out_of_order(), counted.delivered_msgs,
+             device.messages_out_of_order(), device.paths(), counted.retrans_pkts);
   }
 }
 

@@ -1,9 +1,11 @@
 // Owns device trees and environments of emulated hosts.
 #include "emu/cli/host_environment.hpp"
 
+#include <fmt/core.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 
 #include "emu/cli/weftd_process.hpp"
@@ -24,10 +26,8 @@ std::string device_name(const DeviceKind& kind, std::size_t nic) {
   return kind.emulated ? "efa_" + std::to_string(nic) : "";
 }
 
-Result<void> write_devices(const std::string& root, const std::vector<srd::Address>& addresses,
-                           const DeviceKind& kind) {
-  std::error_code error;
-  std::filesystem::create_directories(root, error);
+std::vector<emu::kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
+                                                       const DeviceKind& kind) {
   std::vector<emu::kernel::NicDescription> nics;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     emu::kernel::NicDescription nic = kind.profile;
@@ -36,7 +36,43 @@ Result<void> write_devices(const std::string& root, const std::vector<srd::Addre
     nic.address = emu::to_text(addresses[i]);
     nics.push_back(nic);
   }
-  return emu::kernel::write_device_tree(root, nics);
+  return nics;
+}
+
+// Trees with the same content share a name, others never do: 64 bits of FNV-1a.
+std::string fingerprint(const std::vector<emu::kernel::NicDescription>& nics) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const emu::kernel::NicDescription& nic : nics) {
+    for (const char c : emu::kernel::to_text(nic)) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+// Several programs may come to a host at once: a tree appears whole, or not at all.
+Result<void> write_devices(const std::string& root,
+                           const std::vector<emu::kernel::NicDescription>& nics) {
+  std::error_code error;
+  if (std::filesystem::exists(root, error)) {
+    return {};
+  }
+  const std::string draft = root + ".draft" + std::to_string(::getpid());
+  std::filesystem::create_directories(draft, error);
+  if (auto written = emu::kernel::write_device_tree(draft, nics); !written) {
+    return written;
+  }
+  std::filesystem::rename(draft, root, error);
+  if (error) {  // somebody was faster
+    std::filesystem::remove_all(draft, error);
+  }
+  return {};
+}
+
+// Hosts that only a typing error can mean: unlike other words in braces they are not passed on.
+bool looks_like_a_host(const std::string& name) {
+  return name.size() > 1 && name.front() == 'h' &&
+         name.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 
 }  // namespace
@@ -58,6 +94,26 @@ Result<DeviceKind> parse_device_kind(const std::string& name) {
   return DeviceKind{.emulated = true, .profile = *profile};
 }
 
+// The loader takes a space or a colon for the end of a library's name: then a link to it in the
+// network's directory stands in its place.
+Result<std::string> without_separators(const std::string& library, const std::string& directory) {
+  constexpr const char* kSeparators = " :";
+  if (library.find_first_of(kSeparators) == std::string::npos) {
+    return library;
+  }
+  const std::string link = directory + "/" + std::filesystem::path(library).filename().string();
+  std::error_code error;
+  if (link.find_first_of(kSeparators) == std::string::npos) {
+    std::filesystem::create_symlink(library, link, error);
+    if (!error || std::filesystem::read_symlink(link, error) == library) {
+      return link;
+    }
+  }
+  return fail(ErrorCode::invalid_argument,
+              "programs cannot be given '" + library + "': its path has a space or a colon, and '" +
+                  link + "' cannot stand for it; install weft elsewhere, or use --device none");
+}
+
 std::size_t payload_of(const DeviceKind& kind) { return kind.emulated ? kind.profile.mtu : 0; }
 
 Result<Environment> equip_host(const std::string& directory, const std::string& host,
@@ -75,23 +131,23 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   if (!addresses) {
     return tl::unexpected(addresses.error());
   }
-  const std::string root = directory + "/devices/" + host;
-  if (!std::filesystem::exists(root)) {
-    // Several programs may come to a host at once: it appears whole, or not at all.
-    const std::string draft = root + ".draft" + std::to_string(::getpid());
-    if (auto written = write_devices(draft, *addresses, kind); !written) {
-      return tl::unexpected(written.error());
-    }
-    std::error_code somebody_was_faster;
-    std::filesystem::rename(draft, root, somebody_was_faster);
-    if (somebody_was_faster) {
-      std::filesystem::remove_all(draft, somebody_was_faster);
-    }
+  const auto nics = describe_nics(*addresses, kind);
+  const std::string root = directory + "/" + kDevicesFolder + "/" + host + "/" + fingerprint(nics);
+  if (auto written = write_devices(root, nics); !written) {
+    return tl::unexpected(written.error());
   }
-  environment.emplace_back("WEFT_DEVICES", root);
+  // Without links: so the kernel names it when the program asks where it is or a descriptor leads.
+  std::error_code error;
+  const auto real = std::filesystem::canonical(root, error);
+  environment.emplace_back("WEFT_DEVICES", error ? root : real.string());
+  const auto preloadable = without_separators(library, directory);
+  if (!preloadable) {
+    return tl::unexpected(preloadable.error());
+  }
   const char* before = ::getenv("LD_PRELOAD");
-  environment.emplace_back("LD_PRELOAD",
-                           before != nullptr && *before != '\0' ? library + ":" + before : library);
+  environment.emplace_back("LD_PRELOAD", before != nullptr && *before != '\0'
+                                             ? *preloadable + ":" + before
+                                             : *preloadable);
   // A program with gcc's shared sanitizer refuses to start behind any other preloaded library.
   constexpr const char* kOrder = "verify_asan_link_order";
   const char* sanitizer = ::getenv("ASAN_OPTIONS");
@@ -113,26 +169,30 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
   std::string filled;
   std::size_t at = 0;
   for (std::size_t open; (open = word.find('{', at)) != std::string::npos;) {
-    const std::size_t close = word.find('}', open);
-    const std::size_t dot = word.find('.', open);
-    if (close == std::string::npos || dot == std::string::npos || dot > close) {
-      break;
-    }
-    const std::string host = word.substr(open + 1, dot - open - 1);
-    const std::string what = word.substr(dot + 1, close - dot - 1);
     filled += word.substr(at, open - at);
-    at = close + 1;
-    if (what != "ip" && what != "dev" && what != "gid") {
-      filled += word.substr(open, at - open);
+    at = open;
+    const std::size_t close = word.find_first_of("{}", open + 1);
+    const std::string inside = word.substr(open + 1, close - open - 1);
+    const std::size_t dot = inside.rfind('.');
+    const std::string host = inside.substr(0, dot);
+    const std::string what = dot == std::string::npos ? "" : inside.substr(dot + 1);
+    if (close == std::string::npos || word[close] != '}' ||
+        (what != "ip" && what != "dev" && what != "gid")) {
+      filled += word[at++];  // a brace of the program's own
       continue;
     }
     const auto addresses = nics_of(directory, host);
     if (!addresses) {
-      return tl::unexpected(addresses.error());
+      if (looks_like_a_host(host)) {
+        return tl::unexpected(addresses.error());
+      }
+      filled += word[at++];
+      continue;
     }
     filled += what == "dev"  ? device_name(kind, 0)
               : what == "ip" ? emu::to_text(addresses->front())
                              : emu::to_text(emu::kernel::gid_of(addresses->front()));
+    at = close + 1;
   }
   return filled + word.substr(at);
 }

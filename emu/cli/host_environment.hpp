@@ -23,12 +23,16 @@ struct DeviceKind {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// Writes the device tree of that host below `directory` (a weftd's), once, and returns the
-// variables that programs on it need.
+// Where a weftd's directory holds device trees. Those of a former weftd there describe other NICs.
+inline constexpr const char* kDevicesFolder = "devices";
+
+// Writes the tree of that host's devices below `directory` (a weftd's), one for each kind of device
+// that is asked for, and returns the variables that programs on it need.
 [[nodiscard]] Result<Environment> equip_host(const std::string& directory, const std::string& host,
                                              const DeviceKind& kind);
 
-// What stands for {h1.ip}, {h1.gid} and {h1.dev} in command lines.
+// What stands for {h1.ip}, {h1.gid} and {h1.dev} in command lines. Braces around anything but a
+// host's name, a dot and one of these three are left alone.
 [[nodiscard]] Result<std::string> fill_placeholders(const std::string& directory,
                                                     const std::string& word,
                                                     const DeviceKind& kind);

@@ -117,6 +117,9 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
   if (child == 0) {
     furnish_and_send(theirs.get(), address);
   }
+  if (child < 0) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("starting a process"));
+  }
   theirs.reset();
   emu::Received received = emu::await_message(ours.get(), kPatienceMilliseconds);
   ::waitpid(child, nullptr, 0);

@@ -1,14 +1,21 @@
 // Owns the `weft` program: parses the command line, runs one command, turns its outcome into an
 // exit code.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <system_error>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
+#include "emu/cli/interrupt.hpp"
 
 namespace weft::cli {
 namespace {
@@ -17,10 +24,9 @@ namespace {
 int explain_usage(const CLI::App& program) {
   const auto unknown = program.remaining();
   if (unknown.empty()) {
-    fmt::print(stderr, "{}", program.help());
+    complain("{}", program.help());
   } else {
-    fmt::print(stderr, "weft: there is no command '{}'; `weft --help` lists them\n",
-               unknown.front());
+    complain("weft: there is no command '{}'; `weft --help` lists them\n", unknown.front());
   }
   return kUsage;
 }
@@ -44,6 +50,30 @@ int run(int argc, char** argv) {
   return work ? work() : explain_usage(program);
 }
 
+// A standard stream that is closed would be the number of the next file that is opened, and what is
+// said would be written into that file.
+void open_standard_streams() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) {
+    ::close(fd);
+  }
+}
+
+// Output that is lost is a failure.
+int end_output(int code) {
+  if (std::fflush(stdout) == 0) {
+    return code;
+  }
+  if (errno == EPIPE) {
+    return 128 + SIGPIPE;
+  }
+  complain("weft: standard output: {}\n", std::strerror(errno));
+  return code == kSuccess ? kFailure : code;
+}
+
 }  // namespace
 
 std::size_t words_after_dashes() { return after_dashes; }
@@ -51,18 +81,23 @@ std::size_t words_after_dashes() { return after_dashes; }
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
+  weft::cli::open_standard_streams();
   // Whoever reads our output may leave; then networks and directories are still to be cleared away.
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how our children end
   try {
-    return weft::cli::run(argc, argv);
-  } catch (const std::system_error& error) {
-    if (error.code() == std::errc::broken_pipe) {
+    return weft::cli::end_output(weft::cli::run(argc, argv));
+  } catch (const weft::cli::Interrupted& interrupted) {
+    return 128 + interrupted.signal();
+  } catch (const std::exception& error) {
+    if (const int signal = weft::cli::pending_interrupt(); signal != 0) {
+      return 128 + signal;  // it broke off what has failed
+    }
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && system->code() == std::errc::broken_pipe) {
       return 128 + SIGPIPE;  // as if the signal had done it
     }
-    fmt::print(stderr, "weft: {}\n", error.what());
-    return weft::cli::kFailure;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
+    weft::cli::complain("weft: {}\n", error.what());
     return weft::cli::kFailure;
   }
 }

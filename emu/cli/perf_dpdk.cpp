@@ -6,9 +6,9 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "emu/cli/namespaces.hpp"
-#include "emu/cli/weftd_process.hpp"
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/envelope_io.hpp"
 
@@ -28,13 +28,13 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 Result<DpdkPlan> plan_sockets(const std::string& kind) {
-  auto directory = temporary_directory();
+  auto directory = TemporaryDirectory::create();
   if (!directory) {
     return tl::unexpected(directory.error());
   }
+  const std::string socket = directory->path() + "/port.sock";
   DpdkPlan plan;
-  plan.directory = *directory;
-  const std::string socket = *directory + "/port.sock";
+  plan.directory.emplace(std::move(*directory));
   if (kind == "memif") {
     // A longer ring of such buffers than the cache holds is slower than a short one.
     const std::string common = ",socket-abstract=no,bsize=9216,rsize=8,socket=" + socket;
@@ -69,26 +69,32 @@ bool has(const std::string& devargs, const char* option) {
   return ("," + devargs).find(std::string(",") + option + "=") != std::string::npos;
 }
 
+Result<DpdkPlan> plan_devices(const std::string& text) {
+  if (text == "memif" || text == "vhost") {
+    return plan_sockets(text);
+  }
+  if (text == "af_packet") {
+    return plan_af_packet();
+  }
+  if (text.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                "give a device after 'dpdk:': memif, vhost, af_packet, or devargs");
+  }
+  const std::size_t middle = text.find(';');
+  DpdkPlan plan;
+  plan.devargs[0] = text.substr(0, middle);
+  plan.devargs[1] = middle == std::string::npos ? text : text.substr(middle + 1);
+  if (text.rfind("net_memif", 0) == 0 && !has(text, "role")) {
+    plan.devargs[0] += ",role=server";
+    plan.devargs[1] += ",role=client";
+  }
+  return plan;
+}
+
 }  // namespace
 
 Result<DpdkPlan> plan_dpdk(const std::string& text, const std::string& eal) {
-  Result<DpdkPlan> plan = DpdkPlan{};
-  if (text == "memif" || text == "vhost") {
-    plan = plan_sockets(text);
-  } else if (text == "af_packet") {
-    plan = plan_af_packet();
-  } else if (text.empty()) {
-    return fail(ErrorCode::invalid_argument,
-                "give a device after 'dpdk:': memif, vhost, af_packet, or devargs");
-  } else {
-    const std::size_t middle = text.find(';');
-    plan->devargs[0] = text.substr(0, middle);
-    plan->devargs[1] = middle == std::string::npos ? text : text.substr(middle + 1);
-    if (text.rfind("net_memif", 0) == 0 && !has(text, "role")) {
-      plan->devargs[0] += ",role=server";
-      plan->devargs[1] += ",role=client";
-    }
-  }
+  auto plan = plan_devices(text);
   if (plan) {
     plan->eal = words_of(eal);
   }
@@ -97,9 +103,9 @@ Result<DpdkPlan> plan_dpdk(const std::string& text, const std::string& eal) {
 
 PerfPlace place_on_dpdk(const DpdkPlan& plan, int side, unsigned run) {
   // Clients find their server.
-  const std::string socket = plan.directory + "/port.sock";
+  const std::string socket = plan.directory ? plan.directory->path() + "/port.sock" : "";
   const auto patience = srd::clock_now() + std::chrono::seconds{20};
-  while (side == 1 && !plan.directory.empty() && !std::filesystem::exists(socket) &&
+  while (side == 1 && plan.directory && !std::filesystem::exists(socket) &&
          srd::clock_now() < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
   }

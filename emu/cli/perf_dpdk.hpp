@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "emu/cli/perf_endpoint.hpp"
+#include "emu/cli/temporary_directory.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::cli {
@@ -13,7 +15,7 @@ namespace weft::cli {
 struct DpdkPlan {
   std::array<std::string, 2> devargs;
   std::vector<std::string> eal;
-  std::string directory;  // of sockets, to be removed; may be empty
+  std::optional<TemporaryDirectory> directory = {};  // of sockets
 };
 
 // What follows "dpdk:": "memif", "vhost", "af_packet", or devargs, or those of each side with `;`

@@ -13,6 +13,7 @@
 #include "srd/engine/engine.hpp"
 #include "srd/io/packet_io.hpp"
 #include "srd/run/host.hpp"
+#include "srd/run/idle.hpp"
 
 namespace weft::cli {
 

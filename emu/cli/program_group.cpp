@@ -28,7 +28,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kTermToKill{2000};
-constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
+constexpr int kPatientInterrupts = 2;  // the next one kills
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;
 
 sigset_t watched_signals() {
   sigset_t mask;
@@ -41,12 +43,17 @@ sigset_t watched_signals() {
 }
 
 // In the child, between fork and exec.
-[[noreturn]] void become(const Program& program, int out, int error_out) {
+[[noreturn]] void become(const Program& program, pid_t parent, int out, int error_out) {
   sigset_t mask;
   ::sigemptyset(&mask);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   ::setpgid(0, 0);
+  if (program.takes_terminal) {
+    Terminal::claim_for_this_process();
+  } else if (::isatty(STDIN_FILENO) != 0) {
+    ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  }
   if (program.network != nullptr && !program.network->enter()) {
     ::dprintf(error_out >= 0 ? error_out : STDERR_FILENO, "weft: entering the host's network: %s\n",
               std::strerror(errno));
@@ -56,6 +63,9 @@ sigset_t watched_signals() {
     keep_off_core(0, *program.avoid_core);
   }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) {
+    ::_exit(128 + SIGTERM);  // it died before that
+  }
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
     ::dup2(error_out, STDERR_FILENO);
@@ -73,19 +83,6 @@ sigset_t watched_signals() {
       "weft: cannot run '" + program.words[0] + "': " + std::strerror(errno) + "\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
   ::_exit(errno == ENOENT ? 127 : 126);
-}
-
-// False: nobody reads it any more.
-bool write_all(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t size = ::write(fd, text.data() + done, text.size() - done);
-    if (size < 0 && errno != EINTR && errno != EAGAIN) {
-      return errno != EPIPE;
-    }
-    done += size > 0 ? static_cast<std::size_t>(size) : 0;
-  }
-  return true;
 }
 
 // Inodes of all listening TCP sockets of that process's network namespace.
@@ -107,21 +104,45 @@ std::set<std::string> listening_inodes(pid_t pid) {
   return inodes;
 }
 
+bool asks_to_end(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+// Processes still run in that process group.
+bool has_members(pid_t wanted) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream file(entry.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    // The name, in parentheses, may contain anything.
+    std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
+    char state = 'Z';
+    pid_t parent = 0;
+    pid_t group = 0;
+    if (fields >> state >> parent >> group && state != 'Z' && state != 'X' && group == wanted) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-ProgramGroup::ProgramGroup() {
+ProgramGroup::ProgramGroup() : writers_{StreamWriter(STDOUT_FILENO), StreamWriter(STDERR_FILENO)} {
   const sigset_t mask = watched_signals();
-  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+  ::sigprocmask(SIG_BLOCK, &mask, &mask_before_);
   signals_ = srd::UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 ProgramGroup::~ProgramGroup() {
   signal_all(SIGKILL);
-  for (Running& program : programs_) {
+  for (const Running& program : programs_) {
     if (!program.ended) {
       ::waitpid(program.pid, nullptr, 0);
     }
   }
+  ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
 Result<void> ProgramGroup::start(const Program& program) {
@@ -135,9 +156,13 @@ Result<void> ProgramGroup::start(const Program& program) {
   running.name = program.name;
   running.label = program.label;
   running.started = steady_clock::now();
+  running.has_terminal = program.takes_terminal && terminal_.is_ours();
+  const pid_t parent = ::getpid();
   running.pid = ::fork();
   if (running.pid == 0) {
-    become(program, pipes[0][1], pipes[1][1]);
+    Program self = program;
+    self.takes_terminal = running.has_terminal;
+    become(self, parent, pipes[0][1], pipes[1][1]);
   }
   for (int stream = 0; prefixed && stream < 2; ++stream) {
     ::close(pipes[stream][1]);
@@ -149,6 +174,9 @@ Result<void> ProgramGroup::start(const Program& program) {
                 srd::errno_text("starting '" + program.words[0] + "'"));
   }
   ::setpgid(running.pid, running.pid);
+  if (running.has_terminal) {
+    terminal_.lend(running.pid);
+  }
   programs_.push_back(std::move(running));
   return {};
 }
@@ -211,23 +239,83 @@ std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds li
       kill_at = now + kTermToKill;
     }
   }
+  end_leftovers();
+  drain();
+  terminal_.take_back();
   std::vector<ProgramEnd> ends;
-  for (Running& program : programs_) {
-    for (const int stream : {0, 1}) {
-      pass_on(program, stream);
-      flush(program, stream, true);
-    }
+  for (const Running& program : programs_) {
     ends.push_back(program.end);
   }
   return ends;
 }
 
+void ProgramGroup::end_leftovers() {
+  if (!have_left_others()) {
+    return;
+  }
+  signal_all(SIGTERM);
+  const auto kill_at = steady_clock::now() + kTermToKill;
+  while (have_left_others()) {
+    turn(milliseconds{20});
+    if (steady_clock::now() >= kill_at + kTermToKill) {
+      writers_[1].add("weft: what the programs have started goes on: it may not be killed\n");
+      return;
+    }
+    if (steady_clock::now() >= kill_at) {
+      signal_all(SIGKILL);
+    }
+  }
+}
+
+bool ProgramGroup::have_left_others() {
+  bool any = false;
+  for (Running& program : programs_) {
+    program.left_others = program.left_others && has_members(program.pid);
+    any = any || program.left_others;
+  }
+  return any;
+}
+
+// What the programs have said is passed on for as long as somebody reads. Once we were asked to
+// end, nobody is waited for who does not read.
+void ProgramGroup::drain() {
+  auto patience = steady_clock::now() + kTermToKill;
+  bool is_open = true;
+  while (is_open && (interrupts_ == 0 || steady_clock::now() < patience)) {
+    is_open = false;
+    for (Running& program : programs_) {
+      for (const int stream : {0, 1}) {
+        pass_on(program, stream);
+        is_open = is_open || (program.output[stream] && writers_[stream].is_full());
+        if (!is_open) {
+          flush(program, stream, true);
+        }
+      }
+    }
+    is_open = is_open || pending_output() != 0;
+    if (is_open) {
+      const std::size_t before = pending_output();
+      turn(milliseconds{100});
+      if (pending_output() != before) {
+        patience = steady_clock::now() + kTermToKill;
+      }
+    }
+  }
+  for (StreamWriter& writer : writers_) {
+    writer.drop();
+  }
+}
+
 void ProgramGroup::turn(milliseconds wait) {
   std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}};
-  std::vector<std::pair<Running*, int>> streams{{nullptr, 0}};
+  for (const StreamWriter& writer : writers_) {
+    fds.push_back({writer.pending() != 0 ? writer.fd() : -1, POLLOUT, 0});
+  }
+  const std::size_t first = fds.size();
+  std::vector<std::pair<Running*, int>> streams;
   for (Running& program : programs_) {
     for (const int stream : {0, 1}) {
-      if (program.output[stream]) {
+      if (program.output[stream] && !writers_[stream].is_full()) {
         fds.push_back({program.output[stream].get(), POLLIN, 0});
         streams.emplace_back(&program, stream);
       }
@@ -236,8 +324,9 @@ void ProgramGroup::turn(milliseconds wait) {
   if (::poll(fds.data(), fds.size(), static_cast<int>(wait.count())) <= 0) {
     return;
   }
-  for (std::size_t i = 1; i < fds.size(); ++i) {
-    if (fds[i].revents != 0) {
+  write_out();
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    if (fds[first + i].revents != 0) {
       pass_on(*streams[i].first, streams[i].second);
     }
   }
@@ -248,7 +337,7 @@ void ProgramGroup::turn(milliseconds wait) {
 
 void ProgramGroup::pass_on(Running& program, int stream) {
   std::array<char, 16384> buffer;
-  while (program.output[stream]) {
+  while (program.output[stream] && !writers_[stream].is_full()) {
     const ssize_t size = ::read(program.output[stream].get(), buffer.data(), buffer.size());
     if (size > 0) {
       program.pending[stream].append(buffer.data(), static_cast<std::size_t>(size));
@@ -262,7 +351,8 @@ void ProgramGroup::pass_on(Running& program, int stream) {
   }
 }
 
-// Whole lines, each with its label: lines of different programs do not mix.
+// Whole lines, each with its label: lines of different programs do not mix. A line that is too long
+// to wait for its end is cut.
 void ProgramGroup::flush(Running& program, int stream, bool all) {
   std::string& pending = program.pending[stream];
   std::string text;
@@ -271,49 +361,124 @@ void ProgramGroup::flush(Running& program, int stream, bool all) {
     text += "[" + program.label + "] " + pending.substr(at, end + 1 - at);
   }
   pending.erase(0, at);
-  if (all && !pending.empty()) {
+  if (pending.size() > kLongestLine || (all && !pending.empty())) {
     text += "[" + program.label + "] " + pending + "\n";
     pending.clear();
   }
   if (output_) {
     output_(stream, text);
-  } else if (!write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text)) {
-    // The programs learn it the way they would without us: by SIGPIPE when they write on.
-    for (Running& each : programs_) {
-      each.output[stream].reset();
+  } else {
+    writers_[static_cast<std::size_t>(stream)].add(text);
+    write_out();
+  }
+}
+
+void ProgramGroup::write_out() {
+  for (std::size_t stream = 0; stream < writers_.size(); ++stream) {
+    if (!writers_[stream].write_some()) {
+      // The programs learn it the way they would without us: by SIGPIPE when they write on.
+      for (Running& each : programs_) {
+        each.output[stream].reset();
+      }
     }
   }
+}
+
+std::size_t ProgramGroup::pending_output() const {
+  return writers_[0].pending() + writers_[1].pending();
+}
+
+int ProgramGroup::output_failure() const {
+  return writers_[0].failure() != 0 ? writers_[0].failure() : writers_[1].failure();
 }
 
 void ProgramGroup::handle_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal != SIGCHLD) {
-      signal_all(signal);
+    if (signal == SIGTSTP) {
+      signal_all(SIGTSTP);
+      stop_ourselves(SIGTSTP);
+      signal_all(SIGCONT);
+    } else if (signal != SIGCHLD) {
+      if (asks_to_end(signal)) {
+        ++interrupts_;
+        interrupt_ = signal;
+      }
+      signal_all(interrupts_ > kPatientInterrupts ? SIGKILL : signal);
     }
   }
-  reap();
+  look_at_programs();
 }
 
-void ProgramGroup::reap() {
+void ProgramGroup::look_at_programs() {
   for (Running& program : programs_) {
-    int status = 0;
-    if (!program.ended && ::waitpid(program.pid, &status, WNOHANG) == program.pid) {
+    const auto id = static_cast<id_t>(program.pid);
+    siginfo_t what{};
+    while (!program.ended && ::waitid(P_PID, id, &what, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+           what.si_pid != 0) {
+      program.stopped = what.si_code != CLD_CONTINUED;
+      if (program.stopped) {
+        note_stop(program, what.si_status);
+      }
+      what = {};
+    }
+    if (!program.ended && ::waitid(P_PID, id, &what, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        what.si_pid != 0) {
       program.ended = true;
+      program.left_others = has_members(program.pid);  // before anybody can get that number
+      ::waitpid(program.pid, nullptr, 0);
       program.end.name = program.name;
       program.end.place = ended_++;
-      program.end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      program.end.code = what.si_code == CLD_EXITED ? what.si_status : 128 + what.si_status;
       program.end.seconds =
           std::chrono::duration<double>(steady_clock::now() - program.started).count();
     }
   }
 }
 
+// A program that has the terminal is a shell's job together with us: we stop and go on as one.
+void ProgramGroup::note_stop(Running& program, int signal) {
+  if (program.has_terminal) {
+    // After `bg` and `fg` the foreground is ours, and the program still lacks it.
+    if (!terminal_.is_ours() || (signal != SIGTTIN && signal != SIGTTOU)) {
+      terminal_.take_back();
+      stop_ourselves(signal);
+    }
+    if (terminal_.is_ours()) {
+      terminal_.lend(program.pid);
+    }
+    ::kill(-program.pid, SIGCONT);
+    return;
+  }
+  std::string text = "weft: " + program.name + " is stopped (" + ::strsignal(signal) + ")";
+  if (signal == SIGTTIN || signal == SIGTTOU) {
+    text += ": only a program that runs alone, in the foreground, gets the terminal";
+  }
+  writers_[1].add(text + "; kill -CONT -" + std::to_string(program.pid) + " lets it go on\n");
+  write_out();
+}
+
+// With the signal's own default action: where no shell could continue us, the kernel ignores it.
+void ProgramGroup::stop_ourselves(int signal) {
+  sigset_t mask;
+  sigset_t before;
+  ::sigemptyset(&mask);
+  ::sigaddset(&mask, SIGTSTP);
+  ::sigprocmask(SIG_UNBLOCK, &mask, &before);
+  ::kill(0, signal == SIGSTOP ? SIGTSTP : signal);  // also what stands beside us in a pipeline
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
 void ProgramGroup::signal_all(int signal) {
+  (void)have_left_others();
   for (const Running& program : programs_) {
-    if (!program.ended) {
-      ::kill(-program.pid, signal);
+    if (program.ended && !program.left_others) {
+      continue;
+    }
+    ::kill(-program.pid, signal);
+    if (program.stopped && signal != SIGTSTP) {
+      ::kill(-program.pid, SIGCONT);  // else it would not even hear it
     }
   }
 }

@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "emu/cli/complain.hpp"
 #include "emu/cli/huge_heap.hpp"
 #include "emu/sim/recorder.hpp"
 #include "emu/sim/report.hpp"
@@ -91,6 +92,9 @@ Json result_json(const emu::RunResult& r) {
       dropped[emu::to_string(static_cast<emu::DropReason>(i))] = r.fabric.dropped[i];
     }
   }
+  if (r.damaged > 0) {
+    dropped["corrupted"] = r.damaged;
+  }
   json["dropped"] = dropped;
   json["longest_queue_bytes"] = rounded(r.longest_queue_bytes, 1);
   json["longest_queue_link"] = r.longest_queue_link;
@@ -126,7 +130,7 @@ class Progress {
       : show_(show && isatty(STDERR_FILENO) != 0), began_(std::chrono::steady_clock::now()) {}
   ~Progress() {
     if (drawn_) {
-      fmt::print(stderr, "\r\033[K");
+      complain("\r\033[K");
     }
   }
   Progress(const Progress&) = delete;

@@ -10,13 +10,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "emu/cli/control_client.hpp"
+#include "emu/cli/interrupt.hpp"
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 
@@ -37,6 +40,10 @@ constexpr auto kPatience = std::chrono::seconds{10};
     ::setpgid(0, 0);  // an interrupt at the terminal is for the programs; this ends after them
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   } else {
+    // What this program has inherited is nobody's business there: locks, pipes that somebody waits
+    // for the end of, a directory that is to be unmounted.
+    ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    [[maybe_unused]] const int moved = ::chdir("/");
     // Not a session of its own: the scheduler shares cores out between sessions first, and a core
     // that weftd yields would not go to the programs that wait for it.
     ::setpgid(0, 0);
@@ -44,7 +51,7 @@ constexpr auto kPatience = std::chrono::seconds{10};
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(null, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);  // whoever waits for the end of our output shall not wait for it
+    ::dup2(log, STDERR_FILENO);  // nobody waits for its end who waits for that of our output
   }
   if (!bound || ::getppid() == parent) {
     ::execv(arguments[0], arguments.data());
@@ -52,10 +59,26 @@ constexpr auto kPatience = std::chrono::seconds{10};
   ::_exit(127);
 }
 
-std::string base_directory() {
-  const char* base = ::getenv("XDG_RUNTIME_DIR");
-  std::error_code error;
-  return base != nullptr && std::filesystem::is_directory(base, error) ? base : "/tmp";
+// Absolute: weftd of a named network works in another directory.
+std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+std::string networks_directory() {
+  return runtime_directory() + "/weft-" + std::to_string(::geteuid());
+}
+
+Result<void> check_own(const std::string& path) {
+  struct stat info {};
+  if (is_own_directory(path) && ::lstat(path.c_str(), &info) == 0 &&
+      (info.st_mode & (S_IRWXG | S_IRWXO)) == 0) {
+    return {};
+  }
+  return fail(
+      ErrorCode::not_permitted,
+      "'" + path +
+          "' is not a directory of this user's alone (a link, another owner, or a "
+          "mode other than 0700): remove it, or set XDG_RUNTIME_DIR to a directory of yours");
 }
 
 }  // namespace
@@ -63,6 +86,10 @@ std::string base_directory() {
 std::string companion(const std::string& file, const std::string& folder_in_build) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {  // else a file of the working directory would be taken for ours
+    throw std::runtime_error("cannot tell where weft is installed: /proc/self/exe: " +
+                             error.message());
+  }
   const auto beside = self.parent_path() / file;
   if (std::filesystem::exists(beside, error)) {
     return beside;
@@ -82,7 +109,7 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
     words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
                                std::to_string(options.nics)});
   } else {
-    words.insert(words.end(), {"--topology", options.topology});
+    words.insert(words.end(), {"--topology", absolute(options.topology)});
   }
   words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
                              std::to_string(options.dilation)});
@@ -95,15 +122,18 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   for (const std::string& port : options.ports) {
     words.insert(words.end(), {"--port", port});
   }
+  if (!options.join_key.empty()) {
+    words.insert(words.end(), {"--join-key", absolute(options.join_key)});
+  }
   if (!options.events.empty()) {
-    words.insert(words.end(), {"--events", options.events});
+    words.insert(words.end(), {"--events", absolute(options.events)});
   }
   if (options.metrics_port != 0) {
     words.insert(words.end(), {"--metrics-port", std::to_string(options.metrics_port)});
   }
   const std::string log_path = directory + "/weftd.log";
-  const srd::UniqueFd log(
-      ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const srd::UniqueFd log(::open(
+      log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -113,6 +143,7 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
   bool ended = pid < 0;
   while (!ended && std::chrono::steady_clock::now() < give_up) {
+    check_interrupt();
     // Another weftd may have been there first.
     if (const auto peer = emu::connect_seqpacket(socket);
         peer && emu::peer_process(peer->get()) == pid &&
@@ -137,19 +168,28 @@ Result<std::string> named_directory(const std::string& name, bool create) {
     return fail(ErrorCode::invalid_argument,
                 "'" + name + "' is no name: give letters and digits, without '/'");
   }
-  const std::string parent = base_directory() + "/weft-" + std::to_string(::geteuid());
+  const std::string parent = networks_directory();
   const std::string path = parent + "/" + name;
   if (create) {
     ::mkdir(parent.c_str(), S_IRWXU);
-    ::mkdir(path.c_str(), S_IRWXU);
   }
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) {
+  const bool has_parent = ::lstat(parent.c_str(), &info) == 0;
+  // Where anybody may write, anybody may have made it.
+  if (has_parent || create) {
+    if (auto own = check_own(parent); !own) {
+      return tl::unexpected(own.error());
+    }
+  }
+  if (create) {
+    ::mkdir(path.c_str(), S_IRWXU);
+  }
+  if ((!has_parent && !create) || ::lstat(path.c_str(), &info) != 0) {
     return fail(ErrorCode::not_found,
                 "there is no network '" + name + "': `weft up " + name + "` makes one");
   }
-  if (info.st_uid != ::geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return fail(ErrorCode::not_permitted, "'" + path + "' is not this user's alone");
+  if (auto own = check_own(path); !own) {
+    return tl::unexpected(own.error());
   }
   return path;
 }
@@ -157,8 +197,7 @@ Result<std::string> named_directory(const std::string& name, bool create) {
 std::vector<std::string> networks_that_are_up() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           base_directory() + "/weft-" + std::to_string(::geteuid()), error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(networks_directory(), error)) {
     const std::string name = entry.path().filename().string();
     if (const auto directory = named_directory(name, false);
         directory && ask_weftd(*directory, {{"cmd", "counters"}})) {
@@ -169,22 +208,13 @@ std::vector<std::string> networks_that_are_up() {
   return names;
 }
 
-Result<std::string> temporary_directory() {
-  std::string path = base_directory() + "/weft-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) {
-    return fail(ErrorCode::io_error, srd::errno_text("making directory '" + path + "'"));
-  }
-  return path;
-}
-
 Result<PrivateWeftd> PrivateWeftd::start(const WeftdOptions& options) {
-  auto directory = temporary_directory();
+  auto directory = TemporaryDirectory::create();
   if (!directory) {
     return tl::unexpected(directory.error());
   }
-  PrivateWeftd weftd;
-  weftd.directory_ = *directory;
-  const auto pid = start_weftd(*directory, options, true);
+  PrivateWeftd weftd(std::move(*directory));
+  const auto pid = start_weftd(weftd.directory(), options, true);
   if (!pid) {
     return tl::unexpected(pid.error());
   }
@@ -193,16 +223,13 @@ Result<PrivateWeftd> PrivateWeftd::start(const WeftdOptions& options) {
 }
 
 PrivateWeftd::PrivateWeftd(PrivateWeftd&& other) noexcept
-    : directory_(std::exchange(other.directory_, {})), pid_(std::exchange(other.pid_, -1)) {}
+    : directory_(std::move(other.directory_)), pid_(std::exchange(other.pid_, -1)) {}
 
 PrivateWeftd::~PrivateWeftd() {
   if (pid_ > 0) {
     ::kill(pid_, SIGTERM);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  if (!directory_.empty()) {
-    std::error_code error;
-    std::filesystem::remove_all(directory_, error);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
 }
 

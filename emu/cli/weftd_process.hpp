@@ -4,8 +4,10 @@
 #include <sys/types.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "emu/cli/temporary_directory.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::cli {
@@ -21,6 +23,7 @@ struct WeftdOptions {
   std::size_t first_host = 1;
   bool routable = false;             // addresses for kernels with a network of their own
   std::vector<std::string> ports{};  // to the outside: docs/weftd.md
+  std::string join_key{};            // file of the key of its udp ports
   std::string events{};              // a file for weftd's event log
   std::uint16_t metrics_port = 0;    // of 127.0.0.1; 0: none
 };
@@ -33,14 +36,12 @@ struct WeftdOptions {
 [[nodiscard]] Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options,
                                         bool bound);
 
-// Where the weftd of that name has its sockets.
+// Where the weftd of that name has its sockets: a directory of this user's alone, in one of this
+// user's alone, and no link on the way.
 [[nodiscard]] Result<std::string> named_directory(const std::string& name, bool create);
 
 // The names of this user's networks that are up, in order.
 [[nodiscard]] std::vector<std::string> networks_that_are_up();
-
-// A fresh directory that only this user can enter.
-[[nodiscard]] Result<std::string> temporary_directory();
 
 // A weftd of one's own: it and its directory go when this goes.
 class PrivateWeftd {
@@ -51,13 +52,13 @@ class PrivateWeftd {
   PrivateWeftd& operator=(PrivateWeftd&& other) = delete;
   ~PrivateWeftd();
 
-  [[nodiscard]] const std::string& directory() const { return directory_; }
-  [[nodiscard]] std::string socket() const { return directory_ + "/attach.sock"; }
+  [[nodiscard]] const std::string& directory() const { return directory_.path(); }
+  [[nodiscard]] std::string socket() const { return directory() + "/attach.sock"; }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
-  PrivateWeftd() = default;
-  std::string directory_;
+  explicit PrivateWeftd(TemporaryDirectory directory) : directory_(std::move(directory)) {}
+  TemporaryDirectory directory_;
   pid_t pid_ = -1;
 };
 

@@ -10,7 +10,8 @@
 namespace weft::emu {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
-inline constexpr std::uint16_t kAttachVersion = 3;
+// Also of the layout of rings (srd/io/spsc_ring.hpp).
+inline constexpr std::uint16_t kAttachVersion = 6;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::uint32_t kQpnsPerAttachment = 256;
@@ -18,11 +19,10 @@ inline constexpr std::uint32_t kQpnsPerAttachment = 256;
 enum class AttachMessage : std::uint16_t {
   attach = 1,    // client: give me a place on a NIC
   describe = 2,  // client: which NICs does this host have?
-  attached =
-      3,     // weftd, with three descriptors: ring memory, the client's doorbell, weftd's doorbell
-  host = 4,  // weftd
+  attached = 3,  // weftd, with two descriptors: ring memory, the client's end of their bell
+  host = 4,      // weftd
   refused = 5,   // weftd: the text says why
-  direct = 6,    // weftd, with two descriptors: ring memory, the peer's doorbell
+  direct = 6,    // weftd, with two descriptors: ring memory, this end of the bell
   undirect = 7,  // weftd: that peer's direct ring is no more
   tap = 8,       // somebody, with a tap device: hang it on that host's link. Answered by `host`
   link = 9,      // weftd: the NIC's cable was taken out of the network, or is back
@@ -38,6 +38,7 @@ enum AttachFlags : std::uint32_t {
   kNoDirectRings = 1,
   kWantsManagement = 2,  // a copy of what comes for queue pair 1 of the NIC
 };
+inline constexpr std::uint32_t kAttachFlags = kNoDirectRings | kWantsManagement;
 
 struct AttachRequest {
   AttachHeader header{.type = AttachMessage::attach};
@@ -91,6 +92,7 @@ struct DirectNotice {
   AttachHeader header{.type = AttachMessage::direct};
   std::array<std::byte, 16> peer{};
   std::uint32_t attachment = 0;
+  std::uint32_t life = 0;
   std::uint32_t ring_bytes = 0;
   std::uint32_t end = 0;
 };

@@ -84,23 +84,32 @@ srd::NetworkModel network_of(const AttachReply& reply) {
 struct Place {
   AttachReply reply;
   srd::RingPort uplink;
-  srd::UniqueFd doorbell;
 };
+
+// One end of a pair of rings: their memory and the end of their bell come with a message.
+Result<srd::RingPort> open_port(Received& received, std::size_t ring_bytes, int end,
+                                std::size_t mtu) {
+  auto bell = srd::Bell::adopt(std::move(received.fds[1]));
+  if (!bell) {
+    return tl::unexpected(bell.error());
+  }
+  return srd::RingPort::open(received.fds[0].get(), ring_bytes, end, max_frame(mtu),
+                             std::move(*bell));
+}
 
 Result<Place> accept_reply(Received& received) {
   const auto reply = received.as<AttachReply>();
-  if (!is_well_formed(reply, AttachMessage::attached) || received.fds.size() != 3) {
+  if (!is_well_formed(reply, AttachMessage::attached) || received.fds.size() != 2) {
     return tl::unexpected(refusal(received));
   }
   if (reply->mtu < kMinMtu || reply->mtu > kMaxMtu) {
     return fail(ErrorCode::io_error, "weftd gave an MTU of " + std::to_string(reply->mtu));
   }
-  auto uplink = srd::RingPort::open(received.fds[0].get(), reply->ring_bytes, 1,
-                                    max_frame(reply->mtu), std::move(received.fds[2]));
+  auto uplink = open_port(received, reply->ring_bytes, 1, reply->mtu);
   if (!uplink) {
     return tl::unexpected(uplink.error());
   }
-  return Place{*reply, std::move(*uplink), std::move(received.fds[1])};
+  return Place{*reply, std::move(*uplink)};
 }
 
 // Lives inside the RingIo. While weftd is gone it knocks ten times a second and asks for its old
@@ -152,11 +161,12 @@ class Keeper final : public srd::PortKeeper {
       io.remove_direct(peer, attachment);
     } else if (notice->header.type == AttachMessage::direct && received.fds.size() == 2 &&
                notice->end < 2) {
-      auto port = srd::RingPort::open(received.fds[0].get(), notice->ring_bytes,
-                                      static_cast<int>(notice->end), max_frame(place_.mtu),
-                                      std::move(received.fds[1]));
+      auto port =
+          open_port(received, notice->ring_bytes, static_cast<int>(notice->end), place_.mtu);
       if (port) {
-        [[maybe_unused]] const bool added = io.add_direct(peer, attachment, std::move(*port));
+        [[maybe_unused]] const bool added = io.add_direct(
+            {.address = peer, .attachment = attachment, .life = srd::Life{notice->life}},
+            std::move(*port));
       }
     }
   }
@@ -178,7 +188,8 @@ class Keeper final : public srd::PortKeeper {
     if (socket_ || ::read(knock_.get(), &expirations, sizeof expirations) < 0) {
       return;
     }
-    auto socket = connect_seqpacket(options_.socket);
+    // Somebody's poll is waiting, with the host's lock held.
+    auto socket = connect_seqpacket(options_.socket, Duration{0});
     if (!socket) {
       return;
     }
@@ -199,7 +210,7 @@ class Keeper final : public srd::PortKeeper {
       socket_.reset();  // and knock again
       return;
     }
-    if (io.replace_uplink(std::move(place->uplink), std::move(place->doorbell))) {
+    if (io.replace_uplink(std::move(place->uplink))) {
       rejoining_ = false;
       knock_.reset();
       set_link(place->reply.link_up != 0);
@@ -242,7 +253,7 @@ Result<Attachment> attach(AttachOptions options) {
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
   auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu, .network = network_of(reply)},
-                                std::move(place->uplink), std::move(place->doorbell));
+                                std::move(place->uplink));
   if (!io) {
     return tl::unexpected(io.error());
   }

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "emu/daemon/daemon.hpp"
 #include "emu/daemon/metrics.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "srd/run/clock.hpp"
@@ -32,19 +32,19 @@ json drops_json(const FabricTotals& totals) {
 }
 
 // By weftd itself, and by the network that it models.
-json counters_json(const Daemon& daemon) {
-  const SwitchboardCounters& counters = daemon.switchboard().counters();
+json counters_json(const NetworkFigures& figures) {
+  const SwitchboardCounters& counters = figures.counters;
   json dropped;
   for (std::size_t i = 0; i < kFrameDrops; ++i) {
     dropped[to_string(static_cast<FrameDrop>(i))] = counters.dropped[i];
   }
-  if (daemon.fabric() != nullptr) {
-    dropped.update(drops_json(daemon.fabric()->fabric().totals()));
+  if (figures.modelled) {
+    dropped.update(drops_json(figures.modelled->totals));
   }
   return {{"frames", counters.frames}, {"bytes", counters.bytes}, {"dropped", dropped}};
 }
 
-json slot_json(const Slot& slot) {
+json process_json(const NetworkFigures::Process& slot) {
   return {{"pid", slot.pid},
           {"attachment", slot.id},
           {"life", slot.life.value()},
@@ -55,16 +55,17 @@ json slot_json(const Slot& slot) {
           {"bytes_out", slot.counters.bytes_out}};
 }
 
-json fabric_json(const LiveFabric* live) {
-  if (live == nullptr) {
+json fabric_json(const std::optional<NetworkFigures::Modelled>& modelled,
+                 const Topology& topology) {
+  if (!modelled) {
     return nullptr;
   }
-  const FabricTotals& totals = live->fabric().totals();
+  const FabricTotals& totals = modelled->totals;
   json links = json::array();
-  for (LinkId link = 0; link < live->topology().links().size(); ++link) {
-    const LinkCounters& counters = live->fabric().counters(link);
+  for (LinkId link = 0; link < modelled->links.size(); ++link) {
+    const LinkCounters& counters = modelled->links[link];
     if (counters.bytes != 0 || counters.drops != 0) {
-      links.push_back({{"link", live->topology().link_name(link)},
+      links.push_back({{"link", topology.link_name(link)},
                        {"bytes", counters.bytes},
                        {"drops", counters.drops},
                        {"trims", counters.trims},
@@ -78,87 +79,93 @@ json fabric_json(const LiveFabric* live) {
           {"corrupted", totals.corrupted},
           {"trimmed", totals.trimmed},
           {"marked", totals.marked},
-          {"inside", live->frames_inside()},
+          {"inside", modelled->inside},
           {"dropped", drops_json(totals)},
           {"links", links}};
 }
 
 // The request's "fault" has the keys of a fault in a scenario file; JSON is YAML.
-json apply_fault(Daemon& daemon, const json& request) {
+json apply_fault(NetworkControl& network, const json& request) {
   YamlFile file("fault");
   const YAML::Node node = file.load(request.at("fault").dump());
   const Fault fault = file.failed() ? Fault{} : read_fault(file, node, "fault");
   if (file.failed()) {
     return failure(file.error().message);
   }
-  const auto applied = daemon.apply(fault);
+  const auto applied = network.apply(fault);
   return applied ? json{{"v", kControlVersion}, {"ok", true}, {"fault", *applied}}
                  : failure(applied.error().message);
 }
 
-json ports_json(const Outside& outside) {
+json ports_json(const NetworkFigures& figures, const std::vector<NetworkControl::PortName>& names) {
   json ports = json::array();
-  for (std::size_t i = 0; i < outside.size(); ++i) {
-    const Outside::Port& port = outside.port(i);
-    const srd::FrameCounters counters = port.io->counters();
-    ports.push_back({{"port", port.name},
-                     {"host", port.nic == nullptr ? "" : port.nic->host},
+  for (std::size_t i = 0; i < figures.ports.size(); ++i) {
+    const srd::FrameCounters& counters = figures.ports[i].counters;
+    ports.push_back({{"port", names[i].name},
+                     {"host", names[i].host},
                      {"frames_in", counters.rx_frames},
                      {"bytes_in", counters.rx_bytes},
                      {"frames_out", counters.tx_frames},
                      {"bytes_out", counters.tx_bytes},
                      {"marked_in", counters.rx_marked},
                      {"dropped_in", counters.rx_dropped},
-                     {"dropped", port.dropped},
+                     {"unproved_in", counters.rx_unproved},
+                     {"up", figures.ports[i].is_up},
+                     {"dropped", figures.ports[i].dropped},
                      {"lost_out", counters.tx_oversize + counters.tx_lost + counters.tx_stalled}});
   }
   return ports;
 }
 
-json capture_json(const Capture* capture) {
+json capture_json(const Capture* capture, const NetworkFigures& figures) {
   if (capture == nullptr) {
     return nullptr;
   }
   return {{"file", capture->file()},
           {"links", capture->links()},
-          {"packets", capture->writer().packets()},
-          {"skipped", capture->writer().skipped()}};
+          {"packets", figures.captured},
+          {"skipped", figures.capture_skipped}};
 }
 
-json status_json(const Daemon& daemon) {
+json nics_json(const NetworkControl& network, const NetworkFigures& figures) {
   json nics = json::array();
-  for (const auto& nic : daemon.plant().nics()) {
+  auto process = figures.processes.begin();
+  for (const auto& nic : network.plant().nics()) {
     json processes = json::array();
-    for (const auto& slot : nic->slots) {
-      if (slot != nullptr) {
-        processes.push_back(slot_json(*slot));
-      }
+    for (; process != figures.processes.end() && process->nic == nic.get(); ++process) {
+      processes.push_back(process_json(*process));
     }
     nics.push_back({{"host", nic->host},
                     {"nic", nic->index},
                     {"address", to_text(nic->address)},
-                    {"link_up", nic->link_up},
+                    {"link_up", network.link_up(*nic)},
                     {"processes", processes}});
   }
-  return {
-      {"pid", ::getpid()},
-      {"directory", daemon.options().directory},
-      {"network", daemon.fabric() == nullptr ? "ideal" : daemon.fabric()->topology().name},
-      {"fabric", fabric_json(daemon.fabric())},
-      {"mtu", daemon.options().mtu},
-      {"uptime_s", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9},
-      {"direct_pairs", daemon.direct_pairs()},
-      {"capture", capture_json(daemon.capture())},
-      {"nics", nics},
-      {"ports", ports_json(daemon.outside())},
-      {"counters", counters_json(daemon)}};
+  return nics;
+}
+
+json status_json(const ControlView& view) {
+  NetworkControl& network = view.network;
+  const NetworkFigures figures = network.figures();
+  const Duration uptime = srd::monotonic_now() - view.started;
+  return {{"pid", ::getpid()},
+          {"directory", view.directory},
+          {"network", network.is_modelled() ? network.topology_to_be().name : "ideal"},
+          {"fabric", fabric_json(figures.modelled, network.topology_to_be())},
+          {"mtu", view.mtu},
+          {"uptime_s", static_cast<double>(nanoseconds(uptime)) / 1e9},
+          {"direct_pairs", view.direct_pairs()},
+          {"capture", capture_json(network.capture(), figures)},
+          {"nics", nics_json(network, figures)},
+          {"ports", ports_json(figures, network.ports())},
+          {"counters", counters_json(figures)}};
 }
 
 // The request's "link" and "set" (fields), or "reset"; without either what is set now.
-Result<void> impair(Daemon& daemon, const json& request) {
+Result<void> impair(NetworkControl& network, const json& request) {
   const std::string link = request.value("link", "");
   if (request.value("reset", false)) {
-    return daemon.impairments().reset(daemon, link);
+    return network.impairments().reset(network, link);
   }
   if (!request.contains("set")) {
     return {};
@@ -166,10 +173,10 @@ Result<void> impair(Daemon& daemon, const json& request) {
   if (link.empty()) {
     return fail(ErrorCode::invalid_argument, "name the link, such as \"h1->fabric\"");
   }
-  return daemon.impairments().set(daemon, link, request["set"]);
+  return network.impairments().set(network, link, request["set"]);
 }
 
-Result<void> change_capture(Daemon& daemon, const json& request) {
+Result<void> change_capture(NetworkControl& network, const json& request) {
   if (request.contains("start")) {
     CaptureOptions options;
     options.file = request["start"].get<std::string>();
@@ -177,39 +184,41 @@ Result<void> change_capture(Daemon& daemon, const json& request) {
     options.snap_length = std::clamp<std::size_t>(request.value("snap_length", options.snap_length),
                                                   64, options.snap_length);
     options.size_limit = request.value("size_limit", options.size_limit);
-    return daemon.start_capture(options);
+    return network.start_capture(options);
   }
-  return request.value("stop", false) ? daemon.stop_capture() : Result<void>{};
+  return request.value("stop", false) ? network.stop_capture() : Result<void>{};
 }
 
-json answer(Daemon& daemon, const json& request) {
+json answer(const ControlView& view, const json& request) {
   if (!request.is_object() || request.value("v", 0) != kControlVersion) {
     return failure("this weftd speaks version 1: {\"v\": 1, \"cmd\": ...}");
   }
+  NetworkControl& network = view.network;
   const std::string command = request.value("cmd", "");
   json reply = {{"v", kControlVersion}, {"ok", true}};
   Result<void> done;
   if (command == "status") {
-    reply["status"] = status_json(daemon);
+    reply["status"] = status_json(view);
   } else if (command == "counters") {
-    reply["counters"] = counters_json(daemon);
+    reply["counters"] = counters_json(network.figures());
   } else if (command == "metrics") {
-    reply["metrics"] = metrics_text(daemon);
+    reply["metrics"] = metrics_text(view);
   } else if (command == "fault") {
-    return apply_fault(daemon, request);
+    return apply_fault(network, request);
   } else if (command == "heal") {
-    done = daemon.end_fault(request.at("fault").get<std::uint32_t>());
+    done = network.end_fault(request.at("fault").get<std::uint32_t>());
   } else if (command == "impair") {
-    done = impair(daemon, request);
-    reply["impairments"] = daemon.impairments().json();
+    done = impair(network, request);
+    reply["impairments"] = network.impairments().json();
   } else if (command == "capture") {
-    reply["capture"] = capture_json(daemon.capture());  // what there was, if this ends it
-    done = change_capture(daemon, request);
-    if (daemon.capture() != nullptr) {
-      reply["capture"] = capture_json(daemon.capture());
+    // What there was, if this ends it.
+    reply["capture"] = capture_json(network.capture(), network.figures());
+    done = change_capture(network, request);
+    if (network.capture() != nullptr) {
+      reply["capture"] = capture_json(network.capture(), network.figures());
     }
   } else if (command == "stop") {
-    daemon.stop();
+    view.stop();
   } else {
     return failure("unknown command '" + command +
                    "'; there are status, counters, metrics, fault, heal, impair, capture, stop");
@@ -234,11 +243,11 @@ bool is_too_deep(const std::string& line) {
 
 }  // namespace
 
-std::string answer_control(Daemon& daemon, const std::string& line) {
+std::string answer_control(const ControlView& view, const std::string& line) {
   json reply;
   try {
     reply = is_too_deep(line) ? failure("not understood: nested too deeply")
-                              : answer(daemon, json::parse(line));
+                              : answer(view, json::parse(line));
   } catch (const std::exception& error) {  // of the JSON and YAML libraries
     reply = failure(std::string("not understood: ") + error.what());
   }

@@ -1,13 +1,28 @@
 // Owns weftd's control protocol: what a line of JSON asks for, and the line that answers it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
+
+#include "emu/daemon/network_control.hpp"
+#include "srd/base/time.hpp"
 
 namespace weft::emu {
 
-class Daemon;
+// What can be asked and told over a connection.
+struct ControlView {
+  NetworkControl& network;
+  std::string directory{};
+  std::size_t mtu = 0;
+  std::uint64_t seed = 0;
+  TimePoint started{};
+  std::function<std::size_t()> direct_pairs{};
+  std::function<void()> stop{};  // weftd, once the answer has left
+};
 
 // Any bytes may come; the answer is always one line of JSON.
-[[nodiscard]] std::string answer_control(Daemon& daemon, const std::string& line);
+[[nodiscard]] std::string answer_control(const ControlView& view, const std::string& line);
 
 }  // namespace weft::emu

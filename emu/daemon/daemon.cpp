@@ -1,43 +1,38 @@
-// Owns weftd's loop and sockets.
+// Owns the making of weftd, and its two threads.
 #include "emu/daemon/daemon.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
+#include <utility>
 
+#include "emu/daemon/attach_server.hpp"
+#include "emu/daemon/event_log.hpp"
+#include "emu/daemon/forwarder.hpp"
+#include "emu/daemon/metrics.hpp"
+#include "emu/daemon/network_control.hpp"
+#include "emu/daemon/stream_server.hpp"
+#include "emu/daemon/watch.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
 
-// How long news on a socket may wait while frames are moving.
-constexpr Duration kSocketInterval = std::chrono::microseconds{500};
-// A frame that comes out so soon is not worth a yield.
-constexpr Duration kSoon = std::chrono::microseconds{1};
-// While a frame waits for room in somebody's ring, nobody rings when there is room again.
-constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
-
-// Where a port to the outside rings no bell it is looked at that often, the less the quieter it is.
-constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
-constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
-
-// False: it is no socket, so its error stays.
-bool clear_error(int fd) {
-  int error = 0;
-  socklen_t size = sizeof error;
-  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0;
-}
+// Of notices, before somebody else on the control thread has its turn.
+constexpr int kNoticesATurn = 64;
+constexpr Duration kIdleMetrics = std::chrono::seconds{30};
 
 // Hosts and NICs in the order of the network's ports; addresses as asked for.
 Plant::Options plant_of(const Topology& topology, const Plant::Options& asked) {
@@ -58,14 +53,268 @@ Plant::Options plant_of(const Topology& topology, const Plant::Options& asked) {
   return options;
 }
 
+Result<srd::UniqueFd> lock_directory(const std::string& directory) {
+  ::mkdir(directory.c_str(), S_IRWXU);
+  struct stat info {};
+  if (::stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return fail(ErrorCode::io_error, srd::errno_text("directory '" + directory + "'"));
+  }
+  const std::string path = directory + "/lock";
+  srd::UniqueFd lock(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  if (!lock) {
+    return fail(ErrorCode::io_error, srd::errno_text("file '" + path + "'"));
+  }
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::already_exists, "another weftd runs in directory '" + directory + "'");
+  }
+  return lock;
+}
+
+// Of the loopback address, for whoever may connect.
+Result<srd::UniqueFd> listen_tcp(std::uint16_t port) {
+  srd::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int on = 1;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), SOMAXCONN) != 0) {
+    return fail(ErrorCode::io_error,
+                srd::errno_text("metrics on 127.0.0.1:" + std::to_string(port)));
+  }
+  return listener;
+}
+
+// Takes SIGINT and SIGTERM over, for all threads that are made from now on.
+Result<srd::UniqueFd> take_signals() {
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  ::sigaddset(&mask, SIGINT);
+  ::sigaddset(&mask, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+  srd::UniqueFd signals(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: signals"));
+  }
+  return signals;
+}
+
+std::optional<std::string> answer_line(const ControlView& view, std::string& input) {
+  const std::size_t end = input.find('\n');
+  if (end == std::string::npos) {
+    return std::nullopt;
+  }
+  std::string answer = answer_control(view, input.substr(0, end));
+  input.erase(0, end + 1);
+  return answer;
+}
+
+StreamServer::Options control_options(const ControlView& view) {
+  return {.answer = [&view](std::string& input, bool&) { return answer_line(view, input); },
+          .refusal =
+              [](std::string_view why) {
+                return "{\"error\":\"" + std::string(why) + "\",\"ok\":false,\"v\":1}\n";
+              }};
+}
+
+StreamServer::Options metrics_options(const ControlView& view) {
+  return {.answer = [&view](std::string& input,
+                            bool& close) { return answer_http(view, input, close); },
+          .refusal =
+              [](std::string_view why) {
+                return "HTTP/1.1 503 Service Unavailable\r\nContent-Length: " +
+                       std::to_string(why.size() + 1) + "\r\nConnection: close\r\n\r\n" +
+                       std::string(why) + "\n";
+              },
+          .idle = kIdleMetrics};
+}
+
 }  // namespace
 
-Daemon::Daemon(const DaemonOptions& options, Plant plant)
-    : options_(options),
-      plant_(std::move(plant)),
-      switchboard_(plant_, [this](Slot& from, Slot& to) { consider_direct(from, to); }),
-      outside_(srd::wire::kEnvelopeSizeV6 + options.mtu),
-      started_(srd::monotonic_now()) {}
+struct Daemon::Planes {
+  Planes(const DaemonOptions& asked, Plant made);
+
+  [[nodiscard]] Result<void> open();
+  [[nodiscard]] Result<void> open_ports();
+  [[nodiscard]] Result<void> listen();
+  void run_control();
+  void watch_signals();
+  void watch_notices();
+  void heed_notices();
+
+  [[nodiscard]] std::size_t max_frame() const { return srd::wire::kEnvelopeSizeV6 + options.mtu; }
+
+  DaemonOptions options;
+  TimePoint started = srd::monotonic_now();
+  srd::UniqueFd lock;  // whoever has it is the weftd of this directory
+  Plant plant;
+  Forwarder forwarder;
+
+  // --- The control thread's.
+  boost::asio::io_context io{1};
+  EventLog events;
+  NetworkControl network;
+  ControlView view;
+  std::unique_ptr<Watch> signals;
+  std::unique_ptr<Watch> notices;
+  std::unique_ptr<AttachServer> attach;
+  StreamServer control;
+  StreamServer metrics;
+  StreamServer public_metrics;
+};
+
+Daemon::Planes::Planes(const DaemonOptions& asked, Plant made)
+    : options(asked),
+      plant(std::move(made)),
+      forwarder(plant, max_frame()),
+      network(forwarder, events,
+              {.seed = options.seed, .dilation = options.dilation, .max_frame = max_frame()}),
+      view{.network = network,
+           .directory = options.directory,
+           .mtu = options.mtu,
+           .seed = options.seed,
+           .started = started,
+           .direct_pairs = [this] { return attach->direct_pairs(); },
+           // Handlers that are on their way, of which one sends the answer, come first.
+           .stop = [this] { boost::asio::post(io, [this] { io.stop(); }); }},
+      control(io, control_options(view)),
+      metrics(io, metrics_options(view)),
+      public_metrics(io, metrics_options(view)) {}
+
+Result<void> Daemon::Planes::open() {
+  auto locked = lock_directory(options.directory);
+  if (!locked) {
+    return tl::unexpected(locked.error());
+  }
+  lock = std::move(*locked);
+  if (auto opened = forwarder.open(); !opened) {
+    return opened;
+  }
+  if (auto opened = events.open(options.event_log, started); !opened) {
+    return opened;
+  }
+  events.note("weftd", {{"pid", ::getpid()},
+                        {"seed", options.seed},
+                        {"hosts", plant.hosts().size()},
+                        {"network", options.topology ? options.topology->name : "ideal"}});
+  attach = std::make_unique<AttachServer>(
+      io, plant, network, events,
+      AttachServer::Options{.mtu = options.mtu,
+                            .ring_bytes = options.ring_bytes,
+                            .direct_rings = options.direct_rings,
+                            .tells_network = options.topology.has_value(),
+                            .started = started});
+  network.set_on_modelled([this] { attach->take_all_rings_back(); });
+  if (options.topology) {
+    network.start_fabric(*options.topology);
+  }
+  // Before anything makes threads: they inherit what is blocked.
+  auto taken = take_signals();
+  if (!taken) {
+    return tl::unexpected(taken.error());
+  }
+  signals = std::make_unique<Watch>(io, std::move(*taken));
+  srd::UniqueFd bell(::fcntl(forwarder.notices().wait_fd(), F_DUPFD_CLOEXEC, 0));
+  if (!bell) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: a descriptor"));
+  }
+  notices = std::make_unique<Watch>(io, std::move(bell));
+  return open_ports();
+}
+
+Result<void> Daemon::Planes::open_ports() {
+  for (const std::string& text : options.ports) {
+    const auto spec = parse_outside(text);
+    if (!spec) {
+      return tl::unexpected(spec.error());
+    }
+    const Nic* nic = nullptr;
+    if (!spec->host.empty()) {
+      const auto nics = plant.nics_of(spec->host);
+      if (!nics) {
+        return tl::unexpected(nics.error());
+      }
+      nic = nics->front();
+    }
+    auto io_port = open_outside(*spec, max_frame(), options.join_key);
+    if (!io_port) {
+      return tl::unexpected(io_port.error());
+    }
+    if (auto added = network.add_port(text, std::move(*io_port), nic); !added) {
+      return added;
+    }
+  }
+  return {};
+}
+
+// When everything else is there: whoever connects is not kept waiting, and finds it all. Processes
+// come last.
+Result<void> Daemon::Planes::listen() {
+  if (auto remembered = attach->remember(options.directory + "/places"); !remembered) {
+    return remembered;
+  }
+  auto control_socket = listen_unix(options.directory + "/control.sock", SOCK_STREAM);
+  if (!control_socket) {
+    return tl::unexpected(control_socket.error());
+  }
+  auto metrics_socket = listen_unix(options.directory + "/metrics.sock", SOCK_STREAM);
+  if (!metrics_socket) {
+    return tl::unexpected(metrics_socket.error());
+  }
+  if (options.metrics_port != 0) {
+    auto port = listen_tcp(options.metrics_port);
+    if (!port) {
+      return tl::unexpected(port.error());
+    }
+    public_metrics.listen(std::move(*port), true);
+  }
+  auto attach_socket = listen_unix(options.directory + "/attach.sock", SOCK_SEQPACKET);
+  if (!attach_socket) {
+    return tl::unexpected(attach_socket.error());
+  }
+  control.listen(std::move(*control_socket), false);
+  metrics.listen(std::move(*metrics_socket), false);
+  attach->listen(std::move(*attach_socket));
+  watch_signals();
+  watch_notices();
+  return {};
+}
+
+void Daemon::Planes::watch_signals() {
+  signals->when_readable([this] { io.stop(); });
+}
+
+void Daemon::Planes::watch_notices() {
+  notices->when_readable([this] {
+    forwarder.notices().clear_bell();
+    heed_notices();
+  });
+}
+
+void Daemon::Planes::heed_notices() {
+  Notice notice;
+  for (int i = 0; i < kNoticesATurn; ++i) {
+    if (!forwarder.notices().pop(notice)) {
+      watch_notices();
+      return;
+    }
+    attach->heed(notice);
+  }
+  boost::asio::post(io, [this] { heed_notices(); });
+}
+
+void Daemon::Planes::run_control() {
+  io.run();
+  events.note("stop", nlohmann::json::object());
+  forwarder.end();
+}
+
+Daemon::Daemon(std::unique_ptr<Planes> planes) : planes_(std::move(planes)) {}
+
+Daemon::~Daemon() = default;
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
   auto plant =
@@ -73,290 +322,29 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
   if (!plant) {
     return tl::unexpected(plant.error());
   }
-  std::unique_ptr<Daemon> daemon(new Daemon(options, std::move(*plant)));
-  if (auto opened = daemon->open_sockets(); !opened) {
+  auto planes = std::make_unique<Planes>(options, std::move(*plant));
+  if (auto opened = planes->open(); !opened) {
     return tl::unexpected(opened.error());
   }
-  if (auto opened = daemon->events_.open(options.event_log, daemon->started_); !opened) {
-    return tl::unexpected(opened.error());
+  if (auto listening = planes->listen(); !listening) {
+    return tl::unexpected(listening.error());
   }
-  daemon->events_.note("weftd", {{"pid", ::getpid()},
-                                 {"seed", options.seed},
-                                 {"hosts", daemon->plant_.hosts().size()},
-                                 {"network", options.topology ? options.topology->name : "ideal"}});
-  if (options.topology) {
-    daemon->start_fabric(*options.topology);
-  }
-  if (auto opened = daemon->open_ports(); !opened) {
-    return tl::unexpected(opened.error());
-  }
-  return daemon;
-}
-
-// After signals are blocked: a driver's threads inherit that.
-Result<void> Daemon::open_ports() {
-  for (const std::string& text : options_.ports) {
-    const auto spec = parse_outside(text);
-    if (!spec) {
-      return tl::unexpected(spec.error());
-    }
-    const Nic* nic = nullptr;
-    if (!spec->host.empty()) {
-      const auto nics = plant_.nics_of(spec->host);
-      if (!nics) {
-        return tl::unexpected(nics.error());
-      }
-      nic = nics->front();
-    }
-    auto io = open_outside(*spec, srd::wire::kEnvelopeSizeV6 + options_.mtu);
-    if (!io) {
-      return tl::unexpected(io.error());
-    }
-    if (auto added = add_port(text, std::move(*io), nic); !added) {
-      return added;
-    }
-  }
-  return {};
-}
-
-Result<void> Daemon::add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
-                              const Nic* nic) {
-  const int fd = io->wait_fd();
-  if (auto added = outside_.add(name, std::move(io), nic); !added) {
-    return added;
-  }
-  switchboard_.set_outside(&outside_);
-  if (fd >= 0 && !watch(fd, Source::outside)) {
-    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: port '" + name + "'"));
-  }
-  return {};
-}
-
-Result<void> Daemon::lock_directory() {
-  const std::string path = options_.directory + "/lock";
-  lock_ = srd::UniqueFd(
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!lock_) {
-    return fail(ErrorCode::io_error, srd::errno_text("file '" + path + "'"));
-  }
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    return fail(ErrorCode::already_exists,
-                "another weftd runs in directory '" + options_.directory + "'");
-  }
-  return {};
-}
-
-Result<void> Daemon::open_sockets() {
-  ::mkdir(options_.directory.c_str(), S_IRWXU);
-  struct stat info {};
-  if (::stat(options_.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-    return fail(ErrorCode::io_error, srd::errno_text("directory '" + options_.directory + "'"));
-  }
-  if (auto locked = lock_directory(); !locked) {
-    return locked;
-  }
-  auto control = listen_unix(options_.directory + "/control.sock", SOCK_STREAM);
-  if (!control) {
-    return tl::unexpected(control.error());
-  }
-  epoll_ = srd::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (auto metrics = open_metrics(); !metrics) {
-    return metrics;
-  }
-  if (auto remembered = plant_.remember(options_.directory + "/places"); !remembered) {
-    return remembered;
-  }
-  // Last of all: who can attach finds everything there.
-  auto attach = listen_unix(options_.directory + "/attach.sock", SOCK_SEQPACKET);
-  if (!attach) {
-    return tl::unexpected(attach.error());
-  }
-  auto doorbell = srd::create_doorbell();
-  if (!doorbell) {
-    return tl::unexpected(doorbell.error());
-  }
-  sigset_t mask;
-  ::sigemptyset(&mask);
-  ::sigaddset(&mask, SIGINT);
-  ::sigaddset(&mask, SIGTERM);
-  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
-  signals_ = srd::UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-  attach_socket_ = std::move(*attach);
-  control_socket_ = std::move(*control);
-  doorbell_ = std::move(*doorbell);
-  spare_ = srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!signals_ || !epoll_ || !spare_ || !watch(attach_socket_.get(), Source::attach) ||
-      !watch(control_socket_.get(), Source::control) ||
-      !watch(doorbell_.get(), Source::doorbell, nullptr, true) ||
-      !watch(signals_.get(), Source::signal)) {
-    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: its event loop"));
-  }
-  return {};
-}
-
-bool Daemon::watch(int fd, Source source, Slot* slot, bool edge) {
-  epoll_event event{};
-  event.events = edge ? EPOLLIN | EPOLLET : EPOLLIN;
-  event.data.fd = fd;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    return false;
-  }
-  watched_[fd] = {source, slot};
-  return true;
-}
-
-void Daemon::unwatch(int fd) {
-  if (watched_.erase(fd) != 0) {
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  }
+  return std::unique_ptr<Daemon>(new Daemon(std::move(planes)));
 }
 
 Result<void> Daemon::run() {
-  // Whoever waits for what was just delivered may have to share our core: no spinning at all,
-  // unless a frame inside of the network is about to come out.
-  srd::Idler idler({.spin = Duration{0}});
-  TimePoint next_sockets{};
-  while (!stop_) {
-    const TimePoint now = srd::monotonic_now();
-    const std::size_t work = forward(now);
-    if (now >= next_sockets) {
-      serve_sockets(0);
-      next_sockets = now + kSocketInterval;
-    }
-    end_idle(now);
-    detach_doomed();
-    if (work != 0) {
-      idler.worked();
-    } else if (fabric_ != nullptr && fabric_->next_event() < now + kSoon) {
-      __builtin_ia32_pause();
-    } else if (idler.pause(now)) {
-      if (fall_asleep()) {
-        serve_sockets(time_to_sleep(now));
-        wake_up();
-      }
-      if (fabric_ != nullptr || !outside_.blind()) {
-        idler.worked();  // else it was only a look: back to sleep at once
-      }
-      detach_doomed();
-    }
+  planes_->forwarder.calls().begin();
+  std::thread control;
+  try {
+    control = std::thread([this] { planes_->run_control(); });
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::out_of_resources, std::string("weftd: a thread: ") + error.what());
   }
-  events_.note("stop", nlohmann::json::object());
+  planes_->forwarder.run();
+  control.join();
   return {};
 }
 
-std::size_t Daemon::forward(TimePoint now) {
-  std::size_t work = 0;
-  switchboard_.begin_round();
-  for (Slot* slot : plant_.slots()) {
-    work += switchboard_.pump(now, *slot);
-    if (slot->doomed) {
-      doomed_.push_back(slot);
-    }
-  }
-  for (std::size_t port = 0; port < outside_.size(); ++port) {
-    work += switchboard_.pump_outside(now, port);
-  }
-  if (fabric_ != nullptr) {
-    work += fabric_->advance(now);
-    if (fabric_->fabric().outages() != outages_) [[unlikely]] {
-      watch_links();
-    }
-  }
-  if (work != 0) {
-    blind_sleep_ = {};
-  }
-  switchboard_.notify();
-  return work;
-}
-
-std::int64_t Daemon::time_to_sleep(TimePoint now) {
-  TimePoint wake = std::min(switchboard_.waiting() ? now + kWaitingSleep : kNever, next_end_idle_);
-  if (fabric_ != nullptr) {
-    wake = std::min(wake, fabric_->next_event());
-  }
-  if (outside_.blind()) {
-    blind_sleep_ = std::clamp(2 * blind_sleep_, kShortestBlindSleep, kLongestBlindSleep);
-    wake = std::min(wake, now + blind_sleep_);
-  }
-  return wake == kNever ? -1 : std::max<std::int64_t>(nanoseconds(wake - now), 0);
-}
-
-bool Daemon::fall_asleep() {
-  if (!outside_.arm()) {
-    return false;
-  }
-  for (Slot* slot : plant_.slots()) {
-    slot->port.rx().set_asleep(true);
-  }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (switchboard_.waiting()) {
-    return true;
-  }
-  for (Slot* slot : plant_.slots()) {
-    if (!slot->port.rx().empty()) {
-      wake_up();
-      return false;
-    }
-  }
-  return true;
-}
-
-void Daemon::wake_up() {
-  outside_.disarm();
-  for (Slot* slot : plant_.slots()) {
-    slot->port.rx().set_asleep(false);
-  }
-}
-
-void Daemon::serve_sockets(std::int64_t wait) {
-  std::array<epoll_event, 32> events;
-  const timespec timeout{wait / 1'000'000'000, wait % 1'000'000'000};
-  const int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   wait < 0 ? nullptr : &timeout, nullptr);
-  for (int i = 0; i < count; ++i) {
-    const int fd = events[static_cast<std::size_t>(i)].data.fd;
-    // An event of this batch may belong to what an earlier one has closed.
-    if (const auto found = watched_.find(fd); found != watched_.end()) {
-      const bool error = (events[static_cast<std::size_t>(i)].events & (EPOLLERR | EPOLLHUP)) != 0;
-      if (found->second.source == Source::outside && error && !clear_error(fd)) {
-        unwatch(fd);  // a device that is gone would wake us for ever
-        continue;
-      }
-      handle(fd, Watched(found->second));
-    }
-  }
-}
-
-void Daemon::handle(int fd, const Watched& watched) {
-  switch (watched.source) {
-    case Source::attach:
-      accept_processes();
-      break;
-    case Source::control:
-      accept_talks(fd, false);
-      break;
-    case Source::metrics:
-      accept_talks(fd, true);
-      break;
-    case Source::doorbell:
-    case Source::outside:
-      break;
-    case Source::signal:
-      stop_ = true;
-      break;
-    case Source::knocking:
-      hear_newcomer(fd);
-      break;
-    case Source::process:
-      hear_process(*watched.slot);
-      break;
-    case Source::end:
-      doom(*watched.slot);
-      break;
-    case Source::talk:
-      hear_talk(fd);
-      break;
-  }
-}
+const ControlView& Daemon::control() const { return planes_->view; }
 
 }  // namespace weft::emu

@@ -5,7 +5,7 @@
 #include <array>
 #include <optional>
 
-#include "emu/daemon/daemon.hpp"
+#include "emu/daemon/network_control.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 
 namespace weft::emu {
@@ -59,7 +59,7 @@ Result<std::vector<Fault>> faults_of(const Topology& topology, const std::string
 
 }  // namespace
 
-Result<void> Impairments::set(Daemon& daemon, const std::string& link,
+Result<void> Impairments::set(NetworkControl& network, const std::string& link,
                               const nlohmann::json& fields) {
   if (!fields.is_object() || fields.empty()) {
     return fail(ErrorCode::invalid_argument, "give at least one impairment, such as loss: 0.01");
@@ -74,10 +74,10 @@ Result<void> Impairments::set(Daemon& daemon, const std::string& link,
                   "there is no impairment '" + key + "'; there are: " + known);
     }
   }
-  if (daemon.topology_to_be().find_links(link).empty()) {
+  if (network.topology_to_be().find_links(link).empty()) {
     return fail(ErrorCode::not_found, "no link is called '" + link +
                                           "'; write \"a->b\" or \"a-b\", for example \"" +
-                                          daemon.topology_to_be().link_name(0) + "\"");
+                                          network.topology_to_be().link_name(0) + "\"");
   }
   const auto before = by_link_.find(link);
   if (before == by_link_.end() && by_link_.size() >= kMostPatterns) {
@@ -87,19 +87,19 @@ Result<void> Impairments::set(Daemon& daemon, const std::string& link,
       before == by_link_.end() ? nlohmann::json::object() : before->second.fields;
   merged.merge_patch(fields);  // null takes a field away
   if (merged.empty()) {        // nothing is left of it
-    return before == by_link_.end() ? Result<void>{} : reset(daemon, link);
+    return before == by_link_.end() ? Result<void>{} : reset(network, link);
   }
-  const auto faults = faults_of(daemon.topology_to_be(), link, merged);
+  const auto faults = faults_of(network.topology_to_be(), link, merged);
   if (!faults) {
     return tl::unexpected(faults.error());
   }
   // The new ones first: no frame slips through unimpaired, and an error changes nothing.
   std::vector<std::uint32_t> numbers;
   for (const Fault& fault : *faults) {
-    const auto applied = daemon.apply(fault);
+    const auto applied = network.apply(fault);
     if (!applied) {
       for (const std::uint32_t number : numbers) {
-        (void)daemon.end_fault(number);
+        (void)network.end_fault(number);
       }
       return tl::unexpected(applied.error());
     }
@@ -107,14 +107,14 @@ Result<void> Impairments::set(Daemon& daemon, const std::string& link,
   }
   Impaired& impaired = by_link_[link];
   for (const std::uint32_t number : impaired.faults) {
-    (void)daemon.end_fault(number);
+    (void)network.end_fault(number);
   }
   impaired.fields = merged;
   impaired.faults = numbers;
   return {};
 }
 
-Result<void> Impairments::reset(Daemon& daemon, const std::string& link) {
+Result<void> Impairments::reset(NetworkControl& network, const std::string& link) {
   if (!link.empty() && !by_link_.contains(link)) {
     return fail(ErrorCode::not_found, "nothing is impaired as '" + link + "'");
   }
@@ -124,7 +124,7 @@ Result<void> Impairments::reset(Daemon& daemon, const std::string& link) {
       continue;
     }
     for (const std::uint32_t number : impaired->second.faults) {
-      (void)daemon.end_fault(number);
+      (void)network.end_fault(number);
     }
     impaired = by_link_.erase(impaired);
   }

@@ -12,16 +12,16 @@
 
 namespace weft::emu {
 
-class Daemon;
+class NetworkControl;
 
 class Impairments {
  public:
   // Fields that are given replace those of the same pattern, the others stay; null takes a field
   // away. Different patterns that meet on a link add up, as faults do.
-  [[nodiscard]] Result<void> set(Daemon& daemon, const std::string& link,
+  [[nodiscard]] Result<void> set(NetworkControl& network, const std::string& link,
                                  const nlohmann::json& fields);
   // Of that pattern, or all if it is empty.
-  [[nodiscard]] Result<void> reset(Daemon& daemon, const std::string& link);
+  [[nodiscard]] Result<void> reset(NetworkControl& network, const std::string& link);
   [[nodiscard]] nlohmann::json json() const;
 
  private:

@@ -92,7 +92,12 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
       max_frame_(options.max_frame),
       start_(now),
       deliver_(std::move(deliver)),
-      rng_(options.seed) {}
+      rng_(options.seed),
+      inside_(options.max_frame, options.max_memory, topology_->ports().size()) {
+  for (const Link& link : topology_->links()) {
+    trims_ = trims_ || link.properties.trimming;
+  }
+}
 
 Picos LiveFabric::model_time(TimePoint now) const {
   return static_cast<Picos>(static_cast<double>(nanoseconds(now - start_)) * 1000.0 / dilation_);
@@ -107,46 +112,34 @@ TimePoint LiveFabric::next_event() {
                       std::ceil(static_cast<double>(next) * dilation_ / 1000.0))};
 }
 
-std::uint32_t LiveFabric::store(const Arrival& to, std::span<const std::byte> frame,
+std::uint32_t LiveFabric::store(PortId from, const Arrival& to, std::span<const std::byte> frame,
                                 const Lender& lender) {
-  WEFT_CHECK(frame.size() <= max_frame_);  // buffers have that size; ports and rings see to it
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(stored_.size()));
-    stored_.emplace_back();
+  const std::uint32_t handle = inside_.add(from, frame.size());
+  if (handle == kNone) {
+    return kNone;
   }
-  const std::uint32_t handle = free_.back();
-  free_.pop_back();
-  ++used_;
-  Stored& stored = stored_[handle];
-  stored.size = static_cast<std::uint32_t>(frame.size());
+  Stored& stored = inside_[handle];
   stored.to = to;
   if (lender.loans != nullptr) {
     // The lender reads it no more, so what happens to it on the way may be written into it.
     stored.bytes = const_cast<std::byte*>(frame.data());
     stored.lender = lender.loans;
     stored.loan = lender.loans->lend(lender.position, handle, lender.now);
-  } else {
-    keep(stored, frame);
+  } else if (!inside_.keep(stored, frame)) {
+    inside_.remove(handle);
+    return kNone;
   }
   return handle;
 }
 
-void LiveFabric::keep(Stored& stored, std::span<const std::byte> frame) {
-  if (stored.buffer == nullptr) {
-    stored.buffer = std::make_unique<std::byte[]>(max_frame_);
-  }
-  stored.bytes = stored.buffer.get();
-  std::memcpy(stored.bytes, frame.data(), frame.size());
-}
-
 void LiveFabric::take_home(Stored& stored) {
   if (stored.lender != nullptr) {
-    keep(stored, {stored.bytes, stored.size});
+    stored.gone = !inside_.keep(stored, {stored.bytes, stored.size});
     std::exchange(stored.lender, nullptr)->give_back(stored.loan);
   }
 }
 
-void LiveFabric::call_in(Loans& loans) { take_home(stored_[loans.handle()]); }
+void LiveFabric::call_in(Loans& loans) { take_home(inside_[loans.handle()]); }
 
 void LiveFabric::call_in_all(Loans& loans) {
   while (!loans.empty()) {
@@ -155,19 +148,23 @@ void LiveFabric::call_in_all(Loans& loans) {
 }
 
 std::uint32_t LiveFabric::copy(std::uint32_t handle) {
-  // stored_ may move, the bytes do not.
-  const Arrival to = stored_[handle].to;
-  const std::span<const std::byte> frame{stored_[handle].bytes, stored_[handle].size};
-  return store(to, frame);
+  const Stored& original = inside_[handle];
+  if (original.gone) {
+    return kNone;
+  }
+  const std::uint32_t twin = store(original.from, original.to, {original.bytes, original.size});
+  if (twin != kNone) {
+    inside_[twin].entered = original.entered;
+  }
+  return twin;
 }
 
 void LiveFabric::release(std::uint32_t handle) {
-  Stored& stored = stored_[handle];
+  Stored& stored = inside_[handle];
   if (stored.lender != nullptr) {
     std::exchange(stored.lender, nullptr)->give_back(stored.loan);
   }
-  free_.push_back(handle);
-  --used_;
+  inside_.remove(handle);
 }
 
 bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
@@ -180,12 +177,16 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
   Frame meta;
   meta.destination = to.port;
   meta.hash = flow_hash(frame);
-  meta.handle = store(to, frame, lender);
+  meta.handle = store(from, to, frame, lender);
+  if (meta.handle == kNone) [[unlikely]] {
+    return true;
+  }
   meta.size = static_cast<std::uint16_t>(frame.size());
   meta.control = ip_class >> 2 == wire::kDscpControl;
   meta.ecn_capable = (ip_class & 3) != 0;
+  meta.trimmable = trims_ && wire::can_trim(frame, kTrimmedPacket);
   // What a frame waits for weftd, or for its own NIC, is not the network's doing.
-  stored_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
+  inside_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
   fabric_.inject(time, from, meta);
   return true;
 }
@@ -209,7 +210,10 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
   if (capture_ == nullptr) {
     return;
   }
-  const Stored& stored = stored_[event.frame];
+  const Stored& stored = inside_[event.frame];
+  if (stored.gone) {
+    return;
+  }
   scratch_.assign(stored.bytes, stored.bytes + stored.size);
   std::span<std::byte> frame{scratch_};
   if ((event.flags & kMarked) != 0) {
@@ -221,30 +225,34 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
   capture_->frame(when, link, frame, event.flags, dropped);
 }
 
+std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
+  std::span<std::byte> frame{stored.bytes, stored.size};
+  if ((flags & kMarked) != 0) {
+    wire::mark_congested(frame);
+  }
+  if ((flags & kTrimmed) != 0) {
+    frame = frame.first(wire::trim(frame, kTrimmedPacket));
+  }
+  if ((flags & kCorrupted) != 0) {
+    const std::size_t begin = checksummed_from(frame);
+    if (begin == 0) {
+      return {};
+    }
+    const std::size_t at = rng_.between(begin, frame.size() - 1);
+    frame[at] ^= static_cast<std::byte>(1U << rng_.below(8));
+  }
+  return frame;
+}
+
 void LiveFabric::deliver(const Event& event) {
   ++moved_;
-  Stored& stored = stored_[event.frame];
+  Stored& stored = inside_[event.frame];
   if ((event.flags & (kTrimmed | kCorrupted)) != 0) {
     take_home(stored);
   }
-  std::span<std::byte> frame{stored.bytes, stored.size};
-  if ((event.flags & kMarked) != 0) {
-    wire::mark_congested(frame);
-  }
-  if ((event.flags & kTrimmed) != 0) {
-    frame = frame.first(wire::trim(frame, kTrimmedPacket));
-  }
   Arrival arrival = stored.to;
-  if ((event.flags & kCorrupted) != 0) {
-    const std::size_t begin = checksummed_from(frame);
-    if (begin == 0) {
-      frame = {};
-    } else {
-      const std::size_t at = rng_.between(begin, frame.size() - 1);
-      frame[at] ^= static_cast<std::byte>(1U << rng_.below(8));
-    }
-  }
-  arrival.frame = frame;
+  arrival.damaged = (event.flags & kCorrupted) != 0;
+  arrival.frame = stored.gone ? std::span<std::byte>{} : as_it_arrives(stored, event.flags);
   if (arrival.record.time != 0) {
     arrival.record.flags |= srd::kRecordArrival;
     arrival.record.time += static_cast<std::int64_t>(

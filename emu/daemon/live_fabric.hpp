@@ -9,27 +9,15 @@
 #include <span>
 #include <vector>
 
+#include "emu/daemon/arrival.hpp"
+#include "emu/daemon/frames_inside.hpp"
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/topology.hpp"
 #include "srd/base/time.hpp"
-#include "srd/io/packet_io.hpp"
-#include "srd/io/spsc_ring.hpp"
 
 namespace weft::emu {
 
-// A frame that has come through, perhaps changed. Empty if a bit got wrong that no checksum inside
-// would show: on a wire Ethernet's own would have.
-struct Arrival {
-  PortId port = 0;
-  std::uint32_t block = 0;  // which process on that NIC
-  srd::RecordInfo record;   // in which it came, or will go on
-  bool management = false;
-  std::int16_t outside = -1;  // number of the port to the outside that it is for, if not negative
-  std::span<const std::byte> frame;
-};
-
 class Capture;
-class Loans;
 
 // Whose memory a frame is in, for as long as it is inside: it need not be copied.
 struct Lender {
@@ -45,13 +33,16 @@ class LiveFabric {
     std::uint64_t seed = 1;
     double dilation = 1;  // this many seconds here are one second in the network
     std::size_t max_frame = 0;
+    // Of the frames inside: what a network of 100 Gb/s holds in 40 ms.
+    std::size_t max_memory = std::size_t{512} << 20;
   };
   using Deliver = std::function<void(const Arrival&)>;
 
   // The topology must be valid.
   LiveFabric(Options options, TimePoint now, Deliver deliver);
 
-  // False: the NIC has so much to send already that the frame has to wait outside.
+  // False: the NIC has so much to send already that the frame has to wait outside. A frame for
+  // which there is no memory is lost, and counted in refused().
   [[nodiscard]] bool submit(TimePoint now, PortId from, const Arrival& to,
                             std::span<const std::byte> frame, const Lender& lender = {});
   // Copies the oldest frame that is on loan from there, or all of them: the lender needs its room.
@@ -75,30 +66,24 @@ class LiveFabric {
 
   [[nodiscard]] const Fabric& fabric() const { return fabric_; }
   [[nodiscard]] const Topology& topology() const { return *topology_; }
-  [[nodiscard]] std::size_t frames_inside() const { return used_; }
+  [[nodiscard]] std::size_t frames_inside() const { return inside_.size(); }
+  // Reserved for them, and how many found no room there.
+  [[nodiscard]] std::size_t memory() const { return inside_.memory() + fabric_.memory(); }
+  [[nodiscard]] std::uint64_t refused() const { return inside_.refused(); }
   // Picoseconds of the network's own time since it began.
   [[nodiscard]] Picos network_time(TimePoint now) const { return model_time(now); }
 
  private:
-  // A frame: in its lender's ring, or in a buffer of one size that is used again and again.
-  struct Stored {
-    std::unique_ptr<std::byte[]> buffer;  // made when it is needed first
-    std::byte* bytes = nullptr;
-    std::uint32_t size = 0;
-    Arrival to;
-    Loans* lender = nullptr;
-    std::uint64_t loan = 0;
-    Picos entered = 0;  // when its NIC began to send it
-  };
   struct Sink;
 
   [[nodiscard]] Picos model_time(TimePoint now) const;
-  [[nodiscard]] std::uint32_t store(const Arrival& to, std::span<const std::byte> frame,
-                                    const Lender& lender = {});
-  void keep(Stored& stored, std::span<const std::byte> frame);
+  // kNone: there is no room.
+  [[nodiscard]] std::uint32_t store(PortId from, const Arrival& to,
+                                    std::span<const std::byte> frame, const Lender& lender = {});
   void take_home(Stored& stored);
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
   void release(std::uint32_t handle);
+  [[nodiscard]] std::span<std::byte> as_it_arrives(Stored& stored, unsigned flags);
   void deliver(const Event& event);
   void record(Picos when, const Event& event, LinkId link, const char* dropped);
 
@@ -106,14 +91,13 @@ class LiveFabric {
   Fabric fabric_;
   double dilation_;
   std::size_t max_frame_;
+  bool trims_ = false;  // some link does
   TimePoint start_;
   Deliver deliver_;
   Capture* capture_ = nullptr;
   std::vector<std::byte> scratch_;
   Rng rng_;
-  std::vector<Stored> stored_;
-  std::vector<std::uint32_t> free_;
-  std::size_t used_ = 0;
+  FramesInside inside_;
   std::size_t moved_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 
-#include "emu/daemon/daemon.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::emu {
@@ -45,13 +44,13 @@ class Text {
   std::string text_;
 };
 
-std::string slot_labels(const Slot& slot) {
+std::string labels_of(const NetworkFigures::Process& slot) {
   return "host=" + label(slot.nic->host) + ",nic=\"" + std::to_string(slot.nic->index) +
          "\",attachment=\"" + std::to_string(slot.id) + "\",pid=\"" + std::to_string(slot.pid) +
          "\"";
 }
 
-void add_processes(const Daemon& daemon, Text& text) {
+void add_processes(const NetworkFigures& figures, Text& text) {
   struct Column {
     const char* name;
     const char* help;
@@ -64,13 +63,13 @@ void add_processes(const Daemon& daemon, Text& text) {
         Column{"rx_pkts_total", "Frames given to a process", &SlotCounters::frames_out},
         Column{"rx_bytes_total", "Bytes given to a process", &SlotCounters::bytes_out}}) {
     text.metric(column.name, "counter", column.help);
-    for (const Slot* slot : daemon.plant().slots()) {
-      text.value(slot_labels(*slot), slot->counters.*column.member);
+    for (const NetworkFigures::Process& process : figures.processes) {
+      text.value(labels_of(process), process.counters.*column.member);
     }
   }
 }
 
-void add_links(const LiveFabric& live, Text& text) {
+void add_links(const NetworkFigures::Modelled& modelled, const Topology& topology, Text& text) {
   struct Column {
     const char* name;
     const char* help;
@@ -86,32 +85,33 @@ void add_links(const LiveFabric& live, Text& text) {
         Column{"link_marked_total", "Frames that got a congestion mark",
                [](const LinkCounters& is) { return std::uint64_t{is.marks}; }}}) {
     text.metric(column.name, "counter", column.help);
-    for (LinkId link = 0; link < live.topology().links().size(); ++link) {
-      text.value("link=" + label(live.topology().link_name(link)),
-                 column.value(live.fabric().counters(link)));
+    for (LinkId link = 0; link < modelled.links.size(); ++link) {
+      text.value("link=" + label(topology.link_name(link)), column.value(modelled.links[link]));
     }
   }
   text.metric("network_dropped_total", "counter", "Frames that the network lost, by reason");
   for (std::size_t i = 0; i < kDropReasons; ++i) {
     text.value("reason=" + label(to_string(static_cast<DropReason>(i))),
-               live.fabric().totals().dropped[i]);
+               modelled.totals.dropped[i]);
   }
   text.metric("network_frames_inside", "gauge", "Frames on their way through the network");
-  text.value("", live.frames_inside());
+  text.value("", modelled.inside);
+  text.metric("network_memory_bytes", "gauge", "Memory reserved for them");
+  text.value("", modelled.memory);
 }
 
 }  // namespace
 
-std::string metrics_text(const Daemon& daemon) {
+std::string metrics_text(const ControlView& view) {
+  const NetworkFigures figures = view.network.figures();
   Text text;
   text.metric("info", "gauge", "What this is: an EMULATED network");
-  text.value(
-      "network=" + label(daemon.fabric() == nullptr ? "ideal" : daemon.fabric()->topology().name) +
-          ",seed=\"" + std::to_string(daemon.options().seed) + "\"",
-      1);
+  text.value("network=" + label(figures.modelled ? view.network.topology_to_be().name : "ideal") +
+                 ",seed=\"" + std::to_string(view.seed) + "\"",
+             1);
   text.metric("uptime_seconds", "gauge", "Seconds since weftd began");
-  text.value("", static_cast<double>(nanoseconds(srd::monotonic_now() - daemon.started())) / 1e9);
-  const SwitchboardCounters& counters = daemon.switchboard().counters();
+  text.value("", static_cast<double>(nanoseconds(srd::monotonic_now() - view.started)) / 1e9);
+  const SwitchboardCounters& counters = figures.counters;
   text.metric("forwarded_frames_total", "counter", "Frames that weftd gave to processes");
   text.value("", counters.frames);
   text.metric("forwarded_bytes_total", "counter", "Bytes that weftd gave to processes");
@@ -121,17 +121,22 @@ std::string metrics_text(const Daemon& daemon) {
     text.value("reason=" + label(to_string(static_cast<FrameDrop>(i))), counters.dropped[i]);
   }
   text.metric("direct_pairs", "gauge", "Pairs of processes with a ring of their own");
-  text.value("", daemon.direct_pairs());
+  text.value("", view.direct_pairs());
   text.metric("processes", "gauge", "Processes on the network");
-  text.value("", daemon.plant().slots().size());
-  add_processes(daemon, text);
-  if (daemon.fabric() != nullptr) {
-    add_links(*daemon.fabric(), text);
+  text.value("", figures.processes.size());
+  add_processes(figures, text);
+  text.metric("forwarding_rounds_total", "counter", "Rounds of the forwarding thread");
+  text.value("", figures.forwarder.rounds);
+  text.metric("forwarding_calls_total", "counter",
+              "Calls of the control thread between two rounds, one at a time");
+  text.value("", figures.forwarder.calls);
+  if (figures.modelled) {
+    add_links(*figures.modelled, view.network.topology_to_be(), text);
   }
   return text.take();
 }
 
-std::optional<std::string> answer_http(const Daemon& daemon, std::string& input, bool& close) {
+std::optional<std::string> answer_http(const ControlView& view, std::string& input, bool& close) {
   http::request_parser<http::empty_body> parser;
   parser.header_limit(kMostHeader);
   parser.eager(true);
@@ -159,7 +164,7 @@ std::optional<std::string> answer_http(const Daemon& daemon, std::string& input,
   if (request.target() != "/metrics" && request.target() != "/") {
     return reply(404, "Not Found", "there is only /metrics\n");
   }
-  return reply(200, "OK", metrics_text(daemon));
+  return reply(200, "OK", metrics_text(view));
 }
 
 }  // namespace weft::emu

@@ -4,15 +4,15 @@
 #include <optional>
 #include <string>
 
+#include "emu/daemon/control.hpp"
+
 namespace weft::emu {
 
-class Daemon;
-
-[[nodiscard]] std::string metrics_text(const Daemon& daemon);
+[[nodiscard]] std::string metrics_text(const ControlView& view);
 
 // Takes one request off the front of `input`. Nothing: it is not complete yet. `close` is set when
-// the connection shall end after the answer.
-[[nodiscard]] std::optional<std::string> answer_http(const Daemon& daemon, std::string& input,
+// the connection ends after the answer.
+[[nodiscard]] std::optional<std::string> answer_http(const ControlView& view, std::string& input,
                                                      bool& close);
 
 }  // namespace weft::emu

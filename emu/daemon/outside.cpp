@@ -20,6 +20,7 @@ namespace {
 namespace wire = srd::wire;
 
 constexpr std::size_t kMac = 6;
+constexpr const char* kInsecure = ",insecure";
 
 std::uint64_t mac_at(std::span<const std::byte> frame, std::size_t offset) {
   std::uint64_t mac = 0;
@@ -56,6 +57,10 @@ Result<OutsideSpec> parse_outside(const std::string& text) {
   const std::size_t end = at == std::string::npos || at < colon ? text.size() : at;
   spec.arguments = text.substr(colon + 1, end - colon - 1);
   spec.host = end == text.size() ? "" : text.substr(end + 1);
+  if (spec.kind == "udp" && spec.arguments.ends_with(kInsecure)) {
+    spec.insecure = true;
+    spec.arguments.resize(spec.arguments.size() - std::strlen(kInsecure));
+  }
   const bool pair = spec.kind == "udp" || spec.kind == "dgram";
   if (pair && spec.arguments.find(',') == std::string::npos) {
     return fail(ErrorCode::invalid_argument,
@@ -64,13 +69,68 @@ Result<OutsideSpec> parse_outside(const std::string& text) {
   return spec;
 }
 
-Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec, std::size_t max_frame) {
+std::optional<srd::Address> claimed_source(std::span<const std::byte> frame) {
+  constexpr std::size_t kType = 12;
+  constexpr std::size_t kBody = wire::kEthernetSize;
+  const auto type =
+      std::to_integer<unsigned>(frame[kType]) << 8 | std::to_integer<unsigned>(frame[kType + 1]);
+  srd::Address address;
+  const auto ipv4 = [&](std::size_t at) -> std::optional<srd::Address> {
+    if (frame.size() < at + 4) {
+      return std::nullopt;
+    }
+    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+    std::memcpy(address.bytes.data() + 12, &frame[at], 4);
+    return address;
+  };
+  switch (type) {
+    case 0x0800:
+      return ipv4(kBody + 12);
+    case 0x0806:  // ARP
+      return ipv4(kBody + 14);
+    case 0x86DD:
+      if (frame.size() < kBody + 40) {
+        return std::nullopt;
+      }
+      std::memcpy(address.bytes.data(), &frame[kBody + 8], address.bytes.size());
+      return address;
+    default:
+      return std::nullopt;
+  }
+}
+
+namespace {
+
+Result<std::unique_ptr<srd::FrameIo>> open_tunnel(const OutsideSpec& spec,
+                                                  srd::TunnelIo::Config config,
+                                                  const std::string& join_key) {
+  if (!spec.insecure && join_key.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                "port '" + spec.text +
+                    "': anybody could send to it. Give --join-key FILE, the same key on both "
+                    "machines (`weft up --new-join-key FILE` makes one), or write " +
+                    spec.kind + ":" + spec.arguments + kInsecure +
+                    " where nobody else can send from there");
+  }
+  if (!spec.insecure) {
+    const auto key = srd::read_join_key(join_key);
+    if (!key) {
+      return tl::unexpected(key.error());
+    }
+    config.key = *key;
+  }
+  return as_frames(srd::TunnelIo::create(config));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec, std::size_t max_frame,
+                                                   const std::string& join_key) {
   const std::size_t comma = spec.arguments.find(',');
   const std::string first = spec.arguments.substr(0, comma);
   const std::string rest = comma == std::string::npos ? "" : spec.arguments.substr(comma + 1);
   if (spec.kind == "udp") {
-    return as_frames(
-        srd::TunnelIo::create({.local = first, .remote = rest, .max_frame = max_frame}));
+    return open_tunnel(spec, {.local = first, .remote = rest, .max_frame = max_frame}, join_key);
   }
   if (spec.kind == "dgram") {
     return as_frames(
@@ -91,6 +151,9 @@ Result<void> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io, co
   auto port = std::make_unique<Port>();
   port->name = std::move(name);
   port->nic = nic;
+  const auto* tunnel = dynamic_cast<const srd::TunnelIo*>(io.get());
+  port->proved = tunnel != nullptr && tunnel->is_proved();
+  port->is_kernel = dynamic_cast<const srd::TapIo*>(io.get()) != nullptr;
   port->io = std::move(io);
   port->staged.resize(kBurst * max_frame_);
   port->ends.reserve(kBurst);
@@ -98,34 +161,20 @@ Result<void> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io, co
   return {};
 }
 
-void Outside::learn(std::size_t port, std::span<const std::byte> frame) {
-  if (!is_group(frame, kMac)) {
-    if (by_mac_.size() >= kMaxLearned) {
-      by_mac_.clear();  // somebody makes addresses up; the rest is learned again
-    }
-    by_mac_[mac_at(frame, kMac)] = port;
-  }
+bool Outside::claim(TimePoint now, std::size_t port, std::span<const std::byte> frame) {
+  return is_group(frame, kMac) ||
+         by_mac_.claim(now, port, ports_[port]->proved, mac_at(frame, kMac));
 }
 
-void Outside::learn(std::size_t port, const srd::Address& address) {
-  if (by_address_.size() >= kMaxLearned) {
-    by_address_.clear();
-  }
-  by_address_[address] = port;
+bool Outside::claim(TimePoint now, std::size_t port, const srd::Address& address) {
+  return by_address_.claim(now, port, ports_[port]->proved, address);
 }
 
 int Outside::find(std::span<const std::byte> frame) const {
-  if (is_group(frame, 0)) {
-    return -1;
-  }
-  const auto found = by_mac_.find(mac_at(frame, 0));
-  return found == by_mac_.end() ? -1 : static_cast<int>(found->second);
+  return is_group(frame, 0) ? -1 : by_mac_.find(mac_at(frame, 0));
 }
 
-int Outside::find(const srd::Address& address) const {
-  const auto found = by_address_.find(address);
-  return found == by_address_.end() ? -1 : static_cast<int>(found->second);
-}
+int Outside::find(const srd::Address& address) const { return by_address_.find(address); }
 
 bool Outside::has_room(std::size_t index) {
   Port& to = *ports_[index];

@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "emu/daemon/plant.hpp"
+#include "emu/daemon/whereabouts.hpp"
 #include "srd/base/result.hpp"
 #include "srd/io/frame_io.hpp"
 
@@ -17,16 +18,21 @@ namespace weft::emu {
 
 // "KIND:ARGUMENTS" or "KIND:ARGUMENTS@HOST": udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME,
 // dgram:LOCAL,REMOTE. With a host the port hangs on the link of its first NIC, where there is a
-// modelled network.
+// modelled network. A third argument `insecure` of a udp port says that no key is needed.
 struct OutsideSpec {
   std::string text;
   std::string kind;
   std::string arguments;
   std::string host;
+  bool insecure = false;
 };
 [[nodiscard]] Result<OutsideSpec> parse_outside(const std::string& text);
+// `join_key` is the file of the key that udp ports need, or empty.
 [[nodiscard]] Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec,
-                                                                 std::size_t max_frame);
+                                                                 std::size_t max_frame,
+                                                                 const std::string& join_key);
+// Who an IP packet or an ARP message claims to come from.
+[[nodiscard]] std::optional<srd::Address> claimed_source(std::span<const std::byte> frame);
 
 class Outside {
  public:
@@ -36,6 +42,9 @@ class Outside {
   struct Port {
     std::string name;
     const Nic* nic = nullptr;  // on whose link it hangs
+    bool proved = false;       // its frames come with a proof of who sent them
+    bool is_kernel =
+        false;  // of this machine, or of a host of ours: it may have that host's address
     std::unique_ptr<srd::FrameIo> io;
     std::uint64_t dropped = 0;  // frames from there that were of no use
     // Frames on their way out in this round.
@@ -53,9 +62,11 @@ class Outside {
   [[nodiscard]] Port& port(std::size_t index) { return *ports_[index]; }
   [[nodiscard]] const Port& port(std::size_t index) const { return *ports_[index]; }
 
-  // Who lives behind which port, as their frames tell. -1: nobody knows.
-  void learn(std::size_t port, std::span<const std::byte> frame);
-  void learn(std::size_t port, const srd::Address& address);
+  // A frame from there says who sent it, by Ethernet or network address. False: the sender lives
+  // behind another port. Our own NICs must not be claimed: see Switchboard.
+  [[nodiscard]] bool claim(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  [[nodiscard]] bool claim(TimePoint now, std::size_t port, const srd::Address& address);
+  // Behind which port somebody lives. -1: nobody knows.
   [[nodiscard]] int find(std::span<const std::byte> frame) const;  // by its destination on Ethernet
   [[nodiscard]] int find(const srd::Address& address) const;
 
@@ -70,14 +81,12 @@ class Outside {
   [[nodiscard]] bool blind() const;
 
  private:
-  static constexpr std::size_t kMaxLearned = 4096;
-
   void flush(Port& port);
 
   std::size_t max_frame_;
   std::vector<std::unique_ptr<Port>> ports_;
-  std::unordered_map<std::uint64_t, std::size_t> by_mac_;
-  std::unordered_map<srd::Address, std::size_t> by_address_;
+  Whereabouts<std::uint64_t> by_mac_;
+  Whereabouts<srd::Address> by_address_;
 };
 
 }  // namespace weft::emu

@@ -1,15 +1,15 @@
-// Owns the giving out of places on NICs.
+// Owns the names and addresses of NICs, and the table of slots.
 #include "emu/daemon/plant.hpp"
 
 #include <arpa/inet.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <optional>
 
 #include "emu/daemon/attach_protocol.hpp"
+#include "emu/fabric/yaml_reader.hpp"
+#include "srd/base/check.hpp"
 #include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
@@ -60,10 +60,13 @@ Result<Plant> Plant::make(const Options& options) {
                   "host '" + host + "' has " + std::to_string(nics) + " links to the network; a " +
                       "host may have 1 to " + std::to_string(kMaxNicsPerHost) + " NICs");
     }
-    if (host.empty() || host.size() >= kMaxHostName ||
-        std::count(options.hosts.begin(), options.hosts.end(), host) != 1) {
-      return fail(ErrorCode::invalid_argument,
-                  "host name '" + host + "' is empty, too long, or not the only one");
+    if (!is_node_name(host) || host.size() >= kMaxHostName) {
+      return fail(ErrorCode::invalid_argument, "host name '" + host + "': " + kNodeNameRule +
+                                                   ", and for a host at most " +
+                                                   std::to_string(kMaxHostName - 1));
+    }
+    if (std::count(options.hosts.begin(), options.hosts.end(), host) != 1) {
+      return fail(ErrorCode::invalid_argument, "host name '" + host + "' is not the only one");
     }
     for (std::uint32_t index = 0; index < nics; ++index) {
       auto nic = std::make_unique<Nic>();
@@ -103,82 +106,19 @@ Result<std::vector<Nic*>> Plant::nics_of(const std::string& host) {
   return found;
 }
 
-Result<void> Plant::remember(const std::string& file) {
-  auto places = Places::open(file, nics_.size() * kSlotsPerNic);
-  if (!places) {
-    return tl::unexpected(places.error());
-  }
-  places_ = std::move(*places);
-  for (const auto& nic : nics_) {
-    srd::Life latest;
-    for (std::size_t id = 1; id < kSlotsPerNic; ++id) {
-      const srd::Life life{places_.get(place_of(*nic, id)).life};
-      nic->lives[id] = life;
-      if (life.value() != 0 && (latest.value() == 0 || latest.before(life))) {
-        latest = life;
-        nic->next_slot = static_cast<std::uint16_t>(id % (kSlotsPerNic - 1) + 1);
-      }
-    }
-  }
-  return {};
+void Plant::put(std::unique_ptr<Slot> slot) {
+  auto& place = slot->nic->slots[slot->id];
+  WEFT_CHECK(place == nullptr);
+  slot->place = occupied_.size();
+  occupied_.push_back(slot.get());
+  place = std::move(slot);
 }
 
-bool Plant::is_waited_for(const Nic& nic, std::size_t id) const {
-  const std::int32_t process = places_.get(place_of(nic, id)).process;
-  return process == Places::kUnknown ? keep_unknown_
-                                     : process > 0 && (::kill(process, 0) == 0 || errno == EPERM);
-}
-
-Result<Slot*> Plant::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
-                            std::int32_t process) {
-  std::size_t id = 0;
-  srd::Life life{wish.life};
-  if (wish.attachment != 0) {
-    id = wish.attachment;
-    if (id >= kSlotsPerNic || nic.slots[id] != nullptr || life.value() == 0 ||
-        (nic.lives[id].value() != 0 && life.before(nic.lives[id]))) {
-      return fail(ErrorCode::already_exists, "the place on the NIC was given to somebody else");
-    }
-  } else {
-    for (std::size_t tried = 1; tried < kSlotsPerNic && id == 0; ++tried) {
-      if (nic.slots[nic.next_slot] == nullptr && !is_waited_for(nic, nic.next_slot)) {
-        id = nic.next_slot;
-      }
-      nic.next_slot = static_cast<std::uint16_t>(nic.next_slot % (kSlotsPerNic - 1) + 1);
-    }
-    if (id == 0) {
-      return fail(ErrorCode::out_of_resources,
-                  "all " + std::to_string(kSlotsPerNic - 1) + " places on this NIC are taken");
-    }
-    life = srd::Life{now_life};
-    if (nic.lives[id].value() != 0 && !nic.lives[id].before(life)) {
-      life = nic.lives[id].plus(1);
-    }
-    if (life.value() == 0) {
-      ++life;
-    }
-  }
-  nic.lives[id] = life;
-  places_.set(place_of(nic, id),
-              {.life = life.value(), .process = process > 0 ? process : Places::kUnknown});
-  nic.slots[id] = std::make_unique<Slot>();
-  Slot& slot = *nic.slots[id];
-  slot.nic = &nic;
-  slot.id = static_cast<std::uint16_t>(id);
-  slot.life = life;
-  occupied_.push_back(&slot);
-  return &slot;
-}
-
-void Plant::vacate(Slot& slot) {
-  std::erase(occupied_, &slot);
-  for (Slot* other : occupied_) {
-    if (other->last_target == &slot) {
-      other->last_target = nullptr;
-    }
-  }
-  places_.set(place_of(*slot.nic, slot.id), {.life = slot.life.value(), .process = 0});
-  slot.nic->slots[slot.id].reset();
+std::unique_ptr<Slot> Plant::take(Slot& slot) {
+  occupied_[slot.place] = occupied_.back();
+  occupied_[slot.place]->place = slot.place;
+  occupied_.pop_back();
+  return std::move(slot.nic->slots[slot.id]);
 }
 
 std::string to_text(const srd::Address& address) {

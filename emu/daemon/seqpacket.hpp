@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <initializer_list>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
+#include "srd/base/time.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::emu {
@@ -35,7 +37,9 @@ struct Received {
   }
 };
 
-[[nodiscard]] Result<srd::UniqueFd> connect_seqpacket(const std::string& path);
+// Waits at most `patience` for a server that is behind with accepting; 0: not at all.
+[[nodiscard]] Result<srd::UniqueFd> connect_seqpacket(const std::string& path,
+                                                      Duration patience = std::chrono::seconds{5});
 // Replaces a socket that nobody listens on any more, refuses one that is in use. Mode 0600.
 [[nodiscard]] Result<srd::UniqueFd> listen_unix(const std::string& path, int type);
 
@@ -43,8 +47,10 @@ struct Received {
 // the one that listens; -1 if the kernel does not say.
 [[nodiscard]] bool may_connect(int socket);
 [[nodiscard]] pid_t peer_process(int socket);
+[[nodiscard]] uid_t peer_user(int socket);
 
-// Neither blocks. Descriptors that came with a message beyond the expected four are closed.
+// Neither blocks. A message that is larger than any of ours, or brings more than four descriptors,
+// is received as an empty one without any; an empty datagram ends the connection.
 [[nodiscard]] bool send_message(int socket, std::span<const std::byte> bytes,
                                 std::initializer_list<int> fds = {});
 template <class T>

@@ -22,7 +22,9 @@ constexpr unsigned kTypeIpv6 = 0x86DD;
 constexpr unsigned kUdp = 17;
 constexpr unsigned kRocePort = 4791;
 constexpr std::size_t kRoceQpnOffset = 5;  // of InfiniBand's base transport header, 24 bits
-constexpr std::size_t kSteeringBytes = 8;  // of what UDP carries
+// Of what UDP carries, as far as the last thing that is read of it.
+constexpr std::size_t kRoceSteering = 8;
+constexpr std::size_t kTransportSteering = offsetof(wire::CommonHeader, destination_life);
 
 // When a process may say that a frame left.
 constexpr Duration kOldestStamp = std::chrono::seconds{10};
@@ -45,6 +47,13 @@ srd::Address mapped(const std::byte* ipv4) {
 
 }  // namespace
 
+Switchboard::Switchboard(Plant& plant, OnFlow on_flow)
+    : plant_(plant), on_flow_(std::move(on_flow)) {
+  for (const auto& nic : plant.nics()) {
+    our_macs_.insert(wire::mac_of(nic->address));
+  }
+}
+
 const char* to_string(FrameDrop drop) {
   switch (drop) {
     case FrameDrop::malformed:
@@ -61,13 +70,26 @@ const char* to_string(FrameDrop drop) {
       return "corrupted";
     case FrameDrop::oversize:
       return "oversize";
+    case FrameDrop::network_full:
+      return "network_full";
   }
   return "unknown";
 }
 
+// A process can write into its ring at any moment: what is looked at is a copy, and that goes on.
+struct Switchboard::Head {
+  explicit Head(std::span<const std::byte> frame) : size(std::min(frame.size(), bytes.size())) {
+    std::memcpy(bytes.data(), frame.data(), size);
+  }
+  [[nodiscard]] std::span<const std::byte> span() const { return {bytes.data(), size}; }
+
+  std::array<std::byte, 128> bytes;  // more than steering and sender take
+  std::size_t size;
+};
+
 bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
   constexpr std::size_t kIp = wire::kEthernetSize;
-  constexpr std::size_t kRest = wire::kUdpSize + kSteeringBytes;
+  constexpr std::size_t kRest = wire::kUdpSize + kRoceSteering;
   if (frame.size() < kIp + kIpv4Header + kRest) {
     return false;
   }
@@ -88,7 +110,14 @@ bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
   const std::size_t packet = udp + wire::kUdpSize;
   switch (pair(frame, udp + 2)) {
     case wire::kDestinationPort:
+      if (frame.size() < packet + kTransportSteering) {
+        return false;
+      }
       steering.block = pair(frame, packet + wire::kDestinationAttachmentOffset);
+      steering.sender.attachment =
+          pair(frame, packet + offsetof(wire::CommonHeader, source_attachment));
+      std::memcpy(&steering.sender.life, &frame[packet + offsetof(wire::CommonHeader, source_life)],
+                  sizeof steering.sender.life);
       steering.is_transport = true;
       return true;
     case kRocePort:
@@ -98,6 +127,14 @@ bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
     default:
       return false;
   }
+}
+
+SwitchboardCounters Switchboard::counters() const {
+  SwitchboardCounters counters = counters_;
+  if (fabric_ != nullptr) {
+    counters.dropped[static_cast<std::size_t>(FrameDrop::network_full)] = fabric_->refused();
+  }
+  return counters;
 }
 
 void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
@@ -151,38 +188,57 @@ void Switchboard::give_room(TimePoint now, Slot& from) {
 
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                           const srd::RecordInfo& info) {
+  const Head head(frame);
   Steering steering;
-  if (!read(frame, steering)) [[unlikely]] {
+  if (!read(head.span(), steering)) [[unlikely]] {
     drop(FrameDrop::malformed, frame);
     return true;
   }
-  if (steering.source != from.nic->address) [[unlikely]] {
+  if (!is_from(source_of(from), steering)) [[unlikely]] {
     drop(FrameDrop::wrong_source, frame);
     return true;
   }
-  if (outside_ != nullptr && nic_of(from, steering.destination) == nullptr) [[unlikely]] {
-    return leave(now, from, steering, frame, info);
+  const Nic* nic = nic_of(from, steering.destination);
+  if (nic == nullptr) [[unlikely]] {
+    if (outside_ != nullptr) {
+      return leave(now, from, steering, head, frame, info);
+    }
+    drop(FrameDrop::no_nic, frame);
+    return true;
   }
   if (fabric_ != nullptr) {
-    return enter_fabric(now, from, steering, frame, info);
+    return enter_fabric(now, from, *nic, steering, frame, info);
   }
-  Slot* to = from.last_target;
-  if (to == nullptr || from.last_block != steering.block ||
-      from.last_destination != steering.destination) [[unlikely]] {
-    if (steering.management) {
-      if (const Nic* nic = plant_.find(steering.destination); nic != nullptr) {
-        deliver_management(*nic, &from, frame, info);
-      } else {
-        drop(FrameDrop::no_nic, frame);
-      }
-      return true;
-    }
-    to = target_of(from, steering);
-    if (to == nullptr) {
-      return true;
-    }
+  if (steering.management) [[unlikely]] {
+    deliver_management(*nic, &from, head, frame, info);
+    return true;
   }
-  return deliver(now, *to, frame, info);
+  Slot* to = slot_of(*nic, steering.block);
+  if (to == nullptr) [[unlikely]] {
+    drop(FrameDrop::no_process, frame);
+    return true;
+  }
+  if (to->serial != from.last_target && on_flow_(from, *to)) [[unlikely]] {
+    from.last_target = to->serial;
+  }
+  return deliver(now, *to, head, frame, info);
+}
+
+Slot* Switchboard::slot_of(const Nic& nic, std::uint32_t block) {
+  Slot* slot = block < kSlotsPerNic ? nic.slots[block].get() : nullptr;
+  return slot == nullptr || slot->doomed ? nullptr : slot;
+}
+
+// What a frame says of its sender is its sender's word until here. A frame in another process's
+// name would make peers believe that this one has restarted. RoCE names no source but the address.
+FrameSource Switchboard::source_of(const Slot& from) {
+  return {.nic = from.nic->port, .attachment = from.id, .life = from.life};
+}
+
+bool Switchboard::is_from(const FrameSource& from, const Steering& steering) const {
+  return steering.source == plant_.nics()[from.nic]->address &&
+         (!steering.is_transport || (steering.sender.attachment == from.attachment &&
+                                     steering.sender.life.value() == from.life.value()));
 }
 
 const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
@@ -192,19 +248,16 @@ const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
   return from.last_nic;
 }
 
-bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Steering& steering,
+bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Nic& nic, const Steering& steering,
                                std::span<const std::byte> frame, const srd::RecordInfo& info) {
-  const Nic* nic = nic_of(from, steering.destination);
-  if (nic == nullptr) {
-    drop(FrameDrop::no_nic, frame);
-    return true;
-  }
   return fabric_->submit(now, from.nic->port,
-                         {.port = nic->port,
+                         {.port = nic.port,
                           .block = steering.block,
                           .record = info,
                           .management = steering.management,
                           .outside = -1,
+                          .source = source_of(from),
+                          .damaged = false,
                           .frame = {}},
                          frame,
                          {.loans = &from.loans, .position = from.port.rx().position(), .now = now});
@@ -214,40 +267,33 @@ void Switchboard::arrive(const Arrival& arrival) {
   const Nic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
     drop(FrameDrop::corrupted, arrival.frame);
+    return;
+  }
+  const Head head(arrival.frame);
+  if (!is_still_from(arrival, head)) [[unlikely]] {
+    drop(FrameDrop::wrong_source, arrival.frame);
   } else if (arrival.outside >= 0) {
-    outside_->stage(static_cast<std::size_t>(arrival.outside), arrival.frame,
-                    (arrival.record.flags & srd::kRecordUnchecked) != 0);
-    ++counters_.frames;
-    counters_.bytes += arrival.frame.size();
+    stage(static_cast<std::size_t>(arrival.outside), head, arrival.frame, arrival.record);
   } else if (arrival.management) {
-    deliver_management(nic, nullptr, arrival.frame, arrival.record);
-  } else if (arrival.block >= kSlotsPerNic || nic.slots[arrival.block] == nullptr ||
-             nic.slots[arrival.block]->doomed) {
+    deliver_management(nic, nullptr, head, arrival.frame, arrival.record);
+  } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
     drop(FrameDrop::no_process, arrival.frame);
-  } else if (!deliver(kNever, *nic.slots[arrival.block], arrival.frame, arrival.record)) {
+  } else if (!deliver(kNever, *to, head, arrival.frame, arrival.record)) {
     drop(FrameDrop::not_receiving, arrival.frame);  // a NIC's buffer has an end
   }
 }
 
-Slot* Switchboard::target_of(Slot& from, const Steering& steering) {
-  const Nic* nic = plant_.find(steering.destination);
-  if (nic == nullptr) {
-    drop(FrameDrop::no_nic, {});
-    return nullptr;
+// While a frame was inside of the network its sender could write into it. One that the network
+// itself has damaged is left to the receiver's checksum.
+bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const {
+  if (arrival.source.nic == FrameSource::kNone || arrival.damaged) {
+    return true;
   }
-  Slot* to = steering.block < kSlotsPerNic ? nic->slots[steering.block].get() : nullptr;
-  if (to == nullptr || to->doomed) {
-    drop(FrameDrop::no_process, {});
-    return nullptr;
-  }
-  from.last_destination = steering.destination;
-  from.last_block = steering.block;
-  from.last_target = to;
-  on_flow_(from, *to);
-  return to;
+  Steering steering;
+  return read(head.span(), steering) && is_from(arrival.source, steering);
 }
 
-void Switchboard::deliver_management(const Nic& nic, const Slot* from,
+void Switchboard::deliver_management(const Nic& nic, const Slot* from, const Head& head,
                                      std::span<const std::byte> frame,
                                      const srd::RecordInfo& info) {
   bool somebody = false;
@@ -255,7 +301,7 @@ void Switchboard::deliver_management(const Nic& nic, const Slot* from,
     if (slot != nullptr && slot.get() != from && slot->wants_management) {
       somebody = true;
       // As on a wire: what finds no room is lost, and the sender's retries make up for it.
-      [[maybe_unused]] const bool delivered = deliver(kNever, *slot, frame, info);
+      [[maybe_unused]] const bool delivered = deliver(kNever, *slot, head, frame, info);
     }
   }
   if (!somebody) {
@@ -263,26 +309,25 @@ void Switchboard::deliver_management(const Nic& nic, const Slot* from,
   }
 }
 
-bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> frame,
-                          const srd::RecordInfo& info) {
+bool Switchboard::deliver(TimePoint now, Slot& to, const Head& head,
+                          std::span<const std::byte> frame, const srd::RecordInfo& info) {
   std::byte* place = to.port.tx().reserve(frame.size());
   if (place == nullptr) [[unlikely]] {
     if (to.port.broken()) {
       to.doomed = true;
     }
-    const std::uint64_t position = to.port.tx().consumed();
-    if (to.full_since == kNever || to.full_at != position) {
-      to.full_since = now;
-      to.full_at = position;
-    }
-    if (!to.doomed && now - to.full_since < kPatience) {
+    if (now == kNever || (!to.doomed && !to.stall.given_up(now, to.port.tx().consumed(),
+                                                           to.ring_bytes, kPatience))) {
       return false;
     }
     drop(FrameDrop::not_receiving, frame);
     return true;
   }
-  to.full_since = kNever;
-  to.port.tx().copy(place, frame);
+  to.stall.over();
+  std::memcpy(place, head.bytes.data(), head.size);
+  if (frame.size() > head.size) {
+    to.port.tx().copy(place + head.size, frame.subspan(head.size));
+  }
   to.port.tx().commit(frame.size(), info);
   ++to.counters.frames_out;
   to.counters.bytes_out += frame.size();
@@ -295,7 +340,7 @@ bool Switchboard::deliver(TimePoint now, Slot& to, std::span<const std::byte> fr
 }
 
 // To a NIC that is none of ours. The first frames go everywhere.
-bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering,
+bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering, const Head& head,
                         std::span<const std::byte> frame, const srd::RecordInfo& info) {
   if (outside_->empty()) {
     drop(FrameDrop::no_nic, frame);
@@ -307,7 +352,16 @@ bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steerin
   }
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (known < 0 || port == static_cast<std::size_t>(known)) {
-      hand_over(now, from.nic, port, frame, info);
+      hand_over(now, from.nic,
+                {.port = 0,
+                 .block = 0,
+                 .record = info,
+                 .management = false,
+                 .outside = static_cast<std::int16_t>(port),
+                 .source = source_of(from),
+                 .damaged = false,
+                 .frame = frame},
+                head);
     }
   }
   return true;
@@ -342,17 +396,22 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     return;
   }
   Steering steering;
-  if (!read(frame, steering)) {
-    relay(now, index, frame);
+  const bool steered = read(frame, steering);
+  if (claims_ours(port, frame, steered)) {
+    refuse(FrameDrop::wrong_source);
     return;
   }
-  if (plant_.find(steering.source) != nullptr) {
-    refuse(FrameDrop::wrong_source);  // our own NICs are not out there
+  if (!steered) {
+    relay(now, index, frame);
     return;
   }
   const Nic* nic = plant_.find(steering.destination);
   if (nic == nullptr) {
-    relay(now, index, frame);
+    if (outside_->claim(now, index, steering.source)) {
+      relay(now, index, frame);
+    } else {
+      refuse(FrameDrop::wrong_source);
+    }
     return;
   }
   // Processes do not look at checksums: for them everything comes out of memory.
@@ -371,12 +430,17 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     refuse(FrameDrop::malformed);
     return;
   }
-  outside_->learn(index, steering.source);
+  if (!outside_->claim(now, index, steering.source)) {
+    refuse(FrameDrop::wrong_source);
+    return;
+  }
   Arrival arrival{.port = nic->port,
                   .block = steering.block,
                   .record = {},
                   .management = steering.management,
                   .outside = -1,
+                  .source = {},
+                  .damaged = false,
                   .frame = frame};
   if (fabric_ != nullptr && port.nic != nullptr) {
     if (!fabric_->submit(now, port.nic->port, arrival, frame)) {
@@ -387,15 +451,44 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
   }
 }
 
+// Our own NICs are not out there; but the kernel of a host of ours may have that host's address.
+bool Switchboard::claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
+                              bool steered) const {
+  const auto source = claimed_source(frame);
+  const Nic* owner = source ? plant_.find(*source) : nullptr;
+  const bool own_kernel = port.is_kernel && owner == port.nic && !steered;
+  return (owner != nullptr && !own_kernel) || is_our_mac(frame);
+}
+
+bool Switchboard::is_our_mac(std::span<const std::byte> frame) const {
+  wire::MacAddress mac;
+  std::memcpy(mac.data(), &frame[mac.size()], mac.size());
+  return our_macs_.contains(mac);
+}
+
 // Between ports to the outside weftd is a learning switch.
 void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
-  outside_->learn(index, frame);
+  if (!outside_->claim(now, index, frame)) {
+    ++outside_->port(index).dropped;
+    drop(FrameDrop::wrong_source, frame);
+    return;
+  }
   const int known = outside_->find(frame);
-  const Nic* from = outside_->port(index).nic;
+  const Nic* nic = outside_->port(index).nic;
+  const Head head(frame);
   bool anywhere = false;
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (port != index && (known < 0 || port == static_cast<std::size_t>(known))) {
-      hand_over(now, from, port, frame, {});
+      hand_over(now, nic,
+                {.port = 0,
+                 .block = 0,
+                 .record = {},
+                 .management = false,
+                 .outside = static_cast<std::int16_t>(port),
+                 .source = {},
+                 .damaged = false,
+                 .frame = frame},
+                head);
       anywhere = true;
     }
   }
@@ -406,24 +499,26 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
 }
 
 // Through the modelled network where both ends hang on it.
-void Switchboard::hand_over(TimePoint now, const Nic* from, std::size_t port,
-                            std::span<const std::byte> frame, const srd::RecordInfo& info) {
+void Switchboard::hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head) {
+  const auto port = static_cast<std::size_t>(leaving.outside);
   const Nic* to = outside_->port(port).nic;
   if (fabric_ == nullptr || from == nullptr || to == nullptr) {
-    outside_->stage(port, frame, (info.flags & srd::kRecordUnchecked) != 0);
-    ++counters_.frames;
-    counters_.bytes += frame.size();
+    stage(port, head, leaving.frame, leaving.record);
     return;
   }
-  const Arrival arrival{.port = to->port,
-                        .block = 0,
-                        .record = info,
-                        .management = false,
-                        .outside = static_cast<std::int16_t>(port),
-                        .frame = {}};
-  if (!fabric_->submit(now, from->port, arrival, frame)) {
-    drop(FrameDrop::not_receiving, frame);
+  leaving.port = to->port;
+  if (!fabric_->submit(now, from->port, leaving, leaving.frame)) {
+    drop(FrameDrop::not_receiving, leaving.frame);
   }
+}
+
+void Switchboard::stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
+                        const srd::RecordInfo& info) {
+  scratch_.assign(frame.begin(), frame.end());
+  std::memcpy(scratch_.data(), head.bytes.data(), head.size);
+  outside_->stage(port, scratch_, (info.flags & srd::kRecordUnchecked) != 0);
+  ++counters_.frames;
+  counters_.bytes += frame.size();
 }
 
 void Switchboard::notify() {

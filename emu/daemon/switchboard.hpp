@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -13,19 +14,22 @@
 #include "emu/daemon/outside.hpp"
 #include "emu/daemon/plant.hpp"
 #include "srd/base/time.hpp"
+#include "srd/wire/envelope.hpp"
+#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 
 enum class FrameDrop : std::uint8_t {
   malformed,      // no UDP frame of a transport that we know
-  wrong_source,   // it does not come from the NIC of the process that sent it
+  wrong_source,   // its address, attachment or life is not that of the process that sent it
   no_nic,         // nobody has the destination address
   no_process,     // nobody has the destination queue pair
-  not_receiving,  // the process has not read its full ring for too long
+  not_receiving,  // the process reads its full ring not at all, or too slowly
   corrupted,      // a bit was wrong and nothing inside the frame would have shown it
   oversize,       // from outside, and larger than this network's rings carry
+  network_full,   // the modelled network holds as much for that NIC as it may
 };
-inline constexpr std::size_t kFrameDrops = 7;
+inline constexpr std::size_t kFrameDrops = 8;
 [[nodiscard]] const char* to_string(FrameDrop drop);
 
 struct SwitchboardCounters {
@@ -37,10 +41,10 @@ struct SwitchboardCounters {
 class Switchboard {
  public:
   // Called when frames of one process begin to go to another one: the moment to give them a direct
-  // ring.
-  using OnFlow = std::function<void(Slot& from, Slot& to)>;
+  // ring. False: call again with the next one.
+  using OnFlow = std::function<bool(Slot& from, Slot& to)>;
 
-  Switchboard(Plant& plant, OnFlow on_flow) : plant_(plant), on_flow_(std::move(on_flow)) {}
+  Switchboard(Plant& plant, OnFlow on_flow);
 
   // Ports to the outside; they live as long as this.
   void set_outside(Outside* outside) { outside_ = outside; }
@@ -61,10 +65,11 @@ class Switchboard {
   void begin_round() { waiting_ = false; }
   void forget(Slot& slot) { std::erase(to_notify_, &slot); }
 
-  [[nodiscard]] const SwitchboardCounters& counters() const { return counters_; }
+  [[nodiscard]] SwitchboardCounters counters() const;
 
  private:
   static constexpr std::size_t kBurst = 32;
+  // A full ring of a process holds up whoever sends to it for so long per ringful that it reads.
   static constexpr Duration kPatience = std::chrono::milliseconds{20};
   static constexpr Duration kLongestLoan = std::chrono::milliseconds{5};
 
@@ -74,34 +79,52 @@ class Switchboard {
     std::uint32_t block = 0;  // which process
     bool management = false;  // queue pair 1: for whoever listens on that NIC
     bool is_transport = false;
+    struct {
+      std::uint32_t attachment = 0;
+      srd::wire::big_uint32_buf_t life;
+    } sender;  // of frames of our transport
   };
   // True: the frame is dealt with. False: its destination has no room, it must wait.
+  struct Head;  // of a frame: a copy
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                const srd::RecordInfo& info);
   [[nodiscard]] static bool read(std::span<const std::byte> frame, Steering& steering);
+  [[nodiscard]] static FrameSource source_of(const Slot& from);
+  [[nodiscard]] bool is_from(const FrameSource& from, const Steering& steering) const;
+  [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;
   [[nodiscard]] const Nic* nic_of(Slot& from, const srd::Address& address);
   void give_room(TimePoint now, Slot& from);
-  [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const Steering& steering,
-                                  std::span<const std::byte> frame, const srd::RecordInfo& info);
+  [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const Nic& nic,
+                                  const Steering& steering, std::span<const std::byte> frame,
+                                  const srd::RecordInfo& info);
   [[nodiscard]] bool leave(TimePoint now, const Slot& from, const Steering& steering,
-                           std::span<const std::byte> frame, const srd::RecordInfo& info);
+                           const Head& head, std::span<const std::byte> frame,
+                           const srd::RecordInfo& info);
   void enter(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  [[nodiscard]] bool claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
+                                 bool steered) const;
+  [[nodiscard]] bool is_our_mac(std::span<const std::byte> frame) const;
   void relay(TimePoint now, std::size_t port, std::span<const std::byte> frame);
-  void hand_over(TimePoint now, const Nic* from, std::size_t port, std::span<const std::byte> frame,
-                 const srd::RecordInfo& info);
-  [[nodiscard]] Slot* target_of(Slot& from, const Steering& steering);
+  void hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head);
+  void stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
+             const srd::RecordInfo& info);
+  // Who gets what goes there; nullptr: nobody.
+  [[nodiscard]] static Slot* slot_of(const Nic& nic, std::uint32_t block);
   // `from` does not hear itself; nullptr: somebody behind the network.
-  void deliver_management(const Nic& nic, const Slot* from, std::span<const std::byte> frame,
-                          const srd::RecordInfo& info);
-  bool deliver(TimePoint now, Slot& to, std::span<const std::byte> frame,
+  void deliver_management(const Nic& nic, const Slot* from, const Head& head,
+                          std::span<const std::byte> frame, const srd::RecordInfo& info);
+  // False: there is no room, and the frame may wait. It may not where `now` is kNever.
+  bool deliver(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,
                const srd::RecordInfo& info);
   void drop(FrameDrop reason, std::span<const std::byte> frame);
 
   Plant& plant_;
   OnFlow on_flow_;
+  std::set<srd::wire::MacAddress> our_macs_;
   LiveFabric* fabric_ = nullptr;
   Outside* outside_ = nullptr;
   std::vector<Slot*> to_notify_;
+  std::vector<std::byte> scratch_;  // a frame on its way to the outside
   bool waiting_ = false;
   SwitchboardCounters counters_;
 };

@@ -51,6 +51,8 @@ int main(int argc, char** argv) {
                  "A port to the outside: udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME or "
                  "dgram:LOCAL,REMOTE; with @HOST on that host's link (docs/weftd.md)")
       ->allow_extra_args(false);
+  app.add_option("--join-key", options.join_key,
+                 "File of the key that the other weftds of udp ports have, too; mode 0600");
   app.add_flag_callback(
       "--routable",
       [&] {

@@ -10,9 +10,10 @@ namespace weft::emu {
 // One thing that will happen. A frame's way through the network is a chain of these: everything a
 // hop needs travels inside, so that switching a frame touches no memory of the frame itself.
 struct Event {
-  enum class Kind : std::uint8_t { hop, wake, wake_port, fault };
+  // hop: a frame has crossed `via`; late: the same frame, after what a fault held it back for.
+  enum class Kind : std::uint8_t { hop, late, wake, wake_port, fault };
   Picos when = 0;
-  std::uint32_t frame = 0;        // hop: its owner's handle; wakes: the token; fault: index
+  std::uint32_t frame = 0;        // frames: their owner's handle; wakes: the token; fault: index
   std::uint32_t destination = 0;  // port
   std::uint32_t hash = 0;         // of the flow and its path
   std::uint32_t via = 0;          // the link whose far end the frame reaches

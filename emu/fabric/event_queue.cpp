@@ -16,6 +16,9 @@ constexpr std::size_t kShort = 32;
 // What has been taken from the front of the early events is given back after so many.
 constexpr std::size_t kMostUsedEarly = 1024;
 
+// Room for so many far events is kept, however few there are.
+constexpr std::size_t kMostIdleFar = 4096;
+
 // All keys differ, so that no sort need be stable.
 void sort_keys(std::vector<std::uint64_t>& keys) {
   if (keys.size() > kShort) {
@@ -109,6 +112,9 @@ void EventQueue::pull_far() {
     const Event event = far_.back().event;
     far_.pop_back();
     chain(slice_of(event.when), event);
+  }
+  if (far_.capacity() > kMostIdleFar && far_.size() < far_.capacity() / 8) {
+    far_.shrink_to_fit();
   }
 }
 

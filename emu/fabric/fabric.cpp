@@ -11,6 +11,9 @@ namespace {
 
 constexpr Picos kUnlimited = INT64_MAX / 4;
 
+// For a copy: a draw apart from that for its original.
+constexpr std::uint64_t kCopyDice = 0x636F7079ULL;
+
 // When every link is busy. More: less memory for the ring and fuller chunks, but longer sorting.
 constexpr double kEventsPerSlice = 24;
 
@@ -154,7 +157,8 @@ Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {
               .hash = frame.hash,
               .size = frame.size,
               .flags = static_cast<std::uint8_t>((frame.control ? kControl : 0) |
-                                                 (frame.ecn_capable ? kEcnCapable : 0))};
+                                                 (frame.ecn_capable ? kEcnCapable : 0) |
+                                                 (frame.trimmable ? kTrimmable : 0))};
   const LinkId uplink = routes_.uplink(from);
   if (frame.destination >= paused_.size()) {
     drop(event, DropReason::no_route, uplink);
@@ -173,21 +177,16 @@ void Fabric::drop(const Event& event, DropReason reason, LinkId link) {
 bool Fabric::reach(Event& event) {
   LinkState& via = links_[event.via];
   const LinkClass& kind = classes_[via.kind];
-  if (via.trouble != 0) [[unlikely]] {
-    const Trouble& trouble = troubles_[via.trouble];
-    const Picos left = event.when - kind.delay - picos(trouble.sum.extra_delay);
-    if (trouble.down_from != kNoTime && left > trouble.down_from && left <= trouble.down_until) {
-      drop(event, DropReason::link_down, event.via);  // it was still waiting when the cable was cut
-      return false;
-    }
+  const Picos left = event.when - kind.delay;
+  if (via.trouble != 0 && was_cut(event, via, left)) [[unlikely]] {
+    return false;
   }
   if ((event.flags & (kControl | kEcnCapable | kMarked)) == kEcnCapable && kind.ecn_high != 0) {
-    const Picos left = event.when - kind.delay;
     if (via.busy - left > kind.ecn_low) {
       mark(event, via, kind, left);
     }
   }
-  return true;
+  return via.trouble == 0 || !hold_back(event, via);
 }
 
 void Fabric::mark(Event& event, LinkState& via, const LinkClass& kind, Picos left) {
@@ -230,10 +229,23 @@ void Fabric::note_queue(LinkState& link, const LinkClass& kind, Picos now) {
 
 void Fabric::send(LinkId id, Event& event) {
   LinkState& link = links_[id];
-  Picos extra = 0;
-  if (link.trouble != 0 && !suffer(link, id, event, extra)) [[unlikely]] {
+  if (link.trouble != 0 && !suffer(link, id, event)) [[unlikely]] {
     return;
   }
+  enqueue(link, id, event);
+}
+
+// Right behind the first one, as if the sender had sent the frame twice: it meets the same troubles
+// by a chance of its own, and then the queue.
+void Fabric::send_copy(LinkId id, Event& event) {
+  LinkState& link = links_[id];
+  Rng dice_now(mix64(dice(event, id) ^ kCopyDice));
+  if (survives(troubles_[link.trouble], id, event, dice_now)) {
+    enqueue(link, id, event);
+  }
+}
+
+inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const LinkClass& kind = classes_[link.kind];
   LinkCounters& counters = link.counters;
@@ -241,7 +253,7 @@ void Fabric::send(LinkId id, Event& event) {
     const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
     const Picos start = std::max(link.busy, now);
     if (start - now + time > kind.limit) [[unlikely]] {
-      if ((link.flags & kTrims) == 0) {
+      if ((link.flags & kTrims) == 0 || (event.flags & kTrimmable) == 0) {
         drop(event, DropReason::queue_full, id);
         return;
       }
@@ -271,7 +283,7 @@ void Fabric::send(LinkId id, Event& event) {
   }
   counters.bytes += event.size;
   const Picos left = event.when;
-  event.when += kind.delay + extra;
+  event.when += kind.delay;
   event.via = id;
   if ((link.flags & kLeadsToHost) != 0) {
     if (routes_.host_of(event.destination) != link.to) [[unlikely]] {

@@ -28,6 +28,7 @@ enum FrameFlags : std::uint8_t {
   kTrimmed = 0x08,
   kCorrupted = 0x10,  // some bit is wrong; the owner of the bytes decides which
   kArrives = 0x20,    // the far end of `via` is the destination
+  kTrimmable = 0x40,  // its header alone tells the receiver what was lost
 };
 
 // What the network needs to know of a frame. The bytes stay with the caller, under `handle`.
@@ -38,6 +39,9 @@ struct Frame {
   std::uint16_t size = 0;  // bytes on the wire
   bool control = false;
   bool ecn_capable = true;
+  // A full queue that trims may cut it to its header. Whoever writes the bytes decides: only a
+  // transport that knows cut headers gains by them; anything else is better lost.
+  bool trimmable = false;
 };
 
 enum class DropReason : std::uint8_t {
@@ -104,10 +108,11 @@ class Fabric {
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
   // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
-  // LinkId), duplicate(handle) -> handle, wake(Picos, token), wake_port(Picos, PortId, token),
-  // paused(Picos, PortId, bool), and if links are watched passed(Picos, const Event&, LinkId). It
-  // may inject and schedule. If it has expect_frame(handle) and expect_port(PortId, handle or
-  // kNone, step), it is told whose turn comes soon, so that it can prefetch.
+  // LinkId), duplicate(handle) -> handle, or kNone where there is no room for a copy, wake(Picos,
+  // token), wake_port(Picos, PortId, token), paused(Picos, PortId, bool), and if links are watched
+  // passed(Picos, const Event&, LinkId). It may inject and schedule. If it has expect_frame(handle)
+  // and expect_port(PortId, handle or kNone, step), it is told whose turn comes soon, so that it
+  // can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   // After the event that is going on; by node: after the window that is going on, so that the end
@@ -193,6 +198,9 @@ class Fabric {
   static constexpr std::uint8_t kWatched = 4;
   // Stands for a link in the order of a node's events: call-backs after frames, by token.
   static constexpr std::uint32_t kWakesFrom = 0xFFFF0000;
+  // Added to the link of frames that were held back, which are planned by another node than those
+  // that cross the same link just now: so that their order does not depend on whose turn is first.
+  static constexpr std::uint32_t kLateFrom = 0x80000000;
 
   // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves,
   // but is only looked up when that frame reaches the next node: the arrivals in between must not
@@ -220,12 +228,16 @@ class Fabric {
     std::array<LogEntry, kLogEntries> log{};
   };
   static_assert(sizeof(LinkState) == 192);
+  struct Outage {
+    Picos from = 0;
+    Picos until = kNoTime;
+  };
   struct Trouble {
     Impairment sum;
     std::vector<std::uint32_t> active;  // faults; one that overlaps itself is in here twice
     bool bursting = false;
-    Picos down_from = kNoTime;  // the latest outage
-    Picos down_until = kNoTime;
+    // The latest one, and earlier ones that a frame now on the cable may have met.
+    std::vector<Outage> outages;
   };
   struct AppliedFault {
     Fault fault;
@@ -247,17 +259,32 @@ class Fabric {
   };
 
   void send(LinkId link, Event& event);
+  void send_copy(LinkId link, Event& event);
+  // Puts a frame into the link's queue, which decides when it leaves.
+  void enqueue(LinkState& link, LinkId id, Event& event);
   void send_control(LinkState& link, LinkId id, Event& event);
-  // The frame reaches the far end of event.via; false: it was lost on the way.
+  // The frame has crossed the cable of event.via, exactly one cable's delay after it left: faults
+  // that delay hold it back at the far end. False: it was lost, or comes again later.
   bool reach(Event& event);
+  bool was_cut(const Event& event, const LinkState& via, Picos left);
+  bool hold_back(Event& event, const LinkState& via);
   void mark(Event& event, LinkState& via, const LinkClass& kind, Picos left);
-  // What a troubled link does to a frame that is queued on it; false: gone.
-  bool suffer(LinkState& link, LinkId id, Event& event, Picos& extra);
+  // What a troubled link does to a frame that is to be queued on it; false: gone.
+  bool suffer(LinkState& link, LinkId id, Event& event);
+  bool survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now);
   void drop(const Event& event, DropReason reason, LinkId link);
-  void push_hop(const Event& event) {
+  void push_hop(const Event& event) { push_frame(links_[event.via].to, event); }
+  // To the end of a cable that the frame has crossed already.
+  void push_late(Event event) {
+    const NodeId node = links_[event.via].to;
+    event.kind = Event::Kind::late;
+    event.via |= kLateFrom;
+    push_frame(node, event);
+  }
+  void push_frame(NodeId node, const Event& event) {
     ++hops_pending_;
     if (calendar_) {
-      calendar_->push(links_[event.via].to, event);
+      calendar_->push(node, event);
     } else {
       queue_.push(event);
     }
@@ -275,6 +302,8 @@ class Fabric {
   void tell(Sink& sink);
   template <class Sink>
   void happen(Event event, Sink& sink);
+  template <class Sink>
+  void go_on(Event& event, Sink& sink);
   template <class Sink>
   struct Turns;
   template <class Sink>

@@ -11,19 +11,23 @@ namespace weft::emu {
 // What has happened outside the order of events: losses, copies, pauses.
 template <class Sink>
 void Fabric::tell(Sink& sink) {
-  while (!notices_.empty() || !pause_changes_.empty()) {
+  // In their order: a frame may have been copied before it was dropped. More may come meanwhile.
+  std::size_t told = 0;
+  while (told < notices_.size() || !pause_changes_.empty()) {
     if (!pause_changes_.empty()) {
       const PauseChange change = pause_changes_.front();
       pause_changes_.erase(pause_changes_.begin());
       sink.paused(now_, change.port, change.paused);
       continue;
     }
-    Notice notice = notices_.back();
-    notices_.pop_back();
+    Notice notice = notices_[told++];
     if (notice.kind == Notice::Kind::copied) {
       notice.event.frame = sink.duplicate(notice.event.frame);
-      ++totals_.duplicated;
-      push_hop(notice.event);
+      if (notice.event.frame != kNone) {
+        ++totals_.duplicated;
+        notice.event.when = now_;
+        send_copy(notice.link, notice.event);
+      }
     } else if (notice.kind == Notice::Kind::passed) {
       if constexpr (requires { sink.passed(now_, notice.event, notice.link); }) {
         sink.passed(notice.event.when, notice.event, notice.link);
@@ -32,6 +36,7 @@ void Fabric::tell(Sink& sink) {
       sink.drop(now_, notice.event, notice.reason, notice.link);
     }
   }
+  notices_.clear();
 }
 
 template <class Sink>
@@ -42,13 +47,14 @@ void Fabric::happen(Event event, Sink& sink) {
     case Event::Kind::hop:
       --hops_pending_;
       if (reach(event)) [[likely]] {
-        if ((event.flags & kArrives) == 0) {
-          send(event.next, event);
-        } else if (paused_[event.destination] == 0 || !hold(event)) {
-          ++totals_.delivered;
-          sink.deliver(now_, event.destination, event);
-        }
+        go_on(event, sink);
       }
+      break;
+    case Event::Kind::late:
+      --hops_pending_;
+      event.kind = Event::Kind::hop;
+      event.via -= kLateFrom;
+      go_on(event, sink);
       break;
     case Event::Kind::wake_port:
       if constexpr (requires { sink.wake_port(now_, event.destination, event.frame); }) {
@@ -64,6 +70,16 @@ void Fabric::happen(Event event, Sink& sink) {
   }
   if (!notices_.empty() || !pause_changes_.empty()) [[unlikely]] {
     tell(sink);
+  }
+}
+
+template <class Sink>
+inline void Fabric::go_on(Event& event, Sink& sink) {
+  if ((event.flags & kArrives) == 0) {
+    send(event.next, event);
+  } else if (paused_[event.destination] == 0 || !hold(event)) {
+    ++totals_.delivered;
+    sink.deliver(now_, event.destination, event);
   }
 }
 
@@ -117,11 +133,11 @@ struct Fabric::Turns {
     auto& expected = expected_[node % expected_.size()];
     expected.fill({});
     calendar.visit(node, [&](const Event& event) {
-      if (event.kind != Event::Kind::hop) {
+      if (event.kind > Event::Kind::late) {
         expected[is_wake] = {event.destination, kNone};
         return;
       }
-      __builtin_prefetch(&fabric.links_[event.via]);
+      __builtin_prefetch(&fabric.links_[event.via & ~kLateFrom]);
       if ((event.flags & kArrives) == 0) {
         const LinkState& next = fabric.links_[event.next];
         __builtin_prefetch(&next, 1);

@@ -11,6 +11,9 @@ namespace {
 // Fault events carry the fault's index and which end of an occurrence they are.
 constexpr std::uint32_t kEnds = 0x80000000U;
 
+// For a frame in one place at one time: a draw apart from that for its losses.
+constexpr std::uint64_t kDelayDice = 0x64656C6179ULL;
+
 bool is_share(double p) { return p >= 0 && p <= 1; }
 
 std::string check(const Fault& fault) {
@@ -172,10 +175,11 @@ void Fabric::refresh(LinkId id) {
   }
   outages_ += trouble.sum.down != was_down ? 1U : 0U;
   if (trouble.sum.down && !was_down) {
-    trouble.down_from = now_;
-    trouble.down_until = kNoTime;
+    const Picos oldest = now_ - classes_[link.kind].delay;
+    std::erase_if(trouble.outages, [&](const Outage& it) { return it.until < oldest; });
+    trouble.outages.push_back({.from = now_, .until = kNoTime});
   } else if (!trouble.sum.down && was_down) {
-    trouble.down_until = now_;
+    trouble.outages.back().until = now_;
   }
   // What waits takes as much longer as the link is slower. The limits are times to drain: the
   // port's share of the buffer and its thresholds shrink with the rate, as in the reference.
@@ -200,73 +204,86 @@ void Fabric::set_paused(PortId port, bool paused) {
   }
   pause_changes_.push_back({port, after});
   if (!after && port < held_.size()) {
-    for (Event event : held_[port]) {
+    for (Event& event : held_[port]) {
       event.when = now_;
       --held_count_;
-      push_hop(event);
+      push_late(event);
     }
     held_[port].clear();
   }
 }
 
-bool Fabric::suffer(LinkState& link, LinkId id, Event& event, Picos& extra) {
-  Trouble& trouble = troubles_[link.trouble];
-  if (trouble.active.empty()) {
-    return true;
+// It was still waiting when the cable was cut.
+bool Fabric::was_cut(const Event& event, const LinkState& via, Picos left) {
+  for (const Outage& outage : troubles_[via.trouble].outages) {
+    if (left > outage.from && left <= outage.until) {
+      drop(event, DropReason::link_down, event.via);
+      return true;
+    }
   }
-  const Impairment& is = trouble.sum;
-  Rng dice_now(dice(event, id));
-  if (event.size >= is.min_bytes) {
-    if (is.down) {
-      drop(event, DropReason::link_down, id);
-      return false;
-    }
-    if (is.grey > 0 && static_cast<double>((event.hash * 0x9E3779B1U) >> 8) < is.grey * 0x1000000) {
-      drop(event, DropReason::grey, id);
-      return false;
-    }
-    if (is.burst.enter > 0) {
-      trouble.bursting =
-          trouble.bursting ? !dice_now.chance(is.burst.leave) : dice_now.chance(is.burst.enter);
-      if (trouble.bursting && dice_now.chance(is.burst.loss)) {
-        drop(event, DropReason::burst, id);
-        return false;
-      }
-    }
-    if (is.loss > 0 && dice_now.chance(is.loss)) {
-      drop(event, DropReason::loss, id);
-      return false;
-    }
-  } else if (is.down) {
-    drop(event, DropReason::link_down, id);
-    return false;
-  }
-  if (is.corruption > 0 && dice_now.chance(is.corruption)) {
-    event.flags |= kCorrupted;
-    ++totals_.corrupted;
-  }
-  extra = picos(is.extra_delay);
+  return false;
+}
+
+bool Fabric::hold_back(Event& event, const LinkState& via) {
+  const Impairment& is = troubles_[via.trouble].sum;
+  Picos extra = picos(is.extra_delay);
+  Rng dice_now(mix64(dice(event, event.via) ^ kDelayDice));
   if (is.jitter > Duration::zero()) {
     extra += static_cast<Picos>(dice_now.between(0, static_cast<std::uint64_t>(picos(is.jitter))));
   }
   if (is.reordering > 0 && dice_now.chance(is.reordering)) {
     extra += picos(is.reorder_delay);
   }
-  if (is.duplication > 0 && dice_now.chance(is.duplication)) {
-    // The copy follows right behind, as if a switch had sent the frame twice.
-    Event copy = event;
-    copy.via = id;
-    copy.when += ((static_cast<Picos>(event.size) * link.ps_per_kib) >> 10) +
-                 classes_[link.kind].delay + extra;
-    if ((link.flags & kLeadsToHost) != 0) {
-      copy.flags |= kArrives;
-      copy.next = id;
-    } else {
-      copy.next = routes_.next(link.to, copy.destination, copy.hash);
+  if (extra == 0) {
+    return false;
+  }
+  event.when += extra;
+  push_late(event);
+  return true;
+}
+
+bool Fabric::survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now) {
+  const Impairment& is = trouble.sum;
+  const auto lost = [&](DropReason reason) {
+    drop(event, reason, id);
+    return false;
+  };
+  if (is.down) {
+    return lost(DropReason::link_down);
+  }
+  if (event.size >= is.min_bytes) {
+    if (is.grey > 0 && static_cast<double>((event.hash * 0x9E3779B1U) >> 8) < is.grey * 0x1000000) {
+      return lost(DropReason::grey);
     }
-    if (copy.next == kNone) {
-      return true;  // the original will say so
+    if (is.burst.enter > 0) {
+      trouble.bursting =
+          trouble.bursting ? !dice_now.chance(is.burst.leave) : dice_now.chance(is.burst.enter);
+      if (trouble.bursting && dice_now.chance(is.burst.loss)) {
+        return lost(DropReason::burst);
+      }
     }
+    if (is.loss > 0 && dice_now.chance(is.loss)) {
+      return lost(DropReason::loss);
+    }
+  }
+  if (is.corruption > 0 && dice_now.chance(is.corruption)) {
+    event.flags |= kCorrupted;
+    ++totals_.corrupted;
+  }
+  return true;
+}
+
+bool Fabric::suffer(LinkState& link, LinkId id, Event& event) {
+  Trouble& trouble = troubles_[link.trouble];
+  if (trouble.active.empty()) {
+    return true;
+  }
+  Rng dice_now(dice(event, id));
+  Event copy = event;  // of the frame as it came, before this link has damaged it
+  if (!survives(trouble, id, event, dice_now)) {
+    return false;
+  }
+  if (trouble.sum.duplication > 0 && dice_now.chance(trouble.sum.duplication)) {
     notices_.push_back({copy, DropReason::loss, id, Notice::Kind::copied});
   }
   return true;

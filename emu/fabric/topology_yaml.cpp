@@ -149,6 +149,18 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
   }
 }
 
+// Whatever stands in it, YAML reads it as a text.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += c;
+  }
+  return out + "\"";
+}
+
 Topology explicit_nodes(YamlMap& map) {
   Topology net;
   LinkProperties defaults;
@@ -161,6 +173,9 @@ Topology explicit_nodes(YamlMap& map) {
   });
   map.each_pair("nodes", [&](const std::string& name, const YAML::Node& node,
                              const std::string& path) {
+    if (!is_node_name(name)) {
+      map.file().fail_at(node, path, kNodeNameRule);
+    }
     YamlMap keys(map.file(), node, path);
     std::string kind = "switch";
     std::int64_t tier = 1;
@@ -270,7 +285,7 @@ Result<Topology> read_topology(const std::string& file_name, const std::string& 
   const YAML::Node root = file.load(text);
   YamlMap top(file, root, "");
   std::string name = "network";
-  top.read("name", name);
+  top.read_label("name", name);
   YamlMap map = top.map("topology");
   Topology net = read_topology_map(map, directory);
   top.finish();
@@ -285,7 +300,7 @@ Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path
   YamlMap map(file, node, path);
   Fault fault;
   Impairment& is = fault.impairment;
-  map.read("name", fault.name);
+  map.read_label("name", fault.name);
   const bool link = map.has("link");
   const bool node_dies = map.has("switch");
   const bool host = map.has("host");
@@ -328,7 +343,7 @@ Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path
 }
 
 std::string write_topology(const Topology& topology) {
-  std::string text = "name: " + topology.name + "\ntopology:\n  nodes:\n";
+  std::string text = "name: " + quoted(topology.name) + "\ntopology:\n  nodes:\n";
   for (const Node& node : topology.nodes()) {
     text += "    " + node.name + ": {kind: ";
     if (node.kind == Node::Kind::host) {

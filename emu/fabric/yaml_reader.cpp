@@ -192,6 +192,29 @@ void YamlMap::read(const char* key, std::string& out) {
   }
 }
 
+void YamlMap::read_label(const char* key, std::string& out) {
+  constexpr std::size_t kLongest = 200;
+  std::string text = out;
+  read(key, text);
+  const bool is_line = std::none_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (!is_line || text.size() > kLongest) {
+    fail(key, "expected one line of at most " + std::to_string(kLongest) + " characters");
+    return;
+  }
+  out = std::move(text);
+}
+
+bool is_node_name(std::string_view text) {
+  constexpr std::size_t kLongest = 63;
+  return !text.empty() && text.size() <= kLongest && text.front() != '.' && text.front() != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-';
+         });
+}
+
 void YamlMap::read(const char* key, Rate& out) {
   if (const auto text = scalar(key, "a rate such as 100Gbps")) {
     if (const auto rate = parse_rate(*text)) {

@@ -49,6 +49,8 @@ class YamlMap {
   [[nodiscard]] bool has(const char* key);
   void read(const char* key, bool& out);
   void read(const char* key, std::string& out);
+  // A text that stands in tables, reports and metrics: one line, not too long.
+  void read_label(const char* key, std::string& out);
   void read(const char* key, Rate& out);
   void read(const char* key, Duration& out);
   void read(const char* key, double& out, double low, double high);
@@ -89,6 +91,12 @@ class YamlMap {
   std::string path_;
   std::vector<std::string> asked_;
 };
+
+// Whether a thing of the network may be called so: names of nodes become parts of paths, of
+// environments, of link patterns and of metrics.
+[[nodiscard]] bool is_node_name(std::string_view text);
+inline constexpr const char* kNodeNameRule =
+    "expected 1 to 63 letters, digits and ._- that begin with neither . nor -";
 
 // The whole of a file, or an error that names it.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path);

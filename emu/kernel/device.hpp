@@ -51,7 +51,6 @@ struct QpRequest {
   Pd* pd = nullptr;
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
-  bool has_srq = false;
   std::uint8_t type = 0;
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_recv_wr = 0;
@@ -69,6 +68,8 @@ class Device {
 
   // Counts commands there.
   [[nodiscard]] virtual DeviceCounters& counters() = 0;
+  // And what there is.
+  [[nodiscard]] virtual LiveObjects& live() = 0;
   [[nodiscard]] virtual std::uint32_t completion_vectors() const = 0;
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
@@ -147,6 +148,8 @@ class Runner {
   virtual void push() { poll(); }
   // The same for who does not poll through us: it counts as nobody's poll.
   virtual void ring() { poll(); }
+  // The application has taken completions out of a queue.
+  virtual void took_completions() {}
   // Somebody is about to sleep until a completion event comes.
   virtual void expect_events() = 0;
 };

@@ -14,14 +14,21 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
 
-// Reads the library's words; a shorter version of them leaves the rest zero.
+bool is_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+// Reads the library's words; a shorter version of them leaves the rest zero. What a longer version
+// says beyond ours must be nothing.
 template <class T>
 bool take(const Udata& udata, std::size_t least, T& value) {
   if (udata.in.size() < least) {
     return false;
   }
-  std::memcpy(&value, udata.in.data(), std::min(udata.in.size(), sizeof value));
-  return true;
+  const std::size_t known = std::min(udata.in.size(), sizeof value);
+  std::memcpy(&value, udata.in.data(), known);
+  return is_zero(udata.in.subspan(known)) && is_zero(std::as_bytes(std::span(value.reserved)));
 }
 
 }  // namespace
@@ -67,7 +74,7 @@ Outcome<std::unique_ptr<Mr>> EfaDevice::reg_mr(Pd& pd, const MrRequest& request)
 
 Outcome<std::unique_ptr<Ah>> EfaDevice::create_ah(Pd& pd, const abi::AhAttributes& attributes,
                                                   Udata& udata) {
-  if (attributes.port_num != 1 || attributes.is_global == 0 || attributes.sgid_index != 0) {
+  if (attributes.is_global == 0 || attributes.sgid_index != 0) {
     return refuse(EINVAL);
   }
   srd::Address gid;
@@ -165,14 +172,17 @@ Outcome<std::unique_ptr<Qp>> EfaDevice::create_qp(const FileServices& file,
     return refuse(EINVAL);
   }
   const bool srd = request.type == abi::kQpDriver && command.driver_type == 0;
-  if ((!srd && request.type != abi::kQpUd) || request.has_srq) {
+  if (!srd && request.type != abi::kQpUd) {
     return refuse(EOPNOTSUPP);
   }
   const auto known =
       static_cast<std::uint16_t>((description_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
                                  (description_.request_id_64 ? kQpRequestId64Flag : 0));
-  if (command.comp_mask != 0 || (command.flags & ~known) != 0) {
+  if (command.comp_mask != 0) {
     return refuse(EINVAL);
+  }
+  if ((command.flags & ~known) != 0) {
+    return refuse(EOPNOTSUPP);
   }
   const auto shape = qp_shape(request, command);
   if (!shape) {

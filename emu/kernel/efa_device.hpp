@@ -43,8 +43,17 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] bool next_prepared(TimePoint now, srd::TxPacket& out);
   [[nodiscard]] TimePoint next_timeout() const override { return engine_.next_timeout(); }
 
+  // What tells a Host how the application waits: data of peers that have come into its memory, and
+  // that nothing of its own is outstanding.
+  [[nodiscard]] std::uint64_t placed_bytes() const {
+    const srd::Counters& counters = engine_.counters();
+    return counters.recv_bytes + counters.rdma_write_recv_bytes;
+  }
+  [[nodiscard]] bool idle() const { return engine_.outstanding() == 0; }
+
   // --- Device
   [[nodiscard]] DeviceCounters& counters() override { return statistics_.device; }
+  [[nodiscard]] LiveObjects& live() override { return statistics_.live; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;

@@ -4,16 +4,29 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "srd/base/fd_keeper.hpp"
 
 namespace weft::emu::kernel::native {
 
-inline constexpr int kFirstHigh = 512;
+// From here on are the numbers of ours: out of the way of programs that count on getting low ones,
+// and below what the process may have.
+[[nodiscard]] inline int first_high() {
+  constexpr rlim_t kFirst = 512;
+  constexpr rlim_t kRoom = 32;
+  rlimit limit{};
+  if (syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit) != 0) {
+    return static_cast<int>(kFirst);
+  }
+  const rlim_t most = limit.rlim_cur;
+  return static_cast<int>(std::min(kFirst, most > 2 * kRoom ? most - kRoom : most / 2));
+}
 
 inline int open(const char* path, int flags) {
   return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags));
@@ -29,7 +42,7 @@ inline int close(int fd) {
 
 // A number above those that programs count on getting, close-on-exec; -1 if there is none.
 [[nodiscard]] inline int duplicate_high(int fd) {
-  return static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstHigh));
+  return static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, first_high()));
 }
 
 // Moves a descriptor there. Stays where it is if there is no room above. Programs that close all

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "emu/kernel/event_channel.hpp"
 #include "emu/kernel/queue_memory.hpp"
+#include "srd/base/lent_memory.hpp"
 
 namespace weft::emu::kernel {
 
@@ -20,9 +22,7 @@ class Object {
   explicit Object(ObjectKind kind) : kind_(kind) {}
   virtual ~Object() {
     for (Object* const used : uses_) {
-      if (used != nullptr) {
-        --used->users_;
-      }
+      --used->users_;
     }
   }
   Object(const Object&) = delete;
@@ -32,23 +32,17 @@ class Object {
   [[nodiscard]] bool busy() const { return users_ > 0; }
 
   void use(Object& other) {
-    for (Object*& slot : uses_) {
-      if (slot == nullptr) {
-        slot = &other;
-        ++other.users_;
-        return;
-      }
-    }
+    uses_.push_back(&other);
+    ++other.users_;
   }
 
   std::uint64_t user_handle = 0;   // what events call it
   std::uint32_t async_events = 0;  // asynchronous events sent about it
 
  private:
-  static constexpr int kMostUses = 12;
   ObjectKind kind_;
   std::uint32_t users_ = 0;
-  Object* uses_[kMostUses] = {};
+  std::vector<Object*> uses_;
 };
 
 struct Pd : Object {
@@ -83,8 +77,20 @@ struct CompletionCounter : Object {
   static constexpr std::size_t kEntries = 2;
   std::array<std::uint64_t*, kEntries> values{};
 
-  void count(bool good) {
-    std::atomic_ref(*values[good ? 0 : 1]).fetch_add(1, std::memory_order_release);
+  void count(bool good) { (void)add(good ? 0 : 1, 1); }
+  // False: that memory is gone.
+  [[nodiscard]] bool add(std::size_t entry, std::uint64_t more) {
+    return touch_lent(values[entry], sizeof(std::uint64_t), [&] {
+      std::atomic_ref(*values[entry]).fetch_add(more, std::memory_order_release);
+    });
+  }
+  [[nodiscard]] bool set(std::size_t entry, std::uint64_t value) {
+    return touch_lent(values[entry], sizeof(std::uint64_t),
+                      [&] { std::atomic_ref(*values[entry]).store(value); });
+  }
+  [[nodiscard]] bool get(std::size_t entry, std::uint64_t& value) {
+    return touch_lent(values[entry], sizeof(std::uint64_t),
+                      [&] { value = std::atomic_ref(*values[entry]).load(); });
   }
 };
 // Bits, as the verbs number them.

@@ -21,8 +21,13 @@ QueueMemory::~QueueMemory() {
 }
 
 int QueueMemory::open() {
-  fd_ = native::move_high(memfd_create("weft-uverbs", MFD_CLOEXEC));
-  return fd_ < 0 ? errno : 0;
+  fd_ = native::move_high(memfd_create("weft-uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd_ < 0) {
+    return errno;
+  }
+  // The application has the file, too: it must not cut off what the device looks at.
+  (void)syscall(SYS_fcntl, fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
+  return 0;
 }
 
 QueueRegion QueueMemory::allocate(std::size_t bytes) {

@@ -2,6 +2,7 @@
 #include "emu/kernel/statistics.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -55,6 +57,10 @@ class Mapping {
   std::byte* data_ = nullptr;
 };
 
+bool is_alive(std::uint64_t process) {
+  return process != 0 && (kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
+}
+
 // Both are nothing but 64-bit counters, of which some are bit maps.
 void add(Statistics& sum, const std::byte* from) {
   constexpr std::size_t kWords = sizeof(Statistics) / sizeof(std::uint64_t);
@@ -63,6 +69,9 @@ void add(Statistics& sum, const std::byte* from) {
   const auto paths = sum.transport.paths_seen;
   Statistics one;
   std::memcpy(static_cast<void*>(&one), from, sizeof one);
+  if (!is_alive(one.live.process)) {
+    one.live = {};
+  }
   std::array<std::uint64_t, kWords> more;
   std::memcpy(more.data(), &one, sizeof one);
   std::transform(total.begin(), total.end(), more.begin(), total.begin(), std::plus<>{});
@@ -138,6 +147,7 @@ Statistics* claim_statistics(const std::string& path) {
     return nullptr;
   }
   auto* const statistics = new (file.slot(slot)) Statistics{};
+  statistics->live.process = static_cast<std::uint64_t>(getpid());
   file.leak();  // mapped until the process ends, as whoever counts may do so to the end
   return statistics;
 }

@@ -33,11 +33,23 @@ struct DeviceCounters {
 #undef WEFT_DEVICE_COUNTER_FIELD
 };
 
+// What one process has of a NIC at the moment.
+struct LiveObjects {
+  std::uint64_t process = 0;  // its number; of a sum it means nothing
+  std::uint64_t contexts = 0;
+  std::uint64_t pds = 0;
+  std::uint64_t mrs = 0;
+  std::uint64_t ahs = 0;
+  std::uint64_t cqs = 0;
+  std::uint64_t qps = 0;
+};
+
 // What one process counts. Written by the threads that drive its device, read by anybody at any
 // time.
 struct Statistics {
   srd::Counters transport;
   DeviceCounters device;
+  LiveObjects live;
 };
 
 // Where the counters of the NIC of that name are, below the folder of write_device_tree().
@@ -48,7 +60,7 @@ struct Statistics {
 // after that. Null: there is no such file, or no place left.
 [[nodiscard]] Statistics* claim_statistics(const std::string& path);
 
-// The sum over all processes.
+// The sum over all processes; of what is alive, over those that live.
 [[nodiscard]] Result<Statistics> read_statistics(const std::string& path);
 
 using VisitCounter = std::function<void(const char* name, std::uint64_t value)>;

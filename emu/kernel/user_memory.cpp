@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "emu/kernel/mappings.hpp"
+#include "srd/base/lent_memory.hpp"
 
 namespace weft::emu::kernel {
 namespace {
@@ -22,8 +23,8 @@ void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
 }
 
-// False only for memory that is not there: where a sandbox refuses the call itself, trust the
-// pointer.
+// False only for memory that is not there. Where a sandbox refuses the call itself, the copy is
+// ours.
 bool transfer(void* local, std::uint64_t user, std::size_t length, bool to_user) {
   if (length == 0) {
     return true;
@@ -38,8 +39,8 @@ bool transfer(void* local, std::uint64_t user, std::size_t length, bool to_user)
   if (moved >= 0 || errno == EFAULT || user < kPage) {
     return false;
   }
-  std::memcpy(to_user ? pointer(user) : local, to_user ? local : pointer(user), length);
-  return true;
+  return to_user ? copy_to_lent(pointer(user), local, length)
+                 : copy_from_lent(local, pointer(user), length);
 }
 
 // Replies, and buffers of a few pages: exact and one system call. The pages are fetched as the

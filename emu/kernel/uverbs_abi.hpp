@@ -130,6 +130,8 @@ struct QueryDevice {
 static_assert(sizeof(QueryDevice) == 176);
 
 inline constexpr std::size_t kExtendedQueryDeviceSize = 304;
+// The common part, a mask, and how long the reply is.
+inline constexpr std::size_t kLeastExtendedQueryDevice = sizeof(QueryDevice) + 8;
 
 struct QueryPort {
   std::uint32_t port_cap_flags;
@@ -344,9 +346,21 @@ enum Access : std::uint32_t {
   kAccessLocalWrite = 1U << 0,
   kAccessRemoteWrite = 1U << 1,
   kAccessRemoteRead = 1U << 2,
+  kAccessRemoteAtomic = 1U << 3,
+  kAccessKnown = 0x3FF,          // what there is a name for
   kAccessOptional = 0x3FF00000,  // a device may ignore these
 };
 
-enum QpTypeNumber : std::uint8_t { kQpUd = 4, kQpDriver = 255 };
+enum QpTypeNumber : std::uint8_t {
+  kQpRc = 2,
+  kQpUc = 3,
+  kQpUd = 4,
+  kQpRawPacket = 8,
+  kQpXrcInitiator = 9,
+  kQpXrcTarget = 10,
+  kQpDriver = 255,
+};
+
+inline constexpr std::uint32_t kDriverEfa = 17;
 
 }  // namespace weft::emu::kernel::abi

@@ -1,10 +1,39 @@
 // Owns the meaning of each command, as far as it is the same for every type of device.
+#include <algorithm>
 #include <cerrno>
 
 #include "emu/kernel/user_memory.hpp"
 #include "emu/kernel/uverbs_call.hpp"
 
+// What is wrong whatever the device is refused here, in the order of Linux's core; the device sees
+// the rest.
 namespace weft::emu::kernel {
+namespace {
+
+constexpr std::uint8_t kOnlyPort = 1;
+
+// Of commands for which no device's library has words of its own.
+bool says_nothing_more(const Udata& udata) {
+  return std::all_of(udata.in.begin(), udata.in.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+bool is_qp_type(std::uint8_t type) {
+  switch (type) {
+    case abi::kQpRc:
+    case abi::kQpUc:
+    case abi::kQpUd:
+    case abi::kQpRawPacket:
+    case abi::kQpXrcInitiator:
+    case abi::kQpXrcTarget:
+    case abi::kQpDriver:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 Outcome<void> UverbsFile::get_context(Call& call) {
   if (has_context_) {
@@ -19,6 +48,7 @@ Outcome<void> UverbsFile::get_context(Call& call) {
     return refuse(errno);
   }
   has_context_ = true;
+  ++device_.live().contexts;
   device_.remember(async_);
   call.answer(static_cast<std::uint32_t>(fd));
   call.answer(device_.completion_vectors());
@@ -53,6 +83,9 @@ Outcome<void> UverbsFile::query_port(Call& call) {
 }
 
 Outcome<void> UverbsFile::alloc_pd(Call& call) {
+  if (!says_nothing_more(call.udata)) {
+    return refuse(EINVAL);
+  }
   auto pd = device_.alloc_pd(call.udata);
   if (!pd) {
     return refuse(pd.error());
@@ -69,14 +102,17 @@ Outcome<void> UverbsFile::reg_mr(Call& call) {
   const auto request = call.read<abi::RegMr>();
   Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
   constexpr std::uint64_t kInPage = 0xFFF;
-  if (pd == nullptr || request.length == 0 ||
+  if (pd == nullptr || request.length == 0 || !says_nothing_more(call.udata) ||
       (request.start & kInPage) != (request.hca_va & kInPage) ||
+      request.start + request.length < request.start ||
       request.hca_va + request.length < request.hca_va) {
     return refuse(EINVAL);
   }
-  const bool remote_writable_only = (request.access_flags & abi::kAccessRemoteWrite) != 0 &&
+  constexpr std::uint32_t kChangeable = abi::kAccessRemoteWrite | abi::kAccessRemoteAtomic;
+  const bool remote_writable_only = (request.access_flags & kChangeable) != 0 &&
                                     (request.access_flags & abi::kAccessLocalWrite) == 0;
-  if (remote_writable_only) {
+  const bool unheard_of = (request.access_flags & ~(abi::kAccessKnown | abi::kAccessOptional)) != 0;
+  if (remote_writable_only || unheard_of) {
     return refuse(EINVAL);
   }
   if (!user_range_ok(request.start, request.length,
@@ -104,7 +140,7 @@ Outcome<void> UverbsFile::dereg_mr(Call& call) {
 Outcome<void> UverbsFile::create_ah(Call& call) {
   const auto request = call.read<abi::CreateAh>();
   Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
-  if (pd == nullptr) {
+  if (pd == nullptr || request.attributes.port_num != kOnlyPort || !says_nothing_more(call.udata)) {
     return refuse(EINVAL);
   }
   auto ah = device_.create_ah(*pd, request.attributes, call.udata);
@@ -159,15 +195,15 @@ void UverbsFile::closed_channel(int fd) {
 
 Outcome<void> UverbsFile::create_cq(Call& call) {
   const auto request = call.read<abi::CreateCq>();
+  if (request.comp_vector >= device_.completion_vectors()) {
+    return refuse(EINVAL);
+  }
   Channel* channel = nullptr;
   if (request.comp_channel >= 0) {
     channel = find_channel(request.comp_channel);
     if (channel == nullptr) {
-      return refuse(EINVAL);
+      return refuse(EBADF);
     }
-  }
-  if (request.comp_vector >= device_.completion_vectors()) {
-    return refuse(EINVAL);
   }
   auto cq = device_.create_cq({queues_, async_},
                               CqRequest{request.cqe, request.comp_vector, channel != nullptr},
@@ -192,7 +228,7 @@ Outcome<void> UverbsFile::destroy_cq(Call& call) {
   const auto handle = call.read<std::uint32_t>(8);
   Cq* const cq = find<Cq>(handle, ObjectKind::cq);
   if (cq == nullptr) {
-    return refuse(EINVAL);
+    return refuse(nothing_of_the_kind(handle));
   }
   if (cq->busy()) {
     return refuse(EBUSY);
@@ -212,14 +248,15 @@ Outcome<void> UverbsFile::create_qp(Call& call) {
   QpRequest wanted{.pd = find<Pd>(request.pd, ObjectKind::pd),
                    .send_cq = find<Cq>(request.send_cq, ObjectKind::cq),
                    .recv_cq = find<Cq>(request.recv_cq, ObjectKind::cq),
-                   .has_srq = request.is_srq != 0,
                    .type = request.qp_type,
                    .max_send_wr = request.max_send_wr,
                    .max_recv_wr = request.max_recv_wr,
                    .max_send_sge = request.max_send_sge,
                    .max_recv_sge = request.max_recv_sge,
                    .max_inline_data = request.max_inline_data};
-  if (wanted.pd == nullptr || wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
+  // Of shared receive queues there is none, whatever handle is given.
+  if (!is_qp_type(request.qp_type) || request.is_srq != 0 || wanted.pd == nullptr ||
+      wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
     return refuse(EINVAL);
   }
   auto qp = device_.create_qp({queues_, async_}, wanted, call.udata);
@@ -248,6 +285,20 @@ Outcome<void> UverbsFile::modify_qp(Call& call) {
   const auto request = call.read<abi::ModifyQp>();
   Qp* const qp = find<Qp>(request.handle, ObjectKind::qp);
   if (qp == nullptr) {
+    return refuse(EINVAL);
+  }
+  constexpr std::uint32_t kKnownAttributes = (1U << 21) - 1;
+  if ((request.attr_mask & ~kKnownAttributes) != 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  const auto says = [&request](std::uint32_t bit) { return (request.attr_mask & bit) != 0; };
+  if ((says(nic::kMaskPort) && request.port_num != kOnlyPort) ||
+      (says(nic::kMaskAddress) && request.dest.port_num != kOnlyPort) ||
+      (says(nic::kMaskAlternatePath) &&
+       (request.alt_port_num != kOnlyPort || request.alt_dest.port_num != kOnlyPort)) ||
+      (says(nic::kMaskCurrentState) && request.cur_qp_state >= nic::kQpStates) ||
+      (says(nic::kMaskState) && request.qp_state >= nic::kQpStates) ||
+      !says_nothing_more(call.udata)) {
     return refuse(EINVAL);
   }
   const auto outcome = device_.modify_qp(*qp, request.attr_mask,
@@ -285,7 +336,7 @@ Outcome<void> UverbsFile::destroy_qp(Call& call) {
   const auto handle = call.read<std::uint32_t>(8);
   Qp* const qp = find<Qp>(handle, ObjectKind::qp);
   if (qp == nullptr) {
-    return refuse(EINVAL);
+    return refuse(nothing_of_the_kind(handle));
   }
   qp->async_events -= async_.withdraw(qp->user_handle);
   call.answer(qp->async_events);

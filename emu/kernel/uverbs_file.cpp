@@ -17,6 +17,8 @@ constexpr std::uint32_t number(Command command) { return static_cast<std::uint32
 
 // Longer than any command of any library, and short enough for the stack of a small thread.
 constexpr std::size_t kMostCommandBytes = 4096;
+constexpr std::size_t kShortDestroyCq = 16;
+constexpr std::size_t kWholeDestroyCq = 24;
 
 }  // namespace
 
@@ -41,7 +43,7 @@ const UverbsFile::Entry UverbsFile::kLegacy[] = {
 };
 
 const UverbsFile::Entry UverbsFile::kExtended[] = {
-    {number(Command::query_device), 8, abi::kExtendedQueryDeviceSize,
+    {number(Command::query_device), 8, abi::kLeastExtendedQueryDevice,
      &UverbsFile::query_device_extended},
 };
 
@@ -55,10 +57,11 @@ UverbsFile::~UverbsFile() {
                                   ObjectKind::pd, ObjectKind::channel, ObjectKind::counter}) {
       for (auto& object : objects_) {
         if (object != nullptr && object->kind() == kind) {
-          object.reset();
+          remove(object);
         }
       }
     }
+    device_.live().contexts -= has_context_ ? 1U : 0U;
     device_.forget(async_);
   });
 }
@@ -79,12 +82,23 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   if (size > kMostCommandBytes) {
     return -EINVAL;
   }
+  if (!copy_from_user(std::as_writable_bytes(std::span(&header, 1)),
+                      reinterpret_cast<std::uintptr_t>(buffer))) {
+    return -EFAULT;
+  }
+  // Libraries 18 and 19 say that this command is shorter than it is; all of it is there.
+  const bool known_to_be_longer = header.command == number(Command::destroy_cq) &&
+                                  size == kShortDestroyCq &&
+                                  header.in_words * std::size_t{4} == kShortDestroyCq;
+  const std::size_t length = known_to_be_longer ? kWholeDestroyCq : size;
   std::byte bytes[kMostCommandBytes];
-  const std::span all = std::span(bytes).first(size);
+  const std::span all = std::span(bytes).first(length);
   if (!copy_from_user(all, reinterpret_cast<std::uintptr_t>(buffer))) {
     return -EFAULT;
   }
   std::memcpy(&header, bytes, sizeof header);
+  header.in_words =
+      static_cast<std::uint16_t>(known_to_be_longer ? kWholeDestroyCq / 4 : header.in_words);
   if ((header.command & ~(abi::kExtended | abi::kCommandMask)) != 0) {
     return -EINVAL;
   }
@@ -96,17 +110,17 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
 
 int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
                            std::span<const std::byte> body) {
-  if (header.in_words * std::size_t{4} != body.size() + sizeof header) {
-    return EINVAL;
-  }
   const auto* const entry =
       std::find_if(std::begin(kLegacy), std::end(kLegacy),
                    [&](const Entry& e) { return e.command == header.command; });
   if (entry == std::end(kLegacy)) {
     return EOPNOTSUPP;
   }
-  if (body.size() < entry->body) {
+  if (header.in_words * std::size_t{4} != body.size() + sizeof header) {
     return EINVAL;
+  }
+  if (body.size() < entry->body) {
+    return ENOSPC;
   }
   const std::size_t room = header.out_words * std::size_t{4};
   if (room < entry->reply) {
@@ -136,6 +150,12 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
 
 int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
                              std::span<const std::byte> body) {
+  const auto* const entry = std::find_if(
+      std::begin(kExtended), std::end(kExtended),
+      [&](const Entry& e) { return e.command == (header.command & abi::kCommandMask); });
+  if (entry == std::end(kExtended)) {
+    return EOPNOTSUPP;
+  }
   abi::ExtendedHeader more{};
   if (body.size() < sizeof more) {
     return EINVAL;
@@ -143,17 +163,20 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
   std::memcpy(&more, body.data(), sizeof more);
   body = body.subspan(sizeof more);
   const std::size_t core = header.in_words * std::size_t{8};
-  if (core + more.provider_in_words * std::size_t{8} != body.size() || more.reserved != 0) {
+  if (core + more.provider_in_words * std::size_t{8} != body.size()) {
     return EINVAL;
-  }
-  const auto* const entry = std::find_if(
-      std::begin(kExtended), std::end(kExtended),
-      [&](const Entry& e) { return e.command == (header.command & abi::kCommandMask); });
-  if (entry == std::end(kExtended)) {
-    return EOPNOTSUPP;
   }
   if (core < entry->body) {
+    return ENOSPC;
+  }
+  const std::size_t core_room = header.out_words * std::size_t{8};
+  const std::size_t own_room = more.provider_out_words * std::size_t{8};
+  const bool wants_reply = more.response != 0;
+  if (more.reserved != 0 || wants_reply != (core_room + own_room != 0)) {
     return EINVAL;
+  }
+  if (wants_reply && core_room < entry->reply) {
+    return ENOSPC;
   }
   Call call{.fd = fd,
             .body = body.first(core),
@@ -161,8 +184,6 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
             .udata = {.in = body.subspan(core), .out = {}},
             .hook = nullptr,
             .touched = {}};
-  const std::size_t core_room = header.out_words * std::size_t{8};
-  const std::size_t own_room = more.provider_out_words * std::size_t{8};
   if (!user_range_ok(more.response, core_room + own_room, true)) {
     return EFAULT;
   }
@@ -220,19 +241,53 @@ std::uint32_t UverbsFile::insert(std::unique_ptr<Object> object) {
   if (slot == objects_.end()) {
     slot = objects_.insert(objects_.end(), nullptr);
   }
+  if (std::uint64_t* const count = count_of(object->kind())) {
+    ++*count;
+  }
   *slot = std::move(object);
   return static_cast<std::uint32_t>(slot - objects_.begin());
+}
+
+void UverbsFile::remove(std::unique_ptr<Object>& object) {
+  if (std::uint64_t* const count = count_of(object->kind())) {
+    --*count;
+  }
+  object.reset();
+}
+
+std::uint64_t* UverbsFile::count_of(ObjectKind kind) {
+  LiveObjects& live = device_.live();
+  switch (kind) {
+    case ObjectKind::pd:
+      return &live.pds;
+    case ObjectKind::mr:
+      return &live.mrs;
+    case ObjectKind::ah:
+      return &live.ahs;
+    case ObjectKind::cq:
+      return &live.cqs;
+    case ObjectKind::qp:
+      return &live.qps;
+    case ObjectKind::channel:
+    case ObjectKind::counter:
+      break;
+  }
+  return nullptr;
+}
+
+int UverbsFile::nothing_of_the_kind(std::uint32_t handle) const {
+  return handle < objects_.size() && objects_[handle] != nullptr ? EINVAL : ENOENT;
 }
 
 Outcome<void> UverbsFile::destroy(std::uint32_t handle, ObjectKind kind) {
   Object* const object = find<Object>(handle, kind);
   if (object == nullptr) {
-    return refuse(EINVAL);
+    return refuse(nothing_of_the_kind(handle));
   }
   if (object->busy()) {
     return refuse(EBUSY);
   }
-  objects_[handle].reset();
+  remove(objects_[handle]);
   return {};
 }
 

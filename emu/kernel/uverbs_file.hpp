@@ -53,7 +53,7 @@ class UverbsFile {
   struct Entry {
     std::uint32_t command;
     std::size_t body;   // bytes of the common part, with the response address where there is one
-    std::size_t reply;  // bytes of the common reply
+    std::size_t reply;  // bytes of the common reply, the least there must be room for
     Handler handler;
   };
   static const Entry kLegacy[];
@@ -84,7 +84,7 @@ class UverbsFile {
   Outcome<void> query_qp(Call& call);
   Outcome<void> destroy_qp(Call& call);
 
-  static constexpr std::uint32_t kMostCounters = 1024;
+  static constexpr std::uint32_t kMostCounters = 512;  // as reported of a device that has them
   struct Method {
     abi::IoctlObject object;
     std::uint16_t method;
@@ -108,6 +108,11 @@ class UverbsFile {
   template <class T>
   [[nodiscard]] T* find(std::uint32_t handle, ObjectKind kind);
   [[nodiscard]] std::uint32_t insert(std::unique_ptr<Object> object);
+  void remove(std::unique_ptr<Object>& object);
+  // Where such objects are counted; null: nowhere.
+  [[nodiscard]] std::uint64_t* count_of(ObjectKind kind);
+  // What who destroys by a handle is told: there is none, or it is one of something else.
+  [[nodiscard]] int nothing_of_the_kind(std::uint32_t handle) const;
   [[nodiscard]] Outcome<void> destroy(std::uint32_t handle, ObjectKind kind);
   [[nodiscard]] Channel* find_channel(int fd);
   void free_channel(int fd);

@@ -2,7 +2,6 @@
 #include "emu/kernel/uverbs_ioctl.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 
 #include "emu/kernel/user_memory.hpp"
@@ -30,6 +29,9 @@ Outcome<void> IoctlCall::read(std::uint64_t argument) {
   }
   if (header_.reserved != 0 || header_.reserved2 != 0) {
     return refuse(EPROTONOSUPPORT);
+  }
+  if (header_.driver_id != abi::kDriverEfa) {
+    return refuse(EINVAL);
   }
   std::vector<IoctlAttribute> attributes(header_.attributes);
   const std::uint64_t begin = argument + sizeof header_;
@@ -277,12 +279,11 @@ Outcome<void> UverbsFile::ioctl_query_mr(IoctlCall& call) {
 }
 
 Outcome<void> UverbsFile::ioctl_counter_capabilities(IoctlCall& call) {
+  // A device without them says so by having none.
+  constexpr std::uint64_t kLargest = 0x7FFFFFFF;  // as reported of one with them
   const std::uint32_t operations = device_.counted_operations();
-  if (operations == 0) {
-    return refuse(EOPNOTSUPP);
-  }
-  const std::uint32_t most = kMostCounters;
-  const std::uint64_t largest = ~std::uint64_t{0};
+  const std::uint32_t most = operations != 0 ? kMostCounters : 0;
+  const std::uint64_t largest = operations != 0 ? kLargest : 0;
   auto told = call.answer(0, most);
   told = told ? call.answer(1, largest) : told;
   return told ? call.answer(2, operations) : told;
@@ -342,9 +343,8 @@ Outcome<void> UverbsFile::ioctl_modify_counter(IoctlCall& call) {
     return refuse(EINVAL);
   }
   const auto value = call.get<std::uint64_t>(3);
-  const std::atomic_ref number(*counter->values[entry]);
-  number.store(operation == 0 ? value : number.load() + value);
-  return {};
+  const bool done = operation == 0 ? counter->set(entry, value) : counter->add(entry, value);
+  return done ? Outcome<void>{} : refuse(EFAULT);
 }
 
 Outcome<void> UverbsFile::ioctl_read_counter(IoctlCall& call) {
@@ -356,7 +356,8 @@ Outcome<void> UverbsFile::ioctl_read_counter(IoctlCall& call) {
   if (entry >= CompletionCounter::kEntries) {
     return refuse(EINVAL);
   }
-  return call.answer(2, std::atomic_ref(*counter->values[entry]).load());
+  std::uint64_t value = 0;
+  return counter->get(entry, value) ? call.answer(2, value) : refuse(EFAULT);
 }
 
 Outcome<void> UverbsFile::ioctl_attach_counter(IoctlCall& call) {

@@ -55,7 +55,7 @@ Outcome<srd::RegionKey> Nic::register_memory(const srd::Region& region) {
     return refuse(ENOMEM);
   }
   ++pd->users;
-  const std::size_t index = srd::MemoryTable::index_of(*key);
+  const std::size_t index = engine_.memory().index_of(*key);
   region_users_.resize(std::max(region_users_.size(), index + 1));
   return *key;
 }
@@ -69,7 +69,7 @@ Outcome<void> Nic::deregister(srd::RegionKey key) {
   WEFT_CHECK(pd != nullptr && pd->users > 0);
   --pd->users;
   engine_.memory().erase(key);
-  if (region_users_[srd::MemoryTable::index_of(key)] > 0) {
+  if (region_users_[engine_.memory().index_of(key)] > 0) {
     engine_.revoke([this, key](std::uint64_t cookie) {
       const auto& keys = contexts_[static_cast<std::uint32_t>(cookie)].keys;
       return std::find(keys.begin(), keys.end(), key) != keys.end();

@@ -5,24 +5,25 @@
 
 #include "emu/nic/nic.hpp"
 #include "srd/base/check.hpp"
+#include "srd/base/lent_memory.hpp"
 
 namespace weft::emu::nic {
 namespace {
 
 // A datagram's receiver gets the first kGrhSize bytes of its buffers zeroed, the payload after
 // them.
-[[nodiscard]] bool reserve_grh(srd::ReceiveSegments& segments) {
+[[nodiscard]] WorkStatus reserve_grh(srd::ReceiveSegments& segments) {
   std::uint32_t left = kGrhSize;
   for (srd::Segment& segment : segments) {
     const std::uint32_t take = std::min(left, segment.length);
-    if (take > 0) {
-      std::memset(segment.data, 0, take);
+    if (take > 0 && !touch_lent(segment.data, take, [&] { std::memset(segment.data, 0, take); })) {
+      return WorkStatus::bad_local_key;
     }
     segment.data += take;
     segment.length -= take;
     left -= take;
   }
-  return left == 0;
+  return left == 0 ? WorkStatus::ok : WorkStatus::local_length;
 }
 
 // Datagrams ride on the reliable transport too. One that finds no receive is tried for about two
@@ -79,7 +80,7 @@ WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access acc
       return WorkStatus::bad_local_key;
     }
     user.keys[used] = key;
-    ++region_users_[srd::MemoryTable::index_of(key)];
+    ++region_users_[engine_.memory().index_of(key)];
     segments[used++] = srd::Segment{found.data, sge.length};
     length += sge.length;
   }
@@ -160,7 +161,7 @@ void Nic::release(std::uint32_t context) {
     if (key == srd::RegionKey{}) {
       break;
     }
-    --region_users_[srd::MemoryTable::index_of(key)];
+    --region_users_[engine_.memory().index_of(key)];
   }
   contexts_.release(context);
 }
@@ -273,8 +274,8 @@ bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
     status = resolve(qp, std::span(work.sges).first(work.sge_count), srd::Access::local_write,
                      contexts_[context], segments, length);
   }
-  if (status == WorkStatus::ok && qp.init_.type == QpType::ud && !reserve_grh(segments)) {
-    status = WorkStatus::local_length;
+  if (status == WorkStatus::ok && qp.init_.type == QpType::ud) {
+    status = reserve_grh(segments);
   }
   if (status != WorkStatus::ok) {
     release(context);
@@ -350,7 +351,8 @@ bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
       to.operation = Operation::receive_write_immediate;
     }
     fill_source(from, to);
-  } else if (qp.init_.type == QpType::ud && to.status != WorkStatus::flushed) {
+  } else if (qp.init_.type == QpType::ud && to.status != WorkStatus::flushed &&
+             to.status != WorkStatus::bad_local_key) {
     to.status = WorkStatus::ok;  // nobody tells the sender of a datagram what became of it
   }
   return true;

@@ -48,37 +48,32 @@ constexpr Table kSrdTable = make_table(QpType::srd);
 constexpr Table kUdTable = make_table(QpType::ud);
 
 constexpr std::uint32_t kKnown = kMaskState | kMaskCurrentState | kMaskSqdNotify | kMaskPkeyIndex |
-                                 kMaskPort | kMaskQkey | kMaskSqPsn;
+                                 kMaskPort | kMaskQkey | kMaskSqPsn | kMaskRnrRetry;
 
 }  // namespace
 
 Outcome<QpState> check_modify(const QpRules& rules, QpState current, std::uint32_t mask,
                               const QpAttributes& attributes) {
-  const bool srd = rules.type == QpType::srd;
-  if ((mask & ~(kKnown | (srd ? kMaskRnrRetry : 0U))) != 0) {
+  if ((mask & ~kKnown) != 0 || ((mask & kMaskRnrRetry) != 0 && !rules.rnr_retry)) {
     return refuse(EOPNOTSUPP);
   }
-  if ((mask & kMaskRnrRetry) != 0 && !rules.rnr_retry) {
-    return refuse(EOPNOTSUPP);
-  }
-  if ((mask & kMaskPort) != 0 && attributes.port != 1) {
-    return refuse(EOPNOTSUPP);
-  }
-  if ((mask & kMaskCurrentState) != 0 && attributes.current_state != at(current)) {
+  if (((mask & kMaskCurrentState) != 0 && attributes.current_state != at(current)) ||
+      ((mask & kMaskState) != 0 && attributes.state >= kQpStates)) {
     return refuse(EINVAL);
   }
-  if ((mask & kMaskState) != 0 && attributes.state >= kQpStates) {
-    return refuse(EINVAL);
-  }
-  if (((mask & kMaskPkeyIndex) != 0 && attributes.pkey_index != 0) ||
-      ((mask & kMaskRnrRetry) != 0 && attributes.rnr_retry > 7)) {
-    return refuse(EINVAL);
-  }
+  const Table& table = rules.type == QpType::srd ? kSrdTable : kUdTable;
   const QpState next = (mask & kMaskState) != 0 ? static_cast<QpState>(attributes.state) : current;
-  const Transition& transition = (srd ? kSrdTable : kUdTable)[at(current)][at(next)];
+  const Transition& transition = table[at(current)][at(next)];
   const std::uint32_t given = mask & ~kMaskState;
   if (!transition.legal || (given & transition.required) != transition.required ||
       (given & ~(transition.required | transition.optional)) != 0) {
+    return refuse(EINVAL);
+  }
+  if (((mask & kMaskPort) != 0 && attributes.port != 1) ||
+      ((mask & kMaskPkeyIndex) != 0 && attributes.pkey_index != 0)) {
+    return refuse(EOPNOTSUPP);  // there is one of each
+  }
+  if ((mask & kMaskRnrRetry) != 0 && attributes.rnr_retry > 7) {
     return refuse(EINVAL);
   }
   return next;

@@ -22,7 +22,9 @@ enum QpMask : std::uint32_t {
   kMaskPkeyIndex = 1U << 4,
   kMaskPort = 1U << 5,
   kMaskQkey = 1U << 6,
+  kMaskAddress = 1U << 7,
   kMaskRnrRetry = 1U << 11,
+  kMaskAlternatePath = 1U << 14,
   kMaskSqPsn = 1U << 16,
   kMaskCap = 1U << 19,
 };

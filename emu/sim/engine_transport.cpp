@@ -22,12 +22,15 @@ srd::EngineConfig for_host(PortId self, srd::EngineConfig config) {
 
 }  // namespace
 
-EngineTransport::EngineTransport(PortId self, srd::EngineConfig config)
-    : engine_(for_host(self, std::move(config))) {
+EngineTransport::EngineTransport(PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys)
+    : checks_packets_(config.checksum),
+      engine_(for_host(self, std::move(config))),
+      keys_(std::move(keys)) {
   const auto key = engine_.memory().insert(
       {.length = kEverything, .access = srd::Access::remote_write, .phantom = true});
   WEFT_CHECK(key.has_value());
-  key_ = *key;
+  keys_->resize(std::max<std::size_t>(keys_->size(), self + 1));
+  (*keys_)[self] = *key;
   WEFT_CHECK(engine_.open_endpoint(kQpn, {.unsolicited_immediate = true}).has_value());
 }
 
@@ -50,7 +53,7 @@ void EngineTransport::post(Rest& rest) {
     request.destination = kQpn;
     request.cookie = rest.flow.flow;
     request.segments[0] = {nullptr, length};
-    request.remote_key = key_;
+    request.remote_key = (*keys_)[rest.flow.destination];
     request.phantom = true;
     if (rest.posted + length == rest.flow.bytes) {
       request.immediate = rest.flow.flow;

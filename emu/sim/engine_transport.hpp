@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -15,7 +16,9 @@ class EngineTransport final : public Transport {
  public:
   // The configuration's attachment, seed and limits are set here; the rest must have passed
   // validate().
-  EngineTransport(PortId self, srd::EngineConfig config);
+  // `keys`: of all hosts' regions, by port; it adds its own.
+  using Keys = std::vector<srd::RegionKey>;
+  EngineTransport(PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys);
 
   [[nodiscard]] srd::Machine& machine() override { return engine_; }
   void start(TimePoint now, const FlowStart& flow) override;
@@ -23,6 +26,8 @@ class EngineTransport final : public Transport {
   [[nodiscard]] bool is_control(const srd::TxPacket& packet) const override {
     return packet.payload_size() == 0;
   }
+  [[nodiscard]] bool knows_trimming() const override { return true; }
+  [[nodiscard]] bool checks_packets() const override { return checks_packets_; }
   [[nodiscard]] TransportCounters counters() const override;
   [[nodiscard]] srd::Engine& engine() { return engine_; }
   void prefetch(PortId from, unsigned step) const override;
@@ -36,8 +41,9 @@ class EngineTransport final : public Transport {
   };
   void post(Rest& rest);
 
+  bool checks_packets_;
   srd::Engine engine_;
-  srd::RegionKey key_;  // every host registers the same region first, so all have the same key
+  std::shared_ptr<Keys> keys_;
   std::deque<Rest> waiting_;
   std::unordered_map<std::uint32_t, std::uint32_t>
       pieces_;  // of flows of more than one write: still out

@@ -2,6 +2,8 @@
 #include "emu/sim/recorder.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "emu/sim/engine_transport.hpp"
 #include "srd/engine/paths/path_policy.hpp"
@@ -9,7 +11,7 @@
 namespace weft::emu {
 namespace {
 
-constexpr std::size_t kMostSamples = 2000;
+constexpr std::size_t kRecent = 20;
 constexpr std::size_t kMostTraceDrops = 100'000;
 constexpr std::size_t kMostLosses = 100'000;
 constexpr std::size_t kShareAfterAbandoning = 20;
@@ -25,6 +27,10 @@ std::string quoted(const std::string& text) {
     out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out + "\"";
+}
+
+std::uint64_t sender_and_path(PortId port, std::uint16_t path) {
+  return std::uint64_t{port} << 16 | path;
 }
 
 }  // namespace
@@ -62,13 +68,15 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
     for (PortId port = 0; port < simulation.fabric().port_count(); ++port) {
       if (auto* engine = dynamic_cast<EngineTransport*>(simulation.transport(port));
           engine != nullptr) {
-        engine->engine().observe(this);
+        listeners_.push_back(std::make_unique<Listener>(*this, port));
+        engine->engine().observe(listeners_.back().get());
       }
     }
   }
 }
 
-void Recorder::on_event(const srd::Event& event) {
+// A fault is detected when the sender of a frame that it has swallowed notices on that path.
+void Recorder::on_event(PortId port, const srd::Event& event) {
   const bool suspicious = event.kind == srd::Event::Kind::path_abandoned ||
                           (event.kind == srd::Event::Kind::packet_lost &&
                            event.detail != static_cast<std::uint64_t>(srd::PathEvent::trimmed));
@@ -77,43 +85,103 @@ void Recorder::on_event(const srd::Event& event) {
   }
   const Picos when = picos(event.when);
   for (Occurrence& it : occurrences_) {
-    if (it.lost > 0 && when >= it.from) {
+    if (when >= it.from && it.lost_on.contains(sender_and_path(port, event.path.value()))) {
       it.detected = std::min(it.detected, when);  // hosts may run ahead of each other
     }
   }
 }
 
-void Recorder::on_sample(Picos now) {
-  if (samples_.size() >= kMostSamples) {
-    return;
+void Recorder::follow_faults(Picos now, double goodput) {
+  for (Occurrence& it : occurrences_) {
+    if (now <= it.from) {
+      continue;
+    }
+    if (!it.begun) {
+      it.begun = true;
+      if (!recent_.empty()) {
+        it.before = std::accumulate(recent_.begin(), recent_.end(), 0.0) /
+                    static_cast<double>(recent_.size());
+      }
+    }
+    const bool normal = goodput >= kBackToNormal * it.before;
+    if (it.fell && normal) {
+      it.recovered = std::min(it.recovered, now);
+    }
+    it.fell = it.fell || !normal;
   }
+  recent_.push_back(goodput);
+  if (recent_.size() > kRecent) {
+    recent_.pop_front();
+  }
+}
+
+void Recorder::on_sample(Picos now) {
   const FabricTotals& totals = simulation_.fabric().totals();
-  Sample sample;
-  sample.at_us = microseconds(now);
-  sample.goodput_gbps =
+  const double goodput =
       static_cast<double>(payload_ - payload_before_) * 8e3 / static_cast<double>(every_);
-  sample.drops = static_cast<std::uint32_t>(totals.dropped_all() - before_.dropped_all());
-  sample.trims = static_cast<std::uint32_t>(totals.trimmed - before_.trimmed);
-  sample.marks = static_cast<std::uint32_t>(totals.marked - before_.marked);
-  samples_.push_back(sample);
+  follow_faults(now, goodput);
+  pending_.at_us = microseconds(now);
+  pending_.goodput_gbps += goodput;
+  pending_.drops += static_cast<std::uint32_t>(totals.dropped_all() - before_.dropped_all());
+  pending_.trims += static_cast<std::uint32_t>(totals.trimmed - before_.trimmed);
+  pending_.marks += static_cast<std::uint32_t>(totals.marked - before_.marked);
   payload_before_ = payload_;
   before_ = totals;
-  if (!series_) {
+  if (++gathered_ < stride_) {
     return;
   }
-  const auto& links = scenario_.topology.links();
-  for (LinkId id = 0; id < links.size(); ++id) {
-    const LinkProperties& is = links[id].properties;
-    const auto room = static_cast<double>(is.rate.picoseconds_for(std::max<Bytes>(is.buffer, 1)));
-    queues_.push_back(
-        is.buffer == 0
-            ? std::uint8_t{0}
-            : static_cast<std::uint8_t>(std::min(
-                  255.0, static_cast<double>(simulation_.fabric().backlog(id)) / room * 255)));
+  pending_.goodput_gbps /= stride_;
+  samples_.push_back(std::exchange(pending_, {}));
+  gathered_ = 0;
+  if (series_) {
+    const auto& links = scenario_.topology.links();
+    for (LinkId id = 0; id < links.size(); ++id) {
+      const LinkProperties& is = links[id].properties;
+      const auto room = static_cast<double>(is.rate.picoseconds_for(std::max<Bytes>(is.buffer, 1)));
+      queues_.push_back(
+          is.buffer == 0
+              ? std::uint8_t{0}
+              : static_cast<std::uint8_t>(std::min(
+                    255.0, static_cast<double>(simulation_.fabric().backlog(id)) / room * 255)));
+    }
+  }
+  if (samples_.size() == kMostSamples) {
+    halve();
   }
   for (auto& path : path_use_) {
     path.resize(samples_.size(), 0);
   }
+}
+
+void Recorder::halve() {
+  for (std::size_t i = 0; i < kMostSamples / 2; ++i) {
+    const Sample& one = samples_[2 * i];
+    const Sample& other = samples_[2 * i + 1];
+    samples_[i] = {.at_us = other.at_us,
+                   .goodput_gbps = (one.goodput_gbps + other.goodput_gbps) / 2,
+                   .drops = one.drops + other.drops,
+                   .trims = one.trims + other.trims,
+                   .marks = one.marks + other.marks};
+  }
+  samples_.resize(kMostSamples / 2);
+  if (series_) {
+    const std::size_t links = scenario_.topology.links().size();
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      for (std::size_t link = 0; link < links; ++link) {
+        queues_[i * links + link] =
+            std::max(queues_[2 * i * links + link], queues_[(2 * i + 1) * links + link]);
+      }
+    }
+    queues_.resize(samples_.size() * links);
+  }
+  for (auto& path : path_use_) {
+    path.resize(kMostSamples, 0);
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      path[i] = path[2 * i] + path[2 * i + 1];
+    }
+    path.resize(samples_.size());
+  }
+  stride_ *= 2;
 }
 
 std::vector<std::uint8_t> Recorder::queue_of(LinkId link) const {
@@ -146,7 +214,8 @@ void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& fr
   }
 }
 
-void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason, LinkId link) {
+void Recorder::on_dropped(Picos now, const FrameStore::Head& frame, const emu::Event& event,
+                          DropReason reason, LinkId link) {
   for (const std::uint32_t id : of_link_[link]) {
     Occurrence& it = occurrences_[id];
     if (now >= it.from && (it.until == kNoTime || now <= it.until) &&
@@ -155,6 +224,7 @@ void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason,
       ++it.lost;
       if (it.losses.size() < kMostLosses) {
         it.losses.push_back(now);
+        it.lost_on.insert(sender_and_path(frame.from, frame.path));
       }
     }
   }
@@ -163,31 +233,12 @@ void Recorder::on_dropped(Picos now, const emu::Event& event, DropReason reason,
   }
 }
 
-void Recorder::on_flow(Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {}
-
+// At once if goodput has not suffered; never if nothing can be said.
 Picos Recorder::recovered_after(const Occurrence& it) const {
-  double before = 0;
-  int count = 0;
-  bool fell = false;
-  for (const Sample& sample : samples_) {
-    const auto at = static_cast<Picos>(sample.at_us * 1e6);
-    if (at <= it.from) {
-      if (at > it.from - 20 * every_) {
-        before += sample.goodput_gbps;
-        ++count;
-      }
-      continue;
-    }
-    if (count == 0) {
-      return kNoTime;
-    }
-    const bool normal = sample.goodput_gbps >= kBackToNormal * before / count;
-    if (fell && normal) {
-      return at;
-    }
-    fell = fell || !normal;
+  if (!it.begun || it.before < 0) {
+    return kNoTime;
   }
-  return fell ? kNoTime : it.from;
+  return it.fell ? it.recovered : it.from;
 }
 
 // The last loss before traffic has left the broken place: before the first round trip in which at

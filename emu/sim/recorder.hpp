@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "emu/sim/result.hpp"
@@ -14,9 +16,14 @@
 
 namespace weft::emu {
 
-class Recorder final : public SimulationObserver, private srd::Observer {
+// However long a run is, there are at most kMostSamples of it: when they are full, each two become
+// one, and one stands for twice the time from then on. What is told of faults goes by the finest
+// ones.
+class Recorder final : public SimulationObserver {
  public:
   Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace);
+
+  static constexpr std::size_t kMostSamples = 2000;  // even
 
   [[nodiscard]] Picos sample_every() const { return every_; }
   [[nodiscard]] std::vector<FaultTimeline> timelines() const;
@@ -35,7 +42,7 @@ class Recorder final : public SimulationObserver, private srd::Observer {
   // One value per sample, 0..255 of the link's buffer.
   [[nodiscard]] std::vector<std::uint8_t> queue_of(LinkId link) const;
   // Of the watched flow: packets that arrived, by path and sample.
-  [[nodiscard]] const std::vector<std::vector<std::uint16_t>>& path_use() const {
+  [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& path_use() const {
     return path_use_;
   }
   [[nodiscard]] const std::vector<std::uint32_t>& path_marks() const { return path_marks_; }
@@ -43,8 +50,8 @@ class Recorder final : public SimulationObserver, private srd::Observer {
   void on_sample(Picos now) override;
   void on_delivered(Picos now, PortId to, const FrameStore::Head& frame,
                     const emu::Event& event) override;
-  void on_dropped(Picos now, const emu::Event& event, DropReason reason, LinkId link) override;
-  void on_flow(Picos now, std::uint32_t flow, FlowRecord::State state) override;
+  void on_dropped(Picos now, const FrameStore::Head& frame, const emu::Event& event,
+                  DropReason reason, LinkId link) override;
 
  private:
   struct Occurrence {
@@ -55,6 +62,19 @@ class Recorder final : public SimulationObserver, private srd::Observer {
     Picos last_loss = kNoTime;
     std::uint64_t lost = 0;
     std::vector<Picos> losses;  // their times, nearly in order, a bounded number of them
+    std::unordered_set<std::uint64_t> lost_on;  // senders and paths of those
+    // The goodput before it, and what came of it.
+    bool begun = false;
+    double before = -1;  // nothing was measured
+    bool fell = false;
+    Picos recovered = kNoTime;
+  };
+  // What one host's engine tells.
+  struct Listener final : srd::Observer {
+    Listener(Recorder& its_recorder, PortId its_port) : recorder(its_recorder), port(its_port) {}
+    void on_event(const srd::Event& event) override { recorder.on_event(port, event); }
+    Recorder& recorder;
+    PortId port;
   };
   struct TraceDrop {
     Picos when = 0;
@@ -62,7 +82,9 @@ class Recorder final : public SimulationObserver, private srd::Observer {
     DropReason reason = DropReason::loss;
   };
 
-  void on_event(const srd::Event& event) override;
+  void on_event(PortId port, const srd::Event& event);
+  void follow_faults(Picos now, double goodput);
+  void halve();
   [[nodiscard]] Picos recovered_after(const Occurrence& it) const;
   [[nodiscard]] Picos abandoned_at(const Occurrence& it) const;
 
@@ -74,14 +96,18 @@ class Recorder final : public SimulationObserver, private srd::Observer {
   std::uint64_t payload_ = 0;  // delivered so far
   std::uint64_t payload_before_ = 0;
   FabricTotals before_;
-  std::uint32_t drops_ = 0;
+  std::deque<double> recent_;  // goodput of the latest finest samples
+  std::uint32_t stride_ = 1;   // finest samples in one
+  std::uint32_t gathered_ = 0;
+  Sample pending_;  // their sums
   std::vector<Sample> samples_;
   std::vector<std::uint8_t> queues_;  // sample by sample, link by link
-  std::vector<std::vector<std::uint16_t>> path_use_;
+  std::vector<std::vector<std::uint32_t>> path_use_;
   std::vector<std::uint32_t> path_marks_;
   std::vector<Occurrence> occurrences_;
   std::vector<std::vector<std::uint32_t>> of_link_;  // occurrences that touch a link
   std::vector<TraceDrop> trace_drops_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
 };
 
 }  // namespace weft::emu

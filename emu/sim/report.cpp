@@ -127,15 +127,15 @@ std::string drawing(const Scenario& scenario, const Simulation& simulation) {
 }
 
 std::string paths(const Recorder& recorder, std::string& most) {
-  std::uint16_t largest = 1;
+  std::uint32_t largest = 1;
   for (const auto& path : recorder.path_use()) {
-    for (const std::uint16_t count : path) {
+    for (const std::uint32_t count : path) {
       largest = std::max(largest, count);
     }
   }
   most = std::to_string(largest);
-  return array(recorder.path_use(), [](const std::vector<std::uint16_t>& path) {
-    return array(path, [](std::uint16_t count) { return std::to_string(count); });
+  return array(recorder.path_use(), [](const std::vector<std::uint32_t>& path) {
+    return array(path, [](std::uint32_t count) { return std::to_string(count); });
   });
 }
 

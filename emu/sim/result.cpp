@@ -72,6 +72,7 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
   result.goodput_gbps = end > 0 ? bytes * 8e3 / static_cast<double>(end) : 0;
   result.transport = simulation.counters();
   result.fabric = simulation.fabric().totals();
+  result.damaged = simulation.damaged();
   result.digest = simulation.digest();
   const auto& links = scenario.topology.links();
   for (LinkId id = 0; id < links.size(); ++id) {

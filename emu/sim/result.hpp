@@ -50,6 +50,7 @@ struct RunResult {
   double jain = 0;          // over 1/FCT of flows of one size; over rates otherwise
   TransportCounters transport;
   FabricTotals fabric;
+  std::uint64_t damaged = 0;  // frames that arrived with a wrong bit, and so were lost
   double longest_queue_bytes = 0;
   std::string longest_queue_link;
   std::vector<FaultTimeline> faults;

@@ -252,7 +252,7 @@ void read_all_traffic(YamlMap& top, Scenario& scenario, const std::string& direc
     const std::string path = parts.size() == 1 ? "traffic" : "traffic[" + std::to_string(i) + "]";
     YamlMap map(top.file(), parts[i], path);
     std::string name = parts.size() == 1 ? "flows" : "group " + std::to_string(i);
-    map.read("name", name);
+    map.read_label("name", name);
     scenario.traffic.groups.push_back(name);
     read_traffic(map, scenario, static_cast<std::uint32_t>(i), directory);
     map.finish();
@@ -340,7 +340,9 @@ void read_transport(YamlMap& map, Scenario& scenario, const Routes& routes) {
   srd::EngineConfig& engine = spec.engine;
   engine.seed = scenario.seed;
   engine.mtu_payload = payload;
-  engine.checksum = false;  // memory carries the packets; faults that corrupt want it on
+  // Memory carries the packets, so nothing is wrong in them unless a fault sees to it.
+  engine.checksum = std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                                [](const Fault& it) { return it.impairment.corruption > 0; });
   engine.line_rate = facts.rate;
   engine.base_rtt = facts.base_rtt;
   engine.trimming = facts.trimming;
@@ -392,7 +394,7 @@ void read_variants(YamlMap& top, Scenario& scenario) {
   top.each("variants", [&](const YAML::Node& node, const std::string& path) {
     YamlMap map(top.file(), node, path);
     Variant variant;
-    map.read("name", variant.name);
+    map.read_label("name", variant.name);
     if (variant.name.empty()) {
       map.fail_here("a variant needs a name");
     }
@@ -408,6 +410,18 @@ void read_variants(YamlMap& top, Scenario& scenario) {
     variant.bounds = read_bounds(map.map("bounds"));
     map.finish();
     scenario.variants.push_back(std::move(variant));
+  });
+}
+
+void read_faults(YamlMap& top, Scenario& scenario) {
+  top.each("faults", [&](const YAML::Node& node, const std::string& path) {
+    scenario.faults.push_back(read_fault(top.file(), node, path));
+    if (!top.file().failed()) {
+      Fabric probe(scenario.topology, {});
+      if (const auto ok = probe.apply(0, scenario.faults.back()); !ok) {
+        top.file().fail_at(node, path, ok.error().message);
+      }
+    }
   });
 }
 
@@ -431,7 +445,7 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
   }
   Scenario scenario;
   YamlMap top(file, root, "");
-  top.read("name", scenario.name);
+  top.read_label("name", scenario.name);
   top.read("title", scenario.title);
   top.read("reference", scenario.reference);
   top.read("seed", scenario.seed, 0, INT64_MAX);
@@ -457,6 +471,9 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     read_all_traffic(top, scenario, directory);
   }
   if (!file.failed()) {
+    read_faults(top, scenario);
+  }
+  if (!file.failed()) {
     const Routes routes(scenario.topology);
     YamlMap transport = top.map("transport");
     read_transport(transport, scenario, routes);
@@ -464,15 +481,6 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
       scenario.ideal_us = ideal_us(scenario, routes);
     }
   }
-  top.each("faults", [&](const YAML::Node& node, const std::string& path) {
-    scenario.faults.push_back(read_fault(file, node, path));
-    if (!file.failed()) {
-      Fabric probe(scenario.topology, {});
-      if (const auto ok = probe.apply(0, scenario.faults.back()); !ok) {
-        file.fail_at(node, path, ok.error().message);
-      }
-    }
-  });
   scenario.bounds = read_bounds(top.map("bounds"));
   read_variants(top, scenario);
   top.finish();
@@ -484,9 +492,10 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
 
 Simulation::MakeTransport transport_factory(const Scenario& scenario) {
   const TransportSpec& spec = scenario.transport;
-  return [&spec](PortId port) -> std::unique_ptr<Transport> {
+  auto keys = std::make_shared<EngineTransport::Keys>();
+  return [&spec, keys](PortId port) -> std::unique_ptr<Transport> {
     if (spec.kind == TransportSpec::Kind::srd) {
-      return std::make_unique<EngineTransport>(port, spec.engine);
+      return std::make_unique<EngineTransport>(port, spec.engine, keys);
     }
     return std::make_unique<OnePathTransport>(spec.one_path);
   };

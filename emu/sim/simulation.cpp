@@ -7,6 +7,9 @@
 namespace weft::emu {
 namespace {
 
+// Of a frame's flags those that say what became of it.
+constexpr unsigned kHappened = ~unsigned{kTrimmable};
+
 std::uint32_t ecmp_hash(PortId from, PortId to, std::uint16_t path) {
   return static_cast<std::uint32_t>(mix64((static_cast<std::uint64_t>(from) << 40) ^
                                           (static_cast<std::uint64_t>(to) << 16) ^ path) >>
@@ -62,6 +65,7 @@ Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
     if (used[port]) {
       hosts_[port].transport = make_transport(port);
       hosts_[port].machine = &hosts_[port].transport->machine();
+      hosts_[port].knows_trimming = hosts_[port].transport->knows_trimming();
     }
   }
   std::stable_sort(by_start_.begin(), by_start_.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -101,13 +105,11 @@ void Simulation::deliver(Picos now, PortId port, const Event& event) {
   }
   Host& host = hosts_[port];
   host.mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(port) << 44) ^
-           event.flags);
-  if (host.machine != nullptr) {
+           (event.flags & kHappened));
+  const bool corrupted = (event.flags & kCorrupted) != 0;
+  damaged_ += corrupted ? 1U : 0U;
+  if (host.machine != nullptr && (!corrupted || host.transport->checks_packets())) {
     std::byte* bytes = frames_.bytes(event.frame);
-    if ((event.flags & kCorrupted) != 0) {
-      const auto bit = static_cast<std::size_t>(host.digest) % (8ULL * head.header);
-      bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-    }
     srd::RxPacket rx;
     rx.from = address_of(head.from);
     rx.path = srd::PathId{head.path};
@@ -119,6 +121,9 @@ void Simulation::deliver(Picos now, PortId port, const Event& event) {
                     ? std::span<const std::byte>(bytes + head.header, head.payload)
                     : phantom_payload(head.payload);
     }
+    if (corrupted) [[unlikely]] {
+      damage(host, {bytes, head.header}, rx.more);
+    }
     host.machine->on_packet(time_point(now), rx);
   }
   frames_.release(event.frame);
@@ -127,9 +132,23 @@ void Simulation::deliver(Picos now, PortId port, const Event& event) {
   }
 }
 
+void Simulation::damage(const Host& host, std::span<std::byte> header,
+                        std::span<const std::byte>& payload) {
+  const std::size_t bit =
+      static_cast<std::size_t>(mix64(host.digest)) % (8 * (header.size() + payload.size()));
+  const auto mask = static_cast<std::byte>(1U << (bit % 8));
+  if (bit / 8 < header.size()) {
+    header[bit / 8] ^= mask;
+    return;
+  }
+  damaged_payload_.assign(payload.begin(), payload.end());  // it may be shared by all frames
+  damaged_payload_[bit / 8 - header.size()] ^= mask;
+  payload = damaged_payload_;
+}
+
 void Simulation::drop(Picos now, const Event& event, DropReason reason, LinkId link) {
   if (observer_ != nullptr) {
-    observer_->on_dropped(now, event, reason, link);
+    observer_->on_dropped(now, frames_.head(event.frame), event, reason, link);
   }
   frames_.release(event.frame);
 }
@@ -202,7 +221,8 @@ void Simulation::transmit(Picos now, PortId port, Host& host) {
                       .handle = frames_.put(head, packet_, options_.real_payload),
                       .size = head.wire,
                       .control = control,
-                      .ecn_capable = packet_.ecn != srd::Ecn::not_capable};
+                      .ecn_capable = packet_.ecn != srd::Ecn::not_capable,
+                      .trimmable = host.knows_trimming};
     const Picos free = fabric_.inject(now, port, frame);
     if (free > now) {
       host.nic_planned = true;

@@ -41,8 +41,8 @@ class SimulationObserver {
   virtual void on_sample(Picos /*now*/) {}
   virtual void on_delivered(Picos /*now*/, PortId /*to*/, const FrameStore::Head& /*frame*/,
                             const Event& /*event*/) {}
-  virtual void on_dropped(Picos /*now*/, const Event& /*event*/, DropReason /*reason*/,
-                          LinkId /*link*/) {}
+  virtual void on_dropped(Picos /*now*/, const FrameStore::Head& /*frame*/, const Event& /*event*/,
+                          DropReason /*reason*/, LinkId /*link*/) {}
   virtual void on_flow(Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {}
 };
 
@@ -78,6 +78,9 @@ class Simulation {
   // Says what is unaccounted for, if anything is.
   [[nodiscard]] Result<void> check_conservation() const;
   [[nodiscard]] std::size_t frame_memory() const { return frames_.memory(); }
+  // Frames that arrived with a wrong bit: lost, for a transport that finds it as for one that
+  // relies on the wire's own checksum.
+  [[nodiscard]] std::uint64_t damaged() const { return damaged_; }
 
   // --- The fabric's sink.
   void deliver(Picos now, PortId port, const Event& event);
@@ -103,6 +106,7 @@ class Simulation {
     Picos armed = kNoTime;     // the earliest call-back planned for the machine's deadline
     bool nic_planned = false;  // a call-back comes when the uplink is free
     bool paused = false;
+    bool knows_trimming = false;
     std::uint32_t sent = 0;             // frames
     std::uint64_t digest = 0x77656674;  // of what happened here: hosts may run ahead of each other
 
@@ -121,6 +125,8 @@ class Simulation {
   void transmit(Picos now, PortId port, Host& host);
   void arm(Picos now, PortId port, Host& host);
   void collect(Picos now, Host& host);
+  // The bit of a corrupted frame that is wrong, wherever in it.
+  void damage(const Host& host, std::span<std::byte> header, std::span<const std::byte>& payload);
   void start_due(Picos now);
   void start_flow(Picos now, std::uint32_t flow);
   void activate(Picos now, std::uint32_t trigger);
@@ -137,6 +143,8 @@ class Simulation {
   std::vector<std::uint32_t> starting_;  // by triggers, not yet handed to their hosts
   bool in_start_ = false;
   std::uint32_t ended_ = 0;
+  std::uint64_t damaged_ = 0;
+  std::vector<std::byte> damaged_payload_;
   srd::TxPacket packet_;
   SimulationObserver* observer_ = nullptr;
   Picos sample_every_ = 0;

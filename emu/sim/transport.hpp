@@ -49,6 +49,10 @@ class Transport {
   [[nodiscard]] virtual std::size_t poll(std::span<FlowEvent> events) = 0;
   // True if the frame is one of those that go first: acknowledgements and the like.
   [[nodiscard]] virtual bool is_control(const srd::TxPacket& packet) const = 0;
+  // True if its packets carry a checksum: it is given damaged ones. Those of others the wire loses.
+  [[nodiscard]] virtual bool checks_packets() const { return false; }
+  // True if its receiver makes use of data that was cut to the header.
+  [[nodiscard]] virtual bool knows_trimming() const { return false; }
   [[nodiscard]] virtual TransportCounters counters() const = 0;
   // It will be called soon, with a packet of that port or (kNone) to send. Called with step 0, 1,
   // 2 ...: each may follow what the one before has fetched.

@@ -166,7 +166,8 @@ void Run::poll(std::uint32_t host) {
                                    : VirtualNetwork::kNobody);
     }
     total += n;
-    if (total - flushed_receives > plan_.hosts[host].engine.max_completions) {
+    // So many of requests, and as many of receives.
+    if (total - flushed_receives > 2 * plan_.hosts[host].engine.max_completions) {
       judge_.condemn("more completions wait than the configuration allows");
     }
   }

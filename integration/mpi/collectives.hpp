@@ -54,6 +54,9 @@ class Pattern {
 template <class T>
 class Collective {
  public:
+  // Each rank has a part of it; else all of it.
+  static constexpr bool kParts = true;
+
   Collective(const World& world, std::size_t count)
       : world_(world), count_(count), pattern_(world.size), in_(count), out_(count) {}
   virtual ~Collective() = default;
@@ -78,7 +81,8 @@ class Collective {
     }
     return count;
   }
-  [[nodiscard]] virtual double bus_factor() const { return 1; }
+  // What passes the link of a rank, as a share of the size.
+  [[nodiscard]] virtual double bus_factor() const { return share(); }
 
  protected:
   [[nodiscard]] virtual T expected(std::size_t index) const = 0;
@@ -93,6 +97,12 @@ class Collective {
   [[nodiscard]] static T element(int rank, std::size_t index) {
     return static_cast<T>(Pattern::at(rank, index));
   }
+  // Of what consists of all ranks' own parts, in their order.
+  [[nodiscard]] T gathered(std::size_t index) const {
+    return element(static_cast<int>(index / static_cast<std::size_t>(per_rank())), index);
+  }
+  [[nodiscard]] const void* own_part() const { return in_.data() + per_rank() * world_.rank; }
+  [[nodiscard]] void* result(bool in_place) { return in_place ? in_.data() : out_.data(); }
   [[nodiscard]] T sum(std::size_t index) const { return static_cast<T>(pattern_.sum(index)); }
   [[nodiscard]] double share() const { return static_cast<double>(world_.size - 1) / world_.size; }
 
@@ -107,12 +117,11 @@ class Collective {
 template <class T>
 class AllReduce : public Collective<T> {
  public:
-  static constexpr bool kParts = false;  // every rank has all of it
+  static constexpr bool kParts = false;
   using Collective<T>::Collective;
   void run(bool in_place) override {
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Allreduce(in_place ? MPI_IN_PLACE : this->in_.data(), to, static_cast<int>(this->count_),
-                  type_of<T>(), MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(in_place ? MPI_IN_PLACE : this->in_.data(), this->result(in_place),
+                  static_cast<int>(this->count_), type_of<T>(), MPI_SUM, MPI_COMM_WORLD);
   }
   T expected(std::size_t index) const override { return this->sum(index); }
   double bus_factor() const override { return 2 * this->share(); }
@@ -121,55 +130,44 @@ class AllReduce : public Collective<T> {
 template <class T>
 class AllGather : public Collective<T> {
  public:
-  static constexpr bool kParts = true;
   using Collective<T>::Collective;
   void run(bool in_place) override {
     const int n = this->per_rank();
-    void* const to = in_place ? this->in_.data() : this->out_.data();
     // In place each rank's part stands where it will stay.
-    const void* const from = in_place ? MPI_IN_PLACE : this->in_.data() + n * this->world_.rank;
-    MPI_Allgather(from, n, type_of<T>(), to, n, type_of<T>(), MPI_COMM_WORLD);
+    const void* const from = in_place ? MPI_IN_PLACE : this->own_part();
+    MPI_Allgather(from, n, type_of<T>(), this->result(in_place), n, type_of<T>(), MPI_COMM_WORLD);
   }
-  T expected(std::size_t index) const override {
-    return this->element(static_cast<int>(index) / this->per_rank(), index);
-  }
-  double bus_factor() const override { return this->share(); }
+  T expected(std::size_t index) const override { return this->gathered(index); }
 };
 
 template <class T>
 class ReduceScatter : public Collective<T> {
  public:
-  static constexpr bool kParts = true;
   using Collective<T>::Collective;
   void run(bool in_place) override {
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : this->in_.data(), to, this->per_rank(),
-                             type_of<T>(), MPI_SUM, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : this->in_.data(), this->result(in_place),
+                             this->per_rank(), type_of<T>(), MPI_SUM, MPI_COMM_WORLD);
   }
   std::size_t results() const override { return static_cast<std::size_t>(this->per_rank()); }
   T expected(std::size_t index) const override {
     return this->sum(index + results() * static_cast<std::size_t>(this->world_.rank));
   }
-  double bus_factor() const override { return this->share(); }
 };
 
 template <class T>
 class AllToAll : public Collective<T> {
  public:
-  static constexpr bool kParts = true;
   using Collective<T>::Collective;
   void run(bool in_place) override {
     const int n = this->per_rank();
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Alltoall(in_place ? MPI_IN_PLACE : this->in_.data(), n, type_of<T>(), to, n, type_of<T>(),
-                 MPI_COMM_WORLD);
+    MPI_Alltoall(in_place ? MPI_IN_PLACE : this->in_.data(), n, type_of<T>(),
+                 this->result(in_place), n, type_of<T>(), MPI_COMM_WORLD);
   }
   T expected(std::size_t index) const override {
     const auto n = static_cast<std::size_t>(this->per_rank());
     return this->element(static_cast<int>(index / n),
                          index % n + n * static_cast<std::size_t>(this->world_.rank));
   }
-  double bus_factor() const override { return this->share(); }
 };
 
 template <class T>
@@ -177,6 +175,7 @@ class Broadcast : public Collective<T> {
  public:
   static constexpr bool kParts = false;
   using Collective<T>::Collective;
+  double bus_factor() const override { return 1; }
   void run(bool in_place) override {
     std::vector<T>& buffer = in_place ? this->in_ : this->out_;
     if (this->is_root() && !in_place) {
@@ -191,26 +190,20 @@ class Broadcast : public Collective<T> {
 template <class T>
 class Gather : public Collective<T> {
  public:
-  static constexpr bool kParts = true;
   using Collective<T>::Collective;
   void run(bool in_place) override {
     const int n = this->per_rank();
-    const void* const from =
-        in_place && this->is_root() ? MPI_IN_PLACE : this->in_.data() + n * this->world_.rank;
-    void* const to = in_place ? this->in_.data() : this->out_.data();
-    MPI_Gather(from, n, type_of<T>(), to, n, type_of<T>(), this->root_, MPI_COMM_WORLD);
+    const void* const from = in_place && this->is_root() ? MPI_IN_PLACE : this->own_part();
+    MPI_Gather(from, n, type_of<T>(), this->result(in_place), n, type_of<T>(), this->root_,
+               MPI_COMM_WORLD);
   }
   std::size_t results() const override { return this->is_root() ? this->count_ : 0; }
-  T expected(std::size_t index) const override {
-    return this->element(static_cast<int>(index) / this->per_rank(), index);
-  }
-  double bus_factor() const override { return this->share(); }
+  T expected(std::size_t index) const override { return this->gathered(index); }
 };
 
 template <class T>
 class Scatter : public Collective<T> {
  public:
-  static constexpr bool kParts = true;
   using Collective<T>::Collective;
   void run(bool in_place) override {
     const int n = this->per_rank();
@@ -228,7 +221,6 @@ class Scatter : public Collective<T> {
   T expected(std::size_t index) const override {
     return this->element(this->root_, part() + index);
   }
-  double bus_factor() const override { return this->share(); }
 
  private:
   [[nodiscard]] std::size_t part() const {

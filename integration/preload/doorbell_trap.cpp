@@ -1,7 +1,6 @@
-// Owns the signal handler: which store it was, and whose.
+// Owns finding out which store it was, and whose.
 #include "integration/preload/doorbell_trap.hpp"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -14,7 +13,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "integration/preload/next.hpp"
 #include "srd/run/short_turns.hpp"
 
 namespace weft::preload {
@@ -22,17 +20,6 @@ namespace {
 
 constexpr std::uintptr_t kPage = 4096;
 constexpr int kMostTries = 1000;
-
-// Of the application, behind ours. Replaced as a whole: the handler may run meanwhile.
-struct Behind {
-  struct sigaction action {};
-};
-constinit std::atomic<const Behind*> behind{nullptr};
-
-int stock_sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) {
-  static constinit Next<int(int, const struct sigaction*, struct sigaction*)> stock("sigaction");
-  return stock(signal, wanted, before);
-}
 
 #if defined(__x86_64__)
 
@@ -112,17 +99,6 @@ void skip(ucontext_t&, std::size_t) {}
 constexpr bool kCanDecode = false;
 
 #endif
-
-void not_ours(int signal, siginfo_t* info, void* context) {
-  const struct sigaction& previous = behind.load(std::memory_order_acquire)->action;
-  if ((previous.sa_flags & SA_SIGINFO) != 0) {
-    previous.sa_sigaction(signal, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(signal);
-  } else {
-    stock_sigaction(SIGSEGV, &previous, nullptr);  // the store is tried again, and ends the program
-  }
-}
 
 struct Mapping {
   std::uintptr_t begin = 0;
@@ -220,32 +196,17 @@ void DoorbellTrap::forget(int fd, std::uint64_t key) {
   }
 }
 
-bool DoorbellTrap::handler_behind(const struct sigaction* wanted, struct sigaction* before) {
-  if (!installed_.load(std::memory_order_acquire)) {
+bool DoorbellTrap::take(const siginfo_t& info, ucontext_t& context) {
+  if (!in_use()) {
     return false;
   }
-  const Behind* const old = behind.load(std::memory_order_acquire);
-  if (before != nullptr) {
-    *before = old->action;
-  }
-  if (wanted != nullptr) {
-    behind.store(new Behind{*wanted}, std::memory_order_release);  // `old` may be in use for ever
-  }
-  return true;
-}
-
-void DoorbellTrap::on_fault(int signal, void* info_pointer, void* context_pointer) {
-  auto* const info = static_cast<siginfo_t*>(info_pointer);
-  auto& context = *static_cast<ucontext_t*>(context_pointer);
-  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
   const std::uintptr_t page = address & ~(kPage - 1);
-  DoorbellTrap& self = instance();
-  self.handling_.fetch_add(1, std::memory_order_seq_cst);
-  Entry* const entry = page == 0 ? nullptr : self.find(page);
+  handling_.fetch_add(1, std::memory_order_seq_cst);
+  Entry* const entry = page == 0 ? nullptr : find(page);
   if (entry == nullptr) {
-    self.handling_.fetch_sub(1, std::memory_order_release);
-    not_ours(signal, info, context_pointer);
-    return;
+    handling_.fetch_sub(1, std::memory_order_release);
+    return false;
   }
   const int saved = errno;
   const Store store = decode(context);
@@ -259,30 +220,17 @@ void DoorbellTrap::on_fault(int signal, void* info_pointer, void* context_pointe
     skip(context, store.length);
     entry->runner->ring();
   }
-  self.handling_.fetch_sub(1, std::memory_order_release);
+  handling_.fetch_sub(1, std::memory_order_release);
   errno = saved;
-}
-
-bool DoorbellTrap::install() {
-  struct sigaction action {};
-  action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
-    on_fault(signal, info, context);
-  };
-  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
-  auto* const previous = new Behind;
-  stock_sigaction(SIGSEGV, nullptr, &previous->action);
-  behind.store(previous, std::memory_order_release);
-  const bool installed = stock_sigaction(SIGSEGV, &action, nullptr) == 0;
-  installed_.store(installed, std::memory_order_release);
-  return installed;
+  return true;
 }
 
 void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
                          emu::kernel::Runner& runner) {
-  if ((!installed_.load(std::memory_order_relaxed) && !install()) || doorbell.data == nullptr) {
+  if (doorbell.data == nullptr) {
     return;
   }
+  in_use_.store(true, std::memory_order_release);
   const auto device = reinterpret_cast<std::uintptr_t>(doorbell.data);  // the device's own view
   unsigned long inode = 0;
   for_each_mapping([&](const Mapping& one) {
@@ -326,26 +274,3 @@ void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
 }
 
 }  // namespace weft::preload
-
-using weft::preload::DoorbellTrap;
-using weft::preload::Next;
-
-WEFT_EXPORT int sigaction(int signal, const struct sigaction* wanted,
-                          struct sigaction* before) noexcept {
-  if (signal == SIGSEGV && DoorbellTrap::instance().handler_behind(wanted, before)) {
-    return 0;
-  }
-  return weft::preload::stock_sigaction(signal, wanted, before);
-}
-
-WEFT_EXPORT sighandler_t signal(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("signal");
-  struct sigaction wanted {};
-  struct sigaction before {};
-  wanted.sa_handler = handler;
-  wanted.sa_flags = SA_RESTART;
-  if (signal == SIGSEGV && DoorbellTrap::instance().handler_behind(&wanted, &before)) {
-    return before.sa_handler;
-  }
-  return stock(signal, handler);
-}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+#include <ucontext.h>
 
 #include <array>
 #include <atomic>
@@ -30,9 +31,9 @@ class DoorbellTrap {
   // The device file is being closed; -1: all of them, in the child of a fork.
   void forget(int fd);
 
-  // The application sets a handler for SIGSEGV itself: it gets what is not ours. False: the trap is
-  // not in use, let the system do it. As sigaction(2).
-  [[nodiscard]] bool handler_behind(const struct sigaction* wanted, struct sigaction* before);
+  [[nodiscard]] bool in_use() const { return in_use_.load(std::memory_order_acquire); }
+  // In the handler of SIGSEGV. True: the fault was a store to a doorbell, which has been made.
+  [[nodiscard]] bool take(const siginfo_t& info, ucontext_t& context);
 
  private:
   static constexpr std::size_t kMost = 1024;
@@ -45,13 +46,11 @@ class DoorbellTrap {
     emu::kernel::Runner* runner = nullptr;
   };
 
-  static void on_fault(int signal, void* info, void* context);
   [[nodiscard]] Entry* find(std::uintptr_t page);
   [[nodiscard]] bool is_own(std::uintptr_t page) const;
-  bool install();
   void release(Entry& entry);
 
-  std::atomic<bool> installed_{false};
+  std::atomic<bool> in_use_{false};
   std::atomic<int> handling_{0};  // threads in the handler
   std::array<Entry, kMost> entries_;
 };

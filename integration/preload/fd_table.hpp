@@ -14,6 +14,7 @@ class FdTable {
 
   // A device file: the number of the NIC plus one.
   static constexpr std::uint8_t kMostNics = 64;
+  static constexpr std::uint8_t kNetlink = 253;  // a socket by which the program asks about devices
   static constexpr std::uint8_t kChannel = 254;  // the application's end of a completion channel
   static constexpr std::uint8_t kPrivate = 255;  // ours: the application does not know of it
 

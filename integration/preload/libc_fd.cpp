@@ -8,30 +8,55 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
+#include <span>
 
+#include "emu/kernel/user_memory.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/process.hpp"
+#include "integration/preload/rdma_netlink.hpp"
 
 using weft::preload::FdTable;
 using weft::preload::Next;
 
+namespace {
+bool is_device(int fd) { return FdTable::is_device(fd) && weft::preload::is_still_device(fd); }
+bool asks_rdma(int fd) {
+  return FdTable::kind(fd) == FdTable::kNetlink && weft::preload::is_still_rdma_socket(fd);
+}
+}  // namespace
+
 WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
   static constinit Next<ssize_t(int, const void*, std::size_t)> stock("write");
-  return FdTable::is_device(fd) ? weft::preload::write_uverbs(fd, buffer, size)
-                                : stock(fd, buffer, size);
+  if (asks_rdma(fd)) {
+    return weft::preload::send_to_rdma(fd, buffer, size);
+  }
+  return is_device(fd) ? weft::preload::write_uverbs(fd, buffer, size) : stock(fd, buffer, size);
 }
 
 WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
   static constinit Next<ssize_t(int, const iovec*, int)> stock("writev");
-  if (!FdTable::is_device(fd)) {
+  if (asks_rdma(fd) && count >= 0) {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(pieces);
+    message.msg_iovlen = static_cast<std::size_t>(count);
+    return weft::preload::send_to_rdma(fd, &message);
+  }
+  if (!is_device(fd)) {
     return stock(fd, pieces, count);
   }
   if (count != 1) {  // a command is one piece
     errno = EINVAL;
     return -1;
   }
-  return weft::preload::write_uverbs(fd, pieces->iov_base, pieces->iov_len);
+  iovec piece{};
+  if (!weft::emu::kernel::copy_from_user(std::as_writable_bytes(std::span(&piece, 1)),
+                                         reinterpret_cast<std::uintptr_t>(pieces))) {
+    errno = EFAULT;
+    return -1;
+  }
+  return weft::preload::write_uverbs(fd, piece.iov_base, piece.iov_len);
 }
 
 WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
@@ -40,8 +65,8 @@ WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return FdTable::is_device(fd) ? weft::preload::ioctl_uverbs(fd, request, argument)
-                                : stock(fd, request, argument);
+  return is_device(fd) ? weft::preload::ioctl_uverbs(fd, request, argument)
+                       : stock(fd, request, argument);
 }
 
 namespace {
@@ -63,6 +88,16 @@ WEFT_EXPORT int close(int fd) {
     weft::preload::closing(fd);
   }
   return stock(fd);
+}
+
+// Closes by a call of libc's own, which does not come through close().
+WEFT_EXPORT int fclose(FILE* stream) {
+  static constinit Next<int(FILE*)> stock("fclose");
+  const int fd = fileno(stream);
+  if (FdTable::kind(fd) != 0 && !FdTable::is_private(fd)) {
+    weft::preload::closing(fd);
+  }
+  return stock(stream);
 }
 
 namespace {
@@ -87,7 +122,8 @@ int close_around(unsigned first, unsigned last, CloseSome&& close_some) {
 
 // What duplicates a descriptor may also close the one that had the number: only when it succeeds.
 int duplicated(int fd, int copy) {
-  if (copy >= 0 && FdTable::kind(fd) != 0) {
+  if (copy >= 0 && FdTable::kind(fd) != 0 && (!FdTable::is_device(fd) || is_device(fd)) &&
+      (FdTable::kind(fd) != FdTable::kNetlink || asks_rdma(fd))) {
     weft::preload::duplicated(fd, copy);
   }
   return copy;
@@ -175,4 +211,13 @@ WEFT_EXPORT int fcntl64(int fd, int command, ...) {
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
   return fcntl_any(stock.get(), fd, command, argument);
+}
+
+// The names by which glibc's other libraries, and old programs, call the same.
+extern "C" {
+__attribute__((visibility("default"), alias("write"))) ssize_t __write(int, const void*,
+                                                                       std::size_t);
+__attribute__((visibility("default"), alias("close"))) int __close(int);
+__attribute__((visibility("default"), alias("dup2"))) int __dup2(int, int) noexcept;
+__attribute__((visibility("default"), alias("fcntl"))) int __fcntl(int, int, ...);
 }

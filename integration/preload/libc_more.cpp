@@ -6,6 +6,7 @@
 #include <sys/inotify.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -179,6 +180,47 @@ WEFT_EXPORT int ftw(const char* path, PlainVisit* visit, int descriptors) {
 WEFT_EXPORT int ftw64(const char* path, PlainVisit64* visit, int descriptors) {
   static constinit Next<int(const char*, PlainVisit64*, int)> stock("ftw64");
   return walk_plain<PlainVisit64, struct stat64>(stock.get(), path, visit, descriptors);
+}
+
+// --- What a folder says of its entries
+
+namespace {
+
+bool is_device_folder(int folder) {
+  char link[32];
+  char path[PATH_MAX];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+  const auto length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+  if (length <= 0) {
+    return false;
+  }
+  path[length] = '\0';
+  hide_root(path);
+  return std::strcmp(path, "/dev/infiniband") == 0;
+}
+
+// Who looks for devices by the type of an entry finds them.
+template <class Entry>
+Entry* show_type(DIR* folder, Entry* entry) {
+  constexpr char kDevice[] = "uverbs";
+  if (entry != nullptr && entry->d_type == DT_REG &&
+      std::strncmp(entry->d_name, kDevice, sizeof kDevice - 1) == 0 &&
+      is_device_folder(dirfd(folder))) {
+    entry->d_type = DT_CHR;
+  }
+  return entry;
+}
+
+}  // namespace
+
+WEFT_EXPORT dirent* readdir(DIR* folder) {
+  static constinit Next<dirent*(DIR*)> stock("readdir");
+  return show_type(folder, stock(folder));
+}
+
+WEFT_EXPORT dirent64* readdir64(DIR* folder) {
+  static constinit Next<dirent64*(DIR*)> stock("readdir64");
+  return show_type(folder, stock(folder));
 }
 
 // --- File systems and watches

@@ -4,13 +4,16 @@
 #include <glob.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
+#include "integration/preload/fd_table.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/paths.hpp"
 #include "integration/preload/process.hpp"
+#include "integration/preload/rdma_netlink.hpp"
 
 namespace weft::preload {
 namespace {
@@ -174,13 +177,61 @@ WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*,
 }
 
 // A kernel with RDMA answers on netlink before anybody looks at sysfs, and would list its own
-// devices.
+// devices: ours are told of instead.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
   static constinit Next<int(int, int, int)> stock("socket");
   constexpr int kNetlinkRdma = 20;
   if (domain == AF_NETLINK && protocol == kNetlinkRdma && weft::preload::tree_root() != nullptr) {
-    errno = EPROTONOSUPPORT;
-    return -1;
+    return weft::preload::open_rdma_socket(type);
   }
   return stock(domain, type, protocol);
+}
+
+namespace {
+bool asks_rdma(int fd) {
+  return weft::preload::FdTable::kind(fd) == weft::preload::FdTable::kNetlink &&
+         weft::preload::is_still_rdma_socket(fd);
+}
+}  // namespace
+
+WEFT_EXPORT ssize_t send(int fd, const void* bytes, std::size_t size, int flags) {
+  static constinit Next<ssize_t(int, const void*, std::size_t, int)> stock("send");
+  return asks_rdma(fd) ? weft::preload::send_to_rdma(fd, bytes, size)
+                       : stock(fd, bytes, size, flags);
+}
+
+WEFT_EXPORT ssize_t sendto(int fd, const void* bytes, std::size_t size, int flags,
+                           const sockaddr* to, socklen_t length) {
+  static constinit Next<ssize_t(int, const void*, std::size_t, int, const sockaddr*, socklen_t)>
+      stock("sendto");
+  return asks_rdma(fd) ? weft::preload::send_to_rdma(fd, bytes, size)
+                       : stock(fd, bytes, size, flags, to, length);
+}
+
+WEFT_EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  static constinit Next<ssize_t(int, const msghdr*, int)> stock("sendmsg");
+  return asks_rdma(fd) ? weft::preload::send_to_rdma(fd, message) : stock(fd, message, flags);
+}
+
+WEFT_EXPORT int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  static constinit Next<int(int, mmsghdr*, unsigned, int)> stock("sendmmsg");
+  if (!asks_rdma(fd)) {
+    return stock(fd, messages, count, flags);
+  }
+  int sent = 0;
+  for (; sent < static_cast<int>(std::min(count, 1024U)); ++sent) {  // as many as the kernel takes
+    const ssize_t size = weft::preload::send_to_rdma(fd, &messages[sent].msg_hdr);
+    if (size < 0) {
+      return sent == 0 ? -1 : sent;
+    }
+    messages[sent].msg_len = static_cast<unsigned>(size);
+  }
+  return sent;
+}
+
+// The names by which old programs call the same.
+extern "C" {
+__attribute__((visibility("default"), nonnull(1), alias("open"))) int __open(const char*, int, ...);
+__attribute__((visibility("default"), nonnull(1), alias("open64"))) int __open64(const char*, int,
+                                                                                 ...);
 }

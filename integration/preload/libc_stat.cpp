@@ -11,6 +11,7 @@
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/paths.hpp"
+#include "integration/preload/process.hpp"
 
 namespace weft::preload {
 namespace {
@@ -39,7 +40,7 @@ int stat_path(int folder, const char* path, Stat* to, Ask&& ask) {
 
 template <class Stat>
 int stat_fd(int fd, Stat* to, int result) {
-  if (result == 0 && FdTable::is_device(fd)) {
+  if (result == 0 && FdTable::is_device(fd) && is_still_device(fd)) {
     show_device(FdTable::nic(fd), to);
   }
   return result;
@@ -49,7 +50,7 @@ int stat_fd(int fd, Stat* to, int result) {
 template <class Stat, class Ask>
 int stat_at(int folder, const char* path, int flags, Stat* to, Ask&& ask) {
   const int result = stat_path(folder, path, to, ask);
-  const bool empty = path == nullptr || *path == '\0';
+  const bool empty = result == 0 && (path == nullptr || *path == '\0');
   return (flags & AT_EMPTY_PATH) != 0 && empty ? stat_fd(folder, to, result) : result;
 }
 
@@ -144,8 +145,10 @@ WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
   static constinit Next<int(int, const char*, int, unsigned, struct statx*)> stock("statx");
   const Redirected where(folder, path);
   const int result = stock(folder, where.path(), flags, mask, to);
-  const bool of_fd = (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
-  const int nic = !of_fd ? where.uverbs() : FdTable::is_device(folder) ? FdTable::nic(folder) : -1;
+  const bool of_fd =
+      result == 0 && (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
+  const bool of_device = of_fd && FdTable::is_device(folder) && is_still_device(folder);
+  const int nic = !of_fd ? where.uverbs() : of_device ? FdTable::nic(folder) : -1;
   if (result == 0 && nic >= 0) {
     to->stx_mode = kDeviceMode;
     to->stx_rdev_major = weft::emu::kernel::kUverbsMajor;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "srd/base/lent_memory.hpp"
+
 namespace weft::preload {
 
 std::span<const srd::RxPacket> LoopbackIo::receive() {
@@ -36,8 +38,16 @@ std::size_t LoopbackIo::transmit(std::span<const srd::TxPacket> packets) {
     parcel.bytes.reserve(packet.size());
     const auto header = std::span(packet.header).first(packet.header_size);
     parcel.bytes.assign(header.begin(), header.end());
+    bool readable = true;
     for (const auto& piece : packet.payload) {
-      parcel.bytes.insert(parcel.bytes.end(), piece.begin(), piece.end());
+      const std::size_t before = parcel.bytes.size();
+      parcel.bytes.resize(before + piece.size());
+      readable = readable && (piece.empty() || copy_from_lent(parcel.bytes.data() + before,
+                                                              piece.data(), piece.size()));
+    }
+    if (!readable) {
+      ++counters_.tx_unreadable;
+      continue;
     }
     waiting_.push_back(std::move(parcel));
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "emu/daemon/client.hpp"
 #include "integration/preload/loopback_io.hpp"
@@ -107,11 +108,17 @@ void NicRunner::need_background() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+void NicRunner::push() {
+  if (host_->push()) {
+    host_->linger();
+  }
+}
+
 void NicRunner::ring() {
   if (host_->held_here()) {
-    host_->push();  // leaves a mark for what is going on below
-  } else {
-    host_->with([](Device& /*device*/, TimePoint /*now*/) {});
+    (void)host_->push();  // leaves a mark for what is going on below
+  } else if (host_->ring()) {
+    host_->linger();
   }
 }
 
@@ -131,7 +138,7 @@ void NicRunner::linger() {
       return;
     }
     if (work == 0 && !perfect) {
-      host_->sleep_deaf(std::chrono::microseconds{200});
+      std::this_thread::sleep_for(std::chrono::microseconds{200});
     }
   }
 }

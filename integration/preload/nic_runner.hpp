@@ -21,8 +21,9 @@ class NicRunner final : public emu::kernel::Runner {
 
   void exclusively(const std::function<void()>& work) override;
   bool poll() override { return host_->poll() != 0; }
-  void push() override { host_->push(); }
+  void push() override;
   void ring() override;
+  void took_completions() override { host_->took_completions(); }
   void expect_events() override;
 
   [[nodiscard]] emu::kernel::Device& device() { return *device_; }

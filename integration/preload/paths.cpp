@@ -12,6 +12,8 @@
 #include <cstring>
 
 #include "emu/kernel/statistics.hpp"
+#include "integration/preload/path_walk.hpp"
+#include "srd/base/lent_memory.hpp"
 
 namespace weft::preload {
 namespace {
@@ -28,18 +30,7 @@ bool begins(const char* path, const char* prefix) {
   return std::strncmp(path, prefix, std::strlen(prefix)) == 0;
 }
 
-bool is_ours(const char* path) {
-  for (const char* const prefix : kPrefixes) {
-    if (begins(path, prefix)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// The same path without doubled slashes and steps to nowhere or back; false: too long. Back from a
-// link leads elsewhere than this says, so it is only for paths that do not begin like ours as they
-// stand.
+// The same path without doubled slashes and steps to nowhere; false: too long.
 bool simplify(const char* path, char* to, std::size_t room) {
   std::size_t length = 0;
   while (*path != '\0') {
@@ -50,10 +41,7 @@ bool simplify(const char* path, char* to, std::size_t room) {
     if (step == 0) {
       break;
     }
-    if (step == 2 && path[0] == '.' && path[1] == '.') {
-      while (length > 0 && to[--length] != '/') {
-      }
-    } else if (step != 1 || path[0] != '.') {
+    if (step != 1 || path[0] != '.') {
       if (length + step + 2 > room) {
         return false;
       }
@@ -78,7 +66,39 @@ int uverbs_number(const char* path) {
                                                                      : -1;
 }
 
+// A step back leads to the parent of where a link led, which its name does not tell.
+bool has_step_back(const char* path) {
+  for (const char* at = path; (at = std::strstr(at, "..")) != nullptr; at += 2) {
+    if ((at == path || at[-1] == '/') && (at[2] == '/' || at[2] == '\0')) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What the kernel would answer with EFAULT is the kernel's to look at. Of other addresses the same
+// is only known once a device has been opened, and faults are ours to survive.
+bool is_readable(const char* path) {
+  constexpr std::uintptr_t kLowest = 4096;
+  constexpr std::uintptr_t kHighest = std::uintptr_t{1} << 47;
+  const auto address = reinterpret_cast<std::uintptr_t>(path);
+  if (address < kLowest || address >= kHighest) {
+    return false;
+  }
+  std::size_t length = 0;
+  return touch_lent(path, PATH_MAX, [&] { length = strnlen(path, PATH_MAX); }) && length < PATH_MAX;
+}
+
 }  // namespace
+
+bool is_emulated(const char* path) {
+  for (const char* const prefix : kPrefixes) {
+    if (begins(path, prefix)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 const char* tree_root() {
   // Read once: programs that clean their environment keep the devices that they have. Without
@@ -122,23 +142,24 @@ bool may_lead_here(const char* path) {
     case '.':
       return path[1] == '.';
     case 'i':
-      return begins(path, "infiniband");
+      return begins(path, "infiniband") || has_step_back(path);
     case 'u':
-      return begins(path, "uverbs");
+      return begins(path, "uverbs") || has_step_back(path);
     case 'c':
-      return begins(path, "class/");
+      return begins(path, "class/") || has_step_back(path);
     case 's':
-      return begins(path, "sys/");
+      return begins(path, "sys/") || has_step_back(path);
     case 'd':
-      return begins(path, "dev/") || begins(path, "devices/") || begins(path, "drivers/");
+      return begins(path, "dev/") || begins(path, "devices/") || begins(path, "drivers/") ||
+             has_step_back(path);
     case 'b':
-      return begins(path, "bus/");
+      return begins(path, "bus/") || has_step_back(path);
     case 'p':
-      return begins(path, "pci");  // pci/, pciefa0:
+      return begins(path, "pci") || has_step_back(path);  // pci/, pciefa0:
     case 'e':
-      return begins(path, "efa");  // efa, efa0:
+      return begins(path, "efa") || has_step_back(path);  // efa, efa0:
     default:
-      return false;
+      return has_step_back(path);
   }
 }
 
@@ -170,7 +191,7 @@ bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
 }  // namespace
 
 Redirected::Redirected(int folder, const char* path) : path_(path) {
-  if (path == nullptr || path[0] == '\0') {
+  if (!is_readable(path) || path[0] == '\0') {
     return;
   }
   // Everything else leaves here: "/s", "/d", or an odd beginning of them.
@@ -191,14 +212,35 @@ void Redirected::redirect(const char* path) {
   if (root == nullptr) {
     return;
   }
+  if (has_step_back(path)) {
+    redirect_walked(root, path);
+    return;
+  }
   char simple[PATH_MAX];
-  if (!is_ours(path)) {
+  if (!is_emulated(path)) {
     const bool odd = std::strstr(path, "//") != nullptr || std::strstr(path, "/.") != nullptr;
-    if (!odd || !simplify(path, simple, sizeof simple) || !is_ours(simple)) {
+    if (!odd || !simplify(path, simple, sizeof simple) || !is_emulated(simple)) {
       return;
     }
     path = simple;
   }
+  lead_to(root, path);
+}
+
+[[gnu::noinline]] void Redirected::redirect_walked(const char* root, const char* path) {
+  char walked[kLongestWalk];
+  if (!walk_path(root, path, walked)) {
+    return;
+  }
+  if (is_emulated(walked)) {
+    lead_to(root, walked);
+  } else {  // out of the tree again, where the kernel would not find the way by itself
+    std::memcpy(buffer_, walked, std::strlen(walked) + 1);
+    path_ = buffer_;
+  }
+}
+
+void Redirected::lead_to(const char* root, const char* path) {
   const std::size_t head = std::strlen(root);
   const std::size_t tail = std::strlen(path);
   if (head + tail >= sizeof buffer_) {

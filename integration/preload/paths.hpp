@@ -23,6 +23,8 @@ class Redirected {
 
  private:
   void redirect(const char* path);
+  void redirect_walked(const char* root, const char* path);
+  void lead_to(const char* root, const char* path);
 
   const char* path_;
   int uverbs_ = -1;

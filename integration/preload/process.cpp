@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -19,11 +23,15 @@
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs_file.hpp"
+#include "integration/preload/fault_guard.hpp"
+#include "integration/preload/fault_signals.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/guard.hpp"
 #include "integration/preload/nic_runner.hpp"
 #include "integration/preload/paths.hpp"
+#include "integration/preload/rdma_netlink.hpp"
 #include "integration/preload/verbs_hooks.hpp"
+#include "srd/base/lent_memory.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::preload {
@@ -31,6 +39,12 @@ namespace {
 
 namespace kernel = emu::kernel;
 constexpr std::size_t kMostNics = FdTable::kMostNics;
+
+struct Inode {
+  dev_t device = 0;
+  ino_t number = 0;
+  bool operator==(const Inode&) const = default;
+};
 
 struct OpenFile {
   std::unique_ptr<kernel::UverbsFile> verbs;
@@ -52,8 +66,12 @@ struct Process {
   srd::TryLock mutex;
   pid_t pid = getpid();
   std::array<std::unique_ptr<NicRunner>, kMostNics> nics;
-  std::array<srd::TryLock, kMostNics> starting;     // held, without the mutex, meanwhile
-  std::map<int, std::shared_ptr<OpenFile>> files;   // null after a fork: the parent's
+  std::array<srd::TryLock, kMostNics> starting;  // held, without the mutex, meanwhile
+  struct Known {
+    std::shared_ptr<OpenFile> file;  // null after a fork: the parent's
+    Inode inode;
+  };
+  std::map<int, Known> files;
   std::map<int, std::weak_ptr<OpenFile>> channels;  // by the application's descriptor
 };
 
@@ -65,7 +83,7 @@ void at_exit();
 // Descriptors of ours are out of the way, and stay when the program closes all that it finds.
 int keep(int fd) {
   int high = fd;
-  if (fd < kernel::native::kFirstHigh) {
+  if (fd < kernel::native::first_high()) {
     high = kernel::native::duplicate_high(fd);
     if (high < 0) {
       high = fd;
@@ -91,6 +109,8 @@ constinit pthread_once_t built = PTHREAD_ONCE_INIT;
 Process& process() {
   pthread_once(&built, [] {
     fd_keeper = {keep, forget};
+    install_fault_signals();
+    lent_memory.touch = guarded_touch;
     instance = new Process;
     pthread_atfork(before_fork, in_parent_after_fork, in_child_after_fork);
     (void)std::atexit(at_exit);
@@ -146,9 +166,9 @@ void in_child_after_fork() {
       (void)nic.release();
     }
   }
-  for (auto& [fd, file] : self.files) {
+  for (auto& [fd, known] : self.files) {
     new std::shared_ptr<OpenFile>(
-        std::move(file));  // kept for ever, so that nothing is torn down here
+        std::move(known.file));  // kept for ever, so that nothing is torn down here
   }
   for (int fd = 0; fd < FdTable::end(); ++fd) {
     if (FdTable::is_private(fd)) {
@@ -164,6 +184,7 @@ void at_exit() {
   if (self.pid != getpid()) {
     return;
   }
+  const srd::Uncancellable here;  // exit() is no point at which a thread ends
   for (const auto& nic : self.nics) {
     if (nic != nullptr) {
       nic->linger();
@@ -177,6 +198,21 @@ bool in_vfork_child() { return getpid() != process().pid; }
 void complain(const std::string& text) {
   const std::string line = "weft: " + text + "\n";
   (void)!syscall(SYS_write, 2, line.data(), line.size());
+}
+
+// Leaves errno alone.
+void complain_of_few_descriptors() {
+  const int error = errno;
+  complain("this process has as many descriptors as it may; a device needs up to 20 (ulimit -n)");
+  errno = error;
+}
+
+bool has_no_descriptor_left() {
+  const auto one_more = static_cast<int>(syscall(SYS_fcntl, 2, F_DUPFD_CLOEXEC, 0));
+  if (one_more >= 0) {
+    syscall(SYS_close, one_more);
+  }
+  return one_more < 0 && errno == EMFILE;
 }
 
 Result<kernel::NicDescription> read_description(std::size_t nic) {
@@ -222,6 +258,9 @@ NicRunner* runner(std::size_t nic) {
                                                     tree_root(), description->name)));
   if (!started) {
     complain("cannot bring " + description->name + " up: " + started.error().message);
+    if (has_no_descriptor_left()) {
+      complain_of_few_descriptors();
+    }
     errno = ENODEV;
     return nullptr;
   }
@@ -231,9 +270,15 @@ NicRunner* runner(std::size_t nic) {
   return slot.get();
 }
 
+// Each device file has one of its own; none: `fd` is closed.
+Inode inode_of(int fd) {
+  struct stat status {};
+  return syscall(SYS_fstat, fd, &status) == 0 ? Inode{status.st_dev, status.st_ino} : Inode{};
+}
+
 // The caller holds the mutex.
 void add(int fd, std::shared_ptr<OpenFile> file, std::uint8_t kind) {
-  process().files[fd] = std::move(file);
+  process().files[fd] = {std::move(file), inode_of(fd)};
   FdTable::set(fd, kind);
 }
 
@@ -244,7 +289,7 @@ std::shared_ptr<OpenFile> find(int fd) {
     return nullptr;
   }
   const auto found = self.files.find(fd);
-  return found == self.files.end() ? nullptr : found->second;
+  return found == self.files.end() ? nullptr : found->second.file;
 }
 
 void Listener::made_channel(const Touched& made) {
@@ -252,7 +297,7 @@ void Listener::made_channel(const Touched& made) {
   const Guard guard(self.mutex);
   const auto found = self.files.find(made.fd);
   if (guard && made.channel < FdTable::kMost && found != self.files.end()) {
-    self.channels[made.channel] = found->second;
+    self.channels[made.channel] = found->second.file;
     FdTable::set(made.channel, FdTable::kChannel);
   }
 }
@@ -271,7 +316,7 @@ Closed take(int fd) {
     return closed;
   }
   if (const auto found = self.files.find(fd); found != self.files.end()) {
-    closed.file = std::move(found->second);
+    closed.file = std::move(found->second.file);
     self.files.erase(found);
   }
   if (const auto found = self.channels.find(fd); found != self.channels.end()) {
@@ -281,6 +326,33 @@ Closed take(int fd) {
   return closed;
 }
 
+// The wrappers that we ourselves call with a lock held look for the stock functions now: that takes
+// the loader's lock, under which another thread may run a library's constructor that opens the
+// device, too.
+void find_stock_functions() {
+  static constinit std::atomic<bool> found{false};
+  if (found.load(std::memory_order_acquire)) {
+    return;
+  }
+  if (std::FILE* const nothing = std::fopen("/dev/null", "re")) {
+    std::fclose(nothing);
+  }
+  (void)::close(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  (void)::fcntl(-1, F_GETFD);
+  struct stat status {};
+  (void)::stat("/dev/null", &status);
+  (void)::fstat(-1, &status);
+  const msghdr message{};
+  (void)::send(-1, nullptr, 0, 0);
+  (void)::sendto(-1, nullptr, 0, 0, nullptr, 0);
+  (void)::sendmsg(-1, &message, 0);
+  (void)::write(-1, nullptr, 0);
+  (void)socket(-1, 0, 0);
+  (void)pthread_sigmask(SIG_SETMASK, nullptr, nullptr);
+  (void)sigaction(SIGSEGV, nullptr, nullptr);
+  found.store(true, std::memory_order_release);
+}
+
 // This thread is inside the device already, below a signal handler.
 bool is_entered(const OpenFile& file) { return file.runner->held_here(); }
 
@@ -288,6 +360,7 @@ bool is_entered(const OpenFile& file) { return file.runner->held_here(); }
 
 int open_uverbs(int nic, int flags) {
   const srd::Uncancellable here;
+  find_stock_functions();
   NicRunner* const up = runner(static_cast<std::size_t>(nic));
   if (up == nullptr) {
     return -1;
@@ -303,10 +376,16 @@ int open_uverbs(int nic, int flags) {
   const Guard guard(process().mutex);
   const int native = file->verbs->open();
   if (native < 0) {
+    if (errno == EMFILE) {
+      complain_of_few_descriptors();
+    }
     return -1;
   }
   const int command = (flags & O_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
   const int fd = static_cast<int>(syscall(SYS_fcntl, native, command, 0));
+  if (fd < 0 && errno == EMFILE) {
+    complain_of_few_descriptors();
+  }
   if (fd >= FdTable::kMost) {
     syscall(SYS_close, fd);
     errno = EMFILE;
@@ -319,12 +398,34 @@ int open_uverbs(int nic, int flags) {
   return fd;
 }
 
+bool is_still_device(int fd) {
+  if (in_vfork_child()) {
+    return true;
+  }
+  Process& self = process();
+  {
+    const Guard guard(self.mutex);
+    if (!guard) {
+      return true;
+    }
+    const auto found = self.files.find(fd);
+    if (found == self.files.end() || found->second.inode == inode_of(fd)) {
+      return found != self.files.end();
+    }
+  }
+  closing(fd);
+  return false;
+}
+
 ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
   const srd::Uncancellable here;
   const auto file = find(fd);
   ssize_t result = -EIO;
   if (file != nullptr && !in_vfork_child()) {
     result = is_entered(*file) ? -EDEADLK : file->verbs->write(fd, buffer, size);
+  }
+  if (result == -EMFILE) {
+    complain_of_few_descriptors();
   }
   if (result < 0) {
     errno = static_cast<int>(-result);
@@ -350,6 +451,10 @@ int ioctl_uverbs(int fd, unsigned long request, void* argument) {
 }
 
 void duplicated(int fd, int copy) {
+  if (FdTable::kind(fd) == FdTable::kNetlink) {
+    duplicated_rdma_socket(copy);
+    return;
+  }
   if (in_vfork_child()) {
     return;
   }
@@ -363,11 +468,15 @@ void duplicated(int fd, int copy) {
     return;
   }
   if (const auto found = self.files.find(fd); found != self.files.end()) {
-    add(copy, found->second, FdTable::kind(fd));
+    add(copy, found->second.file, FdTable::kind(fd));
   }
 }
 
 void closing(int fd) {
+  if (FdTable::kind(fd) == FdTable::kNetlink) {  // nothing of ours hangs on it
+    closing_rdma_socket(fd);
+    return;
+  }
   if (in_vfork_child()) {
     return;
   }

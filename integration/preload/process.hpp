@@ -10,6 +10,10 @@ namespace weft::preload {
 // As open(2) of /dev/infiniband/uverbs<nic>.
 [[nodiscard]] int open_uverbs(int nic, int flags);
 
+// Of a number that FdTable calls a device file: whether it still is one. It may have been closed
+// past our wrappers, and be another file by now, which is then nothing to us.
+[[nodiscard]] bool is_still_device(int fd);
+
 // The following are for device files. As write(2) and ioctl(2).
 [[nodiscard]] ssize_t write_uverbs(int fd, const void* buffer, std::size_t size);
 [[nodiscard]] int ioctl_uverbs(int fd, unsigned long request, void* argument);

@@ -104,6 +104,9 @@ struct PollCq {
     if (count == 0 && runner->poll()) {
       count = stock(cq, most, wc);
     }
+    if (count > 0) {
+      runner->took_completions();
+    }
     note_poll(count == 0);
     return count;
   }
@@ -122,6 +125,9 @@ struct StartPoll {
     int result = stock(cq, attributes);
     if (result == ENOENT && runner->poll()) {  // the library holds no lock then
       result = stock(cq, attributes);
+    }
+    if (result == 0) {
+      runner->took_completions();
     }
     note_poll(result == ENOENT);
     return result;
@@ -221,6 +227,12 @@ ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
   return symbol == nullptr ? nullptr : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(symbol)(qp);
 }
 
+// `object` if it is there and its member is a function; else null.
+template <class T, class Function>
+T* with_code(T* object, Function* T::*member) {
+  return readable(object) && is_code(object->*member) ? object : nullptr;
+}
+
 }  // namespace
 
 VerbsHooks& VerbsHooks::instance() {
@@ -311,36 +323,35 @@ void VerbsHooks::hook_context(ibv_context* context) {
 void VerbsHooks::created_cq(const Touched& touched) {
   const int fd = touched.fd;
   auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(touched.user_handle));
+  // The library has not filled the CQ yet, except for its context. Whoever asks the loader must not
+  // have our lock: under the loader's a library's constructor may open the device.
+  const bool known = readable(cq) && is_library_context(cq->context, fd);
   const Guard guard(lock_);
   if (!guard) {
     return;
   }
   Runner* const runner = runner_of_fd(fd);
-  // The library has not filled the CQ yet, except for its context.
-  if (runner == nullptr || !readable(cq) || !is_library_context(cq->context, fd) ||
-      !know(cq->context, fd, *runner)) {
+  if (runner == nullptr || !known || !know(cq->context, fd, *runner)) {
     return;
   }
   hook_context(cq->context);
 }
 
-void VerbsHooks::hook_cq(ibv_cq* cq) {
-  auto* const extended = reinterpret_cast<ibv_cq_ex*>(cq);
-  if (readable(extended) && is_code(extended->start_poll)) {
-    put(extended->start_poll, start_poll);
-  }
-}
-
-void VerbsHooks::hook_qp(ibv_qp* qp) {
-  ibv_qp_ex* const extended = to_qp_ex(qp);
-  if (readable(extended) && is_code(extended->wr_complete)) {
-    put(extended->wr_complete, wr_complete);
-  }
-}
-
 void VerbsHooks::touched_qp(const Touched& touched) {
   const int fd = touched.fd;
   auto* const qp = reinterpret_cast<ibv_qp*>(static_cast<std::uintptr_t>(touched.user_handle));
+  // All that asks the loader, before our lock is taken.
+  const bool known = readable(qp) && is_library_context(qp->context, fd);
+  ibv_qp_ex* const extended = known ? with_code(to_qp_ex(qp), &ibv_qp_ex::wr_complete) : nullptr;
+  std::array<ibv_cq_ex*, 2> queues{};
+  if (known) {
+    const std::array<ibv_cq*, 2> of_qp{qp->send_cq, qp->recv_cq};
+    for (std::size_t i = 0; i < queues.size(); ++i) {
+      if (readable(of_qp[i]) && of_qp[i]->context == qp->context) {
+        queues[i] = with_code(reinterpret_cast<ibv_cq_ex*>(of_qp[i]), &ibv_cq_ex::start_poll);
+      }
+    }
+  }
   const Guard guard(lock_);
   if (!guard) {
     return;
@@ -349,16 +360,17 @@ void VerbsHooks::touched_qp(const Touched& touched) {
   if (runner != nullptr && DoorbellTrap::wanted()) {
     DoorbellTrap::instance().watch(fd, touched.send_doorbell, *runner);
   }
-  if (runner == nullptr || !readable(qp) || !is_library_context(qp->context, fd) ||
-      !know(qp->context, fd, *runner)) {
+  if (runner == nullptr || !known || !know(qp->context, fd, *runner)) {
     return;
   }
-  for (ibv_cq* const cq : {qp->send_cq, qp->recv_cq}) {
-    if (readable(cq) && cq->context == qp->context) {
-      hook_cq(cq);
+  for (ibv_cq_ex* const queue : queues) {
+    if (queue != nullptr) {
+      put(queue->start_poll, start_poll);
     }
   }
-  hook_qp(qp);
+  if (extended != nullptr) {
+    put(extended->wr_complete, wr_complete);
+  }
 }
 
 void VerbsHooks::destroyed_qp(const Touched& touched) {

@@ -62,8 +62,6 @@ class VerbsHooks {
   [[nodiscard]] emu::kernel::Runner* runner_of_fd(int fd) const;
   [[nodiscard]] bool know(ibv_context* context, int fd, emu::kernel::Runner& runner);
   void hook_context(ibv_context* context);
-  void hook_cq(ibv_cq* cq);
-  void hook_qp(ibv_qp* qp);
 
   srd::TryLock lock_;
   std::array<Context, kMostContexts> contexts_;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "srd/base/step_count.hpp"
+
 namespace weft {
 
 // Objects are default-constructed once, with their chunk, and reused as they were left: the owner
@@ -32,13 +34,14 @@ class Slab {
   void release(std::uint32_t index) { free_.push_back(index); }
 
   [[nodiscard]] T& operator[](std::uint32_t index) {
+    count_step();
     return chunks_[index / kChunk][index % kChunk];
   }
   [[nodiscard]] const T& operator[](std::uint32_t index) const {
+    count_step();
     return chunks_[index / kChunk][index % kChunk];
   }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
-  [[nodiscard]] std::uint32_t limit() const { return limit_; }
   [[nodiscard]] std::uint32_t used() const {
     return capacity_ - static_cast<std::uint32_t>(free_.size());
   }

@@ -60,7 +60,7 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
   take_grant(peer, header);
   take_results(now, peer, packet, header.results);
   if (has_window) {
-    sample.acked = take_sack(now, peer, packet, header, sample.rtt);
+    take_sack(now, peer, packet, header, sample);
   }
   sample.in_flight = o.window.bytes_in_flight();
   find_gaps(now, peer);
@@ -135,8 +135,7 @@ void Engine::take_result(TimePoint now, Peer& peer, SendSlot& slot,
       break;
     case wire::kResultDeferred:
       if (again) {
-        o.window.mark_deferred(slot, now + config_.rnr_delay);
-        arm(peer, now + config_.rnr_delay);
+        arm(peer, o.window.mark_deferred(slot, now, config_.rnr_delay));
       }
       break;
     default:
@@ -145,10 +144,12 @@ void Engine::take_result(TimePoint now, Peer& peer, SendSlot& slot,
   }
 }
 
-// Everything that is claimed and was not known before. Returns the bytes of it.
-Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
-                        const wire::AckHeader& header, Duration rtt) {
-  SendWindow& window = peer.out->window;
+// visit(claim, first number of the word) for each word of the map with claims that are news.
+template <class Visit>
+[[gnu::always_inline]] inline void Engine::for_each_claim(const SendWindow& window,
+                                                          const wire::ParsedPacket& packet,
+                                                          const wire::AckHeader& header,
+                                                          const Visit& visit) const {
   const Psn next = window.next();
   const Psn cumulative{header.cumulative.value()};
   const Psn mapped{cumulative.value() & ~63U};  // what the first word of the map begins with
@@ -159,8 +160,6 @@ Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pac
   if (next.before(end)) {
     end = next;
   }
-  Bytes acked = 0;
-  overtakers_.clear();
   for (Psn at{window.una().value() & ~63U}; at.before(end); at = at.plus(64)) {
     // Settling moves una, and what is before it has no bits any more: ask for each word.
     const Psn una = window.una();
@@ -178,26 +177,65 @@ Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pac
       claim &= low_bits(next.minus(at));
     }
     claim &= ~window.settled_word(at);
-    for (; claim != 0; claim &= claim - 1) {
-      SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
-      acked += SendWindow::charged(slot);
-      take_slot(now, peer, slot, header, rtt);
+    if (claim != 0) {
+      visit(claim, at);
     }
   }
-  return acked;
+}
+
+// [wire 4.4] How many of the newly acknowledged packets were marked is known, which ones only if it
+// is one, or all.
+inline Engine::OtherMarks Engine::take_marks(Outbound& out, const wire::ParsedPacket& packet,
+                                             const wire::AckHeader& header,
+                                             AckSample& sample) const {
+  const auto more = static_cast<std::int32_t>(header.marked.value() - out.marked);
+  if (more <= 0) [[likely]] {
+    return OtherMarks::none;
+  }
+  out.marked = header.marked.value();
+  std::uint32_t packets = 0;
+  for_each_claim(out.window, packet, header, [&](std::uint64_t claim, Psn) {
+    packets += static_cast<std::uint32_t>(std::popcount(claim));
+  });
+  sample.marked = std::min(static_cast<std::uint32_t>(more), packets);
+  if (mutated(Mutation::marks_in_bursts_count_once)) [[unlikely]] {
+    sample.marked = std::min(sample.marked, 1U);
+  }
+  if (sample.marked == packets) {
+    return OtherMarks::all;
+  }
+  return sample.marked == 1 && sample.congested ? OtherMarks::none : OtherMarks::some;
+}
+
+// Everything that is claimed and was not known before.
+void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
+                       const wire::AckHeader& header, AckSample& sample) {
+  SendWindow& window = peer.out->window;
+  const OtherMarks others = take_marks(*peer.out, packet, header, sample);
+  overtakers_.clear();
+  for_each_claim(window, packet, header, [&](std::uint64_t claim, Psn at) {
+    sample.packets += static_cast<std::uint32_t>(std::popcount(claim));
+    for (; claim != 0; claim &= claim - 1) {
+      SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
+      sample.acked += SendWindow::charged(slot);
+      take_slot(now, peer, slot, header, sample.rtt, others);
+    }
+  });
 }
 
 [[gnu::always_inline]] inline void Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot,
-                                                     const wire::AckHeader& header, Duration rtt) {
+                                                     const wire::AckHeader& header, Duration rtt,
+                                                     OtherMarks others) {
   Outbound& o = *peer.out;
   constexpr std::uint8_t kEchoMask = wire::kEchoValid | wire::kEchoProbe;
   const bool echoed = (header.common.flags & kEchoMask) == wire::kEchoValid &&
                       header.echo_psn.value() == slot.psn.value();
   // Which transmission arrived is known if there was only one, or if the echo says so.
   if (slot.attempt == 0 || (echoed && header.common.attempt == slot.attempt)) {
-    const bool marked = echoed && (header.common.flags & wire::kEchoCongested) != 0;
-    path_feedback(now, peer, PathId{slot.path}, marked ? PathEvent::congested : PathEvent::good,
-                  echoed ? rtt : Duration::zero());
+    const bool marked =
+        echoed ? (header.common.flags & wire::kEchoCongested) != 0 : others == OtherMarks::all;
+    credit_path(now, peer, slot, marked, echoed || others != OtherMarks::some,
+                echoed ? rtt : Duration::zero());
     if (slot.state == SendSlot::State::in_flight) {
       o.newest_arrival = std::max(o.newest_arrival, slot.sent_at);
       if (slot.path_before != 0) {
@@ -219,6 +257,18 @@ Bytes Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pac
     o.settled_since_widening = 0;
   }
   finish_if_done(index);
+}
+
+// The path has brought a packet here. A policy that heard of a clean path where the mark is not
+// known would go on with the paths that are full.
+inline void Engine::credit_path(TimePoint now, Peer& peer, const SendSlot& slot, bool marked,
+                                bool known, Duration rtt) {
+  const PathId path{slot.path};
+  if (known || mutated(Mutation::marks_in_bursts_count_once)) [[likely]] {
+    path_feedback(now, peer, path, marked ? PathEvent::congested : PathEvent::good, rtt);
+  } else {
+    path_feedback(now, peer, path, std::nullopt, rtt);
+  }
 }
 
 // What was taken for lost had arrived: be more patient.
@@ -292,17 +342,22 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
   make_ready(peer);
 }
 
-void Engine::path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt) {
+// Without an event: a packet came through, and its mark is not known.
+void Engine::path_feedback(TimePoint now, Peer& peer, PathId path, std::optional<PathEvent> event,
+                           Duration rtt) {
   PeerPaths& paths = peer.out->paths;
   if (event == PathEvent::good && paths.health().all_good()) [[likely]] {
-    (void)paths.on_feedback(now, path, event, rtt);
+    (void)paths.on_feedback(now, path, *event, rtt);
     return;
   }
   const std::uint16_t bad = paths.health().bad_paths();
   if (event == PathEvent::timeout && mutated(Mutation::never_abandon_paths)) [[unlikely]] {
     return;
   }
-  if (paths.on_feedback(now, path, event, rtt)) {
+  if (!event) {
+    paths.on_delivery(now, path);
+  }
+  if (event && paths.on_feedback(now, path, *event, rtt)) {
     ++counters_.paths_abandoned;
     tell(Event::Kind::path_abandoned, now, peer, Psn{}, path);
     arm(peer, paths.next_probe());

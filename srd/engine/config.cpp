@@ -72,6 +72,13 @@ Result<void> validate(const EngineConfig& config) {
       return fail(ErrorCode::invalid_argument, out_of_range(range));
     }
   }
+  if (config.max_work_requests > config.max_completions) {
+    return fail(ErrorCode::invalid_argument,
+                "EngineConfig.max_work_requests is " + std::to_string(config.max_work_requests) +
+                    ", more than max_completions, " + std::to_string(config.max_completions) +
+                    ": each request needs room for its completion, so the others could never be "
+                    "posted");
+  }
   if (config.life == Life{0}) {
     return fail(ErrorCode::invalid_argument,
                 "EngineConfig.life is 0, which means \"not known\" on the wire: start with 1");

@@ -21,7 +21,9 @@ struct EngineConfig {
   // Limits: everything that a peer can make us hold is bounded by one of these.
   std::uint32_t max_peers = 65536;
   std::uint32_t max_work_requests = 65536;
-  std::uint32_t max_completions = 65536;  // not taken by poll(), receives that are flushed apart
+  // Not taken by poll(): so many of requests, and as many of receives, those that are flushed
+  // apart.
+  std::uint32_t max_completions = 65536;
   std::uint32_t max_reads_per_peer = 64;  // outstanding reads we send, and serve, per peer
   std::uint32_t window_packets =
       2048;  // span of unacknowledged sequence numbers; at most kMaxWindow
@@ -58,8 +60,9 @@ struct EngineConfig {
   Duration min_rto = Duration::zero();  // zero: derived from base_rtt
   Duration max_rto = std::chrono::milliseconds{100};
   Duration peer_timeout =
-      std::chrono::milliseconds{500};                  // no answer for so long: the peer is dead
-  Duration rnr_delay = std::chrono::microseconds{20};  // first back-off; doubles up to 64 times
+      std::chrono::milliseconds{500};  // no answer for so long: the peer is dead
+  // First back-off of what was refused or deferred for now; it doubles up to 64 times.
+  Duration rnr_delay = std::chrono::microseconds{20};
 
   // Shows applications the reordering that the contract allows; 0 = off, else how many packets may
   // be held back at a time.

@@ -13,6 +13,7 @@ void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
   request.common = common_header(peer, wire::PacketType::credit_request);
   request.common.destination_qpn = o.last_to.value();
   request.common.source_qpn = o.last_from.value();
+  request.common.path = out.path.value();
   request.demand = o.credits.demand();
   out.to = peer.key.address;
   out.ecn = Ecn::capable_0;
@@ -62,12 +63,8 @@ void Engine::restart_credits(Peer& peer) {
     return;
   }
   peer.out->credits = first_credits(1);
-  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
-    const Work& work = works_[index];
-    if (work.kind != WorkKind::none && work.peer == peer.id) {
-      peer.out->credits.want(unsent_bytes(work));
-    }
-  }
+  peer.works.for_each(
+      works_, [&](std::uint32_t index) { peer.out->credits.want(unsent_bytes(works_[index])); });
 }
 
 }  // namespace weft::srd

@@ -6,7 +6,7 @@
 
 #include "srd/base/flat_map.hpp"
 #include "srd/base/ring_queue.hpp"
-#include "srd/engine/requests.hpp"
+#include "srd/engine/work.hpp"
 
 namespace weft::srd {
 
@@ -17,6 +17,8 @@ struct Endpoint {
   Qpn qpn;
   EndpointConfig config;
   RingQueue<ReceiveRequest> receives;
+  EndpointWorks works;         // requests that were posted here, the oldest first
+  std::uint32_t requests = 0;  // their number
 };
 
 class EndpointTable {

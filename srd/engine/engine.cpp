@@ -43,6 +43,7 @@ Engine::Engine(const EngineConfig& config, Counters* counters)
       window_span_(std::min(config.window_packets, PsnBitmap::kSpan)),
       rng_(config.seed),
       counters_(counters != nullptr ? *counters : own_counters_),
+      memory_(mix64(config.seed) ^ mix64(config.life.value())),
       works_(2 * config.max_work_requests),
       peers_(config.max_peers),
       credit_window_(config.credit_window != 0 ? config.credit_window
@@ -147,16 +148,11 @@ void Engine::close_endpoint(Qpn qpn) {
   if (endpoint == nullptr) {
     return;
   }
-  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
-    const Work& work = works_[index];
-    if (work.kind != WorkKind::none && !work.is_response() && work.source == qpn &&
-        !mutated(Mutation::forget_flush)) {
-      abandon(index, Status::flushed);
-    }
+  if (!mutated(Mutation::forget_flush)) {
+    endpoint->works.for_each(works_, [&](std::uint32_t index) { abandon(index, Status::flushed); });
   }
   for (; !endpoint->receives.empty(); endpoint->receives.pop()) {
-    Completion& completion = completions_.push_slot();
-    completion = Completion{};
+    Completion& completion = push_received();
     completion.cookie = endpoint->receives.front().cookie;
     completion.kind = Completion::Kind::receive;
     completion.status = Status::flushed;
@@ -184,28 +180,33 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   if (length > limit) {
     return PostResult::too_long;
   }
-  if (endpoints_.find(request.source) == nullptr) {
+  Endpoint* const endpoint = endpoints_.find(request.source);
+  if (endpoint == nullptr) {
     return PostResult::no_such_endpoint;
   }
   if (request.peer.value() >= peers_.capacity() ||
       !(peers_[request.peer.value()].id == request.peer)) {
     return PostResult::no_such_peer;
   }
-  if (local_works_ >= config_.max_work_requests || !completion_room()) {
+  if (!request_room()) {
     return PostResult::queue_full;
   }
   index = works_.allocate();
   if (index == WorkSlab::kNone) {
     return PostResult::queue_full;
   }
+  Peer& peer = peers_[request.peer.value()];
   ++local_works_;
-  busy_peers_ += peers_[request.peer.value()].works++ == 0 ? 1 : 0;
+  busy_peers_ += peer.requests++ == 0 ? 1 : 0;
+  peer.works.push_back(works_, index);
+  ++endpoint->requests;
+  endpoint->works.push_back(works_, index);
   Work& work = works_[index];
   work.begin(kind, request.peer, request.source, request.destination,
              static_cast<std::uint32_t>(length));
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    work.segments[i].data = segments[i].data;
-    work.segments[i].length = segments[i].length;
+    work.data[i] = segments[i].data;
+    work.lengths[i] = segments[i].length;
   }
   work.cookie = request.cookie;
   work.rnr_retry = request.rnr_retry;
@@ -224,15 +225,14 @@ void Engine::begin_exchange(Outbound& out) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
   Outbound& out = outbound(peer);
-  WorkQueue& queue = work.kind == WorkKind::read ? out.reads
-                     : work.packets == 1         ? out.singles
-                                                 : out.bulk;
-  queue.push_back(works_, index);
-  if (peer.works == 1) {
+  const Queue queue =
+      work.kind == WorkKind::read ? Queue::reads : WorkQueues::queue_for(work.packets, work.length);
+  out.queues.push_back(works_, queue, index);
+  if (peer.requests == 1) {
     begin_exchange(out);
   }
   out.credits.want(unsent_bytes(work));
-  out.muted = false;
+  unmute(peer);
   make_ready(peer);
 }
 
@@ -280,7 +280,15 @@ PostResult Engine::post(const ReadRequest& request) {
   Work& work = works_[index];
   work.remote_address = request.remote_address;
   work.key = request.remote_key.value();
-  work.message = index << kReadGenerationBits | (work.generation & kReadGenerationMask);
+  // [wire 4.5] A number comes round after 2^32 reads of this peer, and then may still be in use.
+  Outbound& out = outbound(peers_[work.peer.value()]);
+  do {
+    work.message = out.next_read;
+    out.next_read += mutated(Mutation::reuse_read_numbers) ? 0 : 1;
+  } while (reads_by_number_.find(read_key(work.peer, work.message)) !=
+               decltype(reads_by_number_)::kAbsent &&
+           !mutated(Mutation::reuse_read_numbers));
+  reads_by_number_.insert(read_key(work.peer, work.message), index);
   enqueue(index);
   return result;
 }
@@ -308,32 +316,42 @@ PostResult Engine::post_receive(Qpn qpn, const ReceiveRequest& request) {
   return endpoint->receives.push(request) ? PostResult::accepted : PostResult::queue_full;
 }
 
-void Engine::flush(PeerId peer, Qpn source) {
-  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+void Engine::flush(PeerId id, Qpn source) {
+  const Endpoint* const endpoint = endpoints_.find(source);
+  if (endpoint == nullptr || !history_of(id)) {
+    return;
+  }
+  const auto end = [&](std::uint32_t index) {
     const Work& work = works_[index];
-    if (work.kind != WorkKind::none && !work.is_response() && work.source == source &&
-        work.peer == peer) {
+    if (work.peer == id && work.source == source && !work.is_response()) {
       abandon(index, Status::flushed);
     }
+  };
+  const Peer& peer = peers_[id.value()];
+  if (endpoint->requests <= peer.requests) {
+    endpoint->works.for_each(works_, end);
+  } else {
+    peer.works.for_each(works_, end);
   }
 }
 
 void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
-  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
+  const auto revoke_work = [&](std::uint32_t index) {
     Work& work = works_[index];
-    if (work.kind == WorkKind::none || work.is_response() || !concerns(work.cookie)) {
-      continue;
+    if (!concerns(work.cookie)) {
+      return;
     }
     // What has left may have arrived, with only the acknowledgement missing: to fail it would turn
     // a success into an error. Its memory is needed again only if it was lost.
-    const bool left = work.kind != WorkKind::read && work.all_sent() && !work.queued;
+    const bool left = work.kind != WorkKind::read && work.all_sent() && !work.queued();
     if (left) {
       work.revoked = true;
     } else {
       abandon(index, Status::local_protection);
     }
-  }
+  };
   for (Endpoint& endpoint : endpoints_) {
+    endpoint.works.for_each(works_, revoke_work);
     for (std::size_t left = endpoint.receives.size(); left > 0; --left) {
       const ReceiveRequest receive = endpoint.receives.front();
       endpoint.receives.pop();
@@ -341,19 +359,14 @@ void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
         (void)endpoint.receives.push(receive);  // behind the others: the order stays
         continue;
       }
-      Completion& completion = completions_.push_slot();
-      completion = Completion{};
-      completion.cookie = receive.cookie;
-      completion.kind = Completion::Kind::receive;
-      completion.status = Status::local_protection;
-      completion.endpoint = endpoint.qpn;
+      fail_receive(endpoint, receive);
     }
   }
 }
 
 std::size_t Engine::poll(std::span<Completion> completions) {
   std::size_t count = 0;
-  for (; count < completions.size() && !completions_.empty(); completions_.pop()) {
+  for (; count < completions.size() && !completions_.empty(); pop_completion()) {
     completions[count++] = completions_.front();
   }
   return count;

@@ -22,6 +22,7 @@
 #include "srd/engine/endpoint.hpp"
 #include "srd/engine/machine.hpp"
 #include "srd/engine/memory_table.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/observer.hpp"
 #include "srd/engine/peer.hpp"
 #include "srd/engine/requests.hpp"
@@ -31,11 +32,6 @@
 namespace weft::srd {
 
 inline constexpr std::uint32_t kMaxTransfer = 1U << 30;  // bytes of one read or write
-
-// A read request's number on the wire: the index of its record and some bits of the record's
-// generation.
-inline constexpr std::uint32_t kReadGenerationBits = 12;
-inline constexpr std::uint32_t kReadGenerationMask = (1U << kReadGenerationBits) - 1;
 
 // The road of a packet, one file per event:
 //   post()/open_endpoint() engine.cpp - next_transmit() transmit.cpp - on_packet() receive.cpp -
@@ -90,7 +86,10 @@ class Engine final : public Machine {
   [[nodiscard]] const Completion* next_completion() const {
     return completions_.empty() ? nullptr : &completions_.front();
   }
-  void pop_completion() { completions_.pop(); }
+  void pop_completion() {
+    receive_completions_ -= is_receive(completions_.front().kind) ? 1 : 0;
+    completions_.pop();
+  }
 
   // Whether endpoints of this domain that take acquainted peers only take this one.
   void acquaint(std::uint32_t domain, const Address& address, bool known);
@@ -125,8 +124,9 @@ class Engine final : public Machine {
 
   // transmit.cpp
   [[nodiscard]] bool transmit_data(TimePoint now, Peer& peer, TxPacket& out);
+  [[nodiscard]] bool may_leave_again(const SendSlot& slot) const;
   [[nodiscard]] bool retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out);
-  [[nodiscard]] WorkQueue* choose_queue(Outbound& out);
+  [[nodiscard]] Queue choose_queue(Outbound& out);
   [[nodiscard]] std::uint32_t packet_order(const Work& work, std::uint32_t n) const;
   void reorder_on_purpose(TimePoint now, Peer& peer);
   void emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out);
@@ -149,16 +149,36 @@ class Engine final : public Machine {
   void adopt_life(Peer& peer, Life life);
   [[nodiscard]] std::uint8_t deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
                                      const RxPacket& packet);
+  void fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive);
   [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
                                           const RxPacket& packet);
   void count_arrival(Peer& peer, const wire::DataHeader& header, PathId path);
   void count_order(Peer& peer, std::uint32_t message);
-  [[nodiscard]] std::uint8_t deliver_write(TimePoint now, Peer& peer,
-                                           const wire::DataHeader& header, const RxPacket& packet);
-  [[nodiscard]] std::uint8_t deliver_immediate(TimePoint now, Peer& peer, Endpoint& endpoint,
+  [[nodiscard]] std::uint8_t deliver_write(Peer& peer, const wire::DataHeader& header,
+                                           const RxPacket& packet);
+  [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
                                                const wire::DataHeader& header);
-  [[nodiscard]] bool completion_room() const {
-    return completions_.size() + local_works_ < config_.max_completions;
+  static constexpr bool is_receive(Completion::Kind kind) {
+    return kind == Completion::Kind::receive || kind == Completion::Kind::receive_write_imm;
+  }
+  // The completion of a receive, to be filled in.
+  [[nodiscard]] Completion& push_received() {
+    ++receive_completions_;
+    Completion& completion = completions_.push_slot();
+    completion = Completion{};
+    completion.kind = Completion::Kind::receive;
+    return completion;
+  }
+  // Two budgets: what arrives must find room even if all requests of ours are under way, or two
+  // ends that are busy with each other would wait for ever.
+  [[nodiscard]] bool receive_room() const {
+    return mutated(Mutation::shared_completion_budget)
+               ? completions_.size() + local_works_ < config_.max_completions
+               : receive_completions_ < config_.max_completions;
+  }
+  [[nodiscard]] bool request_room() const {
+    return local_works_ < config_.max_work_requests &&
+           completions_.size() - receive_completions_ + local_works_ < config_.max_completions;
   }
 
   [[nodiscard]] bool may_access(const Endpoint& endpoint, const Peer& peer) const {
@@ -168,12 +188,14 @@ class Engine final : public Machine {
 
   // reads.cpp
   [[nodiscard]] std::uint8_t accept_read(Peer& peer, const wire::DataHeader& header);
-  [[nodiscard]] std::uint32_t fill_response(const Work& work, std::uint32_t offset,
-                                            std::uint32_t length, TxPacket& out,
-                                            wire::DataHeader& header);
+  [[nodiscard]] std::uint32_t fill_response(const Work& work, const SendSlot& slot,
+                                            std::uint32_t offset, std::uint32_t length,
+                                            TxPacket& out, wire::DataHeader& header);
   void take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
                      const RxPacket& packet);
-  [[nodiscard]] Work* find_read(const Peer& peer, std::uint32_t number);
+  static constexpr std::uint64_t read_key(PeerId peer, std::uint32_t number) {
+    return std::uint64_t{peer.value()} << 32 | number;
+  }
 
   // reply.cpp
   void note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
@@ -194,14 +216,25 @@ class Engine final : public Machine {
   void take_result(TimePoint now, Peer& peer, SendSlot& slot, const wire::ResultEntry& entry);
   void take_echo(TimePoint now, TimePoint arrived, Peer& peer, const wire::AckHeader& header,
                  AckSample& sample);
-  [[nodiscard]] Bytes take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
-                                const wire::AckHeader& header, Duration rtt);
+  // What an acknowledgement says about the marks of the packets that it does not echo.
+  enum class OtherMarks : std::uint8_t { none, some, all };
+
+  void take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
+                 const wire::AckHeader& header, AckSample& sample);
+  template <class Visit>
+  void for_each_claim(const SendWindow& window, const wire::ParsedPacket& packet,
+                      const wire::AckHeader& header, const Visit& visit) const;
+  [[nodiscard]] OtherMarks take_marks(Outbound& out, const wire::ParsedPacket& packet,
+                                      const wire::AckHeader& header, AckSample& sample) const;
   void take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,
-                 Duration rtt);
+                 Duration rtt, OtherMarks others);
+  void credit_path(TimePoint now, Peer& peer, const SendSlot& slot, bool marked, bool known,
+                   Duration rtt);
   static void widen(Outbound& out);
   void find_losses(TimePoint now, Peer& peer);
   void lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how);
-  void path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt);
+  void path_feedback(TimePoint now, Peer& peer, PathId path, std::optional<PathEvent> event,
+                     Duration rtt);
   void find_gaps(TimePoint now, Peer& peer);
   void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
 
@@ -244,7 +277,7 @@ class Engine final : public Machine {
   [[nodiscard]] TimePoint path_probe_due(const Outbound& out) const;
   [[nodiscard]] bool owed_by_peer(const Outbound& out) const;
   [[nodiscard]] bool died_of_silence(TimePoint now, Peer& peer, TimePoint since);
-  void release_waiting(TimePoint now, Outbound& out);
+  void release_waiting(TimePoint now, WorkQueues& queues);
   void update_waits(Outbound& out) const;
   [[nodiscard]] TimePoint next_deadline(const Peer& peer) const;
 
@@ -252,18 +285,27 @@ class Engine final : public Machine {
   void refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status status);
   void finish_if_done(std::uint32_t index) {
     const Work& work = works_[index];
-    if (work.outstanding == 0 && !work.queued && (work.kind != WorkKind::read || work.answered)) {
+    if (work.outstanding == 0 && !work.queued() && (work.kind != WorkKind::read || work.answered)) {
       complete(index, work.status);
     }
   }
   void complete(std::uint32_t index, Status status);
   void tell_user(const Work& work, Status status);
   void abandon(std::uint32_t index, Status status);
-  void end_all(Peer& peer, Status status, bool is_lost);
+  static void settle_packets(SendWindow& window, Work& work, std::uint32_t index);
+  [[nodiscard]] static bool outlives_restart(const Work& work);
+  void mute(Peer& peer);
+  void unmute(Peer& peer) {
+    if (peer.out->muted) [[unlikely]] {
+      end_mute(peer);
+    }
+  }
+  void end_mute(Peer& peer);
   void evict_muted_response();
   void restart_peer(TimePoint now, Peer& peer, Life life);
   void lose_peer(TimePoint now, Peer& peer);
   void release(std::uint32_t index);
+  void release_read(Peer& peer, const Work& work);
 
   void tell(Event::Kind kind, TimePoint when, const Peer& peer, Psn psn, PathId path,
             std::uint64_t detail = 0, Status status = Status::ok) {
@@ -310,6 +352,10 @@ class Engine final : public Machine {
   Duration min_rto_;
   std::uint32_t window_span_;
   Rng rng_;
+  // The latest `now`: for an engine time never goes backwards.
+  TimePoint advance(TimePoint now) { return latest_ = std::max(latest_, now); }
+
+  TimePoint latest_ = TimePoint::min();
   Counters own_counters_;
   Counters& counters_;
   Observer* observer_ = nullptr;
@@ -317,9 +363,12 @@ class Engine final : public Machine {
   MemoryTable memory_;
   EndpointTable endpoints_;
   WorkSlab works_;
+  FlatMap<std::uint64_t> reads_by_number_;  // by read_key()
   std::size_t local_works_ = 0;
-  std::size_t busy_peers_ = 0;  // with requests of ours
+  std::size_t busy_peers_ = 0;     // with requests of ours
+  EndpointWorks muted_responses_;  // answers to peers that were given up
   RingQueue<Completion> completions_;
+  std::size_t receive_completions_ = 0;  // among these
 
   Slab<Peer, 8> peers_;  // records are large, and most engines know few
   FlatMap<PeerKey, PeerKeyHash> by_key_;

@@ -1,8 +1,23 @@
 // Owns the one shape of everything that speaks a protocol: packets and time in, packets and a
 // deadline out.
+//
+// A Machine has four calls, which all drivers make: on_packet(), on_timeout(), next_transmit(),
+// next_timeout(). Some machines have more, and say so by a concept below; a driver that knows them
+// makes them instead. In each round, in this order:
+//   1. packets that have arrived: on_packets(), where TakesBursts, or on_packet() for each;
+//   2. on_timeout(), if next_timeout() has passed and no more packets wait;
+//   3. prepare_transmit() once and next_prepared() until it returns false, where PreparesTransmit,
+//      or next_transmit() until it returns false;
+//   4. next_timeout(), to know when the next round is due at the latest.
+// Any of these rounds may be cut short after a step, and 3 may be made alone, after work was
+// posted. Poller makes 1 to 3; Host, and the simulator in its own way, the rest. Between two
+// rounds, never within one, Host asks what TellsOfEvents and TellsOfMemory offer. All calls come
+// from one thread at a time, the one that holds the Host's lock, and `now` never goes backwards
+// from one to the next. None blocks, and none calls its driver.
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,8 +63,7 @@ struct TxPacket {
   [[nodiscard]] std::size_t size() const { return header_size + payload_size(); }
 };
 
-// No clock, no thread, no socket, no log inside. All calls come from one thread at a time, and
-// `now` never goes backwards.
+// No clock, no thread, no socket, no log inside.
 class Machine {
  public:
   virtual ~Machine() = default;
@@ -62,6 +76,33 @@ class Machine {
   // When on_timeout() (and then next_transmit()) must be called again, if nothing arrives before.
   // O(1).
   [[nodiscard]] virtual TimePoint next_timeout() const = 0;
+};
+
+// A machine with queues of its own around the protocol looks at them once for a burst.
+template <class M>
+concept TakesBursts = requires(M& machine, TimePoint now, std::span<const RxPacket> packets) {
+  machine.on_packets(now, packets);
+};
+
+// The same for sending: first it looks what there is to send, then packet by packet.
+template <class M>
+concept PreparesTransmit = requires(M& machine, TimePoint now, TxPacket& out) {
+  machine.prepare_transmit();
+  { machine.next_prepared(now, out) } -> std::same_as<bool>;
+};
+
+// Somebody sleeps, or is about to, until the machine wakes it.
+template <class M>
+concept TellsOfEvents = requires(const M& machine) {
+  { machine.awaits_events() } -> std::same_as<bool>;
+};
+
+// How much data of peers has come into memory that its owner may be looking at, and whether nothing
+// of its owner's is outstanding.
+template <class M>
+concept TellsOfMemory = requires(const M& machine) {
+  { machine.placed_bytes() } -> std::same_as<std::uint64_t>;
+  { machine.idle() } -> std::same_as<bool>;
 };
 
 }  // namespace weft::srd

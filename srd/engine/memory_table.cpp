@@ -18,21 +18,23 @@ Result<RegionKey> MemoryTable::insert(const Region& region) {
                     std::to_string(region.address) +
                     " goes beyond the 64-bit address space: give it a lower address");
   }
-  if (free_.empty()) {
-    if (entries_.size() == kMaxRegions) {
-      return fail(ErrorCode::out_of_resources,
-                  "all " + std::to_string(kMaxRegions) + " memory regions are in use: erase some");
-    }
-    free_.push_back(static_cast<std::uint32_t>(entries_.size()));
-    entries_.emplace_back();
+  std::uint32_t index = 0;
+  if (entries_.size() < kMaxRegions && free_.size() < kResting) {
+    index = static_cast<std::uint32_t>(entries_.size());
+    const std::uint64_t first = mix64(salt_ + index + 1);
+    entries_.emplace_back().generation = static_cast<std::uint8_t>(1 + first % kGenerations);
+  } else if (!free_.empty()) {
+    index = free_.front();
+    free_.pop();
+  } else {
+    return fail(ErrorCode::out_of_resources,
+                "all " + std::to_string(kMaxRegions) + " memory regions are in use: erase some");
   }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
   Entry& entry = entries_[index];
   entry.region = region;
   entry.used = true;
   ++used_;
-  return RegionKey{std::uint32_t{entry.generation} << kIndexBits | index};
+  return RegionKey{std::uint32_t{entry.generation} << kIndexBits | (index ^ mask_)};
 }
 
 bool MemoryTable::erase(RegionKey key) {
@@ -41,11 +43,8 @@ bool MemoryTable::erase(RegionKey key) {
   }
   Entry& entry = entries_[index_of(key)];
   entry.used = false;
-  ++entry.generation;
-  if (entry.generation == 0) {  // so that 0 is never the key of anything
-    entry.generation = 1;
-  }
-  free_.push_back(index_of(key));
+  entry.generation = static_cast<std::uint8_t>(entry.generation % kGenerations + 1);
+  (void)free_.push(index_of(key));
   --used_;
   return true;
 }

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
+#include "srd/base/ring_queue.hpp"
+#include "srd/base/rng.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/types.hpp"
 
@@ -35,13 +37,22 @@ struct Region {
   bool phantom = false;  // simulated bulk: checked like any other region, never touched
 };
 
-// A key holds an index and a generation, so that the key of a region that is gone stays invalid
-// until its index has been reused 255 times.
+// A key holds an index and a generation. The key of a region that is gone stays invalid for the
+// next 65280 regions: an index rests before it is used again, and each use has another generation.
+// What `salt` says decides about the order of indices and the first generation of each, so the key
+// of a process that is gone opens nothing in the one that follows, but for one chance in 2^24.
 class MemoryTable {
  public:
   static constexpr std::uint32_t kMaxRegions = 1U << 16;
-  // Of all regions that there are at a time, no two have the same.
-  static constexpr std::uint32_t index_of(RegionKey key) { return key.value() & (kMaxRegions - 1); }
+
+  explicit MemoryTable(std::uint64_t salt = 0)
+      : salt_(mutated(Mutation::regular_keys) ? 0 : salt),
+        mask_(static_cast<std::uint32_t>(mix64(salt_)) & (kMaxRegions - 1)) {}
+
+  // Of all regions that there are at a time, no two have the same; small while there are few.
+  [[nodiscard]] std::uint32_t index_of(RegionKey key) const {
+    return (key.value() ^ mask_) & (kMaxRegions - 1);
+  }
 
   [[nodiscard]] Result<RegionKey> insert(const Region& region);
   // False if there is no such region.
@@ -62,15 +73,20 @@ class MemoryTable {
 
  private:
   static constexpr std::uint32_t kIndexBits = 16;
+  static constexpr std::uint32_t kGenerations = 255;  // 0 is none, so that no key is 0
+  static constexpr std::uint32_t kResting = 256;      // indices that were used, at least
+
   static constexpr std::uint32_t generation_of(RegionKey key) { return key.value() >> kIndexBits; }
 
   struct Entry {
     Region region;
-    std::uint8_t generation = 1;
+    std::uint8_t generation = 0;
     bool used = false;
   };
+  std::uint64_t salt_;
+  std::uint32_t mask_;  // between what a key says and the index of its entry
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> free_;
+  RingQueue<std::uint32_t> free_;  // whose turn is last was used last
   std::size_t used_ = 0;
 };
 

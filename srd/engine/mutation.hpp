@@ -15,6 +15,15 @@ enum class Mutation : std::uint8_t {
   forget_destination_life,     // packets for our former lives are accepted
   keep_window_of_former_life,  // a restarted peer's numbers are judged by the old window
   keep_work_for_new_life,      // what a former life may have executed is sent to the next one
+  one_sided_survives_restart,  // reads and writes for a former life are sent to the next one
+  regular_keys,                // the keys of each life begin with the same number
+  reuse_read_numbers,          // all reads have the same number
+  hide_cancelled_reads,        // a responder is not told that nobody wants its answer
+  shared_completion_budget,    // requests under way take the room of what arrives
+  reads_behind_bulk,           // the answer to a read waits behind the longest messages
+  immediate_table_unfair,      // messages that were refused or given up keep their places
+  omit_completes,              // a retry does not say that it completes its message
+  marks_in_bursts_count_once,  // of several marks that one acknowledgement tells, one counts
   notice_to_known_life,        // a notice of a stale life is addressed to whom we believe in
   loose_bounds,                // eight bytes beyond a region are within it
   skip_access,                 // access rights are not looked at

@@ -45,10 +45,9 @@ struct Inbound {
   Echo echo;
   std::uint8_t unacknowledged = 0;  // packets since the last ack
   std::uint8_t again_used = 0;
-  bool gap_at_end = false;      // an acknowledgement that was asked for had to leave gaps
-  bool grant = false;           // credits are to be told
-  std::uint16_t congested = 0;  // marked ones among the unacknowledged
-  std::uint32_t received_bytes = 0;
+  bool gap_at_end = false;   // an acknowledgement that was asked for had to leave gaps
+  bool grant = false;        // credits are to be told
+  std::uint32_t marked = 0;  // accepted packets that carried a congestion mark
   struct Placed {
     std::uint32_t message = 0;
     std::uint64_t address = 0;
@@ -68,13 +67,11 @@ struct alignas(kCacheLine) Outbound {
   Outbound(Psn first, PeerPaths&& spread, const CongestionControl& control, Duration base_rtt)
       : rtt(base_rtt), paths(std::move(spread)), window(first), cc(control) {
     last_on_path.fill(Psn{first.value() - 1});
+    next_message = next_read = first.value() + 1;
   }
 
   // --- What every packet looks at, side by side.
-  WorkQueue singles;           // requests of one packet
-  WorkQueue bulk;              // requests of many, and answers to reads
-  WorkQueue reads;             // read requests, which the peer accepts only so many of at a time
-  WorkQueue waiting;           // for their not_before
+  WorkQueues queues;
   TimePoint paced_until{};     // nothing leaves before
   Duration retransmit_wait{};  // silence after which a packet in flight is lost
   Duration tail_wait{};        // silence after which a probe asks what has arrived
@@ -87,12 +84,14 @@ struct alignas(kCacheLine) Outbound {
   bool tail_probed = false;  // since the last progress
   bool ask_again = false;    // for credits: nobody has answered
   std::uint32_t settled_since_widening = 0;
+  std::uint32_t marked = 0;    // packets of ours that have arrived with a mark, as the peer says
   std::uint32_t timeouts = 0;  // in a row, without a sign of life
   std::uint32_t backoff = 0;   // timeouts since the last round trip that was measured
   Psn asked;                   // latest number that asked for an acknowledgement
   Qpn last_from;               // endpoints of the latest request, for packets that belong to none
   Qpn last_to;
   std::uint32_t next_message = 1;
+  std::uint32_t next_read = 1;
   TimePoint silent_since = kNever;  // of the first of the timeouts
   TimePoint asked_at{};  // of the latest question to a peer that owes us bytes or credits
   RttEstimator rtt;
@@ -118,9 +117,7 @@ struct alignas(kCacheLine) Outbound {
   // An acknowledgement is being looked at.
   void prefetch_to_control() const { prefetch(&cc, sizeof cc); }
 
-  [[nodiscard]] bool has_work() const {
-    return !singles.empty() || !bulk.empty() || !reads.empty() || window.has_lost();
-  }
+  [[nodiscard]] bool has_work() const { return queues.has_ready() || window.has_lost(); }
   // A packet before this one asked for an acknowledgement and is under way.
   [[nodiscard]] bool awaits_answer_before(Psn psn) {
     return asked != psn && window.contains(asked) &&
@@ -149,7 +146,8 @@ struct alignas(kCacheLine) Peer {
   PeerKey key;
   PeerId id{0xFFFFFFFF};  // until the record is in use
   Life life;
-  std::uint32_t works = 0;  // requests of ours to it
+  std::uint32_t requests = 0;  // of ours to it
+  PeerWorks works;             // these, and our answers to its reads, the oldest first
   bool life_known = false;
   std::uint32_t restarts = 0;
   bool heard = false;         // an acknowledgement has come, ever

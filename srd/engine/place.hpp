@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "srd/base/lent_memory.hpp"
 #include "srd/base/units.hpp"
 #include "srd/engine/machine.hpp"
 #include "srd/engine/requests.hpp"
@@ -19,16 +20,20 @@ class PayloadReader {
   explicit PayloadReader(const RxPacket& packet)
       : first_(packet.bytes.subspan(sizeof(wire::DataHeader))), second_(packet.more) {}
 
-  void copy_to(std::byte* to, std::size_t length) {
+  // False: part of the memory at `to` is gone.
+  [[nodiscard]] bool copy_to(std::byte* to, std::size_t length) {
     const std::size_t head = std::min(length, first_.size());
-    if (head != 0) {
-      std::memcpy(to, first_.data(), head);
-      first_ = first_.subspan(head);
-    }
-    if (length > head) {
-      std::memcpy(to + head, second_.data(), length - head);
-      second_ = second_.subspan(length - head);
-    }
+    const bool copied = touch_lent(to, length, [=, this] {
+      if (head != 0) {
+        std::memcpy(to, first_.data(), head);
+      }
+      if (length > head) {
+        std::memcpy(to + head, second_.data(), length - head);
+      }
+    });
+    first_ = first_.subspan(head);
+    second_ = second_.subspan(length - head);
+    return copied;
   }
 
  private:
@@ -46,10 +51,10 @@ template <std::size_t kCount>
 }
 
 // Copies `length` bytes of payload into `segments` at `offset`. The caller has checked that they
-// fit.
+// fit. False: part of that memory is gone.
 template <std::size_t kCount>
-inline void place(const RxPacket& packet, std::uint32_t length,
-                  const std::array<Segment, kCount>& segments, std::uint32_t offset) {
+[[nodiscard]] inline bool place(const RxPacket& packet, std::uint32_t length,
+                                const std::array<Segment, kCount>& segments, std::uint32_t offset) {
   PayloadReader payload(packet);
   for (const Segment& segment : segments) {
     if (offset >= segment.length) {
@@ -57,10 +62,13 @@ inline void place(const RxPacket& packet, std::uint32_t length,
       continue;
     }
     const std::uint32_t count = std::min(segment.length - offset, length);
-    payload.copy_to(segment.data + offset, count);
+    if (count != 0 && !payload.copy_to(segment.data + offset, count)) {
+      return false;
+    }
     length -= count;
     offset = 0;
   }
+  return true;
 }
 
 // The part of `segments` from `offset` on, at most `length` bytes of it.

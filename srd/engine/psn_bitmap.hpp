@@ -25,7 +25,6 @@ class PsnBitmap {
 
   [[nodiscard]] bool test(Psn psn) const { return (word(psn) >> (psn.value() & 63) & 1) != 0; }
   void set(Psn psn) { word_ref(psn) |= std::uint64_t{1} << (psn.value() & 63); }
-  void clear(Psn psn) { word_ref(psn) &= ~(std::uint64_t{1} << (psn.value() & 63)); }
   void clear_all() { words_.fill(0); }
 
   // The aligned word that holds `psn`.

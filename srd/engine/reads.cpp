@@ -1,6 +1,7 @@
 // Owns remote reads: the responder's answers and the requester's placement of them.
 #include <algorithm>
 
+#include "srd/base/lent_memory.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
@@ -12,8 +13,8 @@ constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>
 
 }  // namespace
 
-// [wire 4.5] The key is checked now; the answer is work of ours, queued behind what we send to this
-// peer.
+// [wire 4.5] The key is checked now; the answer is work of ours, and takes turns with what we send
+// to this peer like any message of its length.
 std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   const Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
@@ -53,17 +54,23 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   work.remote_address = header.remote_address.value();
   work.message = header.message.value();
   work.packets = std::max(1U, (length + config_.mtu_payload - 1) / config_.mtu_payload);
+  peer.works.push_back(works_, index);
   Outbound& out = outbound(peer);
-  out.bulk.push_back(works_, index);
+  out.queues.push_back(works_,
+                       mutated(Mutation::reads_behind_bulk)
+                           ? Queue::longest_bulk
+                           : WorkQueues::queue_for(work.packets, length),
+                       index);
   out.credits.want(length);
   make_ready(peer);
   return code_of(Status::ok);
 }
 
 // Whether the region is still there is asked for each packet, retransmissions included: it may be
-// gone since the request was accepted. Then the packet carries the reason instead of bytes.
-std::uint32_t Engine::fill_response(const Work& work, std::uint32_t offset, std::uint32_t length,
-                                    TxPacket& out, wire::DataHeader& header) {
+// gone since the request was accepted. Then the packet carries the reason instead of bytes. So it
+// does when it was lost and its bytes cannot be read: that may be why the carrier did not take it.
+std::uint32_t Engine::fill_response(const Work& work, const SendSlot& slot, std::uint32_t offset,
+                                    std::uint32_t length, TxPacket& out, wire::DataHeader& header) {
   if (work.length == 0) {
     return 0;
   }
@@ -73,6 +80,10 @@ std::uint32_t Engine::fill_response(const Work& work, std::uint32_t offset, std:
   if (endpoint != nullptr) {
     source = memory_.resolve(RegionKey{work.key}, work.remote_address + offset, length,
                              Access::remote_read, endpoint->config.domain);
+  }
+  if (source.status == Status::ok && slot.attempt != 0 && !source.phantom &&
+      !lent_is_readable(source.data, length)) {
+    source.status = Status::access_denied;
   }
   if (source.status != Status::ok) {
     header.common.flags |= wire::kReadFailed;
@@ -85,29 +96,23 @@ std::uint32_t Engine::fill_response(const Work& work, std::uint32_t offset, std:
   return length;
 }
 
-// The request's number names its record and the record's generation, so a late answer finds
-// nothing.
-Work* Engine::find_read(const Peer& peer, std::uint32_t number) {
-  const std::uint32_t index = number >> kReadGenerationBits;
-  if (index >= works_.capacity()) {
-    return nullptr;
-  }
-  Work& work = works_[index];
-  const bool matches =
-      work.kind == WorkKind::read && work.peer == peer.id && work.message == number;
-  return matches ? &work : nullptr;
-}
-
+// [wire 4.5] An answer to a read that has ended changes no memory. The responder is told once, so
+// that it does not send all of it.
 void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
                            const RxPacket& packet) {
   if (peer.out) {
     peer.out->last_progress = now;
   }
-  Work* work = find_read(peer, header.message.value());
-  if (work == nullptr || work->answered) {
+  const std::uint32_t index = reads_by_number_.find(read_key(peer.id, header.message.value()));
+  if (index == decltype(reads_by_number_)::kAbsent || works_[index].answered) {
     counters_.drop(DropReason::unknown_read);
+    ReceiveWindow& window = peer.in.window;
+    if (window.results().empty() && !mutated(Mutation::hide_cancelled_reads)) {
+      (void)window.note(Psn{header.psn.value()}, Status::bad_key);
+    }
     return;
   }
+  Work* const work = &works_[index];
   const std::uint32_t length = header.payload_length.value();
   const std::uint64_t offset = header.remote_address.value();
   if ((header.common.flags & wire::kReadFailed) != 0) {
@@ -120,11 +125,16 @@ void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& he
       counters_.drop(DropReason::read_out_of_bounds);
       return;
     }
-    place(packet, length, work->segments, static_cast<std::uint32_t>(offset));
+    if (!place(packet, length, work->segments(), static_cast<std::uint32_t>(offset))) [[unlikely]] {
+      work->status = Status::local_protection;
+      work->answered = true;
+      finish_if_done(index);
+      return;
+    }
     work->received += mutated(Mutation::count_reads_twice) ? 2 * length : length;
     work->answered = work->received >= work->length;
   }
-  finish_if_done(header.message.value() >> kReadGenerationBits);
+  finish_if_done(index);
 }
 
 }  // namespace weft::srd

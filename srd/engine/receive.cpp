@@ -15,7 +15,8 @@ constexpr std::uint8_t kAccepted = code_of(Status::ok);
 
 }  // namespace
 
-void Engine::on_packet(TimePoint now, const RxPacket& packet) {
+void Engine::on_packet(TimePoint at, const RxPacket& packet) {
+  const TimePoint now = advance(at);
   ++counters_.rx_pkts;
   counters_.rx_bytes += packet.bytes.size() + packet.more.size();
   const wire::ParsedPacket parsed =
@@ -63,7 +64,7 @@ void Engine::on_packet(TimePoint now, const RxPacket& packet) {
     return;
   }
   if (peer.out && peer.out->muted) [[unlikely]] {
-    peer.out->muted = false;
+    end_mute(peer);
     make_ready(peer);
   }
   switch (parsed.type()) {
@@ -176,7 +177,7 @@ void Engine::adopt_life(Peer& peer, Life life) {
   } else {
     count_arrival(peer, header, packet.path);
     window.accept(psn);
-    peer.in.received_bytes += header.payload_length.value();
+    peer.in.marked += packet.ecn == Ecn::congested ? 1U : 0U;
   }
   note_arrival(now, peer, header, packet, !plain);
 }
@@ -189,13 +190,22 @@ void Engine::adopt_life(Peer& peer, Life life) {
     case PacketType::send:
       return deliver_send(peer, header, packet);
     case PacketType::write:
-      return deliver_write(now, peer, header, packet);
+      return deliver_write(peer, header, packet);
     case PacketType::read_request:
       return accept_read(peer, header);
     default:
       take_response(now, peer, header, packet);
       return kAccepted;
   }
+}
+
+// It is no longer among the endpoint's receives; its memory is not to be touched.
+void Engine::fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive) {
+  Completion& completion = push_received();
+  completion.cookie = receive.cookie;
+  completion.kind = Completion::Kind::receive;
+  completion.status = Status::local_protection;
+  completion.endpoint = endpoint.qpn;
 }
 
 std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
@@ -207,21 +217,28 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   if (endpoint->config.qkey != header.key.value() && !mutated(Mutation::skip_qkey)) {
     return code_of(Status::bad_qkey);
   }
-  if (endpoint->receives.empty()) {
-    ++counters_.rnr_sent;
-    return code_of(Status::receiver_not_ready);
+  const std::uint32_t length = header.payload_length.value();
+  for (;;) {
+    if (endpoint->receives.empty()) {
+      ++counters_.rnr_sent;
+      return code_of(Status::receiver_not_ready);
+    }
+    if (total_length(endpoint->receives.front().segments) < length) {
+      return code_of(Status::length_error);
+    }
+    if (!receive_room()) {
+      return wire::kResultDeferred;
+    }
+    if (place(packet, length, endpoint->receives.front().segments, 0)) [[likely]] {
+      break;
+    }
+    // Its memory is gone: as if it had been taken back, the message goes to the next one.
+    const ReceiveRequest gone = endpoint->receives.front();
+    endpoint->receives.pop();
+    fail_receive(*endpoint, gone);
   }
   const ReceiveRequest& receive = endpoint->receives.front();
-  const std::uint32_t length = header.payload_length.value();
-  if (total_length(receive.segments) < length) {
-    return code_of(Status::length_error);
-  }
-  if (!completion_room()) {
-    return wire::kResultDeferred;
-  }
-  place(packet, length, receive.segments, 0);
-  Completion& completion = completions_.push_slot();
-  completion = Completion{};
+  Completion& completion = push_received();
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
   completion.has_immediate =
@@ -241,7 +258,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   return kAccepted;
 }
 
-[[gnu::always_inline]] inline std::uint8_t Engine::deliver_write(TimePoint now, Peer& peer,
+[[gnu::always_inline]] inline std::uint8_t Engine::deliver_write(Peer& peer,
                                                                  const wire::DataHeader& header,
                                                                  const RxPacket& packet) {
   Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
@@ -252,7 +269,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     return code_of(Status::unknown_peer);
   }
   const std::uint32_t length = header.payload_length.value();
-  const bool has_room = (header.common.flags & wire::kImmediate) == 0 || completion_room();
+  const bool has_room = (header.common.flags & wire::kImmediate) == 0 || receive_room();
   // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
   if (header.message_length.value() != 0) {
     const MemoryTable::Lookup target =
@@ -263,14 +280,16 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     }
     if (!target.phantom && has_room &&
         !(mutated(Mutation::acknowledge_unplaced) && header.psn.value() % 16 == 0)) {
-      PayloadReader(packet).copy_to(target.data, length);
+      if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
+        return code_of(Status::access_denied);  // registered, and gone
+      }
     }
   }
   if (!has_room) {
     return wire::kResultDeferred;
   }
   if ((header.common.flags & wire::kImmediate) != 0) {
-    const std::uint8_t code = deliver_immediate(now, peer, *endpoint, header);
+    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
     if (code != kAccepted) {
       return code;
     }
@@ -279,19 +298,21 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   return kAccepted;
 }
 
-// Counts the bytes of a write with immediate data and tells the endpoint when all are there. A
-// packet that is refused here has been placed but does not count: it will be placed once more.
-std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endpoint,
+// Counts the bytes of a write with immediate data and tells the endpoint when all are there. The
+// packet that completes the message and finds no receive is refused. When it comes again its sender
+// says that it completes the message, so nothing is kept until then. [wire 4.6]
+std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
                                        const wire::DataHeader& header) {
   const std::uint32_t length = header.payload_length.value();
   const std::uint32_t whole = header.message_length.value();
   ImmediateTable::Entry* entry = nullptr;
-  if (length < whole) {
+  const bool alone = length == whole || (header.common.flags & wire::kCompletes) != 0;
+  if (!alone) {
     if (!peer.in.immediates) {
       peer.in.immediates = std::make_unique<ImmediateTable>();
     }
     entry = peer.in.immediates->find(header.message.value(), whole, Psn{header.psn.value()},
-                                     {now, peer.in.window.cumulative(), config_.peer_timeout});
+                                     peer.in.window.cumulative());
     if (entry == nullptr) {
       return wire::kResultDeferred;
     }
@@ -304,12 +325,16 @@ std::uint8_t Engine::deliver_immediate(TimePoint now, Peer& peer, Endpoint& endp
   if (consumes && endpoint.receives.empty()) {
     ++counters_.rnr_sent;
     if (entry != nullptr) {
-      entry->awaits_receive = true;
+      // A refusal that cannot be noted is none: the packet comes again as it is, and must be
+      // counted.
+      if (!peer.in.window.may_note(Psn{header.psn.value()})) {
+        return wire::kResultDeferred;
+      }
+      entry->used = mutated(Mutation::immediate_table_unfair);
     }
     return code_of(Status::receiver_not_ready);
   }
-  Completion& completion = completions_.push_slot();
-  completion = Completion{};
+  Completion& completion = push_received();
   completion.kind = Completion::Kind::receive_write_imm;
   completion.has_immediate = true;
   completion.immediate = header.immediate.value();

@@ -84,16 +84,20 @@ class ReceiveWindow {
   // room. A place is kept for every older number that may yet be refused, or they would wait for
   // each other. [wire 4.3]
   [[nodiscard]] bool note(Psn psn, Status status) {
-    bool before_another = false;
-    for (const Result& result : results()) {
-      before_another = before_another || psn.before(result.psn);
-    }
-    if (results_used_ == results_.size() ||
-        (!before_another && results_used_ + 1U + missing_before(psn) > results_.size())) {
+    if (!may_note(psn)) {
       return false;
     }
     results_[results_used_++] = {psn, static_cast<std::uint8_t>(status)};
     return true;
+  }
+  // Whether note() has room for this number.
+  [[nodiscard]] bool may_note(Psn psn) const {
+    bool before_another = false;
+    for (const Result& result : results()) {
+      before_another = before_another || psn.before(result.psn);
+    }
+    return results_used_ != results_.size() &&
+           (before_another || results_used_ + 1U + missing_before(psn) <= results_.size());
   }
   [[nodiscard]] std::span<const Result> results() const {
     return std::span(results_).first(results_used_);

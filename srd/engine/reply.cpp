@@ -7,7 +7,7 @@
 namespace weft::srd {
 
 // [wire 4.4] The echo names the packet that is told about: the latest, unless an earlier one
-// carried a mark that has not been told yet.
+// carried a mark that has not been told yet. How many carried one is counted apart.
 void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
                           const RxPacket& packet, bool at_once) {
   Inbound& in = peer.in;
@@ -15,7 +15,6 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
   const bool probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
   if (congested) {
     ++counters_.congested_pkts;
-    in.congested = static_cast<std::uint16_t>(std::min(in.congested + 1, 0xFFFF));
   }
   if (!in.echo.valid || !in.echo.congested || congested) {
     in.echo.arrived = arrival_of(now, packet);
@@ -91,6 +90,7 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   out.to = peer.key.address;
   out.ecn = Ecn::capable_0;
   out.payload = {};
+  out.path = reply_path(now, peer);
   if (peer.refusing) {
     peer.refusing = false;
     build_stale_notice(peer, out);
@@ -101,7 +101,6 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
     replies_.pop();
     peer.reply_queued = false;
   }
-  out.path = reply_path(now, peer);
   finish(out);
   return true;
 }
@@ -154,8 +153,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   if (mutated(Mutation::acknowledge_too_much) && cumulative.before(in.window.top())) [[unlikely]] {
     header.cumulative = cumulative.value() + 1;
   }
-  header.congested = in.congested;
-  header.received_bytes = in.received_bytes;
+  header.marked = in.marked;
 
   std::byte* cursor = out.header.data() + sizeof header;
   const Psn aligned{cumulative.value() & ~63U};
@@ -194,7 +192,6 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   in.unacknowledged = 0;
   in.again_used = 0;
   in.grant = false;
-  in.congested = 0;
   in.echo.valid = false;
   peer.ack_due = kNever;
   ++counters_.acks_sent;
@@ -208,6 +205,7 @@ void Engine::build_stale_notice(Peer& peer, TxPacket& out) {
   header.common.source_qpn = peer.in.reply_from.value();
   // To whom it concerns: after both have restarted, that is not whom we believe in.
   header.common.destination_life = peer.refused_source.value();
+  header.common.path = out.path.value();
   header.refused_life = peer.refused_life.value();
   wire::store(out.header.data(), header);
   out.header_size = sizeof header;

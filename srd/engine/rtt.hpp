@@ -11,25 +11,22 @@ namespace weft::srd {
 // `initial`.
 class RttEstimator {
  public:
-  explicit RttEstimator(Duration initial)
-      : mean_(initial), deviation_(initial / 2), least_(initial) {}
+  explicit RttEstimator(Duration initial) : mean_(initial), deviation_(initial / 2) {}
 
   void add(Duration sample) {
     if (!measured_) {
       measured_ = true;
-      mean_ = least_ = sample;
+      mean_ = sample;
       deviation_ = sample / 2;
       return;
     }
     const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += (error - deviation_) / 4;
     mean_ += (sample - mean_) / 8;
-    least_ = std::min(least_, sample);
   }
 
   [[nodiscard]] bool measured() const { return measured_; }
   [[nodiscard]] Duration mean() const { return mean_; }
-  [[nodiscard]] Duration least() const { return least_; }
 
   // After so long without news a packet is lost, whatever happens elsewhere.
   [[nodiscard]] Duration timeout() const { return mean_ + 4 * deviation_; }
@@ -41,7 +38,6 @@ class RttEstimator {
  private:
   Duration mean_;
   Duration deviation_;
-  Duration least_;
   bool measured_ = false;
 };
 

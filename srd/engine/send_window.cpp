@@ -20,9 +20,14 @@ void SendWindow::grow() {
     moved.previous = renumber(moved.previous);
     moved.following = renumber(moved.following);
   }
-  for (List* list : {&in_flight_, &lost_, &deferred_}) {
-    list->head = renumber(list->head);
-    list->tail = renumber(list->tail);
+  const auto renumber_ends = [&](List& list) {
+    list.head = renumber(list.head);
+    list.tail = renumber(list.tail);
+  };
+  renumber_ends(in_flight_);
+  renumber_ends(lost_);
+  for (List& list : deferred_) {
+    renumber_ends(list);
   }
 }
 

@@ -2,11 +2,14 @@
 // what is lost.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "srd/base/check.hpp"
 #include "srd/base/prefetch.hpp"
+#include "srd/base/step_count.hpp"
 #include "srd/base/time.hpp"
 #include "srd/base/units.hpp"
 #include "srd/engine/psn_bitmap.hpp"
@@ -49,7 +52,10 @@ class SendWindow {
   [[nodiscard]] std::uint32_t span() const { return next_.minus(una_); }
   [[nodiscard]] bool contains(Psn psn) const { return psn.minus(una_) < span(); }
   [[nodiscard]] Bytes bytes_in_flight() const { return bytes_in_flight_; }
-  [[nodiscard]] SendSlot& slot(Psn psn) { return slots_[psn.value() & mask()]; }
+  [[nodiscard]] SendSlot& slot(Psn psn) {
+    count_step();
+    return slots_[psn.value() & mask()];
+  }
 
   // Whether bit-wise news about the aligned 64 numbers around `psn` is news: bits settled before.
   [[nodiscard]] std::uint64_t settled_word(Psn psn) const { return settled_.word(psn); }
@@ -87,20 +93,22 @@ class SendWindow {
     slot.state = SendSlot::State::lost;
     lost_.push_back(*this, index_of(slot));
   }
-  // From in flight to deferred: to be sent again, but not before `when`.
-  void mark_deferred(SendSlot& slot, TimePoint when) {
+  // From in flight to deferred: to be sent again after `first_wait`, which doubles with each
+  // transmission. Returns until when.
+  TimePoint mark_deferred(SendSlot& slot, TimePoint now, Duration first_wait) {
     leave(slot);
     slot.state = SendSlot::State::deferred;
-    slot.sent_at = when;
-    deferred_.push_back(*this, index_of(slot));
+    slot.sent_at = now + first_wait * (1 << doublings(slot));
+    deferred_[doublings(slot)].push_back(*this, index_of(slot));
+    return slot.sent_at;
   }
   // From deferred to lost, if its time has come; false if nothing was due.
   bool release_deferred(TimePoint now) {
-    if (deferred_.empty() || slots_[deferred_.head].sent_at > now) {
+    SendSlot* const slot = first_deferred(*this);
+    if (slot == nullptr || slot->sent_at > now) {
       return false;
     }
-    SendSlot& slot = slots_[deferred_.head];
-    mark_lost(slot);
+    mark_lost(*slot);
     return true;
   }
   // Out of every list: the fate of this number is known or of no interest any more.
@@ -123,7 +131,8 @@ class SendWindow {
   [[nodiscard]] SendSlot* oldest_in_flight() { return front(in_flight_); }
   [[nodiscard]] const SendSlot* oldest_in_flight() const { return front(in_flight_); }
   [[nodiscard]] SendSlot* oldest_lost() { return front(lost_); }
-  [[nodiscard]] const SendSlot* oldest_deferred() const { return front(deferred_); }
+  // The one that is due first.
+  [[nodiscard]] const SendSlot* oldest_deferred() const { return first_deferred(*this); }
   [[nodiscard]] bool has_lost() const { return !lost_.empty(); }
 
   // Bytes that a packet counts for in window and rate: what it occupies on the wire beyond the
@@ -152,6 +161,22 @@ class SendWindow {
     }
   };
 
+  static constexpr std::uint8_t kMostDoublings = 6;
+
+  [[nodiscard]] static std::uint8_t doublings(const SendSlot& slot) {
+    return std::min(slot.attempt, kMostDoublings);
+  }
+  template <class Window>
+  [[nodiscard]] static auto first_deferred(Window& window) -> decltype(window.front(window.lost_)) {
+    decltype(window.front(window.lost_)) first = nullptr;
+    for (auto& list : window.deferred_) {
+      auto* const slot = window.front(list);
+      if (slot != nullptr && (first == nullptr || slot->sent_at < first->sent_at)) {
+        first = slot;
+      }
+    }
+    return first;
+  }
   [[nodiscard]] std::uint32_t mask() const { return static_cast<std::uint32_t>(slots_.size()) - 1; }
   [[nodiscard]] std::uint16_t index_of(const SendSlot& slot) const {
     return static_cast<std::uint16_t>(slot.psn.value() & mask());
@@ -172,7 +197,7 @@ class SendWindow {
         lost_.remove(*this, index_of(slot));
         break;
       case SendSlot::State::deferred:
-        deferred_.remove(*this, index_of(slot));
+        deferred_[doublings(slot)].remove(*this, index_of(slot));
         break;
       case SendSlot::State::settled:
         break;
@@ -186,7 +211,8 @@ class SendWindow {
   Bytes bytes_in_flight_ = 0;
   List in_flight_;
   List lost_;
-  List deferred_;
+  // Those of one list wait equally long, so each is in order of what is due.
+  std::array<List, kMostDoublings + 1> deferred_;
   std::vector<SendSlot> slots_;
   PsnBitmap settled_;
 };

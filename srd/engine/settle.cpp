@@ -8,8 +8,6 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::uint32_t kMaxBackoffShift = 6;
-
 Completion::Kind completion_kind(WorkKind kind) {
   switch (kind) {
     case WorkKind::write:
@@ -41,17 +39,17 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
     abandon(index, Status::local_protection);
     return;
   }
-  if (!retry || work.queued || work.resend != Work::kNoPacket || work.status != Status::ok) {
+  if (!retry || work.queued() || work.resend != Work::kNoPacket || work.status != Status::ok) {
     abandon(index, mutated(Mutation::lose_status) ? Status::ok : status);
     return;
   }
-  const std::uint32_t shift = std::min<std::uint32_t>(work.refusals, kMaxBackoffShift);
+  const std::uint32_t n = std::min<std::uint32_t>(work.refusals, kBackOffs - 1);
   work.refusals = static_cast<std::uint16_t>(std::min(work.refusals + 1, 0xFFFF));
   work.resend = packet;
-  work.not_before = now + config_.rnr_delay * (1 << shift);
+  work.not_before = now + config_.rnr_delay * (1 << n);
   o.credits.want(slot.length);
   ++counters_.rnr_retries;
-  o.waiting.push_back(works_, index);
+  o.queues.push_back(works_, WorkQueues::back_off(n), index);
   arm(peer, work.not_before);
 }
 
@@ -99,21 +97,34 @@ inline void Engine::tell_user(const Work& work, Status status) {
 inline void Engine::release(std::uint32_t index) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
+  peer.works.remove(works_, index);
   if (work.is_response()) {
     --peer.in.reads_served;
+    if (peer.out->muted) {
+      muted_responses_.remove(works_, index);
+    }
   } else {
+    Endpoint& endpoint = *endpoints_.find(work.source);
+    endpoint.works.remove(works_, index);
+    --endpoint.requests;
     --local_works_;
-    busy_peers_ -= --peer.works == 0 ? 1 : 0;
-    if (work.kind == WorkKind::read && work.all_sent()) {
-      --peer.out->reads_outstanding;
-      if (!peer.out->reads.empty()) {
-        make_ready(peer);
-      }
+    busy_peers_ -= --peer.requests == 0 ? 1 : 0;
+    if (work.kind == WorkKind::read) {
+      release_read(peer, work);
     }
   }
   work.kind = WorkKind::none;
-  ++work.generation;
   works_.release(index);
+}
+
+void Engine::release_read(Peer& peer, const Work& work) {
+  reads_by_number_.erase(read_key(peer.id, work.message));
+  if (work.all_sent()) {
+    --peer.out->reads_outstanding;
+    if (!peer.out->queues.empty(Queue::reads)) {
+      make_ready(peer);
+    }
+  }
 }
 
 // Ends a request wherever it stands. Its sequence numbers count as settled: the peer learns from
@@ -121,51 +132,41 @@ inline void Engine::release(std::uint32_t index) {
 void Engine::abandon(std::uint32_t index, Status status) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
-  if (work.queued) {
-    for (WorkQueue* queue :
-         {&peer.out->singles, &peer.out->bulk, &peer.out->reads, &peer.out->waiting}) {
-      queue->remove_if(works_, [&](std::uint32_t other) { return other == index; });
-    }
+  if (work.queued()) {
+    peer.out->queues.remove(works_, index);
   }
-  SendWindow& window = peer.out->window;
-  const Psn end = window.next();
-  for (Psn psn = window.una(); work.outstanding != 0 && psn != end; ++psn) {
-    SendSlot& slot = window.slot(psn);
-    if (slot.state != SendSlot::State::settled && slot.work == index) {
-      window.settle(slot);
-      --work.outstanding;
-    }
-  }
+  settle_packets(peer.out->window, work, index);
   peer.out->credits.give_up(unsent_bytes(work));
   complete(index, status);
   make_ready(peer);
 }
 
-// Ends what is under way with a peer. If it is lost, that is all requests; answers to its reads are
-// kept, because it may hear us no more but wait for them. If it has restarted, requests that it has
-// not seen yet go to the new life.
-void Engine::end_all(Peer& peer, Status status, bool is_lost) {
-  if (!peer.out) {
-    return;
-  }
-  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
-    const Work& work = works_[index];
-    const bool ends = work.is_response() ? !is_lost : is_lost || work.next_packet != 0;
-    if (work.kind != WorkKind::none && work.peer == peer.id && ends) {
-      abandon(index, status);
+// From the request's oldest packet on. The window's beginning follows only if that oldest number
+// was from so long ago that half of it says nothing any more.
+void Engine::settle_packets(SendWindow& window, Work& work, std::uint32_t index) {
+  const auto settle_from = [&](Psn psn) {
+    for (const Psn end = window.next(); work.outstanding != 0 && psn != end; ++psn) {
+      SendSlot& slot = window.slot(psn);
+      if (slot.state != SendSlot::State::settled && slot.work == index) {
+        window.settle(slot);
+        --work.outstanding;
+      }
     }
+  };
+  const auto ahead = static_cast<std::uint16_t>(work.first_psn - window.una().value());
+  if (ahead < window.span()) {
+    settle_from(window.una().plus(ahead));
   }
+  settle_from(window.una());
 }
 
-// Makes room where answers to those who went away hold all of it.
-void Engine::evict_muted_response() {
-  for (std::uint32_t index = 0; index < works_.capacity(); ++index) {
-    const Work& work = works_[index];
-    if (work.is_response() && peers_[work.peer.value()].out->muted) {
-      abandon(index, Status::unresponsive);
-      return;
-    }
-  }
+// --- The end of a peer. Each looks at what is under way with that peer, and at nothing else.
+
+// [wire 4.2] A send that has not left names an endpoint and its Q_Key, which the new life has as
+// well. A read or write names memory of the former life, and must never meet that of the next one.
+bool Engine::outlives_restart(const Work& work) {
+  return work.next_packet == 0 &&
+         (work.kind == WorkKind::send || mutated(Mutation::one_sided_survives_restart));
 }
 
 // [wire 4.2] A later life: nothing of the former one is delivered, and what it had received nobody
@@ -175,19 +176,22 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   ++peer.restarts;
   tell(Event::Kind::peer_restarted, now, peer, Psn{}, PathId{});
   Inbound fresh;
-  fresh.reads_served = peer.in.reads_served;  // until end_all() has ended them
+  fresh.reads_served = peer.in.reads_served;  // until the answers have ended
   fresh.reply_to = peer.in.reply_to;
   fresh.reply_from = peer.in.reply_from;
   if (!mutated(Mutation::keep_window_of_former_life)) {
     peer.in = std::move(fresh);
   }
   peer.ack_due = kNever;
-  if (!mutated(Mutation::keep_work_for_new_life)) {
-    end_all(peer, Status::peer_restarted, false);
-  }
+  peer.works.for_each(works_, [&](std::uint32_t index) {
+    if (!outlives_restart(works_[index]) && !mutated(Mutation::keep_work_for_new_life)) {
+      abandon(index, Status::peer_restarted);
+    }
+  });
   adopt_life(peer, life);
   restart_credits(peer);
   if (peer.out) {
+    peer.out->marked = 0;
     peer.out->timeouts = 0;
     peer.out->backoff = 0;
     peer.out->silent_since = kNever;
@@ -195,23 +199,51 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   }
 }
 
-// The context survives: a later request tries again, a sign of life brings it back.
+// All requests end; answers to the peer's reads are kept, because it may hear us no more but wait
+// for them. The context survives: a later request tries again, a sign of life brings it back.
 void Engine::lose_peer(TimePoint now, Peer& peer) {
   const Status status = peer.heard ? Status::unresponsive : Status::unreachable;
   ++(peer.heard ? counters_.unresponsive_remote_events : counters_.unreachable_remote_events);
   tell(Event::Kind::peer_lost, now, peer, Psn{}, PathId{}, 0, status);
-  end_all(peer, status, true);
+  peer.works.for_each(works_, [&](std::uint32_t index) {
+    if (!works_[index].is_response()) {
+      abandon(index, status);
+    }
+  });
   Outbound& o = *peer.out;
   while (SendSlot* slot = o.window.oldest_in_flight()) {
     o.window.mark_lost(*slot);
   }
-  o.muted = true;
+  mute(peer);
   o.tail_probe_wanted = false;
   o.timeouts = 0;
   o.backoff = 0;
   o.silent_since = kNever;
   update_waits(o);
   o.cc = CongestionControl{cc_kind_, cc_tuning_};
+}
+
+void Engine::mute(Peer& peer) {
+  peer.out->muted = true;
+  peer.works.for_each(works_, [&](std::uint32_t index) {
+    muted_responses_.push_back(works_, index);  // nothing else is left
+  });
+}
+
+void Engine::end_mute(Peer& peer) {
+  peer.works.for_each(works_, [&](std::uint32_t index) {
+    if (works_[index].is_response()) {
+      muted_responses_.remove(works_, index);
+    }
+  });
+  peer.out->muted = false;
+}
+
+// Makes room where answers to peers that went away hold all of it.
+void Engine::evict_muted_response() {
+  if (!muted_responses_.empty()) {
+    abandon(muted_responses_.front(), Status::unresponsive);
+  }
 }
 
 }  // namespace weft::srd

@@ -15,7 +15,8 @@ constexpr Duration kShortestNap = std::chrono::microseconds{1};
 
 }  // namespace
 
-void Engine::on_timeout(TimePoint now) {
+void Engine::on_timeout(TimePoint at) {
+  const TimePoint now = advance(at);
   queue_overdue_acks(now);
   while (timers_.earliest() <= now) {
     Peer& peer = peers_[timers_.earliest_index()];
@@ -34,7 +35,7 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
     return;
   }
   Outbound& o = *peer.out;
-  release_waiting(now, o);
+  release_waiting(now, o.queues);
   while (o.window.release_deferred(now)) {
   }
   expire_packets(now, peer);
@@ -126,23 +127,29 @@ void Engine::ask_for_life(TimePoint now, Peer& peer) {
 }
 
 // Requests whose back-off is over go back to where they came from.
-void Engine::release_waiting(TimePoint now, Outbound& out) {
-  WorkQueue still;
-  while (!out.waiting.empty()) {
-    const std::uint32_t index = out.waiting.front();
-    out.waiting.pop_front(works_);
-    Work& work = works_[index];
-    if (work.not_before > now) {
-      still.push_back(works_, index);
-    } else if (work.kind == WorkKind::read) {
+void Engine::release_waiting(TimePoint now, WorkQueues& queues) {
+  const auto is_due = [&](std::uint32_t index) { return works_[index].not_before <= now; };
+  const auto release = [&](std::uint32_t index) {
+    queues.remove(works_, index);
+    if (works_[index].kind == WorkKind::read) {
       // A read that was refused counts as outstanding: behind new ones, which wait for it, it would
       // wait for ever.
-      out.reads.push_front(works_, index);
+      queues.push_front(works_, Queue::reads, index);
     } else {
-      out.singles.push_back(works_, index);
+      queues.push_back(works_, Queue::singles, index);
+    }
+  };
+  for (std::uint32_t n = 0; n < kBackOffs; ++n) {
+    const Queue queue = WorkQueues::back_off(n);
+    while (!queues.empty(queue) && is_due(queues.front(queue))) {
+      release(queues.front(queue));
     }
   }
-  out.waiting = still;
+  queues.for_each(works_, Queue::held_back, [&](std::uint32_t index) {
+    if (is_due(index)) {
+      release(index);
+    }
+  });
 }
 
 // The back-off ends with a measured round trip, not with any answer: while all packets are sent
@@ -180,8 +187,16 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
   if (const SendSlot* slot = o.window.oldest_deferred()) {
     next = std::min(next, slot->sent_at);
   }
-  o.waiting.for_each(works_,
-                     [&](std::uint32_t index) { next = std::min(next, works_[index].not_before); });
+  const auto wait_for = [&](std::uint32_t index) {
+    next = std::min(next, works_[index].not_before);
+  };
+  for (std::uint32_t n = 0; n < kBackOffs; ++n) {
+    const Queue queue = WorkQueues::back_off(n);
+    if (!o.queues.empty(queue)) {
+      wait_for(o.queues.front(queue));
+    }
+  }
+  o.queues.for_each(works_, Queue::held_back, wait_for);
   return next;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <new>
 
+#include "srd/base/lent_memory.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
@@ -20,7 +21,8 @@ constexpr double kDisorder = 0.65;
 
 }  // namespace
 
-bool Engine::next_transmit(TimePoint now, TxPacket& out) {
+bool Engine::next_transmit(TimePoint at, TxPacket& out) {
+  const TimePoint now = advance(at);
   if (credit_grants_.next_due() <= now) {
     queue_grants(now);
   }
@@ -78,7 +80,7 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
     return false;
   }
   SendSlot* lost = o.window.oldest_lost();
-  while (lost != nullptr && works_[lost->work].revoked) [[unlikely]] {
+  while (lost != nullptr && !may_leave_again(*lost)) [[unlikely]] {
       abandon(lost->work, Status::local_protection);
       lost = o.window.oldest_lost();
     }
@@ -103,11 +105,11 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
   if (config_.forced_reorder != 0) [[unlikely]] {
     reorder_on_purpose(now, peer);
   }
-  WorkQueue* queue = choose_queue(o);
-  if (queue == nullptr) {
+  const Queue queue = choose_queue(o);
+  if (queue == Queue::none) {
     return false;
   }
-  const std::uint32_t index = queue->front();
+  const std::uint32_t index = o.queues.front(queue);
   Work& work = works_[index];
   SendSlot& slot = o.window.open();
   slot.work = index;
@@ -117,9 +119,11 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
   } else {
     slot.packet = packet_order(work, work.next_packet++);
   }
-  ++work.outstanding;
+  if (work.outstanding++ == 0) {
+    work.first_psn = static_cast<std::uint16_t>(slot.psn.value());
+  }
   if (work.all_sent()) {
-    queue->pop_front(works_);
+    o.queues.remove(works_, index);
     if (work.kind == WorkKind::read && work.refusals == 0) {
       ++o.reads_outstanding;
     }
@@ -128,6 +132,24 @@ bool Engine::next_transmit(TimePoint now, TxPacket& out) {
   slot.path = static_cast<std::uint8_t>(o.paths.pick(now).value());
   emit(now, peer, slot, out);
   return true;
+}
+
+// Not if its memory was taken back, or is gone: carriers drop what they cannot read, so that it
+// counts as lost.
+bool Engine::may_leave_again(const SendSlot& slot) const {
+  const Work& work = works_[slot.work];
+  if (work.revoked) {
+    return false;
+  }
+  if ((work.kind != WorkKind::send && work.kind != WorkKind::write) || work.phantom) {
+    return true;
+  }
+  const std::uint32_t offset = slot.packet * config_.mtu_payload;
+  std::array<std::span<const std::byte>, 2> parts{};
+  slice(work.segments(), offset, std::min(config_.mtu_payload, work.length - offset), parts);
+  return std::all_of(parts.begin(), parts.end(), [](const std::span<const std::byte>& part) {
+    return lent_is_readable(part.data(), part.size());
+  });
 }
 
 bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
@@ -144,35 +166,37 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
   return true;
 }
 
-// Single packets, reads and bulk take turns, so that nothing waits behind a gigabyte.
-[[gnu::always_inline]] inline WorkQueue* Engine::choose_queue(Outbound& out) {
-  if (out.bulk.empty() && out.reads.empty()) {
-    out.turn = out.singles.empty() ? out.turn : 0;
-    return out.singles.empty() ? nullptr : &out.singles;
+// Single packets, reads and bulk take turns, and so do the size classes of bulk: nothing waits
+// behind a gigabyte.
+[[gnu::always_inline]] inline Queue Engine::choose_queue(Outbound& out) {
+  WorkQueues& queues = out.queues;
+  if (!queues.has_bulk() && queues.empty(Queue::reads)) {
+    out.turn = queues.empty(Queue::singles) ? out.turn : 0;
+    return queues.empty(Queue::singles) ? Queue::none : Queue::singles;
   }
   for (int tries = 0; tries < 3; ++tries) {
     out.turn = static_cast<std::uint8_t>(out.turn == 2 ? 0 : out.turn + 1);
     switch (out.turn) {
       case 0:
-        if (!out.singles.empty()) {
-          return &out.singles;
+        if (!queues.empty(Queue::singles)) {
+          return Queue::singles;
         }
         break;
       case 1:
-        if (!out.bulk.empty()) {
-          return &out.bulk;
+        if (queues.has_bulk()) {
+          return queues.next_bulk();
         }
         break;
       default:
         // A refused read already counts.
-        if (!out.reads.empty() && (out.reads_outstanding < config_.max_reads_per_peer ||
-                                   works_[out.reads.front()].refusals != 0)) {
-          return &out.reads;
+        if (!queues.empty(Queue::reads) && (out.reads_outstanding < config_.max_reads_per_peer ||
+                                            works_[queues.front(Queue::reads)].refusals != 0)) {
+          return Queue::reads;
         }
         break;
     }
   }
-  return nullptr;
+  return Queue::none;
 }
 
 void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
@@ -233,6 +257,10 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   if (work.has_immediate) {
     header.common.flags |= wire::kImmediate;
     header.immediate = work.immediate;
+    // [wire 4.6] Only the packet that completes a message is refused for want of a receive.
+    if (work.refusals != 0 && work.packets > 1 && !mutated(Mutation::omit_completes)) [[unlikely]] {
+      header.common.flags |= wire::kCompletes;
+    }
   }
   if (offset + length == work.length && work.kind != WorkKind::read) {
     header.common.flags |= wire::kLastOfMessage;
@@ -240,7 +268,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   switch (work.kind) {
     case WorkKind::send:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::send);
-      slice(work.segments, offset, length, out.payload);
+      slice(work.segments(), offset, length, out.payload);
       break;
     case WorkKind::write:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::write);
@@ -251,7 +279,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
       if (work.phantom) {
         out.payload[0] = phantom_payload(length);
       } else {
-        slice(work.segments, offset, length, out.payload);
+        slice(work.segments(), offset, length, out.payload);
       }
       break;
     case WorkKind::read:
@@ -262,7 +290,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
     case WorkKind::read_response:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::read_response);
       header.remote_address = offset;
-      length = fill_response(work, offset, length, out, header);
+      length = fill_response(work, slot, offset, length, out, header);
       break;
     case WorkKind::none:
       WEFT_CHECK(false);
@@ -315,19 +343,20 @@ std::uint32_t Engine::packet_order(const Work& work, std::uint32_t n) const {
 // wait, and the packets of one request change places (packet_order). Seeded like everything else.
 void Engine::reorder_on_purpose(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
-  for (std::uint16_t tries = 0; tries < config_.forced_reorder && !o.singles.empty(); ++tries) {
-    const std::uint32_t index = o.singles.front();
+  for (std::uint16_t tries = 0; tries < config_.forced_reorder && !o.queues.empty(Queue::singles);
+       ++tries) {
+    const std::uint32_t index = o.queues.front(Queue::singles);
     Work& work = works_[index];
     if (!work.held_back && rng_.chance(kDisorder)) {
       work.held_back = true;
       work.not_before =
           now + Duration{rng_.below(static_cast<std::uint32_t>(nanoseconds(config_.base_rtt)))};
-      o.singles.pop_front(works_);
-      o.waiting.push_back(works_, index);
+      o.queues.remove(works_, index);
+      o.queues.push_back(works_, Queue::held_back, index);
       arm(peer, work.not_before);
     } else if (rng_.chance(kDisorder)) {
-      o.singles.pop_front(works_);
-      o.singles.push_back(works_, index);
+      o.queues.remove(works_, index);
+      o.queues.push_back(works_, Queue::singles, index);
     } else {
       break;
     }

@@ -1,57 +1,82 @@
 // Owns the engine's record of one work request, and the queues in which requests wait for the wire.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 
+#include "srd/base/index_chain.hpp"
 #include "srd/base/prefetch.hpp"
 #include "srd/base/slab.hpp"
 #include "srd/base/time.hpp"
 #include "srd/engine/requests.hpp"
+#include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
 
 enum class WorkKind : std::uint8_t { none, send, write, read, read_response };
 
+// The queues of a peer.
+enum class Queue : std::uint8_t {
+  singles,  // requests of one packet
+  reads,    // read requests, which the peer accepts only so many of at a time
+  bulk,     // requests and answers of many packets: the shortest, and one queue for each size class
+  longest_bulk = bulk + 4,
+  back_off,  // refused for now, for the first time; then one queue for each longer back-off
+  longest_back_off = back_off + 6,
+  held_back,  // forced reorder: each for a time of its own
+  none,
+};
+static_assert(static_cast<std::uint32_t>(Queue::longest_bulk) -
+                  static_cast<std::uint32_t>(Queue::bulk) + 1 ==
+              wire::kSizeClasses);
+inline constexpr std::uint32_t kBackOffs = static_cast<std::uint32_t>(Queue::longest_back_off) -
+                                           static_cast<std::uint32_t>(Queue::back_off) + 1;
+
 // A read_response is the responder's own work: it streams the bytes of somebody else's read.
+// Two cache lines: the order of the fields is that of their sizes.
 struct alignas(kCacheLine) Work {
   static constexpr std::uint32_t kNoPacket = 0xFFFFFFFF;
 
-  SegmentList segments{};
+  std::array<std::byte*, kMaxSegments> data{};
   std::uint64_t remote_address = 0;
   std::uint64_t cookie = 0;
+  TimePoint not_before{};  // back-off after receiver_not_ready or responder_busy; forced reorder
+  std::array<std::uint32_t, kMaxSegments> lengths{};  // of data
   PeerId peer;
   Qpn source;
   Qpn destination;
   std::uint32_t key = 0;  // Q_Key, or the remote region's key (read_response: the local one's)
-  std::uint32_t immediate = 0;
+  union {
+    std::uint32_t immediate = 0;  // send, write
+    std::uint32_t received;       // read: bytes that have come back
+  };
   std::uint32_t length = 0;          // bytes of the message
   std::uint32_t packets = 0;         // that the message is cut into
   std::uint32_t next_packet = 0;     // first one that has not been sent yet
-  std::uint32_t outstanding = 0;     // sequence numbers in the window that are not settled
-  std::uint32_t received = 0;        // read: bytes that have come back
   std::uint32_t message = 0;         // number on the wire
-  std::uint32_t next = 0xFFFFFFFF;   // in its queue
   std::uint32_t resend = kNoPacket;  // packet that was refused for now and must be sent once more
-  TimePoint not_before{};  // back-off after receiver_not_ready or responder_busy; forced reorder
-  std::uint16_t generation = 0;  // of this record, against responses to an earlier use of it
-  std::uint16_t refusals = 0;    // receiver_not_ready or responder_busy answers so far
+  ChainLinks in_queue;
+  ChainLinks of_peer;
+  ChainLinks of_endpoint;         // read_response: among those of muted peers
+  std::uint16_t outstanding = 0;  // sequence numbers in the window that are not settled
+  std::uint16_t first_psn = 0;    // the lower half of the oldest of these, or of an older one
+  std::uint16_t refusals = 0;     // receiver_not_ready or responder_busy answers so far
   WorkKind kind = WorkKind::none;
   Status status = Status::ok;
   std::uint8_t rnr_retry = kRnrRetryForever;
+  Queue queue = Queue::none;  // that it is in
   bool has_immediate = false;
   bool phantom = false;
-  bool queued = false;
   bool answered = false;   // read: all bytes are here, or the reason why not
   bool held_back = false;  // forced reorder has had its turn with this request
   bool revoked = false;    // its memory must not be read again
 
-  // Makes a used record new; its generation goes on. Field by field: assigning a whole new record
-  // costs several times as much.
+  // Makes a used record new. Field by field: assigning a whole new record costs several times as
+  // much.
   void begin(WorkKind what, PeerId to, Qpn from_endpoint, Qpn to_endpoint, std::uint32_t bytes) {
-    for (Segment& segment : segments) {
-      segment.data = nullptr;
-      segment.length = 0;
-    }
+    lengths = {};
     remote_address = 0;
     cookie = 0;
     peer = to;
@@ -63,7 +88,6 @@ struct alignas(kCacheLine) Work {
     packets = 1;
     next_packet = 0;
     outstanding = 0;
-    received = 0;
     message = 0;
     resend = kNoPacket;
     not_before = {};
@@ -71,72 +95,110 @@ struct alignas(kCacheLine) Work {
     kind = what;
     status = Status::ok;
     rnr_retry = kRnrRetryForever;
+    queue = Queue::none;
     has_immediate = false;
     phantom = false;
-    queued = false;
     answered = false;
     held_back = false;
     revoked = false;
   }
+  [[nodiscard]] SegmentList segments() const {
+    SegmentList list;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      list[i] = {data[i], lengths[i]};
+    }
+    return list;
+  }
+  [[nodiscard]] bool queued() const { return queue != Queue::none; }
   [[nodiscard]] bool all_sent() const { return next_packet == packets; }
   [[nodiscard]] bool is_response() const { return kind == WorkKind::read_response; }
 };
+static_assert(sizeof(Work) == 2 * kCacheLine);
 
 using WorkSlab = Slab<Work>;
+using PeerWorks = IndexChain<WorkSlab, &Work::of_peer>;
+using EndpointWorks = IndexChain<WorkSlab, &Work::of_endpoint>;
 
-// FIFO linked through Work::next. Nothing is allocated.
-class WorkQueue {
+// All queues of one peer; a request is in one of them at most.
+class WorkQueues {
  public:
-  [[nodiscard]] bool empty() const { return head_ == WorkSlab::kNone; }
-  [[nodiscard]] std::uint32_t front() const { return head_; }
+  [[nodiscard]] bool empty(Queue queue) const { return at(queue).empty(); }
+  [[nodiscard]] std::uint32_t front(Queue queue) const { return at(queue).front(); }
+  // Something waits for nothing but its turn.
+  [[nodiscard]] bool has_ready() const {
+    return !empty(Queue::singles) || has_bulk() || !empty(Queue::reads);
+  }
+  [[nodiscard]] bool has_bulk() const { return bulk_ != 0; }
+  // Where a request of so many packets and bytes waits for its turn.
+  [[nodiscard]] static Queue queue_for(std::uint32_t packets, std::uint32_t bytes) {
+    return packets == 1 ? Queue::singles : bulk_queue(wire::size_class(bytes));
+  }
+  // Which of the bulk queues is next; there must be one. Of those that are not empty the one with
+  // the shortest messages has every second turn, the next one every second of the others, and so
+  // on; the last one has the rest. So the shorter a message, the sooner it is through, and with all
+  // five busy the longest ones still have every sixteenth turn.
+  [[nodiscard]] Queue next_bulk() {
+    std::uint32_t candidates = bulk_;
+    if ((candidates & (candidates - 1)) != 0) {
+      ++bulk_turn_;
+      for (std::uint32_t turn = bulk_turn_; (turn & 1) == 0 && (candidates & (candidates - 1)) != 0;
+           turn >>= 1) {
+        candidates &= candidates - 1;
+      }
+    }
+    return bulk_queue(static_cast<std::uint32_t>(std::countr_zero(candidates)));
+  }
+  // The queue for what is refused the n-th time, counted from 0. All that are in it wait equally
+  // long, so the first one is due first.
+  [[nodiscard]] static Queue back_off(std::uint32_t n) {
+    return static_cast<Queue>(static_cast<std::uint32_t>(Queue::back_off) +
+                              std::min(n, kBackOffs - 1));
+  }
 
-  void push_back(WorkSlab& works, std::uint32_t index) {
-    works[index].next = WorkSlab::kNone;
-    works[index].queued = true;
-    if (empty()) {
-      head_ = index;
-    } else {
-      works[tail_].next = index;
-    }
-    tail_ = index;
+  void push_back(WorkSlab& works, Queue queue, std::uint32_t index) {
+    works[index].queue = queue;
+    at(queue).push_back(works, index);
+    note_bulk(queue);
   }
-  void push_front(WorkSlab& works, std::uint32_t index) {
-    works[index].next = head_;
-    works[index].queued = true;
-    if (empty()) {
-      tail_ = index;
-    }
-    head_ = index;
+  void push_front(WorkSlab& works, Queue queue, std::uint32_t index) {
+    works[index].queue = queue;
+    at(queue).push_front(works, index);
   }
-  void pop_front(WorkSlab& works) {
-    works[head_].queued = false;
-    head_ = works[head_].next;
+  // Out of the queue that it is in.
+  void remove(WorkSlab& works, std::uint32_t index) {
+    const Queue queue = works[index].queue;
+    at(queue).remove(works, index);
+    works[index].queue = Queue::none;
+    note_bulk(queue);
   }
   template <class Visit>
-  void for_each(const WorkSlab& works, const Visit& visit) const {
-    for (std::uint32_t index = head_; index != WorkSlab::kNone; index = works[index].next) {
-      visit(index);
-    }
-  }
-  // Takes out every request for which `condition(index)` holds; the order of the others stays.
-  template <class Condition>
-  void remove_if(WorkSlab& works, const Condition& condition) {
-    WorkQueue kept;
-    for (std::uint32_t index = head_; index != WorkSlab::kNone;) {
-      const std::uint32_t following = works[index].next;
-      if (condition(index)) {
-        works[index].queued = false;
-      } else {
-        kept.push_back(works, index);
-      }
-      index = following;
-    }
-    *this = kept;
+  void for_each(const WorkSlab& works, Queue queue, const Visit& visit) const {
+    at(queue).for_each(works, visit);
   }
 
  private:
-  std::uint32_t head_ = WorkSlab::kNone;
-  std::uint32_t tail_ = WorkSlab::kNone;
+  using Chain = IndexChain<WorkSlab, &Work::in_queue>;
+
+  [[nodiscard]] Chain& at(Queue queue) { return chains_[static_cast<std::size_t>(queue)]; }
+  [[nodiscard]] const Chain& at(Queue queue) const {
+    return chains_[static_cast<std::size_t>(queue)];
+  }
+
+  [[nodiscard]] static Queue bulk_queue(std::uint32_t size_class) {
+    return static_cast<Queue>(static_cast<std::uint32_t>(Queue::bulk) + size_class);
+  }
+  void note_bulk(Queue queue) {
+    if (queue < Queue::bulk || queue > Queue::longest_bulk) {
+      return;
+    }
+    const std::uint32_t bit =
+        1U << (static_cast<std::uint32_t>(queue) - static_cast<std::uint32_t>(Queue::bulk));
+    bulk_ = static_cast<std::uint8_t>(empty(queue) ? bulk_ & ~bit : bulk_ | bit);
+  }
+
+  std::uint8_t bulk_ = 0;  // one bit for each bulk queue that is not empty
+  std::uint8_t bulk_turn_ = 0;
+  std::array<Chain, static_cast<std::size_t>(Queue::none)> chains_;
 };
 
 }  // namespace weft::srd

@@ -43,7 +43,7 @@ IoCapabilities EnvelopeIo::capabilities() const {
 IoCounters EnvelopeIo::counters() const {
   const FrameCounters below = frames_->counters();
   IoCounters all = counters_;
-  all.rx_malformed += below.rx_dropped;
+  all.rx_malformed += below.rx_dropped + below.rx_unproved;
   all.tx_oversize += below.tx_oversize;
   all.tx_lost += below.tx_lost;
   all.tx_stalled += below.tx_stalled;
@@ -66,6 +66,9 @@ std::span<const RxPacket> EnvelopeIo::receive() {
     packet.bytes = envelope.packet();
     packet.more = {};
     counters_.rx_bytes += packet.bytes.size();
+  }
+  if (count == 0) {
+    frames_->release();  // nobody holds any of them
   }
   counters_.rx_packets += count;
   return {received_.data(), count};

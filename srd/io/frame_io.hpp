@@ -24,6 +24,7 @@ struct FrameCounters {
   std::uint64_t tx_frames = 0;
   std::uint64_t tx_bytes = 0;
   std::uint64_t rx_dropped = 0;   // frames cut short on the way in, or no frames at all
+  std::uint64_t rx_unproved = 0;  // frames without proof of their sender, or that came before
   std::uint64_t rx_marked = 0;    // frames that met congestion outside of them
   std::uint64_t tx_oversize = 0;  // frames that the link cannot carry: taken and dropped
   std::uint64_t tx_lost = 0;      // frames that the system below refused
@@ -44,6 +45,8 @@ class FrameIo {
 
   [[nodiscard]] virtual FrameTraits traits() const = 0;
   [[nodiscard]] virtual FrameCounters counters() const = 0;
+  // Whether frames pass, as far as this end can tell.
+  [[nodiscard]] virtual bool is_up() const { return true; }
   [[nodiscard]] virtual std::span<const RxFrame> receive() = 0;
   virtual void release() = 0;
   [[nodiscard]] virtual std::size_t transmit(std::span<const TxFrame> frames) = 0;

@@ -36,10 +36,12 @@ struct IoCounters {
   std::uint64_t tx_packets = 0;
   std::uint64_t tx_bytes = 0;
   std::uint64_t rx_malformed = 0;   // frames that are no packet for us
+  std::uint64_t rx_forged = 0;      // frames that are not from whom they can only be from
   std::uint64_t tx_oversize = 0;    // packets above the MTU: taken and dropped
   std::uint64_t tx_unroutable = 0;  // no way to that address: taken and dropped
+  std::uint64_t tx_unreadable = 0;  // whose payload's memory is gone: taken and dropped
   std::uint64_t tx_lost = 0;        // packets that the system below refused or had no room for
-  std::uint64_t tx_stalled = 0;  // packets to somebody who has not read for long: taken and dropped
+  std::uint64_t tx_stalled = 0;  // packets to somebody who reads nothing, or slowly: taken, dropped
   std::uint64_t ports_broken = 0;  // peers that wrote nonsense into shared memory and were cut off
 };
 
@@ -50,7 +52,8 @@ class PacketIo {
   [[nodiscard]] virtual IoCapabilities capabilities() const = 0;
   [[nodiscard]] virtual IoCounters counters() const = 0;
 
-  // A burst of packets, valid until release().
+  // A burst of packets, valid until release() or the next call. release() belongs after an empty
+  // one, too: what was filtered out may occupy a device's buffers.
   [[nodiscard]] virtual std::span<const RxPacket> receive() = 0;
   virtual void release() = 0;
 

@@ -102,14 +102,6 @@ Result<UniqueFd> create_doorbell() {
   return fd;
 }
 
-Result<UniqueFd> duplicate(int fd) {
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!copy) {
-    return fail(ErrorCode::out_of_resources, errno_text("duplicating a file descriptor"));
-  }
-  return copy;
-}
-
 // By number: libc's functions are points at which a thread can be cancelled, and these are called
 // with a lock held.
 void ring_doorbell(int fd) {

@@ -29,6 +29,8 @@ class UniqueFd {
   ~UniqueFd() { reset(); }
 
   [[nodiscard]] int get() const { return fd_; }
+  // Whoever calls it closes the descriptor.
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
   void reset();
 
@@ -86,8 +88,9 @@ class Mapping {
 enum class Existing { empty, append };
 [[nodiscard]] Result<UniqueFd> open_to_write(const std::string& path, Existing existing);
 
+// A doorbell between threads of one process: never to be given to another, which could make
+// ringing it block (see bell.hpp).
 [[nodiscard]] Result<UniqueFd> create_doorbell();
-[[nodiscard]] Result<UniqueFd> duplicate(int fd);
 // Never blocks; a doorbell that is rung already stays rung.
 void ring_doorbell(int fd);
 void clear_doorbell(int fd);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "srd/base/lent_memory.hpp"
 #include "srd/io/dscp.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -21,13 +22,16 @@ constexpr std::uint32_t kIdlePollCounts = 64;
 
 Result<void> watch_edges(int epoll, int fd) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;  // edges: nobody ever has to read a doorbell
+  event.events = EPOLLIN | EPOLLET;  // edges: a bell that stays rung, or a dead one, wakes once
   event.data.fd = fd;
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
     return fail(ErrorCode::out_of_resources, errno_text("ring: epoll_ctl"));
   }
   return {};
 }
+
+// By hand: after a fork the descriptor lives on in the child, and epoll would not forget it.
+void unwatch(int epoll, int fd) { ::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr); }
 
 // [wire 3.1]
 AttachmentId destination_of(const TxPacket& packet) {
@@ -36,12 +40,18 @@ AttachmentId destination_of(const TxPacket& packet) {
                                                  std::to_integer<unsigned>(at[1]))};
 }
 
+bool is_from(const RingIo::Peer& peer, const wire::Envelope& envelope) {
+  wire::CommonHeader header;
+  return envelope.source() == peer.address && wire::load(envelope.packet(), header) &&
+         header.source_attachment.value() == peer.attachment.value() &&
+         header.source_life.value() == peer.life.value();
+}
+
 std::size_t max_frame_of(std::size_t mtu) { return wire::kEnvelopeSizeV6 + mtu; }
 
 }  // namespace
 
-Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort uplink,
-                                               UniqueFd doorbell) {
+Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort uplink) {
   const auto envelope = wire::EnvelopeWriter::make(config.own);
   if (!envelope) {
     return tl::unexpected(envelope.error());
@@ -50,11 +60,11 @@ Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort up
   if (!wait) {
     return fail(ErrorCode::out_of_resources, errno_text("ring: epoll_create1"));
   }
-  if (auto watched = watch_edges(wait.get(), doorbell.get()); !watched) {
-    return tl::unexpected(watched.error());
+  std::unique_ptr<RingIo> io(new RingIo(config, *envelope, std::move(wait)));
+  if (auto placed = io->replace_uplink(std::move(uplink)); !placed) {
+    return tl::unexpected(placed.error());
   }
-  return std::unique_ptr<RingIo>(
-      new RingIo(config, *envelope, std::move(uplink), std::move(doorbell), std::move(wait)));
+  return io;
 }
 
 Result<RingIo::Pair> RingIo::create_pair(const Config& first, const Config& second,
@@ -63,37 +73,25 @@ Result<RingIo::Pair> RingIo::create_pair(const Config& first, const Config& seco
   if (!memory) {
     return tl::unexpected(memory.error());
   }
-  UniqueFd bells[2];
-  for (auto& bell : bells) {
-    auto made = create_doorbell();
-    if (!made) {
-      return tl::unexpected(made.error());
-    }
-    bell = std::move(*made);
+  auto bells = Bell::create_pair();
+  if (!bells) {
+    return tl::unexpected(bells.error());
   }
-  const Config* configs[2] = {&first, &second};
-  std::unique_ptr<RingIo> ends[2];
-  for (int end = 0; end < 2; ++end) {
-    auto others = duplicate(bells[1 - end].get());
-    if (!others) {
-      return tl::unexpected(others.error());
-    }
-    auto port = RingPort::open(memory->get(), ring_bytes, end, max_frame_of(configs[end]->mtu),
-                               std::move(*others));
+  const auto open = [&](const Config& config, int end,
+                        Bell bell) -> Result<std::unique_ptr<RingIo>> {
+    auto port =
+        RingPort::open(memory->get(), ring_bytes, end, max_frame_of(config.mtu), std::move(bell));
     if (!port) {
       return tl::unexpected(port.error());
     }
-    auto own = duplicate(bells[end].get());
-    if (!own) {
-      return tl::unexpected(own.error());
-    }
-    auto io = create(*configs[end], std::move(*port), std::move(*own));
-    if (!io) {
-      return tl::unexpected(io.error());
-    }
-    ends[end] = std::move(*io);
+    return create(config, std::move(*port));
+  };
+  auto one = open(first, 0, std::move(bells->first));
+  auto other = open(second, 1, std::move(bells->second));
+  if (!one || !other) {
+    return tl::unexpected(one ? other.error() : one.error());
   }
-  return Pair{std::move(ends[0]), std::move(ends[1])};
+  return Pair{std::move(*one), std::move(*other)};
 }
 
 IoCapabilities RingIo::capabilities() const {
@@ -115,6 +113,9 @@ void RingIo::for_each_port(F&& f) {
 
 void RingIo::attend() {
   const Uncancellable here;
+  if (!armed_) {  // else these edges are the sleepers'
+    hear_edges();
+  }
   until_attend_ = kPollsPerAttention;
   if (keeper_ != nullptr) {
     keeper_->attend(*this);
@@ -129,13 +130,19 @@ std::span<const RxPacket> RingIo::receive() {
     attend();
   }
   received_count_ = 0;
-  for (bool more = true; more && received_count_ < kBurst;) {
-    more = take_share(uplink_);
-    for (std::size_t i = 0; i < direct_.size() && received_count_ < kBurst; ++i) {
+  std::size_t left = kBurst;
+  for (bool more = true; more && left > 0;) {
+    std::size_t taken = take_share(uplink_, nullptr, left);
+    left -= taken;
+    more = taken == kShare;
+    for (std::size_t i = 0; i < direct_.size() && left > 0; ++i) {
       if (++next_direct_ >= direct_.size()) {
         next_direct_ = 0;
       }
-      more = take_share(direct_[next_direct_]->port) || more;
+      Direct& direct = *direct_[next_direct_];
+      taken = take_share(direct.port, &direct.peer, left);
+      left -= taken;
+      more = more || taken == kShare;
     }
   }
   if (received_count_ == 0) {
@@ -144,27 +151,32 @@ std::span<const RxPacket> RingIo::receive() {
   return {received_.data(), received_count_};
 }
 
-// True: there may be more.
-bool RingIo::take_share(RingPort& port) {
-  const std::size_t end = std::min(received_count_ + kShare, kBurst);
-  while (received_count_ < end) {
+// Returns how many records it took, good or bad: it is they who cost time.
+std::size_t RingIo::take_share(RingPort& port, const Peer* peer, std::size_t most) {
+  const std::size_t share = std::min(kShare, most);
+  std::size_t taken = 0;
+  for (; taken < share; ++taken) {
     RecordInfo info;
     const auto frame = port.rx().next(info);
     if (frame.empty()) {
       if (port.rx().broken()) [[unlikely]] {
         until_attend_ = 0;
       }
-      return false;
+      break;
     }
-    accept(frame, info);
+    accept(frame, info, peer);
   }
-  return true;
+  return taken;
 }
 
-void RingIo::accept(std::span<const std::byte> frame, const RecordInfo& info) {
+void RingIo::accept(std::span<const std::byte> frame, const RecordInfo& info, const Peer* peer) {
   const auto envelope = wire::Envelope::parse(frame);
   if (!envelope.ok() || envelope.destination() != config_.own) [[unlikely]] {
     ++counters_.rx_malformed;
+    return;
+  }
+  if (peer != nullptr && !is_from(*peer, envelope)) [[unlikely]] {
+    ++counters_.rx_forged;
     return;
   }
   RxPacket& packet = received_[received_count_++];
@@ -187,7 +199,8 @@ RingIo::Route RingIo::route(const TxPacket& packet) {
   if (!direct_.empty() && packet.header_size >= sizeof(wire::CommonHeader)) {
     const AttachmentId attachment = destination_of(packet);
     const auto leads_there = [&](const Direct& direct) {
-      return direct.attachment == attachment && direct.peer == packet.to && !direct.ended;
+      return direct.peer.attachment == attachment && direct.peer.address == packet.to &&
+             !direct.ended;
     };
     if (last_route_ != nullptr && leads_there(*last_route_)) {
       return {&last_route_->port, &last_route_->stall};
@@ -213,7 +226,11 @@ bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
   std::byte* to = frame + envelope + packet.header_size;
   for (const auto& piece : packet.payload) {
     if (!piece.empty()) {
-      port.tx().copy(to, piece);
+      if (!touch_lent(piece.data(), piece.size(), [&] { port.tx().copy(to, piece); }))
+          [[unlikely]] {
+        ++counters_.tx_unreadable;
+        return true;
+      }
       to += piece.size();
     }
   }
@@ -247,8 +264,7 @@ std::size_t RingIo::transmit(std::span<const TxPacket> packets) {
           until_attend_ = 0;
           break;
         }
-        const bool is_uplink = stall == &uplink_stall_;
-        if (!given_up(*port, *stall, is_uplink ? config_.uplink_patience : config_.patience)) {
+        if (taken >= promised_ && !given_up(*port, *stall)) {
           break;
         }
         ++counters_.tx_stalled;
@@ -259,45 +275,39 @@ std::size_t RingIo::transmit(std::span<const TxPacket> packets) {
   if (previous != nullptr) {
     previous->notify_peer();
   }
+  promised_ = 0;
   return taken;
 }
 
 // Of a ring that is full: whether its reader has had its time.
-bool RingIo::given_up(RingPort& port, Stall& stall, Duration patience) const {
+bool RingIo::given_up(RingPort& port, ReaderStall& stall) const {
   const std::uint64_t position = port.tx().consumed();
-  const bool moved = position != stall.position;
-  if (stall.given_up && !moved) {
+  if (stall.still_given_up(position)) {
     return true;
   }
-  const TimePoint now = clock_now();
-  if (stall.since == kNever || moved) {
-    stall = {.since = now, .position = position, .given_up = false};
-  }
-  stall.given_up = now - stall.since >= patience;
-  return stall.given_up;
+  return &stall == &uplink_stall_
+             ? stall.given_up(clock_now(), position, 1, config_.uplink_patience)
+             : stall.given_up(clock_now(), position, port.tx().capacity(), config_.patience);
 }
 
-bool RingIo::has_room(RingPort& port, Stall& stall, Duration patience, std::size_t packets) {
-  if (port.broken() || port.tx().has_room(packets, max_frame_of(config_.mtu))) [[likely]] {
-    stall.since = kNever;
-    stall.given_up = false;
-    return true;
+std::size_t RingIo::room_in(RingPort& port, ReaderStall& stall) const {
+  const std::size_t room = port.tx().room(kBurst, max_frame_of(config_.mtu));
+  if (room > 0) [[likely]] {
+    stall.over();
+    return room;
   }
-  return given_up(port, stall, patience);
+  return port.broken() || given_up(port, stall) ? kBurst : 0;
 }
 
 std::size_t RingIo::transmit_room() {
-  for (std::size_t packets = kBurst; packets > 0; packets /= 4) {
-    bool all = !uplink_open_ || has_room(uplink_, uplink_stall_, config_.uplink_patience, packets);
-    for (auto& direct : direct_) {
-      all = all &&
-            (direct->ended || has_room(direct->port, direct->stall, config_.patience, packets));
-    }
-    if (all) {
-      return packets;
+  std::size_t room = uplink_open_ ? room_in(uplink_, uplink_stall_) : kBurst;
+  for (auto& direct : direct_) {
+    if (!direct->ended && room > 0) {
+      room = std::min(room, room_in(direct->port, direct->stall));
     }
   }
-  return 0;
+  promised_ = room;
+  return room;
 }
 
 bool RingIo::arm() {
@@ -305,12 +315,20 @@ bool RingIo::arm() {
   for_each_port([](RingPort& port) { port.rx().set_asleep(true); });
   std::atomic_thread_fence(std::memory_order_seq_cst);
   bool quiet = true;
-  for_each_port(
-      [&](RingPort& port) { quiet = quiet && (port.rx().empty() || port.rx().broken()); });
+  for_each_port([&](RingPort& port) { quiet = quiet && (port.rx().empty() || port.broken()); });
   if (!quiet) {
     disarm();
   }
   return quiet;
+}
+
+// Whoever adds a port may do so while another thread sleeps. What lies in the port already is found
+// by the look that follows.
+void RingIo::join_sleep(RingPort& port) const {
+  if (armed_) {
+    port.rx().set_asleep(true);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
 }
 
 void RingIo::disarm() {
@@ -320,12 +338,45 @@ void RingIo::disarm() {
   armed_ = false;
   for_each_port([](RingPort& port) { port.rx().set_asleep(false); });
   const Uncancellable here;
-  std::array<epoll_event, 4> events;
+  hear_edges();
+}
+
+void RingIo::hear_edges() {
+  std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(wait_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
-    if (events[static_cast<std::size_t>(i)].data.fd != doorbell_.get()) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if ((event.events & EPOLLHUP) != 0) {
+      end_direct(event.data.fd);
+    }
+    hear(event.data.fd);
+  }
+}
+
+// Nobody holds the other end of that bell: the peer could not take its end of the ring, having no
+// descriptor left, or has closed it. What goes there would be read by nobody.
+void RingIo::end_direct(int bell) {
+  last_route_ = nullptr;
+  for (auto& direct : direct_) {
+    if (direct->port.bell().fd() == bell) {
+      direct->ended = true;
       until_attend_ = 0;
     }
+  }
+}
+
+void RingIo::hear(int fd) {
+  bool is_good_bell = false;
+  for_each_port([&](RingPort& port) {
+    if (port.bell().fd() == fd) {
+      is_good_bell = port.bell().clear();
+      if (!is_good_bell) {
+        port.cut_off();
+      }
+    }
+  });
+  if (!is_good_bell) {
+    until_attend_ = 0;
   }
 }
 
@@ -336,34 +387,42 @@ void RingIo::set_keeper(std::unique_ptr<PortKeeper> keeper) {
 
 Result<void> RingIo::watch(int fd) { return watch_edges(wait_.get(), fd); }
 
-bool RingIo::add_direct(const Address& peer, AttachmentId attachment, RingPort port) {
-  remove_direct(peer, attachment);
+bool RingIo::add_direct(const Peer& peer, RingPort port) {
+  remove_direct(peer.address, peer.attachment);
   const auto living = std::count_if(direct_.begin(), direct_.end(),
                                     [](const auto& direct) { return !direct->ended; });
   if (static_cast<std::size_t>(living) >= kMaxDirectPorts) {
     return false;
   }
-  direct_.push_back(std::make_unique<Direct>(Direct{peer, attachment, std::move(port), {}, false}));
+  if (!watch(port.bell().fd())) {
+    return false;
+  }
+  join_sleep(port);
+  direct_.push_back(std::make_unique<Direct>(Direct{peer, std::move(port), {}, false}));
   return true;
 }
 
 void RingIo::remove_direct(const Address& peer, AttachmentId attachment) {
   last_route_ = nullptr;
   for (auto& direct : direct_) {
-    direct->ended |= direct->attachment == attachment && direct->peer == peer;
+    direct->ended |= direct->peer.attachment == attachment && direct->peer.address == peer;
   }
 }
 
 void RingIo::remove_all_direct() {
   last_route_ = nullptr;
-  direct_.clear();
+  std::erase_if(direct_, [&](const auto& direct) {
+    unwatch(wait_.get(), direct->port.bell().fd());
+    return true;
+  });
 }
 
-Result<void> RingIo::replace_uplink(RingPort uplink, UniqueFd doorbell) {
-  if (auto watched = watch(doorbell.get()); !watched) {
+Result<void> RingIo::replace_uplink(RingPort uplink) {
+  if (auto watched = watch(uplink.bell().fd()); !watched) {
     return watched;
   }
-  doorbell_ = std::move(doorbell);
+  unwatch(wait_.get(), uplink_.bell().fd());
+  join_sleep(uplink);
   uplink_ = std::move(uplink);
   uplink_stall_ = {};
   uplink_open_ = true;
@@ -376,10 +435,15 @@ void RingIo::drop_broken_ports() {
     ++counters_.ports_broken;
   }
   last_route_ = nullptr;
-  counters_.ports_broken +=
-      std::erase_if(direct_, [](const auto& direct) { return direct->port.broken(); });
-  std::erase_if(direct_,
-                [](const auto& direct) { return direct->ended && direct->port.rx().empty(); });
+  std::erase_if(direct_, [&](const auto& direct) {
+    const bool broken = direct->port.broken();
+    const bool gone = broken || (direct->ended && direct->port.rx().empty());
+    counters_.ports_broken += broken ? 1 : 0;
+    if (gone) {
+      unwatch(wait_.get(), direct->port.bell().fd());
+    }
+    return gone;
+  });
   if (std::any_of(direct_.begin(), direct_.end(),
                   [](const auto& direct) { return direct->ended; })) {
     until_attend_ = 1;  // after what is left has been received

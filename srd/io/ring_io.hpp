@@ -13,6 +13,7 @@
 
 #include "srd/base/result.hpp"
 #include "srd/io/packet_io.hpp"
+#include "srd/io/reader_stall.hpp"
 #include "srd/io/ring_port.hpp"
 #include "srd/wire/envelope.hpp"
 
@@ -35,20 +36,27 @@ class RingIo final : public PacketIo {
     Address own;
     std::size_t mtu = 0;
     NetworkModel network{};  // behind the uplink
-    // A full ring holds everything up for so long. If its reader takes nothing in that time it is
-    // stopped or stuck, and what would go there is dropped until it reads again: nobody else's
-    // packets wait for it. weftd itself may wait for a slow process, so its ring is given longer.
+    // A full ring holds everything up for so long per ringful that its reader takes (ReaderStall);
+    // beyond that what would go there is dropped until there is room. The windows of contexts are
+    // smaller than a ring, so what overflows one was mostly sent again to somebody who does not
+    // look. weftd is no neighbour, and takes what it wants to: as slowly as a modelled network
+    // does. Only if it takes nothing at all for so long it is taken for stopped.
     Duration patience = std::chrono::milliseconds{2};
     Duration uplink_patience = std::chrono::milliseconds{30};
+  };
+  // Who is at the other end of a direct ring: nothing else may come out of it.
+  struct Peer {
+    Address address;
+    AttachmentId attachment;
+    Life life;
   };
   static constexpr std::size_t kBurst = 32;
   static constexpr std::size_t kShare = 8;  // of one port, before it is the next one's turn
   static constexpr std::size_t kMaxDirectPorts = 64;
   static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 21;
 
-  // `doorbell` is the one that every producer of rings to us has.
-  [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config, RingPort uplink,
-                                                              UniqueFd doorbell);
+  [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config,
+                                                              RingPort uplink);
   using Pair = std::pair<std::unique_ptr<RingIo>, std::unique_ptr<RingIo>>;
   // Two ends whose uplinks are joined, without any daemon.
   [[nodiscard]] static Result<Pair> create_pair(const Config& first, const Config& second,
@@ -65,65 +73,60 @@ class RingIo final : public PacketIo {
   void disarm() override;
 
   void set_keeper(std::unique_ptr<PortKeeper> keeper);
-  // Events on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
+  // Edges on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
   [[nodiscard]] Result<void> watch(int fd);
   // Packets to that attachment of that NIC take this port from now on.
-  [[nodiscard]] bool add_direct(const Address& peer, AttachmentId attachment, RingPort port);
+  [[nodiscard]] bool add_direct(const Peer& peer, RingPort port);
   // What the peer wrote before is received yet: its last acknowledgements, if it has ended.
   void remove_direct(const Address& peer, AttachmentId attachment);
   // The other side of the uplink is gone: what would take it is dropped and counted.
   void close_uplink() { uplink_open_ = false; }
-  [[nodiscard]] Result<void> replace_uplink(RingPort uplink, UniqueFd doorbell);
+  [[nodiscard]] Result<void> replace_uplink(RingPort uplink);
   void remove_all_direct();
   [[nodiscard]] std::size_t direct_ports() const { return direct_.size(); }
 
  private:
-  // While a ring is full.
-  struct Stall {
-    TimePoint since = kNever;
-    std::uint64_t position = 0;  // its reader's
-    bool given_up = false;
-  };
   struct Direct {
-    Address peer;
-    AttachmentId attachment;
+    Peer peer;
     RingPort port;
-    Stall stall;
+    ReaderStall stall;
     bool ended = false;  // nothing goes there any more; what has come is still read
   };
   struct Route {
     RingPort* port = nullptr;
-    Stall* stall = nullptr;
+    ReaderStall* stall = nullptr;
   };
 
-  RingIo(const Config& config, const wire::EnvelopeWriter& envelope, RingPort uplink,
-         UniqueFd doorbell, UniqueFd wait)
-      : config_(config),
-        envelope_(envelope),
-        uplink_(std::move(uplink)),
-        doorbell_(std::move(doorbell)),
-        wait_(std::move(wait)) {}
+  RingIo(const Config& config, const wire::EnvelopeWriter& envelope, UniqueFd wait)
+      : config_(config), envelope_(envelope), wait_(std::move(wait)) {}
 
   void attend();
-  [[nodiscard]] bool take_share(RingPort& port);
-  void accept(std::span<const std::byte> frame, const RecordInfo& info);
+  // `peer`: the only one whose packets may come; null: weftd's port, where anybody's may.
+  [[nodiscard]] std::size_t take_share(RingPort& port, const Peer* peer, std::size_t most);
+  void accept(std::span<const std::byte> frame, const RecordInfo& info, const Peer* peer);
   [[nodiscard]] Route route(const TxPacket& packet);
   [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
-  [[nodiscard]] bool given_up(RingPort& port, Stall& stall, Duration patience) const;
-  [[nodiscard]] bool has_room(RingPort& port, Stall& stall, Duration patience, std::size_t packets);
+  [[nodiscard]] bool given_up(RingPort& port, ReaderStall& stall) const;
+  // In that ring, for packets of any allowed size; kBurst if it is not waited for.
+  [[nodiscard]] std::size_t room_in(RingPort& port, ReaderStall& stall) const;
   void drop_broken_ports();
+  void join_sleep(RingPort& port) const;
+  void hear_edges();
+  // An edge on that descriptor.
+  void hear(int fd);
+  void end_direct(int bell);
   template <class F>
   void for_each_port(F&& f);
 
   Config config_;
   wire::EnvelopeWriter envelope_;
   RingPort uplink_;
-  Stall uplink_stall_;
+  ReaderStall uplink_stall_;
+  std::size_t promised_ = 0;  // packets that the next transmit() takes
   bool uplink_open_ = true;
   bool armed_ = false;
   std::vector<std::unique_ptr<Direct>> direct_;
   Direct* last_route_ = nullptr;
-  UniqueFd doorbell_;
   UniqueFd wait_;
   std::unique_ptr<PortKeeper> keeper_;
   std::uint32_t until_attend_ = 0;

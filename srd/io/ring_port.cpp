@@ -33,8 +33,9 @@ Result<UniqueFd> RingPort::create_memory(std::size_t capacity) {
 }
 
 Result<RingPort> RingPort::open(int memfd, std::size_t capacity, int end, std::size_t max_frame,
-                                UniqueFd peer_doorbell) {
-  if (!capacity_is_valid(capacity) || ring_record_bytes(max_frame) > capacity / 4) {
+                                Bell bell) {
+  if (!capacity_is_valid(capacity) || max_frame >= kRingWrap ||
+      ring_record_bytes(max_frame) > capacity / 4) {
     return fail(ErrorCode::invalid_argument, "ring: " + std::to_string(capacity) +
                                                  " bytes do not suit frames of " +
                                                  std::to_string(max_frame) + " bytes");
@@ -48,7 +49,7 @@ Result<RingPort> RingPort::open(int memfd, std::size_t capacity, int end, std::s
   port.tx_ = RingProducer(rings[end], capacity);
   port.rx_ = RingConsumer(rings[1 - end], capacity, max_frame);
   port.memory_ = std::move(*memory);
-  port.peer_doorbell_ = std::move(peer_doorbell);
+  port.bell_ = std::move(bell);
   return port;
 }
 

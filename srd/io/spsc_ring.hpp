@@ -2,6 +2,7 @@
 // scribbles over it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +13,24 @@
 
 namespace weft::srd {
 
-// The ring is a sequence of records in a byte area. A record is a length word, padding, and one
-// frame. There is no shared producer index: a length word of zero says "nothing yet", so that a
-// small frame moves few cache lines. Positions are absolute byte counts that never wrap; `consumed`
-// is the only one that is shared.
+// The ring is a sequence of records in a byte area. A record is a length word, what is said about
+// the frame, and the frame. There is no shared producer index: a length word of zero says "nothing
+// yet", so that a small frame moves few cache lines. Positions are byte counts that never wrap;
+// `consumed` is the only one that is shared.
+//
+// Who writes which word:
+//   producer  length words, what follows them, `notice`. The word after its last record is zero
+//             before that record is published.
+//   consumer  `consumed`.
+//   both      `asleep`: the consumer sets it and takes it back, the producer clears it when it
+//             rings; `notice`: the consumer clears it.
+// Either side may be hostile, so nothing there is believed twice: each word is read once, checked,
+// and what is computed from it is kept in memory of one's own. A length word carries the number of
+// the lap around the ring, so that a producer that writes once is read once: its old records are
+// those of another lap.
 struct RingHeader {
-  alignas(128) std::atomic<std::uint64_t> consumed;  // written by the consumer
-  alignas(
-      128) std::atomic<std::uint32_t> asleep;  // consumer: 1 = ring my doorbell after publishing
+  alignas(128) std::atomic<std::uint64_t> consumed;
+  alignas(128) std::atomic<std::uint32_t> asleep;  // consumer: 1 = ring my bell after publishing
   alignas(128) std::atomic<std::uint32_t> notice;  // producer: there is news on the control socket
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -30,7 +41,9 @@ inline constexpr std::size_t kRingCell = 64;
 // With an IPv4 envelope of 42 bytes the transport header begins on a cache line, and so does the
 // payload.
 inline constexpr std::size_t kRingFrameOffset = 22;
-inline constexpr std::uint32_t kRingWrap = 0xFFFFFFFF;
+// A length word is a length plus the number of the lap times kRingLap, modulo 2^32.
+inline constexpr std::uint32_t kRingLap = std::uint32_t{1} << 17;
+inline constexpr std::uint32_t kRingWrap = kRingLap - 1;  // as a length: go on at the beginning
 inline constexpr std::size_t kMinRingBytes = std::size_t{1} << 14;
 inline constexpr std::size_t kMaxRingBytes = std::size_t{1} << 28;
 
@@ -38,7 +51,7 @@ inline constexpr std::size_t kMaxRingBytes = std::size_t{1} << 28;
   return (kRingFrameOffset + frame + kRingCell - 1) & ~(kRingCell - 1);
 }
 
-// What precedes a frame in its record. Only `length` is atomic: it publishes the rest.
+// What precedes a frame in its record. Only the length word is atomic: it publishes the rest.
 struct RecordInfo {
   std::uint32_t flags = 0;
   // Nanoseconds: when the frame left its sender, or in weftd's rings to a process when it would
@@ -46,7 +59,7 @@ struct RecordInfo {
   std::int64_t time = 0;
 };
 struct RingRecord {
-  std::uint32_t length;
+  std::uint32_t length_word;
   std::uint32_t flags;
   std::int64_t time;
 };
@@ -80,9 +93,10 @@ class RingProducer {
       return nullptr;
     }
     if (skip != 0) {
-      length_at(0).store(0, std::memory_order_relaxed);
-      length_at(offset).store(kRingWrap, std::memory_order_release);
+      length_word(0).store(0, std::memory_order_relaxed);
+      length_word(offset).store(lap_ + kRingWrap, std::memory_order_release);
       head_ += skip;
+      lap_ += kRingLap;
     }
     return area_ + (head_ & (capacity_ - 1)) + kRingFrameOffset;
   }
@@ -96,10 +110,10 @@ class RingProducer {
   void commit(std::size_t frame, const RecordInfo& info) {
     const std::size_t offset = head_ & (capacity_ - 1);
     const std::size_t bytes = ring_record_bytes(frame);
-    length_at(offset + bytes).store(0, std::memory_order_relaxed);
+    length_word(offset + bytes).store(0, std::memory_order_relaxed);
     std::memcpy(area_ + offset + offsetof(RingRecord, flags), &info.flags, sizeof info.flags);
     std::memcpy(area_ + offset + offsetof(RingRecord, time), &info.time, sizeof info.time);
-    length_at(offset).store(static_cast<std::uint32_t>(frame), std::memory_order_release);
+    length_word(offset).store(lap_ + static_cast<std::uint32_t>(frame), std::memory_order_release);
     head_ += bytes;
   }
 
@@ -109,7 +123,21 @@ class RingProducer {
     return has_free((frames + 1) * bytes + 2 * kRingCell);
   }
 
-  // After a burst: true if the consumer sleeps and the caller must ring its doorbell.
+  // How many frames of that size are sure to fit, up to `most`. 0 if it is fewer than what is worth
+  // a burst, so that a ring which is as good as full makes no bursts of one.
+  [[nodiscard]] std::size_t room(std::size_t most, std::size_t frame) {
+    if (has_room(most, frame)) [[likely]] {
+      return most;
+    }
+    const std::size_t bytes = ring_record_bytes(frame);
+    const std::size_t free = capacity_ - static_cast<std::size_t>(head_ - tail_);
+    const std::size_t fit = free > 2 * kRingCell ? (free - 2 * kRingCell) / bytes : 0;
+    const std::size_t worth = std::clamp<std::size_t>(capacity_ / bytes / 8, 1, most / 4);
+    return fit > worth ? fit - 1 : 0;
+  }
+  [[nodiscard]] std::size_t capacity() const { return capacity_; }
+
+  // After a burst: true if the consumer sleeps and the caller must ring its bell.
   [[nodiscard]] bool must_ring() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return header_->asleep.load(std::memory_order_relaxed) != 0 &&
@@ -127,7 +155,7 @@ class RingProducer {
   [[nodiscard]] std::uint64_t position() const { return head_; }
 
  private:
-  [[nodiscard]] std::atomic_ref<std::uint32_t> length_at(std::size_t offset) {
+  [[nodiscard]] std::atomic_ref<std::uint32_t> length_word(std::size_t offset) {
     return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(area_ + offset));
   }
   [[nodiscard]] bool has_free(std::size_t bytes) {
@@ -147,6 +175,7 @@ class RingProducer {
   std::byte* area_ = nullptr;
   std::size_t capacity_ = 0;
   std::uint64_t head_ = 0;
+  std::uint32_t lap_ = 0;   // as length words have it
   std::uint64_t tail_ = 0;  // last valid value of `consumed`
   RingCopy copy_;
   bool broken_ = false;
@@ -175,14 +204,15 @@ class RingConsumer {
   // The same in two steps: a frame that is not popped is seen again.
   [[nodiscard]] std::span<const std::byte> peek(RecordInfo& info) {
     std::size_t offset = position_ & (capacity_ - 1);
-    std::uint32_t length = length_at(offset).load(std::memory_order_acquire);
+    std::uint32_t length = length_at(offset);
     if (length == 0 || broken_) [[likely]] {
       return {};
     }
     if (length == kRingWrap) {
       position_ += capacity_ - offset;
+      lap_ += kRingLap;
       offset = 0;
-      length = length_at(0).load(std::memory_order_acquire);
+      length = length_at(0);
       if (length == 0) {
         return {};
       }
@@ -216,9 +246,7 @@ class RingConsumer {
     __builtin_prefetch(next + kRingCell);
   }
 
-  [[nodiscard]] bool empty() const {
-    return length_at(position_ & (capacity_ - 1)).load(std::memory_order_acquire) == 0;
-  }
+  [[nodiscard]] bool empty() const { return length_at(position_ & (capacity_ - 1)) == 0; }
   // Declares the consumer asleep. It must look at empty() after a full fence before it really
   // sleeps.
   void set_asleep(bool asleep) { header_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed); }
@@ -231,8 +259,12 @@ class RingConsumer {
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
-  [[nodiscard]] std::atomic_ref<std::uint32_t> length_at(std::size_t offset) const {
-    return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(area_ + offset));
+  // 0: no record of this lap begins there.
+  [[nodiscard]] std::uint32_t length_at(std::size_t offset) const {
+    auto& word = *reinterpret_cast<std::uint32_t*>(area_ + offset);
+    const std::uint32_t length =
+        std::atomic_ref<std::uint32_t>(word).load(std::memory_order_acquire) - lap_;
+    return length < kRingLap ? length : 0;
   }
 
   RingHeader* header_ = nullptr;
@@ -240,6 +272,7 @@ class RingConsumer {
   std::size_t capacity_ = 0;
   std::size_t max_frame_ = 0;
   std::uint64_t position_ = 0;
+  std::uint32_t lap_ = 0;  // as length words have it
   std::uint64_t released_ = 0;
   bool broken_ = false;
 };

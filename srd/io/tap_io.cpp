@@ -16,6 +16,11 @@
 #include "srd/wire/envelope.hpp"
 
 namespace weft::srd {
+namespace {
+
+constexpr off_t kNoOffset = -1;  // of a file that has none
+
+}  // namespace
 
 TapIo::TapIo(const Config& config, UniqueFd device)
     : config_(config),
@@ -58,7 +63,14 @@ Result<std::unique_ptr<TapIo>> TapIo::adopt(const Config& config, UniqueFd devic
       (request.ifr_flags & IFF_NO_PI) == 0 || (request.ifr_flags & IFF_VNET_HDR) != 0) {
     return fail(ErrorCode::invalid_argument, "tap: that is no tap device of plain frames");
   }
-  ::fcntl(device.get(), F_SETFL, O_NONBLOCK);
+  // Whoever opened the device may still have it, and its flags are theirs as much as ours: nothing
+  // here relies on O_NONBLOCK. What is too short for a frame is refused, with or without the flag.
+  std::byte nothing[1]{};
+  iovec piece{nothing, sizeof nothing};
+  if (::pwritev2(device.get(), &piece, 1, kNoOffset, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP) {
+    return fail(ErrorCode::not_permitted,
+                "tap: this kernel cannot write to a tap device without waiting (Linux 5.11 can)");
+  }
   Config named = config;
   named.name = request.ifr_name;
   return std::unique_ptr<TapIo>(new TapIo(named, std::move(device)));
@@ -69,7 +81,8 @@ std::span<const RxFrame> TapIo::receive() {
   std::size_t count = 0;
   for (std::size_t i = 0; i < kBurst; ++i) {
     std::byte* to = buffer_.get() + count * room;
-    const ssize_t size = ::read(device_.get(), to, room);
+    iovec piece{to, room};
+    const ssize_t size = ::preadv2(device_.get(), &piece, 1, kNoOffset, RWF_NOWAIT);
     if (size < 0) {
       break;
     }
@@ -99,7 +112,7 @@ std::size_t TapIo::transmit(std::span<const TxFrame> frames) {
                                                      piece.size()};
       }
     }
-    if (::writev(device_.get(), pieces.data(), count) >= 0) {
+    if (::pwritev2(device_.get(), pieces.data(), count, kNoOffset, RWF_NOWAIT) >= 0) {
       ++counters_.tx_frames;
       counters_.tx_bytes += frame.size();
     } else {

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,8 @@
 
 namespace weft::srd {
 namespace {
+
+constexpr unsigned long kLastPort = 65535 - TunnelIo::kSenders;
 
 // "address", "address:port" or "[address]:port".
 bool read_endpoint(const std::string& text, sockaddr_storage& storage, socklen_t& size) {
@@ -29,7 +32,7 @@ bool read_endpoint(const std::string& text, sockaddr_storage& storage, socklen_t
   if (colon != std::string::npos && !plain_ipv6) {
     char* end = nullptr;
     port = std::strtoul(text.c_str() + colon + 1, &end, 10);
-    if (*end != '\0' || port == 0 || port > 65535) {
+    if (*end != '\0' || port == 0 || port > kLastPort) {
       return false;
     }
     address = text.substr(0, colon);
@@ -62,6 +65,12 @@ void set_port(sockaddr_storage& storage, std::uint16_t port) {
   }
 }
 
+unsigned port_of(const sockaddr_storage& storage) {
+  return ntohs(storage.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+}
+
 bool same_host(const sockaddr_storage& one, const sockaddr_storage& other) {
   if (one.ss_family != other.ss_family) {
     return false;
@@ -87,52 +96,103 @@ std::size_t flow_of(std::span<const std::byte> begin) {
   return hash;
 }
 
+// Random numbers of 64 bits do not come twice.
+Result<TunnelSession> new_session(const JoinKey& key) {
+  std::uint64_t seed = 0;
+  if (::getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
+    return fail(ErrorCode::io_error, errno_text("udp: random numbers"));
+  }
+  return TunnelSession(key, seed);
+}
+
 }  // namespace
 
 TunnelIo::TunnelIo(const Config& config)
-    : config_(config), buffer_(std::make_unique<std::byte[]>(kBurst * (config.max_frame + 1))) {}
+    : config_(config), buffer_(std::make_unique<std::byte[]>(kBurst * stride())) {}
 
 Result<std::unique_ptr<TunnelIo>> TunnelIo::create(const Config& config) {
   std::unique_ptr<TunnelIo> io(new TunnelIo(config));
+  if (config.key) {
+    auto session = new_session(*config.key);
+    if (!session) {
+      return tl::unexpected(session.error());
+    }
+    io->session_.emplace(std::move(*session));
+  }
   sockaddr_storage local{};
   socklen_t size = 0;
   if (!read_endpoint(config.local, local, size) ||
       !read_endpoint(config.remote, io->remote_, io->remote_size_) ||
       local.ss_family != io->remote_.ss_family) {
     return fail(ErrorCode::invalid_argument,
-                "udp: give two addresses of one family, each maybe with a port: '" + config.local +
-                    "', '" + config.remote + "'");
+                "udp: give two addresses of one family, each maybe with a port up to " +
+                    std::to_string(kLastPort) + ": '" + config.local + "', '" + config.remote +
+                    "'");
   }
   io->ipv6_ = local.ss_family == AF_INET6;
-  // The receiver first: the kernel might give its port to one of the senders.
-  for (std::size_t i = kSenders + 1; i-- > 0;) {
-    const bool receives = i == kSenders;
+  for (std::uint16_t i = 0; i <= kSenders; ++i) {
+    const bool receives = i == 0;
     UniqueFd socket(::socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_storage own = local;
-    if (!receives) {
-      set_port(own, 0);
-    }
+    set_port(own, static_cast<std::uint16_t>(port_of(local) + i));
     if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), size) != 0) {
-      return fail(ErrorCode::io_error, errno_text("udp: address '" + config.local + "'"));
+      return fail(
+          ErrorCode::io_error,
+          errno_text("udp: address '" + config.local + "', port " + std::to_string(port_of(own))) +
+              " (a tunnel takes " + std::to_string(kSenders + 1) + " ports in a row)");
     }
     const int one = 1;
     ::setsockopt(socket.get(), SOL_SOCKET, receives ? SO_RCVBUF : SO_SNDBUF, &config.socket_bytes,
                  sizeof config.socket_bytes);
     ::setsockopt(socket.get(), io->ipv6_ ? IPPROTO_IPV6 : IPPROTO_IP,
                  io->ipv6_ ? IPV6_RECVTCLASS : IP_RECVTOS, &one, sizeof one);
-    (receives ? io->receiver_ : io->senders_[i]) = std::move(socket);
+    (receives ? io->receiver_ : io->senders_[i - 1U]) = std::move(socket);
   }
+  io->greet();
   return io;
 }
 
-bool TunnelIo::accept(std::size_t index, std::span<std::byte>& frame) {
-  msghdr& message = messages_[index].msg_hdr;
-  const std::size_t size = messages_[index].msg_len;
-  if (size < wire::kEthernetSize || size > config_.max_frame ||
-      !same_host(sources_[index], remote_)) {
-    return false;
+bool TunnelIo::is_sender(const sockaddr_storage& source) const {
+  const unsigned offset = port_of(source) - port_of(remote_) - 1U;
+  return same_host(source, remote_) && offset < kSenders;
+}
+
+std::span<std::byte> TunnelIo::proved(std::span<std::byte> datagram) {
+  std::span<const std::byte> inside;
+  switch (session_->open(datagram, inside)) {
+    case TunnelSession::Verdict::frame:
+      return datagram.last(inside.size());
+    case TunnelSession::Verdict::greeting:
+      break;
+    case TunnelSession::Verdict::refused:
+      ++counters_.rx_unproved;
+      break;
   }
-  frame = {buffer_.get() + index * (config_.max_frame + 1), size};
+  return {};
+}
+
+std::span<std::byte> TunnelIo::accept(std::size_t index) {
+  msghdr& message = messages_[index].msg_hdr;
+  std::span<std::byte> frame{buffer_.get() + index * stride(), messages_[index].msg_len};
+  if (!is_sender(sources_[index]) || frame.size() == stride()) {
+    ++counters_.rx_dropped;
+    return {};
+  }
+  if (session_) {
+    frame = proved(frame);
+    if (frame.empty()) {
+      return {};
+    }
+  }
+  if (frame.size() < wire::kEthernetSize) {
+    ++counters_.rx_dropped;
+    return {};
+  }
+  carry_mark(message, frame);
+  return frame;
+}
+
+void TunnelIo::carry_mark(msghdr& message, std::span<std::byte> frame) {
   for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
     int value = 0;
     std::memcpy(&value, CMSG_DATA(at), std::min(sizeof value, at->cmsg_len - CMSG_LEN(0)));
@@ -142,12 +202,11 @@ bool TunnelIo::accept(std::size_t index, std::span<std::byte>& frame) {
       ++counters_.rx_marked;
     }
   }
-  return true;
 }
 
 std::span<const RxFrame> TunnelIo::receive() {
   for (std::size_t i = 0; i < kBurst; ++i) {
-    pieces_[i] = {buffer_.get() + i * (config_.max_frame + 1), config_.max_frame + 1};
+    pieces_[i] = {buffer_.get() + i * stride(), stride()};
     messages_[i] = {};
     msghdr& message = messages_[i].msg_hdr;
     message.msg_name = &sources_[i];
@@ -160,46 +219,67 @@ std::span<const RxFrame> TunnelIo::receive() {
   const int got = ::recvmmsg(receiver_.get(), messages_.data(), kBurst, MSG_DONTWAIT, nullptr);
   std::size_t count = 0;
   for (int i = 0; i < got; ++i) {
-    std::span<std::byte> frame;
-    if (!accept(static_cast<std::size_t>(i), frame)) {
-      ++counters_.rx_dropped;
-      continue;
+    const std::span<std::byte> frame = accept(static_cast<std::size_t>(i));
+    if (!frame.empty()) {
+      received_[count++] = frame;
+      counters_.rx_bytes += frame.size();
     }
-    received_[count++] = frame;
-    counters_.rx_bytes += frame.size();
   }
   counters_.rx_frames += count;
+  greet();
   return {received_.data(), count};
 }
 
-void TunnelIo::send(const TxFrame& frame) {
-  std::array<iovec, 4> pieces;
-  std::size_t count = 0;
-  for (const auto& piece : frame.pieces) {
-    if (!piece.empty()) {
-      pieces[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
-    }
-  }
+bool TunnelIo::send(std::size_t sender, std::span<iovec> pieces, int ip_class) {
   alignas(cmsghdr) std::array<char, kControlBytes> control{};
   msghdr message{};
   message.msg_name = &remote_;
   message.msg_namelen = remote_size_;
   message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
+  message.msg_iovlen = pieces.size();
   message.msg_control = control.data();
   message.msg_controllen = CMSG_SPACE(sizeof(int));
   cmsghdr* at = CMSG_FIRSTHDR(&message);
   at->cmsg_level = ipv6_ ? IPPROTO_IPV6 : IPPROTO_IP;
   at->cmsg_type = ipv6_ ? IPV6_TCLASS : IP_TOS;
   at->cmsg_len = CMSG_LEN(sizeof(int));
-  const int ip_class = static_cast<int>(wire::traffic_class(frame.pieces[0]));
   std::memcpy(CMSG_DATA(at), &ip_class, sizeof ip_class);
-  const UniqueFd& sender = senders_[flow_of(frame.pieces[0]) % kSenders];
-  if (::sendmsg(sender.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+  return ::sendmsg(senders_[sender].get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+void TunnelIo::send(const TxFrame& frame) {
+  TunnelSession::Header header;
+  std::array<iovec, 5> pieces;
+  std::size_t count = 0;
+  if (session_) {
+    if (!session_->established()) {
+      session_->want_challenge();
+      ++counters_.tx_lost;  // nobody is there who could take it
+      return;
+    }
+    header = session_->seal(frame.pieces);
+    pieces[count++] = {header.data(), header.size()};
+  }
+  for (const auto& piece : frame.pieces) {
+    if (!piece.empty()) {
+      pieces[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    }
+  }
+  if (send(flow_of(frame.pieces[0]) % kSenders, std::span(pieces).first(count),
+           static_cast<int>(wire::traffic_class(frame.pieces[0])))) {
     ++counters_.tx_frames;
     counters_.tx_bytes += frame.size();
   } else {
     ++counters_.tx_lost;
+  }
+}
+
+void TunnelIo::greet() {
+  TunnelSession::Header greeting;
+  while (session_ && session_->has_greeting() && session_->next_greeting(clock_now(), greeting)) {
+    iovec piece{greeting.data(), greeting.size()};
+    // If it is lost, so is the next frame, and then there is another one.
+    [[maybe_unused]] const bool sent = send(0, {&piece, 1}, 0);
   }
 }
 
@@ -211,10 +291,15 @@ std::size_t TunnelIo::transmit(std::span<const TxFrame> frames) {
       send(frame);
     }
   }
+  greet();
   return frames.size();
 }
 
 bool TunnelIo::arm() {
+  greet();
+  if (session_ && session_->has_greeting()) {
+    return false;  // it waits some milliseconds for its turn
+  }
   pollfd fd{receiver_.get(), POLLIN, 0};
   return ::poll(&fd, 1, 0) == 0;
 }

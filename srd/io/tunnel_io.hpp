@@ -1,5 +1,5 @@
 // Owns Ethernet frames in UDP datagrams between two addresses: how networks of two machines are
-// joined without privilege.
+// joined without privilege, and without believing everybody on the way.
 #pragma once
 
 #include <netinet/in.h>
@@ -9,27 +9,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "srd/base/result.hpp"
 #include "srd/io/frame_io.hpp"
+#include "srd/io/join_key.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/io/tunnel_session.hpp"
 
 namespace weft::srd {
 
-// One frame a datagram, nothing around it. Frames of different paths leave from different ports, so
-// that the network between sprays them, and what it marks as congested is marked in the frame.
+// One frame a datagram, behind the proof of where it comes from if there is a key. Frames of
+// different paths leave from different ports, so that the network between sprays them, and what it
+// marks as congested is marked in the frame.
 class TunnelIo final : public FrameIo {
  public:
   static constexpr std::size_t kBurst = 32;
   static constexpr std::uint16_t kDefaultPort = 0xEE00;
-  static constexpr std::size_t kSenders = 8;
+  static constexpr std::uint16_t kSenders = 8;  // from the ports that follow the local one
 
   struct Config {
     std::string local;   // "192.0.2.1", "192.0.2.1:7000", "2001:db8::1" or "[2001:db8::1]:7000"
-    std::string remote;  // datagrams of others are dropped
+    std::string remote;  // datagrams of others, and from other ports than its senders', are dropped
+    std::optional<JoinKey> key{};  // none: whoever can send from there is believed
     std::size_t max_frame = 9216;
     int socket_bytes = 4 << 20;
   };
@@ -44,6 +49,9 @@ class TunnelIo final : public FrameIo {
   [[nodiscard]] std::size_t transmit(std::span<const TxFrame> frames) override;
   [[nodiscard]] std::size_t transmit_room() override { return kBurst; }
   [[nodiscard]] int wait_fd() const override { return receiver_.get(); }
+  [[nodiscard]] bool is_proved() const { return session_.has_value(); }
+  // With a key: once the other end has shown that it has it, too.
+  [[nodiscard]] bool is_up() const override { return !session_ || session_->established(); }
   [[nodiscard]] bool arm() override;
   void disarm() override {}
 
@@ -51,11 +59,22 @@ class TunnelIo final : public FrameIo {
   static constexpr std::size_t kControlBytes = 64;
 
   explicit TunnelIo(const Config& config);
-  [[nodiscard]] bool accept(std::size_t index, std::span<std::byte>& frame);
+  [[nodiscard]] std::size_t overhead() const {
+    return config_.key ? TunnelSession::kHeaderSize : 0;
+  }
+  [[nodiscard]] std::size_t stride() const { return overhead() + config_.max_frame + 1; }
+  [[nodiscard]] bool is_sender(const sockaddr_storage& source) const;
+  // Nothing: it is no frame, or none for us.
+  [[nodiscard]] std::span<std::byte> accept(std::size_t index);
+  [[nodiscard]] std::span<std::byte> proved(std::span<std::byte> datagram);
+  void carry_mark(msghdr& message, std::span<std::byte> frame);
   void send(const TxFrame& frame);
+  [[nodiscard]] bool send(std::size_t sender, std::span<iovec> pieces, int ip_class);
+  void greet();
 
   Config config_;
   bool ipv6_ = false;
+  std::optional<TunnelSession> session_;
   sockaddr_storage remote_{};
   socklen_t remote_size_ = 0;
   UniqueFd receiver_;

@@ -296,10 +296,13 @@ void UdpIo::send_run(std::span<const TxPacket* const> run) {
     counters_.tx_bytes += bytes;
   } else if (errno == EMSGSIZE && run.size() == 1) {
     ++counters_.tx_oversize;
-  } else if (run.size() > 1 && (errno == EINVAL || errno == EMSGSIZE || errno == EIO)) {
-    for (const TxPacket* const& packet : run) {  // a route that cannot segment
+  } else if (run.size() > 1 &&
+             (errno == EINVAL || errno == EMSGSIZE || errno == EIO || errno == EFAULT)) {
+    for (const TxPacket* const& packet : run) {  // a route that cannot segment, or one bad packet
       send_run({&packet, 1});
     }
+  } else if (errno == EFAULT) {
+    ++counters_.tx_unreadable;
   } else {
     counters_.tx_lost += run.size();
   }

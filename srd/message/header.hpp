@@ -21,7 +21,7 @@ enum Flags : std::uint8_t {
   kUnordered = 0x02,
 };
 
-inline constexpr std::uint8_t kMessageVersion = 1;
+inline constexpr std::uint8_t kMessageVersion = 2;
 
 struct Header {
   std::uint8_t version = kMessageVersion;

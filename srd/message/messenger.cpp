@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint32_t kEndpoints = 3;
 constexpr std::uint32_t kSpareAnswers = 64;  // to requests that are refused
 constexpr std::uint32_t kMostArrivals = 1U << 24;
+constexpr std::uint32_t kMostSends = 1U << 24;
 
 Result<void> validate(const EngineConfig& engine, const MessengerConfig& config) {
   if (config.endpoint.value() > wire::kQpnMask - (kEndpoints - 1)) {
@@ -33,10 +34,10 @@ Result<void> validate(const EngineConfig& engine, const MessengerConfig& config)
       config.max_receives == 0 || config.max_partners == 0 || config.max_completions == 0) {
     return fail(ErrorCode::invalid_argument, "every limit of a messenger must be at least 1");
   }
-  if (config.max_sends > 1U << message::kSendIndexBits) {
-    return fail(ErrorCode::invalid_argument,
-                "max_sends is " + std::to_string(config.max_sends) + ": at most " +
-                    std::to_string(1U << message::kSendIndexBits) + " can be told apart");
+  if (config.max_sends > kMostSends) {
+    return fail(ErrorCode::invalid_argument, "max_sends is " + std::to_string(config.max_sends) +
+                                                 ", must be from 1 to " +
+                                                 std::to_string(kMostSends));
   }
   return {};
 }
@@ -157,9 +158,7 @@ std::uint32_t Messenger::new_send(SendRecord::Kind kind, const MessageAddress& t
   }
   result = PostResult::accepted;
   SendRecord& record = sends_[index];
-  const std::uint16_t generation = record.generation;
   record = SendRecord{};
-  record.generation = generation;
   record.kind = kind;
   record.cookie = cookie;
   record.length = static_cast<std::uint32_t>(length);
@@ -193,13 +192,7 @@ PostResult Messenger::finish_post(std::uint32_t index, PostResult result) {
     release_send(index);
     return result;
   }
-  SendRecord& record = sends_[index];
-  record.in_engine = true;
-  if (record.kind == SendRecord::Kind::read) {
-    record.parked = true;
-    ++partners_[record.partner].parked;
-    watch(record.partner);
-  }
+  sends_[index].in_engine = true;
   return result;
 }
 

@@ -103,6 +103,10 @@ class Messenger {
   [[nodiscard]] bool start(std::uint32_t index);
   void stall(std::uint32_t partner);
   void on_send_done(std::uint32_t index, Status status);
+  void give_number(std::uint32_t index);
+  static constexpr std::uint64_t number_key(std::uint32_t partner, std::uint32_t number) {
+    return std::uint64_t{partner} << 32 | number;
+  }
   void settle_sequence(Partner& partner, std::uint32_t sequence);
   void end_send(std::uint32_t index, Status status);
   void release_send(std::uint32_t index);
@@ -141,6 +145,7 @@ class Messenger {
   Slab<Partner> partners_;
   FlatMap<std::uint64_t> by_address_;
   Slab<SendRecord> sends_;
+  FlatMap<std::uint64_t> sends_by_number_;  // requests, by number_key()
   Slab<ReceiveRecord> receives_;
   Slab<Arrival> arrivals_;
   message::TakeList<std::uint32_t> posted_;  // receives

@@ -82,7 +82,6 @@ void Messenger::begin_receive(std::uint32_t index, std::uint32_t arrival_index) 
   if (arrival.is_request()) {
     release_arrival(arrival_index);
     record.state = ReceiveRecord::State::reading;
-    ++partners_[record.partner].parked;
     resume(index);
     return;
   }
@@ -116,8 +115,8 @@ void Messenger::resume(std::uint32_t index) {
     request.cookie = cookie_of(Lane::read, index);
     request.segments[0] = {record.data, count};
     request.remote_key = RegionKey{record.header.region.value()};
+    request.remote_address = message::address_of_message(record.header.message.value());
     result = engine_.post(request);
-    watch(record.partner);
   } else {
     SendRequest request;
     request.peer = record.to.peer;
@@ -139,7 +138,6 @@ void Messenger::resume(std::uint32_t index) {
 
 void Messenger::on_read_done(std::uint32_t index, Status status) {
   ReceiveRecord& record = receives_[index];
-  --partners_[record.partner].parked;
   const auto history = engine_.history_of(record.to.peer);
   if (history->life.value() != record.header.source_life.value()) {
     status = Status::peer_restarted;  // even if it gave us bytes: they are not the message's
@@ -156,6 +154,8 @@ void Messenger::on_read_done(std::uint32_t index, Status status) {
       receives_.release(index);
       return;
     case Status::bad_key:  // the sender has given the message up and taken its memory back
+    case Status::out_of_bounds:
+    case Status::access_denied:  // and has given the key to other memory since
       end_receive(index, Status::flushed);
       answer(index, Status::flushed);
       return;

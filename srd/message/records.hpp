@@ -36,13 +36,14 @@ struct SendRecord {
   std::uint32_t restarts = 0;  // write, read: of the peer, when posted
   std::uint32_t sequence = 0;
   std::uint32_t next = kNone;  // in its partner's queue
-  std::uint16_t generation = 0;
-  RegionKey region;  // what the receiver reads
+  std::uint32_t number = 0;    // on the wire, of a message that the receiver reads
+  RegionKey region;            // what the receiver reads
   Kind kind = Kind::none;
   Status status = Status::ok;  // otherwise: failed, and waits only for the engine
   Status answer = Status::ok;  // of the receiver
   bool has_immediate = false;
-  bool request = false;    // the receiver reads the bytes
+  bool request = false;  // the receiver reads the bytes
+  bool numbered = false;
   bool converted = false;  // to a request, because as an eager message it was refused
   bool in_engine = false;  // which therefore uses `header` and `data`
   bool answered = false;
@@ -50,11 +51,10 @@ struct SendRecord {
   Header header;
 };
 
-// What a message is called on the wire: by its record, and by some bits of the record's generation.
-inline constexpr std::uint32_t kSendIndexBits = 20;
-inline constexpr std::uint32_t kSendIndexMask = (1U << kSendIndexBits) - 1;
-[[nodiscard]] inline std::uint32_t number_of(std::uint32_t index, const SendRecord& record) {
-  return static_cast<std::uint32_t>(record.generation) << kSendIndexBits | index;
+// Where the bytes of a message begin that its receiver reads. A key alone is a number that comes
+// round: behind it, a receiver that comes late would find the bytes of a later message.
+[[nodiscard]] constexpr std::uint64_t address_of_message(std::uint32_t number) {
+  return std::uint64_t{number} << 32;
 }
 
 // A posted receive; later the read that fills it; then the answer to the sender.
@@ -117,9 +117,10 @@ struct Partner {
   std::array<std::uint64_t, kOrderWindow / 64> arrived{};  // by sequence, from `oldest` on
   SendQueue waiting;                                       // for their turn
   SendQueue converting;                                    // numbered, to go out as requests
+  std::uint32_t next_number = 0;                           // of the next request
   std::uint32_t requests = 0;                              // not answered
   std::uint32_t converted = 0;                             // of these
-  std::uint32_t parked = 0;  // what waits for the peer while the engine has nothing to send
+  std::uint32_t parked = 0;  // requests that have arrived and are not answered
   bool watched = false;      // the engine asks from time to time whether it lives
   bool stalled = false;      // the engine had no room
 

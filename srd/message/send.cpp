@@ -7,13 +7,10 @@ namespace weft::srd {
 using message::kMaxRequests;
 using message::kNone;
 using message::kOrderWindow;
-using message::kSendIndexMask;
-using message::number_of;
 
 namespace {
 
 constexpr std::uint8_t kEagerRetries = 1;  // by the engine, before the message becomes a request
-constexpr std::uint8_t kWatchRetries = 6;  // with the engine's back-off some milliseconds
 
 }  // namespace
 
@@ -56,8 +53,12 @@ void Messenger::launch(std::uint32_t index) {
 bool Messenger::start(std::uint32_t index) {
   SendRecord& record = sends_[index];
   Partner& partner = partners_[record.partner];
+  if (record.request && !record.numbered) {
+    give_number(index);
+  }
   if (record.request && record.length != 0 && record.region == RegionKey{}) {
     Region region;
+    region.address = message::address_of_message(record.number);
     region.data = const_cast<std::byte*>(record.data);  // remote_read never writes
     region.length = record.length;
     region.access = Access::remote_read;
@@ -83,7 +84,7 @@ bool Messenger::start(std::uint32_t index) {
   header.epoch = partner.epoch;
   header.sequence = record.sequence;
   header.length = record.length;
-  header.message = number_of(index, record);
+  header.message = record.number;
   header.region = record.region.value();
   header.qkey = config_.qkey;
 
@@ -104,6 +105,18 @@ bool Messenger::start(std::uint32_t index) {
   record.in_engine = true;
   ++(record.request ? counters_.requests_sent : counters_.eager_sent);
   return true;
+}
+
+// A number comes round after 2^32 requests to one partner, and then may still be in use.
+void Messenger::give_number(std::uint32_t index) {
+  SendRecord& record = sends_[index];
+  Partner& partner = partners_[record.partner];
+  do {
+    record.number = partner.next_number++;
+  } while (sends_by_number_.find(number_key(record.partner, record.number)) !=
+           decltype(sends_by_number_)::kAbsent);
+  sends_by_number_.insert(number_key(record.partner, record.number), index);
+  record.numbered = true;
 }
 
 void Messenger::stall(std::uint32_t index) {
@@ -189,14 +202,18 @@ void Messenger::release_send(std::uint32_t index) {
   Partner& partner = partners_[record.partner];
   engine_.memory().erase(record.region);
   record.region = RegionKey{};
-  partner.parked -= record.parked;
+  if (record.numbered) {
+    sends_by_number_.erase(number_key(record.partner, record.number));
+  }
+  if (record.parked && --partner.parked == 0 && partner.watched) {
+    engine_.flush(partner.address.peer, watch_endpoint());
+  }
   // A failure has set these counts back already.
   if (record.kind == SendRecord::Kind::message && record.status == Status::ok) {
     partner.requests -= record.request;
     partner.converted -= record.converted;
   }
   record.kind = SendRecord::Kind::none;
-  ++record.generation;
   sends_.release(index);
 }
 
@@ -239,7 +256,8 @@ void Messenger::fail_partner(std::uint32_t index, Status status) {
 }
 
 // An answer may take as long as it likes, and the engine hears nothing from the peer meanwhile. So
-// it is given a send that the peer refuses and the engine repeats: if the peer dies, it finds out.
+// it is given a send that the peer refuses and the engine repeats, less and less often: if the peer
+// dies, it finds out. The engine itself looks after reads.
 void Messenger::watch(std::uint32_t index) {
   Partner& partner = partners_[index];
   if (partner.watched) {
@@ -251,7 +269,6 @@ void Messenger::watch(std::uint32_t index) {
   request.destination = Qpn{partner.address.endpoint.value() + 2};
   request.qkey = partner.address.qkey;
   request.cookie = cookie_of(Lane::watch, index);
-  request.rnr_retry = kWatchRetries;
   if (engine_.post(request) == PostResult::accepted) {
     partner.watched = true;
   } else {
@@ -263,13 +280,14 @@ void Messenger::on_watch_done(std::uint32_t index, Status status) {
   Partner& partner = partners_[index];
   partner.watched = false;
   notice_restart(index);
-  if (status == Status::receiver_not_ready) {
+  if (status == Status::flushed) {
+    // Nothing was parked then, here or at another messenger of the peer's.
     if (partner.parked != 0) {
       watch(index);
     }
     return;
   }
-  if (status != Status::peer_restarted && status != Status::flushed) {
+  if (status != Status::peer_restarted) {
     fail_partner(index, status);  // the peer is dead, or has no messenger any more
   }
 }
@@ -277,11 +295,10 @@ void Messenger::on_watch_done(std::uint32_t index, Status status) {
 // --- Answers
 
 void Messenger::take_answer(std::uint32_t index, const Header& header) {
-  const std::uint32_t at = header.message.value() & kSendIndexMask;
-  SendRecord* record = at < sends_.capacity() ? &sends_[at] : nullptr;
-  if (record == nullptr || record->kind != SendRecord::Kind::message || record->partner != index ||
-      !record->request || record->answered || header.message.value() != number_of(at, *record) ||
-      record->status != Status::ok) {
+  const std::uint32_t at = sends_by_number_.find(number_key(index, header.message.value()));
+  SendRecord* const record = at == decltype(sends_by_number_)::kAbsent ? nullptr : &sends_[at];
+  if (record == nullptr || record->answered || record->status != Status::ok ||
+      header.epoch.value() != record->header.epoch.value()) {
     ++counters_.unknown_answer;
     return;
   }

@@ -1,8 +1,10 @@
 // Owns the thread that makes progress while the application does not poll.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <thread>
 
@@ -12,16 +14,18 @@
 namespace weft::srd {
 
 // While the application polls, this thread sleeps and looks up once in a while. When nobody has
-// polled for a moment it takes over, and sleeps on the packets themselves.
+// polled for a moment, or the application has handed over, it takes over, and sleeps on the packets
+// themselves.
 template <class M>
 class BackgroundThread {
  public:
-  // `watchful`: work may turn up of which nobody tells, in memory that the machine looks at; so it
-  // looks, every millisecond after it found some, and less often otherwise.
+  // `watchful`: work may turn up of which nobody tells, in memory that the machine looks at (a
+  // doorbell that a program stores to). So this thread looks: often while it finds some. Everything
+  // else wakes it.
   explicit BackgroundThread(Host<M>& host, bool watchful = false)
       : host_(host), watchful_(watchful), thread_([this] { run(); }) {}
   ~BackgroundThread() {
-    stop_ = true;
+    stop_.store(true, std::memory_order_release);
     host_.kick();
     thread_.join();
   }
@@ -36,46 +40,71 @@ class BackgroundThread {
 
  private:
   static constexpr Duration kSilence = std::chrono::microseconds{60};
-  static constexpr Duration kLookUp = std::chrono::milliseconds{1};
+  static constexpr Duration kLookUp = SleepState::kLookUp;
   static constexpr Duration kSpinAfterTakeOver = std::chrono::microseconds{30};
   // Who yields to somebody that never does waits for a whole slice; who sleeps is woken at once.
   static constexpr Duration kDearYield = std::chrono::microseconds{500};
   static constexpr Duration kNoYieldFor = std::chrono::milliseconds{100};
 
-  static constexpr Duration kLookOften = std::chrono::milliseconds{1};
-  static constexpr Duration kLookSeldom = std::chrono::milliseconds{10};
-  static constexpr Duration kLookOftenFor = std::chrono::seconds{1};
+  // Of a watchful thread: how soon it looks again, by how long ago it found work.
+  struct Looks {
+    Duration idle;
+    Duration again;
+  };
+  static constexpr Looks kLooks[] = {
+      {std::chrono::milliseconds{2}, std::chrono::microseconds{50}},
+      {std::chrono::seconds{1}, std::chrono::milliseconds{1}},
+      {Duration::max(), std::chrono::milliseconds{10}},
+  };
+
+  [[nodiscard]] bool wanted() const {
+    return stop_.load(std::memory_order_acquire) || summoned_.load(std::memory_order_acquire);
+  }
 
   void run() {
-    TimePoint own_poll{};
+    ask_for_short_turns();
+    ask_for_punctual_timers();
+    const auto wanted_now = [this] { return wanted(); };
     TimePoint last_work{};
     TimePoint yield_again{};
     while (!stop_.load(std::memory_order_acquire)) {
-      const TimePoint last = host_.last_poll();
+      const bool summoned = summoned_.exchange(false, std::memory_order_acquire);
       const TimePoint begin = monotonic_now();
-      const bool application_polls = last != own_poll && begin - last < kSilence;
+      const bool application_polls =
+          !host_.handed_over() && begin - host_.last_poll() < kSilence && !summoned;
       const auto awaited = host_.awaited(begin);
-      if (application_polls && awaited != Host<M>::Awaited::soon &&
-          !summoned_.exchange(false, std::memory_order_acquire)) {
-        host_.sleep_deaf(awaited == Host<M>::Awaited::nothing ? kLookUp : kSilence);
+      if (application_polls && awaited != Host<M>::Awaited::soon) {
+        host_.sleep_lightly(begin + (awaited == Host<M>::Awaited::nothing ? kLookUp : kSilence),
+                            wanted_now);
         continue;
       }
-      const std::size_t work = host_.poll();
-      own_poll = host_.last_poll();
+      const std::size_t work = host_.watch();
       const TimePoint now = monotonic_now();
       if (work != 0) {
         last_work = now;
-      } else if (now - last_work < kSpinAfterTakeOver && now >= yield_again) {
+      } else if (now - last_work < kSpinAfterTakeOver && now >= yield_again &&
+                 !host_.program_spins(now)) {
         give_way();
         if (const TimePoint back = monotonic_now(); back - now > kDearYield) {
           yield_again = back + kNoYieldFor;
         }
-      } else if (!watchful_) {
-        host_.sleep(kNever);
       } else {
-        host_.sleep(now + (now - last_work < kLookOftenFor ? kLookOften : kLookSeldom));
+        host_.sleep(next_look(now, last_work), wanted_now);
       }
     }
+  }
+
+  [[nodiscard]] TimePoint next_look(TimePoint now, TimePoint last_work) const {
+    if (host_.program_spins(now)) {
+      return now + kLookUp;  // its calls need not wake us, then
+    }
+    if (!watchful_) {
+      return kNever;
+    }
+    const Duration idle = now - last_work;
+    return now + std::find_if(std::begin(kLooks), std::end(kLooks), [idle](const Looks& one) {
+                   return idle < one.idle;
+                 })->again;
   }
 
   Host<M>& host_;

@@ -1,5 +1,20 @@
-// Owns a Machine with its PacketIo in a real process: who makes progress, the lock around it, and
-// sleeping.
+// Owns a Machine with its PacketIo in a real process: its clock, the lock around it, and threads
+// that sleep until it has something to do.
+//
+// Progress is made by whichever thread calls:
+// - A thread that polls receives, serves timers and sends: poll(). While the time of its last poll
+//   is fresh nobody else needs to look.
+// - A thread that posted work lets it leave: push(), with().
+// - A thread that polled and now waits in a way that we do not see, for a byte of its own memory,
+//   hands over: from then on the carrier wakes sleepers. linger() polls a little before that.
+// - BackgroundThread does all of it while nobody polls: watch(). It sleeps lightly while the
+//   application polls, deeply otherwise.
+// There is one lock. Those who poll only try it; a thread that finds it taken leaves a mark, and
+// the holder makes a round for it before it goes. No thread waits for progress of another one, and
+// nothing is lost between a look and the sleep that follows: SharedProgress says how, SleepState
+// what is known of sleepers, and shared_progress_model_test tries all their interleavings.
+// Signal handlers may run above a holder: held_here() tells, and then only poll() and push() are
+// allowed, which leave marks.
 #pragma once
 
 #include <poll.h>
@@ -13,35 +28,37 @@
 #include "srd/io/packet_io.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/run/clock.hpp"
-#include "srd/run/idle.hpp"
 #include "srd/run/poller.hpp"
+#include "srd/run/shared_progress.hpp"
+#include "srd/run/spin_rule.hpp"
 #include "srd/run/try_lock.hpp"
 
 namespace weft::srd {
 
-// Progress is made in the threads that call; BackgroundThread takes over while nobody does. After a
-// fork the child must call abandon() before anything else and may then only destroy the Host: rings
-// have one consumer.
+// After a fork the child must call abandon() before anything else and may then only destroy the
+// Host: rings have one consumer.
 template <class M>
 class Host {
  public:
-  Host(std::unique_ptr<M> machine, std::unique_ptr<PacketIo> io, UniqueFd kick)
+  Host(std::unique_ptr<M> machine, std::unique_ptr<PacketIo> io, UniqueFd bell)
       : machine_(std::move(machine)),
         io_(std::move(io)),
-        kick_(std::move(kick)),
-        poller_(*machine_, *io_) {}
+        bell_(std::move(bell)),
+        poller_(*machine_, *io_),
+        world_{*this},
+        progress_(world_) {}
 
   [[nodiscard]] static Result<std::unique_ptr<Host>> create(std::unique_ptr<M> machine,
                                                             std::unique_ptr<PacketIo> io) {
-    auto kick = create_doorbell();
-    if (!kick) {
-      return tl::unexpected(kick.error());
+    auto bell = create_doorbell();
+    if (!bell) {
+      return tl::unexpected(bell.error());
     }
-    return std::make_unique<Host>(std::move(machine), std::move(io), std::move(*kick));
+    return std::make_unique<Host>(std::move(machine), std::move(io), std::move(*bell));
   }
 
-  // Progress if nobody else is at it. Returns how many packets moved. The one that finds the lock
-  // taken leaves a mark, so that what it came for is looked at before the holder goes away.
+  // Progress if nobody else is at it; if another thread is, that one makes this round as well.
+  // Returns how many packets moved.
   std::size_t poll() {
     return poll([](M&, TimePoint) {});
   }
@@ -49,122 +66,131 @@ class Host {
   // posted, and leave in the same round.
   template <class F>
   std::size_t poll(F&& f) {
-    if (!lock_.try_lock_or_mark()) {
-      return 0;
-    }
-    Held held(lock_);
-    const std::size_t work = poll_locked(f);
-    return work + leave(held, [&] { return poll_locked(f); });
+    return progress_.make(Caller::polling, [&] { return poll_locked(f); });
+  }
+  // The same for a thread that only stands in for those who do not poll.
+  std::size_t watch() {
+    return progress_.make(Caller::passing, [this] { return watch_locked(); });
   }
 
   // Lets what was just posted leave, and does not look for what has arrived: cheaper than poll(),
-  // and who posts often gets more done per poll. Somebody has to poll as well.
-  void push() {
-    if (!lock_.try_lock_or_mark()) {
-      return;
-    }
-    Held held(lock_);
-    push_locked();
-    leave(held);
+  // and a program that posts often gets more done per poll. Some thread has to poll as well. True:
+  // the program seems to wait for answers by looking at its memory, and should linger().
+  bool push() {
+    bool lingers = false;
+    (void)progress_.make(Caller::polling, [&] {
+      if (!abandoned_) {
+        lingers = note_post();
+        note_events();
+        (void)poller_.transmit(note_poll());
+      }
+      return std::size_t{0};
+    });
+    return lingers;
+  }
+  // The same for a program that never polls through us: waits for the lock, and counts as nobody's
+  // poll. Not from where held_here().
+  bool ring() {
+    Held held(progress_.enter());
+    const bool lingers = !abandoned_ && note_post();
+    send();
+    progress_.leave(held);
+    return lingers;
   }
 
   // Runs f(machine, now) with the machine to itself, then sends what that made ready. Not from
   // where held_here().
   template <class F>
   decltype(auto) with(F&& f) {
-    lock_.lock();
-    const TimePoint now = monotonic_now();
     struct SendAfter {
       Host& host;
-      TimePoint now;
       Held held;
       ~SendAfter() {
-        host.send_after(now);
-        host.leave(held);
+        host.send();
+        host.progress_.leave(held);
       }
-    } after{*this, now, Held(lock_)};
-    return std::forward<F>(f)(*machine_, now);
+    } after{*this, Held(progress_.enter())};
+    return std::forward<F>(f)(*machine_, now());
   }
   // The same without sending: for taking completions.
   template <class F>
   decltype(auto) look(F&& f) {
-    lock_.lock();
     struct LeaveAfter {
       Host& host;
       Held held;
-      ~LeaveAfter() { host.leave(held); }
-    } after{*this, Held(lock_)};
+      ~LeaveAfter() { host.progress_.leave(held); }
+    } after{*this, Held(progress_.enter())};
     return std::forward<F>(f)(*machine_);
   }
   // This thread is in one of these already, below a signal handler.
-  [[nodiscard]] bool held_here() const { return lock_.held_here(); }
+  [[nodiscard]] bool held_here() const { return progress_.lock().held_here(); }
 
-  // Polls until done() says so, sleeping when that takes long. False: `until` passed first.
-  template <class Done>
-  bool run_until(Done&& done, TimePoint until) {
-    Idler idler(idle_limits_);
-    while (!done()) {
-      const std::size_t work = poll();
-      const TimePoint now = monotonic_now();
-      if (now >= until) {
-        return done();
-      }
-      if (work != 0) {
-        idler.worked();
-      } else if (idler.pause(now)) {
-        sleep(until);
-      }
-    }
-    return true;
+  // Blocks until a packet arrives, a timer is due, somebody kicks, or `until`. Poll then: it may
+  // return early. `unless()` is asked with the lock held, so that a kick after a change of what it
+  // looks at is not lost.
+  template <class Unless>
+  void sleep(TimePoint until, Unless&& unless) {
+    progress_.sleep(until, Depth::deep, [&] { return abandoned_ || unless(); });
   }
-
-  // Blocks until a packet arrives, a timer is due, somebody kicks, or `until`.
   void sleep(TimePoint until) {
-    const TimePoint now = monotonic_now();
-    lock_.lock();
-    if (abandoned_) {
-      lock_.unlock();
-      return;
-    }
-    const TimePoint wake =
-        std::min({until, poller_.next_timeout(), poller_.blocked() ? now + kBlockedSleep : kNever,
-                  io_->wait_fd() < 0 ? now + kBlindSleep : kNever});
-    const bool asleep = wake > now && io_->arm();
-    Duration remaining{};
-    armed_ = armed_ || asleep;
-    sleeper_wakes_ = wake;
-    if (!lock_.unlock_unless_marked()) {  // somebody came meanwhile: poll instead
-      if (std::exchange(armed_, false)) {
-        io_->disarm();
-      }
-      lock_.unlock();
-      return;
-    }
-    if (!asleep) {
-      return;
-    }
-    wait(io_->wait_fd(), wake == kNever ? nullptr : &(remaining = wake - now));
-    lock_.lock();
-    Held held(lock_);
-    if (std::exchange(armed_, false)) {
-      io_->disarm();
-    }
-    leave(held);
+    sleep(until, [] { return false; });
   }
-  // Sleeps deaf to packets: while another thread polls.
-  void sleep_deaf(Duration time) { wait(-1, &time); }
-  // Wakes whoever sleeps here.
-  void kick() { ring_doorbell(kick_.get()); }
+  // The same while another thread polls: packets and timers are that thread's, until it hands over.
+  template <class Unless>
+  void sleep_lightly(TimePoint until, Unless&& unless) {
+    progress_.sleep(until, Depth::light, [&] { return abandoned_ || handed_over_ || unless(); });
+  }
+  // Wakes all that sleep here.
+  void kick() { progress_.rouse_all(); }
+
+  // For a program that waits by looking at its memory, after it has posted: polls until data of a
+  // peer have been placed there, or for a moment, and hands over.
+  void linger() {
+    const TimePoint begin = monotonic_now();
+    bool placed = false;
+    for (TimePoint now = begin; now - begin < kLinger; now = monotonic_now()) {
+      bool settled = false;
+      const std::size_t work = progress_.make(Caller::lingering, [&] {
+        const std::size_t moved = abandoned_ ? 0 : poller_.poll(this->now());
+        placed = note_placed() || rule_.unseen() || placed;
+        settled = poller_.next_timeout() > last_now_ + kOwed;
+        return moved;
+      });
+      if (placed && settled && work == 0) {
+        break;
+      }
+      if (now - begin >= kYieldAfter) {
+        give_way();  // the peer may need this core
+      } else if (work == 0) {
+        __builtin_ia32_pause();
+      }
+    }
+    hand_over([&] {
+      rule_.lingered(/*in_vain=*/!placed);
+      return false;
+    });
+  }
+  // The program has taken completions. If it waits by looking at its memory and these were all that
+  // it had outstanding, it will not poll any more.
+  void took_completions() {
+    if (spun_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      hand_over([this] { return !idle(); });
+    }
+  }
+  // The program does so at present.
+  [[nodiscard]] bool program_spins(TimePoint now) const {
+    constexpr Duration kPresent = std::chrono::milliseconds{100};
+    return now - time_at(Duration{spun_.load(std::memory_order_relaxed)}) < kPresent;
+  }
 
   // Somebody is about to sleep until the machine wakes it, M::awaits_events(). Until that has
   // happened a background thread does not rely on polls, which may be the last.
   void expect_events() {
-    lock_.lock();
-    Held held(lock_);
+    Held held(progress_.enter());
     expected_.store(nanoseconds(monotonic_now()), std::memory_order_relaxed);
     awaits_.store(true, std::memory_order_relaxed);
     note_events();
-    leave(held);
+    progress_.leave(held);
   }
   enum class Awaited : std::uint8_t { nothing, soon, late };
   // Late: it goes on polling for so long that it may not sleep at all.
@@ -177,131 +203,165 @@ class Host {
                : Awaited::late;
   }
 
-  // When somebody polled last; a background thread stays away while that is fresh.
+  // When a thread polled last.
   [[nodiscard]] TimePoint last_poll() const {
     return time_at(Duration{last_poll_.load(std::memory_order_relaxed)});
   }
+  // It will not do so again; BackgroundThread need not wait for the silence.
+  [[nodiscard]] bool handed_over() const { return handed_over_.load(std::memory_order_relaxed); }
   void abandon() { abandoned_ = true; }
   [[nodiscard]] PacketIo& io() { return *io_; }
-  void set_idle_limits(const IdleLimits& limits) { idle_limits_ = limits; }
 
  private:
-  static constexpr Duration kBlockedSleep = std::chrono::microseconds{50};
-  static constexpr Duration kBlindSleep = std::chrono::microseconds{50};
+  // Between looks at a carrier that has no room, or nothing to wait on.
+  static constexpr Duration kUnheard = std::chrono::microseconds{50};
   static constexpr Duration kSoon = std::chrono::milliseconds{1};
-  static constexpr int kMostRounds = 8;  // for others who keep coming; they poll, then
+  // An answer over shared memory takes a microsecond or two from a peer that lingers, too. One that
+  // shares our core needs it meanwhile. And one whose sleeper has to be woken takes 20 to 40: if
+  // that were too long for us both sides would go on missing each other.
+  static constexpr Duration kYieldAfter = std::chrono::microseconds{3};
+  static constexpr Duration kLinger = std::chrono::microseconds{50};
+  // Acknowledgements that are due so soon are awaited rather than left to a sleeper.
+  static constexpr Duration kOwed = std::chrono::microseconds{5};
 
-  // The lock, which this thread has already. It must not outlive an unwinding either: a cancelled
-  // thread would take the machine along.
-  class Held {
-   public:
-    explicit Held(TryLock& lock) : lock_(&lock) {}
-    ~Held() {
-      if (lock_ != nullptr) {
-        lock_->unlock();
-      }
-    }
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
-    [[nodiscard]] bool let_go() {
-      if (lock_->unlock_unless_marked()) {
-        lock_ = nullptr;
-      }
-      return lock_ == nullptr;
-    }
+  struct World {
+    using Lock = TryLock;
+    Host& host;
 
-   private:
-    TryLock* lock_;
+    [[nodiscard]] TimePoint now() const { return host.now(); }
+    [[nodiscard]] std::size_t round() const { return host.watch_locked(); }
+    [[nodiscard]] TimePoint next_look() const { return host.next_look(); }
+    [[nodiscard]] bool arm() const { return host.io_->arm(); }
+    void disarm() const { host.io_->disarm(); }
+    void ring_bell() const { ring_doorbell(host.bell_.get()); }
+    void clear_bell() const { clear_doorbell(host.bell_.get()); }
+    [[nodiscard]] bool wait(TimePoint until) const { return host.wait(until); }
+    void make_way() const { give_way(); }
   };
+  using Progress = SharedProgress<World>;
+  using Held = typename Progress::Held;
+  using Caller = typename Progress::Caller;
+  using Depth = typename Progress::Depth;
 
-  // Leaves when nobody has come in vain; rounds for those who have come first.
-  template <class Round>
-  std::size_t leave(Held& held, Round&& round) {
-    std::size_t work = 0;
-    for (int rounds = 0; !held.let_go() && rounds < kMostRounds; ++rounds) {
-      work += round();
-    }
-    return work;
-  }
-  void leave(Held& held) {
-    leave(held, [this] { return abandoned_ ? 0 : poller_.poll(monotonic_now()); });
-  }
-
-  void send_after(TimePoint now) {
-    if (abandoned_) {
-      return;
-    }
-    poller_.transmit(now);
-    if (armed_ && poller_.next_timeout() < sleeper_wakes_) {
-      kick();  // the sleeper does not know of this deadline
-    }
-  }
-  void push_locked() {
-    if (abandoned_) {
-      return;
-    }
-    rouse_sleeper();
-    const TimePoint now = monotonic_now();
-    last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
-    poller_.transmit(now);
-  }
-  void note_events() {
-    if constexpr (requires { machine_->awaits_events(); }) {
-      awaits_.store(machine_->awaits_events(), std::memory_order_relaxed);
-    } else {
-      awaits_.store(false, std::memory_order_relaxed);
-    }
-  }
-  void rouse_sleeper() {
-    if (awaits_.load(std::memory_order_relaxed)) [[unlikely]] {
-      note_events();
-    }
-    if (armed_) {  // somebody else sleeps on this: it shall see
-                   // that we are here now, and watch
-                   // over us
-      armed_ = false;
-      io_->disarm();
-      kick();
-    }
+  // --- With the lock.
+  // A Machine's time never goes backwards; the clock may, by a microsecond, from thread to thread.
+  [[nodiscard]] TimePoint now() { return last_now_ = std::max(last_now_, monotonic_now()); }
+  [[nodiscard]] TimePoint next_look() {
+    const bool looks_itself = poller_.blocked() || io_->wait_fd() < 0;
+    return looks_itself ? std::min(poller_.next_timeout(), now() + kUnheard)
+                        : poller_.next_timeout();
   }
   template <class F>
   std::size_t poll_locked(F& f) {
     if (abandoned_) {
       return 0;
     }
-    rouse_sleeper();
-    const TimePoint now = monotonic_now();
-    last_poll_.store(nanoseconds(now), std::memory_order_relaxed);
+    rule_.polls();
+    note_events();
+    const TimePoint now = note_poll();
     const std::size_t received = poller_.receive(now);
+    if (received != 0 && note_placed()) {
+      rule_.placed_by_poll();
+    }
     f(*machine_, now);
     return received + poller_.transmit(now);
   }
-  void wait(int packets_fd, const Duration* time) {
-    pollfd fds[2] = {{kick_.get(), POLLIN, 0}, {packets_fd, POLLIN, 0}};
+  std::size_t watch_locked() {
+    if (abandoned_) {
+      return 0;
+    }
+    const std::size_t work = poller_.poll(now());
+    if (work != 0 && note_placed()) {
+      rule_.placed_by_watcher();
+    }
+    return work;
+  }
+  // After what came before, however long that took: its time is no packet's round trip.
+  void send() {
+    if (!abandoned_) {
+      (void)poller_.transmit(now());
+    }
+  }
+  TimePoint note_poll() {
+    const TimePoint time = now();
+    last_poll_.store(nanoseconds(time), std::memory_order_relaxed);
+    handed_over_.store(false, std::memory_order_relaxed);
+    return time;
+  }
+  [[nodiscard]] bool note_post() {
+    const bool lingers = rule_.posts();
+    if (rule_.spins()) [[unlikely]] {
+      spun_.store(nanoseconds(now()), std::memory_order_relaxed);
+    } else if (spun_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      spun_.store(0, std::memory_order_relaxed);
+    }
+    return lingers;
+  }
+  // Data of peers have been placed since the last call.
+  [[nodiscard]] bool note_placed() {
+    if constexpr (TellsOfMemory<M>) {
+      const std::uint64_t bytes = machine_->placed_bytes();
+      return std::exchange(placed_bytes_, bytes) != bytes;
+    } else {
+      return false;
+    }
+  }
+  [[nodiscard]] bool idle() const {
+    if constexpr (TellsOfMemory<M>) {
+      return machine_->idle();
+    } else {
+      return false;
+    }
+  }
+  void note_events() {
+    if (awaits_.load(std::memory_order_relaxed)) [[unlikely]] {
+      if constexpr (TellsOfEvents<M>) {
+        awaits_.store(machine_->awaits_events(), std::memory_order_relaxed);
+      } else {
+        awaits_.store(false, std::memory_order_relaxed);
+      }
+    }
+  }
+
+  // --- Without it.
+  template <class Unless>
+  void hand_over(Unless&& unless) {
+    progress_.hand_over([&] {
+      if (abandoned_ || unless()) {
+        return true;
+      }
+      handed_over_.store(true, std::memory_order_relaxed);
+      return false;
+    });
+  }
+  [[nodiscard]] bool wait(TimePoint until) {
+    pollfd fds[2] = {{bell_.get(), POLLIN, 0}, {io_->wait_fd(), POLLIN, 0}};
     timespec timeout{};
-    if (time != nullptr) {
-      timeout.tv_sec = nanoseconds(*time) / 1'000'000'000;
-      timeout.tv_nsec = nanoseconds(*time) % 1'000'000'000;
+    if (until != kNever) {
+      const std::int64_t time = std::max(nanoseconds(until - monotonic_now()), std::int64_t{0});
+      timeout.tv_sec = time / 1'000'000'000;
+      timeout.tv_nsec = time % 1'000'000'000;
     }
     const int ready =
-        ::ppoll(fds, packets_fd < 0 ? 1 : 2, time == nullptr ? nullptr : &timeout, nullptr);
-    if (ready > 0 && fds[0].revents != 0) {
-      clear_doorbell(kick_.get());
-    }
+        ::ppoll(fds, fds[1].fd < 0 ? 1 : 2, until == kNever ? nullptr : &timeout, nullptr);
+    return ready > 0 && fds[0].revents != 0;
   }
 
   std::unique_ptr<M> machine_;
   std::unique_ptr<PacketIo> io_;
-  UniqueFd kick_;
-  TryLock lock_;
+  UniqueFd bell_;
   std::atomic<bool> abandoned_{false};
   std::atomic<std::int64_t> last_poll_{0};
+  std::atomic<bool> handed_over_{false};
+  std::atomic<std::int64_t> spun_{0};  // the last post of a program that spins
   std::atomic<bool> awaits_{false};
   std::atomic<std::int64_t> expected_{0};
-  bool armed_ = false;  // somebody sleeps on the packets
-  TimePoint sleeper_wakes_ = kNever;
-  IdleLimits idle_limits_;
+  TimePoint last_now_{};
+  std::uint64_t placed_bytes_ = 0;
+  SpinRule rule_;
   Poller<M> poller_;
+  World world_;
+  Progress progress_;
 };
 
 }  // namespace weft::srd

@@ -31,15 +31,15 @@ class Poller {
   std::size_t receive(TimePoint now) {
     const std::span<const RxPacket> received = io_.receive();
     if (!received.empty()) {
-      if constexpr (requires { machine_.on_packets(now, received); }) {
+      if constexpr (TakesBursts<M>) {
         machine_.on_packets(now, received);
       } else {
         for (const RxPacket& packet : received) {
           machine_.on_packet(now, packet);
         }
       }
-      io_.release();
     }
+    io_.release();  // a carrier may hold a burst of which nothing was a packet for us
     // After a pause the answers that a timer misses may be among what is still to be received.
     const bool more = received.size() >= most_received_ && ++postponed_ < kMostPostponed;
     if (!more && machine_.next_timeout() <= now) {
@@ -53,7 +53,7 @@ class Poller {
   std::size_t transmit(TimePoint now) {
     std::size_t sent = 0;
     blocked_ = false;
-    if constexpr (requires { machine_.prepare_transmit(); }) {
+    if constexpr (PreparesTransmit<M>) {
       machine_.prepare_transmit();
     }
     for (int burst = 0; burst < kTransmitBurstsPerRound; ++burst) {
@@ -85,7 +85,7 @@ class Poller {
  private:
   // A machine with queues of its own to look at does so once a round, not once a packet.
   [[nodiscard]] bool next_transmit(TimePoint now, TxPacket& out) {
-    if constexpr (requires { machine_.next_prepared(now, out); }) {
+    if constexpr (PreparesTransmit<M>) {
       return machine_.next_prepared(now, out);
     } else {
       return machine_.next_transmit(now, out);

@@ -1,7 +1,8 @@
-// Owns the system call for it, which no library wraps.
+// Owns the system calls for them.
 #include "srd/run/short_turns.hpp"
 
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,5 +40,7 @@ void ask_for_short_turns() {
     (void)::syscall(SYS_sched_setattr, 0, &is, 0);
   }
 }
+
+void ask_for_punctual_timers() { (void)::prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); }
 
 }  // namespace weft::srd

@@ -1,4 +1,4 @@
-// Owns a wish to the scheduler: short turns.
+// Owns wishes to the scheduler: short turns, punctual timers.
 #pragma once
 
 #include <sched.h>
@@ -9,6 +9,9 @@ namespace weft::srd {
 // whoever shares its core to use that much. With short turns it comes back soon. Once per thread;
 // where the kernel knows no such wish (Linux before 6.12) nothing happens.
 void ask_for_short_turns();
+
+// This thread's timers ring when they are due; ordinarily up to 50 us later.
+void ask_for_punctual_timers();
 
 // Lets somebody else run, for a short while.
 inline void give_way() {

@@ -9,65 +9,79 @@
 
 namespace weft::srd {
 
-// Not recursive: progress made from inside progress finds it taken and leaves. One word says who
-// has it and whether somebody came in vain, so that no mark is lost between the look and the
-// leaving.
-class TryLock {
+// What the lock needs of the system. A model checker brings its own.
+struct SystemThreads {
+  template <class T>
+  using Atomic = std::atomic<T>;
+
+  // Names the calling thread. Even.
+  [[nodiscard]] static std::uintptr_t here() {
+    alignas(2) static thread_local char thread;
+    return reinterpret_cast<std::uintptr_t>(&thread);
+  }
+  // One step of waiting until `word` may be free.
+  static void wait_for(const Atomic<std::uintptr_t>& /*word*/, int tries) {
+    constexpr int kSpins = 100;
+    if (tries < kSpins) {
+      __builtin_ia32_pause();
+    } else {
+      give_way();  // the holder may not have a core
+    }
+  }
+};
+
+// Not recursive: progress made from inside progress finds it taken and leaves. One word says which
+// thread has it and whether another one came in vain, so that no mark is lost between the look and
+// the leaving.
+template <class Threads>
+class BasicTryLock {
  public:
   [[nodiscard]] bool try_lock() {
     std::uintptr_t free = 0;
     return word_.load(std::memory_order_relaxed) == 0 &&
-           word_.compare_exchange_strong(free, here(), std::memory_order_acquire,
+           word_.compare_exchange_strong(free, Threads::here(), std::memory_order_acquire,
                                          std::memory_order_relaxed);
   }
   // Takes the lock, or leaves a mark for its holder. What the caller has written before is seen by
   // the holder after it has found the mark.
   [[nodiscard]] bool try_lock_or_mark() {
     std::uintptr_t seen = 0;
-    while (!word_.compare_exchange_weak(seen, seen == 0 ? here() : seen | kMarked,
+    while (!word_.compare_exchange_weak(seen, seen == 0 ? Threads::here() : seen | kMarked,
                                         std::memory_order_acq_rel, std::memory_order_relaxed)) {
     }
     return seen == 0;
   }
   void lock() {
-    int spins = 0;
-    while (!try_lock()) {
-      if (++spins < kSpins) {
-        __builtin_ia32_pause();
-      } else {
-        give_way();  // the holder may not have a core
-      }
+    for (int tries = 0; !try_lock(); ++tries) {
+      Threads::wait_for(word_, tries);
     }
   }
-  // False: somebody has left a mark. It is taken away, and the lock is still held.
+  // False: another thread has left a mark. It is taken away, and the lock is still held: the caller
+  // owes a look at what that thread came for.
   [[nodiscard]] bool unlock_unless_marked() {
-    std::uintptr_t held = here();
+    std::uintptr_t held = Threads::here();
     if (word_.compare_exchange_strong(held, 0, std::memory_order_release,
                                       std::memory_order_relaxed)) {
       return true;
     }
-    (void)word_.exchange(here(), std::memory_order_acq_rel);
+    (void)word_.exchange(Threads::here(), std::memory_order_acq_rel);
     return false;
   }
   // Whatever marks there are.
   void unlock() { word_.store(0, std::memory_order_release); }
 
-  // This thread has it: who asks is a signal handler, or something that progress has called, and
+  // This thread has it: the caller is a signal handler, or something that progress has called, and
   // would wait for ever.
   [[nodiscard]] bool held_here() const {
-    return (word_.load(std::memory_order_relaxed) & ~kMarked) == here();
+    return (word_.load(std::memory_order_relaxed) & ~kMarked) == Threads::here();
   }
 
  private:
-  static constexpr int kSpins = 100;
   static constexpr std::uintptr_t kMarked = 1;
 
-  static std::uintptr_t here() {
-    alignas(2) static thread_local char thread;
-    return reinterpret_cast<std::uintptr_t>(&thread);
-  }
-
-  std::atomic<std::uintptr_t> word_{0};
+  typename Threads::template Atomic<std::uintptr_t> word_{0};
 };
+
+using TryLock = BasicTryLock<SystemThreads>;
 
 }  // namespace weft::srd

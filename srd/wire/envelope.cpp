@@ -295,9 +295,21 @@ EnvelopeFault Envelope::check_udp(std::span<const std::byte> udp, std::size_t cl
   return EnvelopeFault::none;
 }
 
+namespace {
+
+bool can_trim(const Envelope& envelope, std::size_t keep) {
+  return envelope.ok() && envelope.dscp() == kDscpData && envelope.packet().size() > keep;
+}
+
+}  // namespace
+
+bool can_trim(std::span<const std::byte> frame, std::size_t keep) {
+  return can_trim(Envelope::parse(frame), keep);
+}
+
 std::size_t trim(std::span<std::byte> frame, std::size_t keep) {
   const Envelope envelope = Envelope::parse(frame);
-  if (!envelope.ok() || envelope.dscp() != kDscpData || envelope.packet().size() <= keep) {
+  if (!can_trim(envelope, keep)) {
     return frame.size();
   }
   const bool v4 = is_ipv4(envelope.source());

@@ -126,5 +126,7 @@ bool mark_congested(std::span<std::byte> frame);
 // one of a frame that cannot be trimmed: not a transport packet, control, trimmed already, or short
 // anyway.
 [[nodiscard]] std::size_t trim(std::span<std::byte> frame, std::size_t keep);
+// Whether trim() would.
+[[nodiscard]] bool can_trim(std::span<const std::byte> frame, std::size_t keep);
 
 }  // namespace weft::srd::wire

@@ -18,8 +18,9 @@ constexpr std::uint8_t kRefused = 0;
 constexpr std::uint8_t allowed_flags(std::uint8_t type) {
   switch (static_cast<PacketType>(type)) {
     case PacketType::send:
-    case PacketType::write:
       return kAckRequested | kImmediate | kChecksummed | kLastOfMessage;
+    case PacketType::write:
+      return kAckRequested | kImmediate | kChecksummed | kLastOfMessage | kCompletes;
     case PacketType::read_response:
       return kAckRequested | kChecksummed | kLastOfMessage | kReadFailed;
     case PacketType::read_request:

@@ -1,6 +1,8 @@
 // Owns the transport's headers: frozen layouts, specified in docs/wire.md section 3.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <boost/endian/buffers.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +17,7 @@ using boost::endian::big_uint24_buf_t;
 using boost::endian::big_uint32_buf_t;
 using boost::endian::big_uint64_buf_t;
 
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 
 // [wire 3.2]
 enum class PacketType : std::uint8_t {
@@ -37,6 +39,7 @@ enum Flags : std::uint8_t {
   kLastOfMessage = 0x08,
   kNoWindow = 0x08,
   kReadFailed = 0x10,
+  kCompletes = 0x20,
   kEchoValid = 0x10,
   kEchoCongested = 0x20,
   kEchoProbe = 0x40,
@@ -85,12 +88,12 @@ struct AckHeader {
   big_uint32_buf_t echo_psn;
   big_uint32_buf_t cumulative;  // every PSN before this one is settled
   big_uint32_buf_t echo_send_time;
-  big_uint32_buf_t credit;          // cumulative grant in units of kCreditUnit bytes, modulo 2^32
-  std::uint8_t sack_words;          // at most kMaxSackWords
-  std::uint8_t results;             // at most kMaxResults
-  big_uint16_buf_t congested;       // congestion-marked packets since the last ack, saturating
-  big_uint32_buf_t received_bytes;  // payload bytes accepted from this peer, modulo 2^32
-  big_uint32_buf_t wait;            // nanoseconds from the echoed packet's arrival to this ack
+  big_uint32_buf_t credit;  // cumulative grant in units of kCreditUnit bytes, modulo 2^32
+  std::uint8_t sack_words;  // at most kMaxSackWords
+  std::uint8_t results;     // at most kMaxResults
+  big_uint16_buf_t reserved;
+  big_uint32_buf_t marked;  // accepted packets that carried CE, cumulative, modulo 2^32
+  big_uint32_buf_t wait;    // nanoseconds from the echoed packet's arrival to this ack
 };
 static_assert(sizeof(AckHeader) == 56);
 
@@ -105,6 +108,18 @@ static_assert(sizeof(ResultEntry) == 8);
 inline constexpr std::uint8_t kResultTrimmed = 128;  // header arrived without payload: send again
 inline constexpr std::uint8_t kResultDeferred =
     129;  // no room to note the outcome: send again later
+
+// [wire 4.6] The classes of messages by their bytes: below 32 KiB, 256 KiB, 2 MiB, 16 MiB, and
+// above.
+inline constexpr std::uint32_t kSizeClasses = 5;
+[[nodiscard]] constexpr std::uint32_t size_class(std::uint32_t bytes) {
+  constexpr int kBitsOfShort = 15;
+  constexpr int kBitsOfStep = 3;
+  const int bits = static_cast<int>(std::bit_width(bytes));
+  const int steps =
+      bits <= kBitsOfShort ? 0 : (bits - kBitsOfShort + kBitsOfStep - 1) / kBitsOfStep;
+  return std::min(static_cast<std::uint32_t>(steps), kSizeClasses - 1);
+}
 
 // [wire 3.7]
 struct StaleLife {

@@ -43,11 +43,14 @@ class Networks:
         self.cable()
         base = os.path.join(self.directory, f"weft-{os.geteuid()}")
         os.makedirs(base, 0o700)
+        key = os.path.join(base, "join.key")
+        run(self.weft, "up", "--new-join-key", key)
         for name, first, ends, inside in (
                 ("one", "1", "10.9.0.1,10.9.0.2", lambda *words: words),
                 ("two", "3", "10.9.0.2,10.9.0.1", self.beyond)):
             self.start(*inside(self.weftd, "--dir", os.path.join(base, name), "--hosts", "2",
-                               "--first-host", first, "--mtu", "8928", "--port", f"udp:{ends}"))
+                               "--first-host", first, "--mtu", "8928", "--port", f"udp:{ends}",
+                               "--join-key", key))
             # Its sockets have names before they listen.
             self.until(lambda at=name: self.status(at).returncode == 0, f"weftd '{name}'")
 

@@ -68,6 +68,15 @@ class Far:
         self.holder.wait()
 
 
+def join_key():
+    """The key that all weftds of this test share."""
+    path = os.path.join(os.environ["XDG_RUNTIME_DIR"], "join.key")
+    if not os.path.exists(path):
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.urandom(32))
+    return path
+
+
 class Weftd:
     """One that ends with the test. `weft exec` and `weft status` find it by its name."""
 
@@ -75,6 +84,8 @@ class Weftd:
         directory = os.path.join(os.environ["XDG_RUNTIME_DIR"], f"weft-{os.geteuid()}")
         os.makedirs(directory, 0o700, exist_ok=True)
         directory = os.path.join(directory, name)
+        if any(word.startswith("udp:") for word in words):
+            words += ("--join-key", join_key())
         self.process = subprocess.Popen(inside(program, "--dir", directory, *words))
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(os.path.join(directory, "attach.sock")):

@@ -16,7 +16,7 @@ namespace {
 
 using weft::emu::Daemon;
 
-// It shall not be told to write files, also not with the word in disguise.
+// It must not be told to write files, also not with the word in disguise.
 bool is_harmless(const std::string& line) {
   return line.find("start") == std::string::npos && line.find("\\u") == std::string::npos;
 }
@@ -53,12 +53,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] % 2 == 0) {
     bool close = false;
-    while (!text.empty() && weft::emu::answer_http(*daemon, text, close) && !close) {
+    while (!text.empty() && weft::emu::answer_http(daemon->control(), text, close) && !close) {
     }
     return 0;
   }
   if (is_harmless(text)) {
-    const std::string answer = weft::emu::answer_control(*daemon, text);
+    const std::string answer = weft::emu::answer_control(daemon->control(), text);
     if (answer.empty() || answer.find('\n') != answer.size() - 1) {
       ::abort();  // one line, always
     }

@@ -151,6 +151,61 @@ TEST(EngineLimits, AFullCompletionQueueHoldsTheSenderBack) {
   EXPECT_EQ(received, 200U);
 }
 
+// Each has as much under way as it may. What arrives must still find room, or both would wait.
+TEST(EngineLimits, BothEndsFullMakeProgress) {
+  LabConfig config = lab_config();
+  config.engine.max_work_requests = 64;
+  config.engine.max_completions = 64;
+  Pair pair(config);
+  pair.a.receive(64);
+  pair.b.receive(64);
+  for (int i = 0; i < 64; ++i) {
+    pair.a.send(pair.b, "ab");
+    pair.b.send(pair.a, "ba");
+  }
+  ASSERT_TRUE(pair.run_until_idle(1s));
+  EXPECT_EQ(pair.a.inbox().size(), 64U);
+  EXPECT_EQ(pair.b.inbox().size(), 64U);
+  EXPECT_EQ(pair.a.engine().counters().deferred_pkts, 0U);
+}
+
+// An application that does not poll for long costs few packets, and none once it does.
+TEST(EngineLimits, DeferredPacketsBackOff) {
+  LabConfig config = lab_config();
+  config.engine.max_work_requests = config.engine.max_completions = 4;
+  config.engine.peer_timeout = 10s;
+  swarm::VirtualWorld world(1);
+  world.network().link() = config.link;
+  world.add_host(config.engine);
+  config.engine.max_work_requests = config.engine.max_completions = 64;
+  world.add_host(config.engine);
+  srd::Engine& slow = world.engine(0);
+  srd::Engine& sender = world.engine(1);
+  std::vector<std::byte> memory(64);
+  for (srd::Engine* engine : {&slow, &sender}) {
+    ASSERT_TRUE(engine->open_endpoint(kEndpoint, {.qkey = kQkey, .receive_depth = 64}));
+  }
+  srd::SendRequest request;
+  request.peer = sender.peer(swarm::address_of_host(0), srd::AttachmentId{}).value();
+  request.source = request.destination = kEndpoint;
+  request.qkey = kQkey;
+  request.segments[0] = {memory.data(), 50};
+  for (int i = 0; i < 8; ++i) {
+    srd::ReceiveRequest receive;
+    receive.segments[0] = {memory.data(), 64};
+    ASSERT_EQ(slow.post_receive(kEndpoint, receive), srd::PostResult::accepted);
+    ASSERT_EQ(sender.post(request), srd::PostResult::accepted);
+  }
+  world.run_until(world.now() + 1s);
+  EXPECT_LT(sender.counters().tx_pkts, 4 * (1000 + 20)) << "each of four about once in 1.28 ms";
+  EXPECT_EQ(sender.counters().unresponsive_remote_events, 0U);
+  srd::Completion batch[16];
+  ASSERT_EQ(slow.poll(batch), 4U);
+  world.run_until(world.now() + 10ms);
+  EXPECT_EQ(slow.poll(batch), 4U);
+  EXPECT_EQ(sender.poll(batch), 8U);
+}
+
 TEST(EngineLimits, PeersBeyondTheLimitAreRefused) {
   LabConfig config = lab_config();
   config.engine.max_peers = 2;

@@ -149,5 +149,82 @@ TEST(EngineRead, AnAnswerIsKeptForARequesterOutOfReach) {
   EXPECT_EQ(pair.a.read_result(read), pattern(3000));
 }
 
+// Answers to a read that was cancelled travel for a while. Whatever happens to the record of that
+// read meanwhile, they are nobody else's.
+TEST(EngineRead, LateAnswersOfACancelledReadLandNowhere) {
+  LabConfig config = lab_config();
+  config.engine.peer_timeout = 5s;
+  Pair pair(config);
+  const std::string wrong(50'000, 'W');
+  const std::string right(50'000, 'R');
+  pair.b.fill_memory(0, wrong);
+  pair.b.fill_memory(100'000, right);
+  pair.a.read(pair.b, 0, 8);
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.network().add({.kind = Packet::read_response,
+                      .action = Action::delay,
+                      .count = 49,
+                      .from = 1U,
+                      .delay = 300us});
+  pair.a.read(pair.b, 0, 50'000);
+  pair.run_for(30us);
+  pair.a.engine().flush(pair.a.peer(pair.b), kEndpoint);
+  pair.run_for(1us);
+  for (int i = 0; i < 4095; ++i) {  // its record is used by others
+    pair.a.send(pair.b, "x");
+    pair.a.engine().flush(pair.a.peer(pair.b), kEndpoint);
+    pair.a.collect();
+  }
+  pair.network().add({.kind = Packet::read_request,
+                      .action = Action::delay,
+                      .count = 1,
+                      .from = 0U,
+                      .delay = 400us});
+  const auto second = pair.a.read(pair.b, 100'000, 50'000);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(second).has_value(); }));
+  EXPECT_EQ(pair.a.status(second), Status::ok);
+  EXPECT_TRUE(pair.a.read_result(second) == right);
+}
+
+TEST(EngineRead, NumbersComeRound) {
+  LabConfig config = lab_config();
+  config.engine.first_psn = Psn{0xFFFFFFF0};
+  Pair pair(config);
+  for (int i = 0; i < 64; ++i) {
+    const std::string text = "text " + std::to_string(i);
+    pair.b.fill_memory(0, text);
+    const auto read = pair.a.read(pair.b, 0, text.size());
+    ASSERT_TRUE(pair.run_until_idle());
+    ASSERT_EQ(pair.a.status(read), Status::ok);
+    ASSERT_EQ(pair.a.read_result(read), text);
+  }
+}
+
+// A responder that is told of the end sends what is under way, and not the other 100 MB.
+TEST(EngineRead, ACancelledReadEndsAtItsResponder) {
+  LabConfig config = lab_config();
+  config.link.rate = config.engine.line_rate = Rate::gbps(10);
+  Pair pair(config);
+  srd::ReadRequest request;
+  std::vector<std::byte> memory(100'000'000);
+  request.peer = pair.a.peer(pair.b);
+  request.source = request.destination = kEndpoint;
+  request.remote_key = pair.b.phantom_key();
+  request.remote_address = Node::kPhantomAddress;
+  request.segments[0] = {memory.data(), static_cast<std::uint32_t>(memory.size())};
+  ASSERT_EQ(pair.a.engine().post(request), srd::PostResult::accepted);
+  pair.run_for(100us);
+  pair.a.engine().flush(pair.a.peer(pair.b), kEndpoint);
+  srd::Completion completion;
+  ASSERT_EQ(pair.a.engine().poll({&completion, 1}), 1U);
+  EXPECT_EQ(completion.status, Status::flushed);
+  ASSERT_TRUE(pair.run_until([&] { return pair.network().in_flight() == 0; }));
+  EXPECT_LT(pair.b.engine().counters().rdma_read_resp_bytes, 1'000'000U);
+  // And the context goes on.
+  const auto next = pair.a.read(pair.b, 0, 10'000);
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(next), Status::ok);
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -103,6 +103,69 @@ TEST(EngineRestart, APeerThatIsSilentAfterwardsIsFoundByWhoeverSpeaks) {
   EXPECT_THAT(pair.b.texts(), ElementsAre("hello b"));
 }
 
+// What a read or write names is memory of one life. It waits in the engine while its peer restarts.
+TEST(EngineRestart, EndsReadsAndWritesThatHaveNotLeft) {
+  Pair pair;
+  pair.a.read(pair.b, 0, 8);
+  ASSERT_TRUE(pair.run_until_idle());
+  const auto former = pair.b.key();
+  pair.a.write(pair.b, 0, pattern(900'000));  // holds the others back
+  const auto write = pair.a.write(pair.b, 4096, pattern(3000), {.key = former});
+  const auto small = pair.a.write(pair.b, 4096, "small", {.key = former});
+  const auto announced = pair.a.write(pair.b, 4096, pattern(3000), {.immediate = 1, .key = former});
+  pair.network().lose_next(Packet::read_request, 1);
+  std::vector<std::uint64_t> reads;
+  for (std::uint32_t i = 0; i < 2 * pair.a.config().max_reads_per_peer; ++i) {
+    reads.push_back(pair.a.read(pair.b, 4096, 100, {.key = former}));
+  }
+  pair.restart(pair.b);
+  pair.b.receive(4);
+  pair.b.fill_memory(4096, std::string(3000, '.'));
+  ASSERT_TRUE(pair.run_until_idle());
+  for (const auto request : {write, small, announced}) {
+    EXPECT_EQ(pair.a.status(request), Status::peer_restarted);
+  }
+  for (const auto read : reads) {
+    EXPECT_EQ(pair.a.status(read), Status::peer_restarted);
+  }
+  EXPECT_EQ(pair.b.memory(4096, 3000), std::string(3000, '.'));
+  EXPECT_TRUE(pair.b.inbox().empty());
+}
+
+TEST(EngineRestart, KeepsSendsThatHaveNotLeft) {
+  LabConfig config = lab_config();
+  config.engine.window_packets = 4;
+  config.engine.ack_every = 1;
+  Pair pair(config);
+  get_acquainted(pair);
+  std::vector<std::uint64_t> sends;
+  for (int i = 0; i < 10; ++i) {
+    sends.push_back(pair.a.send(pair.b, std::to_string(i)));
+  }
+  pair.run_for(1us);
+  pair.restart(pair.b);
+  pair.b.receive(10);
+  ASSERT_TRUE(pair.run_until_idle());
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    EXPECT_EQ(pair.a.status(sends[i]), i < 4 ? Status::peer_restarted : Status::ok) << i;
+  }
+}
+
+TEST(EngineRestart, OpensNothingToAKeyOfTheFormerLife) {
+  Pair pair;
+  pair.a.read(pair.b, 0, 8);
+  ASSERT_TRUE(pair.run_until_idle());
+  const auto former = pair.b.key();
+  pair.restart(pair.b);
+  pair.a.read(pair.b, 0, 8);
+  ASSERT_TRUE(pair.run_until_idle());  // the new life is known
+  const auto write = pair.a.write(pair.b, 0, "with an old key", {.key = former});
+  const auto read = pair.a.read(pair.b, 0, 100, {.key = former});
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(write), Status::bad_key);
+  EXPECT_EQ(pair.a.status(read), Status::bad_key);
+}
+
 TEST(EngineRestart, LivesWrapAround) {
   LabConfig config = lab_config();
   config.engine.life = Life{0xFFFFFFFF};

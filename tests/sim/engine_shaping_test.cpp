@@ -44,7 +44,7 @@ TEST(EngineShaping, EveryMarkIsToldToTheSender) {
     if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::ack &&
         srd::wire::load(packet.bytes, ack)) {
       echoed += (ack.common.flags & srd::wire::kEchoCongested) != 0;
-      counted += ack.congested.value();
+      counted = ack.marked.value();
     }
   });
   for (int i = 0; i < 10; ++i) {
@@ -54,6 +54,83 @@ TEST(EngineShaping, EveryMarkIsToldToTheSender) {
   EXPECT_EQ(pair.b.engine().counters().congested_pkts, 3U);
   EXPECT_EQ(echoed, 3U);
   EXPECT_EQ(counted, 3U);
+}
+
+// [wire 3.1] Every packet says which path it takes.
+TEST(EngineShaping, EveryPacketNamesItsPath) {
+  LabConfig config = lab_config();
+  config.engine.receiver_credits = true;
+  config.engine.credit_window = 2048;
+  Pair pair(config);
+  std::map<std::uint8_t, int> seen;
+  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+    srd::wire::CommonHeader header;
+    if (event == swarm::NetworkEvent::sent && srd::wire::load(packet.bytes, header) &&
+        swarm::kind_of(packet.bytes) != Packet::ack) {
+      EXPECT_EQ(header.path.value(), packet.path.value()) << int{header.type};
+      ++seen[header.type];
+    }
+  });
+  pair.b.receive(200);
+  for (int i = 0; i < 100; ++i) {
+    pair.a.send(pair.b, pattern(1000));
+  }
+  ASSERT_TRUE(pair.run_until_idle());
+  for (int i = 0; i < 20; ++i) {
+    pair.restart(pair.b);
+    pair.a.send(pair.b, "who are you?");
+    ASSERT_TRUE(pair.run_until_idle());
+  }
+  EXPECT_GT(seen[static_cast<std::uint8_t>(srd::wire::PacketType::credit_request)], 0);
+  EXPECT_EQ(seen[static_cast<std::uint8_t>(srd::wire::PacketType::stale_life)], 20);
+}
+
+// Threads that drive an engine in turn read their clocks a little apart.
+TEST(EngineShaping, ANowBeforeTheLatestIsTheLatest) {
+  LabConfig config = lab_config();
+  config.engine.seed = 1;
+  srd::Engine engine(config.engine);
+  ASSERT_TRUE(engine.open_endpoint(kEndpoint, {.qkey = kQkey}));
+  srd::SendRequest request;
+  request.peer = engine.peer(swarm::address_of_host(1), srd::AttachmentId{}).value();
+  request.source = request.destination = kEndpoint;
+  ASSERT_EQ(engine.post(request), srd::PostResult::accepted);
+  const TimePoint now = time_at(1s);
+  engine.on_timeout(now);
+  srd::TxPacket out;
+  ASSERT_TRUE(engine.next_transmit(now - 1us, out));
+  srd::wire::DataHeader header;
+  ASSERT_TRUE(srd::wire::load(std::span(out.header), header));
+  EXPECT_EQ(header.send_time.value(), static_cast<std::uint32_t>(nanoseconds(now)));
+  EXPECT_GE(engine.next_timeout(), now);
+}
+
+// Twelve packets wait at a process that has no core, and one acknowledgement speaks for all.
+TEST(EngineShaping, ABurstOfMarksIsToldAsMany) {
+  Pair pair;
+  pair.a.read(pair.b, 0, 8);
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.b.receive(24);
+  pair.network().link().mark = 1.0;
+  std::uint32_t told = 0;
+  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+    srd::wire::AckHeader ack;
+    if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::ack &&
+        srd::wire::load(packet.bytes, ack)) {
+      told = ack.marked.value();
+    }
+  });
+  pair.world().pause(1);
+  for (int i = 0; i < 12; ++i) {
+    pair.a.send(pair.b, "message");
+  }
+  pair.run_for(20us);
+  pair.network().lose_next(Packet::ack);  // what it said, the next one says as well
+  pair.world().resume(1);
+  pair.run_for(30us);
+  pair.a.send(pair.b, "message");
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(told, 13U);
 }
 
 // The queue at a shared port, the most that an incast of `senders` lets it grow to.

@@ -133,5 +133,72 @@ TEST(EngineWrite, DuplicatesDoNotCountTowardsTheImmediate) {
   EXPECT_EQ(pair.b.inbox().size(), 1U);
 }
 
+// One endpoint posts no receives, another one does.
+TEST(EngineWrite, RefusedImmediatesHoldUpNobody) {
+  for (const std::uint8_t retries : {std::uint8_t{0}, srd::kRnrRetryForever}) {
+    LabConfig config = lab_config();
+    config.engine.peer_timeout = 10s;
+    Pair pair(config);
+    const Qpn ready{31};
+    pair.b.open(ready, {.qkey = kQkey, .domain = kDomain, .receive_depth = 200});
+    pair.b.receive(100, 100, ready);
+    for (int i = 0; i < 100; ++i) {
+      pair.a.write(pair.b, 0, pattern(3000), {.immediate = 2, .rnr_retry = retries});
+      pair.run_for(40us);
+    }
+    for (int i = 0; i < 100; ++i) {
+      const TimePoint begin = pair.now();
+      const auto write =
+          pair.a.write(pair.b, 0, pattern(3000), {.destination = ready, .immediate = 3});
+      ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }, 30s));
+      ASSERT_EQ(pair.a.status(write), Status::ok);
+      ASSERT_LT(pair.now() - begin, 1ms) << i << " with " << int{retries} << " retries";
+    }
+    EXPECT_EQ(pair.b.engine().counters().deferred_pkts, 0U);
+  }
+}
+
+// Whatever was refused arrives once, and whole, when receives are there at last.
+TEST(EngineWrite, ARefusedImmediateCompletesWithItsLastPacket) {
+  LabConfig config = lab_config();
+  config.link.loss = 0.05;
+  config.link.duplicate = 0.05;
+  config.link.reorder = 0.2;
+  config.link.reorder_delay = 100us;
+  Pair pair(config);
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    pair.a.write(pair.b, i * 10'000, pattern(9000, i + 1), {.immediate = i});
+  }
+  pair.run_for(3ms);
+  pair.b.receive(60);
+  ASSERT_TRUE(pair.run_until_idle());
+  std::set<std::uint32_t> seen;
+  for (const Message& message : pair.b.inbox()) {
+    EXPECT_TRUE(seen.insert(message.completion.immediate).second);
+  }
+  EXPECT_EQ(seen.size(), 60U);
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    EXPECT_EQ(pair.b.memory(i * 10'000, 9000), pattern(9000, i + 1)) << i;
+  }
+}
+
+// More are given up half-way than the table holds, of all sizes, while others go on.
+TEST(EngineWrite, CancelledImmediatesAreForgotten) {
+  Pair pair;
+  pair.b.receive(2000);
+  const Qpn other{31};
+  pair.a.open(other, {.qkey = kQkey, .domain = kDomain});
+  for (int i = 0; i < 100; ++i) {
+    const std::size_t size = std::size_t{3000} << (i % 8);
+    pair.network().lose_next(Packet::write, 2, 1);
+    pair.a.write(pair.b, 0, pattern(size), {.source = other, .immediate = 1});
+    pair.run_for(7us);
+    pair.a.engine().flush(pair.a.peer(pair.b), other);
+    const auto write = pair.a.write(pair.b, 500'000, pattern(5000), {.immediate = 2});
+    ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }, 100ms)) << i;
+    ASSERT_EQ(pair.a.status(write), Status::ok);
+  }
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -1,5 +1,5 @@
 // Owns the estimate of a peer's round-trip time without queues: the smallest of the last two
-// periods.
+// periods, and never more than what was told.
 #pragma once
 
 #include <algorithm>
@@ -9,22 +9,23 @@
 
 namespace weft::srd {
 
-// Starts at what is known beforehand, follows a smaller measurement at once, and a larger one only
-// after a whole period in which nothing smaller and no mark of congestion was seen: a standing
-// queue is no distance.
+// Starts at what is known beforehand, follows a smaller measurement at once, and a larger one, up
+// to what is known, only after a whole period in which nothing smaller and no mark of congestion
+// was seen. Beyond what is known a delay counts as a queue: where switches do not mark, the
+// sender's own queue looks like distance, and a window that grew with it would make it longer.
 class BaseRtt {
  public:
-  explicit BaseRtt(Duration expected) : previous_(clamp(expected)), current_(kLargest) {}
+  explicit BaseRtt(Duration told) : told_(std::max(told, Duration{1})), previous_(told_) {}
 
   void add(TimePoint now, Duration rtt, bool congested) {
     if (period_end_ == TimePoint::min()) {
       period_end_ = now + kPeriod;
     }
-    current_ = std::min(current_, clamp(rtt));
+    current_ = std::min(current_, std::max(rtt, Duration{1}));
     congested_ = congested_ || congested;
     if (now >= period_end_) {
       previous_ = congested_ ? get() : current_;
-      current_ = kLargest;
+      current_ = told_;
       congested_ = false;
       period_end_ = now + kPeriod;
     }
@@ -33,13 +34,10 @@ class BaseRtt {
 
  private:
   static constexpr Duration kPeriod = std::chrono::milliseconds{100};
-  // Round trips beyond this are a scheduler's work, not a network's.
-  static constexpr Duration kLargest = std::chrono::milliseconds{10};
 
-  [[nodiscard]] static Duration clamp(Duration d) { return std::clamp(d, Duration{1}, kLargest); }
-
+  Duration told_;
   Duration previous_;
-  Duration current_;
+  Duration current_ = told_;
   TimePoint period_end_ = TimePoint::min();
   bool congested_ = false;
 };

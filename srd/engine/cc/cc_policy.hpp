@@ -21,8 +21,10 @@ struct AckSample {
   Duration
       rtt{};  // of the packet that the acknowledgement echoes, without the receiver's ack delay
   bool rtt_valid = false;
-  bool congested = false;  // the echoed packet was marked
-  PathId path;             // that it came along
+  bool congested = false;     // the echoed packet was marked
+  PathId path;                // that it came along
+  std::uint32_t packets = 0;  // newly acknowledged ...
+  std::uint32_t marked = 0;   // ... and of these the marked ones: several may share this sample
 };
 
 // The network as known beforehand. Everything in bytes counts bytes on the wire.

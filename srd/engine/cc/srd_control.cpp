@@ -31,22 +31,18 @@ double picoseconds(Duration d) { return static_cast<double>(d.count()) * 1000; }
 Duration from_picoseconds(double ps) { return Duration{static_cast<std::int64_t>(ps / 1000)}; }
 std::uint32_t clock32(TimePoint now) { return static_cast<std::uint32_t>(nanoseconds(now)); }
 
-NsccConstants constants_for(const CcTuning& tuning, Duration base_rtt) {
-  return {tuning.line_rate, picoseconds(base_rtt), static_cast<double>(tuning.mtu_wire),
-          static_cast<double>(tuning.header), tuning.trimming};
-}
-
 }  // namespace
 
 SrdControl::SrdControl(const CcTuning& tuning)
-    : tuning_(tuning),
-      constants_(constants_for(tuning, std::max(tuning.base_rtt, Duration{1}))),
+    : constants_(tuning.line_rate, picoseconds(std::max(tuning.base_rtt, Duration{1})),
+                 static_cast<double>(tuning.mtu_wire), static_cast<double>(tuning.header),
+                 tuning.trimming),
       bounds_(tuning),
       base_rtt_(tuning.base_rtt),
-      network_rtt_(std::max(tuning.base_rtt, base_rtt_.get())),
       mtu_(bounds_.min),
       window_(bounds_.initial),
-      smoothed_rtt_(static_cast<double>(base_rtt_.get().count())) {
+      smoothed_rtt_(static_cast<double>(base_rtt_.get().count())),
+      credits_(tuning.credits) {
   bounds_.min = kFloor * mtu_;
 }
 
@@ -56,16 +52,6 @@ Rate SrdControl::pacing_rate() const {
   }
   const double bits_per_second = window_ * 8e9 / smoothed_rtt_;
   return Rate::bits_per_second(static_cast<std::uint64_t>(std::max(bits_per_second, 1.0)));
-}
-
-// The network is larger than was said, or no longer so: window and target follow.
-void SrdControl::rescale(Duration network) {
-  network_rtt_ = network;
-  constants_ = constants_for(tuning_, network);
-  CcTuning scaled = tuning_;
-  scaled.base_rtt = network;
-  bounds_.max = WindowBounds(scaled).max;
-  window_ = bounds_.clamp(window_);
 }
 
 PathFilter::View SrdControl::view(TimePoint now) const {
@@ -82,10 +68,6 @@ void SrdControl::on_ack(const AckSample& sample) {
   end_silence(sample.now, sample.congested);
   if (sample.rtt_valid && sample.rtt > Duration::zero()) {
     base_rtt_.add(sample.now, sample.rtt, sample.congested);
-    const Duration network = std::max(tuning_.base_rtt, base_rtt_.get());
-    if (network != network_rtt_) [[unlikely]] {
-      rescale(network);
-    }
     const Duration delay =
         std::clamp(sample.rtt - base_rtt_.get(), Duration{0}, Duration{4'000'000'000});
     // A scheduler's pause is not the network's new length.
@@ -250,9 +232,7 @@ void SrdControl::end_silence(TimePoint now, bool marked) {
   }
 }
 
-double SrdControl::loss_floor() const {
-  return tuning_.credits ? kLossFloorWithCredits : kLossFloor;
-}
+double SrdControl::loss_floor() const { return credits_ ? kLossFloorWithCredits : kLossFloor; }
 
 // Never grows, and goes no lower than `floor` packets unless it was there before.
 void SrdControl::shrink_to(double window, double floor) {

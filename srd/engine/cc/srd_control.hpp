@@ -34,7 +34,6 @@ class SrdControl {
   [[nodiscard]] Duration base_rtt() const { return base_rtt_.get(); }
 
  private:
-  void rescale(Duration network);
   [[nodiscard]] PathFilter::View view(TimePoint now) const;
   void control(TimePoint now, double acked, const PathFilter::View& peer);
   void increase_below_target(double delay, double acked);
@@ -48,11 +47,9 @@ class SrdControl {
   void end_silence(TimePoint now, bool marked);
   void shrink_to(double window, double floor);
 
-  CcTuning tuning_;
   NsccConstants constants_;
   WindowBounds bounds_;
   BaseRtt base_rtt_;
-  Duration network_rtt_;  // what target and maximum follow from: never less than configured
   PathFilter filter_;
   double mtu_;
   double window_;        // bytes; may be a part of a packet
@@ -71,6 +68,7 @@ class SrdControl {
   TimePoint last_eta_ = TimePoint::min();
   TimePoint last_ack_ = TimePoint::min();
   TimePoint no_restore_before_ = TimePoint::min();
+  bool credits_;
   bool fast_ = false;
   bool adapt_wanted_ = false;
   bool marks_seen_ = false;  // the network marks or trims

@@ -29,6 +29,10 @@ class PeerPaths {
     return health_.usable(now, path) ? path : health_.find_usable(now, path);
   }
 
+  // A packet has arrived, and whether it was marked is not known: that says nothing to the policy.
+  void on_delivery(TimePoint now, PathId path) {
+    (void)health_.on_feedback(now, path, PathEvent::congested, Duration::zero());
+  }
   // True if this abandoned the path.
   bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
     selector_.on_feedback(now, path, event, rtt);

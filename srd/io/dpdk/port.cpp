@@ -176,6 +176,7 @@ std::span<const RxFrame> Port::receive() {
     flush();
   }
   if (!stashed_) {
+    free_received();  // of a burst that nobody released
     const std::lock_guard guard(driver_lock());
     received_count_ = ::rte_eth_rx_burst(device_.port(), 0, received_.data(), kBurst);
   }

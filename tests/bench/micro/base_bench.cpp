@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "srd/base/deadline_heap.hpp"
 #include "srd/base/rng.hpp"
+#include "srd/base/siphash.hpp"
 #include "srd/base/slab.hpp"
 
 namespace weft {
@@ -72,6 +74,18 @@ void rng_below(benchmark::State& state) {
   }
 }
 BENCHMARK(rng_below);
+
+// The tag of a frame between two machines. range(0): bytes.
+void siphash(benchmark::State& state) {
+  const std::vector<std::byte> frame(static_cast<std::size_t>(state.range(0)), std::byte{0x5A});
+  for (auto _ : state) {
+    SipHash hash(SipHash::Key{});
+    hash.add(frame);
+    benchmark::DoNotOptimize(hash.finish());
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(siphash)->Arg(100)->Arg(4138)->Arg(9000);
 
 }  // namespace
 }  // namespace weft

@@ -7,24 +7,47 @@ namespace weft::conformance {
 // --- Ends of threads and processes (ends.cpp)
 int exit_in_handler();   // while the same thread is making progress, half of the time
 int exit_at_once();      // two ranks: one sends, one leaves with what it got
+int exit_cancelled();    // by a thread that is to be cancelled
 int cancelled_poller();  // a thread is cancelled in its polls; the others go on
 int forks();             // while another thread opens and closes the device
 int first_use();         // by many threads at once
 
 // --- Descriptors (descriptors.cpp)
-int close_all();   // closefrom(), close_range() and close(), then the device once more
-int failed_dup();  // leaves the device file what it was
-int numbers();     // ours are out of the program's way
-int channels();    // come and go without leaving anything
+int close_all();    // closefrom(), close_range() and close(), then the device once more
+int failed_dup();   // leaves the device file what it was
+int numbers();      // ours are out of the program's way
+int past_us();      // a device file is closed by calls that nobody wraps
+int few_numbers();  // as many as `ulimit -n` leaves
+int channels();     // come and go without leaving anything
+
+// --- Sockets that ask for devices (netlink.cpp)
+int netlink_sockets();
 
 // --- Signals and memory (pages.cpp)
 int trap_forgets();       // a queue pair that is gone, and whose page has another use
 int trap_with_handler();  // the program sets a handler of its own afterwards
 int hooked_memory();      // with UCX's hooks on mmap() and its relatives
 
+// --- Buffers that are gone, and the program's own faults (faults.cpp)
+int gone_buffers();     // unmapped, protected and cut off while they are registered
+int gone_everywhere();  // by threads that block all signals, while others poll
+int own_faults();       // the program's handlers find what the kernel promises
+int masked_faults();    // however the program comes to block them
+int own_deaths();       // children end as they would without us
+
 // --- Paths (files.cpp)
 int open_without_malloc();
 int relative_paths();
+int steps_back();    // out of the emulated tree and in again, as the kernel would lead
+int bad_pointers();  // are EFAULT
+int sandboxed();     // the same where the kernel may not copy for us
+int other_names();   // that glibc has for the same calls
+
+// --- Programs that wait by looking at their memory (spin.cpp). Two ranks; prints the median of one
+// way. SPIN_TURNS says how many.
+int spin_calls();   // posts and takes completions by the library's functions
+int spin_stores();  // the same by functions that we do not see: doorbells are stores
+int spin_writes();  // the same without any library, by RDMA writes of SPIN_BYTES
 
 // --- Completion events (events.cpp)
 int event_latency();  // two ranks: prints the median of arm, post, sleep until the answer is there

@@ -1,31 +1,19 @@
 // Owns the cases about descriptors: the program's, and ours among them.
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
 
 #include "tests/conformance/guest/cases.hpp"
-#include "tests/conformance/storm/queue_pair.hpp"
+#include "tests/conformance/guest/own_queue.hpp"
 
 namespace weft::conformance {
 namespace {
-
-constexpr std::uint32_t kSlots = 4;
-constexpr std::uint32_t kSize = 64;
-
-void talk(QueuePair& queue) {
-  ibv_wc done{};
-  queue.post_receive(0);
-  demand(queue.post_send(0, 1, queue.number()), "no room");
-  for (int missing = 2; missing > 0;) {
-    if (queue.poll(done)) {
-      demand(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
-      --missing;
-    }
-  }
-}
 
 template <class Count>
 int count_descriptors(Count&& count) {
@@ -60,10 +48,10 @@ int close_all() {
   };
   for (const auto way : ways) {
     auto* const lost = new QueuePair(kSlots, kSize);  // its device file goes with the rest
-    talk(*lost);
+    talk_to_itself(*lost);
     way();
     QueuePair again(kSlots, kSize);
-    talk(again);
+    talk_to_itself(again);
   }
   return 0;
 }
@@ -86,7 +74,7 @@ int numbers() {
   const auto low = [](int fd) { return fd < 512; };
   const int before = count_descriptors(low);
   QueuePair queue(kSlots, kSize);
-  talk(queue);
+  talk_to_itself(queue);
   // The device file and its asynchronous events.
   demand(count_descriptors(low) == before + 2, "ours are among the program's descriptors");
   int ours = -1;
@@ -97,7 +85,7 @@ int numbers() {
          "where are ours?");
   demand(close(ours) == -1 && errno == EBADF, "one of ours can be closed");
   demand(dup2(0, ours) == -1 && errno == EBUSY, "one of ours can be replaced");
-  talk(queue);
+  talk_to_itself(queue);
   return 0;
 }
 
@@ -115,6 +103,45 @@ int channels() {
   }
   demand(count_descriptors(all) == before, "closed channels leave descriptors behind");
   demand(ibv_close_device(context) == 0, "cannot close the device");
+  return 0;
+}
+
+int past_us() {
+  QueuePair queue(kSlots, kSize);
+  const auto is_plain = [](int fd) {
+    struct stat status {};
+    return fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && write(fd, "x", 1) == 1;
+  };
+  const auto plain_file = [] { return open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); };
+  {
+    const int copy = dup(queue.context()->cmd_fd);
+    demand(fclose(fdopen(copy, "r")) == 0, "fclose()");
+    const int next = plain_file();
+    demand(next == copy && is_plain(next) && close(next) == 0, "after fclose()");
+  }
+  {
+    const int copy = dup(queue.context()->cmd_fd);
+    demand(syscall(SYS_close, copy) == 0, "a raw close()");
+    const int next = plain_file();
+    demand(next == copy && is_plain(next), "after a raw close()");
+    const int again = dup(next);
+    demand(is_plain(again) && close(again) == 0 && close(next) == 0, "its copy");
+  }
+  talk_to_itself(queue);
+  return 0;
+}
+
+// The rest of the numbers is the program's.
+int few_numbers() {
+  rlimit limit{};
+  demand(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+  QueuePair queue(kSlots, kSize);
+  talk_to_itself(queue);
+  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur / 2, 500));
+  for (int fd = queue.context()->async_fd + 1; fd < most; ++fd) {
+    demand(dup2(0, fd) == fd && close(fd) == 0, "a number is taken");
+  }
+  talk_to_itself(queue);
   return 0;
 }
 

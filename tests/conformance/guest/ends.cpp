@@ -6,34 +6,18 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/conformance/guest/cases.hpp"
+#include "tests/conformance/guest/own_queue.hpp"
 #include "tests/conformance/guest/ranks.hpp"
 
 namespace weft::conformance {
 namespace {
-
-constexpr std::uint32_t kSlots = 4;
-constexpr std::uint32_t kSize = 64;
-
-// Sends to itself and takes what comes, `messages` times.
-void talk_to_itself(QueuePair& queue, int messages) {
-  ibv_wc done{};
-  for (int i = 0; i < messages; ++i) {
-    queue.post_receive(0);
-    demand(queue.post_send(0, 1, queue.number()), "no room");
-    for (int missing = 2; missing > 0;) {
-      if (queue.poll(done)) {
-        demand(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
-        --missing;
-      }
-    }
-  }
-}
 
 // What a library's destructor may do to a device that somebody was using when it ended.
 struct ClosesAtExit {
@@ -59,7 +43,7 @@ int exit_in_handler() {
   soon.it_value.tv_usec = 3000 + getpid() % 1000;
   setitimer(ITIMER_REAL, &soon, nullptr);
   for (;;) {
-    talk_to_itself(*queue, 1);
+    talk_to_itself(*queue);
   }
 }
 
@@ -82,6 +66,30 @@ int exit_at_once() {
     }
   }
   return 0;
+}
+
+int exit_cancelled() {
+  static QueuePair* const queue = new QueuePair(kSlots, kSize);
+  // Nobody is there to answer. What is sent again says that the network loses packets, and who
+  // leaves such a network stays for a moment.
+  constexpr std::uint32_t kNobody = 0x4000;
+  demand(queue->post_send(0, 1, queue->number() ^ kNobody), "no room");
+  ibv_wc done{};
+  for (const auto begin = std::chrono::steady_clock::now();
+       std::chrono::steady_clock::now() - begin < std::chrono::milliseconds{300};) {
+    (void)queue->poll(done);
+  }
+  pthread_t thread{};
+  pthread_create(
+      &thread, nullptr,
+      [](void*) -> void* {
+        pthread_cancel(pthread_self());
+        exit(0);
+      },
+      nullptr);
+  pthread_join(thread, nullptr);
+  demand(false, "the thread is gone and exit() with it");
+  return 1;
 }
 
 int cancelled_poller() {
@@ -119,7 +127,7 @@ int cancelled_poller() {
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
     poller.stop = true;
     pthread_join(thread, nullptr);
-    talk_to_itself(queue, 1);
+    talk_to_itself(queue);
   }
   return 0;
 }
@@ -153,7 +161,7 @@ int forks() {
   }
   stop = true;
   opens.join();
-  talk_to_itself(queue, 1);
+  talk_to_itself(queue);
   return 0;
 }
 

@@ -1,11 +1,22 @@
 // Owns the cases about paths that no stock tool takes.
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include "tests/conformance/guest/cases.hpp"
@@ -41,6 +52,12 @@ int open_without_malloc() {
 int relative_paths() {
   const int folder = open("/dev/infiniband", O_RDONLY | O_DIRECTORY);
   demand(folder >= 0, "no folder of devices");
+  DIR* const listing = opendir("/dev/infiniband");
+  const dirent* entry = nullptr;
+  while ((entry = readdir(listing)) != nullptr && std::string(entry->d_name) != "uverbs0") {
+  }
+  demand(entry != nullptr && entry->d_type == DT_CHR, "not a device to readdir()");
+  closedir(listing);
   struct stat status {};
   demand(fstatat(folder, "uverbs0", &status, 0) == 0 && S_ISCHR(status.st_mode),
          "not a device to fstatat()");
@@ -72,6 +89,116 @@ int relative_paths() {
   demand(
       listxattr("/sys/class/infiniband/efa_0/fw_ver", names, sizeof names) >= 0 || errno == ENOTSUP,
       "no attributes");
+  return 0;
+}
+
+int steps_back() {
+  char resolved[PATH_MAX];
+  const auto leads_to = [&](const char* path, const char* where) {
+    const char* const real = realpath(path, resolved);
+    if (real == nullptr || std::string(real) != where) {
+      std::fprintf(stderr, "%s leads to %s\n", path, real == nullptr ? strerror(errno) : real);
+      return false;
+    }
+    return true;
+  };
+  demand(leads_to("/sys/class/infiniband/..", "/sys/class"), "up from the first folder");
+  demand(leads_to("/sys/class/infiniband/../net", "/sys/class/net"), "and down beside it");
+  demand(leads_to("/sys/class/infiniband/efa_0/device/../../../class/net", "/sys/class/net"),
+         "through two links");
+  demand(
+      leads_to("/sys/class/infiniband/efa_0/..", "/sys/devices/pciefa0:00/efa0:00:00.0/infiniband"),
+      "a step back from a link");
+  demand(
+      leads_to("/sys/class/net/../infiniband/efa_0/device", "/sys/devices/pciefa0:00/efa0:00:00.0"),
+      "in from beside");
+  demand(leads_to("/sys/class/infiniband/../../../proc/../sys/class/infiniband",
+                  "/sys/class/infiniband"),
+         "out and in");
+  demand(leads_to("/sys/class/infiniband/../../../../../../dev/null", "/dev/null"),
+         "above the top");
+  char link[64];
+  demand(readlink("/sys/class/infiniband/../infiniband/efa_0", link, sizeof link) > 0,
+         "the last link is not followed");
+  struct stat status {};
+  demand(
+      lstat("/sys/class/infiniband/../infiniband/efa_0", &status) == 0 && S_ISLNK(status.st_mode),
+      "nor by lstat()");
+
+  const int device = open("/sys/class/infiniband/efa_0/device", O_RDONLY | O_DIRECTORY);
+  demand(device >= 0 && faccessat(device, "../../../class/net", F_OK, 0) == 0, "from a folder");
+  demand(fstatat(device, "../../../class/infiniband/efa_0/fw_ver", &status, 0) == 0,
+         "and in again");
+  demand(fstatat(device, "driver/../efa/efa0:00:00.0", &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+             S_ISLNK(status.st_mode),
+         "a step back inside");
+  demand(chdir("/sys/class/infiniband/efa_0") == 0 && access("../../../../../class/net", F_OK) == 0,
+         "from where the program is");
+  demand(access("ports/../device/../../../class/infiniband", F_OK) == 0, "further on");
+  demand(access("/sys/class/infiniband/no_such/../efa_0", F_OK) != 0, "through nothing");
+  demand(access("/sys/class/infiniband/efa_0/fw_ver/../node_guid", F_OK) != 0, "through a file");
+  return 0;
+}
+
+int bad_pointers() {
+  QueuePair queue(16, 64);
+  char* const pages = static_cast<char*>(
+      mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::memcpy(pages + 4096 - 8, "/sys/cla", 8);
+  demand(mprotect(pages + 4096, 4096, PROT_NONE) == 0, "mprotect");
+  struct stat status {};
+  for (const std::uintptr_t address :
+       {std::uintptr_t{1}, ~std::uintptr_t{0}, std::uintptr_t{0x8000000000000000},
+        reinterpret_cast<std::uintptr_t>(pages + 4096),
+        reinterpret_cast<std::uintptr_t>(pages + 4088)}) {
+    const char* volatile path = reinterpret_cast<const char*>(address);
+    demand(open(path, O_RDONLY) < 0 && errno == EFAULT, "open()");
+    demand(openat(AT_FDCWD, path, O_RDONLY) < 0 && errno == EFAULT, "openat()");
+    demand(stat(path, &status) < 0 && errno == EFAULT, "stat()");
+    demand(access(path, R_OK) < 0 && errno == EFAULT, "access()");
+    demand(chdir(path) < 0 && errno == EFAULT, "chdir()");
+    char target[8];
+    demand(readlink(path, target, sizeof target) < 0 && errno == EFAULT, "readlink()");
+    demand(fopen(path, "r") == nullptr && errno == EFAULT, "fopen()");
+  }
+  const auto* volatile piece = reinterpret_cast<const iovec*>(pages + 4096);
+  demand(writev(queue.context()->cmd_fd, const_cast<const iovec*>(piece), 1) < 0 && errno == EFAULT,
+         "writev()");
+  return 0;
+}
+
+int sandboxed() {
+  // As older profiles of containers: process_vm_readv() and process_vm_writev() are EPERM.
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(filter), filter};
+  demand(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+             prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+         "seccomp");
+  return bad_pointers();
+}
+
+int other_names() {
+  const auto open_it =
+      reinterpret_cast<int (*)(const char*, int, ...)>(dlsym(RTLD_DEFAULT, "__open"));
+  const auto close_it = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "__close"));
+  const auto dup_it = reinterpret_cast<int (*)(int, int)>(dlsym(RTLD_DEFAULT, "__dup2"));
+  const auto write_it =
+      reinterpret_cast<ssize_t (*)(int, const void*, std::size_t)>(dlsym(RTLD_DEFAULT, "__write"));
+  demand(open_it != nullptr && close_it != nullptr && dup_it != nullptr && write_it != nullptr,
+         "glibc has them");
+  const int device = open_it("/dev/infiniband/uverbs0", O_RDWR);
+  struct stat status {};
+  demand(device >= 0 && fstat(device, &status) == 0 && S_ISCHR(status.st_mode), "__open()");
+  demand(write_it(device, "12345678", 8) < 0 && errno == EINVAL, "__write()");
+  demand(dup_it(device, 100) == 100 && fstat(100, &status) == 0 && S_ISCHR(status.st_mode),
+         "__dup2()");
+  demand(close_it(device) == 0 && close_it(100) == 0, "__close()");
+  const int plain = open("/dev/null", O_RDWR);
+  demand(plain == device && write(plain, "x", 1) == 1, "the number is free again");
   return 0;
 }
 

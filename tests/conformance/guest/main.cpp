@@ -15,6 +15,7 @@ using namespace weft::conformance;  // NOLINT: a table of them
 constexpr Case kCases[] = {
     {"exit_in_handler", exit_in_handler},
     {"exit_at_once", exit_at_once},
+    {"exit_cancelled", exit_cancelled},
     {"cancelled_poller", cancelled_poller},
     {"forks", forks},
     {"first_use", first_use},
@@ -25,9 +26,24 @@ constexpr Case kCases[] = {
     {"trap_forgets", trap_forgets},
     {"trap_with_handler", trap_with_handler},
     {"hooked_memory", hooked_memory},
+    {"gone_buffers", gone_buffers},
+    {"gone_everywhere", gone_everywhere},
+    {"own_faults", own_faults},
+    {"masked_faults", masked_faults},
+    {"own_deaths", own_deaths},
+    {"netlink_sockets", netlink_sockets},
     {"open_without_malloc", open_without_malloc},
     {"relative_paths", relative_paths},
+    {"steps_back", steps_back},
+    {"bad_pointers", bad_pointers},
+    {"sandboxed", sandboxed},
+    {"other_names", other_names},
+    {"past_us", past_us},
+    {"few_numbers", few_numbers},
     {"event_latency", event_latency},
+    {"spin_calls", spin_calls},
+    {"spin_stores", spin_stores},
+    {"spin_writes", spin_writes},
 };
 
 }  // namespace

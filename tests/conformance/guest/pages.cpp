@@ -11,26 +11,12 @@
 #include <string>
 
 #include "tests/conformance/guest/cases.hpp"
-#include "tests/conformance/storm/queue_pair.hpp"
+#include "tests/conformance/guest/own_queue.hpp"
 
 namespace weft::conformance {
 namespace {
 
-constexpr std::uint32_t kSlots = 4;
-constexpr std::uint32_t kSize = 64;
 constexpr std::size_t kPage = 4096;
-
-void talk(QueuePair& queue) {
-  ibv_wc done{};
-  queue.post_receive(0);
-  demand(queue.post_send(0, 1, queue.number()), "no room");
-  for (int missing = 2; missing > 0;) {
-    if (queue.poll(done)) {
-      demand(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
-      --missing;
-    }
-  }
-}
 
 // "rw-p" and so on, of the mapping that `address` lies in.
 std::string rights_of(std::uintptr_t address) {
@@ -77,7 +63,7 @@ int trap_forgets() {
   auto queue = std::make_unique<QueuePair>(256, kSize);  // a completion queue of several pages
   const std::uintptr_t page = watched_page();
   demand(page != 0, "no doorbell is watched");
-  talk(*queue);
+  talk_to_itself(*queue);
   queue->destroy_queue_pair();
   // The page belongs to somebody else now.
   void* const mine = mmap(reinterpret_cast<void*>(page), kPage, PROT_NONE,
@@ -87,7 +73,7 @@ int trap_forgets() {
   demand(rights_of(page) == "---p", "another page's rights were changed");
   for (int i = 0; i < 3; ++i) {
     QueuePair another(kSlots, kSize);
-    talk(another);
+    talk_to_itself(another);
   }
   demand(rights_of(page) == "---p", "another page's rights were changed later");
   return ibv_close_device(keeps_the_file);
@@ -104,7 +90,7 @@ int trap_with_handler() {
   own.sa_flags = SA_SIGINFO;
   demand(sigaction(SIGSEGV, &own, nullptr) == 0, "sigaction");
   for (int i = 0; i < 10; ++i) {
-    talk(queue);  // none of these stores may get to that handler
+    talk_to_itself(queue);  // none of these stores may get to that handler
   }
   demand(faults == 0, "the program's handler was called for a doorbell");
   struct sigaction now {};
@@ -116,7 +102,7 @@ int trap_with_handler() {
     demand(false, "a store into nothing");
   }
   demand(faults == 1, "the program's handler was not called");
-  talk(queue);
+  talk_to_itself(queue);
   return 0;
 }
 
@@ -139,7 +125,7 @@ int hooked_memory() {
          "the hooks cannot be set");
   for (int i = 0; i < 3; ++i) {
     QueuePair queue(kSlots, kSize);
-    talk(queue);
+    talk_to_itself(queue);
   }
   constexpr std::size_t kBig = 16U << 20;
   void* const memory =

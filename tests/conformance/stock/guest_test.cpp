@@ -43,7 +43,9 @@ class Alone : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Alone, Succeeds) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  if (std::string(GetParam()) == "relative_paths" && run_shell("test -d /sys/class").code != 0) {
+  const std::string name = GetParam();
+  if ((name == "relative_paths" || name == "steps_back") &&
+      run_shell("test -d /sys/class").code != 0) {
     GTEST_SKIP() << "no /sys is mounted here, for the emulated files to stand beside";
   }
   const Outcome outcome = alone(GetParam());
@@ -51,10 +53,44 @@ TEST_P(Alone, Succeeds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Guest, Alone,
-                         ::testing::Values("cancelled_poller", "forks", "first_use", "close_all",
-                                           "failed_dup", "numbers", "channels",
-                                           "open_without_malloc", "relative_paths"),
+                         ::testing::Values("exit_cancelled", "cancelled_poller", "forks",
+                                           "first_use", "close_all", "failed_dup", "numbers",
+                                           "channels", "open_without_malloc", "relative_paths",
+                                           "steps_back", "bad_pointers", "other_names", "past_us",
+                                           "few_numbers", "netlink_sockets", "sandboxed"),
                          [](const auto& test) { return std::string(test.param); });
+
+TEST(Paths, OfATreeBehindALink) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  if (run_shell("test -d /sys/class").code != 0) {
+    GTEST_SKIP() << "no /sys is mounted here, for the emulated files to stand beside";
+  }
+  const Outcome outcome = run_shell(
+      "dir=$(mktemp -d) && mkdir -p -m 700 $dir/real/own && ln -s real $dir/link && "
+      "XDG_RUNTIME_DIR=$dir/link/own timeout 60 " WEFT_PROGRAM
+      " run -q --no-prefix -- sh -c 'echo at $WEFT_SOCKET && " WEFT_GUEST
+      " relative_paths && " WEFT_GUEST " steps_back'; code=$?; rm -r $dir; exit $code");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("/link/own/")) << outcome.output;
+}
+
+TEST(Descriptors, AreFewAndSayIt) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const auto limited = [](const char* most) {
+    return alone("few_numbers", "ulimit -n 4096;").code == 0
+               ? run_shell(std::string("timeout 60 " WEFT_PROGRAM
+                                       " run -q --no-prefix -- sh -c 'ulimit -n ") +
+                           most + "; " WEFT_GUEST " few_numbers'")
+               : Outcome{};
+  };
+  for (const char* const enough : {"64", "256", "600"}) {
+    const Outcome outcome = limited(enough);
+    EXPECT_EQ(outcome.code, 0) << enough << ": " << outcome.output;
+  }
+  const Outcome outcome = limited("12");
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_TRUE(outcome.says("weft: ") && outcome.says("ulimit -n")) << outcome.output;
+}
 
 TEST(Trap, ForgetsAQueuePairThatIsGone) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
@@ -68,6 +104,25 @@ TEST(Trap, StandsBeforeTheProgramsOwnHandler) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+class Faults : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(Faults, AreWhoseTheyAre) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const auto& [guest_case, environment] = GetParam();
+  const Outcome outcome = alone(guest_case, environment);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Guest, Faults,
+                         ::testing::Combine(::testing::Values("gone_buffers", "gone_everywhere",
+                                                              "own_faults", "masked_faults",
+                                                              "own_deaths"),
+                                            ::testing::Values("", "WEFT_DOORBELL_TRAP=1")),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) +
+                                  (*std::get<1>(test.param) ? "_trapped" : "");
+                         });
+
 TEST(Memory, WithTheHooksOfUcx) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = alone("hooked_memory");
@@ -76,6 +131,20 @@ TEST(Memory, WithTheHooksOfUcx) {
   }
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
+
+// What they measure is nothing for a test; that every turn comes to its end is.
+class Spinning : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Spinning, GetsEveryMessage) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome = pair(std::string("env SPIN_TURNS=300 ") + WEFT_GUEST + " " + GetParam());
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("median")) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Guest, Spinning,
+                         ::testing::Values("spin_calls", "spin_stores", "spin_writes"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(Events, WhoSleepsOnAChannelIsWoken) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")

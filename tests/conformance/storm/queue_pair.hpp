@@ -105,18 +105,23 @@ class QueuePair {
   [[nodiscard]] std::uint8_t* receive_slot(std::uint64_t slot) { return at(slot); }
   [[nodiscard]] std::uint8_t* send_slot(std::uint64_t slot) { return at(slots_ + slot); }
 
-  void post_receive(std::uint64_t slot) {
-    ibv_sge piece = piece_at(slot, slot_size_);
+  [[nodiscard]] ibv_pd* domain() { return pd_; }
+  [[nodiscard]] ibv_context* context() { return context_; }
+
+  void post_receive(std::uint64_t slot) { post_receive(piece_at(slot, slot_size_), slot); }
+  void post_receive(ibv_sge piece, std::uint64_t id) {
     ibv_recv_wr work{};
     ibv_recv_wr* bad = nullptr;
-    work.wr_id = slot;
+    work.wr_id = id;
     work.sg_list = &piece;
     work.num_sge = 1;
     demand(ibv_post_recv(qp_, &work, &bad) == 0, "cannot post a receive");
   }
   // False: the queue is full.
   [[nodiscard]] bool post_send(std::uint64_t slot, std::uint64_t id, std::uint32_t to) {
-    ibv_sge piece = piece_at(slots_ + slot, slot_size_);
+    return post_send(piece_at(slots_ + slot, slot_size_), id, to);
+  }
+  [[nodiscard]] bool post_send(ibv_sge piece, std::uint64_t id, std::uint32_t to) {
     ibv_send_wr work{};
     ibv_send_wr* bad = nullptr;
     work.wr_id = id;

@@ -1,14 +1,10 @@
-// Owns the tests of the view of a peer through its paths, and of the base RTT.
+// Owns the tests of the view of a peer through its paths.
 #include "srd/engine/cc/path_filter.hpp"
 
 #include <gtest/gtest.h>
 
-#include "srd/engine/cc/base_rtt.hpp"
-
 namespace weft::srd {
 namespace {
-
-using namespace std::chrono_literals;
 
 PathId path(unsigned i) { return PathId{static_cast<std::uint16_t>(i)}; }
 
@@ -61,38 +57,6 @@ TEST(PathFilter, ForgetsThePathThatItHeardOfFirst) {
   }
   EXPECT_EQ(filter.view(100, 50).delay, 3U);
   EXPECT_FALSE(filter.view(100, 50).marked);
-}
-
-TEST(BaseRtt, FollowsASmallerMeasurementAtOnceAndALargerOneAfterAPeriod) {
-  BaseRtt base(14us);
-  base.add(time_at(1ms), 5us, false);
-  EXPECT_EQ(base.get(), 5us);
-  for (int ms = 2; ms < 400; ++ms) {
-    base.add(time_at(std::chrono::milliseconds{ms}), 200us, false);
-    if (ms < 100) {
-      EXPECT_EQ(base.get(), 5us);
-    }
-  }
-  EXPECT_EQ(base.get(), 200us);
-}
-
-TEST(BaseRtt, AStandingQueueThatMarksIsNotTakenForDistance) {
-  BaseRtt base(14us);
-  for (int ms = 1; ms < 1000; ++ms) {
-    base.add(time_at(std::chrono::milliseconds{ms}), 40us, ms % 10 == 0);
-  }
-  EXPECT_EQ(base.get(), 14us);
-}
-
-TEST(BaseRtt, NonsenseStaysWithinReason) {
-  BaseRtt base(14us);
-  base.add(time_at(1ms), Duration{-5}, false);
-  EXPECT_EQ(base.get(), 1ns);
-  BaseRtt slow(14us);
-  for (int s = 1; s < 10; ++s) {
-    slow.add(time_at(std::chrono::seconds{s}), 100s, false);
-  }
-  EXPECT_EQ(slow.get(), 10ms);
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"max_peers", [](auto& c) { c.max_peers = 0xFFFFFFFF; }},
         Bad{"max_work_requests", [](auto& c) { c.max_work_requests = 0; }},
         Bad{"max_completions", [](auto& c) { c.max_completions = 0; }},
+        Bad{"max_work_requests", [](auto& c) { c.max_work_requests = c.max_completions + 1; }},
         Bad{"max_reads_per_peer", [](auto& c) { c.max_reads_per_peer = 0; }},
         Bad{"window_packets", [](auto& c) { c.window_packets = 0; }},
         Bad{"mtu_payload", [](auto& c) { c.mtu_payload = 0; }},

@@ -39,7 +39,7 @@ TEST(MessageHeader, HasGoldenBytes) {
   header.region = 0x28292A2B;
   header.qkey = 0x2C2D2E2F;
   const std::vector<std::byte> bytes = bytes_of(header);
-  EXPECT_EQ(bytes[0], std::byte{1}) << "version";
+  EXPECT_EQ(bytes[0], std::byte{2}) << "version";
   EXPECT_EQ(bytes[1], std::byte{2}) << "kind";
   EXPECT_EQ(bytes[2], std::byte{1}) << "flags";
   for (std::size_t i = 3; i < bytes.size(); ++i) {
@@ -64,7 +64,7 @@ TEST(MessageHeader, RefusesWhatNoMessengerSends) {
   EXPECT_TRUE(refused(eager(5), 4)) << "too few bytes";
   EXPECT_TRUE(refused(eager(5), 6)) << "too many";
   Header header = eager(0);
-  header.version = 2;
+  header.version = 1;
   EXPECT_TRUE(refused(header));
   header = eager(0);
   header.flags = 4;

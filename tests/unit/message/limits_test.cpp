@@ -290,11 +290,44 @@ TEST(Config, WhatCannotWorkIsSaid) {
   EXPECT_NE(error({.endpoint = srd::Qpn{0xFFFFFE}}).find("24 bits"), std::string::npos);
   EXPECT_NE(error({.endpoint = srd::Qpn{50}, .max_sends = 0}).find("at least 1"),
             std::string::npos);
-  EXPECT_NE(error({.endpoint = srd::Qpn{50}, .max_sends = 1U << 21}).find("max_sends"),
+  EXPECT_NE(error({.endpoint = srd::Qpn{50}, .max_sends = (1U << 24) + 1}).find("max_sends"),
             std::string::npos);
   EXPECT_NE(error({.endpoint = srd::Qpn{6}}).find("open already"), std::string::npos)
       << "6, 7 and 8, which is taken";
   EXPECT_EQ(error({.endpoint = srd::Qpn{5}}), "") << "the failure before left 6 and 7 free";
+}
+
+// A message that nobody wants yet costs a question now and then, and nothing once it is through.
+TEST(Limits, AnIdleRequestIsQuiet) {
+  MessageLab lab(2);
+  for (int i = 0; i < 20; ++i) {
+    lab[0].send(lab[1], 7, 100'000);
+  }
+  lab.run_for(10ms);
+  const auto before = lab.network().counts().sent;
+  lab.run_for(1s);
+  EXPECT_LT(lab.network().counts().sent - before, 2 * 1000U) << "questions and answers, of all 20";
+  for (int i = 0; i < 20; ++i) {
+    lab[1].receive(7, 100'000);
+  }
+  ASSERT_TRUE(lab.run_until_done());
+  lab.run_for(10ms);
+  const auto after = lab.network().counts().sent;
+  lab.run_for(1s);
+  EXPECT_EQ(lab.network().counts().sent, after);
+}
+
+// The engine sees for itself whether whoever owes it bytes is alive.
+TEST(Limits, AReadAsksNobodyElse) {
+  MessageLab lab(2);
+  std::vector<std::byte> shared(100);
+  std::vector<std::byte> local(100);
+  const auto key = lab[1].messenger().share(shared, srd::Access::remote_read).value();
+  ASSERT_EQ(
+      lab[0].messenger().post_read({.from = lab[0].address(lab[1]), .data = local, .key = key}),
+      srd::PostResult::accepted);
+  lab.run_for(1ms);
+  EXPECT_EQ(lab[0].engine().counters().data_pkts, 1U);
 }
 
 }  // namespace

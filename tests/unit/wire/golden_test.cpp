@@ -117,8 +117,7 @@ TEST(Golden, Ack) {
   header.credit = 0x44;
   header.sack_words = 2;
   header.results = 3;
-  header.congested = 0x55;
-  header.received_bytes = 0x66;
+  header.marked = 0x66;
   header.wait = 0x77;
   Bytes tail(2 * sizeof(big_uint64_buf_t) + 3 * sizeof(ResultEntry));
   store(tail.data(), big_uint64_buf_t{0x8000000000000001});

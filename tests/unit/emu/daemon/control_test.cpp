@@ -22,6 +22,7 @@
 #include "emu/daemon/client.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "emu/daemon/metrics.hpp"
+#include "emu/daemon/seqpacket.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/run/clock.hpp"
 #include "tests/support/pcapng_reader.hpp"
@@ -51,7 +52,7 @@ class ControlTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
   json say(const std::string& line) {
-    const std::string answer = answer_control(*daemon_, line);
+    const std::string answer = answer_control(daemon_->control(), line);
     EXPECT_EQ(answer.find('\n'), answer.size() - 1) << answer;
     return json::parse(answer);
   }
@@ -227,21 +228,21 @@ TEST_F(ControlTest, MetricsAreServedOverHttp) {
   (void)ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}});
   bool close = false;
   std::string input = "GET /metrics HTTP/1.1\r\nHost: x\r\n";
-  EXPECT_FALSE(answer_http(*daemon_, input, close));  // not complete
+  EXPECT_FALSE(answer_http(daemon_->control(), input, close));  // not complete
   input += "\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n";
-  const auto first = answer_http(*daemon_, input, close);
+  const auto first = answer_http(daemon_->control(), input, close);
   ASSERT_TRUE(first);
   EXPECT_TRUE(first->starts_with("HTTP/1.1 200 OK\r\n")) << *first;
   EXPECT_NE(first->find("weft_link_dropped_total{link=\"h1->fabric\"} 0\n"), std::string::npos);
   EXPECT_FALSE(close);
-  const auto second = answer_http(*daemon_, input, close);
+  const auto second = answer_http(daemon_->control(), input, close);
   ASSERT_TRUE(second);
   EXPECT_TRUE(second->starts_with("HTTP/1.1 404")) << *second;
   for (std::string bad : {std::string("\r\n\r\n\r\n"), std::string("POST / HTTP/1.1\r\n\r\n"),
                           std::string(20'000, 'A'), std::string("GET / HTTP/9.9\r\n\r\n"),
                           "GET / HTTP/1.1\r\nX: " + std::string(20'000, 'y') + "\r\n\r\n"}) {
     close = false;
-    const auto answer = answer_http(*daemon_, bad, close);
+    const auto answer = answer_http(daemon_->control(), bad, close);
     ASSERT_TRUE(answer) << bad.substr(0, 40);
     EXPECT_TRUE(answer->starts_with("HTTP/1.1 4")) << *answer;
     EXPECT_TRUE(close);
@@ -250,7 +251,7 @@ TEST_F(ControlTest, MetricsAreServedOverHttp) {
 
 TEST_F(ControlTest, MetricsAreWhatPrometheusReads) {
   (void)ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}});
-  std::istringstream text(metrics_text(*daemon_));
+  std::istringstream text(metrics_text(daemon_->control()));
   std::string name;
   for (std::string line; std::getline(text, line);) {
     if (line.starts_with("# TYPE ")) {

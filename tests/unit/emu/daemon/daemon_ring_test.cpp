@@ -1,7 +1,11 @@
 // Owns what becomes of rings, direct ones above all, when many want them, and when those at the
 // other end die, stop or cheat.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <atomic>
+#include <cstddef>
 #include <set>
 
 #include "emu/daemon/attach_protocol.hpp"
@@ -11,6 +15,93 @@
 
 namespace weft::emu {
 namespace {
+
+// A process that speaks the attach protocol by hand, and does what it likes with what it is given.
+struct Intruder {
+  explicit Intruder(const Weftd& weftd) {
+    auto connected = connect_seqpacket(weftd.attach_socket());
+    EXPECT_TRUE(connected && send_struct(connected->get(), AttachRequest{}));
+    Received received = await_message(connected->get(), 5000);
+    const auto reply = received.as<AttachReply>();
+    EXPECT_TRUE(reply && received.fds.size() == 2);
+    socket = std::move(*connected);
+    memory = *srd::Mapping::map(received.fds[0].get(), srd::ring_pair_bytes(reply->ring_bytes));
+    bell = std::move(received.fds[1]);
+    place.address.bytes = reply->address;
+    place.id = srd::AttachmentId{static_cast<std::uint16_t>(reply->attachment)};
+  }
+  void ring() const {
+    const std::byte message[1]{};
+    (void)::send(bell.get(), message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  // What weftd writes into: the first of the two rings.
+  [[nodiscard]] std::atomic_ref<std::uint32_t> asleep() const {
+    return std::atomic_ref(
+        *reinterpret_cast<std::uint32_t*>(memory.data() + offsetof(srd::RingHeader, asleep)));
+  }
+
+  Attachment place;
+  srd::UniqueFd socket;
+  srd::Mapping memory;
+  srd::UniqueFd bell;
+};
+
+TEST_F(DaemonTest, ABellThatNobodyReadsDoesNotBlockWeftd) {
+  start(false);
+  auto a = join("h1");
+  auto b = join("h2");
+  ASSERT_TRUE(a && b);
+  const Intruder intruder(*weftd_);
+  const int flags = ::fcntl(intruder.bell.get(), F_GETFL);
+  ASSERT_EQ(::fcntl(intruder.bell.get(), F_SETFL, flags & ~O_NONBLOCK), 0);
+  for (std::uint32_t i = 0; i < 1000; ++i) {  // more rings than the bell holds
+    intruder.asleep().store(1);
+    const srd::TxPacket sent = packet(*a, intruder.place, i);
+    ASSERT_EQ(a->io->transmit({&sent, 1}), 1U);
+    ASSERT_TRUE(eventually([&] { return intruder.asleep().load() == 0; })) << "ring " << i;
+  }
+  EXPECT_TRUE(passes(*a, *b, 1));
+}
+
+// A ring that is full of garbage and never written again is looked at once.
+TEST_F(DaemonTest, GarbageThatStaysInARingIsNoWorkForEver) {
+  start(false);
+  const Intruder intruder(*weftd_);
+  const std::size_t capacity = intruder.memory.size() / 2 - srd::kRingHeaderBytes;
+  std::byte* const area = intruder.memory.data() + capacity + 2 * srd::kRingHeaderBytes;
+  const std::uint32_t length = 64;
+  const std::size_t bytes = srd::ring_record_bytes(length);
+  std::size_t records = 0;
+  std::size_t offset = 0;
+  for (; offset + bytes + srd::kRingCell <= capacity; offset += bytes, ++records) {
+    std::memcpy(area + offset, &length, sizeof length);
+  }
+  std::memcpy(area + offset, &srd::kRingWrap, sizeof srd::kRingWrap);
+  intruder.ring();
+  const auto dropped = [&] {
+    return status()["counters"]["dropped"]["malformed"].get<std::size_t>();
+  };
+  EXPECT_TRUE(eventually([&] { return dropped() >= records; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  EXPECT_EQ(dropped(), records);
+}
+
+// Nobody waits for packets by looking, so only a bell finds weftd.
+TEST_F(DaemonTest, AFloodedBellSilencesNobodyElses) {
+  start(false);
+  auto a = join("h1");
+  auto b = join("h2");
+  ASSERT_TRUE(a && b);
+  const Intruder intruder(*weftd_);
+  const std::byte ring[1]{};
+  for (std::uint32_t i = 1; i <= 20; ++i) {
+    while (::send(intruder.bell.get(), ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+    }
+    ASSERT_TRUE(passes(*a, *b, i));
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});  // weftd falls asleep
+  }
+  ASSERT_TRUE(weftd_->alive());
+}
 
 TEST_F(DaemonTest, GivesTwoLocalProcessesADirectRing) {
   start(true);
@@ -38,7 +129,7 @@ TEST_F(DaemonTest, AKilledProcessLeavesAndItsPeersLoseTheRing) {
   const pid_t child = ::fork();
   if (child == 0) {
     auto b = join("h2");
-    const srd::TxPacket sent = packet(*a, 7);
+    const srd::TxPacket sent = packet(*b, *a, 7);
     while (b) {  // the rings of `a` are the parent's
       [[maybe_unused]] const auto taken = b->io->transmit({&sent, 1});
       poll_once(*b);
@@ -71,7 +162,7 @@ TEST_F(DaemonTest, OfThoseWhoDieAtOnceNoRingsStay) {
   for (std::uint32_t i = 1; i <= 100; ++i) {
     auto b = join("h2");
     ASSERT_TRUE(b);
-    const srd::TxPacket sent = packet(*a, i);
+    const srd::TxPacket sent = packet(*b, *a, i);
     ASSERT_EQ(b->io->transmit({&sent, 1}), 1U);
   }
   EXPECT_TRUE(eventually([&] {
@@ -130,7 +221,7 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
     return a->io->direct_ports() == srd::RingIo::kMaxDirectPorts;
   }));
   for (std::uint32_t i = 0; i < 100; ++i) {
-    const srd::TxPacket unread = packet(*a, 500);
+    const srd::TxPacket unread = packet(peers.front(), *a, 500);
     ASSERT_EQ(peers.front().io->transmit({&unread, 1}), 1U);
   }
   peers.erase(peers.begin());
@@ -138,7 +229,7 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
       eventually([&] { return status()["direct_pairs"] == srd::RingIo::kMaxDirectPorts - 1; }));
   auto heir = join("h2");
   ASSERT_TRUE(heir);
-  const srd::TxPacket first = packet(*a, 600);
+  const srd::TxPacket first = packet(*heir, *a, 600);
   ASSERT_EQ(heir->io->transmit({&first, 1}), 1U);
   ASSERT_TRUE(eventually([&] {
     poll_once(*heir);
@@ -167,7 +258,7 @@ TEST_F(DaemonTest, AFloodStarvesNobody) {
     }));
   }
   const auto send = [&](Attachment& from, std::uint32_t number) {
-    const srd::TxPacket sent = packet(*a, number);
+    const srd::TxPacket sent = packet(from, *a, number);
     EXPECT_EQ(from.io->transmit({&sent, 1}), 1U);
   };
   for (std::uint32_t i = 0; i < 1000; ++i) {
@@ -193,20 +284,14 @@ TEST_F(DaemonTest, GarbageInARingHurtsOnlyItsOwner) {
   auto b = join("h2");
   ASSERT_TRUE(a && b);
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    auto socket = connect_seqpacket(directory_ + "/attach.sock");
-    ASSERT_TRUE(socket);
-    ASSERT_TRUE(send_struct(socket->get(), AttachRequest{}));
-    Received received = await_message(socket->get(), 5000);
-    const auto reply = received.as<AttachReply>();
-    ASSERT_TRUE(reply && received.fds.size() == 3);
-    auto memory = srd::Mapping::map(received.fds[0].get(), srd::ring_pair_bytes(reply->ring_bytes));
-    ASSERT_TRUE(memory);
+    const Intruder intruder(*weftd_);
+    const srd::Mapping& memory = intruder.memory;
     Rng rng(seed);
-    for (std::size_t i = 0; i + 8 <= memory->size(); i += 8) {
+    for (std::size_t i = 0; i + 8 <= memory.size(); i += 8) {
       const std::uint64_t word = rng.chance(0.3) ? rng.below(6000) : rng.next();
-      std::memcpy(memory->data() + i, &word, sizeof word);
+      std::memcpy(memory.data() + i, &word, sizeof word);
     }
-    srd::ring_doorbell(received.fds[2].get());
+    intruder.ring();  // unless it is cut off already
     ASSERT_TRUE(passes(*a, *b, static_cast<std::uint32_t>(seed))) << "seed " << seed;
     ASSERT_TRUE(weftd_->alive()) << "seed " << seed;
   }
@@ -218,7 +303,7 @@ TEST_F(DaemonTest, AProcessThatNeverReadsBlocksNobodyForLong) {
   auto deaf = join("h2");
   auto b = join("h2");
   ASSERT_TRUE(a && deaf && b);
-  const srd::TxPacket flood = packet(*deaf, 1, 1000);
+  const srd::TxPacket flood = packet(*a, *deaf, 1, 1000);
   const std::size_t more_than_all_rings_hold = 3 * weftd_->options().ring_bytes / 1000;
   std::size_t taken = 0;
   EXPECT_TRUE(eventually([&] {
@@ -226,11 +311,48 @@ TEST_F(DaemonTest, AProcessThatNeverReadsBlocksNobodyForLong) {
     return taken > more_than_all_rings_hold;
   }));
   EXPECT_TRUE(eventually([&] {
-    const srd::TxPacket sent = packet(*b, 2);
+    const srd::TxPacket sent = packet(*a, *b, 2);
     return a->io->transmit({&sent, 1}) == 1;
   }));
   EXPECT_TRUE(arrives(*b, 2));
   EXPECT_GT(status()["counters"]["dropped"]["not_receiving"], 0);
+}
+
+// It makes room for a frame now and then, so it never looks as if it had stopped.
+TEST_F(DaemonTest, AProcessThatReadsSlowlySlowsNobodyElse) {
+  start(false);
+  auto a = join("h1");
+  auto b = join("h2");
+  ASSERT_TRUE(a && b);
+  const Intruder slow(*weftd_);
+  std::atomic_ref<std::uint64_t> consumed(
+      *reinterpret_cast<std::uint64_t*>(slow.memory.data() + offsetof(srd::RingHeader, consumed)));
+  // What `b` hears in that time, when every other packet is for the slow one, or none.
+  const auto rounds = [&](Duration time, bool to_slow = true) {
+    std::size_t heard = 0;
+    const TimePoint end = srd::monotonic_now() + time;
+    while (srd::monotonic_now() < end) {
+      const srd::TxPacket sent[] = {packet(*a, to_slow ? slow.place : *b, 1, to_slow ? 4000 : 64),
+                                    packet(*a, *b, 2)};
+      (void)a->io->transmit({sent, std::min<std::size_t>(a->io->transmit_room(), 2)});
+      heard += b->io->receive().size();
+      b->io->release();
+      std::this_thread::yield();
+    }
+    return heard;
+  };
+  const auto dropped = [&] { return status()["counters"]["dropped"]["not_receiving"].get<int>(); };
+  ASSERT_TRUE(
+      eventually([&] { return rounds(std::chrono::milliseconds{5}) + 1 > 0 && dropped() > 0; }));
+  // Beside what is heard without any trouble, in turns: the machine has its own ups and downs.
+  std::size_t heard = 0;
+  std::size_t undisturbed = 0;
+  for (int read = 0; read < 50; ++read) {
+    consumed.store(consumed.load() + srd::ring_record_bytes(4042));
+    heard += rounds(std::chrono::milliseconds{5});
+    undisturbed += rounds(std::chrono::milliseconds{5}, false);
+  }
+  EXPECT_GT(20 * heard, undisturbed);
 }
 
 // A full direct ring must not hold up what goes to others.
@@ -244,7 +366,7 @@ TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
   const pid_t child = ::fork();
   if (child == 0) {
     auto b = join("h2");
-    const srd::TxPacket hello = packet(*a, 7);
+    const srd::TxPacket hello = packet(*b, *a, 7);
     const std::uint8_t id = b ? static_cast<std::uint8_t>(b->id.value()) : 0;
     [[maybe_unused]] const auto told = ::write(ready[1], &id, 1);
     while (b) {
@@ -261,7 +383,7 @@ TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
     return a->io->direct_ports() == 1;
   }));
   ::kill(child, SIGSTOP);
-  srd::TxPacket flood = packet(*c, 1, 1000);
+  srd::TxPacket flood = packet(*a, *c, 1, 1000);
   flood.header[srd::wire::kDestinationAttachmentOffset + 1] = std::byte{id};
   EXPECT_TRUE(eventually([&] {
     for (int i = 0; i < 100; ++i) {

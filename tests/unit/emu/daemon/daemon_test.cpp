@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstring>
 #include <map>
 
 #include "emu/daemon/attach_protocol.hpp"
@@ -134,7 +135,7 @@ TEST_F(DaemonTest, ASleepingProcessIsWoken) {
       poll_once(*b);
       return b->io->arm();
     }));
-    const srd::TxPacket sent = packet(*b, i);
+    const srd::TxPacket sent = packet(*a, *b, i);
     ASSERT_EQ(a->io->transmit({&sent, 1}), 1U);
     pollfd fd{b->io->wait_fd(), POLLIN, 0};
     EXPECT_EQ(::poll(&fd, 1, 5000), 1);
@@ -166,7 +167,7 @@ TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
   ASSERT_TRUE(passes(*a, *b, 1));
   for (std::uint32_t round = 2; round < 6; ++round) {
     weftd_->kill(SIGKILL);
-    const srd::TxPacket lost = packet(*b, 1000);
+    const srd::TxPacket lost = packet(*a, *b, 1000);
     EXPECT_TRUE(eventually([&] {
       [[maybe_unused]] const auto taken = a->io->transmit({&lost, 1});
       poll_once(*a);
@@ -176,7 +177,7 @@ TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
     weftd_->start();
     // Both knock ten times a second.
     EXPECT_TRUE(eventually([&] {
-      const srd::TxPacket again = packet(*b, round);
+      const srd::TxPacket again = packet(*a, *b, round);
       [[maybe_unused]] const auto taken = a->io->transmit({&again, 1});
       poll_once(*a);
       bool got = false;
@@ -190,21 +191,61 @@ TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
   }
 }
 
-TEST_F(DaemonTest, SpoofedAndLostFramesAreCounted) {
+TEST_F(DaemonTest, LostFramesAreCounted) {
   start(false);
   auto a = join("h1");
   auto b = join("h2");
   ASSERT_TRUE(a && b);
-  srd::TxPacket stray = packet(*b, 1);
+  srd::TxPacket stray = packet(*a, *b, 1);
   stray.to.bytes[15] = std::byte{99};
   EXPECT_EQ(a->io->transmit({&stray, 1}), 1U);
-  stray = packet(*b, 1);
+  stray = packet(*a, *b, 1);
   stray.header[4] = std::byte{0xEE};
   EXPECT_EQ(a->io->transmit({&stray, 1}), 1U);
   EXPECT_TRUE(passes(*a, *b, 2));
   const json dropped = status()["counters"]["dropped"];
   EXPECT_EQ(dropped["no_nic"], 1);
   EXPECT_EQ(dropped["no_process"], 1);
+}
+
+// One forged frame would make a peer believe that another process has restarted.
+TEST_F(DaemonTest, FramesInTheNameOfAnotherProcessAreDroppedAndCounted) {
+  for (const bool modelled : {false, true}) {
+    start(false);
+    auto a = join("h1");
+    auto victim = join("h1");
+    auto other = join("h1", 1);
+    auto b = join("h2");
+    ASSERT_TRUE(a && victim && other && b);
+    if (modelled) {
+      ASSERT_TRUE(ask({{"v", 1},
+                       {"cmd", "fault"},
+                       {"fault", {{"link", "h1->fabric#1"}, {"extra_delay", "1us"}}}})["ok"]);
+    }
+    srd::TxPacket forged = packet(*a, *b, 1);
+    const auto with = [&](auto&& change) {
+      srd::wire::CommonHeader header{};
+      std::memcpy(&header, packet(*a, *b, 1).header.data(), sizeof header);
+      change(header);
+      srd::wire::store(forged.header.data(), header);
+      EXPECT_EQ(a->io->transmit({&forged, 1}), 1U);
+    };
+    with([&](auto& header) { header.source_life = a->life.plus(100).value(); });
+    with([&](auto& header) { header.source_life = a->life.plus(0xFFFFFFFF).value(); });
+    with([&](auto& header) { header.source_life = 0; });
+    with([&](auto& header) { header.source_attachment = victim->id.value(); });
+    with([&](auto& header) {
+      header.source_attachment = victim->id.value();
+      header.source_life = victim->life.value();
+    });
+    with([&](auto& header) { header.source_attachment = std::uint16_t{0}; });
+    ASSERT_TRUE(passes(*a, *b, 2));
+    ASSERT_TRUE(passes(*victim, *b, 3));
+    const json counters = status()["counters"];
+    EXPECT_EQ(counters["dropped"]["wrong_source"], 6) << counters;
+    EXPECT_EQ(counters["frames"], 2) << counters;
+    weftd_.reset();
+  }
 }
 
 TEST_F(DaemonTest, TheControlSocketAnswersAnything) {

@@ -21,84 +21,37 @@
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/io/dgram_io.hpp"
+#include "srd/io/join_key.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
+#include "tests/unit/emu/daemon/weftd.hpp"
 
 namespace weft::emu {
 namespace {
 
 namespace wire = srd::wire;
-using nlohmann::json;
 
-template <class Condition>
-bool eventually(Condition&& condition) {
-  const auto patience = srd::monotonic_now() + std::chrono::seconds{10};
-  while (!condition()) {
-    if (srd::monotonic_now() > patience) {
-      return false;
-    }
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-// A weftd in a process of its own, with one host.
-class Weftd {
+// With one host.
+class OneHost : public Weftd {
  public:
-  Weftd(const std::string& directory, std::uint32_t host, std::vector<std::string> ports,
-        std::optional<Topology> topology = std::nullopt)
-      : directory_(directory) {
+  OneHost(const std::string& directory, std::uint32_t host, std::vector<std::string> ports,
+          std::optional<Topology> topology = std::nullopt, const std::string& join_key = "")
+      : Weftd(options_of(directory, host, std::move(ports), std::move(topology), join_key)) {}
+
+ private:
+  static DaemonOptions options_of(const std::string& directory, std::uint32_t host,
+                                  std::vector<std::string>&& ports,
+                                  std::optional<Topology>&& topology, const std::string& join_key) {
     DaemonOptions options;
     options.directory = directory;
     options.plant.hosts = {"h" + std::to_string(host)};
     options.plant.first_host = host;
     options.ports = std::move(ports);
     options.topology = std::move(topology);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      auto daemon = Daemon::create(options);
-      if (!daemon) {
-        std::fprintf(stderr, "%s\n", daemon.error().message.c_str());
-      }
-      _exit(daemon && (*daemon)->run() ? 0 : 1);
-    }
-    eventually([&] { return connect_seqpacket(directory + "/attach.sock").has_value(); });
+    options.join_key = join_key;
+    return options;
   }
-  ~Weftd() {
-    ::kill(pid_, SIGTERM);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  [[nodiscard]] bool alive() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
-  [[nodiscard]] Result<Attachment> join() const {
-    AttachOptions options;
-    options.socket = directory_ + "/attach.sock";
-    return attach(options);
-  }
-  [[nodiscard]] json status() const {
-    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, (directory_ + "/control.sock").c_str());
-    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    const std::string line = "{\"v\": 1, \"cmd\": \"status\"}\n";
-    EXPECT_EQ(::write(fd, line.data(), line.size()), static_cast<ssize_t>(line.size()));
-    std::string reply;
-    char buffer[4096];
-    while (reply.find('\n') == std::string::npos) {
-      const ssize_t size = ::read(fd, buffer, sizeof buffer);
-      if (size <= 0) {
-        break;
-      }
-      reply.append(buffer, static_cast<std::size_t>(size));
-    }
-    ::close(fd);
-    return json::parse(reply, nullptr, false)["status"];
-  }
-
- private:
-  std::string directory_;
-  pid_t pid_ = -1;
 };
 
 srd::TxPacket packet(const Attachment& from, const Attachment& to, std::uint32_t number,
@@ -150,8 +103,8 @@ class OutsideTest : public testing::Test {
 };
 
 TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {
-  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
-  const Weftd two(place("two"), 3, {"dgram:" + place("b") + "," + place("a")});
+  const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
+  const OneHost two(place("two"), 3, {"dgram:" + place("b") + "," + place("a")});
   auto a = one.join();
   auto b = two.join();
   ASSERT_TRUE(a && b);
@@ -164,26 +117,49 @@ TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {
   EXPECT_GE(one.status()["ports"][0]["frames_in"], 199);
 }
 
-TEST_F(OutsideTest, UdpJoinsTwoNetworks) {
+TEST_F(OutsideTest, UdpJoinsTwoNetworksThatShareAKey) {
   const std::string base = "127.91." + std::to_string(::getpid() % 250) + ".";
-  const Weftd one(place("one"), 1, {"udp:" + base + "1," + base + "2"});
-  const Weftd two(place("two"), 3, {"udp:" + base + "2," + base + "1"});
-  auto a = one.join();
-  auto b = two.join();
-  ASSERT_TRUE(a && b);
-  for (std::uint32_t i = 1; i < 200; ++i) {
-    ASSERT_TRUE(passes(*a, *b, i)) << i;
-    ASSERT_TRUE(passes(*b, *a, i)) << i;
+  ASSERT_TRUE(srd::create_join_key(place("key")));
+  for (const bool insecure : {false, true}) {
+    const std::string more = insecure ? ",insecure" : "";
+    const std::string key = insecure ? "" : place("key");
+    const OneHost one(place("one"), 1, {"udp:" + base + "1," + base + "2" + more}, {}, key);
+    const OneHost two(place("two"), 3, {"udp:" + base + "2," + base + "1" + more}, {}, key);
+    auto a = one.join();
+    auto b = two.join();
+    ASSERT_TRUE(a && b);
+    ASSERT_TRUE(eventually([&] {
+      return one.status()["ports"][0]["up"] == true && two.status()["ports"][0]["up"] == true;
+    }));
+    for (std::uint32_t i = 1; i < 200; ++i) {
+      ASSERT_TRUE(passes(*a, *b, i)) << i;
+      ASSERT_TRUE(passes(*b, *a, i)) << i;
+    }
   }
+}
+
+TEST_F(OutsideTest, AUdpPortNeedsAKeyUnlessItSaysOtherwise) {
+  const auto spec = parse_outside("udp:127.0.0.1,127.0.0.2@h3");
+  ASSERT_TRUE(spec);
+  const auto refused = open_outside(*spec, 4000, "");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("--join-key FILE"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("udp:127.0.0.1,127.0.0.2,insecure"), std::string::npos);
+  EXPECT_FALSE(open_outside(*spec, 4000, place("nothing")));
+  const auto insecure = parse_outside("udp:127.0.0.1,127.0.0.2,insecure@h3");
+  ASSERT_TRUE(insecure);
+  EXPECT_TRUE(insecure->insecure);
+  EXPECT_EQ(insecure->arguments, "127.0.0.1,127.0.0.2");
+  EXPECT_EQ(insecure->host, "h3");
 }
 
 // weftd in the middle is a switch between its ports.
 TEST_F(OutsideTest, AThirdNetworkIsReachedThroughTheSecond) {
-  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
-  const Weftd two(
+  const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
+  const OneHost two(
       place("two"), 2,
       {"dgram:" + place("b") + "," + place("a"), "dgram:" + place("c") + "," + place("d")});
-  const Weftd three(place("three"), 3, {"dgram:" + place("d") + "," + place("c")});
+  const OneHost three(place("three"), 3, {"dgram:" + place("d") + "," + place("c")});
   auto a = one.join();
   auto c = three.join();
   ASSERT_TRUE(a && c);
@@ -199,8 +175,9 @@ TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
                      {.rate = Rate::gbps(1), .delay = std::chrono::microseconds{5}});
   }
   ASSERT_TRUE(topology.validate());
-  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b") + "@gate"}, topology);
-  const Weftd two(place("two"), 9, {"dgram:" + place("b") + "," + place("a")});
+  const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b") + "@gate"},
+                    topology);
+  const OneHost two(place("two"), 9, {"dgram:" + place("b") + "," + place("a")});
   auto a = one.join();
   auto b = two.join();
   ASSERT_TRUE(a && b);
@@ -212,7 +189,7 @@ TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
 }
 
 TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
-  const Weftd one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
+  const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
   auto a = one.join();
   ASSERT_TRUE(a);
   auto enemy = srd::DgramIo::create(
@@ -341,15 +318,18 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
     hosts.hosts = {"h1", "gate"};
     auto plant = Plant::make(hosts);
     ASSERT_TRUE(plant);
-    auto slot = plant->occupy(*plant->nics()[0], {}, 1, 0);
-    ASSERT_TRUE(slot);
+    auto owned = std::make_unique<Slot>();
+    Slot* slot = owned.get();
+    slot->nic = plant->nics()[0].get();
+    slot->id = 1;
+    plant->put(std::move(owned));
     auto memory = srd::RingPort::create_memory(std::size_t{1} << 16);
     ASSERT_TRUE(memory);
     auto port = srd::RingPort::open(memory->get(), std::size_t{1} << 16, 0, kMaxFrame, {});
     auto peer = srd::RingPort::open(memory->get(), std::size_t{1} << 16, 1, kMaxFrame, {});
     ASSERT_TRUE(port && peer);
-    (*slot)->port = std::move(*port);
-    Switchboard switchboard(*plant, [](Slot&, Slot&) {});
+    slot->port = std::move(*port);
+    Switchboard switchboard(*plant, [](Slot&, Slot&) { return true; });
     Outside outside(kMaxFrame);
     const srd::Address& to = plant->nics()[0]->address;
     ASSERT_TRUE(outside.add("device",
@@ -379,7 +359,7 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
 }
 
 TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
-  const Weftd one(place("one"), 1, {});
+  const OneHost one(place("one"), 1, {});
   for (const char* host : {"", "h1", "nobody"}) {
     auto socket = connect_seqpacket(place("one") + "/attach.sock");
     auto no_tap = srd::create_doorbell();
@@ -403,7 +383,7 @@ TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {
   }
   const auto bad = parse_outside("udp:1.2.3.4,::1");
   ASSERT_TRUE(bad);
-  EXPECT_FALSE(open_outside(*bad, 4000));
+  EXPECT_FALSE(open_outside(*bad, 4000, ""));
   const auto tap = parse_outside("tap:veth-x@h3");
   ASSERT_TRUE(tap);
   EXPECT_EQ(tap->arguments, "veth-x");

@@ -9,9 +9,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "emu/daemon/plant.hpp"
+#include "emu/daemon/registry.hpp"
 
 namespace weft::emu {
 namespace {
@@ -28,15 +32,31 @@ class PlacesTest : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   [[nodiscard]] std::string file() const { return directory_ + "/places"; }
-  [[nodiscard]] Plant plant(std::uint32_t nics = 1) const {
+  // A weftd's NICs, and who has which place on them.
+  struct Weftd {
+    std::unique_ptr<Plant> plant;
+    Registry registry;
+
+    [[nodiscard]] Nic& nic() const { return *plant->nics().front(); }
+    [[nodiscard]] Result<Registry::Place> occupy(const Registry::Wish& wish, std::uint32_t now,
+                                                 std::int32_t process) {
+      return registry.occupy(nic(), wish, now, process);
+    }
+  };
+  [[nodiscard]] static Weftd without_memory(std::uint32_t nics = 1) {
     Plant::Options options;
     options.nics_per_host = nics;
     auto made = Plant::make(options);
     EXPECT_TRUE(made);
-    EXPECT_TRUE(made->remember(file()));
-    return std::move(*made);
+    auto plant = std::make_unique<Plant>(std::move(*made));
+    Registry registry(*plant);
+    return {std::move(plant), std::move(registry)};
   }
-  static Nic& nic_of(Plant& plant) { return *plant.nics().front(); }
+  [[nodiscard]] Weftd weftd(std::uint32_t nics = 1) const {
+    Weftd made = without_memory(nics);
+    EXPECT_TRUE(made.registry.remember(file()));
+    return made;
+  }
   // A process that has ended.
   static std::int32_t dead() {
     static const pid_t once = [] {
@@ -56,16 +76,16 @@ class PlacesTest : public testing::Test {
 TEST_F(PlacesTest, NoPlaceGetsTheSameLifeTwiceHoweverQuicklyWeftdIsRestarted) {
   std::set<std::pair<unsigned, std::uint32_t>> given;
   for (int start = 0; start < 600; ++start) {  // more often than there are places
-    Plant young = plant();
-    const auto slot = young.occupy(nic_of(young), {}, kNow, dead());
+    Weftd young = weftd();
+    const auto slot = young.occupy({}, kNow, dead());
     ASSERT_TRUE(slot);
-    const unsigned id = (*slot)->id;
+    const unsigned id = slot->id;
     for (const auto& [other, life] : given) {
       if (other == id) {
-        EXPECT_TRUE(srd::Life{life}.before((*slot)->life));
+        EXPECT_TRUE(srd::Life{life}.before(slot->life));
       }
     }
-    EXPECT_TRUE(given.emplace(id, (*slot)->life.value()).second);
+    EXPECT_TRUE(given.emplace(id, slot->life.value()).second);
   }
 }
 
@@ -73,73 +93,126 @@ TEST_F(PlacesTest, WhoeverStillRunsFindsItsPlaceFree) {
   std::uint32_t life = 0;
   std::uint16_t place = 0;
   {
-    Plant before = plant();
-    const auto slot = before.occupy(nic_of(before), {}, kNow, ::getpid());
+    Weftd before = weftd();
+    const auto slot = before.occupy({}, kNow, ::getpid());
     ASSERT_TRUE(slot);
-    life = (*slot)->life.value();
-    place = (*slot)->id;
+    life = slot->life.value();
+    place = slot->id;
   }
-  Plant after = plant();
+  Weftd after = weftd();
   for (std::size_t newcomers = 0; newcomers < kSlotsPerNic - 2; ++newcomers) {
-    const auto slot = after.occupy(nic_of(after), {}, kNow, ::getpid());
+    const auto slot = after.occupy({}, kNow, ::getpid());
     ASSERT_TRUE(slot);
-    EXPECT_NE((*slot)->id, place);
+    EXPECT_NE(slot->id, place);
   }
-  EXPECT_FALSE(after.occupy(nic_of(after), {}, kNow, ::getpid()));
-  const auto back =
-      after.occupy(nic_of(after), {.attachment = place, .life = life}, kNow, ::getpid());
+  EXPECT_FALSE(after.occupy({}, kNow, ::getpid()));
+  const auto back = after.occupy({.attachment = place, .life = life}, kNow, ::getpid());
   ASSERT_TRUE(back);
-  EXPECT_EQ((*back)->life.value(), life);
+  EXPECT_EQ(back->life.value(), life);
 }
 
 TEST_F(PlacesTest, TheDeadAndTheDepartedLeaveTheirPlaces) {
   {
-    Plant before = plant();
+    Weftd before = weftd();
     for (std::size_t i = 0; i < kSlotsPerNic - 1; ++i) {
-      const auto slot = before.occupy(nic_of(before), {}, kNow, i % 2 == 0 ? dead() : ::getpid());
+      const auto slot = before.occupy({}, kNow, i % 2 == 0 ? dead() : ::getpid());
       ASSERT_TRUE(slot);
       if (i % 2 != 0) {
-        before.vacate(**slot);
+        before.registry.vacate(*slot);
       }
     }
   }
-  Plant after = plant();
+  Weftd after = weftd();
   for (std::size_t i = 0; i < kSlotsPerNic - 1; ++i) {
-    EXPECT_TRUE(after.occupy(nic_of(after), {}, kNow, ::getpid()));
+    EXPECT_TRUE(after.occupy({}, kNow, ::getpid()));
   }
 }
 
 TEST_F(PlacesTest, ProcessesOfOtherNamespacesAreWaitedForOnlySoLong) {
   {
-    Plant before = plant();
+    Weftd before = weftd();
     for (std::size_t i = 0; i < kSlotsPerNic - 1; ++i) {
-      ASSERT_TRUE(before.occupy(nic_of(before), {}, kNow, Places::kUnknown));
+      ASSERT_TRUE(before.occupy({}, kNow, Places::kUnknown));
     }
   }
-  Plant after = plant();
-  EXPECT_FALSE(after.occupy(nic_of(after), {}, kNow, ::getpid()));
-  after.keep_unknown(false);
-  EXPECT_TRUE(after.occupy(nic_of(after), {}, kNow, ::getpid()));
+  Weftd after = weftd();
+  EXPECT_FALSE(after.occupy({}, kNow, ::getpid()));
+  after.registry.keep_unknown(false);
+  EXPECT_TRUE(after.occupy({}, kNow, ::getpid()));
 }
 
 TEST_F(PlacesTest, AnotherNetworksFileOrNonsenseIsForgotten) {
   {
-    Plant before = plant(2);
-    ASSERT_TRUE(before.occupy(nic_of(before), {}, 5 * kNow, ::getpid()));
+    Weftd before = weftd(2);
+    ASSERT_TRUE(before.occupy({}, 5 * kNow, ::getpid()));
   }
-  Plant smaller = plant(1);
-  const auto first = smaller.occupy(nic_of(smaller), {}, kNow, ::getpid());
+  Weftd smaller = weftd(1);
+  const auto first = smaller.occupy({}, kNow, ::getpid());
   ASSERT_TRUE(first);
-  EXPECT_EQ((*first)->life.value(), kNow);
+  EXPECT_EQ(first->life.value(), kNow);
   std::ofstream(file(), std::ios::trunc) << "garbage";
-  Plant after = plant(1);
-  EXPECT_TRUE(after.occupy(nic_of(after), {}, kNow, ::getpid()));
+  Weftd after = weftd(1);
+  EXPECT_TRUE(after.occupy({}, kNow, ::getpid()));
+}
+
+// A process in another one's place would get its packets, and speak in its name.
+TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
+  const pid_t owner = ::getppid();
+  Registry::Place had;
+  {
+    Weftd before = weftd();
+    const auto place = before.occupy({}, kNow, owner);
+    ASSERT_TRUE(place);
+    had = *place;
+  }
+  const std::uint32_t life = had.life.value();
+  Weftd after = weftd();
+  const auto asks = [&](std::uint32_t id, std::uint32_t of_life, pid_t process) {
+    const auto place = after.occupy({.attachment = id, .life = of_life}, kNow, process);
+    if (place) {
+      after.registry.vacate(*place);
+    }
+    return place.has_value();
+  };
+  EXPECT_FALSE(asks(had.id, life, ::getpid()));  // its owner still runs
+  EXPECT_FALSE(asks(had.id, life + 1, owner));   // nobody was given that life
+  EXPECT_FALSE(asks(had.id, life - 1, owner));
+  EXPECT_FALSE(asks(had.id, 0, owner));
+  EXPECT_FALSE(asks(kSlotsPerNic, life, owner));
+  EXPECT_FALSE(asks(0xFFFFFFFF, life, owner));
+  // Of other places nothing is known; but half the lives there are lie in the future.
+  const std::uint32_t other = had.id + 1U;
+  EXPECT_FALSE(asks(other, kNow + (1U << 30), owner));
+  EXPECT_FALSE(asks(other, kNow + 0x7FFFFFFFU, owner));
+  EXPECT_TRUE(asks(other, kNow + 5, owner));
+  EXPECT_TRUE(asks(had.id, life, owner));
+}
+
+TEST_F(PlacesTest, TheCostOfOneMorePlaceIsBounded) {
+  Weftd busy = without_memory();
+  std::vector<Registry::Place> places;
+  for (std::size_t i = 1; i < kSlotsPerNic; ++i) {
+    const std::uint64_t before = busy.registry.looked_at();
+    const auto place = busy.occupy({}, kNow, ::getpid());
+    ASSERT_TRUE(place);
+    EXPECT_EQ(busy.registry.looked_at() - before, 1U);
+    places.push_back(*place);
+  }
+  // Full: everything is looked at once. One free place: found again, however many come and go.
+  std::uint64_t before = busy.registry.looked_at();
+  EXPECT_FALSE(busy.occupy({}, kNow, ::getpid()));
+  EXPECT_EQ(busy.registry.looked_at() - before, kSlotsPerNic - 1);
+  before = busy.registry.looked_at();
+  for (int round = 0; round < 100; ++round) {
+    busy.registry.vacate(places[7]);
+    ASSERT_TRUE(busy.occupy({}, kNow, ::getpid()));
+  }
+  EXPECT_LE(busy.registry.looked_at() - before, 100U * (kSlotsPerNic - 1));
 }
 
 TEST_F(PlacesTest, AFileThatCannotBeMadeIsSaidSo) {
-  auto made = Plant::make(Plant::Options{});
-  ASSERT_TRUE(made);
-  const auto remembered = made->remember(directory_ + "/not/there");
+  Weftd made = without_memory();
+  const auto remembered = made.registry.remember(directory_ + "/not/there");
   ASSERT_FALSE(remembered);
   EXPECT_NE(remembered.error().message.find("/not/there"), std::string::npos);
 }

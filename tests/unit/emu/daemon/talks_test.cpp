@@ -24,11 +24,10 @@
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/srd_header.hpp"
+#include "tests/unit/emu/daemon/weftd.hpp"
 
 namespace weft::emu {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kStatus = "{\"v\": 1, \"cmd\": \"status\"}\n";
 
@@ -40,61 +39,26 @@ class TalksTest : public testing::Test {
     options_.directory = path;
   }
   void TearDown() override {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGTERM);
-      ::waitpid(pid_, nullptr, 0);
-    }
+    weftd_.reset();
     std::filesystem::remove_all(options_.directory);
   }
   void start(rlim_t descriptors = 0) {
-    pid_ = ::fork();
-    if (pid_ == 0) {
+    weftd_ = std::make_unique<Weftd>(options_, [descriptors] {
       if (descriptors != 0) {
         const rlimit files{descriptors, descriptors};
         ::setrlimit(RLIMIT_NOFILE, &files);
       }
-      auto daemon = Daemon::create(options_);
-      ::_exit(daemon && (*daemon)->run() ? 0 : 1);
-    }
-    ASSERT_TRUE(eventually([&] { return connect_seqpacket(attach_socket()).has_value(); }));
+    });
   }
-  static bool eventually(const std::function<bool()>& condition) {
-    const auto patience = srd::monotonic_now() + std::chrono::seconds{20};
-    while (!condition()) {
-      if (srd::monotonic_now() > patience) {
-        return false;
-      }
-      std::this_thread::yield();
-    }
-    return true;
-  }
-  [[nodiscard]] std::string attach_socket() const { return options_.directory + "/attach.sock"; }
+  [[nodiscard]] std::string attach_socket() const { return weftd_->attach_socket(); }
   [[nodiscard]] srd::UniqueFd talk(const std::string& name = "/control.sock") const {
-    srd::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const timeval patience{20, 0};
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, (options_.directory + name).c_str());
-    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    return fd;
+    return weftd_->talk(name);
   }
-  static void say(const srd::UniqueFd& fd, const std::string& text) {
-    EXPECT_EQ(::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(text.size()));
-  }
-  // One line, or what came before the end.
-  static std::string hear(const srd::UniqueFd& fd) {
-    std::string line;
-    char byte = 0;
-    while (!line.ends_with('\n') && ::recv(fd.get(), &byte, 1, 0) == 1) {
-      line += byte;
-    }
-    return line;
-  }
+  static void say(const srd::UniqueFd& fd, const std::string& text) { Weftd::say(fd, text); }
+  static std::string hear(const srd::UniqueFd& fd) { return Weftd::hear(fd); }
 
   DaemonOptions options_;
-  pid_t pid_ = -1;
+  std::unique_ptr<Weftd> weftd_;
 };
 
 TEST_F(TalksTest, AnswersThatNoSocketHoldsAreGivenWhole) {
@@ -184,6 +148,8 @@ class UntoldTest : public TalksTest {
     header.version = srd::wire::kVersion;
     header.type = 1;
     header.destination_attachment = to.id.value();
+    header.source_attachment = from.id.value();
+    header.source_life = from.life.value();
     packet.to = to.address;
     packet.header_size = sizeof header;
     srd::wire::store(packet.header.data(), header);
@@ -359,8 +325,7 @@ TEST_F(LinkTest, FaultsInTimeAndDyingSwitchesTakeLinksToo) {
   const std::uint32_t last = fault({{"switch", "fabric"}});
   EXPECT_TRUE(listener.hears({false, true, false, true, false}));
   // The next weftd has a network without faults.
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  weftd_->kill(SIGKILL);
   start();
   EXPECT_TRUE(listener.hears({false, true, false, true, false, true})) << last;
 }

@@ -111,7 +111,9 @@ TEST(Fabric, AFullQueueTrimsAndTheHeaderArrivesFirst) {
   Fabric fabric(net, {});
   Collector seen;
   for (std::uint32_t i = 0; i < 8; ++i) {
-    fabric.inject(0, i, data(8, i));
+    Frame frame = data(8, i);
+    frame.trimmable = true;
+    fabric.inject(0, i, frame);
   }
   fabric.advance(kNoTime, seen);
   ASSERT_EQ(seen.arrivals.size(), 8U);
@@ -259,6 +261,12 @@ TEST(Fabric, TimeInOneStepOrInManyAndByTimeOrByNodeGiveTheSameNetwork) {
     fault.where = "tor*-agg*";
     fault.impairment.loss = fault.impairment.duplication = 0.05;
     EXPECT_TRUE(fabric.apply(0, fault));
+    Fault late;
+    late.where = "agg*->core*";
+    late.impairment.reordering = 0.3;
+    late.impairment.reorder_delay = std::chrono::microseconds{7};
+    late.impairment.jitter = std::chrono::microseconds{2};
+    EXPECT_TRUE(fabric.apply(0, late));
     for (Picos now = 0; fabric.next_event() != kNoTime; now += step) {
       fabric.advance(now, seen);
       EXPECT_EQ(fabric.now(), now);

@@ -56,6 +56,41 @@ TEST(TopologyFile, WrittenAndReadBackIsTheSame) {
   EXPECT_EQ(write_topology(*again), text);
 }
 
+TEST(TopologyFile, NamesOfNodesAreNoPathsAndNoPatterns) {
+  const auto with = [](const std::string& name) {
+    return yaml("topology:\n  nodes:\n    \"" + name +
+                "\": {kind: host}\n    sw: {}\n  links: [{endpoints: [\"" + name + "\", sw]}]\n");
+  };
+  for (const char* good : {"a", "h1", "rack-3.node_7", "_x", "0"}) {
+    EXPECT_TRUE(with(good)) << good;
+  }
+  for (const std::string& bad :
+       {std::string("../../evil"), std::string("."), std::string(".."), std::string(".hidden"),
+        std::string("-rf"), std::string("a/b"), std::string("a b"), std::string("a->b"),
+        std::string("h*"), std::string("a\\nb"), std::string("a=b"), std::string("a,b"),
+        std::string("\\x1b[2J"), std::string("\xC3\xA4"), std::string(64, 'a'), std::string()}) {
+    const auto net = with(bad);
+    ASSERT_FALSE(net) << bad;
+    EXPECT_NE(net.error().message.find("net.yaml:3: topology.nodes."), std::string::npos)
+        << net.error().message;
+  }
+}
+
+TEST(TopologyFile, OtherNamesAreOneLineAndComeBackAsTheyWere) {
+  EXPECT_FALSE(yaml("name: \"two\\nlines\"\ntopology: {generator: fat-tree, hosts: 16}\n"));
+  EXPECT_FALSE(yaml("name: \"\\e[2J\"\ntopology: {generator: fat-tree, hosts: 16}\n"));
+  EXPECT_FALSE(
+      yaml("name: " + std::string(201, 'x') + "\ntopology: {generator: fat-tree, hosts: 16}\n"));
+  for (const char* name : {"a: b # c", "\\\"quoted\\\"", "{x}", "null", "back\\\\slash"}) {
+    const auto net =
+        yaml("name: \"" + std::string(name) + "\"\ntopology: {generator: fat-tree, hosts: 16}\n");
+    ASSERT_TRUE(net) << name;
+    const auto again = yaml(write_topology(*net));
+    ASSERT_TRUE(again) << name;
+    EXPECT_EQ(again->name, net->name);
+  }
+}
+
 TEST(TopologyFile, EveryGeneratorCanBeNamed) {
   for (const char* keys :
        {"generator: fat-tree\n  hosts: 16",

@@ -28,7 +28,7 @@ TEST_F(Commands, FramingIsChecked) {
   };
   EXPECT_EQ(framed(3, 4, 3, 12), EINVAL);          // more words than announced
   EXPECT_EQ(framed(3, 5, 3, 8), EINVAL);           // fewer
-  EXPECT_EQ(framed(3, 2, 3, 0), EINVAL);           // shorter than the command
+  EXPECT_EQ(framed(3, 2, 3, 0), ENOSPC);           // shorter than the command
   EXPECT_EQ(framed(3, 4, 0, 8), ENOSPC);           // no room for the reply
   EXPECT_EQ(framed(3, 4, 3, 8), EFAULT);           // reply to nowhere
   EXPECT_EQ(framed(0x40000003, 4, 3, 8), EINVAL);  // reserved bits
@@ -39,8 +39,8 @@ TEST_F(Commands, FramingIsChecked) {
   }
   EXPECT_EQ(framed(abi::kExtended | 24, 0, 0, 16), EOPNOTSUPP);
   EXPECT_EQ(framed(abi::kExtended | 1, 1, 38, 8), EINVAL);   // no second header
-  EXPECT_EQ(framed(abi::kExtended | 1, 1, 38, 24), EFAULT);  // reply to nowhere
-  EXPECT_EQ(framed(abi::kExtended | 1, 0, 38, 16), EINVAL);  // no body
+  EXPECT_EQ(framed(abi::kExtended | 1, 1, 38, 24), EINVAL);  // room for a reply, and no place
+  EXPECT_EQ(framed(abi::kExtended | 1, 0, 38, 16), ENOSPC);  // no body
 }
 
 TEST_F(Commands, BogusPointersAreFaults) {
@@ -149,7 +149,7 @@ TEST_F(Commands, CompletionQueuesAreChecked) {
   EXPECT_EQ(with([](auto& core, auto&) { core.cqe = 0; }), EINVAL);
   EXPECT_EQ(with([](auto& core, auto&) { core.cqe = 32769; }), EINVAL);
   EXPECT_EQ(with([](auto& core, auto&) { core.comp_vector = 2; }), EINVAL);
-  EXPECT_EQ(with([](auto& core, auto&) { core.comp_channel = 12345; }), EINVAL);
+  EXPECT_EQ(with([](auto& core, auto&) { core.comp_channel = 12345; }), EBADF);
   EXPECT_EQ(with([](auto&, auto& own) { own.entry_size = 16; }), 0);
   EXPECT_EQ(with([](auto&, auto& own) { own.entry_size = 64; }), EINVAL);
   EXPECT_EQ(with([](auto&, auto& own) { own.entry_size = 0; }), EINVAL);
@@ -191,7 +191,8 @@ INSTANTIATE_TEST_SUITE_P(
         QpCase{"UnreliableConnection", EOPNOTSUPP, [](Core& c, Own&) { c.qp_type = 3; }},
         QpCase{"RawPacket", EOPNOTSUPP, [](Core& c, Own&) { c.qp_type = 8; }},
         QpCase{"OtherDriverType", EOPNOTSUPP, [](Core&, Own& o) { o.driver_type = 1; }},
-        QpCase{"SharedReceives", EOPNOTSUPP, [](Core& c, Own&) { c.is_srq = 1; }},
+        QpCase{"NoType", EINVAL, [](Core& c, Own&) { c.qp_type = 77; }},
+        QpCase{"SharedReceives", EINVAL, [](Core& c, Own&) { c.is_srq = 1; }},
         QpCase{"NoDomain", EINVAL, [](Core& c, Own&) { c.pd = 99; }},
         QpCase{"DomainIsACq", EINVAL, [](Core& c, Own&) { c.pd = c.send_cq; }},
         QpCase{"NoSendCq", EINVAL, [](Core& c, Own&) { c.send_cq = 99; }},
@@ -240,7 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
                  o.sq_ring_size = 0;
                }},
         QpCase{"UnknownWords", EINVAL, [](Core&, Own& o) { o.comp_mask = 1; }},
-        QpCase{"UnknownFlag", EINVAL, [](Core&, Own& o) { o.flags = 4; }}),
+        QpCase{"UnknownFlag", EOPNOTSUPP, [](Core&, Own& o) { o.flags = 4; }}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(Commands, ObjectsInUseStay) {
@@ -250,12 +251,12 @@ TEST_F(Commands, ObjectsInUseStay) {
   EXPECT_EQ(destroy(abi::Command::destroy_cq, cq.handle), EBUSY);
   EXPECT_EQ(destroy(abi::Command::destroy_qp, cq.handle), EINVAL);
   EXPECT_EQ(destroy(abi::Command::destroy_qp, qp.core.handle), 0);
-  EXPECT_EQ(destroy(abi::Command::destroy_qp, qp.core.handle), EINVAL);
+  EXPECT_EQ(destroy(abi::Command::destroy_qp, qp.core.handle), ENOENT);
   EXPECT_EQ(destroy(abi::Command::destroy_cq, cq.handle), 0);
   EXPECT_EQ(destroy(abi::Command::dealloc_pd, pd), 0);
-  EXPECT_EQ(destroy(abi::Command::dealloc_pd, pd), EINVAL);
-  EXPECT_EQ(destroy(abi::Command::dereg_mr, 0), EINVAL);
-  EXPECT_EQ(destroy(abi::Command::destroy_ah, UINT_MAX), EINVAL);
+  EXPECT_EQ(destroy(abi::Command::dealloc_pd, pd), ENOENT);
+  EXPECT_EQ(destroy(abi::Command::dereg_mr, 0), ENOENT);
+  EXPECT_EQ(destroy(abi::Command::destroy_ah, UINT_MAX), ENOENT);
 }
 
 TEST_F(Commands, QueryTellsWhatModifySaid) {
@@ -274,7 +275,8 @@ TEST_F(Commands, QueryTellsWhatModifySaid) {
   EXPECT_EQ(query(1U << 7), EOPNOTSUPP);
   EXPECT_EQ(query(1U << 20), EOPNOTSUPP);
   EXPECT_EQ(modify_qp(qp.core.handle, 0x1, nic::QpState::init), EINVAL);
-  EXPECT_EQ(modify_qp(qp.core.handle, 0x81, nic::QpState::rtr), EOPNOTSUPP);
+  EXPECT_EQ(modify_qp(qp.core.handle, 0x81, nic::QpState::rtr), EINVAL);  // an address of no port
+  EXPECT_EQ(modify_qp(qp.core.handle, 0x101, nic::QpState::rtr), EOPNOTSUPP);
   EXPECT_EQ(modify_qp(99, 0x1, nic::QpState::reset), EINVAL);
 }
 

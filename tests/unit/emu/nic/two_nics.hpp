@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "emu/nic/nic.hpp"
+#include "srd/base/lent_memory.hpp"
 
 namespace weft::emu::nic {
 
@@ -135,8 +136,15 @@ class TwoNics : public ::testing::Test {
     while (from.engine.next_transmit(now_, packet)) {
       std::vector<std::byte> bytes(packet.header.begin(),
                                    packet.header.begin() + packet.header_size);
+      bool readable = true;
       for (const auto& piece : packet.payload) {
-        bytes.insert(bytes.end(), piece.begin(), piece.end());
+        bytes.resize(bytes.size() + piece.size());
+        readable =
+            readable && (piece.empty() || copy_from_lent(bytes.data() + bytes.size() - piece.size(),
+                                                         piece.data(), piece.size()));
+      }
+      if (!readable) {
+        continue;  // as carriers do
       }
       for (Side* const to : {&left, &right}) {
         if (to->address == packet.to && !cut) {

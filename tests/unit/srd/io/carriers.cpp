@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -143,15 +144,24 @@ IoPair vhost_pair() {
   return {std::move(host), std::move(guest), first, second};
 }
 
-IoPair tunnel_pair() {
+IoPair tunnel_pair_with(const std::optional<JoinKey>& key) {
   const std::string base = "127.92." + std::to_string(::getpid() % 250) + ".";
   const auto open = [&](const char* local, const char* remote) {
-    return must(TunnelIo::create({.local = base + local, .remote = base + remote}));
+    return must(TunnelIo::create({.local = base + local, .remote = base + remote, .key = key}));
   };
   const Address first = ipv4(10, 1, 0, 1);
   const Address second = ipv4(10, 1, 0, 2);
-  return {wrapped(first, open("1", "2")), wrapped(second, open("2", "1")), first, second};
+  auto one = open("1", "2");
+  auto two = open("2", "1");
+  while (!one->is_up() || !two->is_up()) {  // they introduce themselves
+    [[maybe_unused]] const auto nothing = one->receive();
+    [[maybe_unused]] const auto neither = two->receive();
+  }
+  return {wrapped(first, std::move(one)), wrapped(second, std::move(two)), first, second};
 }
+
+IoPair tunnel_pair() { return tunnel_pair_with(std::nullopt); }
+IoPair proved_tunnel_pair() { return tunnel_pair_with(JoinKey{}); }
 
 IoPair tap_pair() {
   auto [one, two] = bridged_taps();
@@ -217,6 +227,7 @@ const std::vector<Carrier>& carriers() {
       {"dgram", dgram_pair},
       {"tap", tap_pair, false},
       {"tunnel", tunnel_pair, false, false},
+      {"proved_tunnel", proved_tunnel_pair, false, false},
       {"memif", memif_pair},
       {"vhost", vhost_pair},
       {"fault", [] { return ring_with_faults({}); }},

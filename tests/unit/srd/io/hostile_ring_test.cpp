@@ -1,7 +1,9 @@
 // Owns what happens when the other process writes nonsense into a ring.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "srd/base/rng.hpp"
@@ -19,15 +21,16 @@ class HostileRing : public testing::Test {
   void SetUp() override {
     auto memfd = RingPort::create_memory(kCapacity);
     ASSERT_TRUE(memfd) << memfd.error().message;
-    auto port =
-        RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6, UniqueFd());
+    auto bell = Bell::create_pair();
+    ASSERT_TRUE(bell);
+    bell_ = std::move(bell->second);
+    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6,
+                               std::move(bell->first));
     ASSERT_TRUE(port) << port.error().message;
     auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
     ASSERT_TRUE(memory);
     memory_ = std::move(*memory);
-    auto bell = create_doorbell();
-    ASSERT_TRUE(bell);
-    auto io = RingIo::create({.own = own_, .mtu = kMtu}, std::move(*port), std::move(*bell));
+    auto io = RingIo::create({.own = own_, .mtu = kMtu}, std::move(*port));
     ASSERT_TRUE(io);
     io_ = std::move(*io);
   }
@@ -35,6 +38,22 @@ class HostileRing : public testing::Test {
   std::byte* incoming() { return memory_.data() + kRingHeaderBytes + kCapacity; }
   void write_length(std::size_t offset, std::uint32_t length) {
     std::memcpy(incoming() + kRingHeaderBytes + offset, &length, sizeof length);
+  }
+  // Writes records with that frame (empty: none, of 64 bytes) from one end to the other, as an
+  // honest producer does on its first lap. Returns how many.
+  std::size_t fill(std::span<const std::byte> frame) {
+    const std::size_t size = frame.empty() ? 64 : frame.size();
+    const std::size_t bytes = ring_record_bytes(size);
+    std::size_t offset = 0;
+    std::size_t records = 0;
+    for (; offset + bytes + kRingCell <= kCapacity; offset += bytes, ++records) {
+      if (!frame.empty()) {
+        std::memcpy(incoming() + kRingHeaderBytes + offset + kRingFrameOffset, frame.data(), size);
+      }
+      write_length(offset, static_cast<std::uint32_t>(size));
+    }
+    write_length(offset, kRingWrap);
+    return records;
   }
   // Receives a while; must neither crash nor end up sending packets that are no packets.
   void drain() {
@@ -48,6 +67,7 @@ class HostileRing : public testing::Test {
 
   Address own_ = test::ipv4(127, 1, 0, 1);
   Mapping memory_;
+  Bell bell_;  // the peer's end
   std::unique_ptr<RingIo> io_;
 };
 
@@ -85,6 +105,36 @@ TEST_F(HostileRing, AnImpossibleConsumerPositionBreaksIt) {
   EXPECT_GT(io_->counters().tx_unroutable, 0U);
 }
 
+// A ring full of records, written once. What is in it is seen once, a burst at a time.
+TEST_F(HostileRing, GarbageIsLookedAtOnceAndInBursts) {
+  const std::size_t records = fill({});
+  for (std::size_t seen = 0; seen < records;) {
+    EXPECT_TRUE(io_->receive().empty());
+    io_->release();
+    const std::size_t now = io_->counters().rx_malformed;
+    ASSERT_GT(now, seen);
+    ASSERT_LE(now - seen, RingIo::kBurst);
+    seen = now;
+  }
+  drain();
+  EXPECT_EQ(io_->counters().rx_malformed, records);
+  EXPECT_EQ(io_->counters().ports_broken, 0U);
+  EXPECT_TRUE(io_->arm());  // there is nothing to stay awake for
+  io_->disarm();
+}
+
+TEST_F(HostileRing, PacketsOfAnEarlierLapDoNotComeAgain) {
+  std::array<std::byte, 64 + wire::kEnvelopeSizeV4> frame{};
+  const auto envelope = wire::EnvelopeWriter::make(test::ipv4(127, 1, 0, 2));
+  ASSERT_TRUE(envelope && envelope->write(frame.data(), own_, PathId{0}, Ecn::not_capable, 0, 64));
+  const std::size_t records = fill(frame);
+  drain();
+  EXPECT_EQ(io_->counters().rx_packets, records);
+  EXPECT_EQ(io_->counters().rx_malformed, 0U);
+  EXPECT_TRUE(io_->arm());
+  io_->disarm();
+}
+
 TEST_F(HostileRing, RandomBytesAreDroppedOrBreakIt) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SetUp();
@@ -104,9 +154,9 @@ TEST_F(HostileRing, RandomBytesAreDroppedOrBreakIt) {
 TEST(SharedMemory, OfAnotherSizeOrUnsealedIsRefused) {
   auto memfd = RingPort::create_memory(kCapacity);
   ASSERT_TRUE(memfd);
-  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity * 2, 0, 4000, UniqueFd()));
-  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity + 64, 0, 4000, UniqueFd()));
-  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity, 0, kCapacity, UniqueFd()));
+  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity * 2, 0, 4000, Bell()));
+  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity + 64, 0, 4000, Bell()));
+  EXPECT_FALSE(RingPort::open(memfd->get(), kCapacity, 0, kCapacity, Bell()));
   EXPECT_FALSE(RingPort::create_memory(kCapacity + 1));
 }
 

@@ -38,9 +38,13 @@ class FullIo final : public PacketIo {
   [[nodiscard]] std::span<const RxPacket> receive() override {
     const std::size_t count = std::min(kBurst, waiting);
     waiting -= count;
+    held = true;
     return {packets_.data(), count};
   }
-  void release() override {}
+  void release() override {
+    held = false;
+    ++released;
+  }
   [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override {
     for (const TxPacket& packet : packets) {
       sent.push_back(packet.when);
@@ -53,11 +57,24 @@ class FullIo final : public PacketIo {
   void disarm() override {}
 
   std::size_t waiting = 0;
+  bool held = false;  // received and not released
+  int released = 0;
   std::vector<TimePoint> sent;
 
  private:
   std::array<RxPacket, kBurst> packets_{};
 };
+
+TEST(Poller, ReleasesBurstsInWhichThereIsNothingForIt) {
+  BusyMachine machine;
+  FullIo io;
+  Poller<BusyMachine> poller(machine, io);
+  EXPECT_EQ(poller.receive(TimePoint{}), 0U);
+  EXPECT_FALSE(io.held);
+  io.waiting = 1;
+  EXPECT_EQ(poller.receive(TimePoint{}), 1U);
+  EXPECT_FALSE(io.held);
+}
 
 // A process that had no core for a while finds answers waiting, and timers that they would stop.
 TEST(Poller, LooksAtAllThatCameInDuringAPauseBeforeATimerCounts) {
@@ -70,6 +87,18 @@ TEST(Poller, LooksAtAllThatCameInDuringAPauseBeforeATimerCounts) {
     (void)poller.poll(TimePoint{} + std::chrono::milliseconds{30});
   }
   EXPECT_EQ(machine.packets_before_timeout, 3 * kBurst + 1);
+}
+
+// A carrier keeps what it received until then, and of a burst of strangers' frames nothing may have
+// been a packet.
+TEST(Poller, GivesEveryBurstBack) {
+  BusyMachine machine;
+  FullIo io;
+  Poller<BusyMachine> poller(machine, io);
+  for (int round = 1; round <= 3; ++round) {
+    (void)poller.receive(TimePoint{});
+    EXPECT_EQ(io.released, round);
+  }
 }
 
 TEST(Poller, DoesNotPutTimersOffForEver) {

@@ -1,6 +1,7 @@
 // Owns what becomes of everybody else when one reader of a ring stops reading.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -29,11 +30,13 @@ class StoppedReader : public testing::Test {
     auto memfd = RingPort::create_memory(kCapacity);
     ASSERT_TRUE(memfd);
     const std::size_t frame = kMtu + wire::kEnvelopeSizeV6;
-    auto near = RingPort::open(memfd->get(), kCapacity, 0, frame, UniqueFd());
-    auto far = RingPort::open(memfd->get(), kCapacity, 1, frame, UniqueFd());
+    auto bell = Bell::create_pair();
+    ASSERT_TRUE(bell);
+    auto near = RingPort::open(memfd->get(), kCapacity, 0, frame, std::move(bell->first));
+    auto far = RingPort::open(memfd->get(), kCapacity, 1, frame, std::move(bell->second));
     ASSERT_TRUE(near && far);
     far_.emplace(std::move(*far));
-    ASSERT_TRUE(io_->add_direct(stopped_, kStopped, std::move(*near)));
+    ASSERT_TRUE(io_->add_direct({stopped_, kStopped, Life{1}}, std::move(*near)));
   }
   static TxPacket packet(const Address& to, AttachmentId attachment) {
     TxPacket packet;
@@ -100,6 +103,29 @@ TEST_F(StoppedReader, GetsPacketsAgainOnceItReads) {
     EXPECT_EQ(drain_stopped(), sent - 1) << "round " << round;
     EXPECT_EQ(io_->counters().tx_packets - before.tx_packets, sent - 1);
   }
+}
+
+// It takes a record whenever it would be given up otherwise.
+TEST_F(StoppedReader, HoldsNobodyUpByReadingSlowly) {
+  build(std::chrono::microseconds{100});
+  EXPECT_TRUE(fill() > 100U);
+  int rounds = 0;
+  int with_room = 0;
+  for (int records = 0; records < 50; ++records) {
+    RecordInfo info;
+    ASSERT_FALSE(far_->rx().next(info).empty());
+    far_->rx().release();
+    for (int round = 0; round < 2000; ++round, ++rounds) {
+      const std::size_t room = io_->transmit_room();
+      with_room += room > 0 ? 1 : 0;
+      const TxPacket burst[] = {packet(stopped_, kStopped), packet(other_, AttachmentId{1})};
+      const std::size_t taken = io_->transmit({burst, std::min<std::size_t>(room, 2)});
+      ASSERT_EQ(taken, std::min<std::size_t>(room, 2));  // what was promised
+      reader_->release();
+      ASSERT_EQ(reader_->receive().size(), taken / 2);
+    }
+  }
+  EXPECT_GT(with_room, rounds / 2);
 }
 
 TEST_F(StoppedReader, HasTimeToReadBeforeAnythingIsDropped) {

@@ -19,7 +19,7 @@ class Tunnel : public testing::Test {
  protected:
   void SetUp() override {
     base_ = "127.93." + std::to_string(::getpid() % 250) + ".";
-    auto io = TunnelIo::create({.local = base_ + "1", .remote = base_ + "2"});
+    auto io = TunnelIo::create({.local = base_ + "1", .remote = base_ + "2", .key = key_});
     ASSERT_TRUE(io) << io.error().message;
     io_ = std::move(*io);
   }
@@ -30,11 +30,13 @@ class Tunnel : public testing::Test {
     return bytes;
   }
   // As the kernel of `host` sends it, with this service class outside.
-  void send(const char* host, const std::vector<std::byte>& bytes, int ip_class) const {
+  void send(const char* host, const std::vector<std::byte>& bytes, int ip_class,
+            std::uint16_t port = TunnelIo::kDefaultPort + 1) const {
     const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     ASSERT_EQ(::inet_pton(AF_INET, (base_ + host).c_str(), &address.sin_addr), 1);
+    address.sin_port = htons(port);
     ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     ASSERT_EQ(::inet_pton(AF_INET, (base_ + "1").c_str(), &address.sin_addr), 1);
     address.sin_port = htons(TunnelIo::kDefaultPort);
@@ -51,7 +53,7 @@ class Tunnel : public testing::Test {
         EXPECT_TRUE(envelope.ok()) << to_string(envelope.fault());
         return envelope.ecn();
       }
-      if (io_->counters().rx_dropped != 0) {
+      if (io_->counters().rx_dropped + io_->counters().rx_unproved != 0) {
         return std::nullopt;
       }
       std::this_thread::yield();
@@ -59,6 +61,7 @@ class Tunnel : public testing::Test {
     return std::nullopt;
   }
 
+  std::optional<JoinKey> key_;
   std::string base_;
   std::unique_ptr<TunnelIo> io_;
 };
@@ -80,11 +83,38 @@ TEST_F(Tunnel, StrangersAreNotHeard) {
   EXPECT_EQ(io_->counters().rx_dropped, 1U);
 }
 
+TEST_F(Tunnel, NeitherAreOtherPortsOfTheSameMachine) {
+  for (const int offset : {0, -1, TunnelIo::kSenders + 1}) {
+    const auto before = io_->counters().rx_dropped;
+    send("2", frame(Ecn::capable_0), 0,
+         static_cast<std::uint16_t>(TunnelIo::kDefaultPort + offset));
+    for (int i = 0; i < 10'000 && io_->counters().rx_dropped == before; ++i) {
+      EXPECT_TRUE(io_->receive().empty());
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(io_->counters().rx_dropped, before + 1) << offset;
+  }
+}
+
+class ProvedTunnel : public Tunnel {
+ protected:
+  ProvedTunnel() { key_ = JoinKey{}; }
+};
+
+// Right address, right port, no key: what any user of the other machine may send.
+TEST_F(ProvedTunnel, AFrameWithoutAProofIsNotHeard) {
+  send("2", frame(Ecn::capable_0), 0);
+  EXPECT_EQ(arrives(), std::nullopt);
+  EXPECT_EQ(io_->counters().rx_unproved, 1U);
+  EXPECT_EQ(io_->counters().rx_frames, 0U);
+}
+
 TEST_F(Tunnel, WrongAddressesAreRefused) {
   for (const auto& [local, remote] :
        std::vector<std::pair<const char*, const char*>>{{"", "127.0.0.1"},
                                                         {"127.0.0.1:0", "127.0.0.2"},
                                                         {"127.0.0.1:99999", "127.0.0.2"},
+                                                        {"127.0.0.1:65530", "127.0.0.2"},
                                                         {"[::1", "::1"},
                                                         {"127.0.0.1", "::1"},
                                                         {"host", "127.0.0.1"},

@@ -1,0 +1,44 @@
+// Owns a socket that listens, and the rules for letting somebody in.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string_view>
+
+#include "emu/daemon/watch.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::emu {
+
+// A bounded number of connections a turn, so that whoever else waits for the control thread gets
+// one in between.
+class Acceptor {
+ public:
+  // It is up to `take` whether the connection stays.
+  using Take = std::function<void(srd::UniqueFd socket)>;
+  // Tells the other side, without waiting, why it is not let in.
+  using Refuse = std::function<void(int socket, std::string_view why)>;
+
+  // With `strangers` anybody may connect; else only this user and root.
+  struct Rules {
+    bool strangers = false;
+    bool tell_strangers = false;
+    Take take;
+    Refuse refuse;
+  };
+  Acceptor(boost::asio::io_context& io, srd::UniqueFd listener, Rules rules);
+
+  static constexpr int kAcceptsATurn = 16;
+
+ private:
+  void wait();
+  void accept_some();
+  [[nodiscard]] srd::UniqueFd accept_one();
+
+  Rules rules_;
+  Watch listener_;
+  srd::UniqueFd spare_;  // given up for a moment to tell somebody that there are no others
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,513 @@
+// Owns how processes come, what they are told, and how they go.
+#include "emu/daemon/attach_server.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "srd/io/ring_io.hpp"
+#include "srd/io/tap_io.hpp"
+#include "srd/run/clock.hpp"
+#include "srd/wire/envelope.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr std::size_t kMostNewcomers = 256;
+constexpr std::size_t kMostNewcomersOfAUser = 192;
+constexpr Duration kIdleNewcomer = std::chrono::seconds{10};
+constexpr auto kSweep = std::chrono::seconds{1};
+// For processes of other pid namespaces that a weftd before this one knew.
+constexpr Duration kWaitForUnknown = std::chrono::seconds{10};
+// Processes that all talk to all have many rings, and memory has an end.
+constexpr std::size_t kLargeDirectRings = 32;
+constexpr std::size_t kSmallRing = std::size_t{1} << 19;
+constexpr std::size_t kLargestRing = std::size_t{1} << 24;
+
+void refuse(int socket, std::string_view text) {
+  RefusedReply reply;
+  std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
+  [[maybe_unused]] const bool sent = send_struct(socket, reply);
+}
+
+// Nothing: it does not end, or something comes after its end.
+template <std::size_t N>
+std::optional<std::string> name_in(const std::array<char, N>& text) {
+  const auto end = std::find(text.begin(), text.end(), '\0');
+  if (end == text.end() || std::any_of(end, text.end(), [](char c) { return c != '\0'; })) {
+    return std::nullopt;
+  }
+  return std::string(text.begin(), end);
+}
+
+Result<std::vector<Nic*>> nics_named(Plant& plant, const std::array<char, kMaxHostName>& host) {
+  const auto name = name_in(host);
+  if (!name) {
+    return fail(ErrorCode::invalid_argument, "the host's name does not end with a zero");
+  }
+  return plant.nics_of(*name);
+}
+
+std::uint64_t place_key(std::uint32_t nic, std::uint16_t id) {
+  return std::uint64_t{nic} << 16 | id;
+}
+
+}  // namespace
+
+struct AttachServer::Newcomer {
+  std::unique_ptr<Watch> socket;
+  uid_t user = 0;
+  TimePoint since{};
+};
+
+// The control thread's half of an attached process; the forwarding thread's is its Slot.
+struct AttachServer::Process {
+  std::uint64_t number = 0;
+  Registry::Place place;
+  std::unique_ptr<Watch> socket;
+  std::unique_ptr<Watch> end;  // a pidfd: tells of it even if a child keeps the socket open
+  std::int32_t pid = 0;
+  Slot* slot = nullptr;  // the forwarding thread's, until it is taken out
+  bool direct_rings = true;
+  std::size_t ring_bytes = 0;
+  std::vector<Process*> peers;  // with which it has a direct ring
+  bool leaving = false;
+  bool broken = false;
+};
+
+AttachServer::AttachServer(boost::asio::io_context& io, Plant& plant, NetworkControl& network,
+                           EventLog& events, const Options& options)
+    : io_(io),
+      plant_(plant),
+      network_(network),
+      events_(events),
+      options_(options),
+      registry_(plant),
+      sweep_(io) {}
+
+AttachServer::~AttachServer() = default;
+
+Result<void> AttachServer::remember(const std::string& file) { return registry_.remember(file); }
+
+void AttachServer::listen(srd::UniqueFd listener) {
+  acceptor_ = std::make_unique<Acceptor>(
+      io_, std::move(listener),
+      Acceptor::Rules{.strangers = false,
+                      .tell_strangers = true,
+                      .take = [this](srd::UniqueFd socket) { take(std::move(socket)); },
+                      .refuse = [](int socket, std::string_view why) { refuse(socket, why); }});
+}
+
+std::uint32_t AttachServer::life_of_now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(since).count() / 100);
+}
+
+// --- Newcomers.
+
+void AttachServer::take(srd::UniqueFd socket) {
+  const uid_t user = peer_user(socket.get());
+  if (newcomers_.size() >= kMostNewcomers || newcomers_of_[user] >= kMostNewcomersOfAUser) {
+    refuse(socket.get(), "too many processes come to this weftd at once; try again");
+    return;
+  }
+  const std::uint64_t number = ++numbers_;
+  auto newcomer = std::make_unique<Newcomer>();
+  newcomer->socket = std::make_unique<Watch>(io_, std::move(socket));
+  newcomer->user = user;
+  newcomer->since = srd::monotonic_now();
+  newcomer->socket->when_readable([this, number] { hear_newcomer(number); });
+  newcomers_.emplace(number, std::move(newcomer));
+  ++newcomers_of_[user];
+  send_idle_newcomers_away();
+}
+
+void AttachServer::send_idle_newcomers_away() {
+  const TimePoint now = srd::monotonic_now();
+  if (sweeping_) {
+    return;
+  }
+  std::erase_if(newcomers_, [&](const auto& newcomer) {
+    const bool idle = now - newcomer.second->since >= kIdleNewcomer;
+    newcomers_of_[newcomer.second->user] -= idle ? 1U : 0U;
+    return idle;
+  });
+  sweeping_ = !newcomers_.empty();
+  if (sweeping_) {
+    sweep_.expires_after(kSweep);
+    sweep_.async_wait([this](const auto& error) {
+      sweeping_ = false;
+      if (!error) {
+        send_idle_newcomers_away();
+      }
+    });
+  }
+}
+
+void AttachServer::hear_newcomer(std::uint64_t number) {
+  const auto found = newcomers_.find(number);
+  if (found == newcomers_.end()) {
+    return;
+  }
+  Newcomer& newcomer = *found->second;
+  const int socket = newcomer.socket->fd();
+  Received received = receive_message(socket);
+  bool stays = received.state == Received::State::nothing;
+  std::optional<AttachRequest> attach;
+  if (is_well_formed(received.as<TapRequest>(), AttachMessage::tap)) {
+    stays = answer_tap(socket, received);
+  } else if (const auto describe = received.as<DescribeRequest>();
+             is_well_formed(describe, AttachMessage::describe)) {
+    stays = answer_describe(socket, *describe);
+  } else if (is_well_formed(received.as<AttachRequest>(), AttachMessage::attach)) {
+    attach = received.as<AttachRequest>();
+  } else if (received.state == Received::State::message) {
+    refuse(socket, "the program and weftd are of different versions of weft");
+  }
+  if (stays) {
+    newcomer.socket->when_readable([this, number] { hear_newcomer(number); });
+    return;
+  }
+  std::unique_ptr<Watch> connection = std::move(newcomer.socket);
+  --newcomers_of_[newcomer.user];
+  newcomers_.erase(found);
+  if (attach) {
+    if (auto in = let_in(connection, *attach); !in) {
+      refuse(connection->fd(), in.error().message);
+    }
+  }
+}
+
+bool AttachServer::answer_tap(int socket, Received& received) {
+  const auto request = received.as<TapRequest>();
+  const auto nics = nics_named(plant_, request->host);
+  if (!nics || received.fds.size() != 1) {
+    refuse(socket, nics ? "a tap request brings one descriptor" : nics.error().message);
+    return false;
+  }
+  auto io = srd::TapIo::adopt({.name = {}, .max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu},
+                              std::move(received.fds[0]));
+  if (!io) {
+    refuse(socket, io.error().message);
+    return false;
+  }
+  const std::string name = "tap:" + (*io)->name() + "@" + nics->front()->host;
+  if (auto added = network_.add_port(name, std::move(*io), nics->front()); !added) {
+    refuse(socket, added.error().message);
+    return false;
+  }
+  HostReply reply;
+  reply.nics = 1;
+  reply.addresses[0] = nics->front()->address.bytes;
+  return send_struct(socket, reply);
+}
+
+bool AttachServer::answer_describe(int socket, const DescribeRequest& request) {
+  const auto nics = nics_named(plant_, request.host);
+  if (!nics) {
+    refuse(socket, nics.error().message);
+    return false;
+  }
+  HostReply reply;
+  reply.nics = static_cast<std::uint32_t>(nics->size());
+  for (std::size_t i = 0; i < nics->size(); ++i) {
+    reply.addresses[i] = (*nics)[i]->address.bytes;
+  }
+  return send_struct(socket, reply);
+}
+
+// --- Attaching.
+
+std::size_t AttachServer::ring_bytes_for(const AttachRequest& request) const {
+  if (request.ring_bytes == 0) {
+    return options_.ring_bytes;
+  }
+  return std::bit_ceil(
+      std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, kLargestRing));
+}
+
+// Takes the connection if it succeeds.
+Result<void> AttachServer::let_in(std::unique_ptr<Watch>& socket, const AttachRequest& request) {
+  const auto nics = nics_named(plant_, request.host);
+  if (!nics) {
+    return tl::unexpected(nics.error());
+  }
+  if ((request.flags & ~kAttachFlags) != 0) {
+    return fail(ErrorCode::invalid_argument, "unknown flags " + std::to_string(request.flags));
+  }
+  if (request.nic >= nics->size()) {
+    return fail(ErrorCode::invalid_argument, "NIC " + std::to_string(request.nic) +
+                                                 " of a host with " + std::to_string(nics->size()));
+  }
+  const std::size_t ring_bytes = ring_bytes_for(request);
+  const std::size_t max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu;
+  auto memory = srd::RingPort::create_memory(ring_bytes);
+  auto bell = srd::Bell::create_pair();
+  if (!memory || !bell) {
+    return tl::unexpected(memory ? bell.error() : memory.error());
+  }
+  auto port = srd::RingPort::open(memory->get(), ring_bytes, 0, max_frame, std::move(bell->first));
+  if (!port) {
+    return tl::unexpected(port.error());
+  }
+  // Later than any life that a weftd before this one gave out: whoever died while there was none
+  // must not be taken for whoever gets its place.
+  const srd::Life now{life_of_now()};
+  const pid_t pid = peer_process(socket->fd());
+  registry_.keep_unknown(srd::monotonic_now() - options_.started < kWaitForUnknown);
+  const auto place = registry_.occupy(*(*nics)[request.nic],
+                                      {.attachment = request.attachment, .life = request.life},
+                                      (now.before(first_life_) ? first_life_ : now).value(), pid);
+  if (!place) {
+    return tl::unexpected(place.error());
+  }
+  auto process = std::make_unique<Process>();
+  process->number = ++numbers_;
+  process->place = *place;
+  process->socket = std::move(socket);
+  process->pid = pid;
+  process->direct_rings = (request.flags & kNoDirectRings) == 0;
+  process->ring_bytes = ring_bytes;
+  // Not there in other pid namespaces; then the end of the socket has to do.
+  if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
+    process->end = std::make_unique<Watch>(io_, std::move(end));
+  }
+  auto slot = std::make_unique<Slot>();
+  slot->nic = place->nic;
+  slot->id = place->id;
+  slot->life = place->life;
+  slot->serial = ++serials_;
+  slot->port = std::move(*port);
+  slot->ring_bytes = ring_bytes;
+  slot->pid = pid;
+  slot->direct_rings = options_.direct_rings && process->direct_rings;
+  slot->wants_management = (request.flags & kWantsManagement) != 0;
+  process->slot = slot.get();
+  if (!network_.add(std::move(slot))) {
+    socket = std::move(process->socket);
+    registry_.vacate(*place);
+    return fail(ErrorCode::out_of_resources, "weftd cannot watch one process more");
+  }
+  events_.note("attach", {{"host", place->nic->host},
+                          {"nic", place->nic->index},
+                          {"attachment", place->id},
+                          {"pid", pid},
+                          {"again", request.attachment != 0}});
+  Process& in = *process;
+  by_place_[place_key(place->nic->port, place->id)] = &in;
+  processes_.emplace(in.number, std::move(process));
+  if (send_struct(in.socket->fd(), reply_for(in), {memory->get(), bell->second.fd()})) {
+    bell->second.given_away();
+    watch(in);
+  } else {
+    leave(in);
+  }
+  return {};
+}
+
+AttachReply AttachServer::reply_for(const Process& process) const {
+  const Nic& nic = *process.place.nic;
+  AttachReply reply;
+  reply.address = nic.address.bytes;
+  reply.attachment = process.place.id;
+  reply.life = process.place.life.value();
+  reply.first_qpn = process.place.id * kQpnsPerAttachment;
+  reply.qpn_count = kQpnsPerAttachment;
+  reply.mtu = static_cast<std::uint32_t>(options_.mtu);
+  reply.ring_bytes = static_cast<std::uint32_t>(process.ring_bytes);
+  if (options_.tells_network) {
+    const srd::NetworkModel network = network_.seen_from(nic);
+    reply.bits_per_second = network.rate.bits_per_second();
+    reply.round_trip = static_cast<std::uint64_t>(nanoseconds(network.round_trip));
+    reply.trims = network.trims ? 1 : 0;
+  }
+  reply.link_up = network_.link_up(nic) ? 1 : 0;
+  return reply;
+}
+
+void AttachServer::watch(Process& process) {
+  const auto end = [this, number = process.number] {
+    if (const auto found = processes_.find(number); found != processes_.end()) {
+      leave(*found->second);
+    }
+  };
+  // An attached process has nothing to say: whatever comes is its end, or nonsense.
+  process.socket->when_readable(end);
+  if (process.end) {
+    process.end->when_readable(end);
+  }
+}
+
+AttachServer::Process* AttachServer::find(const SlotKey& key) {
+  const auto found = by_place_.find(place_key(key.nic, key.id));
+  return found == by_place_.end() || found->second->place.life != key.life ? nullptr
+                                                                           : found->second;
+}
+
+// --- What happens to attached processes.
+
+void AttachServer::heed(const Notice& notice) {
+  if (notice.kind == Notice::Kind::link) {
+    tell_of_link(notice.slot.nic, notice.up);
+    return;
+  }
+  Process* process = find(notice.slot);
+  if (process == nullptr) {
+    return;
+  }
+  switch (notice.kind) {
+    case Notice::Kind::flow:
+      if (Process* peer = find(notice.peer); peer != nullptr) {
+        give_direct_ring(*process, *peer);
+      }
+      break;
+    case Notice::Kind::broken:
+      process->broken = true;
+      leave(*process);
+      break;
+    case Notice::Kind::drained:
+      take_out(*process);
+      break;
+    case Notice::Kind::link:
+      break;
+  }
+}
+
+void AttachServer::leave(Process& process) {
+  if (process.leaving) {
+    return;
+  }
+  process.leaving = true;
+  network_.retire(*process.slot);
+  const std::vector<Process*> peers = std::exchange(process.peers, {});
+  std::vector<Slot*> slots;
+  for (Process* peer : peers) {
+    std::erase(peer->peers, &process);
+    --direct_pairs_;
+    slots.push_back(peer->slot);
+  }
+  network_.forget_flows(slots);
+  for (Process* peer : peers) {
+    take_ring_back(*peer, process);
+  }
+  network_.raise_notices(slots);
+}
+
+void AttachServer::take_out(Process& process) {
+  events_.note("detach", {{"host", process.place.nic->host},
+                          {"nic", process.place.nic->index},
+                          {"attachment", process.place.id},
+                          {"pid", process.pid},
+                          {"broken_ring", process.broken}});
+  const std::unique_ptr<Slot> slot = network_.take(*process.slot);
+  registry_.vacate(process.place);
+  by_place_.erase(place_key(process.place.nic->port, process.place.id));
+  processes_.erase(process.number);
+}
+
+// Who cannot be told, as it reads nothing, would go on writing past weftd: it loses its place
+// instead, and asks for it again when it looks.
+void AttachServer::take_ring_back(Process& from, const Process& peer) {
+  DirectNotice notice;
+  notice.header.type = AttachMessage::undirect;
+  notice.peer = peer.place.nic->address.bytes;
+  notice.attachment = peer.place.id;
+  if (!send_struct(from.socket->fd(), notice)) {
+    leave(from);
+  }
+}
+
+void AttachServer::take_all_rings_back() {
+  std::vector<Slot*> slots;
+  std::vector<std::pair<Process*, std::vector<Process*>>> pairs;
+  for (const auto& [number, process] : processes_) {
+    if (!process->peers.empty()) {
+      slots.push_back(process->slot);
+      pairs.emplace_back(process.get(), std::exchange(process->peers, {}));
+    }
+  }
+  direct_pairs_ = 0;
+  for (const auto& [process, peers] : pairs) {
+    for (const Process* peer : peers) {
+      take_ring_back(*process, *peer);
+    }
+  }
+  network_.raise_notices(slots);
+}
+
+void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
+  const Nic& changed = *plant_.nics()[nic];
+  network_.note_link(nic, up);
+  events_.note("link", {{"host", changed.host}, {"nic", changed.index}, {"up", up}});
+  LinkNotice notice;
+  notice.up = up ? 1 : 0;
+  std::vector<Slot*> slots;
+  for (std::uint16_t id = 1; id < kSlotsPerNic; ++id) {
+    const auto found = by_place_.find(place_key(nic, id));
+    if (found == by_place_.end()) {
+      continue;
+    }
+    Process& process = *found->second;
+    slots.push_back(process.slot);
+    if (!send_struct(process.socket->fd(), notice)) {
+      leave(process);  // it hears the state when it is back
+    }
+  }
+  network_.raise_notices(slots);
+}
+
+void AttachServer::give_direct_ring(Process& from, Process& to) {
+  constexpr std::size_t kMost = srd::RingIo::kMaxDirectPorts;
+  // A process that has no room for one more would not read it, and nobody would know.
+  if (network_.is_modelled() || from.leaving || to.leaving || from.peers.size() >= kMost ||
+      to.peers.size() >= kMost ||
+      std::find(from.peers.begin(), from.peers.end(), &to) != from.peers.end()) {
+    return;
+  }
+  const std::size_t wanted = std::max(from.ring_bytes, to.ring_bytes);
+  const std::size_t bytes =
+      direct_pairs_ < kLargeDirectRings ? wanted : std::min(kSmallRing, wanted);
+  const auto memory = srd::RingPort::create_memory(bytes);
+  auto bell = srd::Bell::create_pair();
+  if (!memory || !bell) {
+    return;  // the way through weftd remains
+  }
+  const auto tell = [&](const Process& process, const Process& peer, std::uint32_t end,
+                        srd::Bell& bell_end) {
+    DirectNotice notice;
+    notice.header.type = AttachMessage::direct;
+    notice.peer = peer.place.nic->address.bytes;
+    notice.attachment = peer.place.id;
+    notice.life = peer.place.life.value();
+    notice.ring_bytes = static_cast<std::uint32_t>(bytes);
+    notice.end = end;
+    if (!send_struct(process.socket->fd(), notice, {memory->get(), bell_end.fd()})) {
+      return false;
+    }
+    bell_end.given_away();
+    return true;
+  };
+  // The receiver first: whoever has the ring may use it at once.
+  if (tell(to, from, 0, bell->first)) {
+    if (tell(from, to, 1, bell->second)) {
+      from.peers.push_back(&to);
+      to.peers.push_back(&from);
+      ++direct_pairs_;
+    } else {
+      take_ring_back(to, from);  // `from` may have died just now: nobody would read that ring
+    }
+  }
+  const std::array<Slot*, 2> slots{to.slot, from.slot};
+  network_.raise_notices(slots);
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,95 @@
+// Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are
+// gone.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/daemon/acceptor.hpp"
+#include "emu/daemon/attach_protocol.hpp"
+#include "emu/daemon/event_log.hpp"
+#include "emu/daemon/network_control.hpp"
+#include "emu/daemon/notices.hpp"
+#include "emu/daemon/registry.hpp"
+#include "emu/daemon/seqpacket.hpp"
+#include "srd/base/result.hpp"
+
+namespace weft::emu {
+
+class AttachServer {
+ public:
+  struct Options {
+    std::size_t mtu = 0;
+    std::size_t ring_bytes = 0;
+    bool direct_rings = true;
+    bool tells_network = false;  // processes learn rate and round trip of the modelled network
+    TimePoint started{};
+  };
+  AttachServer(boost::asio::io_context& io, Plant& plant, NetworkControl& network, EventLog& events,
+               const Options& options);
+  ~AttachServer();
+
+  // Who had which place is kept in that file.
+  [[nodiscard]] Result<void> remember(const std::string& file);
+  void listen(srd::UniqueFd listener);
+
+  void heed(const Notice& notice);
+  // The network is modelled from now on.
+  void take_all_rings_back();
+  [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_; }
+
+ private:
+  struct Newcomer;
+  struct Process;
+
+  // Later for every later process, also across restarts of weftd: tenths of seconds of the
+  // calendar.
+  [[nodiscard]] static std::uint32_t life_of_now();
+
+  void take(srd::UniqueFd socket);
+  void hear_newcomer(std::uint64_t number);
+  void send_idle_newcomers_away();
+  // True: the connection stays that of a newcomer.
+  [[nodiscard]] bool answer_tap(int socket, Received& received);
+  [[nodiscard]] bool answer_describe(int socket, const DescribeRequest& request);
+  [[nodiscard]] Result<void> let_in(std::unique_ptr<Watch>& socket, const AttachRequest& request);
+  [[nodiscard]] std::size_t ring_bytes_for(const AttachRequest& request) const;
+  [[nodiscard]] AttachReply reply_for(const Process& process) const;
+
+  void watch(Process& process);
+  [[nodiscard]] Process* find(const SlotKey& key);
+  // Also for a process that cannot be told something: it has to come again, when it looks.
+  void leave(Process& process);
+  void take_out(Process& process);
+  void take_ring_back(Process& from, const Process& peer);
+  void give_direct_ring(Process& from, Process& to);
+  void tell_of_link(std::uint32_t nic, bool up);
+
+  boost::asio::io_context& io_;
+  Plant& plant_;
+  NetworkControl& network_;
+  EventLog& events_;
+  Options options_;
+  Registry registry_;
+  std::unique_ptr<Acceptor> acceptor_;
+  boost::asio::steady_timer sweep_;
+  bool sweeping_ = false;
+  srd::Life first_life_{life_of_now() + 1};
+  std::uint64_t numbers_ = 0;  // of connections, given out so far
+  std::uint32_t serials_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Newcomer>>
+      newcomers_;  // connected, not attached
+  std::map<uid_t, std::size_t> newcomers_of_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Process>> processes_;
+  std::unordered_map<std::uint64_t, Process*> by_place_;
+  std::size_t direct_pairs_ = 0;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,63 @@
+// Owns memory for blocks of one size, which goes back to the system when it is not needed any more.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weft::emu {
+
+// Blocks lie in slabs, the lowest ones first: so after a flood the later slabs become empty and are
+// given back, whatever stays.
+class BlockPool {
+ public:
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  static constexpr std::uint32_t kSlabBlocks = 512;
+
+  explicit BlockPool(std::size_t block_bytes)
+      : block_bytes_((block_bytes + 15) & ~std::size_t{15}) {}
+  BlockPool(BlockPool&& other) noexcept = default;
+  BlockPool& operator=(BlockPool&&) = delete;
+  ~BlockPool();
+
+  // kNone: the system has no memory. The bytes are whatever they were before.
+  [[nodiscard]] std::uint32_t allocate();
+  void release(std::uint32_t block);
+  [[nodiscard]] std::byte* at(std::uint32_t block) const {
+    return slabs_[block / kSlabBlocks].bytes + block % kSlabBlocks * block_bytes_;
+  }
+
+  [[nodiscard]] std::size_t block_bytes() const { return block_bytes_; }
+  [[nodiscard]] std::size_t used() const { return used_; }
+  // What is reserved; only what was ever used of it takes real memory.
+  [[nodiscard]] std::size_t memory() const { return present_ * slab_bytes(); }
+
+ private:
+  static constexpr std::size_t kWords = kSlabBlocks / 64;
+  struct Slab {
+    std::byte* bytes = nullptr;
+    std::uint32_t used = 0;
+    std::array<std::uint64_t, kWords> free{};
+  };
+
+  [[nodiscard]] std::size_t slab_bytes() const { return block_bytes_ * kSlabBlocks; }
+  [[nodiscard]] std::uint32_t add_slab();
+  void drop_slab(std::uint32_t index);
+  // The lowest slab with a free block, or kNone.
+  [[nodiscard]] std::uint32_t find_room() const;
+  void mark_room(std::uint32_t slab, bool room) {
+    const std::uint64_t bit = std::uint64_t{1} << (slab % 64);
+    room_[slab / 64] = room ? room_[slab / 64] | bit : room_[slab / 64] & ~bit;
+  }
+
+  std::size_t block_bytes_;
+  std::vector<Slab> slabs_;
+  std::vector<std::uint64_t> room_;    // by slab: it is there and has a free block
+  std::vector<std::uint32_t> absent_;  // slabs that were given back
+  std::size_t present_ = 0;
+  std::size_t empty_ = 0;  // of those
+  std::size_t used_ = 0;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,294 @@
+// Owns the rounds of forwarding.
+#include "emu/daemon/forwarder.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "srd/base/check.hpp"
+#include "srd/run/clock.hpp"
+#include "srd/run/idle.hpp"
+
+namespace weft::emu {
+namespace {
+
+// A frame that comes out so soon is not worth a yield.
+constexpr Duration kSoon = std::chrono::microseconds{1};
+// While a frame waits for room in somebody's ring, nobody rings when there is room again.
+constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
+
+// Where a port to the outside rings no bell it is looked at that often, the less the quieter it is.
+constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
+constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
+
+// Of a process that has left: more than a ring holds, unless somebody goes on writing.
+constexpr std::uint32_t kMostLastBursts = 1024;
+constexpr int kMostLoansAtOnce = 64;
+
+// False: it is no socket, so its error stays.
+bool clear_error(int fd) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0;
+}
+
+SlotKey key_of(const Slot& slot) {
+  return {.nic = slot.nic->port, .id = slot.id, .life = slot.life};
+}
+
+}  // namespace
+
+Forwarder::Forwarder(Plant& plant, std::size_t max_frame)
+    : plant_(plant),
+      switchboard_(plant, [this](Slot& from, Slot& to) { return consider_direct(from, to); }),
+      outside_(max_frame) {}
+
+Result<void> Forwarder::open() {
+  if (auto opened = calls_.open(); !opened) {
+    return opened;
+  }
+  if (auto opened = notices_.open(); !opened) {
+    return opened;
+  }
+  epoll_ = srd::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_ || !watch(calls_.wait_fd(), {}, true)) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: its event loop"));
+  }
+  return {};
+}
+
+bool Forwarder::watch(int fd, const Watched& watched, bool edges) {
+  epoll_event event{};
+  event.events = edges ? EPOLLIN | EPOLLET : EPOLLIN;
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    return false;
+  }
+  watched_[fd] = watched;
+  return true;
+}
+
+void Forwarder::unwatch(int fd) {
+  if (watched_.erase(fd) != 0) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
+}
+
+void Forwarder::end() {
+  calls_.run([this] { end_ = true; });  // the last call: none waits after it
+}
+
+void Forwarder::run() {
+  // Whoever waits for what was just delivered may have to share our core: no spinning at all,
+  // unless a frame inside of the network is about to come out.
+  srd::Idler idler({.spin = Duration{0}});
+  while (!end_) {
+    const TimePoint now = srd::monotonic_now();
+    if (round(now) != 0) {
+      idler.worked();
+    } else if (fabric_ != nullptr && fabric_->next_event() < now + kSoon) {
+      __builtin_ia32_pause();
+    } else if (idler.pause(now)) {
+      if (fall_asleep()) {
+        ++counters_.sleeps;
+        sleep(time_to_sleep(now));
+        wake_up();
+      }
+      if (fabric_ != nullptr || !outside_.blind()) {
+        idler.worked();  // else it was only a look: back to sleep at once
+      }
+    }
+  }
+}
+
+std::size_t Forwarder::round(TimePoint now) {
+  std::size_t work = 0;
+  ++counters_.rounds;
+  if (calls_.serve()) [[unlikely]] {
+    ++counters_.calls;
+    ++work;
+  }
+  switchboard_.begin_round();
+  for (Slot* slot : plant_.slots()) {
+    const std::size_t pumped = switchboard_.pump(now, *slot);
+    work += pumped;
+    if ((slot->doomed || slot->ending) && look_after(*slot, pumped)) [[unlikely]] {
+      ++work;
+    }
+  }
+  for (std::size_t port = 0; port < outside_.size(); ++port) {
+    work += switchboard_.pump_outside(now, port);
+  }
+  if (fabric_ != nullptr) {
+    work += fabric_->advance(now);
+    if (fabric_->fabric().outages() != outages_) [[unlikely]] {
+      watch_links();
+    }
+  }
+  if (work != 0) {
+    blind_sleep_ = {};
+  }
+  switchboard_.notify();
+  notices_.flush();
+  return work;
+}
+
+bool Forwarder::look_after(Slot& slot, std::size_t pumped) {
+  if (slot.drained) {
+    return false;
+  }
+  if (!slot.ending) {
+    slot.told = slot.told || notices_.push({.kind = Notice::Kind::broken, .slot = key_of(slot)});
+    return !slot.told;
+  }
+  // Its last words, above all acknowledgements, came between our last look at its ring and its end.
+  if (pumped != 0 && ++slot.last_bursts < kMostLastBursts) {
+    return true;
+  }
+  for (int i = 0; i < kMostLoansAtOnce && !slot.loans.empty(); ++i) {
+    fabric_->call_in(slot.loans);  // what it has sent is on its way
+  }
+  slot.drained =
+      slot.loans.empty() && notices_.push({.kind = Notice::Kind::drained, .slot = key_of(slot)});
+  return !slot.drained;
+}
+
+std::int64_t Forwarder::time_to_sleep(TimePoint now) {
+  TimePoint wake = switchboard_.waiting() ? now + kWaitingSleep : kNever;
+  if (fabric_ != nullptr) {
+    wake = std::min(wake, fabric_->next_event());
+  }
+  if (outside_.blind()) {
+    blind_sleep_ = std::clamp(2 * blind_sleep_, kShortestBlindSleep, kLongestBlindSleep);
+    wake = std::min(wake, now + blind_sleep_);
+  }
+  return wake == kNever ? -1 : std::max<std::int64_t>(nanoseconds(wake - now), 0);
+}
+
+bool Forwarder::fall_asleep() {
+  if (!outside_.arm()) {
+    return false;
+  }
+  for (Slot* slot : plant_.slots()) {
+    slot->port.rx().set_asleep(true);
+  }
+  if (!calls_.arm()) {  // a full fence
+    wake_up();
+    return false;
+  }
+  if (switchboard_.waiting()) {
+    return true;
+  }
+  for (Slot* slot : plant_.slots()) {
+    if (!slot->port.rx().empty()) {
+      wake_up();
+      return false;
+    }
+  }
+  return true;
+}
+
+void Forwarder::wake_up() {
+  outside_.disarm();
+  calls_.disarm();
+  for (Slot* slot : plant_.slots()) {
+    slot->port.rx().set_asleep(false);
+  }
+}
+
+// Up to so many nanoseconds; -1: until something happens.
+void Forwarder::sleep(std::int64_t wait) {
+  std::array<epoll_event, 32> events;
+  const timespec timeout{wait / 1'000'000'000, wait % 1'000'000'000};
+  const int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   wait < 0 ? nullptr : &timeout, nullptr);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    const auto found = watched_.find(event.data.fd);
+    if (found == watched_.end()) {
+      continue;
+    }
+    if (found->second.source == Watched::Source::bell && !found->second.slot->port.bell().clear()) {
+      found->second.slot->port.cut_off();
+    }
+    const bool error = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
+    if (found->second.source == Watched::Source::outside && error && !clear_error(event.data.fd)) {
+      unwatch(event.data.fd);  // a device that is gone would wake us for ever
+    }
+  }
+}
+
+bool Forwarder::add(std::unique_ptr<Slot>& slot) {
+  if (!watch(slot->port.bell().fd(), {.source = Watched::Source::bell, .slot = slot.get()}, true)) {
+    return false;
+  }
+  plant_.put(std::move(slot));
+  return true;
+}
+
+void Forwarder::retire(Slot& slot) {
+  slot.doomed = true;
+  slot.ending = true;
+}
+
+std::unique_ptr<Slot> Forwarder::take(Slot& slot) {
+  WEFT_CHECK(slot.drained);
+  unwatch(slot.port.bell().fd());
+  switchboard_.forget(slot);
+  return plant_.take(slot);
+}
+
+Result<void> Forwarder::add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
+                                 const Nic* nic) {
+  const int fd = io->wait_fd();
+  if (auto added = outside_.add(std::move(name), std::move(io), nic); !added) {
+    return added;
+  }
+  switchboard_.set_outside(&outside_);
+  if (fd >= 0 && !watch(fd, {.source = Watched::Source::outside}, false)) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: watching a port"));
+  }
+  return {};
+}
+
+void Forwarder::set_fabric(std::unique_ptr<LiveFabric> fabric) {
+  fabric_ = std::move(fabric);
+  switchboard_.set_fabric(fabric_.get());
+}
+
+// True: it was asked for, or is not worth it.
+bool Forwarder::consider_direct(Slot& from, Slot& to) {
+  std::uint32_t& asked = from.asked[to.serial % Slot::kAsked];
+  if (!from.direct_rings || !to.direct_rings || &from == &to || asked == to.serial) {
+    return true;
+  }
+  if (!notices_.push({.kind = Notice::Kind::flow, .slot = key_of(from), .peer = key_of(to)})) {
+    return false;
+  }
+  asked = to.serial;
+  return true;
+}
+
+// A link changed: the processes of a NIC whose own one it is see it as they would on a real one.
+void Forwarder::watch_links() {
+  const Fabric& fabric = fabric_->fabric();
+  for (const auto& nic : plant_.nics()) {
+    const bool up = !fabric.is_down(fabric.routes().uplink(nic->port)) &&
+                    !fabric.is_down(fabric.routes().downlink(nic->port));
+    if (up == nic->link_up) {
+      continue;
+    }
+    if (!notices_.push({.kind = Notice::Kind::link,
+                        .up = up,
+                        .slot = {.nic = nic->port, .id = 0, .life = {}}})) {
+      return;  // the rest in the next round
+    }
+    nic->link_up = up;
+  }
+  outages_ = fabric.outages();
+}
+
+}  // namespace weft::emu

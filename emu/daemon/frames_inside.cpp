@@ -1,0 +1,97 @@
+// Owns the sharing of the modelled network's memory.
+#include "emu/daemon/frames_inside.hpp"
+
+#include <cstring>
+#include <new>
+#include <type_traits>
+
+#include "emu/fabric/event.hpp"
+#include "srd/base/check.hpp"
+
+namespace weft::emu {
+namespace {
+
+static_assert(std::is_trivially_destructible_v<Stored>);
+
+// A frame's record, and its event in the calendar, whose vectors may be half empty.
+constexpr std::size_t kBookkeeping = sizeof(Stored) + 3 * sizeof(Event);
+
+}  // namespace
+
+FramesInside::FramesInside(std::size_t max_frame, std::size_t budget, std::size_t ports)
+    : budget_(budget), charged_to_(ports, 0), records_(sizeof(Stored)) {
+  for (const std::size_t size : kClasses) {
+    if (size < max_frame) {
+      pools_.emplace_back(size);
+    }
+  }
+  pools_.emplace_back(max_frame);
+}
+
+BlockPool& FramesInside::pool_of(std::size_t size) {
+  std::size_t kind = 0;
+  while (pools_[kind].block_bytes() < size) {
+    ++kind;
+  }
+  return pools_[kind];
+}
+
+std::size_t FramesInside::charge_of(std::size_t size) const {
+  std::size_t kind = 0;
+  while (pools_[kind].block_bytes() < size) {
+    ++kind;
+  }
+  return pools_[kind].block_bytes() + kBookkeeping;
+}
+
+std::uint32_t FramesInside::add(PortId from, std::size_t size) {
+  WEFT_CHECK(size <= pools_.back().block_bytes());  // ports and rings see to it
+  const std::size_t charge = charge_of(size);
+  if (charged_ + charge > budget_ || charged_to_[from] + charge > budget_ - charged_) {
+    ++refused_;
+    return kNone;
+  }
+  const std::uint32_t handle = records_.allocate();
+  if (handle == kNone) {
+    ++refused_;
+    return kNone;
+  }
+  charged_ += charge;
+  charged_to_[from] += charge;
+  Stored* stored = new (records_.at(handle)) Stored;
+  stored->size = static_cast<std::uint32_t>(size);
+  stored->from = from;
+  return handle;
+}
+
+bool FramesInside::keep(Stored& stored, std::span<const std::byte> frame) {
+  BlockPool& pool = pool_of(stored.size);
+  stored.block = pool.allocate();
+  if (stored.block == kNone) {
+    return false;
+  }
+  stored.bytes = pool.at(stored.block);
+  std::memcpy(stored.bytes, frame.data(), frame.size());
+  return true;
+}
+
+void FramesInside::remove(std::uint32_t handle) {
+  Stored& stored = (*this)[handle];
+  if (stored.block != kNone) {
+    pool_of(stored.size).release(stored.block);
+  }
+  const std::size_t charge = charge_of(stored.size);
+  charged_ -= charge;
+  charged_to_[stored.from] -= charge;
+  records_.release(handle);
+}
+
+std::size_t FramesInside::memory() const {
+  std::size_t sum = records_.memory();
+  for (const BlockPool& pool : pools_) {
+    sum += pool.memory();
+  }
+  return sum;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,72 @@
+// Owns the frames that are inside of the modelled network: what is known of each, their bytes, and
+// how much memory they may take.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "emu/daemon/arrival.hpp"
+#include "emu/daemon/block_pool.hpp"
+#include "emu/fabric/picos.hpp"
+
+namespace weft::emu {
+
+class Loans;
+
+// A frame: in its lender's ring, or in a block of ours.
+struct Stored {
+  std::byte* bytes = nullptr;
+  std::uint32_t size = 0;
+  std::uint32_t block = BlockPool::kNone;  // in the pool of its size class
+  Arrival to;
+  Loans* lender = nullptr;
+  std::uint64_t loan = 0;
+  bool gone = false;  // the system had no memory for the copy
+  Picos entered = 0;  // when its NIC began to send it
+  PortId from = 0;
+};
+
+// Each NIC may have as much inside as is still free for all, as ports of a switch share its buffer:
+// whoever floods the network leaves room for the others.
+class FramesInside {
+ public:
+  static constexpr std::uint32_t kNone = BlockPool::kNone;
+
+  // Blocks are as large as `max_frame` at the most; `budget` is in bytes, bookkeeping included.
+  FramesInside(std::size_t max_frame, std::size_t budget, std::size_t ports);
+
+  // Room for a frame that came from that port, or kNone. Its bytes come with keep().
+  [[nodiscard]] std::uint32_t add(PortId from, std::size_t size);
+  // Copies them into a block of ours. False: the system has no memory.
+  [[nodiscard]] bool keep(Stored& stored, std::span<const std::byte> frame);
+  void remove(std::uint32_t handle);
+
+  [[nodiscard]] Stored& operator[](std::uint32_t handle) const {
+    return *reinterpret_cast<Stored*>(records_.at(handle));
+  }
+  [[nodiscard]] std::size_t size() const { return records_.used(); }
+  // Charged to the frames that are inside, and what is reserved for them.
+  [[nodiscard]] std::size_t charged() const { return charged_; }
+  [[nodiscard]] std::size_t memory() const;
+  // How many frames found no room.
+  [[nodiscard]] std::uint64_t refused() const { return refused_; }
+
+ private:
+  // An acknowledgement, a small message, a page and its headers, and the largest.
+  static constexpr std::array<std::size_t, 3> kClasses{256, 1024, 4352};
+
+  [[nodiscard]] BlockPool& pool_of(std::size_t size);
+  [[nodiscard]] std::size_t charge_of(std::size_t size) const;
+
+  std::size_t budget_;
+  std::size_t charged_ = 0;
+  std::uint64_t refused_ = 0;
+  std::vector<std::size_t> charged_to_;  // by port
+  BlockPool records_;
+  std::vector<BlockPool> pools_;  // by size class
+};
+
+}  // namespace weft::emu

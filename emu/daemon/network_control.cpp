@@ -1,0 +1,238 @@
+// Owns the commands that change the network, and the copying of its figures.
+#include "emu/daemon/network_control.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "srd/run/clock.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr std::uint32_t kMostFaults = 65536;
+constexpr std::uint64_t kMostOccurrences = 1'000'000;
+// Of which each may cost a system call.
+constexpr std::size_t kNoticesACall = 32;
+
+}  // namespace
+
+bool NetworkControl::add(std::unique_ptr<Slot> slot) {
+  const bool added = call([&] { return forwarder_.add(slot); });
+  processes_ += added ? 1U : 0U;
+  return added;
+}
+
+void NetworkControl::retire(Slot& slot) {
+  call([&] { forwarder_.retire(slot); });
+}
+
+std::unique_ptr<Slot> NetworkControl::take(Slot& slot) {
+  --processes_;
+  return call([&] { return forwarder_.take(slot); });
+}
+
+void NetworkControl::raise_notices(std::span<Slot* const> slots) {
+  while (!slots.empty()) {
+    const auto some = slots.first(std::min(slots.size(), kNoticesACall));
+    slots = slots.subspan(some.size());
+    call([&] {
+      for (Slot* slot : some) {
+        slot->port.raise_notice();
+      }
+    });
+  }
+}
+
+void NetworkControl::forget_flows(std::span<Slot* const> slots) {
+  if (!slots.empty()) {
+    call([&] {
+      for (Slot* slot : slots) {
+        slot->asked.fill(0);
+        slot->last_target = 0;
+      }
+    });
+  }
+}
+
+Result<void> NetworkControl::add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
+                                      const Nic* nic) {
+  auto added = call([&] { return forwarder_.add_port(name, std::move(io), nic); });
+  if (added) {
+    ports_.push_back({.name = name, .host = nic == nullptr ? "" : nic->host});
+  }
+  return added;
+}
+
+void NetworkControl::start_fabric(Topology topology) {
+  auto fabric = std::make_unique<LiveFabric>(LiveFabric::Options{.topology = std::move(topology),
+                                                                 .seed = options_.seed,
+                                                                 .dilation = options_.dilation,
+                                                                 .max_frame = options_.max_frame},
+                                             srd::monotonic_now(), [this](const Arrival& arrival) {
+                                               forwarder_.switchboard().arrive(arrival);
+                                             });
+  fabric_ = fabric.get();
+  call([&] { forwarder_.set_fabric(std::move(fabric)); });
+  events_.note("network", {{"network", fabric_->topology().name}});
+  if (on_modelled_) {
+    on_modelled_();  // what passes by weftd passes by the network
+  }
+}
+
+Topology NetworkControl::star() const {
+  // Faster than any process here, with room for all of them: only what is applied to it is felt.
+  const LinkProperties link{.rate = Rate::gbps(400),
+                            .delay = std::chrono::nanoseconds{200},
+                            .buffer = 64 << 20,
+                            .ecn_low = 0,
+                            .ecn_high = 0,
+                            .trimming = false};
+  Topology topology;
+  topology.name = "star";
+  const NodeId middle = topology.add_switch("fabric");
+  NodeId host = kNone;
+  for (const auto& nic : plant().nics()) {
+    if (nic->index == 0) {
+      host = topology.add_host(nic->host);
+    }
+    topology.connect(host, middle, link);
+  }
+  return topology;
+}
+
+const Topology& NetworkControl::topology_to_be() {
+  if (fabric_ != nullptr) {
+    return fabric_->topology();
+  }
+  if (!star_) {
+    star_ = star();
+  }
+  return *star_;
+}
+
+void NetworkControl::model() {
+  if (fabric_ == nullptr) {
+    start_fabric(topology_to_be());
+    star_.reset();
+  }
+}
+
+Result<std::uint32_t> NetworkControl::apply(const Fault& fault) {
+  // The network remembers every fault and each of its occurrences.
+  if (faults_ >= kMostFaults ||
+      fault.times > kMostOccurrences - std::min(occurrences_, kMostOccurrences)) {
+    return fail(ErrorCode::out_of_resources,
+                "this weftd had too many faults already; start another one");
+  }
+  if (fabric_ == nullptr) {
+    // What is wrong must not make a modelled network of an ideal one.
+    Fabric trial(topology_to_be(), {});
+    if (auto applied = trial.apply(0, fault); !applied) {
+      return applied;
+    }
+    model();
+  }
+  auto applied = call([&] { return forwarder_.fabric()->apply(srd::monotonic_now(), fault); });
+  if (applied) {
+    faults_ = std::max(faults_, *applied + 1);
+    occurrences_ += fault.times;
+    events_.note("fault", {{"fault", *applied}, {"where", fault.where}, {"name", fault.name}});
+  }
+  return applied;
+}
+
+Result<void> NetworkControl::end_fault(std::uint32_t fault) {
+  if (fault >= faults_) {
+    return fail(ErrorCode::not_found, "there is no fault " + std::to_string(fault));
+  }
+  call([&] { forwarder_.fabric()->end(srd::monotonic_now(), fault); });
+  events_.note("heal", {{"fault", fault}});
+  return {};
+}
+
+Result<void> NetworkControl::start_capture(const CaptureOptions& options) {
+  if (capture_ != nullptr) {
+    return fail(ErrorCode::already_exists,
+                "a capture into '" + capture_->file() + "' is running; stop it first");
+  }
+  const Picos begin = fabric_ == nullptr ? 0 : fabric_->network_time(srd::monotonic_now());
+  auto capture = Capture::start(topology_to_be(), options, options_.seed, begin);
+  if (!capture) {
+    return tl::unexpected(capture.error());
+  }
+  model();
+  capture_ = std::move(*capture);
+  call([&] { forwarder_.fabric()->set_capture(capture_.get()); });
+  events_.note("capture", {{"file", options.file}, {"links", capture_->links()}});
+  return {};
+}
+
+Result<void> NetworkControl::stop_capture() {
+  if (capture_ == nullptr) {
+    return fail(ErrorCode::not_found, "no capture is running");
+  }
+  call([&] { forwarder_.fabric()->set_capture(nullptr); });
+  events_.note("capture_ended",
+               {{"file", capture_->file()}, {"packets", capture_->writer().packets()}});
+  capture_.reset();
+  return {};
+}
+
+NetworkFigures NetworkControl::figures() {
+  NetworkFigures figures;
+  // Room for everything, so that the call only copies.
+  figures.processes.reserve(processes_);
+  figures.ports.reserve(ports_.size());
+  if (fabric_ != nullptr) {
+    figures.modelled.emplace();
+    figures.modelled->links.reserve(fabric_->topology().links().size());
+  }
+  call([&] {
+    figures.counters = forwarder_.switchboard().counters();
+    figures.forwarder = forwarder_.counters();
+    for (const Slot* slot : forwarder_.plant().slots()) {
+      figures.processes.push_back({.nic = slot->nic,
+                                   .id = slot->id,
+                                   .life = slot->life,
+                                   .pid = slot->pid,
+                                   .counters = slot->counters});
+    }
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+      const Outside::Port& port = forwarder_.outside().port(i);
+      figures.ports.push_back(
+          {.counters = port.io->counters(), .is_up = port.io->is_up(), .dropped = port.dropped});
+    }
+    if (figures.modelled) {
+      const LiveFabric& live = *forwarder_.fabric();
+      figures.modelled->totals = live.fabric().totals();
+      figures.modelled->inside = live.frames_inside();
+      figures.modelled->memory = live.memory();
+      for (LinkId link = 0; link < live.topology().links().size(); ++link) {
+        figures.modelled->links.push_back(live.fabric().counters(link));
+      }
+    }
+    if (capture_ != nullptr) {
+      figures.captured = capture_->writer().packets();
+      figures.capture_skipped = capture_->writer().skipped();
+    }
+  });
+  std::sort(figures.processes.begin(), figures.processes.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.nic->port, a.id) < std::tie(b.nic->port, b.id);
+  });
+  return figures;
+}
+
+bool NetworkControl::link_up(const Nic& nic) const {
+  return std::find(down_.begin(), down_.end(), nic.port) == down_.end();
+}
+
+void NetworkControl::note_link(std::uint32_t nic, bool up) {
+  std::erase(down_, nic);
+  if (!up) {
+    down_.push_back(nic);
+  }
+}
+
+}  // namespace weft::emu

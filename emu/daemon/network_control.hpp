@@ -1,0 +1,110 @@
+// Owns what the control thread may ask of the network: each is a call that the forwarding thread
+// executes between two rounds, with everything that takes long done before and after it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emu/daemon/capture.hpp"
+#include "emu/daemon/event_log.hpp"
+#include "emu/daemon/forwarder.hpp"
+#include "emu/daemon/impairments.hpp"
+#include "emu/daemon/network_figures.hpp"
+#include "emu/daemon/plant.hpp"
+#include "srd/base/result.hpp"
+
+namespace weft::emu {
+
+class NetworkControl {
+ public:
+  struct Options {
+    std::uint64_t seed = 1;
+    double dilation = 1;
+    std::size_t max_frame = 0;
+  };
+  NetworkControl(Forwarder& forwarder, EventLog& events, Options options)
+      : forwarder_(forwarder), events_(events), options_(options) {}
+
+  // --- Processes.
+
+  // It forwards from and to that slot from now on. The slot stays where it is until take(). False:
+  // there are no means to wake up for it.
+  [[nodiscard]] bool add(std::unique_ptr<Slot> slot);
+  // What is in its ring is still taken; then comes a Notice::Kind::drained.
+  void retire(Slot& slot);
+  [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
+  // Makes processes look at their sockets.
+  void raise_notices(std::span<Slot* const> slots);
+  // A direct ring of this one has ended: for others it may be asked again.
+  void forget_flows(std::span<Slot* const> slots);
+  // What processes must know before frames go another way than their direct rings: called when an
+  // ideal network became a modelled one.
+  void set_on_modelled(std::function<void()> on_modelled) { on_modelled_ = std::move(on_modelled); }
+
+  // --- The network.
+
+  [[nodiscard]] Result<void> add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
+                                      const Nic* nic);
+  void start_fabric(Topology topology);
+  // Troubles the network from now on. An ideal one becomes a star of fast links first: h1->fabric,
+  // ...
+  [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
+  [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
+  [[nodiscard]] Impairments& impairments() { return impairments_; }
+  // One at a time.
+  [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
+  [[nodiscard]] Result<void> stop_capture();
+
+  [[nodiscard]] NetworkFigures figures();
+
+  // --- Of what does not change: any time, without a call.
+
+  [[nodiscard]] bool is_modelled() const { return fabric_ != nullptr; }
+  // Links with names: of the modelled network, or of the star that an ideal one would become.
+  [[nodiscard]] const Topology& topology_to_be();
+  // What a process on that NIC needs to know of the modelled network.
+  [[nodiscard]] srd::NetworkModel seen_from(const Nic& nic) const {
+    return fabric_->seen_from(nic.port);
+  }
+  [[nodiscard]] const Plant& plant() const { return forwarder_.plant(); }
+  // In the order of NetworkFigures::ports.
+  struct PortName {
+    std::string name;
+    std::string host;
+  };
+  [[nodiscard]] const std::vector<PortName>& ports() const { return ports_; }
+  [[nodiscard]] const Capture* capture() const { return capture_.get(); }
+
+  // The last known state of a NIC's link; from notices.
+  [[nodiscard]] bool link_up(const Nic& nic) const;
+  void note_link(std::uint32_t nic, bool up);
+
+ private:
+  template <class F>
+  auto call(F&& what) {
+    return forwarder_.calls().run(std::forward<F>(what));
+  }
+  [[nodiscard]] Topology star() const;
+  void model();
+
+  Forwarder& forwarder_;
+  EventLog& events_;
+  Options options_;
+  LiveFabric* fabric_ = nullptr;  // the forwarder's; of it only what never changes is used here
+  std::optional<Topology> star_;  // while the network is ideal and somebody asks for its links
+  std::uint32_t faults_ = 0;
+  std::uint64_t occurrences_ = 0;
+  Impairments impairments_;
+  std::unique_ptr<Capture> capture_;
+  std::vector<PortName> ports_;
+  std::vector<std::uint32_t> down_;  // NICs
+  std::size_t processes_ = 0;
+  std::function<void()> on_modelled_;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,71 @@
+// Owns the way from the forwarding thread to the control thread: what it has seen that others must
+// act on.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "srd/base/result.hpp"
+#include "srd/engine/types.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::emu {
+
+// A process by what it was given: it may be gone when the notice is read.
+struct SlotKey {
+  std::uint32_t nic = 0;  // its place among all NICs
+  std::uint16_t id = 0;
+  srd::Life life;
+
+  friend bool operator==(const SlotKey&, const SlotKey&) = default;
+};
+
+struct Notice {
+  enum class Kind : std::uint8_t {
+    flow,     // frames of `slot` go to `peer`: a direct ring may be worth it
+    broken,   // `slot` wrote nonsense into its ring or bell, and is served no more
+    drained,  // `slot`, which was retired, can be taken out
+    link,     // of the NIC `slot.nic`: see `up`
+  };
+  Kind kind{};
+  bool up = false;
+  SlotKey slot{};
+  SlotKey peer{};
+};
+
+// Bounded, one writer, one reader, neither waits. What finds no room must be tried again by the
+// writer, in a later round.
+class Notices {
+ public:
+  [[nodiscard]] Result<void> open();
+
+  // --- The forwarding thread.
+  [[nodiscard]] bool push(const Notice& notice);
+  // At the end of a round: one wake-up for all.
+  void flush() {
+    if (pushed_) [[unlikely]] {
+      wake_reader();
+    }
+  }
+
+  // --- The control thread, when wait_fd() is readable. False: none is left.
+  [[nodiscard]] int wait_fd() const { return bell_.get(); }
+  void clear_bell();
+  [[nodiscard]] bool pop(Notice& notice);
+
+ private:
+  static constexpr std::size_t kCapacity = 256;
+
+  void wake_reader();
+
+  std::array<Notice, kCapacity> notices_{};
+  alignas(64) std::atomic<std::size_t> written_{0};
+  alignas(64) std::atomic<std::size_t> read_{0};
+  std::atomic<bool> rung_{false};
+  bool pushed_ = false;  // since the last flush()
+  srd::UniqueFd bell_;
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,67 @@
+// Owns the giving out of places on NICs: attachment numbers and lives.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/daemon/places.hpp"
+#include "emu/daemon/plant.hpp"
+#include "srd/base/result.hpp"
+#include "srd/engine/types.hpp"
+
+namespace weft::emu {
+
+class Registry {
+ public:
+  explicit Registry(const Plant& plant);
+
+  struct Place {
+    Nic* nic = nullptr;
+    std::uint16_t id = 0;
+    srd::Life life;
+  };
+  // What a process had before weftd came back. Attachment 0: a new place.
+  struct Wish {
+    std::uint32_t attachment = 0;
+    std::uint32_t life = 0;
+  };
+  // A place for one more process. Numbers go round, so that late packets meet no young process. A
+  // wish is fulfilled exactly or not at all: with another process's place and life one would be
+  // taken for it.
+  [[nodiscard]] Result<Place> occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
+                                     std::int32_t process);
+  void vacate(const Place& place);
+
+  // From now on the file remembers who has which place. What it says already counts: no life is
+  // given twice, and a place stays free for a process that had it and still runs (or of which
+  // nothing is known, until keep_unknown(false)).
+  [[nodiscard]] Result<void> remember(const std::string& file);
+  void keep_unknown(bool keep) { keep_unknown_ = keep; }
+
+  // Places that occupy() has looked at, ever.
+  [[nodiscard]] std::uint64_t looked_at() const { return looked_at_; }
+
+ private:
+  struct NicPlaces {
+    std::array<bool, kSlotsPerNic> taken{};
+    std::array<srd::Life, kSlotsPerNic> lives{};  // the latest given out
+    std::uint16_t next = 1;
+  };
+
+  [[nodiscard]] static std::size_t index_of(const Nic& nic, std::size_t id) {
+    return nic.port * kSlotsPerNic + id;
+  }
+  [[nodiscard]] bool is_waited_for(const Nic& nic, std::size_t id) const;
+  [[nodiscard]] bool may_return(const Nic& nic, const Wish& wish, std::uint32_t now_life,
+                                std::int32_t process) const;
+  [[nodiscard]] std::uint16_t free_place(const Nic& nic, NicPlaces& places);
+
+  Places places_;
+  bool keep_unknown_ = true;
+  std::vector<NicPlaces> nics_;
+  std::uint64_t looked_at_ = 0;
+};
+
+}  // namespace weft::emu

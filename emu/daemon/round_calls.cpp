@@ -1,0 +1,49 @@
+// Owns the handing over of calls between two threads.
+#include "emu/daemon/round_calls.hpp"
+
+namespace weft::emu {
+
+Result<void> RoundCalls::open() {
+  auto bell = srd::create_doorbell();
+  if (!bell) {
+    return tl::unexpected(bell.error());
+  }
+  bell_ = std::move(*bell);
+  return {};
+}
+
+void RoundCalls::hand_over(Call& call) {
+  const std::uint32_t before = served_.load(std::memory_order_relaxed);
+  waiting_.store(&call, std::memory_order_release);
+  // Either we see that it sleeps, or it sees the call before it does: arm().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (asleep_.exchange(false, std::memory_order_relaxed)) {
+    srd::ring_doorbell(bell_.get());
+  }
+  served_.wait(before, std::memory_order_acquire);
+}
+
+void RoundCalls::serve_waiting() {
+  Call& call = *waiting_.load(std::memory_order_acquire);
+  try {
+    call.execute(call.closure);
+  } catch (...) {
+    call.error = std::current_exception();
+  }
+  // The caller may be gone with its call as soon as it sees the number.
+  waiting_.store(nullptr, std::memory_order_relaxed);
+  served_.fetch_add(1, std::memory_order_release);
+  served_.notify_one();
+}
+
+bool RoundCalls::arm() {
+  asleep_.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (waiting_.load(std::memory_order_relaxed) != nullptr) {
+    disarm();
+    return false;
+  }
+  return true;
+}
+
+}  // namespace weft::emu

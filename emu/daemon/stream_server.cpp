@@ -1,0 +1,124 @@
+// Owns the conversation on such a connection.
+#include "emu/daemon/stream_server.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <utility>
+
+namespace weft::emu {
+
+namespace asio = boost::asio;
+
+// Kept alive by the operation that is under way: reading, or writing, never both. So of a client
+// that does not read its answer no further request is heard.
+class StreamServer::Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(StreamServer& server, srd::UniqueFd socket)
+      : server_(server),
+        fd_(std::move(socket)),
+        socket_(server.io_, asio::generic::stream_protocol(AF_UNIX, 0), fd_.get()),
+        deadline_(server.io_) {
+    ++server_.open_;
+  }
+  ~Session() {
+    boost::system::error_code nobody_asks;
+    socket_.release(nobody_asks);
+    --server_.open_;
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void read() {
+    allow(server_.options_.idle);
+    socket_.async_read_some(asio::buffer(buffer_),
+                            [self = shared_from_this()](const auto& error, std::size_t size) {
+                              if (!error) {
+                                self->input_.append(self->buffer_.data(), size);
+                                self->answer();
+                              }
+                            });
+  }
+
+ private:
+  void answer() {
+    auto text = server_.options_.answer(input_, closing_);
+    if (text) {
+      output_ = std::move(*text);
+      sent_ = 0;
+      write();
+    } else if (input_.size() <= server_.options_.most_input) {
+      read();
+    }
+  }
+
+  void write() {
+    allow(server_.options_.stuck);
+    socket_.async_write_some(asio::buffer(output_) + sent_,
+                             [self = shared_from_this()](const auto& error, std::size_t size) {
+                               self->written(error, size);
+                             });
+  }
+
+  void written(const boost::system::error_code& error, std::size_t size) {
+    if (error) {
+      return;
+    }
+    sent_ += size;
+    if (sent_ < output_.size()) {
+      write();
+    } else if (!closing_) {
+      answer();
+    }
+  }
+
+  // For the next operation.
+  void allow(Duration patience) {
+    deadline_.expires_after(patience);
+    deadline_.async_wait([weak = weak_from_this()](const auto& error) {
+      const auto self = weak.lock();
+      if (self && !error && self->deadline_.expiry() <= asio::steady_timer::clock_type::now()) {
+        self->socket_.cancel();
+      }
+    });
+  }
+
+  StreamServer& server_;
+  srd::UniqueFd fd_;
+  asio::generic::stream_protocol::socket socket_;
+  asio::steady_timer deadline_;
+  std::array<char, 4096> buffer_;
+  std::string input_;
+  std::string output_;
+  std::size_t sent_ = 0;  // of it
+  bool closing_ = false;
+};
+
+void StreamServer::listen(srd::UniqueFd listener, bool strangers) {
+  acceptors_.push_back(std::make_unique<Acceptor>(
+      io_, std::move(listener),
+      Acceptor::Rules{
+          .strangers = strangers,
+          .tell_strangers = false,
+          .take = [this](srd::UniqueFd socket) { take(std::move(socket)); },
+          .refuse = [this](int socket, std::string_view why) { refuse(socket, why); }}));
+}
+
+void StreamServer::take(srd::UniqueFd socket) {
+  if (open_ >= options_.most_connections) {
+    refuse(socket.get(), "weftd has " + std::to_string(open_) + " such connections; close some");
+    return;
+  }
+  std::make_shared<Session>(*this, std::move(socket))->read();
+}
+
+void StreamServer::refuse(int socket, std::string_view why) const {
+  const std::string text = options_.refusal(why);
+  [[maybe_unused]] const auto sent =
+      ::send(socket, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+}  // namespace weft::emu

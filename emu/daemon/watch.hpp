@@ -1,0 +1,40 @@
+// Owns a descriptor that the control thread waits for.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <utility>
+
+#include "srd/io/posix.hpp"
+
+namespace weft::emu {
+
+// Handlers run on the thread of the io_context. A handler may be called once more after this is
+// gone, also without an error: it has to find out by other means than this whether it still
+// matters.
+class Watch {
+ public:
+  Watch(boost::asio::io_context& io, srd::UniqueFd fd)
+      : fd_(std::move(fd)), descriptor_(io, fd_.get()) {}
+  ~Watch() { descriptor_.release(); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  // Calls it once, when there is something to read or an end to see.
+  template <class Handler>
+  void when_readable(Handler handler) {
+    descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                           [handler = std::move(handler)](const boost::system::error_code& error) {
+                             if (!error) {
+                               handler();
+                             }
+                           });
+  }
+
+ private:
+  srd::UniqueFd fd_;
+  boost::asio::posix::stream_descriptor descriptor_;
+};
+
+}  // namespace weft::emu

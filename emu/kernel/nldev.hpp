@@ -1,0 +1,37 @@
+// Owns answering what tools ask the kernel's RDMA core by netlink: which devices and ports there
+// are, their state, counters and resources.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emu/kernel/nic_description.hpp"
+
+namespace weft::emu::kernel::nldev {
+
+using Named = std::vector<std::pair<std::string, std::uint64_t>>;
+
+// What is told of one device, which has one port.
+struct Device {
+  std::string name;
+  std::uint32_t index = 0;
+  std::uint64_t guid = 0;  // as a number
+  bool up = true;
+  std::string character_device;     // below /dev/infiniband
+  std::uint64_t device_number = 0;  // as the kernel encodes it
+  Named port_counters;
+  Named resources;
+};
+
+// The answers to one datagram of a program, each to be sent as one. Whatever is in the datagram,
+// what cannot be understood is answered with an error, as the kernel does, or not at all where no
+// answer is asked for. `port` is the asking socket's number.
+using Datagrams = std::vector<std::vector<std::byte>>;
+[[nodiscard]] Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
+                               std::span<const Device> devices);
+
+}  // namespace weft::emu::kernel::nldev

@@ -1,0 +1,149 @@
+// Owns the point to which a thread returns when the buffer under its hands is gone.
+#include "integration/preload/fault_guard.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+// weft_guarded_call(work, argument, stack): keeps the registers that a call preserves, notes where
+// the stack stands, and calls work(argument): 1. With the stack put back there the thread can go on
+// at weft_guarded_fault: 0. The kernel does the rest when the handler returns (mask, vector
+// registers), so nothing has to be saved beforehand.
+extern "C" {
+[[gnu::visibility("hidden")]] int weft_guarded_call(void (*work)(void*), void* argument,
+                                                    std::uintptr_t* stack);
+[[gnu::visibility("hidden")]] extern const char weft_guarded_fault[];
+}
+
+asm(R"(
+  .text
+  .p2align 4
+  .globl weft_guarded_call
+  .hidden weft_guarded_call
+  .type weft_guarded_call, @function
+  .globl weft_guarded_fault
+  .hidden weft_guarded_fault
+weft_guarded_call:
+  .cfi_startproc
+  push %rbp
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %rbp, 0
+  push %rbx
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %rbx, 0
+  push %r12
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r12, 0
+  push %r13
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r13, 0
+  push %r14
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r14, 0
+  push %r15
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r15, 0
+  sub $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  mov %rsp, (%rdx)
+  mov %rdi, %rax
+  mov %rsi, %rdi
+  call *%rax
+  mov $1, %eax
+.Lweft_guarded_leave:
+  .cfi_remember_state
+  add $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  pop %r15
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r15
+  pop %r14
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r14
+  pop %r13
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r13
+  pop %r12
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r12
+  pop %rbx
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %rbx
+  pop %rbp
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %rbp
+  ret
+weft_guarded_fault:
+  .cfi_restore_state
+  xor %eax, %eax
+  jmp .Lweft_guarded_leave
+  .cfi_endproc
+  .size weft_guarded_call, . - weft_guarded_call
+)");
+
+namespace weft::preload {
+namespace {
+
+struct Touch {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  std::uintptr_t stack = 0;  // of weft_guarded_call
+  const Touch* outer = nullptr;
+};
+constinit thread_local const Touch* innermost = nullptr;
+
+// What runs below a touch is a copy. A handler of the program above it, which may touch the same
+// buffer, has a signal's frame in between and is further away.
+constexpr std::uintptr_t kMostBelow = 2048;
+
+// Threads that leave signals to others often block all of them, and the kernel ends a process whose
+// fault is blocked. So this thread unblocks the two before its first touch, and once more after a
+// handler of the program's for them; its other masks leave them alone.
+constinit thread_local bool faults_are_let_in = false;
+
+[[gnu::noinline, gnu::cold]] void let_faults_in() {
+  constexpr std::uint64_t kFaults = std::uint64_t{1} << (SIGSEGV - 1) | std::uint64_t{1}
+                                                                            << (SIGBUS - 1);
+  faults_are_let_in = true;
+  (void)syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &kFaults, nullptr, sizeof kFaults);
+}
+
+}  // namespace
+
+bool guarded_touch(void (*work)(void*), void* argument, const void* begin, std::size_t length) {
+  if (!faults_are_let_in) [[unlikely]] {
+    let_faults_in();
+  }
+  const auto first = reinterpret_cast<std::uintptr_t>(begin);
+  Touch here{first, first + length, 0, innermost};
+  innermost = &here;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const bool whole = weft_guarded_call(work, argument, &here.stack) != 0;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  innermost = here.outer;
+  return whole;
+}
+
+void signal_mask_changed() { faults_are_let_in = false; }
+
+bool leave_guarded_touch(const siginfo_t& info, ucontext_t& context) {
+  const Touch* const touch = innermost;
+  if (touch == nullptr) {
+    return false;
+  }
+  constexpr greg_t kDirection = 0x400;  // copies expect it to be clear
+  auto& registers = context.uc_mcontext.gregs;
+  const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
+  const std::uintptr_t below = touch->stack - static_cast<std::uintptr_t>(registers[REG_RSP]);
+  if (address < touch->begin || address >= touch->end || below > kMostBelow) {
+    return false;
+  }
+  registers[REG_RSP] = static_cast<greg_t>(touch->stack);
+  registers[REG_RIP] = reinterpret_cast<greg_t>(weft_guarded_fault);
+  registers[REG_EFL] &= ~kDirection;
+  return true;
+}
+
+}  // namespace weft::preload

@@ -1,0 +1,135 @@
+// Owns the walk: a step may be a link, and a step back leads to where the link led, not to where it
+// stands.
+#include "integration/preload/path_walk.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "integration/preload/paths.hpp"
+
+namespace weft::preload {
+namespace {
+
+constexpr int kMostLinks = 40;  // as in the kernel
+
+class Walk {
+ public:
+  Walk(const char* root, char (&to)[kLongestWalk]) : root_(root), to_(to) { to_[0] = '\0'; }
+
+  [[nodiscard]] bool touched() const { return touched_; }
+  [[nodiscard]] bool follow(const char* path) {
+    if (!put_in_front(path, "")) {
+      return false;
+    }
+    while (const std::size_t step = next_step()) {
+      const bool last = rest_[begin_ + step] == '\0';
+      const char* const name = rest_ + begin_;
+      begin_ += step;
+      if (step == 2 && name[0] == '.' && name[1] == '.') {
+        length_ = parent();
+        to_[length_] = '\0';
+      } else if ((step != 1 || name[0] != '.') && !take(name, step, last)) {
+        return false;
+      }
+    }
+    if (length_ == 0) {
+      std::memcpy(to_, "/", 2);
+    }
+    return true;
+  }
+
+ private:
+  std::size_t next_step() {
+    while (rest_[begin_] == '/') {
+      ++begin_;
+    }
+    return std::strcspn(rest_ + begin_, "/");
+  }
+  [[nodiscard]] std::size_t parent() const {
+    std::size_t at = length_;
+    while (at > 0 && to_[--at] != '/') {
+    }
+    return at;
+  }
+  // What is left to walk becomes `first`, then `then`.
+  [[nodiscard]] bool put_in_front(const char* first, const char* then) {
+    const std::size_t head = std::strlen(first);
+    const std::size_t tail = std::strlen(then);
+    if (head + tail + 1 >= sizeof rest_) {
+      return false;
+    }
+    std::memmove(rest_ + head, then, tail + 1);
+    std::memcpy(rest_, first, head);
+    begin_ = 0;
+    return true;
+  }
+  // One more name; if it is a link that is to be followed, its target comes first.
+  [[nodiscard]] bool take(const char* name, std::size_t step, bool last) {
+    if (length_ + step + 2 > kLongestWalk) {
+      return false;
+    }
+    to_[length_] = '/';
+    std::memcpy(to_ + length_ + 1, name, step);
+    length_ += step + 1;
+    to_[length_] = '\0';
+    touched_ = touched_ || is_emulated(to_);
+    if (last) {
+      return true;
+    }
+    char target[kLongestWalk];
+    const ssize_t size = ask(target);
+    if (size <= 0) {
+      return size == 0;
+    }
+    target[size] = '\0';
+    hide_root(target);
+    if (++links_ > kMostLinks) {
+      return false;
+    }
+    length_ = target[0] == '/' ? 0 : parent();
+    to_[length_] = '\0';
+    return put_in_front(target, rest_ + begin_);
+  }
+  // Where a link leads; 0: to itself, a folder; -1: nowhere.
+  [[nodiscard]] ssize_t ask(char (&target)[kLongestWalk]) const {
+    const char* at = to_;
+    char below[2 * kLongestWalk];
+    if (is_emulated(to_)) {
+      const std::size_t head = std::strlen(root_);
+      if (head + length_ >= sizeof below) {
+        return -1;
+      }
+      std::memcpy(below, root_, head);
+      std::memcpy(below + head, to_, length_ + 1);
+      at = below;
+    }
+    const ssize_t size = syscall(SYS_readlinkat, AT_FDCWD, at, target, sizeof target - 1);
+    struct stat status {};
+    if (size > 0) {
+      return size;
+    }
+    return syscall(SYS_newfstatat, AT_FDCWD, at, &status, 0) == 0 && S_ISDIR(status.st_mode) ? 0
+                                                                                             : -1;
+  }
+
+  const char* root_;
+  char (&to_)[kLongestWalk];  // no link, no step back
+  std::size_t length_ = 0;
+  char rest_[kLongestWalk];
+  std::size_t begin_ = 0;
+  int links_ = 0;
+  bool touched_ = false;
+};
+
+}  // namespace
+
+bool walk_path(const char* root, const char* path, char (&to)[kLongestWalk]) {
+  Walk walk(root, to);
+  return walk.follow(path) && walk.touched();
+}
+
+}  // namespace weft::preload

@@ -1,0 +1,20 @@
+// Owns walking a path step by step, as the kernel would if the emulated tree were part of /sys and
+// /dev.
+#pragma once
+
+#include <cstddef>
+
+namespace weft::preload {
+
+// Whether the path, absolute and plain, belongs to the emulation.
+[[nodiscard]] bool is_emulated(const char* path);
+
+// Long enough for any path below /sys that programs put together; longer ones are left alone.
+inline constexpr std::size_t kLongestWalk = 1024;
+
+// Of an absolute path with steps back: where it leads, as the program sees it, without such steps.
+// Links are followed, except the last one. False: it never touches the emulated tree, or is too
+// long, or leads nowhere.
+[[nodiscard]] bool walk_path(const char* root, const char* path, char (&to)[kLongestWalk]);
+
+}  // namespace weft::preload

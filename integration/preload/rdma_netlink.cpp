@@ -1,0 +1,249 @@
+// Owns gathering what is told of the devices, and delivering it: by another socket of the protocol
+// that netlink keeps for programs among themselves.
+#include "integration/preload/rdma_netlink.hpp"
+
+#include <linux/netlink.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emu/kernel/nldev.hpp"
+#include "emu/kernel/statistics.hpp"
+#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/user_memory.hpp"
+#include "integration/preload/fd_table.hpp"
+#include "integration/preload/paths.hpp"
+
+namespace weft::preload {
+namespace {
+
+namespace kernel = emu::kernel;
+namespace nldev = emu::kernel::nldev;
+
+constexpr std::size_t kMostBytes = 16384;  // of a request
+
+int raw_socket(int type) {
+  return static_cast<int>(syscall(SYS_socket, AF_NETLINK, type, NETLINK_USERSOCK));
+}
+
+std::string read_file(const std::string& path) {
+  std::string text;
+  std::FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) {
+    return text;
+  }
+  std::array<char, 1024> piece;
+  std::size_t length = 0;
+  while ((length = std::fread(piece.data(), 1, piece.size(), file)) > 0) {
+    text.append(piece.data(), length);
+  }
+  std::fclose(file);
+  return text;
+}
+
+nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
+  nldev::Device device;
+  device.name = nic.name;
+  device.index = nic.index;
+  if (const auto address = kernel::parse_address(nic.address)) {
+    const auto gid = kernel::gid_of(*address);
+    for (std::size_t i = 8; i < gid.bytes.size(); ++i) {
+      device.guid = device.guid << 8 | static_cast<std::uint64_t>(gid.bytes[i]);
+    }
+  }
+  device.up =
+      read_file(root + "/sys/class/infiniband/" + nic.name + "/ports/1/state").starts_with("4");
+  device.character_device = "uverbs" + std::to_string(nic.index);
+  device.device_number =
+      std::uint64_t{kernel::kUverbsMajor} << 8 | (kernel::kUverbsFirstMinor + nic.index);
+  if (const auto statistics = kernel::read_statistics(kernel::statistics_path(root, nic.name))) {
+    kernel::visit_port_counters(*statistics, [&device](const char* name, std::uint64_t value) {
+      device.port_counters.emplace_back(name, value);
+    });
+    const kernel::LiveObjects& live = statistics->live;
+    device.resources = {{"pd", live.pds}, {"cq", live.cqs},       {"qp", live.qps}, {"cm_id", 0},
+                        {"mr", live.mrs}, {"ctx", live.contexts}, {"srq", 0}};
+  }
+  return device;
+}
+
+std::vector<nldev::Device> all_devices() {
+  std::vector<nldev::Device> devices;
+  const std::string root = tree_root();
+  for (unsigned nic = 0; nic < FdTable::kMostNics; ++nic) {
+    const std::string text = read_file(root + "/nic" + std::to_string(nic));
+    const auto description = kernel::nic_from_text(text);
+    if (text.empty() || !description) {
+      break;
+    }
+    devices.push_back(tell(root, *description));
+  }
+  return devices;
+}
+
+// The process whose table FdTable is. A child of vfork has descriptors of its own, but its parent's
+// table.
+constinit std::atomic<pid_t> owner{0};
+constinit pthread_once_t owned = PTHREAD_ONCE_INIT;
+
+void own_table() {
+  const auto note = [] { owner.store(getpid(), std::memory_order_relaxed); };
+  note();
+  pthread_atfork(nullptr, nullptr, note);
+}
+
+bool owns_table() { return owner.load(std::memory_order_relaxed) == getpid(); }
+
+int socket_option(int fd, int option) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  return syscall(SYS_getsockopt, fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
+// The number that the kernel, or the program, has given to the socket; 0: it has none.
+std::uint32_t port_of(int fd) {
+  sockaddr_nl address{};
+  socklen_t length = sizeof address;
+  if (syscall(SYS_getsockname, fd, &address, &length) == 0 && address.nl_pid == 0) {
+    address.nl_family = AF_NETLINK;  // who sends unbound is bound by that
+    (void)syscall(SYS_bind, fd, &address, sizeof address);
+    length = sizeof address;
+    (void)syscall(SYS_getsockname, fd, &address, &length);
+  }
+  return address.nl_pid;
+}
+
+// A socket that is connected to the kernel takes nothing from anybody else.
+void disconnect(int fd) {
+  sockaddr_nl nobody{};
+  nobody.nl_family = AF_UNSPEC;
+  (void)syscall(SYS_connect, fd, &nobody, sizeof nobody);
+}
+
+int deliver(std::uint32_t port, const nldev::Datagrams& answers) {
+  const int from = raw_socket(SOCK_RAW | SOCK_CLOEXEC);
+  if (from < 0) {
+    return errno;
+  }
+  sockaddr_nl to{};
+  to.nl_family = AF_NETLINK;
+  to.nl_pid = port;
+  int error = 0;
+  for (const auto& datagram : answers) {
+    if (error == 0 && syscall(SYS_sendto, from, datagram.data(), datagram.size(), MSG_DONTWAIT, &to,
+                              sizeof to) < 0) {
+      error = ENOBUFS;  // nobody reads there
+    }
+  }
+  syscall(SYS_close, from);
+  return error;
+}
+
+ssize_t ask(int fd, std::span<const std::byte> request) {
+  const std::uint32_t port = port_of(fd);
+  int error = port == 0 ? EBADF : 0;
+  if (error == 0) {
+    const auto devices = all_devices();
+    disconnect(fd);
+    error = deliver(port, nldev::answer(request, port, devices));
+  }
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<ssize_t>(request.size());
+}
+
+ssize_t refuse(int error) {
+  errno = error;
+  return -1;
+}
+
+template <class T>
+bool copy_in(std::span<T> to, const void* from) {
+  return kernel::copy_from_user(std::as_writable_bytes(to), reinterpret_cast<std::uintptr_t>(from));
+}
+
+}  // namespace
+
+int open_rdma_socket(int type) {
+  const int fd = raw_socket(type);
+  if (fd >= FdTable::kMost) {
+    syscall(SYS_close, fd);
+    return static_cast<int>(refuse(EMFILE));
+  }
+  if (fd >= 0) {
+    pthread_once(&owned, own_table);
+    FdTable::set(fd, FdTable::kNetlink);
+  }
+  return fd;
+}
+
+bool is_still_rdma_socket(int fd) {
+  const int error = errno;
+  const bool still = socket_option(fd, SO_DOMAIN) == AF_NETLINK &&
+                     socket_option(fd, SO_PROTOCOL) == NETLINK_USERSOCK;
+  errno = error;
+  if (!still) {
+    closing_rdma_socket(fd);
+  }
+  return still;
+}
+
+void duplicated_rdma_socket(int copy) {
+  if (copy < FdTable::kMost && owns_table()) {
+    FdTable::set(copy, FdTable::kNetlink);
+  }
+}
+
+void closing_rdma_socket(int fd) {
+  if (owns_table()) {
+    FdTable::set(fd, 0);
+  }
+}
+
+ssize_t send_to_rdma(int fd, const void* bytes, std::size_t size) {
+  if (size > kMostBytes) {
+    return refuse(EMSGSIZE);
+  }
+  std::vector<std::byte> request(size);
+  return copy_in(std::span(request), bytes) ? ask(fd, request) : refuse(EFAULT);
+}
+
+ssize_t send_to_rdma(int fd, const msghdr* message) {
+  constexpr std::size_t kMostPieces = 64;
+  msghdr header{};
+  if (!copy_in(std::span(&header, 1), message)) {
+    return refuse(EFAULT);
+  }
+  if (header.msg_iovlen > kMostPieces) {
+    return refuse(EMSGSIZE);
+  }
+  std::vector<iovec> pieces(header.msg_iovlen);
+  if (!copy_in(std::span(pieces), header.msg_iov)) {
+    return refuse(EFAULT);
+  }
+  std::vector<std::byte> request;
+  for (const iovec& piece : pieces) {
+    if (piece.iov_len > kMostBytes - request.size()) {
+      return refuse(EMSGSIZE);
+    }
+    request.resize(request.size() + piece.iov_len);
+    if (!copy_in(std::span(request).last(piece.iov_len), piece.iov_base)) {
+      return refuse(EFAULT);
+    }
+  }
+  return ask(fd, request);
+}
+
+}  // namespace weft::preload

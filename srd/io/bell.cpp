@@ -1,0 +1,117 @@
+// Owns the system calls behind bells.
+#include "srd/io/bell.hpp"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+
+namespace weft::srd {
+namespace {
+
+constexpr int kPassRights = 83;  // SO_PASSRIGHTS, which older headers lack
+
+// A peer that behaves rings once per sleep of ours; what is more stays for later.
+constexpr int kMostCleared = 8;
+
+// System calls by number: libc's functions are points at which a thread can be cancelled, and these
+// are called with a lock held.
+bool take_one(int fd) {
+  std::byte message[1];
+  return ::syscall(SYS_recvfrom, fd, message, sizeof message, MSG_DONTWAIT, nullptr, nullptr) > 0;
+}
+
+// Whether the message that take_one() would take carries what it does not ask for: descriptors, and
+// on a socket with SO_PASSCRED credentials. Looking closes nothing.
+bool carries_more(int fd) {
+  std::byte byte[1];
+  iovec piece{byte, sizeof byte};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  return ::syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0 &&
+         (message.msg_flags & MSG_CTRUNC) != 0;
+}
+
+}  // namespace
+
+Bell& Bell::operator=(Bell&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::move(other.fd_);
+    refusal_ = other.refusal_;
+  }
+  return *this;
+}
+
+Result<std::pair<Bell, Bell>> Bell::create_pair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+    return fail(ErrorCode::out_of_resources, errno_text("bell: socketpair"));
+  }
+  UniqueFd ends[2] = {UniqueFd(fds[0]), UniqueFd(fds[1])};
+  auto first = adopt(std::move(ends[0]));
+  auto second = adopt(std::move(ends[1]));
+  if (!first || !second) {
+    return tl::unexpected(first ? second.error() : first.error());
+  }
+  return std::pair<Bell, Bell>{std::move(*first), std::move(*second)};
+}
+
+Result<Bell> Bell::adopt(UniqueFd fd, Refusal wanted) {
+  int domain = 0;
+  int type = 0;
+  socklen_t size = sizeof domain;
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX ||
+      ::getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) {
+    return fail(ErrorCode::invalid_argument, "bell: the descriptor is no end of a socket pair");
+  }
+  Bell bell;
+  bell.fd_ = std::move(fd);
+  const int off = 0;
+  if (wanted == Refusal::by_kernel &&
+      ::setsockopt(bell.fd(), SOL_SOCKET, kPassRights, &off, sizeof off) == 0) {
+    bell.refusal_ = Refusal::by_kernel;
+  }
+  return bell;
+}
+
+void Bell::ring() const {
+  const std::byte message[1]{};
+  // EAGAIN: the other side has more rings than it reads. EPIPE: it is gone.
+  [[maybe_unused]] const auto sent = ::syscall(SYS_sendto, fd_.get(), message, sizeof message,
+                                               MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
+}
+
+bool Bell::clear() const {
+  for (int i = 0; i < kMostCleared; ++i) {
+    if (refusal_ == Refusal::by_looking && carries_more(fd_.get())) {
+      return false;
+    }
+    if (!take_one(fd_.get())) {
+      break;
+    }
+  }
+  return true;
+}
+
+// An end that has descriptors in its queue stays open as long as the process lives: closing it
+// would close them.
+void Bell::close() {
+  if (!fd_ || refusal_ == Refusal::by_kernel) {
+    return;
+  }
+  ::shutdown(fd_.get(), SHUT_RDWR);  // nothing more comes
+  while (!carries_more(fd_.get()) && take_one(fd_.get())) {
+  }
+  // What is left carries descriptors, or follows an empty message, and no peer of ours sends those.
+  const int on = 1;
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  if (carries_more(fd_.get())) {
+    [[maybe_unused]] const int for_ever = fd_.release();
+  }
+}
+
+}  // namespace weft::srd

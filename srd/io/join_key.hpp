@@ -1,0 +1,22 @@
+// Owns the secret that two joined networks share: a file that nobody else can read.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "srd/base/result.hpp"
+
+namespace weft::srd {
+
+struct JoinKey {
+  static constexpr std::size_t kBytes = 32;
+  std::array<std::byte, kBytes> bytes{};
+};
+
+// The file must be ours, of mode 0600 or less, and hold exactly the key's bytes.
+[[nodiscard]] Result<JoinKey> read_join_key(const std::string& path);
+// A new one, from the system's random numbers; never over a file that is there.
+[[nodiscard]] Result<void> create_join_key(const std::string& path);
+
+}  // namespace weft::srd

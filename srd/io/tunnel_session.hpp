@@ -1,0 +1,88 @@
+// Owns the proof that a datagram comes from the other end of a tunnel, now and for the first time.
+// It has no clock and no socket.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "srd/base/siphash.hpp"
+#include "srd/base/time.hpp"
+#include "srd/io/join_key.hpp"
+
+namespace weft::srd {
+
+// docs/adr/0003-joined-networks-share-a-key.md says what it is good for and why. The two directions
+// are independent. Whoever wants to send asks for a challenge that was never given out before; each
+// frame carries it and a number, under a tag that only the holders of the key can make. So nothing
+// recorded counts a second time, whenever either end began.
+class TunnelSession {
+ public:
+  static constexpr std::size_t kHeaderSize = 40;
+  using Header = std::array<std::byte, kHeaderSize>;
+
+  // `seed` must never be the same for two sessions.
+  TunnelSession(const JoinKey& key, std::uint64_t seed);
+
+  // Whether frames can be sealed: the other end has given us a challenge.
+  [[nodiscard]] bool established() const { return to_ != 0; }
+  // What goes before a frame.
+  [[nodiscard]] Header seal(std::span<const std::span<const std::byte>> pieces);
+
+  // What a datagram holds: a frame that is proved to be new; nothing but our own dealings; or
+  // something without a proof.
+  enum class Verdict : std::uint8_t { frame, greeting, refused };
+  [[nodiscard]] Verdict open(std::span<const std::byte> datagram,
+                             std::span<const std::byte>& frame);
+
+  // Somebody has a frame for which there is no challenge.
+  void want_challenge() { asking_ = true; }
+  // What is to be said to the other end. Answers go at once, the rest not more often than every
+  // few milliseconds: has_greeting() is true for as long as something waits.
+  [[nodiscard]] bool has_greeting() const { return asking_ || missing_ || answers_ != 0; }
+  [[nodiscard]] bool next_greeting(TimePoint now, Header& greeting);
+
+ private:
+  static constexpr Duration kInterval = std::chrono::milliseconds{5};
+  static constexpr std::uint64_t kWindow = 4096;
+  static constexpr std::size_t kMostAnswers = 32;
+
+  // Frames under one challenge: each number counts once.
+  struct Stream {
+    std::uint64_t challenge = 0;
+    std::uint64_t latest = 0;
+    std::bitset<kWindow> seen;  // of the numbers up to that, each modulo the window
+    [[nodiscard]] bool is_new(std::uint64_t number);
+  };
+
+  [[nodiscard]] std::uint64_t fresh();
+  [[nodiscard]] Verdict hear(std::span<const std::byte> greeting);
+  [[nodiscard]] bool count(std::uint64_t challenge, std::uint64_t number);
+  [[nodiscard]] bool say(Header& greeting, std::uint64_t kind, std::uint64_t one,
+                         std::uint64_t other) const;
+
+  SipHash::Key frame_key_;
+  SipHash::Key greeting_key_;
+  std::uint64_t seed_;
+  std::uint64_t made_ = 0;
+
+  // As sender.
+  std::uint64_t question_;  // that a challenge has to answer
+  std::uint64_t to_ = 0;    // the challenge that frames go under; 0: none yet
+  std::uint64_t sent_ = 0;
+  bool asking_ = true;
+  TimePoint ask_at_{};
+
+  // As receiver. Frames under the former challenge may still be on their way.
+  std::uint64_t next_;  // challenge, until it is used
+  Stream current_;
+  Stream former_;
+  bool missing_ = true;  // frames come, or may, that the other end has to seal anew
+  TimePoint miss_at_{};
+  std::array<std::uint64_t, kMostAnswers> questions_{};
+  std::size_t answers_ = 0;  // to the first so many of them
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,75 @@
+// Owns learning whether a program waits for its peers by looking at its own memory.
+#pragma once
+
+#include <algorithm>
+
+namespace weft::srd {
+
+// A program that waits in our calls finds what arrives by polling. One that looks at a byte of its
+// memory finds it after a thread of ours has placed it there, and its next call is a post. After
+// some such rounds in a row it pays to stay in the post for a moment and to receive the answer
+// there (linger), and to tell sleepers when it goes (hand over).
+class SpinRule {
+ public:
+  // Data of a peer were placed in the program's memory, by a thread of ours.
+  void placed_by_watcher() { unseen_ = true; }
+  // The same by the program's own poll.
+  void placed_by_poll() {
+    if (spins_ && ++found_by_polls_ >= kPollsThatFind) {
+      *this = {};
+    }
+  }
+  // The program's next call polls, ...
+  void polls() {
+    if (unseen_) [[unlikely]] {
+      unseen_ = false;
+      evidence_ = 0;
+    }
+  }
+  // ... or posts. True: linger.
+  [[nodiscard]] bool posts() {
+    if (unseen_) [[unlikely]] {
+      unseen_ = false;
+      found_by_polls_ = 0;
+      if (++evidence_ >= needed_) {
+        evidence_ = 0;
+        spins_ = true;
+        lingers_ = true;
+      }
+    }
+    return lingers_;
+  }
+  // The end of a linger. Those in vain cost time: after some in a row it takes more evidence to
+  // try again.
+  void lingered(bool in_vain) {
+    unseen_ = false;
+    found_by_polls_ = 0;
+    if (!in_vain) {
+      vain_ = 0;
+      needed_ = kEvidence;
+    } else if (++vain_ >= kMostInVain) {
+      vain_ = 0;
+      evidence_ = 0;
+      lingers_ = false;
+      needed_ = std::min(2 * needed_, kMostEvidence);
+    }
+  }
+  [[nodiscard]] bool unseen() const { return unseen_; }
+  [[nodiscard]] bool spins() const { return spins_; }
+
+ private:
+  static constexpr int kEvidence = 3;
+  static constexpr int kMostEvidence = 192;
+  static constexpr int kMostInVain = 4;
+  static constexpr int kPollsThatFind = 16;
+
+  bool unseen_ = false;
+  bool spins_ = false;
+  bool lingers_ = false;
+  int evidence_ = 0;
+  int needed_ = kEvidence;
+  int vain_ = 0;
+  int found_by_polls_ = 0;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# Owns the test of what neighbours that mean no good can do to others: nothing that these notice.
+"""usage: hostile.py WEFT WEFTD STORM   $WEFT_HOSTILE_SECONDS of attacks (5), $WEFT_HOSTILE_SEED"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SKIPPED = 77
+ATTACKERS = 2
+CLIENTS = 1000  # of the control socket, with attach.sock and metrics.sock taking turns
+HERE = Path(__file__).resolve().parent
+
+
+class Weftd:
+    def __init__(self, weft, weftd, place, direct):
+        self.weft, self.directory = weft, place / f"weft-{os.getuid()}" / "hostile"
+        self.directory.parent.mkdir(mode=0o700)
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(place)}
+        self.process = subprocess.Popen([weftd, "--dir", self.directory, "--hosts", "3",
+                                         *([] if direct else ["--no-direct"])])
+        end = time.monotonic() + 20
+        while self.ask("status") is None:
+            assert time.monotonic() < end, "weftd does not answer"
+            time.sleep(0.05)
+
+    def ask(self, command):
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(10)
+                connection.connect(str(self.directory / "control.sock"))
+                connection.sendall(json.dumps({"v": 1, "cmd": command}).encode() + b"\n")
+                line = b""
+                while not line.endswith(b"\n"):
+                    piece = connection.recv(1 << 16)
+                    if not piece:
+                        return None
+                    line += piece
+            reply = json.loads(line)
+            return reply[command] if reply["ok"] else None
+        except OSError:
+            return None
+
+    def on(self, host, *command):
+        return subprocess.Popen([self.weft, "exec", "hostile", host, "--", *command],
+                                env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+    def proc(self, name):
+        return Path(f"/proc/{self.process.pid}/{name}").read_text()
+
+    def holds(self):
+        """Descriptors, kilobytes, mappings."""
+        return (len(os.listdir(f"/proc/{self.process.pid}/fd")),
+                int(re.search(r"VmRSS:\s+(\d+)", self.proc("status"))[1]),
+                self.proc("maps").count("\n"))
+
+    def cpu(self):
+        fields = self.proc("stat").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def finished(name, processes, patience):
+    """Their outputs; each must end well and in time."""
+    texts = []
+    for process in processes:
+        try:
+            text, _ = process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text, _ = process.communicate()
+            sys.exit(f"FAILED: {name} did not end within {patience} s:\n{text[-2000:]}")
+        if process.returncode != 0:
+            sys.exit(f"FAILED: {name} ended with {process.returncode}:\n{text[-2000:]}")
+        texts.append(text)
+    return texts
+
+
+def latency(weftd, port):
+    """Of one pair of stock programs, microseconds: typical, 99th percentile."""
+    words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-n", "5000", "-s", "64", "-p", str(port)]
+    server = weftd.on("h1", *words)
+    time.sleep(0.3)
+    client = weftd.on("h2", *words, "127.77.1.1")
+    text = finished("an innocent's ib_send_lat", [client, server], 100)[0]
+    figures = re.findall(r"^ *64 +5000 +(.*)$", text, re.MULTILINE)[0].split()
+    return float(figures[2]), float(figures[5])
+
+
+def best(figures):
+    """The least disturbed by what else runs on the machine."""
+    return min(typical for typical, _ in figures), min(tail for _, tail in figures)
+
+
+def idle_clients(weftd):
+    """Connections that ask and do not read, ask by halves, or say nothing."""
+    clients = []
+    for number in range(CLIENTS):
+        name, kind, text = (("control.sock", socket.SOCK_STREAM, b'{"v":1,"cmd":"status"}\n' * 50),
+                            ("control.sock", socket.SOCK_STREAM, b'{"v":1,'),
+                            ("attach.sock", socket.SOCK_SEQPACKET, b"x"),
+                            ("metrics.sock", socket.SOCK_STREAM, b"GET /metrics"))[number % 4]
+        client = socket.socket(socket.AF_UNIX, kind)
+        client.setblocking(False)
+        try:
+            client.connect(str(weftd.directory / name))
+            client.send(text)
+        except OSError:
+            pass  # told to go, or not accepted yet
+        clients.append(client)
+    return clients
+
+
+def check_what_is_left(weftd, before, failures):
+    end = time.monotonic() + 30
+    after = weftd.holds()
+    while after[0] > before[0] and time.monotonic() < end:
+        time.sleep(0.2)
+        after = weftd.holds()
+    start, begin = weftd.cpu(), time.monotonic()
+    time.sleep(1)
+    busy = (weftd.cpu() - start) / (time.monotonic() - begin)
+    print(f"weftd before: {before[0]} descriptors, {before[1]} kB, {before[2]} mappings; "
+          f"after: {after[0]}, {after[1]} kB, {after[2]}; now {100 * busy:.1f} % of a core")
+    if after[0] > before[0]:
+        failures.append("descriptors stayed open")
+    if after[1] > before[1] + 32 * 1024:
+        failures.append("memory was not given back")
+    if after[2] > before[2] + 64:
+        failures.append("mappings were not given back")
+    if busy > 0.2:
+        failures.append("weftd goes on working for nobody")
+
+
+def attack(weftd, seconds, seed, port, storm):
+    """Returns the latencies of the pair beside it."""
+    attackers = [subprocess.Popen([sys.executable, HERE / "neighbour.py", weftd.directory,
+                                   str(seconds), str(seed + number)],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for number in range(ATTACKERS)]
+    end, figures = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        figures.append(latency(weftd, port + len(figures) % 100))
+        if storm:  # checks every byte and every completion
+            innocent = weftd.on("h1", storm, "4", "20", str(seed), "calm")
+            finished("an innocent storm", [innocent], 100)
+    for text in finished("a neighbour", attackers, seconds + 60):
+        print("attacks (done + refused):", text.strip()[-600:])
+    return figures
+
+
+def trial(weft, weftd_path, storm, seconds, seed, direct, failures):
+    place = Path(tempfile.mkdtemp(prefix="weft-hostile-"))
+    weftd = Weftd(weft, weftd_path, place, direct)
+    port = 20000 + (os.getpid() * 7) % 10000
+    try:
+        undisturbed = [latency(weftd, port + 100 + i) for i in range(2)]
+        before = weftd.holds()
+        clients = idle_clients(weftd)
+        crowded = [latency(weftd, port + 200 + i) for i in range(2)]
+        for client in clients:
+            client.close()
+        attacked = attack(weftd, seconds, seed, port, storm)
+        for name, figures in (("undisturbed", undisturbed), (f"{CLIENTS} clients", crowded),
+                              ("attacked", attacked)):
+            print(f"ib_send_lat, 64 B, {name}: typical %.1f us, 99th percentile %.1f us (of "
+                  f"{len(figures)})" % best(figures))
+        # They share the machine's cores with this pair; that is not weftd's doing.
+        if best(attacked)[1] > 20 * best(undisturbed)[1] + 5000:
+            failures.append("the attacks held up an innocent pair")
+        if weftd.process.poll() is not None:
+            failures.append("weftd has ended")
+            return
+        check_what_is_left(weftd, before, failures)
+        print("dropped:", {k: v for k, v in weftd.ask("counters")["dropped"].items() if v})
+    finally:
+        weftd.process.send_signal(signal.SIGTERM)
+        try:
+            weftd.process.wait(10)
+        except subprocess.TimeoutExpired:
+            failures.append("weftd does not end when it is told to")
+            weftd.process.kill()
+        shutil.rmtree(place)
+
+
+def main():
+    weft, weftd, storm = sys.argv[1:]
+    if shutil.which("ib_send_lat") is None:
+        print("this machine has no ib_send_lat; install perftest to run this test")
+        return SKIPPED
+    seconds = float(os.environ.get("WEFT_HOSTILE_SECONDS", "5"))
+    seed = int(os.environ.get("WEFT_HOSTILE_SEED", time.strftime("%j%H")))
+    print(f"WEFT_HOSTILE_SEED={seed} WEFT_HOSTILE_SECONDS={seconds:g}", flush=True)
+    failures = []
+    for direct in (False, True):
+        print("with direct rings:" if direct else "everything through weftd:", flush=True)
+        trial(weft, weftd, storm, seconds / 2, seed, direct, failures)
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

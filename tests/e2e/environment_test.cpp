@@ -1,0 +1,116 @@
+// Owns what is promised about the surroundings of networks: directories, device trees, descriptors
+// and the variables of a shell.
+#include <fcntl.h>
+
+#include "tests/e2e/program_fixture.hpp"
+
+namespace weft::testing {
+namespace {
+
+// Everything below in a place where nobody else has networks.
+class SurroundingsTest : public ProgramTest {
+ protected:
+  Outcome here(const std::string& script) {
+    std::filesystem::create_directories(directory_ + "/r");
+    std::filesystem::permissions(directory_ + "/r", std::filesystem::perms::owner_all);
+    return run_shell("cd " + directory_ + " && export XDG_RUNTIME_DIR=" + directory_ +
+                     "/r; unset WEFT_NETWORK WEFT_HOST; weft=" WEFT_PROGRAM "; " + script);
+  }
+};
+
+TEST_F(SurroundingsTest, DeviceTreesFollowDeviceAndNetwork) {
+  WEFT_NEEDS("ibv_devinfo");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  const std::string part = "| grep -E 'vendor_part_id|hca_id' | tr -s '\\t ' ' '; ";
+  const Outcome outcome = here(
+      "$weft up lab >/dev/null; for kind in efa:first efa:newest efa:first; do $weft exec --device "
+      "$kind lab h1 -- ibv_devinfo " +
+      part +
+      "done; kill -9 $(pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\"); sleep 0.3; "
+      "$weft up lab --nics 2 >/dev/null; $weft exec lab h1 -- ibv_devinfo | grep -c hca_id; "
+      "ls r/weft-*/lab/devices/h1 | wc -l; $weft down lab");
+  EXPECT_EQ(outcome.output,
+            "hca_id: efa_0\n vendor_part_id: 61344\nhca_id: efa_0\n vendor_part_id: 61346\n"
+            "hca_id: efa_0\n vendor_part_id: 61344\n2\n1\n");
+}
+
+TEST_F(SurroundingsTest, OnlyDirectoriesOfOnesOwnAreUsed) {
+  const std::string parent = "r/weft-" + std::to_string(::geteuid());
+  // A link in place of the parent, or of the network.
+  EXPECT_EQ(here("mkdir -m 700 elsewhere && ln -s ../elsewhere " + parent +
+                 " && $weft up lab --device none")
+                .code,
+            1);
+  EXPECT_EQ(here("rm " + parent + "; mkdir -m 700 " + parent + " && ln -s ../../elsewhere " +
+                 parent + "/lab && $weft up lab --device none")
+                .code,
+            1);
+  for (const char* command : {"status lab", "down lab", "exec lab h1 -- true"}) {
+    EXPECT_EQ(here("$weft " + std::string(command)).code, 1) << command;
+  }
+  const Outcome open = here("rm " + parent + "/lab; chmod 777 " + parent +
+                            "; $weft up lab --device none; code=$?; ls elsewhere; exit $code");
+  EXPECT_EQ(open.code, 1);
+  EXPECT_TRUE(open.says("0700")) << open.output;
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/elsewhere"));
+}
+
+TEST_F(SurroundingsTest, AnothersRuntimeDirectoryIsNotUsed) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can make a directory another user's";
+  }
+  const Outcome outcome = here(
+      "chown 65534 r; $weft run --device none -q -- sh -c 'echo "
+      "$WEFT_SOCKET'; ls r | wc -l");
+  EXPECT_TRUE(outcome.says("/tmp/weft-") && outcome.says("\n0\n")) << outcome.output;
+}
+
+TEST_F(SurroundingsTest, WeftdInheritsNothing) {
+  const Outcome outcome = here(
+      "exec 9>lock; flock 9; mkfifo pipe; (exec 8>pipe; $weft up lab --device none >/dev/null) & "
+      "timeout 20 cat pipe; echo ended:$?; exec 9>&-; flock -n lock true; echo free:$?; "
+      "readlink /proc/$(pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\")/cwd; $weft down lab");
+  EXPECT_EQ(outcome.output, "ended:0\nfree:0\n/\n");
+  // Relative names mean what they meant where they were said.
+  write("net.yml",
+        "name: lab\ntopology:\n  nodes: {h1: {kind: host}, sw: {}}\n"
+        "  links:\n    - {endpoints: [h1, sw]}\n");
+  EXPECT_EQ(
+      here("$weft up lab --device none --topology net.yml --events events.jsonl >/dev/null && "
+           "$weft down lab && test -s events.jsonl")
+          .code,
+      0);
+}
+
+TEST_F(SurroundingsTest, DirectoriesThatOnlyLookLikeOursStay) {
+  const Outcome outcome = here(
+      "mkdir r/weft-backup; touch r/weft-backup/owner; touch -d '1 hour ago' r/weft-backup; "
+      "$weft run --device none -q -- true; ls r/weft-backup");
+  EXPECT_EQ(outcome.output, "owner\n");
+}
+
+TEST_F(SurroundingsTest, AnInterruptAtTheStartLeavesNothing) {
+  const Outcome outcome = here(
+      "for wait in 0.005 0.01 0.015 0.02 0.03 0.05 0.08; do timeout -s INT $wait $weft run "
+      "--device none -q -- sleep 5; done; ls r | wc -l");
+  EXPECT_EQ(outcome.output, "0\n");
+}
+
+TEST_F(SurroundingsTest, AShellGetsItsOldValuesBack) {
+  const Outcome outcome = here(
+      "$weft up lab >/dev/null; export ASAN_OPTIONS=\"a=b:it's\" WEFT_HOST=mine; "
+      "eval \"$($weft env lab h2)\"; echo $WEFT_HOST; eval \"$($weft env lab h1)\"; "
+      "echo $WEFT_HOST; eval \"$($weft env --unset)\"; echo \"$ASAN_OPTIONS $WEFT_HOST\"; "
+      "env | grep -c WEFT_SAVED; $weft down lab");
+  EXPECT_EQ(outcome.output, "h2\nh1\na=b:it's mine\n0\n");
+}
+
+TEST_F(SurroundingsTest, OnlyNamesOfVariablesAreEvaluated) {
+  const Outcome outcome = here(
+      "export WEFT_ENV='A;touch${IFS}hacked $(touch hacked) B-C 1D WEFT_HOST'; "
+      "eval \"$($weft env --unset)\"; ls");
+  EXPECT_EQ(outcome.output, "r\n");
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,75 @@
+// Owns what tests of the weft program share: a directory, and networks with names, of one test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/run_weft.hpp"
+
+#ifdef __SANITIZE_ADDRESS__
+#define WEFT_NEEDS_A_PLAIN_BUILD(why) GTEST_SKIP() << "not with sanitizers: " why
+#else
+#define WEFT_NEEDS_A_PLAIN_BUILD(why) static_cast<void>(0)
+#endif
+
+namespace weft::testing {
+
+using nlohmann::json;
+
+// A directory, and networks with names, of this test alone.
+class ProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/weft-e2e-XXXXXX";
+    ASSERT_NE(::mkdtemp(path), nullptr);
+    directory_ = path;
+    name_ = "e2e-" + std::to_string(::getpid());
+  }
+  void TearDown() override {
+    if (is_up_) {
+      weft("down " + name_);
+    }
+    std::filesystem::remove_all(directory_);
+  }
+  Outcome weft(const std::string& arguments, int seconds = 60) {
+    return run_shell("cd " + directory_ + " && WEFT_RUNS=" + directory_ + "/runs timeout " +
+                     std::to_string(seconds) + " " WEFT_PROGRAM " " + arguments);
+  }
+  void up(const std::string& options = "") {
+    const Outcome outcome = weft("up " + name_ + " --device none " + options);
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    is_up_ = true;
+  }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ + "/" + name) << text;
+  }
+  std::string read(const std::string& name) {
+    std::ifstream file(directory_ + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static std::vector<json> objects(const std::string& lines) {
+    std::vector<json> all;
+    std::istringstream text(lines);
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with("{")) {
+        all.push_back(json::parse(line));
+      }
+    }
+    return all;
+  }
+
+  std::string directory_;
+  std::string name_;
+  bool is_up_ = false;
+};
+
+}  // namespace weft::testing

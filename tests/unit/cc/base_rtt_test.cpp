@@ -1,0 +1,60 @@
+// Owns the tests of the base RTT: what it follows, and what it never exceeds.
+#include "srd/engine/cc/base_rtt.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(BaseRtt, FollowsASmallerMeasurementAtOnceAndALargerOneAfterAPeriod) {
+  BaseRtt base(14us);
+  base.add(time_at(1ms), 5us, false);
+  EXPECT_EQ(base.get(), 5us);
+  for (int ms = 2; ms < 400; ++ms) {
+    base.add(time_at(std::chrono::milliseconds{ms}), 9us, false);
+    if (ms < 100) {
+      EXPECT_EQ(base.get(), 5us);
+    }
+  }
+  EXPECT_EQ(base.get(), 9us);
+}
+
+TEST(BaseRtt, NeverExceedsWhatWasTold) {
+  BaseRtt base(14us);
+  for (int ms = 1; ms < 2000; ++ms) {
+    base.add(time_at(std::chrono::milliseconds{ms}), 200us, false);
+    ASSERT_LE(base.get(), 14us) << ms;
+  }
+  base.add(time_at(2s), 5us, false);
+  for (int ms = 2000; ms < 4000; ++ms) {
+    base.add(time_at(std::chrono::milliseconds{ms}), 200us, false);
+    ASSERT_LE(base.get(), 14us) << ms;
+  }
+  EXPECT_EQ(base.get(), 14us);
+}
+
+TEST(BaseRtt, AStandingQueueThatMarksIsNotTakenForDistance) {
+  BaseRtt base(14us);
+  base.add(time_at(1ms), 5us, false);
+  for (int ms = 2; ms < 1000; ++ms) {
+    base.add(time_at(std::chrono::milliseconds{ms}), 12us, ms % 10 == 0);
+  }
+  EXPECT_EQ(base.get(), 5us);
+}
+
+TEST(BaseRtt, NonsenseStaysWithinReason) {
+  BaseRtt base(14us);
+  base.add(time_at(1ms), Duration{-5}, false);
+  EXPECT_EQ(base.get(), 1ns);
+  EXPECT_EQ(BaseRtt(Duration{-3}).get(), 1ns);
+  BaseRtt slow(14us);
+  for (int s = 1; s < 10; ++s) {
+    slow.add(time_at(std::chrono::seconds{s}), 100s, false);
+  }
+  EXPECT_EQ(slow.get(), 14us);
+}
+
+}  // namespace
+}  // namespace weft::srd

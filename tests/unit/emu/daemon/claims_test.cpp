@@ -1,0 +1,177 @@
+// Owns what a frame from outside may make weftd believe of where somebody lives.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "emu/daemon/switchboard.hpp"
+#include "srd/wire/envelope.hpp"
+
+namespace weft::emu {
+namespace {
+
+namespace wire = srd::wire;
+using Frame = std::vector<std::byte>;
+
+// A port that gives out what is put into it and keeps what is sent.
+class FakePort final : public srd::FrameIo {
+ public:
+  std::vector<Frame> in;
+  std::vector<Frame> out;
+
+  [[nodiscard]] srd::FrameTraits traits() const override { return {}; }
+  [[nodiscard]] srd::FrameCounters counters() const override { return {}; }
+  [[nodiscard]] std::span<const srd::RxFrame> receive() override {
+    shown_.assign(in.begin(), in.end());
+    return shown_;
+  }
+  void release() override { in.clear(); }
+  [[nodiscard]] std::size_t transmit(std::span<const srd::TxFrame> frames) override {
+    for (const srd::TxFrame& frame : frames) {
+      out.emplace_back(frame.pieces[0].begin(), frame.pieces[0].end());
+    }
+    return frames.size();
+  }
+  [[nodiscard]] std::size_t transmit_room() override { return 32; }
+  [[nodiscard]] int wait_fd() const override { return -1; }
+  [[nodiscard]] bool arm() override { return true; }
+  void disarm() override {}
+
+ private:
+  std::vector<srd::RxFrame> shown_;
+};
+
+srd::Address address(unsigned host) {
+  srd::Address address;
+  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+  address.bytes[12] = std::byte{127};
+  address.bytes[13] = std::byte{77};
+  address.bytes[14] = static_cast<std::byte>(host);
+  address.bytes[15] = std::byte{1};
+  return address;
+}
+
+// RoCE: nothing in it is checked by weftd, as anybody can write it.
+Frame roce(const srd::Address& from, const srd::Address& to) {
+  const auto writer = wire::EnvelopeWriter::make(from);
+  Frame frame(200);
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
+                            frame.size() - writer->size()));
+  const std::size_t udp = writer->size() - wire::kUdpSize;
+  frame[udp + 2] = std::byte{4791 >> 8};
+  frame[udp + 3] = std::byte{4791 & 0xFF};
+  return frame;
+}
+
+// Of a kernel: an IP packet of no protocol that weftd knows, or an ARP message.
+Frame foreign(const srd::Address& from, unsigned type, unsigned mac = 0x42) {
+  Frame frame(64);
+  std::memset(frame.data(), 0xFF, 6);
+  frame[6] = std::byte{0x02};
+  frame[11] = static_cast<std::byte>(mac);
+  frame[12] = static_cast<std::byte>(type >> 8);
+  frame[13] = static_cast<std::byte>(type);
+  std::memcpy(&frame[type == 0x0806 ? 28 : 26], from.bytes.data() + 12, 4);
+  return frame;
+}
+
+class ClaimsTest : public testing::Test {
+ protected:
+  ClaimsTest() {
+    Plant::Options options;
+    options.hosts = {"h1", "h2"};
+    plant_ = std::make_unique<Plant>(std::move(*Plant::make(options)));
+    switchboard_ = std::make_unique<Switchboard>(*plant_, [](Slot&, Slot&) { return true; });
+    for (FakePort*& port : ports_) {
+      auto io = std::make_unique<FakePort>();
+      port = io.get();
+      EXPECT_TRUE(outside_.add("port", std::move(io), nullptr));
+    }
+    switchboard_->set_outside(&outside_);
+  }
+  void arrive(std::size_t port, const Frame& frame) {
+    ports_[port]->in.push_back(frame);
+    (void)switchboard_->pump_outside(now_, port);
+    switchboard_->notify();
+  }
+  // Through which ports a frame leaves that comes in at `from`.
+  std::vector<std::size_t> ways(std::size_t from, const Frame& frame) {
+    for (FakePort* port : ports_) {
+      port->out.clear();
+    }
+    arrive(from, frame);
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+      if (!ports_[i]->out.empty()) {
+        found.push_back(i);
+      }
+    }
+    return found;
+  }
+  [[nodiscard]] std::uint64_t forged() const {
+    return switchboard_->counters().dropped[static_cast<std::size_t>(FrameDrop::wrong_source)];
+  }
+
+  std::unique_ptr<Plant> plant_;
+  std::unique_ptr<Switchboard> switchboard_;
+  Outside outside_{2000};
+  std::array<FakePort*, 3> ports_{};
+  TimePoint now_{};
+};
+
+TEST_F(ClaimsTest, OneDatagramMovesNobody) {
+  const srd::Address h5 = address(5);
+  const srd::Address h6 = address(6);
+  arrive(0, roce(h5, address(1)));
+  EXPECT_EQ(outside_.find(h5), 0);
+  arrive(1, roce(h5, address(1)));
+  EXPECT_EQ(outside_.find(h5), 0);
+  EXPECT_EQ(forged(), 1U);
+  EXPECT_EQ(outside_.port(1).dropped, 1U);
+  // Nor does one for somebody beyond us, by network or by Ethernet address.
+  arrive(1, roce(h6, h5));
+  EXPECT_EQ(ways(2, roce(address(7), h6)), std::vector<std::size_t>{1});
+  arrive(0, roce(h6, address(9)));
+  EXPECT_EQ(forged(), 2U);
+  EXPECT_EQ(ways(2, roce(address(7), h6)), std::vector<std::size_t>{1});
+}
+
+TEST_F(ClaimsTest, AKernelsFramesMoveNobodyEither) {
+  arrive(0, foreign(address(50), 0x0800, 0x50));
+  arrive(1, foreign(address(51), 0x0800, 0x50));
+  EXPECT_EQ(forged(), 1U);
+  Frame reply = foreign(address(52), 0x0800, 0x52);
+  std::memset(reply.data(), 0, 6);
+  reply[0] = std::byte{0x02};
+  reply[5] = std::byte{0x50};
+  EXPECT_EQ(ways(2, reply), std::vector<std::size_t>{0});
+}
+
+TEST_F(ClaimsTest, NobodyOutThereIsOneOfUs) {
+  const srd::Address& ours = plant_->nics()[0]->address;
+  std::uint64_t count = 0;
+  for (const Frame& frame : {roce(ours, address(9)), roce(ours, plant_->nics()[1]->address),
+                             foreign(ours, 0x0800), foreign(ours, 0x0806)}) {
+    EXPECT_TRUE(ways(0, frame).empty());
+    EXPECT_EQ(forged(), ++count);
+  }
+  Frame frame = foreign(address(50), 0x0800);
+  const auto mac = wire::mac_of(ours);
+  std::memcpy(&frame[6], mac.data(), mac.size());
+  EXPECT_TRUE(ways(0, frame).empty());
+  EXPECT_EQ(forged(), ++count);
+  EXPECT_EQ(ways(0, foreign(address(50), 0x0806)), (std::vector<std::size_t>{1, 2}));
+}
+
+TEST_F(ClaimsTest, WhoHasGoneMayComeBackElsewhere) {
+  const srd::Address h5 = address(5);
+  arrive(0, roce(h5, address(1)));
+  now_ += Whereabouts<srd::Address>::kAlive;
+  arrive(1, roce(h5, address(1)));
+  EXPECT_EQ(outside_.find(h5), 1);
+  EXPECT_EQ(forged(), 0U);
+}
+
+}  // namespace
+}  // namespace weft::emu

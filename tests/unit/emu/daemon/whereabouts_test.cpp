@@ -1,0 +1,69 @@
+// Owns who may say where an address lives.
+#include "emu/daemon/whereabouts.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::emu {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Places = Whereabouts<std::uint64_t>;
+
+constexpr bool kProved = true;
+
+TEST(Whereabouts, TheLivingAreNotMoved) {
+  Places places;
+  TimePoint now{};
+  EXPECT_EQ(places.find(7), -1);
+  EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
+  for (int i = 0; i < 100; ++i) {
+    now += seconds{20};
+    EXPECT_FALSE(places.claim(now, 2, !kProved, 7));
+    EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
+    EXPECT_EQ(places.find(7), 1);
+  }
+  now += Places::kAlive - milliseconds{1};
+  EXPECT_FALSE(places.claim(now, 2, !kProved, 7)) << "that does not keep it alive either";
+  now += milliseconds{1};
+  EXPECT_TRUE(places.claim(now, 2, !kProved, 7));
+  EXPECT_EQ(places.find(7), 2);
+}
+
+TEST(Whereabouts, AProofCountsMoreThanHavingComeFirst) {
+  Places places;
+  TimePoint now{};
+  EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
+  EXPECT_TRUE(places.claim(now, 2, kProved, 7));
+  EXPECT_EQ(places.find(7), 2);
+  now += std::chrono::hours{24};
+  EXPECT_FALSE(places.claim(now, 1, !kProved, 7)) << "however long nothing was heard";
+  EXPECT_FALSE(places.claim(TimePoint{} + seconds{1}, 3, kProved, 7));
+  EXPECT_TRUE(places.claim(now, 3, kProved, 7)) << "it has moved to another proved port";
+}
+
+TEST(Whereabouts, MadeUpAddressesPushNobodyOut) {
+  Places places;
+  TimePoint now{};
+  EXPECT_TRUE(places.claim(now, 0, !kProved, 1));
+  EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
+  for (std::uint64_t made_up = 100; made_up < 100'000; ++made_up) {
+    EXPECT_TRUE(places.claim(now, 1, !kProved, made_up)) << "it passes, though nobody learns of it";
+  }
+  EXPECT_EQ(places.find(1), 0);
+  EXPECT_EQ(places.find(2), 1);
+  EXPECT_EQ(places.find(99'999), -1);
+  EXPECT_TRUE(places.claim(now, 0, !kProved, 3));
+  EXPECT_EQ(places.find(3), 0);
+  // They are forgotten in the end, and whoever still speaks is not.
+  now += Places::kAlive - milliseconds{1};
+  EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
+  now += milliseconds{1};
+  EXPECT_TRUE(places.claim(now, 1, !kProved, 4));
+  EXPECT_EQ(places.find(4), 1);
+  EXPECT_EQ(places.find(2), 1);
+  EXPECT_EQ(places.find(100), -1);
+}
+
+}  // namespace
+}  // namespace weft::emu

@@ -1,0 +1,173 @@
+// Tests of registered memory that the application has unmapped or protected, which is legal: the
+// work that needs it fails, other work goes on.
+#include <algorithm>
+#include <vector>
+
+#include "tests/unit/emu/nic/two_nics.hpp"
+
+namespace weft::emu::nic {
+namespace {
+
+// Stands for the pages that are not there. A touch of them copies nothing, and says so.
+struct Gone {
+  static inline std::uintptr_t begin = 0;
+  static inline std::uintptr_t end = 0;
+  static inline int touches = 0;
+
+  static bool touch(void (*work)(void*), void* argument, const void* at, std::size_t length) {
+    const auto first = reinterpret_cast<std::uintptr_t>(at);
+    if (first < end && first + length > begin) {
+      ++touches;
+      return false;
+    }
+    work(argument);
+    return true;
+  }
+};
+
+constexpr std::uint32_t kGoneAt = 16 * 1024;
+constexpr std::uint32_t kMost = 32 * 1024;
+
+class LentMemory : public TwoNics {
+ protected:
+  LentMemory() {
+    lent_memory.touch = Gone::touch;
+    Gone::touches = 0;
+  }
+  ~LentMemory() override {
+    lent_memory.touch = nullptr;
+    Gone::begin = Gone::end = 0;
+  }
+  // From the offset kGoneAt on.
+  static void take_away(Side& side) {
+    Gone::begin = reinterpret_cast<std::uintptr_t>(side.memory.data()) + kGoneAt;
+    Gone::end = reinterpret_cast<std::uintptr_t>(side.memory.data()) + side.memory.size();
+  }
+  [[nodiscard]] SendWork work(Operation operation, const Qp& to, std::uint64_t wr_id,
+                              std::uint64_t local, std::uint64_t remote,
+                              std::uint32_t length) const {
+    SendWork made;
+    made.wr_id = wr_id;
+    made.operation = operation;
+    made.ah = ah;
+    made.destination = to.number();
+    made.qkey = 7;
+    made.sges[0] = left.sge(local, length);
+    made.sge_count = 1;
+    made.remote_address = Side::kIova + remote;
+    made.remote_key = right.key.value();
+    return made;
+  }
+  // Of everything that ended at a side: the number and how.
+  static std::vector<std::pair<std::uint64_t, WorkStatus>> ends(Side& side) {
+    std::vector<std::pair<std::uint64_t, WorkStatus>> all;
+    for (const WorkCompletion& done : side.poll()) {
+      all.emplace_back(done.wr_id, done.status);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+  using Ends = std::vector<std::pair<std::uint64_t, WorkStatus>>;
+};
+
+class LentSource : public LentMemory, public ::testing::WithParamInterface<Operation> {};
+
+TEST_P(LentSource, IsALocalProtectionErrorOfItsRequestOnly) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(right.receive(to, i));
+  }
+  left.fill(0, "here");
+  take_away(left);
+  const std::uint32_t length = GetParam() == Operation::send ? 2000 : kMost;
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, 0, 0, 100)));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, kGoneAt - 1000, 0, length)));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, 0, 0, 100)));
+  run(std::chrono::milliseconds{20});
+  EXPECT_EQ(ends(left),
+            (Ends{{1, WorkStatus::ok}, {2, WorkStatus::bad_local_key}, {3, WorkStatus::ok}}));
+  EXPECT_EQ(right.text(0, 4), "here");
+  EXPECT_EQ(left.engine.outstanding(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LentSource,
+                         ::testing::Values(Operation::send, Operation::rdma_write));
+
+TEST_F(LentMemory, OfAReadsTargetIsALocalProtectionError) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  take_away(left);
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 1, 0, 0, kMost)));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 2, 0, 0, 4000)));
+  run(std::chrono::milliseconds{20});
+  EXPECT_EQ(ends(left), (Ends{{1, WorkStatus::bad_local_key}, {2, WorkStatus::ok}}));
+}
+
+class LentTarget : public LentMemory, public ::testing::WithParamInterface<Operation> {};
+
+TEST_P(LentTarget, IsARemoteAccessErrorOfItsRequestOnly) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  take_away(right);
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, 0, 0, 1000)));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, 0, 0, kMost)));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, 0, 0, 1000)));
+  run(std::chrono::milliseconds{20});
+  EXPECT_EQ(ends(left),
+            (Ends{{1, WorkStatus::ok}, {2, WorkStatus::remote_bad_key}, {3, WorkStatus::ok}}));
+  EXPECT_EQ(left.engine.outstanding(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LentTarget,
+                         ::testing::Values(Operation::rdma_read, Operation::rdma_write));
+
+TEST_F(LentMemory, OfAPostedReceiveEndsItAndTheNextOneGetsTheMessage) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  ASSERT_TRUE(right.receive(to, 1, kGoneAt, 100));
+  ASSERT_TRUE(right.receive(to, 2, kGoneAt + 100, 100));
+  ASSERT_TRUE(right.receive(to, 3, 0, 100));
+  take_away(right);
+  ASSERT_TRUE(left.nic.post_send(from, send(to, "for the third", 9)));
+  run();
+  EXPECT_EQ(
+      ends(right),
+      (Ends{{1, WorkStatus::bad_local_key}, {2, WorkStatus::bad_local_key}, {3, WorkStatus::ok}}));
+  EXPECT_EQ(ends(left), (Ends{{9, WorkStatus::ok}}));
+  EXPECT_EQ(right.text(0, 13), "for the third");
+}
+
+// A datagram's receive is touched when it is posted.
+TEST_F(LentMemory, OfADatagramsReceiveEndsItAtOnce) {
+  Qp& to = right.ready_qp(QpType::ud);
+  take_away(right);
+  ASSERT_TRUE(right.receive(to, 1, kGoneAt, 100));
+  EXPECT_EQ(ends(right), (Ends{{1, WorkStatus::bad_local_key}}));
+}
+
+TEST_F(LentMemory, OfADatagramsSourceIsToldItsSender) {
+  Qp& from = left.ready_qp(QpType::ud);
+  Qp& to = right.ready_qp(QpType::ud);
+  ASSERT_TRUE(right.receive(to, 1));
+  take_away(left);
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, kGoneAt, 0, 100)));
+  run(std::chrono::milliseconds{20});
+  EXPECT_EQ(ends(left), (Ends{{1, WorkStatus::bad_local_key}}));
+}
+
+// What has left needs its memory no more.
+TEST_F(LentMemory, ThatWasReadInTimeIsNotMissed) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  ASSERT_TRUE(right.receive(to, 1));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, kGoneAt, 0, 100)));
+  run(std::chrono::microseconds{1});
+  take_away(left);
+  run();
+  EXPECT_EQ(ends(left), (Ends{{1, WorkStatus::ok}}));
+  EXPECT_EQ(Gone::touches, 0);
+}
+
+}  // namespace
+}  // namespace weft::emu::nic

@@ -1,0 +1,85 @@
+// Tests of learning that a program waits by looking at its memory.
+#include "srd/run/spin_rule.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::srd {
+namespace {
+
+// A round of a program that looks at its memory: what came was placed by the helper.
+bool round_of_spinner(SpinRule& rule) {
+  rule.placed_by_watcher();
+  return rule.posts();
+}
+
+SpinRule learned() {
+  SpinRule rule;
+  while (!round_of_spinner(rule)) {
+  }
+  return rule;
+}
+
+TEST(SpinRule, ThreeRoundsTeach) {
+  SpinRule rule;
+  EXPECT_FALSE(round_of_spinner(rule));
+  EXPECT_FALSE(round_of_spinner(rule));
+  EXPECT_TRUE(round_of_spinner(rule));
+  EXPECT_TRUE(rule.spins());
+}
+
+TEST(SpinRule, WhoPollsFirstDoesNotSpin) {
+  SpinRule rule;
+  for (int round = 0; round < 100; ++round) {
+    rule.placed_by_watcher();
+    rule.polls();
+    EXPECT_FALSE(rule.posts());
+  }
+  EXPECT_FALSE(rule.spins());
+}
+
+TEST(SpinRule, WhoOnlyPostsDoesNotSpin) {
+  SpinRule rule;
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_FALSE(rule.posts());
+  }
+}
+
+TEST(SpinRule, LingersInVainEndAndItTakesMoreToTryAgain) {
+  SpinRule rule = learned();
+  int lingers = 0;
+  while (rule.posts()) {
+    rule.lingered(/*in_vain=*/true);
+    ++lingers;
+  }
+  EXPECT_EQ(lingers, 4);
+  EXPECT_TRUE(rule.spins()) << "sleepers are still told";
+  int rounds = 1;
+  while (!round_of_spinner(rule)) {
+    ++rounds;
+  }
+  EXPECT_EQ(rounds, 6);
+  rule.lingered(/*in_vain=*/false);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(rule.posts());
+    rule.lingered(/*in_vain=*/true);
+  }
+  rounds = 1;
+  while (!round_of_spinner(rule)) {
+    ++rounds;
+  }
+  EXPECT_EQ(rounds, 6) << "one that was not in vain makes up for earlier ones";
+}
+
+TEST(SpinRule, WhoFindsEverythingByPollingIsForgotten) {
+  SpinRule rule = learned();
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_TRUE(rule.spins());
+    rule.polls();
+    rule.placed_by_poll();
+  }
+  EXPECT_FALSE(rule.spins());
+  EXPECT_FALSE(rule.posts());
+}
+
+}  // namespace
+}  // namespace weft::srd
