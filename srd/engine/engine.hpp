@@ -376,10 +376,11 @@ class Engine final : public Machine {
   std::uint32_t latest_peer_ = Slab<Peer>::kNone;  // that a packet came from
   Bytes credit_window_;  // what a sender may send before it is granted anything
   CreditScheduler credit_grants_;
-  DeadlineHeap timers_;                // one deadline per peer
-  RingQueue<AckDue> acks_due_;         // all wait equally long: in order without a heap
-  RingQueue<std::uint32_t> ready_;     // peers that may have data to send
-  RingQueue<std::uint32_t> replies_;   // peers that are owed an acknowledgement
+  DeadlineHeap timers_;               // one deadline per peer
+  RingQueue<AckDue> acks_due_;        // all wait equally long: in order without a heap
+  RingQueue<std::uint32_t> ready_;    // peers that may have data to send
+  RingQueue<std::uint32_t> replies_;  // peers that are owed an acknowledgement
+  ToldOncePool told_once_;
   std::uint32_t ready_turn_ = 0;       // packets that the first ready peer has sent in its turn
   std::vector<Overtaker> overtakers_;  // scratch of take_sack for find_gaps
 };

@@ -13,6 +13,7 @@
 #include "srd/engine/receive_window.hpp"
 #include "srd/engine/rtt.hpp"
 #include "srd/engine/send_window.hpp"
+#include "srd/engine/told_once.hpp"
 #include "srd/engine/work.hpp"
 
 namespace weft::srd {
@@ -36,18 +37,14 @@ struct Echo {
   bool probe = false;
 };
 
-// Results told once: as many as an ack has room for beside those on record.
-inline constexpr std::size_t kMaxAgain = wire::kMaxResults - wire::kMaxRecordedResults;
-
 // The receiving half: little, because in an incast there are thousands of them.
 // Ordered by how often it is looked at.
 struct Inbound {
   Echo echo;
   std::uint8_t unacknowledged = 0;  // packets since the last ack
-  std::uint8_t again_used = 0;
-  bool gap_at_end = false;   // an acknowledgement that was asked for had to leave gaps
-  bool grant = false;        // credits are to be told
-  std::uint32_t marked = 0;  // accepted packets that carried a congestion mark
+  bool gap_at_end = false;          // an acknowledgement that was asked for had to leave gaps
+  bool grant = false;               // credits are to be told
+  std::uint32_t marked = 0;         // accepted packets that carried a congestion mark
   struct Placed {
     std::uint32_t message = 0;
     std::uint64_t address = 0;
@@ -56,10 +53,13 @@ struct Inbound {
   Qpn reply_to;                      // the peer's endpoint: acks are steered by it
   Qpn reply_from;
   ReceiveWindow window;
-  std::uint32_t demand = 0;                              // credits the peer wants, cumulative
-  std::uint32_t reads_served = 0;                        // responses under way
-  std::array<ReceiveWindow::Result, kMaxAgain> again{};  // trimmed and deferred since the last ack
-  std::unique_ptr<ImmediateTable> immediates;            // made on first use
+  std::uint32_t demand = 0;                    // credits the peer wants, cumulative
+  std::uint32_t reads_served = 0;              // responses under way
+  ToldOnce again;                              // trimmed and deferred packets, not told yet
+  std::unique_ptr<ImmediateTable> immediates;  // made on first use
+
+  // There is something that the next acknowledgement has to say.
+  [[nodiscard]] bool owes_ack() const { return echo.valid || grant || !again.empty(); }
 };
 
 // The sending half, made when the first request to this peer is posted.

@@ -41,12 +41,9 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
   }
 }
 
-// To be told once, in the next acknowledgement. If there is no room the sender's timer finds out.
+// To be told once, in one of the next acknowledgements.
 void Engine::note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code) {
-  Inbound& in = peer.in;
-  if (in.again_used < in.again.size()) {
-    in.again[in.again_used++] = {Psn{header.psn.value()}, code, header.common.attempt};
-  }
+  told_once_.push(peer.in.again, {Psn{header.psn.value()}, code, header.common.attempt});
 }
 
 void Engine::queue_reply(Peer& peer) {
@@ -82,9 +79,9 @@ void Engine::queue_overdue_acks(TimePoint now) {
 // more.
 bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   Peer& peer = peers_[replies_.front()];
-  if (!peer.refusing && !peer.in.grant && !peer.in.echo.valid && !peer.in.window.open()) {
-    replies_.pop();
-    peer.reply_queued = false;
+  replies_.pop();
+  peer.reply_queued = false;
+  if (!peer.refusing && !peer.in.owes_ack() && !peer.in.window.open()) {
     return false;
   }
   out.to = peer.key.address;
@@ -97,9 +94,8 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   } else {
     build_ack(now, peer, out);
   }
-  if (!peer.in.echo.valid && !peer.in.grant) {
-    replies_.pop();
-    peer.reply_queued = false;
+  if (peer.in.owes_ack()) {
+    queue_reply(peer);  // behind those of other peers
   }
   finish(out);
   return true;
@@ -168,29 +164,26 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   header.sack_words = words;
   std::uint8_t results = 0;
   const auto add = [&](const ReceiveWindow::Result& result) {
-    if (results < wire::kMaxResults) {
-      wire::ResultEntry entry{};
-      entry.psn = result.psn.value();
-      entry.code = result.code;
-      entry.attempt = result.attempt;
-      wire::store(cursor, entry);
-      cursor += sizeof entry;
-      ++results;
-    }
+    wire::ResultEntry entry{};
+    entry.psn = result.psn.value();
+    entry.code = result.code;
+    entry.attempt = result.attempt;
+    wire::store(cursor, entry);
+    cursor += sizeof entry;
+    ++results;
   };
   // What was refused for good first: without it the map above would read as success.
   for (const ReceiveWindow::Result& result : in.window.results()) {
     add(result);
   }
-  for (std::uint8_t i = 0; i < in.again_used; ++i) {
-    add(in.again[i]);
+  while (results < wire::kMaxResults && !in.again.empty()) {
+    add(told_once_.take(in.again));
   }
   header.results = results;
   wire::store(out.header.data(), header);
   out.header_size = static_cast<std::uint16_t>(cursor - out.header.data());
 
   in.unacknowledged = 0;
-  in.again_used = 0;
   in.grant = false;
   in.echo.valid = false;
   peer.ack_due = kNever;

@@ -178,6 +178,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   Inbound fresh;
   fresh.reads_served = peer.in.reads_served;  // until the answers have ended
   fresh.reply_to = peer.in.reply_to;
+  told_once_.forget(peer.in.again);
   fresh.reply_from = peer.in.reply_from;
   if (!mutated(Mutation::keep_window_of_former_life)) {
     peer.in = std::move(fresh);

@@ -112,6 +112,26 @@ TEST(EngineLoss, ATrimmedPacketIsSentAgainWithoutWaiting) {
   EXPECT_EQ(pair.b.inbox()[1].text, pattern(1000));
 }
 
+// More than one acknowledgement has room for.
+TEST(EngineLoss, EveryTrimmedPacketOfABurstIsToldAtOnce) {
+  LabConfig config = lab_config();
+  config.engine.trimming = true;
+  Pair pair(config);
+  pair.b.receive(101);
+  pair.a.send(pair.b, "acquaintance");
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.network().trim_next(Packet::send, 100);
+  for (int i = 0; i < 100; ++i) {
+    pair.a.send(pair.b, pattern(1000));
+  }
+  ASSERT_TRUE(pair.run_until_idle());
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_EQ(counters.lost_by_trim, 100U);
+  EXPECT_EQ(counters.retrans_pkts, 100U);
+  EXPECT_EQ(counters.lost_by_timeout, 0U);
+  EXPECT_EQ(pair.b.inbox().size(), 101U);
+}
+
 TEST(EngineLoss, TheVeryFirstPacketMayBeTrimmed) {
   Pair pair;
   pair.b.receive();

@@ -144,6 +144,29 @@ TEST(EngineRefusal, MoreRefusalsThanTheRecordHolds) {
   EXPECT_EQ(pair.b.inbox().size(), 500U);
 }
 
+// A burst that finds no receive: all but sixteen are deferred, and none of them waits for a timer.
+TEST(EngineRefusal, EveryDeferredPacketOfABurstIsTold) {
+  Pair pair;
+  pair.a.send(pair.b, "acquaintance");
+  pair.b.receive();
+  ASSERT_TRUE(pair.run_until_idle());
+  std::vector<std::uint64_t> early;
+  for (int i = 0; i < 500; ++i) {
+    early.push_back(pair.a.send(pair.b, "early"));
+  }
+  pair.run_for(1ms);
+  pair.b.receive(500);
+  ASSERT_TRUE(pair.run_until_idle());
+  for (const std::uint64_t one : early) {
+    EXPECT_EQ(pair.a.status(one), Status::ok);
+  }
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_GT(pair.b.engine().counters().deferred_pkts, 100U);
+  EXPECT_EQ(counters.lost_by_timeout + counters.lost_by_time + counters.lost_by_gap, 0U);
+  EXPECT_EQ(counters.retrans_timeout_events, 0U);
+  EXPECT_EQ(counters.paths_abandoned, 0U);
+}
+
 TEST(EngineRefusal, AStatusSurvivesTheLossOfItsAcknowledgements) {
   Pair pair;
   pair.b.receive(4);
