@@ -13,7 +13,8 @@ struct ChainLinks {
 };
 
 // The slab is passed to each call, because a list must be small: there are several for each peer.
-template <class Objects, auto kLinks>
+// So is the object itself, which callers have found already.
+template <class Objects, class Object, ChainLinks Object::*kLinks>
 class IndexChain {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -24,20 +25,25 @@ class IndexChain {
     return (objects[index].*kLinks).after;
   }
 
-  void push_back(Objects& objects, std::uint32_t index) {
-    objects[index].*kLinks = {tail_, kNone};
-    (tail_ == kNone ? head_ : (objects[tail_].*kLinks).after) = index;
+  // `object` is objects[index], in each of these.
+  void push_back(Objects& objects, std::uint32_t index, Object& object) {
+    object.*kLinks = {tail_, kNone};
+    (empty() ? head_ : (objects[tail_].*kLinks).after) = index;
     tail_ = index;
   }
-  void push_front(Objects& objects, std::uint32_t index) {
-    objects[index].*kLinks = {kNone, head_};
-    (head_ == kNone ? tail_ : (objects[head_].*kLinks).before) = index;
+  void push_front(Objects& objects, std::uint32_t index, Object& object) {
+    (object.*kLinks).after = head_;
+    (empty() ? tail_ : (objects[head_].*kLinks).before) = index;
     head_ = index;
   }
   // It must be in this list.
-  void remove(Objects& objects, std::uint32_t index) {
-    const ChainLinks links = objects[index].*kLinks;
-    (links.before == kNone ? head_ : (objects[links.before].*kLinks).after) = links.after;
+  void remove(Objects& objects, std::uint32_t index, const Object& object) {
+    const ChainLinks links = object.*kLinks;
+    if (index == head_) [[likely]] {
+      head_ = links.after;
+      return;
+    }
+    (objects[links.before].*kLinks).after = links.after;
     (links.after == kNone ? tail_ : (objects[links.after].*kLinks).before) = links.before;
   }
   // visit(index) may take the object out, but no other.
@@ -51,6 +57,8 @@ class IndexChain {
   }
 
  private:
+  // Mostly the first one is taken out, so that has to touch no other: what the first one has before
+  // it means nothing, and neither does the tail of an empty list.
   std::uint32_t head_ = kNone;
   std::uint32_t tail_ = kNone;
 };

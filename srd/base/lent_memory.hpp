@@ -16,14 +16,16 @@ struct LentMemory {
 };
 inline constinit LentMemory lent_memory;
 
-// `work` must have nothing to destroy and take no lock.
+// `work` must have nothing to destroy and take no lock. Only a copy of it has an address: what it
+// holds can stay in registers where no buffer ever goes away.
 template <class Work>
-[[nodiscard]] inline bool touch_lent(const void* begin, std::size_t length, Work&& work) {
+[[nodiscard]] inline bool touch_lent(const void* begin, std::size_t length, Work work) {
   if (lent_memory.touch == nullptr) {
     work();
     return true;
   }
-  return lent_memory.touch([](void* argument) { (*static_cast<Work*>(argument))(); }, &work, begin,
+  Work copy = work;
+  return lent_memory.touch([](void* argument) { (*static_cast<Work*>(argument))(); }, &copy, begin,
                            length);
 }
 

@@ -24,7 +24,7 @@ class Slab {
 
   // An index, or kNone when the limit is reached.
   [[nodiscard]] std::uint32_t allocate() {
-    if (free_.empty() && !grow()) {
+    if (free_.empty() && !grow()) [[unlikely]] {
       return kNone;
     }
     const std::uint32_t index = free_.back();
@@ -47,7 +47,7 @@ class Slab {
   }
 
  private:
-  bool grow() {
+  [[gnu::noinline]] bool grow() {
     const std::uint32_t count = std::min(kChunk, limit_ - capacity_);
     if (count == 0) {
       return false;

@@ -214,9 +214,9 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
   const OtherMarks others = take_marks(*peer.out, packet, header, sample);
   overtakers_.clear();
   for_each_claim(window, packet, header, [&](std::uint64_t claim, Psn at) {
-    sample.packets += static_cast<std::uint32_t>(std::popcount(claim));
     for (; claim != 0; claim &= claim - 1) {
       SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
+      ++sample.packets;
       sample.acked += SendWindow::charged(slot);
       take_slot(now, peer, slot, header, sample.rtt, others);
     }
@@ -251,12 +251,13 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
   tell(Event::Kind::packet_settled, now, peer, slot.psn, PathId{slot.path});
   const std::uint32_t index = slot.work;
   o.window.settle(slot);
-  --works_[index].outstanding;
+  Work& work = works_[index];
+  --work.outstanding;
   if (++o.settled_since_widening >= kNarrowAfter && o.widening != 0) {
     --o.widening;
     o.settled_since_widening = 0;
   }
-  finish_if_done(index);
+  finish_if_done(index, work);
 }
 
 // The path has brought a packet here. A policy that heard of a clean path where the mark is not
@@ -267,7 +268,7 @@ inline void Engine::credit_path(TimePoint now, Peer& peer, const SendSlot& slot,
   if (known || mutated(Mutation::marks_in_bursts_count_once)) [[likely]] {
     path_feedback(now, peer, path, marked ? PathEvent::congested : PathEvent::good, rtt);
   } else {
-    path_feedback(now, peer, path, std::nullopt, rtt);
+    path_delivery(now, peer, path);
   }
 }
 
@@ -331,7 +332,7 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
     const std::uint32_t index = slot.work;
     o.window.settle(slot);
     --works_[index].outstanding;
-    finish_if_done(index);
+    finish_if_done(index, works_[index]);
     return;
   }
   o.window.mark_lost(slot);
@@ -342,26 +343,33 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
   make_ready(peer);
 }
 
-// Without an event: a packet came through, and its mark is not known.
-void Engine::path_feedback(TimePoint now, Peer& peer, PathId path, std::optional<PathEvent> event,
-                           Duration rtt) {
+[[gnu::always_inline]] inline void Engine::path_feedback(TimePoint now, Peer& peer, PathId path,
+                                                         PathEvent event, Duration rtt) {
   PeerPaths& paths = peer.out->paths;
-  if (event == PathEvent::good && paths.health().all_good()) [[likely]] {
-    (void)paths.on_feedback(now, path, *event, rtt);
-    return;
-  }
-  const std::uint16_t bad = paths.health().bad_paths();
   if (event == PathEvent::timeout && mutated(Mutation::never_abandon_paths)) [[unlikely]] {
     return;
   }
-  if (!event) {
-    paths.on_delivery(now, path);
-  }
-  if (event && paths.on_feedback(now, path, *event, rtt)) {
+  const std::uint16_t bad = paths.health().bad_paths();
+  if (paths.on_feedback(now, path, event, rtt)) [[unlikely]] {
     ++counters_.paths_abandoned;
     tell(Event::Kind::path_abandoned, now, peer, Psn{}, path);
     arm(peer, paths.next_probe());
-  } else if (paths.health().bad_paths() < bad) {
+  } else {
+    note_recovery(now, peer, path, bad);
+  }
+}
+
+// A packet came through, and its mark is not known.
+void Engine::path_delivery(TimePoint now, Peer& peer, PathId path) {
+  PeerPaths& paths = peer.out->paths;
+  const std::uint16_t bad = paths.health().bad_paths();
+  paths.on_delivery(now, path);
+  note_recovery(now, peer, path, bad);
+}
+
+inline void Engine::note_recovery(TimePoint now, const Peer& peer, PathId path,
+                                  std::uint16_t bad_before) {
+  if (peer.out->paths.health().bad_paths() < bad_before) [[unlikely]] {
     ++counters_.paths_recovered;
     tell(Event::Kind::path_recovered, now, peer, Psn{}, path);
   }

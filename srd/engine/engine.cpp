@@ -175,7 +175,7 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
 
 [[gnu::always_inline]] inline PostResult Engine::new_work(const RequestBase& request, WorkKind kind,
                                                           const SegmentList& segments, Bytes limit,
-                                                          std::uint32_t& index) {
+                                                          NewWork& made) {
   const Bytes length = total_length(segments);
   if (length > limit) {
     return PostResult::too_long;
@@ -184,24 +184,27 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   if (endpoint == nullptr) {
     return PostResult::no_such_endpoint;
   }
-  if (request.peer.value() >= peers_.capacity() ||
-      !(peers_[request.peer.value()].id == request.peer)) {
+  if (request.peer.value() >= peers_.capacity()) {
+    return PostResult::no_such_peer;
+  }
+  Peer& peer = peers_[request.peer.value()];
+  if (!(peer.id == request.peer)) {
     return PostResult::no_such_peer;
   }
   if (!request_room()) {
     return PostResult::queue_full;
   }
-  index = works_.allocate();
+  const std::uint32_t index = works_.allocate();
   if (index == WorkSlab::kNone) {
     return PostResult::queue_full;
   }
-  Peer& peer = peers_[request.peer.value()];
+  Work& work = works_[index];
+  made = {index, &work, &peer};
   ++local_works_;
   busy_peers_ += peer.requests++ == 0 ? 1 : 0;
-  peer.works.push_back(works_, index);
+  peer.works.push_back(works_, index, work);
   ++endpoint->requests;
-  endpoint->works.push_back(works_, index);
-  Work& work = works_[index];
+  endpoint->works.push_back(works_, index, work);
   work.begin(kind, request.peer, request.source, request.destination,
              static_cast<std::uint32_t>(length));
   for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -221,13 +224,12 @@ void Engine::begin_exchange(Outbound& out) {
   out.asked_at = TimePoint{};
 }
 
-[[gnu::always_inline]] inline void Engine::enqueue(std::uint32_t index) {
-  Work& work = works_[index];
-  Peer& peer = peers_[work.peer.value()];
-  Outbound& out = outbound(peer);
+[[gnu::always_inline]] inline void Engine::enqueue(const NewWork& made, Outbound& out) {
+  Work& work = *made.work;
+  Peer& peer = *made.peer;
   const Queue queue =
       work.kind == WorkKind::read ? Queue::reads : WorkQueues::queue_for(work.packets, work.length);
-  out.queues.push_back(works_, queue, index);
+  out.queues.push_back(works_, queue, made.index, work);
   if (peer.requests == 1) {
     begin_exchange(out);
   }
@@ -237,59 +239,60 @@ void Engine::begin_exchange(Outbound& out) {
 }
 
 PostResult Engine::post(const SendRequest& request) {
-  std::uint32_t index = 0;
+  NewWork made;
   const PostResult result =
-      new_work(request, WorkKind::send, request.segments, config_.mtu_payload, index);
+      new_work(request, WorkKind::send, request.segments, config_.mtu_payload, made);
   if (result != PostResult::accepted) {
     return result;
   }
-  Work& work = works_[index];
+  Work& work = *made.work;
+  Outbound& out = outbound(*made.peer);
   work.has_immediate = request.immediate.has_value();
   work.immediate = request.immediate.value_or(0);
-  work.message = outbound(peers_[work.peer.value()]).next_message++;
-  enqueue(index);
+  work.message = out.next_message++;
+  enqueue(made, out);
   return result;
 }
 
 PostResult Engine::post(const WriteRequest& request) {
-  std::uint32_t index = 0;
+  NewWork made;
   const PostResult result =
-      new_work(request, WorkKind::write, request.segments, kMaxTransfer, index);
+      new_work(request, WorkKind::write, request.segments, kMaxTransfer, made);
   if (result != PostResult::accepted) {
     return result;
   }
-  Work& work = works_[index];
+  Work& work = *made.work;
+  Outbound& out = outbound(*made.peer);
   work.has_immediate = request.immediate.has_value();
   work.immediate = request.immediate.value_or(0);
   work.remote_address = request.remote_address;
   work.key = request.remote_key.value();
   work.phantom = request.phantom;
   work.packets = std::max(1U, (work.length + config_.mtu_payload - 1) / config_.mtu_payload);
-  work.message = outbound(peers_[work.peer.value()]).next_message++;
-  enqueue(index);
+  work.message = out.next_message++;
+  enqueue(made, out);
   return result;
 }
 
 PostResult Engine::post(const ReadRequest& request) {
-  std::uint32_t index = 0;
-  const PostResult result =
-      new_work(request, WorkKind::read, request.segments, kMaxTransfer, index);
+  NewWork made;
+  const PostResult result = new_work(request, WorkKind::read, request.segments, kMaxTransfer, made);
   if (result != PostResult::accepted) {
     return result;
   }
-  Work& work = works_[index];
+  Work& work = *made.work;
+  Outbound& out = outbound(*made.peer);
   work.remote_address = request.remote_address;
   work.key = request.remote_key.value();
   // [wire 4.5] A number comes round after 2^32 reads of this peer, and then may still be in use.
-  Outbound& out = outbound(peers_[work.peer.value()]);
   do {
     work.message = out.next_read;
     out.next_read += mutated(Mutation::reuse_read_numbers) ? 0 : 1;
   } while (reads_by_number_.find(read_key(work.peer, work.message)) !=
                decltype(reads_by_number_)::kAbsent &&
            !mutated(Mutation::reuse_read_numbers));
-  reads_by_number_.insert(read_key(work.peer, work.message), index);
-  enqueue(index);
+  reads_by_number_.insert(read_key(work.peer, work.message), made.index);
+  enqueue(made, out);
   return result;
 }
 

@@ -117,9 +117,14 @@ class Engine final : public Machine {
   [[nodiscard]] std::uint32_t look_up(const PeerKey& key);
   Outbound& outbound(Peer& peer) { return peer.out ? *peer.out : make_outbound(peer); }
   Outbound& make_outbound(Peer& peer);
+  struct NewWork {
+    std::uint32_t index = WorkSlab::kNone;
+    Work* work = nullptr;
+    Peer* peer = nullptr;
+  };
   [[nodiscard]] PostResult new_work(const RequestBase& request, WorkKind kind,
-                                    const SegmentList& segments, Bytes limit, std::uint32_t& index);
-  void enqueue(std::uint32_t index);
+                                    const SegmentList& segments, Bytes limit, NewWork& made);
+  void enqueue(const NewWork& made, Outbound& out);
   static void begin_exchange(Outbound& out);
 
   // transmit.cpp
@@ -233,8 +238,9 @@ class Engine final : public Machine {
   static void widen(Outbound& out);
   void find_losses(TimePoint now, Peer& peer);
   void lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how);
-  void path_feedback(TimePoint now, Peer& peer, PathId path, std::optional<PathEvent> event,
-                     Duration rtt);
+  void path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt);
+  void path_delivery(TimePoint now, Peer& peer, PathId path);
+  void note_recovery(TimePoint now, const Peer& peer, PathId path, std::uint16_t bad_before);
   void find_gaps(TimePoint now, Peer& peer);
   void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
 
@@ -283,13 +289,14 @@ class Engine final : public Machine {
 
   // settle.cpp
   void refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status status);
-  void finish_if_done(std::uint32_t index) {
-    const Work& work = works_[index];
+  // `work` is works_[index], in these.
+  void finish_if_done(std::uint32_t index, Work& work) {
     if (work.outstanding == 0 && !work.queued() && (work.kind != WorkKind::read || work.answered)) {
-      complete(index, work.status);
+      complete(index, work, work.status);
     }
   }
-  void complete(std::uint32_t index, Status status);
+  void complete(std::uint32_t index, Work& work, Status status);
+  void release(std::uint32_t index, Work& work);
   void tell_user(const Work& work, Status status);
   void abandon(std::uint32_t index, Status status);
   static void settle_packets(SendWindow& window, Work& work, std::uint32_t index);
@@ -304,7 +311,6 @@ class Engine final : public Machine {
   void evict_muted_response();
   void restart_peer(TimePoint now, Peer& peer, Life life);
   void lose_peer(TimePoint now, Peer& peer);
-  void release(std::uint32_t index);
   void release_read(Peer& peer, const Work& work);
 
   void tell(Event::Kind kind, TimePoint when, const Peer& peer, Psn psn, PathId path,

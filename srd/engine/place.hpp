@@ -23,12 +23,12 @@ class PayloadReader {
   // False: part of the memory at `to` is gone.
   [[nodiscard]] bool copy_to(std::byte* to, std::size_t length) {
     const std::size_t head = std::min(length, first_.size());
-    const bool copied = touch_lent(to, length, [=, this] {
+    const bool copied = touch_lent(to, length, [=, first = first_.data(), second = second_.data()] {
       if (head != 0) {
-        std::memcpy(to, first_.data(), head);
+        std::memcpy(to, first, head);
       }
       if (length > head) {
-        std::memcpy(to + head, second_.data(), length - head);
+        std::memcpy(to + head, second, length - head);
       }
     });
     first_ = first_.subspan(head);
@@ -69,25 +69,6 @@ template <std::size_t kCount>
     offset = 0;
   }
   return true;
-}
-
-// The part of `segments` from `offset` on, at most `length` bytes of it.
-inline void slice(const SegmentList& segments, std::uint32_t offset, std::uint32_t length,
-                  std::array<std::span<const std::byte>, 2>& parts) {
-  std::size_t used = 0;
-  for (const Segment& segment : segments) {
-    if (offset >= segment.length) {
-      offset -= segment.length;
-      continue;
-    }
-    const std::uint32_t count = std::min(segment.length - offset, length);
-    if (count == 0) {
-      break;
-    }
-    parts[used++] = {segment.data + offset, count};
-    length -= count;
-    offset = 0;
-  }
 }
 
 // The payload of simulated bulk: bytes that nobody looks at.

@@ -54,13 +54,13 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   work.remote_address = header.remote_address.value();
   work.message = header.message.value();
   work.packets = std::max(1U, (length + config_.mtu_payload - 1) / config_.mtu_payload);
-  peer.works.push_back(works_, index);
+  peer.works.push_back(works_, index, work);
   Outbound& out = outbound(peer);
   out.queues.push_back(works_,
                        mutated(Mutation::reads_behind_bulk)
                            ? Queue::longest_bulk
                            : WorkQueues::queue_for(work.packets, length),
-                       index);
+                       index, work);
   out.credits.want(length);
   make_ready(peer);
   return code_of(Status::ok);
@@ -128,13 +128,13 @@ void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& he
     if (!place(packet, length, work->segments(), static_cast<std::uint32_t>(offset))) [[unlikely]] {
       work->status = Status::local_protection;
       work->answered = true;
-      finish_if_done(index);
+      finish_if_done(index, *work);
       return;
     }
     work->received += mutated(Mutation::count_reads_twice) ? 2 * length : length;
     work->answered = work->received >= work->length;
   }
-  finish_if_done(index);
+  finish_if_done(index, *work);
 }
 
 }  // namespace weft::srd

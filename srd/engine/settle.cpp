@@ -49,15 +49,15 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
   work.not_before = now + config_.rnr_delay * (1 << n);
   o.credits.want(slot.length);
   ++counters_.rnr_retries;
-  o.queues.push_back(works_, WorkQueues::back_off(n), index);
+  o.queues.push_back(works_, WorkQueues::back_off(n), index, work);
   arm(peer, work.not_before);
 }
 
-void Engine::complete(std::uint32_t index, Status status) {
-  if (!works_[index].is_response()) {
-    tell_user(works_[index], status);
+void Engine::complete(std::uint32_t index, Work& work, Status status) {
+  if (!work.is_response()) {
+    tell_user(work, status);
   }
-  release(index);
+  release(index, work);
 }
 
 inline void Engine::tell_user(const Work& work, Status status) {
@@ -94,18 +94,17 @@ inline void Engine::tell_user(const Work& work, Status status) {
   }
 }
 
-inline void Engine::release(std::uint32_t index) {
-  Work& work = works_[index];
+inline void Engine::release(std::uint32_t index, Work& work) {
   Peer& peer = peers_[work.peer.value()];
-  peer.works.remove(works_, index);
+  peer.works.remove(works_, index, work);
   if (work.is_response()) {
     --peer.in.reads_served;
     if (peer.out->muted) {
-      muted_responses_.remove(works_, index);
+      muted_responses_.remove(works_, index, work);
     }
   } else {
     Endpoint& endpoint = *endpoints_.find(work.source);
-    endpoint.works.remove(works_, index);
+    endpoint.works.remove(works_, index, work);
     --endpoint.requests;
     --local_works_;
     busy_peers_ -= --peer.requests == 0 ? 1 : 0;
@@ -133,11 +132,11 @@ void Engine::abandon(std::uint32_t index, Status status) {
   Work& work = works_[index];
   Peer& peer = peers_[work.peer.value()];
   if (work.queued()) {
-    peer.out->queues.remove(works_, index);
+    peer.out->queues.remove(works_, index, work);
   }
   settle_packets(peer.out->window, work, index);
   peer.out->credits.give_up(unsent_bytes(work));
-  complete(index, status);
+  complete(index, work, status);
   make_ready(peer);
 }
 
@@ -178,8 +177,8 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   Inbound fresh;
   fresh.reads_served = peer.in.reads_served;  // until the answers have ended
   fresh.reply_to = peer.in.reply_to;
-  told_once_.forget(peer.in.again);
   fresh.reply_from = peer.in.reply_from;
+  told_once_.forget(peer.in.again);
   if (!mutated(Mutation::keep_window_of_former_life)) {
     peer.in = std::move(fresh);
   }
@@ -227,14 +226,14 @@ void Engine::lose_peer(TimePoint now, Peer& peer) {
 void Engine::mute(Peer& peer) {
   peer.out->muted = true;
   peer.works.for_each(works_, [&](std::uint32_t index) {
-    muted_responses_.push_back(works_, index);  // nothing else is left
+    muted_responses_.push_back(works_, index, works_[index]);  // nothing else is left
   });
 }
 
 void Engine::end_mute(Peer& peer) {
   peer.works.for_each(works_, [&](std::uint32_t index) {
     if (works_[index].is_response()) {
-      muted_responses_.remove(works_, index);
+      muted_responses_.remove(works_, index, works_[index]);
     }
   });
   peer.out->muted = false;

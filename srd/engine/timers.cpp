@@ -130,13 +130,14 @@ void Engine::ask_for_life(TimePoint now, Peer& peer) {
 void Engine::release_waiting(TimePoint now, WorkQueues& queues) {
   const auto is_due = [&](std::uint32_t index) { return works_[index].not_before <= now; };
   const auto release = [&](std::uint32_t index) {
-    queues.remove(works_, index);
-    if (works_[index].kind == WorkKind::read) {
+    Work& work = works_[index];
+    queues.remove(works_, index, work);
+    if (work.kind == WorkKind::read) {
       // A read that was refused counts as outstanding: behind new ones, which wait for it, it would
       // wait for ever.
-      queues.push_front(works_, Queue::reads, index);
+      queues.push_front(works_, Queue::reads, index, work);
     } else {
-      queues.push_back(works_, Queue::singles, index);
+      queues.push_back(works_, Queue::singles, index, work);
     }
   };
   for (std::uint32_t n = 0; n < kBackOffs; ++n) {

@@ -123,7 +123,7 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
     work.first_psn = static_cast<std::uint16_t>(slot.psn.value());
   }
   if (work.all_sent()) {
-    o.queues.remove(works_, index);
+    o.queues.remove(works_, index, work);
     if (work.kind == WorkKind::read && work.refusals == 0) {
       ++o.reads_outstanding;
     }
@@ -145,8 +145,8 @@ bool Engine::may_leave_again(const SendSlot& slot) const {
     return true;
   }
   const std::uint32_t offset = slot.packet * config_.mtu_payload;
-  std::array<std::span<const std::byte>, 2> parts{};
-  slice(work.segments(), offset, std::min(config_.mtu_payload, work.length - offset), parts);
+  std::array<std::span<const std::byte>, kMaxSegments> parts{};
+  work.slice(offset, std::min(config_.mtu_payload, work.length - offset), parts);
   return std::all_of(parts.begin(), parts.end(), [](const std::span<const std::byte>& part) {
     return lent_is_readable(part.data(), part.size());
   });
@@ -268,7 +268,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   switch (work.kind) {
     case WorkKind::send:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::send);
-      slice(work.segments(), offset, length, out.payload);
+      work.slice(offset, length, out.payload);
       break;
     case WorkKind::write:
       header.common.type = static_cast<std::uint8_t>(wire::PacketType::write);
@@ -279,7 +279,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
       if (work.phantom) {
         out.payload[0] = phantom_payload(length);
       } else {
-        slice(work.segments(), offset, length, out.payload);
+        work.slice(offset, length, out.payload);
       }
       break;
     case WorkKind::read:
@@ -351,12 +351,12 @@ void Engine::reorder_on_purpose(TimePoint now, Peer& peer) {
       work.held_back = true;
       work.not_before =
           now + Duration{rng_.below(static_cast<std::uint32_t>(nanoseconds(config_.base_rtt)))};
-      o.queues.remove(works_, index);
-      o.queues.push_back(works_, Queue::held_back, index);
+      o.queues.remove(works_, index, work);
+      o.queues.push_back(works_, Queue::held_back, index, work);
       arm(peer, work.not_before);
     } else if (rng_.chance(kDisorder)) {
-      o.queues.remove(works_, index);
-      o.queues.push_back(works_, Queue::singles, index);
+      o.queues.remove(works_, index, work);
+      o.queues.push_back(works_, Queue::singles, index, work);
     } else {
       break;
     }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "srd/base/index_chain.hpp"
 #include "srd/base/prefetch.hpp"
@@ -109,6 +111,19 @@ struct alignas(kCacheLine) Work {
     }
     return list;
   }
+  // The part of its memory that holds `count` of its bytes from `offset` on. `parts` must be empty.
+  void slice(std::uint32_t offset, std::uint32_t count,
+             std::array<std::span<const std::byte>, kMaxSegments>& parts) const {
+    static_assert(kMaxSegments == 2);
+    if (offset + count <= lengths[0]) [[likely]] {
+      parts[0] = {data[0] + offset, count};
+    } else if (offset >= lengths[0]) {
+      parts[0] = {data[1] + (offset - lengths[0]), count};
+    } else {
+      parts[0] = {data[0] + offset, lengths[0] - offset};
+      parts[1] = {data[1], count - (lengths[0] - offset)};
+    }
+  }
   [[nodiscard]] bool queued() const { return queue != Queue::none; }
   [[nodiscard]] bool all_sent() const { return next_packet == packets; }
   [[nodiscard]] bool is_response() const { return kind == WorkKind::read_response; }
@@ -116,8 +131,8 @@ struct alignas(kCacheLine) Work {
 static_assert(sizeof(Work) == 2 * kCacheLine);
 
 using WorkSlab = Slab<Work>;
-using PeerWorks = IndexChain<WorkSlab, &Work::of_peer>;
-using EndpointWorks = IndexChain<WorkSlab, &Work::of_endpoint>;
+using PeerWorks = IndexChain<WorkSlab, Work, &Work::of_peer>;
+using EndpointWorks = IndexChain<WorkSlab, Work, &Work::of_endpoint>;
 
 // All queues of one peer; a request is in one of them at most.
 class WorkQueues {
@@ -155,20 +170,21 @@ class WorkQueues {
                               std::min(n, kBackOffs - 1));
   }
 
-  void push_back(WorkSlab& works, Queue queue, std::uint32_t index) {
-    works[index].queue = queue;
-    at(queue).push_back(works, index);
+  // `work` is works[index].
+  void push_back(WorkSlab& works, Queue queue, std::uint32_t index, Work& work) {
+    work.queue = queue;
+    at(queue).push_back(works, index, work);
     note_bulk(queue);
   }
-  void push_front(WorkSlab& works, Queue queue, std::uint32_t index) {
-    works[index].queue = queue;
-    at(queue).push_front(works, index);
+  void push_front(WorkSlab& works, Queue queue, std::uint32_t index, Work& work) {
+    work.queue = queue;
+    at(queue).push_front(works, index, work);
   }
   // Out of the queue that it is in.
-  void remove(WorkSlab& works, std::uint32_t index) {
-    const Queue queue = works[index].queue;
-    at(queue).remove(works, index);
-    works[index].queue = Queue::none;
+  void remove(WorkSlab& works, std::uint32_t index, Work& work) {
+    const Queue queue = work.queue;
+    at(queue).remove(works, index, work);
+    work.queue = Queue::none;
     note_bulk(queue);
   }
   template <class Visit>
@@ -177,7 +193,7 @@ class WorkQueues {
   }
 
  private:
-  using Chain = IndexChain<WorkSlab, &Work::in_queue>;
+  using Chain = IndexChain<WorkSlab, Work, &Work::in_queue>;
 
   [[nodiscard]] Chain& at(Queue queue) { return chains_[static_cast<std::size_t>(queue)]; }
   [[nodiscard]] const Chain& at(Queue queue) const {
