@@ -79,7 +79,7 @@ DemoProgramEnd run_demo_program(const DemoProgram& program, const std::string& d
     std::fflush(stdout);
   }
   ProgramGroup group;
-  group.set_output([&](int stream, const std::string& text) {
+  group.set_output([&](std::size_t stream, const std::string& text) {
     end.output += text;
     if (!quiet) {
       std::fputs(text.c_str(), stream == 0 ? stdout : stderr);

@@ -70,7 +70,7 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
   std::string said;
   ProgramGroup group;
   group.set_output(
-      [&](int stream, const std::string& text) { (stream == 0 ? output : said) += text; });
+      [&](std::size_t stream, const std::string& text) { (stream == 0 ? output : said) += text; });
   for (const bool server : {true, false}) {
     Program program;
     program.label = " ";

@@ -164,7 +164,7 @@ Result<void> ProgramGroup::start(const Program& program) {
     self.takes_terminal = running.has_terminal;
     become(self, parent, pipes[0][1], pipes[1][1]);
   }
-  for (int stream = 0; prefixed && stream < 2; ++stream) {
+  for (std::size_t stream = 0; prefixed && stream < 2; ++stream) {
     ::close(pipes[stream][1]);
     running.output[stream] = srd::UniqueFd(pipes[stream][0]);
     ::fcntl(pipes[stream][0], F_SETFL, O_NONBLOCK);
@@ -284,7 +284,7 @@ void ProgramGroup::drain() {
   while (is_open && (interrupts_ == 0 || steady_clock::now() < patience)) {
     is_open = false;
     for (Running& program : programs_) {
-      for (const int stream : {0, 1}) {
+      for (std::size_t stream = 0; stream < writers_.size(); ++stream) {
         pass_on(program, stream);
         is_open = is_open || (program.output[stream] && writers_[stream].is_full());
         if (!is_open) {
@@ -312,9 +312,9 @@ void ProgramGroup::turn(milliseconds wait) {
     fds.push_back({writer.pending() != 0 ? writer.fd() : -1, POLLOUT, 0});
   }
   const std::size_t first = fds.size();
-  std::vector<std::pair<Running*, int>> streams;
+  std::vector<std::pair<Running*, std::size_t>> streams;
   for (Running& program : programs_) {
-    for (const int stream : {0, 1}) {
+    for (std::size_t stream = 0; stream < writers_.size(); ++stream) {
       if (program.output[stream] && !writers_[stream].is_full()) {
         fds.push_back({program.output[stream].get(), POLLIN, 0});
         streams.emplace_back(&program, stream);
@@ -335,7 +335,7 @@ void ProgramGroup::turn(milliseconds wait) {
   }
 }
 
-void ProgramGroup::pass_on(Running& program, int stream) {
+void ProgramGroup::pass_on(Running& program, std::size_t stream) {
   std::array<char, 16384> buffer;
   while (program.output[stream] && !writers_[stream].is_full()) {
     const ssize_t size = ::read(program.output[stream].get(), buffer.data(), buffer.size());
@@ -353,7 +353,7 @@ void ProgramGroup::pass_on(Running& program, int stream) {
 
 // Whole lines, each with its label: lines of different programs do not mix. A line that is too long
 // to wait for its end is cut.
-void ProgramGroup::flush(Running& program, int stream, bool all) {
+void ProgramGroup::flush(Running& program, std::size_t stream, bool all) {
   std::string& pending = program.pending[stream];
   std::string text;
   std::size_t at = 0;
@@ -368,7 +368,7 @@ void ProgramGroup::flush(Running& program, int stream, bool all) {
   if (output_) {
     output_(stream, text);
   } else {
-    writers_[static_cast<std::size_t>(stream)].add(text);
+    writers_[stream].add(text);
     write_out();
   }
 }

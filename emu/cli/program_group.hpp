@@ -54,7 +54,7 @@ class ProgramGroup {
       std::chrono::milliseconds grace,
       std::chrono::milliseconds limit = std::chrono::milliseconds::max());
   // Whole lines with their labels go there instead of to this program's own output.
-  using Output = std::function<void(int stream, const std::string& text)>;
+  using Output = std::function<void(std::size_t stream, const std::string& text)>;
   void set_output(Output output) { output_ = std::move(output); }
   // True if that program, in the order of start(), or one that it started itself listens on a TCP
   // socket, or it has ended.
@@ -81,8 +81,8 @@ class ProgramGroup {
   };
 
   void turn(std::chrono::milliseconds wait);
-  void pass_on(Running& program, int stream);
-  void flush(Running& program, int stream, bool all);
+  void pass_on(Running& program, std::size_t stream);
+  void flush(Running& program, std::size_t stream, bool all);
   void write_out();
   [[nodiscard]] std::size_t pending_output() const;
   [[nodiscard]] bool have_left_others();

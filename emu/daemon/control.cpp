@@ -55,8 +55,7 @@ json process_json(const NetworkFigures::Process& slot) {
           {"bytes_out", slot.counters.bytes_out}};
 }
 
-json fabric_json(const std::optional<NetworkFigures::Modelled>& modelled,
-                 const Topology& topology) {
+json fabric_json(const std::optional<ModelledFigures>& modelled, const Topology& topology) {
   if (!modelled) {
     return nullptr;
   }

@@ -69,7 +69,7 @@ void add_processes(const NetworkFigures& figures, Text& text) {
   }
 }
 
-void add_links(const NetworkFigures::Modelled& modelled, const Topology& topology, Text& text) {
+void add_links(const ModelledFigures& modelled, const Topology& topology, Text& text) {
   struct Column {
     const char* name;
     const char* help;

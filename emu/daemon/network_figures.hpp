@@ -13,6 +13,13 @@
 
 namespace weft::emu {
 
+struct ModelledFigures {
+  FabricTotals totals;
+  std::size_t inside = 0;  // frames
+  std::size_t memory = 0;  // reserved for them
+  std::vector<LinkCounters> links;
+};
+
 struct NetworkFigures {
   struct Process {
     const Nic* nic = nullptr;
@@ -26,17 +33,11 @@ struct NetworkFigures {
     bool is_up = true;
     std::uint64_t dropped = 0;
   };
-  struct Modelled {
-    FabricTotals totals;
-    std::size_t inside = 0;  // frames
-    std::size_t memory = 0;  // reserved for them
-    std::vector<LinkCounters> links;
-  };
   SwitchboardCounters counters;
   ForwarderCounters forwarder;
   std::vector<Process> processes;  // by NIC and number
   std::vector<Port> ports;
-  std::optional<Modelled> modelled;
+  std::optional<ModelledFigures> modelled;
   std::uint64_t captured = 0;
   std::uint64_t capture_skipped = 0;
 };
