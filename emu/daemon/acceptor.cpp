@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "emu/daemon/seqpacket.hpp"
@@ -12,21 +13,35 @@
 namespace weft::emu {
 namespace {
 
+constexpr auto kLookAgain = std::chrono::milliseconds{100};
+
 srd::UniqueFd accept_now(int listener) {
   return srd::UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 }  // namespace
 
-Acceptor::Acceptor(boost::asio::io_context& io, srd::UniqueFd listener, Rules rules)
-    : rules_(std::move(rules)),
+Acceptor::Acceptor(boost::asio::io_context& io, SideThread& side, srd::UniqueFd listener,
+                   Rules rules)
+    : side_(side),
+      rules_(std::move(rules)),
       listener_(io, std::move(listener)),
+      later_(io),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   wait();
 }
 
 // Lives as long as the io_context runs.
 void Acceptor::wait() {
+  if (side_.is_full()) {  // each connection could bring something more for it
+    later_.expires_after(kLookAgain);
+    later_.async_wait([this](const auto& error) {
+      if (!error) {
+        wait();
+      }
+    });
+    return;
+  }
   listener_.when_readable([this] {
     accept_some();
     wait();
@@ -35,29 +50,30 @@ void Acceptor::wait() {
 
 void Acceptor::accept_some() {
   for (int i = 0; i < kAcceptsATurn; ++i) {
-    srd::UniqueFd socket = accept_one();
+    auto socket = accept_one();
     if (!socket) {
       return;
     }
-    if (rules_.strangers || may_connect(socket.get())) {
-      rules_.take(std::move(socket));
+    if (rules_.strangers || may_connect(socket->get())) {
+      rules_.take(std::move(*socket));
     } else if (rules_.tell_strangers) {
-      rules_.refuse(socket.get(), "this weftd belongs to another user");
+      rules_.refuse(socket->get(), "this weftd belongs to another user");
     }
   }
 }
 
-srd::UniqueFd Acceptor::accept_one() {
-  srd::UniqueFd socket = accept_now(listener_.fd());
-  if (socket || (errno != EMFILE && errno != ENFILE)) {
-    return socket;
+std::optional<ClientSocket> Acceptor::accept_one() {
+  if (srd::UniqueFd socket = accept_now(listener_.fd())) {
+    return ClientSocket(side_, std::move(socket));
+  }
+  if (errno != EMFILE && errno != ENFILE) {
+    return {};
   }
   // Left alone it would wake us for ever.
   spare_.reset();
-  socket = accept_now(listener_.fd());
-  if (socket) {
-    rules_.refuse(socket.get(), "weftd has no file descriptor left (ulimit -n)");
-    socket.reset();
+  if (srd::UniqueFd socket = accept_now(listener_.fd())) {
+    const ClientSocket refused(side_, std::move(socket));
+    rules_.refuse(refused.get(), "weftd has no file descriptor left (ulimit -n)");
   }
   spare_ = srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   return {};

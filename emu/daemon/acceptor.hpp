@@ -3,9 +3,13 @@
 
 #include <sys/types.h>
 
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <optional>
 #include <string_view>
 
+#include "emu/daemon/client_socket.hpp"
+#include "emu/daemon/side_thread.hpp"
 #include "emu/daemon/watch.hpp"
 #include "srd/io/posix.hpp"
 
@@ -16,7 +20,7 @@ namespace weft::emu {
 class Acceptor {
  public:
   // It is up to `take` whether the connection stays.
-  using Take = std::function<void(srd::UniqueFd socket)>;
+  using Take = std::function<void(ClientSocket socket)>;
   // Tells the other side, without waiting, why it is not let in.
   using Refuse = std::function<void(int socket, std::string_view why)>;
 
@@ -27,17 +31,19 @@ class Acceptor {
     Take take;
     Refuse refuse;
   };
-  Acceptor(boost::asio::io_context& io, srd::UniqueFd listener, Rules rules);
+  Acceptor(boost::asio::io_context& io, SideThread& side, srd::UniqueFd listener, Rules rules);
 
   static constexpr int kAcceptsATurn = 16;
 
  private:
   void wait();
   void accept_some();
-  [[nodiscard]] srd::UniqueFd accept_one();
+  [[nodiscard]] std::optional<ClientSocket> accept_one();
 
+  SideThread& side_;
   Rules rules_;
   Watch listener_;
+  boost::asio::steady_timer later_;
   srd::UniqueFd spare_;  // given up for a moment to tell somebody that there are no others
 };
 

@@ -1,6 +1,7 @@
 // Owns how processes come, what they are told, and how they go.
 #include "emu/daemon/attach_server.hpp"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,16 +64,37 @@ std::uint64_t place_key(std::uint32_t nic, std::uint16_t id) {
 }  // namespace
 
 struct AttachServer::Newcomer {
-  std::unique_ptr<Watch> socket;
+  std::unique_ptr<ClientWatch> socket;
   uid_t user = 0;
   TimePoint since{};
+  bool donates = false;  // and waits for the side thread
+};
+
+// A tap that somebody offers, on its way through the side thread.
+struct AttachServer::Donation {
+  srd::UniqueFd socket;
+  std::optional<TapRequest> request;
+  Result<std::unique_ptr<srd::TapIo>> tap = fail(ErrorCode::io_error, "");
+
+  void receive(std::size_t max_frame) {
+    Received received = receive_message(socket.get());
+    request = received.as<TapRequest>();
+    if (!is_well_formed(request, AttachMessage::tap)) {
+      tap = fail(ErrorCode::invalid_argument, "descriptors come with tap requests only");
+    } else if (received.fds.size() != 1) {
+      tap = fail(ErrorCode::invalid_argument, "a tap request brings one descriptor");
+    } else {
+      tap = srd::TapIo::adopt({.name = {}, .max_frame = max_frame}, std::move(received.fds[0]));
+    }
+    close_unwanted(received.fds);
+  }
 };
 
 // The control thread's half of an attached process; the forwarding thread's is its Slot.
 struct AttachServer::Process {
   std::uint64_t number = 0;
   Registry::Place place;
-  std::unique_ptr<Watch> socket;
+  std::unique_ptr<ClientWatch> socket;
   std::unique_ptr<Watch> end;  // a pidfd: tells of it even if a child keeps the socket open
   std::int32_t pid = 0;
   Slot* slot = nullptr;  // the forwarding thread's, until it is taken out
@@ -83,9 +105,10 @@ struct AttachServer::Process {
   bool broken = false;
 };
 
-AttachServer::AttachServer(boost::asio::io_context& io, Plant& plant, NetworkControl& network,
-                           EventLog& events, const Options& options)
+AttachServer::AttachServer(boost::asio::io_context& io, SideThread& side, Plant& plant,
+                           NetworkControl& network, EventLog& events, const Options& options)
     : io_(io),
+      side_(side),
       plant_(plant),
       network_(network),
       events_(events),
@@ -99,10 +122,10 @@ Result<void> AttachServer::remember(const std::string& file) { return registry_.
 
 void AttachServer::listen(srd::UniqueFd listener) {
   acceptor_ = std::make_unique<Acceptor>(
-      io_, std::move(listener),
+      io_, side_, std::move(listener),
       Acceptor::Rules{.strangers = false,
                       .tell_strangers = true,
-                      .take = [this](srd::UniqueFd socket) { take(std::move(socket)); },
+                      .take = [this](ClientSocket socket) { take(std::move(socket)); },
                       .refuse = [](int socket, std::string_view why) { refuse(socket, why); }});
 }
 
@@ -114,7 +137,7 @@ std::uint32_t AttachServer::life_of_now() {
 
 // --- Newcomers.
 
-void AttachServer::take(srd::UniqueFd socket) {
+void AttachServer::take(ClientSocket socket) {
   const uid_t user = peer_user(socket.get());
   if (newcomers_.size() >= kMostNewcomers || newcomers_of_[user] >= kMostNewcomersOfAUser) {
     refuse(socket.get(), "too many processes come to this weftd at once; try again");
@@ -122,12 +145,12 @@ void AttachServer::take(srd::UniqueFd socket) {
   }
   const std::uint64_t number = ++numbers_;
   auto newcomer = std::make_unique<Newcomer>();
-  newcomer->socket = std::make_unique<Watch>(io_, std::move(socket));
+  newcomer->socket = std::make_unique<ClientWatch>(io_, std::move(socket));
   newcomer->user = user;
   newcomer->since = srd::monotonic_now();
-  newcomer->socket->when_readable([this, number] { hear_newcomer(number); });
   newcomers_.emplace(number, std::move(newcomer));
   ++newcomers_of_[user];
+  await_newcomer(number);
   send_idle_newcomers_away();
 }
 
@@ -137,7 +160,7 @@ void AttachServer::send_idle_newcomers_away() {
     return;
   }
   std::erase_if(newcomers_, [&](const auto& newcomer) {
-    const bool idle = now - newcomer.second->since >= kIdleNewcomer;
+    const bool idle = !newcomer.second->donates && now - newcomer.second->since >= kIdleNewcomer;
     newcomers_of_[newcomer.second->user] -= idle ? 1U : 0U;
     return idle;
   });
@@ -153,18 +176,26 @@ void AttachServer::send_idle_newcomers_away() {
   }
 }
 
+void AttachServer::await_newcomer(std::uint64_t number) {
+  newcomers_.at(number)->socket->when_readable([this, number] { hear_newcomer(number); });
+}
+
 void AttachServer::hear_newcomer(std::uint64_t number) {
   const auto found = newcomers_.find(number);
   if (found == newcomers_.end()) {
     return;
   }
   Newcomer& newcomer = *found->second;
+  if (newcomer.socket->watched().brings_descriptors()) {
+    receive_donation(number);
+    return;
+  }
   const int socket = newcomer.socket->fd();
-  Received received = receive_message(socket);
+  const Received received = receive_message(socket);
   bool stays = received.state == Received::State::nothing;
   std::optional<AttachRequest> attach;
   if (is_well_formed(received.as<TapRequest>(), AttachMessage::tap)) {
-    stays = answer_tap(socket, received);
+    refuse(socket, "a tap request brings one descriptor");
   } else if (const auto describe = received.as<DescribeRequest>();
              is_well_formed(describe, AttachMessage::describe)) {
     stays = answer_describe(socket, *describe);
@@ -174,12 +205,10 @@ void AttachServer::hear_newcomer(std::uint64_t number) {
     refuse(socket, "the program and weftd are of different versions of weft");
   }
   if (stays) {
-    newcomer.socket->when_readable([this, number] { hear_newcomer(number); });
+    await_newcomer(number);
     return;
   }
-  std::unique_ptr<Watch> connection = std::move(newcomer.socket);
-  --newcomers_of_[newcomer.user];
-  newcomers_.erase(found);
+  std::unique_ptr<ClientWatch> connection = dismiss_newcomer(number);
   if (attach) {
     if (auto in = let_in(connection, *attach); !in) {
       refuse(connection->fd(), in.error().message);
@@ -187,21 +216,47 @@ void AttachServer::hear_newcomer(std::uint64_t number) {
   }
 }
 
-bool AttachServer::answer_tap(int socket, Received& received) {
-  const auto request = received.as<TapRequest>();
-  const auto nics = nics_named(plant_, request->host);
-  if (!nics || received.fds.size() != 1) {
-    refuse(socket, nics ? "a tap request brings one descriptor" : nics.error().message);
+std::unique_ptr<ClientWatch> AttachServer::dismiss_newcomer(std::uint64_t number) {
+  const auto newcomer = newcomers_.extract(number);
+  --newcomers_of_[newcomer.mapped()->user];
+  return std::move(newcomer.mapped()->socket);
+}
+
+void AttachServer::receive_donation(std::uint64_t number) {
+  Newcomer& newcomer = *newcomers_.at(number);
+  auto donation = std::make_shared<Donation>();
+  donation->socket = srd::UniqueFd(::fcntl(newcomer.socket->fd(), F_DUPFD_CLOEXEC, 0));
+  if (!donation->socket) {
+    refuse(newcomer.socket->fd(), "weftd has no file descriptor left (ulimit -n)");
+    dismiss_newcomer(number);
+    return;
+  }
+  newcomer.donates = true;
+  side_.run([donation, max_frame = srd::wire::kEnvelopeSizeV6 +
+                                   options_.mtu] { donation->receive(max_frame); },
+            [this, number, donation] {
+              newcomers_.at(number)->donates = false;
+              if (answer_tap(donation->socket.get(), *donation)) {
+                await_newcomer(number);
+              } else {
+                dismiss_newcomer(number);
+              }
+            });
+}
+
+bool AttachServer::answer_tap(int socket, Donation& donation) {
+  if (!donation.tap) {
+    refuse(socket, donation.tap.error().message);
     return false;
   }
-  auto io = srd::TapIo::adopt({.name = {}, .max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu},
-                              std::move(received.fds[0]));
-  if (!io) {
-    refuse(socket, io.error().message);
+  const auto nics = nics_named(plant_, donation.request->host);
+  if (!nics) {
+    refuse(socket, nics.error().message);
     return false;
   }
-  const std::string name = "tap:" + (*io)->name() + "@" + nics->front()->host;
-  if (auto added = network_.add_port(name, std::move(*io), nics->front()); !added) {
+  std::unique_ptr<srd::TapIo> io = std::move(*donation.tap);
+  const std::string name = "tap:" + io->name() + "@" + nics->front()->host;
+  if (auto added = network_.add_port(name, std::move(io), nics->front()); !added) {
     refuse(socket, added.error().message);
     return false;
   }
@@ -236,7 +291,8 @@ std::size_t AttachServer::ring_bytes_for(const AttachRequest& request) const {
 }
 
 // Takes the connection if it succeeds.
-Result<void> AttachServer::let_in(std::unique_ptr<Watch>& socket, const AttachRequest& request) {
+Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
+                                  const AttachRequest& request) {
   const auto nics = nics_named(plant_, request.host);
   if (!nics) {
     return tl::unexpected(nics.error());

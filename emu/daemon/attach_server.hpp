@@ -32,8 +32,8 @@ class AttachServer {
     bool tells_network = false;  // processes learn rate and round trip of the modelled network
     TimePoint started{};
   };
-  AttachServer(boost::asio::io_context& io, Plant& plant, NetworkControl& network, EventLog& events,
-               const Options& options);
+  AttachServer(boost::asio::io_context& io, SideThread& side, Plant& plant, NetworkControl& network,
+               EventLog& events, const Options& options);
   ~AttachServer();
 
   // Who had which place is kept in that file.
@@ -47,19 +47,25 @@ class AttachServer {
 
  private:
   struct Newcomer;
+  struct Donation;
   struct Process;
 
   // Later for every later process, also across restarts of weftd: tenths of seconds of the
   // calendar.
   [[nodiscard]] static std::uint32_t life_of_now();
 
-  void take(srd::UniqueFd socket);
+  void take(ClientSocket socket);
+  void await_newcomer(std::uint64_t number);
   void hear_newcomer(std::uint64_t number);
+  std::unique_ptr<ClientWatch> dismiss_newcomer(std::uint64_t number);
   void send_idle_newcomers_away();
+  // A message with descriptors: the side thread looks at them.
+  void receive_donation(std::uint64_t number);
   // True: the connection stays that of a newcomer.
-  [[nodiscard]] bool answer_tap(int socket, Received& received);
+  [[nodiscard]] bool answer_tap(int socket, Donation& donation);
   [[nodiscard]] bool answer_describe(int socket, const DescribeRequest& request);
-  [[nodiscard]] Result<void> let_in(std::unique_ptr<Watch>& socket, const AttachRequest& request);
+  [[nodiscard]] Result<void> let_in(std::unique_ptr<ClientWatch>& socket,
+                                    const AttachRequest& request);
   [[nodiscard]] std::size_t ring_bytes_for(const AttachRequest& request) const;
   [[nodiscard]] AttachReply reply_for(const Process& process) const;
 
@@ -73,6 +79,7 @@ class AttachServer {
   void tell_of_link(std::uint32_t nic, bool up);
 
   boost::asio::io_context& io_;
+  SideThread& side_;
   Plant& plant_;
   NetworkControl& network_;
   EventLog& events_;

@@ -22,6 +22,7 @@
 #include "emu/daemon/forwarder.hpp"
 #include "emu/daemon/metrics.hpp"
 #include "emu/daemon/network_control.hpp"
+#include "emu/daemon/side_thread.hpp"
 #include "emu/daemon/stream_server.hpp"
 #include "emu/daemon/watch.hpp"
 #include "srd/run/clock.hpp"
@@ -155,6 +156,7 @@ struct Daemon::Planes {
 
   // --- The control thread's.
   boost::asio::io_context io{1};
+  SideThread side{io};
   EventLog events;
   NetworkControl network;
   ControlView view;
@@ -180,9 +182,9 @@ Daemon::Planes::Planes(const DaemonOptions& asked, Plant made)
            .direct_pairs = [this] { return attach->direct_pairs(); },
            // Handlers that are on their way, of which one sends the answer, come first.
            .stop = [this] { boost::asio::post(io, [this] { io.stop(); }); }},
-      control(io, control_options(view)),
-      metrics(io, metrics_options(view)),
-      public_metrics(io, metrics_options(view)) {}
+      control(io, side, control_options(view)),
+      metrics(io, side, metrics_options(view)),
+      public_metrics(io, side, metrics_options(view)) {}
 
 Result<void> Daemon::Planes::open() {
   auto locked = lock_directory(options.directory);
@@ -201,7 +203,7 @@ Result<void> Daemon::Planes::open() {
                         {"hosts", plant.hosts().size()},
                         {"network", options.topology ? options.topology->name : "ideal"}});
   attach = std::make_unique<AttachServer>(
-      io, plant, network, events,
+      io, side, plant, network, events,
       AttachServer::Options{.mtu = options.mtu,
                             .ring_bytes = options.ring_bytes,
                             .direct_rings = options.direct_rings,
@@ -217,6 +219,9 @@ Result<void> Daemon::Planes::open() {
     return tl::unexpected(taken.error());
   }
   signals = std::make_unique<Watch>(io, std::move(*taken));
+  if (auto started_side = side.start(); !started_side) {
+    return started_side;
+  }
   srd::UniqueFd bell(::fcntl(forwarder.notices().wait_fd(), F_DUPFD_CLOEXEC, 0));
   if (!bell) {
     return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: a descriptor"));

@@ -14,7 +14,11 @@ namespace weft::emu {
 namespace {
 
 constexpr std::size_t kMaxMessage = 1024;
-constexpr std::size_t kMaxFds = 4;
+constexpr std::size_t kMaxFds = 4;  // of any message of ours
+// Of any message: for what does not fit, the kernel closes descriptors in our thread, and a close
+// can wait.
+constexpr std::size_t kMostFds = 253;
+constexpr std::size_t kControlRoom = CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMostFds);
 
 Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
@@ -53,6 +57,14 @@ std::vector<srd::UniqueFd> descriptors_of(msghdr& message) {
 }
 
 }  // namespace
+
+void close_unwanted(std::vector<srd::UniqueFd>& fds) {
+  const linger not_at_all{0, 0};
+  for (const srd::UniqueFd& fd : fds) {
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &not_at_all, sizeof not_at_all);  // if it is one
+  }
+  fds.clear();
+}
 
 Result<srd::UniqueFd> connect_seqpacket(const std::string& path, Duration patience) {
   const auto address = address_of(path);
@@ -138,7 +150,7 @@ Received receive_message(int socket) {
   Received received;
   received.bytes.resize(kMaxMessage);
   iovec piece{received.bytes.data(), received.bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
+  alignas(cmsghdr) std::array<char, kControlRoom> control;
   msghdr message{};
   ssize_t size;
   bool reset = false;
@@ -166,9 +178,9 @@ Received receive_message(int socket) {
   received.bytes.resize(static_cast<std::size_t>(size));
   received.state = size == 0 ? Received::State::closed : Received::State::message;
   if (received.state == Received::State::closed ||
-      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.fds.size() > kMaxFds) {
     received.bytes.clear();  // larger than any message of ours
-    received.fds.clear();
+    close_unwanted(received.fds);
   }
   return received;
 }

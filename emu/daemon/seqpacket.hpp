@@ -58,6 +58,8 @@ template <class T>
   return send_message(socket, std::as_bytes(std::span(&value, 1)), fds);
 }
 [[nodiscard]] Received receive_message(int socket);
+// Does not wait for what a socket among them has sent; of other kinds closing may still wait.
+void close_unwanted(std::vector<srd::UniqueFd>& fds);
 // Waits up to that long for one.
 [[nodiscard]] Received await_message(int socket, int milliseconds);
 

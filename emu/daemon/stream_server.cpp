@@ -7,6 +7,8 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <span>
 #include <utility>
 
 namespace weft::emu {
@@ -17,7 +19,7 @@ namespace asio = boost::asio;
 // that does not read its answer no further request is heard.
 class StreamServer::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(StreamServer& server, srd::UniqueFd socket)
+  Session(StreamServer& server, ClientSocket socket)
       : server_(server),
         fd_(std::move(socket)),
         socket_(server.io_, asio::generic::stream_protocol(AF_UNIX, 0), fd_.get()),
@@ -34,16 +36,24 @@ class StreamServer::Session : public std::enable_shared_from_this<Session> {
 
   void read() {
     allow(server_.options_.idle);
-    socket_.async_read_some(asio::buffer(buffer_),
-                            [self = shared_from_this()](const auto& error, std::size_t size) {
-                              if (!error) {
-                                self->input_.append(self->buffer_.data(), size);
-                                self->answer();
-                              }
-                            });
+    socket_.async_wait(socket_.wait_read, [self = shared_from_this()](const auto& error) {
+      if (!error) {
+        self->hear();
+      }
+    });
   }
 
  private:
+  void hear() {
+    const ssize_t size = fd_.read(std::as_writable_bytes(std::span(buffer_)));
+    if (size > 0) {
+      input_.append(buffer_.data(), static_cast<std::size_t>(size));
+      answer();
+    } else if (size < 0 && errno == EAGAIN) {
+      read();
+    }
+  }
+
   void answer() {
     auto text = server_.options_.answer(input_, closing_);
     if (text) {
@@ -87,7 +97,7 @@ class StreamServer::Session : public std::enable_shared_from_this<Session> {
   }
 
   StreamServer& server_;
-  srd::UniqueFd fd_;
+  ClientSocket fd_;
   asio::generic::stream_protocol::socket socket_;
   asio::steady_timer deadline_;
   std::array<char, 4096> buffer_;
@@ -99,15 +109,15 @@ class StreamServer::Session : public std::enable_shared_from_this<Session> {
 
 void StreamServer::listen(srd::UniqueFd listener, bool strangers) {
   acceptors_.push_back(std::make_unique<Acceptor>(
-      io_, std::move(listener),
+      io_, side_, std::move(listener),
       Acceptor::Rules{
           .strangers = strangers,
           .tell_strangers = false,
-          .take = [this](srd::UniqueFd socket) { take(std::move(socket)); },
+          .take = [this](ClientSocket socket) { take(std::move(socket)); },
           .refuse = [this](int socket, std::string_view why) { refuse(socket, why); }}));
 }
 
-void StreamServer::take(srd::UniqueFd socket) {
+void StreamServer::take(ClientSocket socket) {
   if (open_ >= options_.most_connections) {
     refuse(socket.get(), "weftd has " + std::to_string(open_) + " such connections; close some");
     return;

@@ -32,8 +32,8 @@ class StreamServer {
     Duration idle = std::chrono::minutes{5};    // nothing was asked
     Duration stuck = std::chrono::seconds{10};  // nothing of an answer was taken
   };
-  StreamServer(boost::asio::io_context& io, Options options)
-      : io_(io), options_(std::move(options)) {}
+  StreamServer(boost::asio::io_context& io, SideThread& side, Options options)
+      : io_(io), side_(side), options_(std::move(options)) {}
 
   // Connections to all of its listeners count together. With `strangers` anybody may connect.
   void listen(srd::UniqueFd listener, bool strangers);
@@ -42,10 +42,11 @@ class StreamServer {
  private:
   class Session;
 
-  void take(srd::UniqueFd socket);
+  void take(ClientSocket socket);
   void refuse(int socket, std::string_view why) const;
 
   boost::asio::io_context& io_;
+  SideThread& side_;
   Options options_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::size_t open_ = 0;

@@ -5,6 +5,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <utility>
 
+#include "emu/daemon/client_socket.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::emu {
@@ -12,15 +13,16 @@ namespace weft::emu {
 // Handlers run on the thread of the io_context. A handler may be called once more after this is
 // gone, also without an error: it has to find out by other means than this whether it still
 // matters.
-class Watch {
+template <class Fd>
+class WatchOf {
  public:
-  Watch(boost::asio::io_context& io, srd::UniqueFd fd)
-      : fd_(std::move(fd)), descriptor_(io, fd_.get()) {}
-  ~Watch() { descriptor_.release(); }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  WatchOf(boost::asio::io_context& io, Fd fd) : fd_(std::move(fd)), descriptor_(io, fd_.get()) {}
+  ~WatchOf() { descriptor_.release(); }
+  WatchOf(const WatchOf&) = delete;
+  WatchOf& operator=(const WatchOf&) = delete;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] const Fd& watched() const { return fd_; }
   // Calls it once, when there is something to read or an end to see.
   template <class Handler>
   void when_readable(Handler handler) {
@@ -33,8 +35,11 @@ class Watch {
   }
 
  private:
-  srd::UniqueFd fd_;
+  Fd fd_;
   boost::asio::posix::stream_descriptor descriptor_;
 };
+
+using Watch = WatchOf<srd::UniqueFd>;
+using ClientWatch = WatchOf<ClientSocket>;
 
 }  // namespace weft::emu

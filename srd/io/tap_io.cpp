@@ -57,7 +57,7 @@ Result<std::unique_ptr<TapIo>> TapIo::create(const Config& config) {
   return adopt(named, std::move(*device));
 }
 
-Result<std::unique_ptr<TapIo>> TapIo::adopt(const Config& config, UniqueFd device) {
+Result<std::unique_ptr<TapIo>> TapIo::adopt(const Config& config, UniqueFd&& device) {
   ifreq request{};
   if (::ioctl(device.get(), TUNGETIFF, &request) != 0 || (request.ifr_flags & IFF_TAP) == 0 ||
       (request.ifr_flags & IFF_NO_PI) == 0 || (request.ifr_flags & IFF_VNET_HDR) != 0) {

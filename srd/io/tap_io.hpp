@@ -25,8 +25,10 @@ class TapIo final : public FrameIo {
   // network namespace.
   [[nodiscard]] static Result<UniqueFd> open_device(std::string& name);
   [[nodiscard]] static Result<std::unique_ptr<TapIo>> create(const Config& config);
-  // A device that somebody else has opened, maybe in another network namespace.
-  [[nodiscard]] static Result<std::unique_ptr<TapIo>> adopt(const Config& config, UniqueFd device);
+  // A device that somebody else has opened, maybe in another network namespace. It stays the
+  // caller's if this fails.
+  [[nodiscard]] static Result<std::unique_ptr<TapIo>> adopt(const Config& config,
+                                                            UniqueFd&& device);
 
   [[nodiscard]] FrameTraits traits() const override {
     return {.max_frame = config_.max_frame, .burst = kBurst};

@@ -1,0 +1,94 @@
+// Owns looking at what a connection brings before it is received.
+#include "emu/daemon/client_socket.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+
+#include "emu/daemon/seqpacket.hpp"
+
+namespace weft::emu {
+namespace {
+
+struct Look {
+  ssize_t size = 0;
+  bool names_sender = false;
+  bool descriptors = false;
+};
+
+// What comes next says who sent it (SO_PASSCRED), and for that there is room: what finds none is
+// descriptors. They stay where they are.
+Look look(int socket, std::span<std::byte> to) {
+  iovec piece{to.data(), to.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  Look look;
+  look.size = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
+  look.names_sender = look.size >= 0 && message.msg_controllen != 0;
+  look.descriptors = look.size >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
+  return look;
+}
+
+int option(int socket, int name) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  return ::getsockopt(socket, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+}
+
+// Where messages have boundaries an empty one has a sender, unlike the end.
+bool holds_messages(int socket) {
+  std::byte first;
+  const Look next = look(socket, {&first, 1});
+  return next.size > 0 || (next.names_sender && option(socket, SO_TYPE) == SOCK_SEQPACKET);
+}
+
+void empty(int socket) {
+  while (holds_messages(socket)) {
+    Received received = receive_message(socket);
+    close_unwanted(received.fds);
+  }
+}
+
+}  // namespace
+
+ClientSocket::ClientSocket(SideThread& side, srd::UniqueFd fd) : side_(&side), fd_(std::move(fd)) {
+  const int on = 1;
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  // Else reading passes over urgent data, and over the descriptors with it.
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+}
+
+ClientSocket::~ClientSocket() {
+  if (!fd_ || option(fd_.get(), SO_DOMAIN) != AF_UNIX) {
+    return;
+  }
+  ::shutdown(fd_.get(), SHUT_RDWR);  // nothing is added to what is there
+  if (holds_messages(fd_.get())) {
+    side_->run([it = std::make_shared<const srd::UniqueFd>(std::move(fd_))] { empty(it->get()); });
+  }
+}
+
+bool ClientSocket::brings_descriptors() const {
+  std::byte first;
+  return look(fd_.get(), {&first, 1}).descriptors;
+}
+
+ssize_t ClientSocket::read(std::span<std::byte> to) const {
+  const Look next = look(fd_.get(), to);
+  if (next.descriptors) {
+    errno = EBADMSG;
+    return -1;
+  }
+  // No more than was looked at: what follows may have come since.
+  return next.size > 0
+             ? ::recv(fd_.get(), to.data(), static_cast<std::size_t>(next.size), MSG_DONTWAIT)
+             : next.size;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,37 @@
+// Owns a connection to a client who may send anything.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "emu/daemon/side_thread.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::emu {
+
+// The last close of a descriptor that a client has passed can wait for as long as that client
+// likes, and the kernel does it in whatever thread receives it without room for it, or closes the
+// connection before it is received. So nothing is received before a look at what it brings, and a
+// connection in which something is left is closed on the side thread.
+class ClientSocket {
+ public:
+  ClientSocket(SideThread& side, srd::UniqueFd fd);
+  ClientSocket(ClientSocket&&) = default;
+  ClientSocket& operator=(ClientSocket&&) = delete;
+  ~ClientSocket();
+
+  [[nodiscard]] int get() const { return fd_.get(); }
+  // The next message, if there is one, brings descriptors.
+  [[nodiscard]] bool brings_descriptors() const;
+  // Of text: as recv() does. One that comes with descriptors is an error.
+  [[nodiscard]] ssize_t read(std::span<std::byte> to) const;
+
+ private:
+  SideThread* side_;
+  srd::UniqueFd fd_;
+};
+
+}  // namespace weft::emu
