@@ -73,6 +73,7 @@ Result<PeerId> Engine::peer(const Address& address, AttachmentId attachment) {
                                                  std::to_string(config_.max_peers) +
                                                  " peers already; raise max_peers");
   }
+  peers_[index].stranger = false;
   return PeerId{index};
 }
 
@@ -97,6 +98,16 @@ std::uint32_t Engine::find_or_make_peer(const PeerKey& key) {
     by_key_.insert(key, index);
   }
   return index;
+}
+
+void Engine::forget(Peer& peer) {
+  const std::uint32_t index = peer.id.value();
+  by_key_.erase(peer.key);
+  if (latest_peer_ == index) {
+    latest_peer_ = Slab<Peer>::kNone;
+  }
+  peer = Peer{};
+  peers_.release(index);
 }
 
 std::optional<PeerHistory> Engine::history_of(PeerId peer) const {

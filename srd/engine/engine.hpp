@@ -109,6 +109,8 @@ class Engine final : public Machine {
  private:
   // engine.cpp
   [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
+  // One that owes nothing and is owed nothing.
+  void forget(Peer& peer);
   // kNone if there is none. Packets of one peer often come in a row.
   [[nodiscard]] std::uint32_t known_peer(const PeerKey& key) {
     return latest_peer_ != Slab<Peer>::kNone && peers_[latest_peer_].key == key ? latest_peer_
@@ -210,6 +212,7 @@ class Engine final : public Machine {
   void drop_acks_that_left();
   void queue_overdue_acks(TimePoint now);
   [[nodiscard]] bool transmit_reply(TimePoint now, TxPacket& out);
+  void forget_stranger(Peer& peer);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
   void build_stale_notice(Peer& peer, TxPacket& out);

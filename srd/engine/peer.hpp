@@ -149,6 +149,7 @@ struct alignas(kCacheLine) Peer {
   std::uint32_t requests = 0;  // of ours to it
   PeerWorks works;             // these, and our answers to its reads, the oldest first
   bool life_known = false;
+  bool stranger = true;  // never verified, nor asked for by the program: forgotten once answered
   std::uint32_t restarts = 0;
   bool heard = false;         // an acknowledgement has come, ever
   bool ready = false;         // in the engine's list of peers with something to send

@@ -58,6 +58,7 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   }
   if (parsed.trimmed()) {
     on_trimmed(now, peer, parsed.data(), packet);
+    forget_stranger(peer);
     return;
   }
   if (!meet_life(now, peer, source, destination, asks)) {
@@ -132,6 +133,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 void Engine::adopt_life(Peer& peer, Life life) {
   peer.life = life;
   peer.life_known = true;
+  peer.stranger = false;
   if (peer.out) {
     peer.out->header.destination_life = life.value();
   }

@@ -82,6 +82,7 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   replies_.pop();
   peer.reply_queued = false;
   if (!peer.refusing && !peer.in.owes_ack() && !peer.in.window.open()) {
+    forget_stranger(peer);
     return false;
   }
   out.to = peer.key.address;
@@ -97,8 +98,16 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
   if (peer.in.owes_ack()) {
     queue_reply(peer);  // behind those of other peers
   }
+  forget_stranger(peer);
   finish(out);
   return true;
+}
+
+// Anybody can send what cannot be verified: whoever has sent nothing else takes no place for good.
+void Engine::forget_stranger(Peer& peer) {
+  if (peer.stranger && !peer.reply_queued) [[unlikely]] {
+    forget(peer);
+  }
 }
 
 // Replies spray like data. A peer to which nothing was ever sent has no path state, and needs none.

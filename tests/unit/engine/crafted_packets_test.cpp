@@ -220,6 +220,68 @@ TEST_F(CraftedPackets, TrimmedPacketOpensNoWindow) {
   EXPECT_EQ(answer.result(0).code, wire::kResultTrimmed);
 }
 
+// A trimmed packet can be anybody's: with it nobody takes a place for good.
+TEST_F(CraftedPackets, StrangersAreForgottenUnlessAPacketOfTheirsIsVerified) {
+  constexpr std::uint32_t kPlaces = 4;
+  EngineConfig few = config(Psn{0});
+  few.max_peers = kPlaces;
+  Engine engine(few);
+  const auto arrive_from = [&](std::uint16_t stranger, wire::DataHeader header, bool trimmed) {
+    header.common.source_attachment = stranger;
+    Bytes bytes(sizeof header);
+    wire::store(bytes.data(), header);
+    RxPacket packet;
+    packet.from = their_address();
+    packet.trimmed = trimmed;
+    packet.bytes = bytes;
+    engine.on_packet(now_, packet);
+  };
+  const auto answers = [&] {
+    std::uint32_t count = 0;
+    TxPacket out;
+    while (engine.next_transmit(now_, out)) {
+      ++count;
+    }
+    return count;
+  };
+  wire::DataHeader trimmed = data(PacketType::send, Psn{7});
+  trimmed.payload_length = 100;
+  trimmed.message_length = 100;
+  wire::DataHeader misled = trimmed;  // speaks to a life of ours that is over
+  misled.common.destination_life = kOurLife.value() - 1;
+  std::uint16_t stranger = 100;
+  for (std::uint32_t i = 0; i < 10 * kPlaces; ++i) {
+    arrive_from(++stranger, misled, true);
+  }
+  EXPECT_EQ(answers(), 0U);
+  const auto dropped = [&](DropReason reason) {
+    return engine.counters().drops[static_cast<std::size_t>(reason)];
+  };
+  EXPECT_EQ(dropped(DropReason::unverified_life), 10 * kPlaces);
+  for (int i = 0; i < 10; ++i) {
+    for (std::uint32_t together = 0; together < kPlaces; ++together) {
+      arrive_from(++stranger, trimmed, true);
+    }
+    EXPECT_EQ(answers(), kPlaces);
+  }
+  EXPECT_EQ(dropped(DropReason::peer_table_full), 0U);
+
+  // One that is verified later stays, and one that the program asks for.
+  arrive_from(1, trimmed, true);
+  arrive_from(1, data(PacketType::probe, Psn{0}), false);
+  EXPECT_EQ(answers(), 1U);
+  const auto asked_for = engine.peer(their_address(), AttachmentId{2});
+  ASSERT_TRUE(asked_for);
+  arrive_from(2, trimmed, true);
+  EXPECT_EQ(answers(), 1U);
+  EXPECT_EQ(engine.peer(their_address(), AttachmentId{2}).value(), *asked_for);
+  const auto known = engine.peer(their_address(), AttachmentId{1});
+  ASSERT_TRUE(known);
+  const auto history = engine.history_of(*known);
+  ASSERT_TRUE(history);
+  EXPECT_TRUE(history->life_known);
+}
+
 // --- Writes with immediate data [wire 4.6]
 
 constexpr std::uint8_t kNotReady = static_cast<std::uint8_t>(Status::receiver_not_ready);
