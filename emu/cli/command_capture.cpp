@@ -45,12 +45,14 @@ int run_capture(const Options& options) {
   } else if (capture.is_null()) {
     fmt::print("no capture is running\n");
   } else {
-    fmt::print("{} {}: {} packets of {} links{}\n", options.stop ? "wrote" : "writing",
+    const auto note = [&](const char* count, const char* what) {
+      const auto number = capture[count].get<std::uint64_t>();
+      return number == 0 ? std::string() : fmt::format("; {} more {}", number, what);
+    };
+    fmt::print("{} {}: {} packets of {} links{}{}\n", options.stop ? "wrote" : "writing",
                capture["file"].get<std::string>(), capture["packets"].get<std::uint64_t>(),
-               capture["links"].get<std::uint64_t>(),
-               capture["skipped"].get<std::uint64_t>() == 0
-                   ? ""
-                   : fmt::format("; {} more did not fit", capture["skipped"].get<std::uint64_t>()));
+               capture["links"].get<std::uint64_t>(), note("skipped", "did not fit"),
+               note("dropped", "came faster than the disk takes them"));
   }
   return kSuccess;
 }

@@ -85,7 +85,9 @@ Result<srd::UniqueFd> furnish(const std::string& address) {
   ::_exit(0);
 }
 
-Result<void> give_to_weftd(const std::string& directory, const std::string& host, int tap) {
+// The tap stays with weftd until the connection ends.
+Result<srd::UniqueFd> give_to_weftd(const std::string& directory, const std::string& host,
+                                    int tap) {
   auto socket = emu::connect_seqpacket(directory + "/attach.sock");
   if (!socket) {
     return tl::unexpected(socket.error());
@@ -100,7 +102,7 @@ Result<void> give_to_weftd(const std::string& directory, const std::string& host
   if (!reply || reply->header.type != emu::AttachMessage::host) {
     return fail(ErrorCode::io_error, "weftd does not take the tap of host '" + host + "'");
   }
-  return {};
+  return std::move(*socket);
 }
 
 }  // namespace
@@ -128,10 +130,12 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
     return fail(ErrorCode::not_permitted,
                 "--netns: " + (made ? std::string(made->failure.data()) : "no answer"));
   }
-  if (auto given = give_to_weftd(weftd_directory, host, received.fds[0].get()); !given) {
-    return tl::unexpected(given.error());
+  auto donor = give_to_weftd(weftd_directory, host, received.fds[0].get());
+  if (!donor) {
+    return tl::unexpected(donor.error());
   }
   HostNetwork network;
+  network.donor_ = std::move(*donor);
   network.user_ = std::move(received.fds[1]);
   network.network_ = std::move(received.fds[2]);
   return network;

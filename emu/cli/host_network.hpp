@@ -8,7 +8,7 @@
 
 namespace weft::cli {
 
-// It lives as long as this object, and as programs in it.
+// It lives as long as this object, and as programs in it; its cable as long as this object.
 class HostNetwork {
  public:
   // `address` is the IPv4 address of the host's first NIC; the kernel in there answers to it too.
@@ -20,6 +20,7 @@ class HostNetwork {
   [[nodiscard]] bool enter() const;
 
  private:
+  srd::UniqueFd donor_;  // the connection with which weftd was given the tap
   srd::UniqueFd user_;
   srd::UniqueFd network_;
 };

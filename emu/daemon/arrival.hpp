@@ -28,7 +28,10 @@ struct Arrival {
   std::uint32_t block = 0;  // which process on that NIC
   srd::RecordInfo record;   // in which it came, or will go on
   bool management = false;
-  std::int16_t outside = -1;  // number of the port to the outside that it is for, if not negative
+  // Number of the port to the outside that it is for, if not negative, and which one of those that
+  // have had that number.
+  std::int16_t outside = -1;
+  std::uint32_t outside_serial = 0;
   FrameSource source{};
   bool damaged = false;  // a bit of it got wrong on the way
   std::span<const std::byte> frame;

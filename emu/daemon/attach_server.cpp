@@ -1,7 +1,6 @@
 // Owns how processes come, what they are told, and how they go.
 #include "emu/daemon/attach_server.hpp"
 
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "emu/daemon/attach_answers.hpp"
 #include "srd/io/ring_io.hpp"
-#include "srd/io/tap_io.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/envelope.hpp"
 
@@ -33,30 +32,6 @@ constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
 constexpr std::size_t kLargestRing = std::size_t{1} << 24;
 
-void refuse(int socket, std::string_view text) {
-  RefusedReply reply;
-  std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
-  [[maybe_unused]] const bool sent = send_struct(socket, reply);
-}
-
-// Nothing: it does not end, or something comes after its end.
-template <std::size_t N>
-std::optional<std::string> name_in(const std::array<char, N>& text) {
-  const auto end = std::find(text.begin(), text.end(), '\0');
-  if (end == text.end() || std::any_of(end, text.end(), [](char c) { return c != '\0'; })) {
-    return std::nullopt;
-  }
-  return std::string(text.begin(), end);
-}
-
-Result<std::vector<Nic*>> nics_named(Plant& plant, const std::array<char, kMaxHostName>& host) {
-  const auto name = name_in(host);
-  if (!name) {
-    return fail(ErrorCode::invalid_argument, "the host's name does not end with a zero");
-  }
-  return plant.nics_of(*name);
-}
-
 std::uint64_t place_key(std::uint32_t nic, std::uint16_t id) {
   return std::uint64_t{nic} << 16 | id;
 }
@@ -67,27 +42,6 @@ struct AttachServer::Newcomer {
   std::unique_ptr<ClientWatch> socket;
   uid_t user = 0;
   TimePoint since{};
-  bool donates = false;  // and waits for the side thread
-};
-
-// A tap that somebody offers, on its way through the side thread.
-struct AttachServer::Donation {
-  srd::UniqueFd socket;
-  std::optional<TapRequest> request;
-  Result<std::unique_ptr<srd::TapIo>> tap = fail(ErrorCode::io_error, "");
-
-  void receive(std::size_t max_frame) {
-    Received received = receive_message(socket.get());
-    request = received.as<TapRequest>();
-    if (!is_well_formed(request, AttachMessage::tap)) {
-      tap = fail(ErrorCode::invalid_argument, "descriptors come with tap requests only");
-    } else if (received.fds.size() != 1) {
-      tap = fail(ErrorCode::invalid_argument, "a tap request brings one descriptor");
-    } else {
-      tap = srd::TapIo::adopt({.name = {}, .max_frame = max_frame}, std::move(received.fds[0]));
-    }
-    close_unwanted(received.fds);
-  }
 };
 
 // The control thread's half of an attached process; the forwarding thread's is its Slot.
@@ -114,6 +68,7 @@ AttachServer::AttachServer(boost::asio::io_context& io, SideThread& side, Plant&
       events_(events),
       options_(options),
       registry_(plant),
+      taps_(side, plant, network, srd::wire::kEnvelopeSizeV6 + options.mtu),
       sweep_(io) {}
 
 AttachServer::~AttachServer() = default;
@@ -160,7 +115,7 @@ void AttachServer::send_idle_newcomers_away() {
     return;
   }
   std::erase_if(newcomers_, [&](const auto& newcomer) {
-    const bool idle = !newcomer.second->donates && now - newcomer.second->since >= kIdleNewcomer;
+    const bool idle = now - newcomer.second->since >= kIdleNewcomer;
     newcomers_of_[newcomer.second->user] -= idle ? 1U : 0U;
     return idle;
   });
@@ -187,7 +142,7 @@ void AttachServer::hear_newcomer(std::uint64_t number) {
   }
   Newcomer& newcomer = *found->second;
   if (newcomer.socket->watched().brings_descriptors()) {
-    receive_donation(number);
+    taps_.take(dismiss_newcomer(number));
     return;
   }
   const int socket = newcomer.socket->fd();
@@ -220,50 +175,6 @@ std::unique_ptr<ClientWatch> AttachServer::dismiss_newcomer(std::uint64_t number
   const auto newcomer = newcomers_.extract(number);
   --newcomers_of_[newcomer.mapped()->user];
   return std::move(newcomer.mapped()->socket);
-}
-
-void AttachServer::receive_donation(std::uint64_t number) {
-  Newcomer& newcomer = *newcomers_.at(number);
-  auto donation = std::make_shared<Donation>();
-  donation->socket = srd::UniqueFd(::fcntl(newcomer.socket->fd(), F_DUPFD_CLOEXEC, 0));
-  if (!donation->socket) {
-    refuse(newcomer.socket->fd(), "weftd has no file descriptor left (ulimit -n)");
-    dismiss_newcomer(number);
-    return;
-  }
-  newcomer.donates = true;
-  side_.run([donation, max_frame = srd::wire::kEnvelopeSizeV6 +
-                                   options_.mtu] { donation->receive(max_frame); },
-            [this, number, donation] {
-              newcomers_.at(number)->donates = false;
-              if (answer_tap(donation->socket.get(), *donation)) {
-                await_newcomer(number);
-              } else {
-                dismiss_newcomer(number);
-              }
-            });
-}
-
-bool AttachServer::answer_tap(int socket, Donation& donation) {
-  if (!donation.tap) {
-    refuse(socket, donation.tap.error().message);
-    return false;
-  }
-  const auto nics = nics_named(plant_, donation.request->host);
-  if (!nics) {
-    refuse(socket, nics.error().message);
-    return false;
-  }
-  std::unique_ptr<srd::TapIo> io = std::move(*donation.tap);
-  const std::string name = "tap:" + io->name() + "@" + nics->front()->host;
-  if (auto added = network_.add_port(name, std::move(io), nics->front()); !added) {
-    refuse(socket, added.error().message);
-    return false;
-  }
-  HostReply reply;
-  reply.nics = 1;
-  reply.addresses[0] = nics->front()->address.bytes;
-  return send_struct(socket, reply);
 }
 
 bool AttachServer::answer_describe(int socket, const DescribeRequest& request) {

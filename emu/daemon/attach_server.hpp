@@ -19,6 +19,7 @@
 #include "emu/daemon/notices.hpp"
 #include "emu/daemon/registry.hpp"
 #include "emu/daemon/seqpacket.hpp"
+#include "emu/daemon/tap_donors.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::emu {
@@ -47,7 +48,6 @@ class AttachServer {
 
  private:
   struct Newcomer;
-  struct Donation;
   struct Process;
 
   // Later for every later process, also across restarts of weftd: tenths of seconds of the
@@ -59,10 +59,7 @@ class AttachServer {
   void hear_newcomer(std::uint64_t number);
   std::unique_ptr<ClientWatch> dismiss_newcomer(std::uint64_t number);
   void send_idle_newcomers_away();
-  // A message with descriptors: the side thread looks at them.
-  void receive_donation(std::uint64_t number);
   // True: the connection stays that of a newcomer.
-  [[nodiscard]] bool answer_tap(int socket, Donation& donation);
   [[nodiscard]] bool answer_describe(int socket, const DescribeRequest& request);
   [[nodiscard]] Result<void> let_in(std::unique_ptr<ClientWatch>& socket,
                                     const AttachRequest& request);
@@ -85,6 +82,7 @@ class AttachServer {
   EventLog& events_;
   Options options_;
   Registry registry_;
+  TapDonors taps_;
   std::unique_ptr<Acceptor> acceptor_;
   boost::asio::steady_timer sweep_;
   bool sweeping_ = false;

@@ -9,7 +9,7 @@ namespace weft::emu {
 
 Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
                                                 const CaptureOptions& options, std::uint64_t seed,
-                                                Picos now) {
+                                                Duration now) {
   std::vector<std::uint32_t> interface(topology.links().size(), kNone);
   std::vector<std::string> names;
   for (const std::string& pattern : options.links) {
@@ -37,7 +37,10 @@ Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
   if (!writer) {
     return tl::unexpected(writer.error());
   }
-  std::unique_ptr<Capture> capture(new Capture(std::move(*writer), options.file));
+  std::unique_ptr<Capture> capture(new Capture(options.file));
+  if (auto started = capture->write_to(std::move(*writer)); !started) {
+    return tl::unexpected(started.error());
+  }
   capture->interface_ = std::move(interface);
   capture->links_ = links;
   capture->begin_ = now;
@@ -45,7 +48,29 @@ Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
   return capture;
 }
 
-void Capture::frame(Picos when, LinkId link, std::span<const std::byte> bytes, unsigned flags,
+// The writing thread may outlive the capture: what it uses is its own.
+Result<void> Capture::write_to(srd::PcapngWriter file) {
+  const auto writer = std::make_shared<srd::PcapngWriter>(std::move(file));
+  const auto tell = [writer, written = written_] {
+    written->packets = writer->packets();
+    written->skipped = writer->skipped();
+  };
+  auto queue = CaptureQueue::start({.write =
+                                        [writer, tell](const CapturedFrame& frame) {
+                                          writer->write(frame.interface, frame.time,
+                                                        srd::PcapngWriter::Direction::unknown,
+                                                        std::span(&frame.bytes, 1), frame.comment);
+                                          tell();
+                                        },
+                                    .flush = [writer] { writer->flush(); }});
+  if (!queue) {
+    return tl::unexpected(queue.error());
+  }
+  queue_ = std::move(*queue);
+  return {};
+}
+
+void Capture::frame(Duration when, LinkId link, std::span<const std::byte> bytes, unsigned flags,
                     const char* dropped) {
   if (!watches(link)) {
     return;
@@ -65,15 +90,14 @@ void Capture::frame(Picos when, LinkId link, std::span<const std::byte> bytes, u
   write(interface_[link], when, bytes, comment);
 }
 
-void Capture::refused(Picos when, std::span<const std::byte> bytes, const char* why) {
+void Capture::refused(Duration when, std::span<const std::byte> bytes, const char* why) {
   write(static_cast<std::uint32_t>(links_), when, bytes, std::string("dropped: ") + why);
 }
 
-void Capture::write(std::uint32_t interface, Picos when, std::span<const std::byte> bytes,
+void Capture::write(std::uint32_t interface, Duration when, std::span<const std::byte> bytes,
                     const std::string& comment) {
-  const auto past = static_cast<std::uint64_t>(std::max<Picos>(when - begin_, 0) / 1000);
-  writer_.write(interface, epoch_ + past, srd::PcapngWriter::Direction::unknown,
-                std::span(&bytes, 1), comment);
+  const auto past = static_cast<std::uint64_t>(nanoseconds(std::max(when - begin_, Duration{0})));
+  queue_->push({interface, epoch_ + past, bytes, comment});
 }
 
 }  // namespace weft::emu

@@ -1,14 +1,17 @@
 // Owns a capture of the modelled network: which links it watches, and what it says of each frame.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "emu/fabric/picos.hpp"
+#include "emu/daemon/capture_queue.hpp"
 #include "emu/fabric/topology.hpp"
+#include "srd/base/time.hpp"
 #include "srd/io/pcapng.hpp"
 
 namespace weft::emu {
@@ -21,37 +24,51 @@ struct CaptureOptions {
 };
 
 // One interface per link, and one, "weftd", for frames that no link lost. Timestamps are the
-// network's time from the moment when the capture began, so a dilated network shows its own.
+// network's time (`now` and `when` are since it began) from the moment when the capture began, so a
+// dilated network shows its own.
 class Capture {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Capture>> start(const Topology& topology,
                                                               const CaptureOptions& options,
-                                                              std::uint64_t seed, Picos now);
+                                                              std::uint64_t seed, Duration now);
 
   [[nodiscard]] bool watches(LinkId link) const { return interface_[link] != kNone; }
   // `flags` are FrameFlags; `dropped` says why, or is null for a frame that passes.
-  void frame(Picos when, LinkId link, std::span<const std::byte> bytes, unsigned flags,
+  void frame(Duration when, LinkId link, std::span<const std::byte> bytes, unsigned flags,
              const char* dropped);
   // A frame that weftd itself did not pass on.
-  void refused(Picos when, std::span<const std::byte> bytes, const char* why);
-  void flush() { writer_.flush(); }
+  void refused(Duration when, std::span<const std::byte> bytes, const char* why);
+  // Nothing comes any more: waits a moment for what is not written yet.
+  void finish() { queue_->finish(kPatience); }
 
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] std::size_t links() const { return links_; }
-  [[nodiscard]] const srd::PcapngWriter& writer() const { return writer_; }
+  [[nodiscard]] std::uint64_t packets() const { return written_->packets; }
+  // Had no room in the file any more.
+  [[nodiscard]] std::uint64_t skipped() const { return written_->skipped; }
+  // Came while the disk was too far behind. The forwarding thread's.
+  [[nodiscard]] std::uint64_t dropped() const { return queue_->dropped(); }
 
  private:
-  Capture(srd::PcapngWriter writer, std::string file)
-      : writer_(std::move(writer)), file_(std::move(file)) {}
-  void write(std::uint32_t interface, Picos when, std::span<const std::byte> bytes,
+  static constexpr Duration kPatience = std::chrono::seconds{1};
+
+  // What the writing thread says.
+  struct Written {
+    std::atomic<std::uint64_t> packets{0};
+    std::atomic<std::uint64_t> skipped{0};
+  };
+  explicit Capture(std::string file) : file_(std::move(file)) {}
+  [[nodiscard]] Result<void> write_to(srd::PcapngWriter file);
+  void write(std::uint32_t interface, Duration when, std::span<const std::byte> bytes,
              const std::string& comment);
 
-  srd::PcapngWriter writer_;
+  std::shared_ptr<Written> written_ = std::make_shared<Written>();
+  std::unique_ptr<CaptureQueue> queue_;
   std::string file_;
   std::vector<std::uint32_t> interface_;  // by link
   std::size_t links_ = 0;
   std::uint64_t epoch_ = 0;  // nanoseconds since 1970 at begin_
-  Picos begin_ = 0;
+  Duration begin_{};
 };
 
 }  // namespace weft::emu

@@ -123,7 +123,8 @@ json capture_json(const Capture* capture, const NetworkFigures& figures) {
   return {{"file", capture->file()},
           {"links", capture->links()},
           {"packets", figures.captured},
-          {"skipped", figures.capture_skipped}};
+          {"skipped", figures.capture_skipped},
+          {"dropped", figures.capture_dropped}};
 }
 
 json nics_json(const NetworkControl& network, const NetworkFigures& figures) {
@@ -210,7 +211,9 @@ json answer(const ControlView& view, const json& request) {
     done = impair(network, request);
     reply["impairments"] = network.impairments().json();
   } else if (command == "capture") {
-    // What there was, if this ends it.
+    if (request.value("stop", false)) {
+      network.finish_capture();  // what there was
+    }
     reply["capture"] = capture_json(network.capture(), network.figures());
     done = change_capture(network, request);
     if (network.capture() != nullptr) {

@@ -249,7 +249,7 @@ Result<void> Daemon::Planes::open_ports() {
       return tl::unexpected(io_port.error());
     }
     if (auto added = network.add_port(text, std::move(*io_port), nic); !added) {
-      return added;
+      return tl::unexpected(added.error());
     }
   }
   return {};

@@ -1,7 +1,6 @@
 // Owns the rounds of forwarding.
 #include "emu/daemon/forwarder.hpp"
 
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -53,18 +52,14 @@ Result<void> Forwarder::open() {
   if (auto opened = notices_.open(); !opened) {
     return opened;
   }
-  epoll_ = srd::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_ || !watch(calls_.wait_fd(), {}, true)) {
+  if (!wait_.open() || !watch(calls_.wait_fd(), {}, true)) {
     return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: its event loop"));
   }
   return {};
 }
 
 bool Forwarder::watch(int fd, const Watched& watched, bool edges) {
-  epoll_event event{};
-  event.events = edges ? EPOLLIN | EPOLLET : EPOLLIN;
-  event.data.fd = fd;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+  if (!wait_.add(fd, edges ? EPOLLIN | EPOLLET : EPOLLIN)) {
     return false;
   }
   watched_[fd] = watched;
@@ -73,7 +68,7 @@ bool Forwarder::watch(int fd, const Watched& watched, bool edges) {
 
 void Forwarder::unwatch(int fd) {
   if (watched_.erase(fd) != 0) {
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    wait_.remove(fd);
   }
 }
 
@@ -202,9 +197,7 @@ void Forwarder::wake_up() {
 // Up to so many nanoseconds; -1: until something happens.
 void Forwarder::sleep(std::int64_t wait) {
   std::array<epoll_event, 32> events;
-  const timespec timeout{wait / 1'000'000'000, wait % 1'000'000'000};
-  const int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   wait < 0 ? nullptr : &timeout, nullptr);
+  const int count = wait_.wait(events, wait);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     const auto found = watched_.find(event.data.fd);
@@ -241,17 +234,25 @@ std::unique_ptr<Slot> Forwarder::take(Slot& slot) {
   return plant_.take(slot);
 }
 
-Result<void> Forwarder::add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                 const Nic* nic) {
+Result<std::size_t> Forwarder::add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
+                                        const Nic* nic) {
   const int fd = io->wait_fd();
-  if (auto added = outside_.add(std::move(name), std::move(io), nic); !added) {
-    return added;
+  auto port = outside_.add(std::move(name), std::move(io), nic);
+  if (!port) {
+    return port;
   }
   switchboard_.set_outside(&outside_);
   if (fd >= 0 && !watch(fd, {.source = Watched::Source::outside}, false)) {
+    (void)outside_.remove(*port);
     return fail(ErrorCode::out_of_resources, srd::errno_text("weftd: watching a port"));
   }
-  return {};
+  return port;
+}
+
+std::unique_ptr<srd::FrameIo> Forwarder::remove_port(std::size_t port) {
+  auto io = outside_.remove(port);
+  unwatch(io->wait_fd());
+  return io;
 }
 
 void Forwarder::set_fabric(std::unique_ptr<LiveFabric> fabric) {

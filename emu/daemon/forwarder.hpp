@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/daemon/event_wait.hpp"
 #include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/notices.hpp"
 #include "emu/daemon/outside.hpp"
@@ -47,8 +48,10 @@ class Forwarder {
   // Takes what is left in its ring, and then gives notice (Notice::Kind::drained).
   void retire(Slot& slot);
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
-  [[nodiscard]] Result<void> add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                      const Nic* nic);
+  // The number of the port.
+  [[nodiscard]] Result<std::size_t> add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
+                                             const Nic* nic);
+  [[nodiscard]] std::unique_ptr<srd::FrameIo> remove_port(std::size_t port);
   void set_fabric(std::unique_ptr<LiveFabric> fabric);
 
   [[nodiscard]] Plant& plant() { return plant_; }
@@ -84,7 +87,7 @@ class Forwarder {
   RoundCalls calls_;
   Notices notices_;
   ForwarderCounters counters_;
-  srd::UniqueFd epoll_;
+  EventWait wait_;
   std::unordered_map<int, Watched> watched_;
   Duration blind_sleep_{};  // how long the last sleeps without a bell were
   bool end_ = false;

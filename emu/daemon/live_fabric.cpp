@@ -1,7 +1,6 @@
 // Owns the joint between real frames and the modelled network.
 #include "emu/daemon/live_fabric.hpp"
 
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -90,7 +89,7 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
                .live = true}),
       dilation_(options.dilation),
       max_frame_(options.max_frame),
-      start_(now),
+      clock_(now, options.dilation),
       deliver_(std::move(deliver)),
       rng_(options.seed),
       inside_(options.max_frame, options.max_memory, topology_->ports().size()) {
@@ -99,17 +98,24 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
   }
 }
 
-Picos LiveFabric::model_time(TimePoint now) const {
-  return static_cast<Picos>(static_cast<double>(nanoseconds(now - start_)) * 1000.0 / dilation_);
+// Also after years without a frame, of which the network's faults are still to be counted.
+Picos LiveFabric::count_anew(TimePoint now) {
+  Sink sink{*this};
+  while (inside_.size() == 0 && clock_.at(now) >= kLongRun) {
+    fabric_.advance(clock_.at(now), sink);
+    clock_.rewind(fabric_.rewind());
+  }
+  return clock_.at(now);
+}
+
+Picos LiveFabric::count_from(TimePoint now) {
+  const Picos count = count_at(now);  // first: it may set back what the network says
+  return std::max(count, fabric_.now());
 }
 
 TimePoint LiveFabric::next_event() {
   const Picos next = fabric_.next_event();
-  if (next == kNoTime) {
-    return kNever;
-  }
-  return start_ + Duration{static_cast<std::int64_t>(
-                      std::ceil(static_cast<double>(next) * dilation_ / 1000.0))};
+  return next == kNoTime ? kNever : clock_.when(next);
 }
 
 std::uint32_t LiveFabric::store(PortId from, const Arrival& to, std::span<const std::byte> frame,
@@ -169,7 +175,7 @@ void LiveFabric::release(std::uint32_t handle) {
 
 bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
                         std::span<const std::byte> frame, const Lender& lender) {
-  const Picos time = std::max(model_time(now), fabric_.now());
+  const Picos time = count_from(now);
   if (fabric_.uplink_free(from) > time + kNicQueue) {
     return false;
   }
@@ -194,7 +200,7 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
 std::size_t LiveFabric::advance(TimePoint now) {
   moved_ = 0;
   Sink sink{*this};
-  fabric_.advance(model_time(now), sink);
+  fabric_.advance(count_at(now), sink);
   return moved_;
 }
 
@@ -222,7 +228,7 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
   if ((event.flags & kTrimmed) != 0) {
     frame = frame.first(wire::trim(frame, kTrimmedPacket));
   }
-  capture_->frame(when, link, frame, event.flags, dropped);
+  capture_->frame(clock_.since_start(when), link, frame, event.flags, dropped);
 }
 
 std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
@@ -255,8 +261,7 @@ void LiveFabric::deliver(const Event& event) {
   arrival.frame = stored.gone ? std::span<std::byte>{} : as_it_arrives(stored, event.flags);
   if (arrival.record.time != 0) {
     arrival.record.flags |= srd::kRecordArrival;
-    arrival.record.time += static_cast<std::int64_t>(
-        static_cast<double>(event.when - stored.entered) * dilation_ / 1000.0);
+    arrival.record.time += nanoseconds(clock_.here(event.when - stored.entered));
   }
   deliver_(arrival);
   release(event.frame);
@@ -287,19 +292,18 @@ srd::NetworkModel LiveFabric::seen_from(PortId port) const {
   const Rate rate = topology_->links()[routes.uplink(port)].properties.rate;
   network.rate = Rate::bits_per_second(
       static_cast<std::uint64_t>(static_cast<double>(rate.bits_per_second()) / dilation_));
-  network.round_trip =
-      Duration{static_cast<std::int64_t>(static_cast<double>(longest) * dilation_ / 1000.0) + 1};
+  network.round_trip = clock_.here(longest) + Duration{1};
   return network;
 }
 
 Result<std::uint32_t> LiveFabric::apply(TimePoint now, const Fault& fault) {
-  auto applied = fabric_.apply(std::max(model_time(now), fabric_.now()), fault);
+  auto applied = fabric_.apply(count_from(now), fault);
   advance(now);  // it counts for the very next frame
   return applied;
 }
 
 void LiveFabric::end(TimePoint now, std::uint32_t fault) {
-  fabric_.end(std::max(model_time(now), fabric_.now()), fault);
+  fabric_.end(count_from(now), fault);
   advance(now);
 }
 

@@ -11,6 +11,7 @@
 
 #include "emu/daemon/arrival.hpp"
 #include "emu/daemon/frames_inside.hpp"
+#include "emu/daemon/model_clock.hpp"
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/topology.hpp"
 #include "srd/base/time.hpp"
@@ -70,13 +71,24 @@ class LiveFabric {
   // Reserved for them, and how many found no room there.
   [[nodiscard]] std::size_t memory() const { return inside_.memory() + fabric_.memory(); }
   [[nodiscard]] std::uint64_t refused() const { return inside_.refused(); }
-  // Picoseconds of the network's own time since it began.
-  [[nodiscard]] Picos network_time(TimePoint now) const { return model_time(now); }
+  // Of the network's own time, since it began.
+  [[nodiscard]] Duration network_time(TimePoint now) const {
+    return clock_.since_start(clock_.at(now));
+  }
 
  private:
   struct Sink;
+  // From here on it is set back at the first moment when nothing is inside.
+  static constexpr Picos kLongRun = ModelClock::kLatest / 2;
 
-  [[nodiscard]] Picos model_time(TimePoint now) const;
+  // The network's count of time, which is set back in time.
+  [[nodiscard]] Picos count_at(TimePoint now) {
+    const Picos count = clock_.at(now);
+    return count < kLongRun ? count : count_anew(now);
+  }
+  [[nodiscard]] Picos count_anew(TimePoint now);
+  // No earlier than what the network has seen already.
+  [[nodiscard]] Picos count_from(TimePoint now);
   // kNone: there is no room.
   [[nodiscard]] std::uint32_t store(PortId from, const Arrival& to,
                                     std::span<const std::byte> frame, const Lender& lender = {});
@@ -92,7 +104,7 @@ class LiveFabric {
   double dilation_;
   std::size_t max_frame_;
   bool trims_ = false;  // some link does
-  TimePoint start_;
+  ModelClock clock_;
   Deliver deliver_;
   Capture* capture_ = nullptr;
   std::vector<std::byte> scratch_;

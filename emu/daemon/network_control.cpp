@@ -56,13 +56,18 @@ void NetworkControl::forget_flows(std::span<Slot* const> slots) {
   }
 }
 
-Result<void> NetworkControl::add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
-                                      const Nic* nic) {
-  auto added = call([&] { return forwarder_.add_port(name, std::move(io), nic); });
-  if (added) {
-    ports_.push_back({.name = name, .host = nic == nullptr ? "" : nic->host});
+Result<std::size_t> NetworkControl::add_port(const std::string& name,
+                                             std::unique_ptr<srd::FrameIo> io, const Nic* nic) {
+  const auto port = call([&] { return forwarder_.add_port(name, std::move(io), nic); });
+  if (port) {
+    ports_.push_back({.number = *port, .name = name, .host = nic == nullptr ? "" : nic->host});
   }
-  return added;
+  return port;
+}
+
+std::unique_ptr<srd::FrameIo> NetworkControl::remove_port(std::size_t port) {
+  std::erase_if(ports_, [&](const PortName& it) { return it.number == port; });
+  return call([&] { return forwarder_.remove_port(port); });
 }
 
 void NetworkControl::start_fabric(Topology topology) {
@@ -157,7 +162,8 @@ Result<void> NetworkControl::start_capture(const CaptureOptions& options) {
     return fail(ErrorCode::already_exists,
                 "a capture into '" + capture_->file() + "' is running; stop it first");
   }
-  const Picos begin = fabric_ == nullptr ? 0 : fabric_->network_time(srd::monotonic_now());
+  const Duration begin =
+      fabric_ == nullptr ? Duration{0} : fabric_->network_time(srd::monotonic_now());
   auto capture = Capture::start(topology_to_be(), options, options_.seed, begin);
   if (!capture) {
     return tl::unexpected(capture.error());
@@ -173,11 +179,20 @@ Result<void> NetworkControl::stop_capture() {
   if (capture_ == nullptr) {
     return fail(ErrorCode::not_found, "no capture is running");
   }
-  call([&] { forwarder_.fabric()->set_capture(nullptr); });
-  events_.note("capture_ended",
-               {{"file", capture_->file()}, {"packets", capture_->writer().packets()}});
+  finish_capture();
+  events_.note("capture_ended", {{"file", capture_->file()},
+                                 {"packets", capture_->packets()},
+                                 {"skipped", capture_->skipped()},
+                                 {"dropped", capture_->dropped()}});
   capture_.reset();
   return {};
+}
+
+void NetworkControl::finish_capture() {
+  if (capture_ != nullptr) {
+    call([&] { forwarder_.fabric()->set_capture(nullptr); });
+    capture_->finish();
+  }
 }
 
 NetworkFigures NetworkControl::figures() {
@@ -199,8 +214,8 @@ NetworkFigures NetworkControl::figures() {
                                    .pid = slot->pid,
                                    .counters = slot->counters});
     }
-    for (std::size_t i = 0; i < ports_.size(); ++i) {
-      const Outside::Port& port = forwarder_.outside().port(i);
+    for (const PortName& name : ports_) {
+      const Outside::Port& port = forwarder_.outside().port(name.number);
       figures.ports.push_back(
           {.counters = port.io->counters(), .is_up = port.io->is_up(), .dropped = port.dropped});
     }
@@ -214,8 +229,9 @@ NetworkFigures NetworkControl::figures() {
       }
     }
     if (capture_ != nullptr) {
-      figures.captured = capture_->writer().packets();
-      figures.capture_skipped = capture_->writer().skipped();
+      figures.captured = capture_->packets();
+      figures.capture_skipped = capture_->skipped();
+      figures.capture_dropped = capture_->dropped();
     }
   });
   std::sort(figures.processes.begin(), figures.processes.end(), [](const auto& a, const auto& b) {

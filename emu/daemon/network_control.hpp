@@ -48,8 +48,10 @@ class NetworkControl {
 
   // --- The network.
 
-  [[nodiscard]] Result<void> add_port(const std::string& name, std::unique_ptr<srd::FrameIo> io,
-                                      const Nic* nic);
+  // The number of the port, by which it is removed.
+  [[nodiscard]] Result<std::size_t> add_port(const std::string& name,
+                                             std::unique_ptr<srd::FrameIo> io, const Nic* nic);
+  [[nodiscard]] std::unique_ptr<srd::FrameIo> remove_port(std::size_t port);
   void start_fabric(Topology topology);
   // Troubles the network from now on. An ideal one becomes a star of fast links first: h1->fabric,
   // ...
@@ -59,6 +61,8 @@ class NetworkControl {
   // One at a time.
   [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
   [[nodiscard]] Result<void> stop_capture();
+  // It takes no more frames, and its figures are those of its end.
+  void finish_capture();
 
   [[nodiscard]] NetworkFigures figures();
 
@@ -74,6 +78,7 @@ class NetworkControl {
   [[nodiscard]] const Plant& plant() const { return forwarder_.plant(); }
   // In the order of NetworkFigures::ports.
   struct PortName {
+    std::size_t number;
     std::string name;
     std::string host;
   };

@@ -40,6 +40,7 @@ struct NetworkFigures {
   std::optional<ModelledFigures> modelled;
   std::uint64_t captured = 0;
   std::uint64_t capture_skipped = 0;
+  std::uint64_t capture_dropped = 0;
 };
 
 }  // namespace weft::emu

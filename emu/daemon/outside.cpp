@@ -143,13 +143,18 @@ Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec, std:
       {.devargs = spec.arguments, .max_frame = std::max<std::size_t>(max_frame, 1518), .eal = {}});
 }
 
-Result<void> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io, const Nic* nic) {
-  if (ports_.size() >= kMaxPorts) {
+Result<std::size_t> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io,
+                                 const Nic* nic) {
+  const auto free = std::find_if(ports_.begin(), ports_.end(),
+                                 [](const auto& port) { return port->io == nullptr; });
+  const auto number = static_cast<std::size_t>(free - ports_.begin());
+  if (number >= kMaxPorts) {
     return fail(ErrorCode::out_of_resources,
                 "all " + std::to_string(kMaxPorts) + " ports to the outside are taken");
   }
   auto port = std::make_unique<Port>();
   port->name = std::move(name);
+  port->serial = ++serials_;
   port->nic = nic;
   const auto* tunnel = dynamic_cast<const srd::TunnelIo*>(io.get());
   port->proved = tunnel != nullptr && tunnel->is_proved();
@@ -157,8 +162,19 @@ Result<void> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io, co
   port->io = std::move(io);
   port->staged.resize(kBurst * max_frame_);
   port->ends.reserve(kBurst);
-  ports_.push_back(std::move(port));
-  return {};
+  if (free == ports_.end()) {
+    ports_.push_back(std::move(port));
+  } else {
+    *free = std::move(port);
+  }
+  return number;
+}
+
+std::unique_ptr<srd::FrameIo> Outside::remove(std::size_t port) {
+  by_mac_.forget(port);
+  by_address_.forget(port);
+  ports_[port]->ends.clear();
+  return std::move(ports_[port]->io);
 }
 
 bool Outside::claim(TimePoint now, std::size_t port, std::span<const std::byte> frame) {
@@ -229,25 +245,27 @@ void Outside::flush(Port& port) {
 
 bool Outside::arm() {
   for (std::size_t i = 0; i < ports_.size(); ++i) {
-    if (!ports_[i]->io->arm()) {
-      for (std::size_t armed = 0; armed < i; ++armed) {
-        ports_[armed]->io->disarm();
-      }
+    if (is_there(i) && !ports_[i]->io->arm()) {
+      disarm(i);
       return false;
     }
   }
   return true;
 }
 
-void Outside::disarm() {
-  for (const auto& port : ports_) {
-    port->io->disarm();
+void Outside::disarm() { disarm(ports_.size()); }
+
+void Outside::disarm(std::size_t first_ports) {
+  for (std::size_t i = 0; i < first_ports; ++i) {
+    if (is_there(i)) {
+      ports_[i]->io->disarm();
+    }
   }
 }
 
 bool Outside::blind() const {
   for (const auto& port : ports_) {
-    if (port->io->wait_fd() < 0) {
+    if (port->io != nullptr && port->io->wait_fd() < 0) {
       return true;
     }
   }

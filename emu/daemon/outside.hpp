@@ -41,12 +41,13 @@ class Outside {
 
   struct Port {
     std::string name;
+    std::uint32_t serial = 0;  // of all that were ever added
     const Nic* nic = nullptr;  // on whose link it hangs
     bool proved = false;       // its frames come with a proof of who sent them
     bool is_kernel =
         false;  // of this machine, or of a host of ours: it may have that host's address
-    std::unique_ptr<srd::FrameIo> io;
-    std::uint64_t dropped = 0;  // frames from there that were of no use
+    std::unique_ptr<srd::FrameIo> io;  // none: it was removed, and the number is free
+    std::uint64_t dropped = 0;         // frames from there that were of no use
     // Frames on their way out in this round.
     std::vector<std::byte> staged;
     std::vector<std::size_t> ends;
@@ -54,11 +55,15 @@ class Outside {
 
   explicit Outside(std::size_t max_frame) : max_frame_(max_frame) {}
 
-  [[nodiscard]] Result<void> add(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                 const Nic* nic);
+  // The number of the port.
+  [[nodiscard]] Result<std::size_t> add(std::string name, std::unique_ptr<srd::FrameIo> io,
+                                        const Nic* nic);
+  // With whom lives behind it.
+  [[nodiscard]] std::unique_ptr<srd::FrameIo> remove(std::size_t port);
   [[nodiscard]] std::size_t max_frame() const { return max_frame_; }
-  [[nodiscard]] bool empty() const { return ports_.empty(); }
+  // Numbers are below; some may be free.
   [[nodiscard]] std::size_t size() const { return ports_.size(); }
+  [[nodiscard]] bool is_there(std::size_t port) const { return ports_[port]->io != nullptr; }
   [[nodiscard]] Port& port(std::size_t index) { return *ports_[index]; }
   [[nodiscard]] const Port& port(std::size_t index) const { return *ports_[index]; }
 
@@ -82,9 +87,11 @@ class Outside {
 
  private:
   void flush(Port& port);
+  void disarm(std::size_t first_ports);
 
   std::size_t max_frame_;
   std::vector<std::unique_ptr<Port>> ports_;
+  std::uint32_t serials_ = 0;
   Whereabouts<std::uint64_t> by_mac_;
   Whereabouts<srd::Address> by_address_;
 };

@@ -256,6 +256,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Nic& nic, const 
                           .record = info,
                           .management = steering.management,
                           .outside = -1,
+                          .outside_serial = 0,
                           .source = source_of(from),
                           .damaged = false,
                           .frame = {}},
@@ -273,7 +274,7 @@ void Switchboard::arrive(const Arrival& arrival) {
   if (!is_still_from(arrival, head)) [[unlikely]] {
     drop(FrameDrop::wrong_source, arrival.frame);
   } else if (arrival.outside >= 0) {
-    stage(static_cast<std::size_t>(arrival.outside), head, arrival.frame, arrival.record);
+    leave_by(static_cast<std::size_t>(arrival.outside), arrival, head);
   } else if (arrival.management) {
     deliver_management(nic, nullptr, head, arrival.frame, arrival.record);
   } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
@@ -342,32 +343,37 @@ bool Switchboard::deliver(TimePoint now, Slot& to, const Head& head,
 // To a NIC that is none of ours. The first frames go everywhere.
 bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering, const Head& head,
                         std::span<const std::byte> frame, const srd::RecordInfo& info) {
-  if (outside_->empty()) {
-    drop(FrameDrop::no_nic, frame);
-    return true;
-  }
   const int known = outside_->find(steering.destination);
   if (known >= 0 && !outside_->has_room(static_cast<std::size_t>(known))) {
     return false;
   }
+  bool anywhere = false;
   for (std::size_t port = 0; port < outside_->size(); ++port) {
-    if (known < 0 || port == static_cast<std::size_t>(known)) {
+    if (outside_->is_there(port) && (known < 0 || port == static_cast<std::size_t>(known))) {
+      anywhere = true;
       hand_over(now, from.nic,
                 {.port = 0,
                  .block = 0,
                  .record = info,
                  .management = false,
                  .outside = static_cast<std::int16_t>(port),
+                 .outside_serial = outside_->port(port).serial,
                  .source = source_of(from),
                  .damaged = false,
                  .frame = frame},
                 head);
     }
   }
+  if (!anywhere) {
+    drop(FrameDrop::no_nic, frame);
+  }
   return true;
 }
 
 std::size_t Switchboard::pump_outside(TimePoint now, std::size_t port) {
+  if (!outside_->is_there(port)) {
+    return 0;
+  }
   srd::FrameIo& io = *outside_->port(port).io;
   const auto frames = io.receive();
   for (const srd::RxFrame& frame : frames) {
@@ -439,6 +445,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
                   .record = {},
                   .management = steering.management,
                   .outside = -1,
+                  .outside_serial = 0,
                   .source = {},
                   .damaged = false,
                   .frame = frame};
@@ -478,13 +485,15 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
   const Head head(frame);
   bool anywhere = false;
   for (std::size_t port = 0; port < outside_->size(); ++port) {
-    if (port != index && (known < 0 || port == static_cast<std::size_t>(known))) {
+    if (port != index && outside_->is_there(port) &&
+        (known < 0 || port == static_cast<std::size_t>(known))) {
       hand_over(now, nic,
                 {.port = 0,
                  .block = 0,
                  .record = {},
                  .management = false,
                  .outside = static_cast<std::int16_t>(port),
+                 .outside_serial = outside_->port(port).serial,
                  .source = {},
                  .damaged = false,
                  .frame = frame},
@@ -509,6 +518,15 @@ void Switchboard::hand_over(TimePoint now, const Nic* from, Arrival leaving, con
   leaving.port = to->port;
   if (!fabric_->submit(now, from->port, leaving, leaving.frame)) {
     drop(FrameDrop::not_receiving, leaving.frame);
+  }
+}
+
+// While it was inside of the network its port may have gone.
+void Switchboard::leave_by(std::size_t port, const Arrival& arrival, const Head& head) {
+  if (outside_->is_there(port) && outside_->port(port).serial == arrival.outside_serial) {
+    stage(port, head, arrival.frame, arrival.record);
+  } else {
+    drop(FrameDrop::no_nic, arrival.frame);
   }
 }
 

@@ -106,6 +106,7 @@ class Switchboard {
   [[nodiscard]] bool is_our_mac(std::span<const std::byte> frame) const;
   void relay(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   void hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head);
+  void leave_by(std::size_t port, const Arrival& arrival, const Head& head);
   void stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
              const srd::RecordInfo& info);
   // Who gets what goes there; nullptr: nobody.

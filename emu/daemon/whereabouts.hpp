@@ -52,6 +52,13 @@ class Whereabouts {
     place.seen = now;
     return true;
   }
+  // Nobody lives there any more.
+  void forget(std::size_t port) {
+    if (port < ports_.size()) {
+      std::erase_if(places_, [&](const auto& it) { return it.second.port == port; });
+      ports_[port] = {};
+    }
+  }
   // -1: nobody knows.
   [[nodiscard]] int find(const Key& key) const {
     const auto found = places_.find(key);

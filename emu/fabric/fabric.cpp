@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "srd/base/check.hpp"
 
@@ -146,6 +147,31 @@ std::uint16_t Fabric::class_of(const LinkClass& wanted) {
   WEFT_CHECK(classes_.size() < 0xFFFF);
   classes_.push_back(wanted);
   return static_cast<std::uint16_t>(classes_.size() - 1);
+}
+
+Picos Fabric::rewind() {
+  WEFT_CHECK(options_.live && hops_pending_ == 0 && held_count_ == 0);
+  const Picos by = std::exchange(now_, 0);
+  EventQueue later(kLiveSliceBits, kLiveRingBits);
+  for (const Event* next = queue_.front(); next != nullptr; next = queue_.front()) {
+    Event event = *next;
+    queue_.pop();
+    event.when -= by;
+    later.push(event);
+  }
+  queue_ = std::move(later);
+  for (LinkState& link : links_) {
+    link.busy = std::max<Picos>(link.busy - by, 0);
+    link.control = std::max<Picos>(link.control - by, 0);
+    link.log = {};
+  }
+  for (Trouble& trouble : troubles_) {
+    for (Outage& outage : trouble.outages) {
+      outage.from -= by;
+      outage.until -= outage.until == kNoTime ? 0 : by;
+    }
+  }
+  return by;
 }
 
 Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {

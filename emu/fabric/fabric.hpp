@@ -150,6 +150,9 @@ class Fabric {
     }
   }
   [[nodiscard]] Picos now() const { return now_; }
+  // Of a live network while no frame is inside: counts time from 0 again, and what is to come keeps
+  // its distance. Returns what now() was.
+  Picos rewind();
 
   // --- Trouble. apply() plans the fault's whole schedule, from `now` on; end() ends what is left
   // of it.

@@ -41,6 +41,12 @@ std::string check(const Fault& fault) {
   return {};
 }
 
+// Also where the sum is no Duration any more.
+bool ends_within(Duration limit, const Fault& fault, std::uint32_t times) {
+  const auto number = [](Duration d) { return static_cast<double>(d.count()); };
+  return number(fault.at) + number(fault.every) * times + number(fault.lasts) <= number(limit);
+}
+
 }  // namespace
 
 Result<void> Fabric::resolve(AppliedFault& applied) {
@@ -100,6 +106,12 @@ Result<void> Fabric::resolve(AppliedFault& applied) {
 
 Result<std::uint32_t> Fabric::apply(Picos now, const Fault& fault) {
   now_ = std::max(now_, now);
+  const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
+  if (const Duration most{(kNoTime - 1 - now_) / 1000}; !ends_within(most, fault, times)) {
+    return fail(ErrorCode::invalid_argument,
+                "fault of '" + fault.where + "': it ends too late, for this network counts " +
+                    std::to_string(most / std::chrono::hours{24}) + " days ahead at the most");
+  }
   AppliedFault applied;
   applied.fault = fault;
   if (auto ok = resolve(applied); !ok) {
@@ -107,7 +119,6 @@ Result<std::uint32_t> Fabric::apply(Picos now, const Fault& fault) {
   }
   const auto index = static_cast<std::uint32_t>(faults_.size());
   faults_.push_back(std::move(applied));
-  const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
   for (std::uint32_t n = 0; n < times; ++n) {
     const Picos start = now_ + picos(fault.at + fault.every * n);
     queue_.push({.when = start, .frame = index, .kind = Event::Kind::fault});

@@ -105,6 +105,47 @@ TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   EXPECT_EQ(live_->next_event(), kNever);
 }
 
+TEST_F(LiveFabricTest, FramesArriveWhenTheyAreDueForYearsAndWithEveryDilation) {
+  constexpr Duration kDay = std::chrono::hours{24};
+  for (const double dilation : {0.001, 1.0, 1e6}) {
+    build(kFast, dilation);
+    for (Duration at{}; at < 3 * 365 * kDay; at += 37 * kDay) {
+      const TimePoint sent{at};
+      arrived_.clear();
+      ASSERT_TRUE(submit(sent, frame(1000)));
+      TimePoint due = sent;
+      for (int turn = 0; turn < 10 && arrived_.empty(); ++turn) {
+        due = live_->next_event();
+        ASSERT_NE(due, kNever);
+        live_->advance(due);
+      }
+      ASSERT_EQ(arrived_.size(), 1U) << dilation << ", day " << at / kDay;
+      const double took = static_cast<double>(nanoseconds(due - sent)) / dilation;
+      ASSERT_NEAR(took, 10'170, 20 + 2 / dilation) << "nanoseconds of the network's";
+    }
+  }
+}
+
+TEST_F(LiveFabricTest, FaultsComeAndGoOnTheDayThatWasAskedFor) {
+  constexpr Duration kDay = std::chrono::hours{24};
+  build(kFast);
+  Fault fault;
+  fault.where = "h1->sw";
+  fault.impairment.loss = 1;
+  fault.at = 60 * kDay;
+  fault.lasts = 39 * kDay;
+  ASSERT_TRUE(live_->apply(TimePoint{}, fault));
+  fault.at = 70 * kDay;
+  EXPECT_FALSE(live_->apply(TimePoint{}, fault)) << "more than 64 bits count";
+  for (int day = 1; day < 300; day += 2) {
+    const TimePoint now{day * kDay};
+    arrived_.clear();
+    ASSERT_TRUE(submit(now, frame(1000)));
+    live_->advance(now + microseconds{100});
+    EXPECT_EQ(arrived_.size(), day > 60 && day < 99 ? 0U : 1U) << "day " << day;
+  }
+}
+
 // A frame on loan is read from where it lies, as late as possible.
 TEST_F(LiveFabricTest, ALentFrameIsNotCopiedUntilItIsCalledInOrDelivered) {
   build(kFast);

@@ -2,6 +2,7 @@
 #include "emu/daemon/outside.hpp"
 
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -22,6 +23,7 @@
 #include "srd/base/rng.hpp"
 #include "srd/io/dgram_io.hpp"
 #include "srd/io/join_key.hpp"
+#include "srd/io/tap_io.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -274,16 +276,18 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
 // A device that delivers larger frames than it was opened for, as some drivers do.
 class GenerousIo final : public srd::FrameIo {
  public:
-  explicit GenerousIo(std::vector<std::vector<std::byte>> frames) : frames_(std::move(frames)) {}
+  explicit GenerousIo(std::vector<std::vector<std::byte>> frames = {})
+      : frames_(std::move(frames)) {}
 
   [[nodiscard]] srd::FrameTraits traits() const override { return {}; }
-  [[nodiscard]] srd::FrameCounters counters() const override { return {}; }
+  [[nodiscard]] srd::FrameCounters counters() const override { return counters_; }
   [[nodiscard]] std::span<const srd::RxFrame> receive() override {
     shown_.assign(frames_.begin(), frames_.end());
     return shown_;
   }
   void release() override {}
   [[nodiscard]] std::size_t transmit(std::span<const srd::TxFrame> frames) override {
+    counters_.tx_frames += frames.size();
     return frames.size();
   }
   [[nodiscard]] std::size_t transmit_room() override { return 1; }
@@ -294,6 +298,7 @@ class GenerousIo final : public srd::FrameIo {
  private:
   std::vector<std::vector<std::byte>> frames_;
   std::vector<srd::RxFrame> shown_;
+  srd::FrameCounters counters_;
 };
 
 // A whole RoCE frame: only the transport's own packets have a checksum for weftd to look at.
@@ -374,6 +379,78 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   }
   EXPECT_TRUE(one.alive());
   EXPECT_EQ(one.status()["ports"].size(), 0U);
+}
+
+// Frames for a port that are inside of the network when it goes are not those of the next one.
+TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
+  constexpr std::size_t kMaxFrame = 700;
+  Plant::Options hosts;
+  hosts.hosts = {"h1", "gate"};
+  auto plant = Plant::make(hosts);
+  ASSERT_TRUE(plant);
+  Switchboard switchboard(*plant, [](Slot&, Slot&) { return true; });
+  Outside outside(kMaxFrame);
+  const Nic* h1 = plant->nics()[0].get();
+  const Nic* gate = plant->nics()[1].get();
+  srd::Address nobody = gate->address;
+  nobody.bytes[14] = std::byte{77};
+  const auto frame = roce_frame(nobody, kMaxFrame);
+  ASSERT_TRUE(outside.add(
+      "from", std::make_unique<GenerousIo>(std::vector<std::vector<std::byte>>{frame}), h1));
+  const auto removed = outside.add("to", std::make_unique<GenerousIo>(), gate);
+  ASSERT_TRUE(removed);
+  switchboard.set_outside(&outside);
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  for (const char* name : {"h1", "gate"}) {
+    topology.connect(topology.add_host(name), middle, {});
+  }
+  LiveFabric live({.topology = topology, .max_frame = kMaxFrame}, TimePoint{},
+                  [&](const Arrival& arrival) { switchboard.arrive(arrival); });
+  switchboard.set_fabric(&live);
+  EXPECT_EQ(switchboard.pump_outside(TimePoint{}, 0), 1U);
+  EXPECT_EQ(live.frames_inside(), 1U);
+  EXPECT_TRUE(outside.remove(*removed));
+  EXPECT_EQ(switchboard.pump_outside(TimePoint{}, *removed), 0U);
+  EXPECT_TRUE(outside.arm());
+  outside.disarm();
+  auto next = std::make_unique<GenerousIo>();
+  const GenerousIo& after = *next;
+  const auto again = outside.add("to the next", std::move(next), gate);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, *removed);
+  live.advance(TimePoint{} + std::chrono::seconds{1});
+  switchboard.notify();
+  EXPECT_EQ(live.frames_inside(), 0U);
+  EXPECT_EQ(after.counters().tx_frames, 0U);
+  EXPECT_EQ(switchboard.counters().dropped[static_cast<std::size_t>(FrameDrop::no_nic)], 1U);
+}
+
+TEST_F(OutsideTest, ATapStaysForAsLongAsItsDonor) {
+  const OneHost one(place("one"), 1, {});
+  for (std::size_t i = 0; i < Outside::kMaxPorts + 2; ++i) {
+    std::string name;  // the kernel's choice
+    auto tap = srd::TapIo::open_device(name);
+    if (!tap) {
+      GTEST_SKIP() << tap.error().message;
+    }
+    auto socket = connect_seqpacket(place("one") + "/attach.sock");
+    ASSERT_TRUE(socket);
+    TapRequest request;
+    std::strncpy(request.host.data(), "h1", request.host.size() - 1);
+    ASSERT_TRUE(send_struct(socket->get(), request, {tap->get()}));
+    tap->reset();
+    const auto reply = await_message(socket->get(), 5000).as<HostReply>();
+    ASSERT_TRUE(is_well_formed(reply, AttachMessage::host)) << i;
+    const json ports = one.status()["ports"];
+    ASSERT_EQ(ports.size(), 1U) << i;
+    EXPECT_EQ(ports[0]["host"], "h1");
+    EXPECT_NE(::if_nametoindex(name.c_str()), 0U);
+    socket->reset();
+    ASSERT_TRUE(eventually([&] {
+      return one.status()["ports"].empty() && ::if_nametoindex(name.c_str()) == 0;
+    })) << i;
+  }
 }
 
 TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {

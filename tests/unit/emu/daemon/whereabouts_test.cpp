@@ -65,5 +65,22 @@ TEST(Whereabouts, MadeUpAddressesPushNobodyOut) {
   EXPECT_EQ(places.find(100), -1);
 }
 
+TEST(Whereabouts, APortThatIsGoneTakesWhoLivedThereWithIt) {
+  Places places;
+  const TimePoint now{};
+  EXPECT_TRUE(places.claim(now, 0, !kProved, 1));
+  EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
+  places.forget(1);
+  places.forget(7);  // of which nobody has heard
+  EXPECT_EQ(places.find(1), 0);
+  EXPECT_EQ(places.find(2), -1);
+  EXPECT_TRUE(places.claim(now, 0, !kProved, 2)) << "it may live elsewhere at once";
+  EXPECT_EQ(places.find(2), 0);
+  for (std::uint64_t made_up = 100; made_up < 100 + 2 * Places::kMostPerPort; ++made_up) {
+    EXPECT_TRUE(places.claim(now, 1, !kProved, made_up));
+  }
+  EXPECT_EQ(places.find(100 + Places::kMostPerPort - 1), 1) << "there is room for as many as ever";
+}
+
 }  // namespace
 }  // namespace weft::emu

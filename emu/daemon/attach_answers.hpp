@@ -1,0 +1,43 @@
+// Owns what every kind of newcomer may be answered.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emu/daemon/attach_protocol.hpp"
+#include "emu/daemon/plant.hpp"
+#include "emu/daemon/seqpacket.hpp"
+
+namespace weft::emu {
+
+inline void refuse(int socket, std::string_view text) {
+  RefusedReply reply;
+  std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
+  [[maybe_unused]] const bool sent = send_struct(socket, reply);
+}
+
+// Nothing: it does not end, or something comes after its end.
+template <std::size_t N>
+std::optional<std::string> name_in(const std::array<char, N>& text) {
+  const auto end = std::find(text.begin(), text.end(), '\0');
+  if (end == text.end() || std::any_of(end, text.end(), [](char c) { return c != '\0'; })) {
+    return std::nullopt;
+  }
+  return std::string(text.begin(), end);
+}
+
+inline Result<std::vector<Nic*>> nics_named(Plant& plant,
+                                            const std::array<char, kMaxHostName>& host) {
+  const auto name = name_in(host);
+  if (!name) {
+    return fail(ErrorCode::invalid_argument, "the host's name does not end with a zero");
+  }
+  return plant.nics_of(*name);
+}
+
+}  // namespace weft::emu

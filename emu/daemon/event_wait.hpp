@@ -1,0 +1,32 @@
+// Owns sleeping until a descriptor is ready, or for so many nanoseconds.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <span>
+
+#include "srd/io/posix.hpp"
+
+namespace weft::emu {
+
+// Not every kernel has, and not every sandbox allows, epoll_pwait2(): without it a timer among the
+// descriptors ends the sleep, as exactly. Its number is what `event.data.fd` then says.
+class EventWait {
+ public:
+  [[nodiscard]] bool open();
+  // As EPOLL_CTL_ADD and EPOLL_CTL_DEL; event.data.fd is `fd`.
+  [[nodiscard]] bool add(int fd, std::uint32_t events);
+  void remove(int fd);
+  // -1: until something happens. Returns how many events there are.
+  [[nodiscard]] int wait(std::span<epoll_event> events, std::int64_t nanoseconds);
+
+ private:
+  [[nodiscard]] int wait_with_timer(std::span<epoll_event> events, std::int64_t nanoseconds);
+
+  srd::UniqueFd epoll_;
+  bool refused_ = false;  // epoll_pwait2()
+  srd::UniqueFd timer_;   // made when it is needed first
+};
+
+}  // namespace weft::emu

@@ -1,0 +1,53 @@
+// Owns turning the time of this machine into that of the modelled network, and back.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "emu/fabric/picos.hpp"
+#include "srd/base/time.hpp"
+
+namespace weft::emu {
+
+// The network counts picoseconds, of which 64 bits hold 106 days: in a long run its count is set
+// back while nothing is inside, by rewind(), and this remembers by how much. All arithmetic is that
+// of whole numbers: time never goes back, and at(when(t)) is t or later.
+class ModelClock {
+ public:
+  // So much of a second here is one in the network; weftd takes 0.001 to 1000000.
+  ModelClock(TimePoint start, double dilation)
+      : start_(start), rate_(std::llround(std::ldexp(1000.0 / dilation, kRateBits))) {}
+
+  // The network's count; kLatest from there on, until it is set back.
+  static constexpr Picos kLatest = INT64_MAX - (Picos{1} << 60);
+  [[nodiscard]] Picos at(TimePoint now) const {
+    const Wide passed = (Wide{nanoseconds(now - start_)} * rate_ >> kRateBits) - rewound_;
+    return static_cast<Picos>(std::clamp<Wide>(passed, 0, kLatest));
+  }
+  // The first moment at which it is `count`.
+  [[nodiscard]] TimePoint when(Picos count) const {
+    const Wide passed = (((count + rewound_) << kRateBits) + rate_ - 1) / rate_;
+    return passed < nanoseconds(kNever - start_)
+               ? start_ + Duration{static_cast<std::int64_t>(passed)}
+               : kNever;
+  }
+  [[nodiscard]] Duration here(Picos span) const {
+    return Duration{static_cast<std::int64_t>((Wide{span} << kRateBits) / rate_)};
+  }
+  // The network's time since it began.
+  [[nodiscard]] Duration since_start(Picos count) const {
+    return Duration{static_cast<std::int64_t>((count + rewound_) / 1000)};
+  }
+  void rewind(Picos by) { rewound_ += by; }
+
+ private:
+  using Wide = __int128;
+  static constexpr int kRateBits = 40;
+
+  TimePoint start_;
+  std::int64_t rate_;  // picoseconds there per nanosecond here, in 2^-kRateBits
+  Wide rewound_ = 0;
+};
+
+}  // namespace weft::emu

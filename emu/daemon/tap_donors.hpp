@@ -1,0 +1,43 @@
+// Owns the taps that clients give weftd: for as long as the client keeps its connection.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "emu/daemon/attach_protocol.hpp"
+#include "emu/daemon/network_control.hpp"
+#include "emu/daemon/plant.hpp"
+#include "emu/daemon/side_thread.hpp"
+#include "emu/daemon/watch.hpp"
+#include "srd/base/result.hpp"
+
+namespace weft::emu {
+
+class TapDonors {
+ public:
+  TapDonors(SideThread& side, Plant& plant, NetworkControl& network, std::size_t max_frame);
+  ~TapDonors();
+
+  // The next message of this connection brings descriptors. Answered with the host, or refused.
+  void take(std::unique_ptr<ClientWatch> connection);
+
+ private:
+  struct Donor;
+  struct Donation;
+
+  void accept(std::uint64_t number, Donation& donation);
+  [[nodiscard]] Result<HostReply> hang_up(Donor& donor, Donation& donation);
+  void leave(std::uint64_t number);
+
+  SideThread& side_;
+  Plant& plant_;
+  NetworkControl& network_;
+  std::size_t max_frame_;
+  std::uint64_t numbers_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Donor>> donors_;
+};
+
+}  // namespace weft::emu
