@@ -140,6 +140,7 @@ TEST_F(LiveFabricTest, FaultsComeAndGoOnTheDayThatWasAskedFor) {
   for (int day = 1; day < 300; day += 2) {
     const TimePoint now{day * kDay};
     arrived_.clear();
+    live_->advance(now);
     ASSERT_TRUE(submit(now, frame(1000)));
     live_->advance(now + microseconds{100});
     EXPECT_EQ(arrived_.size(), day > 60 && day < 99 ? 0U : 1U) << "day " << day;
