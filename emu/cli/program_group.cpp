@@ -32,12 +32,22 @@ constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 constexpr int kPatientInterrupts = 2;  // the next one kills
 constexpr std::size_t kLongestLine = std::size_t{1} << 16;
 
+// Blocked, an ignored signal would be seen all the same: a hang-up that nohup keeps from us is
+// none.
+bool is_kept_from_us(int signal) {
+  struct sigaction before {};
+  ::sigaction(signal, nullptr, &before);
+  return signal == SIGHUP && before.sa_handler == SIG_IGN;
+}
+
 sigset_t watched_signals() {
   sigset_t mask;
   ::sigemptyset(&mask);
   ::sigaddset(&mask, SIGCHLD);
   for (const int signal : kForwarded) {
-    ::sigaddset(&mask, signal);
+    if (!is_kept_from_us(signal)) {
+      ::sigaddset(&mask, signal);
+    }
   }
   return mask;
 }

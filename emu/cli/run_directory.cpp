@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -61,10 +62,20 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-bool save(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text << std::flush;
-  return file.good();
+// Through no link, in a directory that cannot have been exchanged: whoever else may write there
+// must not choose which file is ours.
+bool save(int directory, const std::string& name, const std::string& text, int how = O_TRUNC) {
+  const srd::UniqueFd file(
+      ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0666));
+  std::size_t written = 0;
+  while (file && written < text.size()) {
+    const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
+    if (size < 0 && errno != EINTR) {
+      return false;
+    }
+    written += size > 0 ? static_cast<std::size_t>(size) : 0;
+  }
+  return static_cast<bool>(file);
 }
 
 // A mark names the files that runs have written, one a line.
@@ -154,6 +165,10 @@ Result<RunDirectory> RunDirectory::create(const std::string& wish, std::uint64_t
 }
 
 Result<void> RunDirectory::claim(const Files& files) {
+  directory_ = srd::UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory_) {
+    return fail(ErrorCode::io_error, srd::errno_text("run directory '" + path_ + "'"));
+  }
   const std::set<std::string> ours = files_of_runs(path_);
   std::error_code error;
   std::set<std::string> mine;
@@ -171,7 +186,8 @@ Result<void> RunDirectory::claim(const Files& files) {
     }
   }
   const std::string path = path_ + "/" + kMark;
-  mark_ = srd::UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  mark_ = srd::UniqueFd(
+      ::openat(directory_.get(), kMark, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!mark_) {
     return fail(ErrorCode::io_error, srd::errno_text("'" + path + "'"));
   }
@@ -184,16 +200,16 @@ Result<void> RunDirectory::claim(const Files& files) {
     fs::remove(path_ + "/" + name, error);  // of a run before this one
     text += name + "\n";
   }
-  bool written = save(path, text);
+  bool written = save(directory_.get(), kMark, text);
   for (const auto& [name, content] : files) {
-    written = written && (!mine.contains(name) || save(path_ + "/" + name, content));
+    written = written && (!mine.contains(name) || save(directory_.get(), name, content));
   }
   return written ? Result<void>{}
                  : fail(ErrorCode::io_error, srd::errno_text("writing to '" + path_ + "'"));
 }
 
 void RunDirectory::write(const std::string& name, const std::string& text) const {
-  std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+  (void)save(directory_.get(), name, text);
 }
 
 void RunDirectory::event(const std::string& what, nlohmann::ordered_json details) const {
@@ -203,8 +219,8 @@ void RunDirectory::event(const std::string& what, nlohmann::ordered_json details
   for (auto& [key, value] : details.items()) {
     line[key] = value;
   }
-  std::ofstream(path_ + "/events.jsonl", std::ios::app)
-      << line.dump(-1, ' ', false, kReplaced) << "\n";
+  (void)save(directory_.get(), "events.jsonl", line.dump(-1, ' ', false, kReplaced) + "\n",
+             O_APPEND);
 }
 
 double RunDirectory::seconds() const {

@@ -35,6 +35,7 @@ class RunDirectory {
   [[nodiscard]] Result<void> claim(const Files& files);
 
   std::string path_;
+  srd::UniqueFd directory_;
   srd::UniqueFd mark_;  // locked for as long as the run goes on
   std::chrono::steady_clock::time_point begin_;
 };

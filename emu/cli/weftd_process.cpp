@@ -21,6 +21,7 @@
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/interrupt.hpp"
 #include "emu/daemon/seqpacket.hpp"
+#include "emu/fabric/yaml_reader.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -164,9 +165,9 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
 }
 
 Result<std::string> named_directory(const std::string& name, bool create) {
-  if (name.empty() || name.find('/') != std::string::npos || name.front() == '.') {
+  if (!emu::is_node_name(name)) {
     return fail(ErrorCode::invalid_argument,
-                "'" + name + "' is no name: give letters and digits, without '/'");
+                "'" + name + "' is no name of a network: " + emu::kNodeNameRule);
   }
   const std::string parent = networks_directory();
   const std::string path = parent + "/" + name;

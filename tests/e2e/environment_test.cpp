@@ -55,6 +55,19 @@ TEST_F(SurroundingsTest, OnlyDirectoriesOfOnesOwnAreUsed) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/elsewhere"));
 }
 
+TEST_F(SurroundingsTest, WhatCannotBeANameIsSaidToBeNone) {
+  const std::string longest(63, 'n');
+  for (const std::string& name : {std::string("\"$(printf 'a\\nb')\""), longest + "n",
+                                  std::string(300, 'n'), std::string("''"), std::string("..")}) {
+    for (const char* command : {"up --device none", "status", "down"}) {
+      const Outcome outcome = here("$weft " + std::string(command) + " " + name);
+      EXPECT_EQ(outcome.code, 1) << command << " " << name;
+      EXPECT_TRUE(outcome.says("is no name of a network")) << outcome.output;
+    }
+  }
+  EXPECT_EQ(here("$weft up --device none " + longest + " && $weft down " + longest).code, 0);
+}
+
 TEST_F(SurroundingsTest, AnothersRuntimeDirectoryIsNotUsed) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "only root can make a directory another user's";

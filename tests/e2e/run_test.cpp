@@ -94,6 +94,27 @@ TEST_F(ProgramTest, FilesOfTheUserSurviveARunInTheirDirectory) {
   EXPECT_EQ(read("fresh/metrics.prom"), "mine\n");
 }
 
+TEST_F(ProgramTest, AHangUpThatIsIgnoredIsNoInterrupt) {
+  const char* program = "run --device none -q -- sh -c 'kill -HUP $PPID; sleep 0.2; echo lives'";
+  const Outcome ignored =
+      run_shell("cd " + directory_ + "; trap '' HUP; " WEFT_PROGRAM " " + std::string(program));
+  EXPECT_EQ(ignored.code, 0) << ignored.output;
+  EXPECT_TRUE(ignored.says("lives")) << ignored.output;
+  EXPECT_EQ(weft(program).code, 128 + SIGHUP);
+}
+
+TEST_F(ProgramTest, WhatARunWritesGoesThroughNoLink) {
+  for (const char* name : {"result.json", "events.jsonl", "network.jsonl", "metrics.prom"}) {
+    const std::string mine = "mine-" + std::string(name);
+    write(mine, "mine\n");
+    const Outcome outcome =
+        weft("run --device none -q --out linked -- sh -c 'rm -f linked/" + std::string(name) +
+             " && ln -s ../" + mine + " linked/" + name + "'");
+    EXPECT_EQ(read(mine), "mine\n") << outcome.output;
+    std::filesystem::remove_all(directory_ + "/linked");
+  }
+}
+
 TEST_F(ProgramTest, ARunThatGoesOnKeepsItsDirectory) {
   const Outcome outcome = run_shell(
       "cd " + directory_ + " && export TMPDIR=" + directory_ +
