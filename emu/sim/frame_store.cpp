@@ -49,12 +49,4 @@ std::uint32_t FrameStore::copy(std::uint32_t handle) {
   return twin;
 }
 
-std::size_t FrameStore::memory() const {
-  std::size_t sum = 0;
-  for (std::size_t kind = 0; kind < 4; ++kind) {
-    sum += classes_[kind].chunks.size() * kPerChunk * kSizes[kind];
-  }
-  return sum;
-}
-
 }  // namespace weft::emu

@@ -44,7 +44,6 @@ class FrameStore {
     __builtin_prefetch(at + 64);
   }
   [[nodiscard]] std::uint64_t used() const { return used_; }
-  [[nodiscard]] std::size_t memory() const;
 
  private:
   static constexpr unsigned kClassShift = 30;

@@ -205,12 +205,10 @@ void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& fr
   if (series_ && frame.from == watched.source && to == watched.destination && !samples_.empty()) {
     if (path_use_.size() <= frame.path) {
       path_use_.resize(frame.path + 1U);
-      path_marks_.resize(frame.path + 1U, 0);
     }
     auto& use = path_use_[frame.path];
     use.resize(samples_.size(), 0);
     ++use.back();
-    path_marks_[frame.path] += (event.flags & kMarked) != 0 ? 1U : 0U;
   }
 }
 

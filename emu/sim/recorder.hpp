@@ -45,7 +45,6 @@ class Recorder final : public SimulationObserver {
   [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& path_use() const {
     return path_use_;
   }
-  [[nodiscard]] const std::vector<std::uint32_t>& path_marks() const { return path_marks_; }
 
   void on_sample(Picos now) override;
   void on_delivered(Picos now, PortId to, const FrameStore::Head& frame,
@@ -103,7 +102,6 @@ class Recorder final : public SimulationObserver {
   std::vector<Sample> samples_;
   std::vector<std::uint8_t> queues_;  // sample by sample, link by link
   std::vector<std::vector<std::uint32_t>> path_use_;
-  std::vector<std::uint32_t> path_marks_;
   std::vector<Occurrence> occurrences_;
   std::vector<std::vector<std::uint32_t>> of_link_;  // occurrences that touch a link
   std::vector<TraceDrop> trace_drops_;

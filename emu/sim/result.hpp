@@ -63,8 +63,6 @@ struct RunResult {
   // Measured by whoever runs it: this library has no clock.
   double cpu_seconds = 0;
   double rss_mb = 0;
-
-  [[nodiscard]] double tail_us() const { return fct.max_us; }
 };
 
 [[nodiscard]] Quantiles quantiles(std::vector<double> values_us);

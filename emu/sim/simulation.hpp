@@ -77,7 +77,6 @@ class Simulation {
   [[nodiscard]] std::uint64_t digest() const;
   // Says what is unaccounted for, if anything is.
   [[nodiscard]] Result<void> check_conservation() const;
-  [[nodiscard]] std::size_t frame_memory() const { return frames_.memory(); }
   // Frames that arrived with a wrong bit: lost, for a transport that finds it as for one that
   // relies on the wire's own checksum.
   [[nodiscard]] std::uint64_t damaged() const { return damaged_; }
