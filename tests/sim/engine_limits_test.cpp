@@ -38,6 +38,7 @@ TEST(EngineLimits, SequenceNumbersWrap) {
   }
 }
 
+// [wire 4.1]
 TEST(EngineLimits, TheWindowGoesRoundManyTimes) {
   for (const std::uint32_t window : {1U, 2U, 63U, 64U, 65U, 2047U, 2048U}) {
     LabConfig config = lab_config();

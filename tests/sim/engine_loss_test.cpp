@@ -20,6 +20,7 @@ TEST(EngineLoss, ALostMessageIsSentAgain) {
   EXPECT_EQ(pair.a.engine().counters().retrans_pkts, 1U);
 }
 
+// [wire 4.7]
 TEST(EngineLoss, ALostTailIsFoundWithinAFewRoundTrips) {
   Pair pair;
   pair.b.receive(20);
@@ -43,6 +44,7 @@ TEST(EngineLoss, ALostAcknowledgementDoesNotDeliverTwice) {
   EXPECT_EQ(pair.b.receives_posted(), 1U);
 }
 
+// [wire 4.1, 5.2] What is settled is not executed again.
 TEST(EngineLoss, ADuplicateIsDroppedAndCounted) {
   Pair pair;
   pair.b.receive(2);
@@ -94,6 +96,7 @@ TEST(EngineLoss, AGapWithinAPathIsLossAtOnce) {
   EXPECT_EQ(pair.a.engine().counters().retrans_pkts, 1U);
 }
 
+// [wire 4.9]
 TEST(EngineLoss, ATrimmedPacketIsSentAgainWithoutWaiting) {
   LabConfig config = lab_config();
   config.engine.trimming = true;

@@ -103,6 +103,7 @@ TEST(EnginePath, ADeadPathCostsNoMoreThanWhatWasInFlightOnIt) {
   EXPECT_EQ(counters.spurious_retrans_pkts, 0U);
 }
 
+// [wire 4.7] Probes try abandoned paths.
 TEST(EnginePath, APathThatComesBackIsTakenBack) {
   LabConfig config = streaming_config();
   config.engine.path_selector = "oblivious";  // others need not use every path that they may

@@ -40,6 +40,7 @@ TEST(EngineRead, ThroughLossReorderingAndDuplication) {
   }
 }
 
+// [wire 4.5] The responder checks the request when it arrives.
 TEST(EngineRead, RefusedOnesNameTheReason) {
   Pair pair;
   std::vector<std::byte> bytes(100);
@@ -113,6 +114,7 @@ TEST(EngineRead, ABusyResponderIsAskedAgain) {
   }
 }
 
+// [wire 4.5, 4.7] A requester that waits has nothing unacknowledged: it must probe.
 TEST(EngineRead, AResponderThatDiesIsNoticed) {
   LabConfig config = lab_config();
   config.link.rate = Rate::gbps(1);
@@ -200,7 +202,8 @@ TEST(EngineRead, NumbersComeRound) {
   }
 }
 
-// A responder that is told of the end sends what is under way, and not the other 100 MB.
+// [wire 4.5] The requester refuses the first response of a read that it has given up. So the
+// responder sends what is under way, and not the other 100 MB.
 TEST(EngineRead, ACancelledReadEndsAtItsResponder) {
   LabConfig config = lab_config();
   config.link.rate = config.engine.line_rate = Rate::gbps(10);

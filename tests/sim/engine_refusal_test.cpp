@@ -124,7 +124,8 @@ TEST(EngineRefusal, WhoRetriesForEverGetsThrough) {
   EXPECT_EQ(pair.b.inbox().size(), 2U);
 }
 
-// Sixteen refusals can be on record at a time; a thousand are under way.
+// [wire 4.3] Sixteen refusals can be on record at a time; a thousand are under way. What finds no
+// room on record is deferred, and comes again.
 TEST(EngineRefusal, MoreRefusalsThanTheRecordHolds) {
   LabConfig config = lab_config();
   config.link.loss = 0.02;
@@ -167,6 +168,7 @@ TEST(EngineRefusal, EveryDeferredPacketOfABurstIsTold) {
   EXPECT_EQ(counters.paths_abandoned, 0U);
 }
 
+// [wire 4.3] Every ack repeats the recorded results.
 TEST(EngineRefusal, AStatusSurvivesTheLossOfItsAcknowledgements) {
   Pair pair;
   pair.b.receive(4);

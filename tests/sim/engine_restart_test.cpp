@@ -19,6 +19,7 @@ void get_acquainted(Pair& pair) {
   ASSERT_TRUE(pair.run_until_idle());
 }
 
+// [wire 4.2]
 TEST(EngineRestart, OfTheReceiverIsToldToTheSender) {
   Pair pair;
   get_acquainted(pair);

@@ -9,6 +9,7 @@
 namespace weft::testing {
 namespace {
 
+// [wire 4.4]
 TEST(EngineShaping, OneAcknowledgementForSeveralPackets) {
   LabConfig config = lab_config();
   config.engine.ack_every = 8;

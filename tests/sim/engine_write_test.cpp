@@ -133,7 +133,7 @@ TEST(EngineWrite, DuplicatesDoNotCountTowardsTheImmediate) {
   EXPECT_EQ(pair.b.inbox().size(), 1U);
 }
 
-// One endpoint posts no receives, another one does.
+// [wire 4.6] One endpoint posts no receives, another one does.
 TEST(EngineWrite, RefusedImmediatesHoldUpNobody) {
   for (const std::uint8_t retries : {std::uint8_t{0}, srd::kRnrRetryForever}) {
     LabConfig config = lab_config();

@@ -33,6 +33,7 @@ TEST(CreditScheduler, IsIdleWithoutDemand) {
   EXPECT_EQ(s.granted(PeerId{5}), 0U);
 }
 
+// [wire 4.8]
 TEST(CreditScheduler, GrantsWhatIsAskedForAndNoMore) {
   CreditScheduler s{CreditTuning{}};
   ASSERT_TRUE(s.on_demand(time_at(1us), PeerId{3}, 77));
@@ -132,6 +133,7 @@ TEST(CreditScheduler, DemandsWrapAround) {
   }
 }
 
+// [wire 4.8]
 TEST(CreditBalance, SendsItsInitialWindowWithoutAsking) {
   CreditBalance balance(8000, 10'000);
   balance.want(8000);

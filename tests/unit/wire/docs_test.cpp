@@ -47,16 +47,19 @@ std::vector<std::string> names_in_code(Reason first, Reason last) {
   return names;
 }
 
+// [wire 5.1]
 TEST(WireDocs, ReasonsOfThePacketByItself) {
   EXPECT_EQ(names_in_section("5.1"),
             names_in_code(DropReason::too_short, DropReason::bad_checksum));
 }
 
+// [wire 5.2]
 TEST(WireDocs, ReasonsOfThePacketAgainstTheState) {
   EXPECT_EQ(names_in_section("5.2"),
             names_in_code(DropReason::not_for_us, static_cast<DropReason>(kDropReasons - 1)));
 }
 
+// [wire 5.3]
 TEST(WireDocs, FaultsOfTheEnvelope) {
   EXPECT_EQ(names_in_section("5.3"),
             names_in_code(wire::EnvelopeFault::too_short, wire::EnvelopeFault::bad_destination));

@@ -146,7 +146,7 @@ TEST(EnvelopeWriter, WritesNoMoreThanItsSize) {
   }
 }
 
-// --- Refusals.
+// --- Refusals [wire 5.3]
 
 EnvelopeFault fault_with(std::string_view golden, std::size_t at, std::string_view hex,
                          bool fix_checksum = true) {
@@ -295,7 +295,7 @@ TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, EnvelopeAnything, testing::Values(1, 2, 3));
 
-// --- MAC addresses.
+// --- MAC addresses [wire 2.1]
 
 TEST(Mac, IsLocalAndUnicast) {
   for (const Address& address : {kAlice, kBob, kAlice6, kBob6}) {
@@ -323,7 +323,7 @@ TEST(AddressHash, SeparatesNeighbours) {
   EXPECT_EQ(hashes.size(), 10'000U);
 }
 
-// --- Trimming.
+// --- Trimming [wire 4.9]
 
 TEST(Trim, LeavesAValidShorterFrame) {
   const Bytes packet = test::golden("write");

@@ -57,6 +57,7 @@ Bytes sealed(const Header& header, const Bytes& tail = {}, const Bytes& payload 
   return bytes;
 }
 
+// [wire 3.4]
 TEST(Golden, Send) {
   DataHeader header =
       data(common(PacketType::send, kAckRequested | kImmediate, 3), 0xFFFFFFFE, 5, 4, 0xDEADBEEF);
@@ -107,6 +108,7 @@ TEST(Golden, Probe) {
   EXPECT_EQ(sealed(header), golden("probe"));
 }
 
+// [wire 3.5, 3.6]
 TEST(Golden, Ack) {
   AckHeader header{};
   header.common =
@@ -137,6 +139,7 @@ TEST(Golden, Ack) {
   EXPECT_EQ(sealed(header, tail), golden("ack"));
 }
 
+// [wire 3.7]
 TEST(Golden, StaleLife) {
   StaleLife header{};
   header.common = common(PacketType::stale_life, 0);
@@ -144,6 +147,7 @@ TEST(Golden, StaleLife) {
   EXPECT_EQ(sealed(header), golden("stale_life"));
 }
 
+// [wire 3.8]
 TEST(Golden, CreditRequest) {
   CreditRequest header{};
   header.common = common(PacketType::credit_request, 0);

@@ -99,6 +99,7 @@ TEST(Parse, OnlyTheVersionThatIsSpecified) {
   }
 }
 
+// [wire 3.2]
 TEST(Parse, OnlyKnownTypes) {
   for (unsigned type = 0; type < 256; ++type) {
     const Bytes bytes =
@@ -108,6 +109,7 @@ TEST(Parse, OnlyKnownTypes) {
   }
 }
 
+// [wire 3.3]
 TEST(Parse, FlagsThatATypeDoesNotHave) {
   struct Case {
     std::string_view name;
@@ -153,6 +155,7 @@ TEST(Parse, BackStaysInsideOfTheWindow) {
             DropReason::bad_window);
 }
 
+// [wire 3.4] The rules on payload_length, message_length and offset, type by type.
 TEST(Parse, MessageOfASend) {
   EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.message_length = 5; })),
             DropReason::bad_message);
@@ -242,6 +245,7 @@ Bytes ack_of(unsigned sack_words, unsigned results) {
   return bytes;
 }
 
+// [wire 3.5]
 TEST(Parse, AckOfEverySize) {
   for (unsigned words = 0; words < 256; ++words) {
     for (const unsigned results : {0U, 1U, 24U, 25U, 255U}) {
@@ -270,6 +274,7 @@ TEST(Parse, ResultCodes) {
   }
 }
 
+// [wire 4.9]
 TEST(Parse, TrimmedDataIsWhatIsLeftOfIt) {
   Bytes bytes = golden("write");
   for (const std::size_t size : {68U, 67U, 64U}) {
@@ -321,6 +326,7 @@ TEST(Parse, NothingElseCanBeTrimmed) {
   }
 }
 
+// [wire 3.1]
 TEST(Checksum, EveryFlippedBitIsNoticed) {
   for (const test::Golden& packet : test::kGolden) {
     const Bytes whole = test::from_hex(packet.hex);
