@@ -9,7 +9,7 @@
 
 namespace weft::srd::message {
 
-// It travels as the payload of a send of the engine's; docs/api.md specifies it.
+// It travels as the payload of a send of the engine's; docs/messages.md specifies it.
 enum class Kind : std::uint8_t {
   eager = 1,     // header and all bytes of a message
   request = 2,   // a message whose bytes the receiver reads for itself

@@ -19,7 +19,7 @@
 namespace weft::srd {
 
 // Neither thread nor clock nor loop: whoever drives the engine calls progress() afterwards.
-// docs/api.md explains it with a program. The road of a message:
+// docs/messages.md explains it with a program. The road of a message:
 //   post_send() messenger.cpp - launch() send.cpp - take_message() arrive.cpp - receive.cpp
 class Messenger {
  public:

@@ -92,7 +92,7 @@ struct Module {
 };
 class Pyverbs : public ::testing::TestWithParam<Module> {};
 
-// No EFA device has what these ask for, or no machine without a GPU. docs/verbs.md lists them.
+// No EFA device has what these ask for, or no machine without a GPU. docs/kernel.md lists them.
 constexpr const char* kGoodReasons[] = {
     "Create QP type 2 is not supported",  // RC
     "Create (RC|UC) QP with(out)? (extended )?attrs is not supported",

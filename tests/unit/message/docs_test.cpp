@@ -1,4 +1,4 @@
-// Owns the test that docs/api.md shows the program that is compiled and run, and true limits.
+// Owns the test that docs/messages.md shows the program that is compiled and run, and true limits.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -17,14 +17,14 @@ std::string contents(const std::string& name) {
 }
 
 TEST(ApiDocs, ShowTheProgramThatIsCompiled) {
-  const std::string docs = contents("docs/api.md");
+  const std::string docs = contents("docs/messages.md");
   const std::string program = contents("tests/unit/message/example.cpp");
   EXPECT_NE(docs.find("```cpp\n" + program + "```\n"), std::string::npos)
-      << "copy tests/unit/message/example.cpp into the code block of docs/api.md";
+      << "copy tests/unit/message/example.cpp into the code block of docs/messages.md";
 }
 
 TEST(ApiDocs, NameTheLimitsOfThePartners) {
-  const std::string docs = contents("docs/api.md");
+  const std::string docs = contents("docs/messages.md");
   EXPECT_NE(docs.find("at most " + std::to_string(message::kOrderWindow) + " numbers"),
             std::string::npos);
   EXPECT_NE(docs.find("at most " + std::to_string(message::kMaxRequests) + " requests"),
