@@ -222,7 +222,8 @@ bool RingIo::send_one(RingPort& port, const TxPacket& packet) {
   if (frame == nullptr) {
     return false;
   }
-  // From the end to the beginning: the consumer watches the first line.
+  // From the end to the beginning: the consumer watches the first line. The payload's first of two
+  // copies; place.hpp has the second.
   std::byte* to = frame + envelope + packet.header_size;
   for (const auto& piece : packet.payload) {
     if (!piece.empty()) {
