@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # Owns the house rules that no compiler checks: who may include whom, what protocol code may not
-# touch, and the form of a file.
+# touch, the form of a file, and what nothing leads to: sections of the specification that nobody
+# cites, files and functions that nobody uses.
 """usage: tests/tidy.py [ROOT]   prints `file:line: rule: what to do`; exit code 1 if it did"""
 
 import os
 import re
 import sys
-from pathlib import Path
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+from cpp_outline import outline, without_literals
 
 # --- Layers. A room sees itself and the rooms and single headers named here: nothing else of ours.
 OURS = ("srd/", "emu/", "integration/", "tests/")
@@ -70,17 +74,42 @@ PRIVATE = re.compile(r"(?<![\w.])/(work|home/\w+|Users/\w+)/|\.\./shar" r"ed\b"
                      r"|\b(AI|coding|sub-?) ?ag" r"ents?\b|\b(this|previous|next) sess" r"ion\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-LITERAL_OR_COMMENT = re.compile(
-    r'R"(?P<raw>[^()\s\\]{0,16})\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"'
-    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'|//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+# --- The specification. `[wire 3.4]` cites a section, `[wire 3.8, 4.8]` two.
+SPECIFICATION = "docs/wire.md"
+SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?)\.? ", re.MULTILINE)
+CITATION = re.compile(r"\[wire ((?:\d+(?:\.\d+)?)(?:, \d+(?:\.\d+)?)*)\]")
+CITED_CHAPTERS = ("3.", "4.", "5.")  # each section of these has code that obeys it and a test
+OBEYING = ("srd/", "emu/")
+
+# --- What is used. LONG_FUNCTION counts the lines that hold code, from the first line of the
+# signature to the closing brace: blank lines and comments are free, so that nobody saves on them.
+LONG_FUNCTION = 70
+PRODUCT = ("srd/", "emu/", "integration/")
+EXCEPTIONS = "tests/tidy_exceptions.txt"
+THIS_CHECK = "tests/tidy"  # it and its own test speak of what is not there
+ENTRY_DOCUMENT = "README.md"
+BUILD_LISTS = "CMakeLists.txt"
+LISTED_FILE = re.compile(r"(\$\{\w+\}/)?([\w./-]+\.(?:cpp|c|py|sh))\b")
+LINK = re.compile(r"\]\(([^)\s#]+\.md)(?:#[^)]*)?\)")
+MENTION = re.compile(r"(?<![\w/])(docs/[\w/.-]+\.md)\b")
 
 
 def within(path, places):
     return any(path == place or path.startswith(place + "/") for place in places)
 
 
-def without_literals(text):
-    return LITERAL_OR_COMMENT.sub(lambda found: " " + "\n" * found[0].count("\n"), text)
+def parents(path):
+    return [parent.as_posix() for parent in PurePosixPath(path).parents]
+
+
+def resolve(folder, target):
+    """`target` as seen from `folder`, from the root of the tree."""
+    return PurePosixPath(os.path.normpath(PurePosixPath(folder, target))).as_posix()
+
+
+def numbered(text):
+    return enumerate(text.split("\n"), 1)
 
 
 class Tidy:
@@ -88,6 +117,9 @@ class Tidy:
         self.root = Path(root)
         self.findings = []
         self.warnings = []
+        self.texts = {}     # path -> text
+        self.bare = {}      # path of a C++ file -> its text without literals and comments
+        self.outlines = {}  # path of a C++ file -> its functions and names
 
     def find(self, path, line, rule, advice):
         self.findings.append(f"{path}:{line}: {rule}: {advice}")
@@ -99,18 +131,31 @@ class Tidy:
                 if path.suffix in CPP | SCRIPTS | OTHER_TEXT or path.name in SCRIPT_NAMES:
                     yield path
 
-    def check(self):
+    def read(self):
         for file in self.files():
-            path, suffix = file.relative_to(self.root).as_posix(), file.suffix
-            text = file.read_bytes().decode(errors="replace")
-            lines = text.split("\n")
+            path = file.relative_to(self.root).as_posix()
+            self.texts[path] = file.read_bytes().decode(errors="replace")
+            if file.suffix in CPP:
+                self.bare[path] = without_literals(self.texts[path])
+                self.outlines[path] = outline(self.bare[path])
+
+    def check(self):
+        self.read()
+        for path, text in self.texts.items():
+            suffix, lines = PurePosixPath(path).suffix, text.split("\n")
             self.check_text(path, lines)
             if suffix in CPP | SCRIPTS or not suffix:
                 self.check_code(path, suffix, lines)
             if suffix in CPP:
                 self.check_includes(path, lines)
             if suffix in CPP and within(path, PURE):
-                self.check_purity(path, text)
+                self.check_purity(path)
+        self.check_citations()
+        self.check_documents()
+        self.check_dead_files()
+        exceptions = self.read_exceptions()
+        self.check_function_length(exceptions["long"])
+        self.check_unused_names(exceptions["keep"])
 
     def check_text(self, path, lines):
         if lines[-1] or len(lines) < 2:
@@ -157,11 +202,144 @@ class Tidy:
             elif quote == '"' and room and not within(target, [room, *LAYERS[room]]):
                 self.find(path, number, "layer", f"{room} must not see {target}: it is not below")
 
-    def check_purity(self, path, text):
-        for number, line in enumerate(without_literals(text).split("\n"), 1):
+    def check_purity(self, path):
+        for number, line in numbered(self.bare[path]):
             for rule, (advice, pattern) in IMPURE.items():
                 if pattern.search(line):
                     self.find(path, number, rule, advice)
+
+    def check_citations(self):
+        """Each citation names a section; each section that binds is cited by code and by a test."""
+        specification = self.texts.get(SPECIFICATION, "")
+        sections = {found[1]: specification.count("\n", 0, found.start()) + 1
+                    for found in SECTION.finditer(specification)}
+        cited = {"code": set(), "a test": set()}
+        for path, text in self.texts.items():
+            if path.startswith(THIS_CHECK):
+                continue
+            for found in CITATION.finditer(text):
+                names = found[1].split(", ")
+                for name in set(names) - sections.keys():
+                    self.find(path, text.count("\n", 0, found.start()) + 1, "citation",
+                              f"{SPECIFICATION} has no section {name}")
+                if path.startswith(OBEYING):
+                    cited["code"].update(names)
+                elif path.startswith("tests/"):
+                    cited["a test"].update(names)
+        for section, line in sections.items():
+            for where, names in cited.items():
+                if section.startswith(CITED_CHAPTERS) and section not in names:
+                    self.find(SPECIFICATION, line, "citation",
+                              f"cite [wire {section}] in {where} that shows how it is obeyed")
+
+    def documents_named(self, path):
+        """(document, line) for each that a text names from the root, or links to if it is one."""
+        text, folder = self.texts[path], parents(path)[0]
+        named = {found[1]: found.start() for found in MENTION.finditer(text)}
+        if path.endswith(".md"):
+            named = {resolve(folder, found[1]): found.start() for found in LINK.finditer(text)
+                     if "://" not in found[1]}
+        return [(document, text.count("\n", 0, at) + 1) for document, at in named.items()]
+
+    def check_documents(self):
+        """Links lead somewhere, and from the entry document they lead everywhere."""
+        links = {path: self.documents_named(path) for path in self.texts
+                 if not path.startswith(THIS_CHECK)}
+        for path, named in links.items():
+            for document, line in named:
+                if document not in self.texts:
+                    self.find(path, line, "link", f"there is no {document} in the tree")
+        reached, ahead = set(), [ENTRY_DOCUMENT]
+        while ahead:
+            path = ahead.pop()
+            if path not in reached:
+                reached.add(path)
+                ahead.extend(document for document, _ in links.get(path, ()))
+        for path in sorted(links.keys() - reached):
+            if path.endswith(".md"):
+                self.find(path, 1, "dead-file", f"no link leads here from {ENTRY_DOCUMENT}")
+
+    def check_dead_files(self):
+        included = {found[2] for text in self.texts.values()
+                    for found in map(INCLUDE.match, text.split("\n")) if found}
+        listed = self.listed_files()
+        for path in self.texts:
+            suffix = PurePosixPath(path).suffix
+            if suffix in {".hpp", ".h"} and path not in included:
+                self.find(path, 1, "dead-file", "nothing includes it: remove it")
+            elif suffix in {".cpp", ".c"} and path not in listed:
+                self.find(path, 1, "dead-file", f"no {BUILD_LISTS} names it: add or remove it")
+            elif suffix in SCRIPTS and path not in listed and not self.is_named(path):
+                self.find(path, 1, "dead-file",
+                          f"no {BUILD_LISTS}, script or document names it: do so, or remove it")
+
+    def listed_files(self):
+        """The sources and scripts that the build's lists name, from the root of the tree."""
+        listed = set()
+        for path, text in self.texts.items():
+            if PurePosixPath(path).name != BUILD_LISTS:
+                continue
+            for variable, name in LISTED_FILE.findall(text):
+                folder = "." if variable == "${PROJECT_SOURCE_DIR}/" else parents(path)[0]
+                listed.add(resolve(folder, name))
+        return listed
+
+    def is_named(self, path):
+        name, stem = PurePosixPath(path).name, PurePosixPath(path).stem
+        naming = re.compile(rf"(?<![\w-]){re.escape(name)}\b|\b(from|import) {stem}\b")
+        return any(other != path and PurePosixPath(other).suffix not in CPP and naming.search(text)
+                   for other, text in self.texts.items())
+
+    def read_exceptions(self):
+        """{"long": {(path, function): (lines, at)}, "keep": {(path, name): at}}"""
+        exceptions = {"long": {}, "keep": {}}
+        for number, line in numbered(self.texts.get(EXCEPTIONS, "")):
+            word, *rest = line.split(None, 3) or ["#"]
+            if word == "long" and len(rest) == 3 and rest[2].isdigit():
+                exceptions[word][rest[0], rest[1]] = int(rest[2]), number
+            elif word == "keep" and len(rest) == 3:
+                exceptions[word][rest[0], rest[1]] = number
+            elif not word.startswith("#"):
+                self.find(EXCEPTIONS, number, "exception", "say it in the form that the top shows")
+        return exceptions
+
+    def check_function_length(self, allowed):
+        needed = set()
+        for path, found in self.outlines.items():
+            for name, line, length in found.functions:
+                limit, entry = allowed.get((path, name), (LONG_FUNCTION, None))
+                if length > limit:
+                    self.find(path, line, "long-function",
+                              f"{name} has {length} lines of code: split it; {limit} are the limit")
+                if length > LONG_FUNCTION and entry:
+                    needed.add((path, name))
+                    if length < limit:
+                        self.find(EXCEPTIONS, entry, "exception", f"{name} has only {length} lines "
+                                  "now: write that, so that it does not grow again")
+        self.check_needed(allowed.keys() - needed, {key: at for key, (_, at) in allowed.items()})
+
+    def check_unused_names(self, kept):
+        """A name that our headers declare is used somewhere in the product; tests do not count."""
+        uses, declarations = Counter(), Counter()
+        product = [path for path in self.bare if path.startswith(PRODUCT)]
+        for path in product:
+            uses.update(re.findall(r"\w+", self.bare[path]))
+            declarations.update(name for name, _ in self.outlines[path].declared)
+        unused = {}
+        for path in product:
+            for name, line in self.outlines[path].declared if path.endswith((".hpp", ".h")) else ():
+                if uses[name] <= declarations[name]:
+                    unused.setdefault((path, name), line)
+        for (path, name), line in unused.items():
+            if (path, name) not in kept:
+                self.find(path, line, "unused-name", f"only tests use {name}, if anything does: "
+                          f"remove it, or say in {EXCEPTIONS} why it stays")
+        self.check_needed(kept.keys() - unused.keys(), kept)
+
+    def check_needed(self, idle, lines):
+        for path, name in sorted(idle):
+            self.find(EXCEPTIONS, lines[path, name], "exception",
+                      f"{path} needs no exception for {name} any more: remove this line")
 
 
 def main(root):

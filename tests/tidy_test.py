@@ -4,25 +4,51 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from tidy import IMPURE, Tidy
+from cpp_outline import outline, without_literals
+from tidy import EXCEPTIONS, IMPURE, LONG_FUNCTION, Tidy
 
 TOP = "// Owns nothing, for the test.\n"
 HEADER = TOP + "#pragma once\n"
+SPECIFICATION = "# Wire\n\n## 1. Terms\n\n## 3. Packets\n\n### 3.4 Data header\n\n"
+
+
+def function(lines, name="f"):
+    """A definition that has so many lines of code."""
+    return f"void {name}() {{\n" + "  ++x;\n" * (lines - 2) + "}\n"
+
 
 # A tree that breaks no rule, though it mentions much of what is forbidden.
 CLEAN = {
+    "README.md": "[wire](docs/wire.md), [more](a.md#top)\n[web](https://example.org/b.md)\n",
+    "a.md": "# Top\n\n[back](README.md)\n",
+    "a.py": "# Owns nothing, for the test.\n",
+    "srd/base/b.cpp": TOP + '#include "srd/base/a.hpp"\n',
+    "srd/base/a.hpp": HEADER,
+    "srd/base/CMakeLists.txt": "sources(a.cpp b.cpp check.cpp)\n",
+    "srd/attic/CMakeLists.txt": "sources(a.cpp)\n",
+    "emu/CMakeLists.txt": "sources(${PROJECT_SOURCE_DIR}/srd/io/udp.cpp fabric/a.cpp)\n",
+    "emu/cli/CMakeLists.txt": "sources(main.cpp)\nrun(python3 ${PROJECT_SOURCE_DIR}/a.py)\n",
+    "srd/io/CMakeLists.txt": "sources(a.cpp)\n",
+    "tests/CMakeLists.txt": "sources(unit/t.cpp)\n",
     "srd/base/time.hpp": HEADER,
     "srd/base/check.cpp": TOP + '#include "srd/base/time.hpp"\n\n#include <vector>\n'
     + "// std::thread, getenv() and printf() are not used here: /* nor is std::mutex */\n"
     + 'const char* kText = "printf(\\"%d\\", rand()) std::cout";\n'
     + "int time(int now);\nauto a = x.time(0);\nint n = 1'000'000;\n"
     + "void random(int);\nint brand();\n",
-    "srd/engine/machine.hpp": HEADER,
+    # Names that are used: in the same file, as a member, by a macro, as a default argument.
+    "srd/engine/machine.hpp": HEADER + "class M {\n  M();\n  ~M();\n"
+    + "  bool operator==(const M&) const;\n"
+    + "  int ready() const { return size() + kMost + kFew; }\n  int size() const;\n};\n"
+    + "inline constexpr int kMost = 3;\ninline constexpr int kFew{2};\n#define READY m.ready()\n"
+    + "enum class Kind { kNobodys };\nvoid start(int how = first());\nint first();\n",
     "srd/engine/peer.hpp": HEADER,
-    "srd/io/udp.cpp": TOP + '#include "srd/engine/machine.hpp"\n#include <mutex>\n',
-    "emu/cli/main.cpp": TOP + '#include <cstdio>\nint main() { std::puts(getenv("HOME")); }\n',
-    "tests/unit/t.cpp": TOP + '#include "srd/engine/peer.hpp"\n',
-    "docs/wire.md": "# Wire\n\n" + "A line of prose may be long; " * 8 + "so be it.\n" * 700,
+    "srd/io/udp.cpp": TOP + '#include "srd/engine/machine.hpp"\n#include <mutex>\n'
+    + "int M::size() const { return first(); }\nauto used = &start;\n// [wire 3.4]\n",
+    "emu/cli/main.cpp": TOP + '#include <cstdio>\nint main() { std::puts(getenv("HOME")); }\n'
+    + "namespace n {\n" + function(LONG_FUNCTION).replace("{\n", "{\n\n// Why.\n", 1) + "}\n",
+    "tests/unit/t.cpp": TOP + '#include "srd/engine/peer.hpp"\n// [wire 1, 3.4] packet[wire::k]\n',
+    "docs/wire.md": SPECIFICATION + "A line of prose may be long; " * 8 + "so be it.\n" * 700,
     "build/junk.cpp": "\t",
 }
 
@@ -41,7 +67,7 @@ IMPURE_LINES = {
                'std::fprintf(stderr, "x");', "std::cerr << 1;", 'fmt::print("x");'],
 }
 
-# rule -> files, each of which breaks it and only it
+# rule -> files, each of which breaks it and only it; third, if it is found in another file: which
 BROKEN = {
     "layer": [
         ("srd/base/a.cpp", TOP + '#include "srd/engine/peer.hpp"\n'),
@@ -65,6 +91,42 @@ BROKEN = {
     "unfinished": [("a.md", "TO" + "DO: write\n"), ("srd/base/a.cpp", TOP + "// XX" + "X\n")],
     "private": [("a.md", "see /wo" + "rk/notes\n"), ("a.md", "see ../shar" + "ed/facts\n"),
                 ("a.md", "an AI ag" + "ent wrote it\n"), ("a.md", "the previous sess" + "ion\n")],
+    "citation": [
+        ("srd/base/a.cpp", TOP + "// [wire 3.9]\n"),
+        ("tests/unit/t.cpp", TOP + '#include "srd/engine/peer.hpp"\n// [wire 3.4, 8]\n'),
+        ("srd/io/udp.cpp", CLEAN["srd/io/udp.cpp"].replace("[wire 3.4]", "Why."),
+         "docs/wire.md"),
+        ("tests/unit/t.cpp", CLEAN["tests/unit/t.cpp"].replace("[wire 1, 3.4]", "Why."),
+         "docs/wire.md"),
+    ],
+    "link": [("a.md", "# Top\n\n[gone](docs/gone.md)\n"),
+             ("srd/base/a.cpp", TOP + "// docs/gone.md\n")],
+    "dead-file": [
+        ("docs/orphan.md", "# Orphan\n\n[in](wire.md), and no way out of README.md\n"),
+        ("srd/base/orphan.hpp", HEADER),
+        ("srd/base/orphan.cpp", TOP),
+        ("srd/engine/check.cpp", TOP),  # the list that names one of this name is another folder's
+        ("tests/unit/orphan_test.cpp", TOP),
+        ("tests/e2e/orphan.py", "# Owns nothing, for the test.\n"),
+    ],
+    "long-function": [
+        ("srd/base/a.cpp", TOP + function(LONG_FUNCTION + 1)),
+        ("srd/base/a.cpp", TOP + "namespace n {\n" + function(LONG_FUNCTION + 1, "A::b") + "}\n"),
+        ("srd/base/time.hpp", HEADER + "class A {\n" + function(LONG_FUNCTION + 1, "A") + "};\n"),
+    ],
+    "unused-name": [
+        ("srd/base/time.hpp", HEADER + "int nobodys(int x);\n"),
+        ("srd/base/time.hpp", HEADER + "class A {\n  int nobodys() const { return 1; }\n};\n"),
+        ("srd/base/time.hpp", HEADER + "inline constexpr int kNobody = 1;  // kNobody is unused\n"),
+        ("srd/base/time.hpp", HEADER + "template <class T = std::vector<int>>\nT nobodys();\n"),
+    ],
+    "exception": [
+        (EXCEPTIONS, "long emu/cli/main.cpp f 80\n"),
+        (EXCEPTIONS, "long srd/base/gone.cpp f 80\n"),
+        (EXCEPTIONS, "keep srd/engine/machine.hpp size for users\n"),
+        (EXCEPTIONS, "keep srd/engine/machine.hpp size\n"),
+        (EXCEPTIONS, "allow everything\n"),
+    ],
 }
 for impure_rule, impure_lines in IMPURE_LINES.items():
     BROKEN[impure_rule] = [("srd/base/a.cpp", f"{TOP}{line}\n") for line in impure_lines]
@@ -86,18 +148,74 @@ class TidyTest(unittest.TestCase):
 
     def test_each_violation_is_found_and_named(self):
         for rule, files in BROKEN.items():
-            for path, text in files:
+            for path, text, *where in files:
                 with self.subTest(rule=rule, text=text[:80]):
                     findings = tidy_of(CLEAN | {path: text}).findings
                     self.assertEqual([found.split(": ")[1] for found in findings], [rule])
-                    self.assertRegex(findings[0], rf"^{path}:\d+: ")
+                    self.assertRegex(findings[0], rf"^{(where or [path])[0]}:\d+: ")
 
     def test_every_purity_rule_has_a_violation(self):
         self.assertEqual(IMPURE_LINES.keys(), IMPURE.keys())
 
     def test_a_long_file_is_a_warning(self):
-        tidy = tidy_of({"srd/base/a.cpp": TOP + "\n" * 450})
+        tidy = tidy_of(CLEAN | {"srd/base/a.cpp": TOP + "\n" * 450})
         self.assertEqual((tidy.findings, len(tidy.warnings)), ([], 1))
+
+    def test_exceptions_let_pass_what_they_name(self):
+        planted = {
+            "srd/base/a.cpp": TOP + function(LONG_FUNCTION + 5, "A::f"),
+            "srd/base/time.hpp": HEADER + "int nobodys();\n",
+        }
+        rows = "# Why.\n\nlong srd/base/a.cpp A::f {}\nkeep srd/base/{}.hpp nobodys for users\n"
+        for lines, stem, rules in [
+                (LONG_FUNCTION + 5, "time", []),
+                (LONG_FUNCTION + 4, "time", ["long-function"]),  # it has grown
+                (LONG_FUNCTION + 6, "time", ["exception"]),  # it has shrunk
+                (LONG_FUNCTION + 5, "other", ["unused-name", "exception"])]:
+            findings = tidy_of(CLEAN | planted | {EXCEPTIONS: rows.format(lines, stem)}).findings
+            self.assertEqual([found.split(": ")[1] for found in findings], rules)
+
+
+class OutlineTest(unittest.TestCase):
+    def functions(self, text):
+        return [(name, length) for name, _, length in outline(without_literals(text)).functions]
+
+    def declared(self, text):
+        return [name for name, _ in outline(without_literals(text)).declared]
+
+    def test_functions_are_told_from_what_looks_like_them(self):
+        for text, functions in [
+                ("A::A(int a) : a_{a}, b_(b{a}) {\n  go({1, 2});\n}", [("A::A", 3)]),
+                ("class A {\n  int b_ = f();\n  int c() { return 1; }\n};", [("c", 1)]),
+                ("template <class T, auto = [](int) { return 1; }>\nvoid f() {\n}", [("f", 3)]),
+                ("template <>\ninline int f<int>() {\n}", [("f", 3)]),
+                ("void f(A a = {}, B b = B{1}) {\n}", [("f", 2)]),
+                ('extern "C" {\nint f(int) {\n}\n}', [("f", 2)]),
+                ('extern "C" int f(int) {\n}', [("f", 2)]),
+                ("bool operator()(int a) const {\n}", [("operator", 2)]),
+                ("TEST_F(Suite, Case) {\n}", [("Suite.Case", 2)]),
+                ("struct alignas(64) A {\n  int b;\n};\nstruct A f() {\n}", [("f", 2)]),
+                ("#define F(x) \\\n  void x() {\nvoid g() {\n}", [("g", 2)]),
+                ('void f() {\n  // }\n  g("}");\n}', [("f", 3)]),
+                ("const auto kName = [](int a) {\n  return a;\n};", []),
+                ("enum class A { b, c };\nint table[] = {f(1), g(2)};", []),
+                ("concept C = requires(M& m) {\n  m.f();\n};", []),
+        ]:
+            with self.subTest(text=text):
+                self.assertEqual(self.functions(text), functions)
+
+    def test_names_are_those_of_functions_and_constants(self):
+        for text, names in [
+                ("namespace n {\nint f();\n[[nodiscard]] const A<int>& g(int);\n}", "fg"),
+                ("class A {\n public:\n  virtual int f() = 0;\n\n  int g_ = h();\n};", "f"),
+                ("class A : B {\n  using C::C;\n  friend void f();\n  ~A() = default;\n};", ""),
+                ("typedef int (*f)(int);\nusing g = int();\nextern int h;", ""),
+        ]:
+            with self.subTest(text=text):
+                self.assertEqual(self.declared(text), list(names))
+        constants = ("constexpr int kA = 1;\nstatic constexpr B kB{f(1)};\n"
+                     "const char* const kC[2][3] = {};\nenum { kD = 1 };\n")
+        self.assertEqual(self.declared(constants), ["kA", "kB", "kC"])
 
 
 if __name__ == "__main__":
