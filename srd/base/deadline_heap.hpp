@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// Each small index (a peer, a link, ...) has at most one deadline. Four children a node: half the
-// depth of a binary heap, and the children of a node share a cache line.
+// Each small index (a peer, a link, ...) has at most one deadline. Four children per node: half
+// the depth of a binary heap, and the children of a node share a cache line.
 class DeadlineHeap {
  public:
   [[nodiscard]] TimePoint earliest() const { return heap_.empty() ? kNever : heap_.front().when; }
@@ -22,7 +22,7 @@ class DeadlineHeap {
     return contains(index) ? heap_[position_[index]].when : kNever;
   }
 
-  // earliest() will be asked for soon.
+  // A hint: earliest() will be called soon.
   void prefetch() const { __builtin_prefetch(heap_.data(), 1); }
 
   // Sets, moves, or (with kNever) clears the deadline of `index`.

@@ -1,14 +1,14 @@
-// Owns the wish of a library that lives in somebody else's program: its own descriptors out of the
-// way.
+// Owns the hook by which a library inside another program keeps its file descriptors out of that
+// program's way.
 #pragma once
 
 namespace weft {
 
-// Set once, before the first descriptor is made; null in programs of our own, where every number
-// serves.
+// Set once, before the first descriptor is made. Null in our own programs, where any number will
+// do.
 struct FdKeeper {
-  int (*keep)(int fd) = nullptr;     // returns the number that it has from now on
-  void (*forget)(int fd) = nullptr;  // before it is closed
+  int (*keep)(int fd) = nullptr;     // moves it; returns its new number
+  void (*forget)(int fd) = nullptr;  // called before it is closed
 };
 inline FdKeeper fd_keeper;
 

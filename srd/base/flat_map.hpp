@@ -12,7 +12,7 @@
 
 namespace weft {
 
-// The default for ids, whose own values are anything but evenly spread.
+// The default. Ids have small consecutive values, which would fill neighbouring places.
 template <class Key>
 struct MixedHash {
   [[nodiscard]] std::size_t operator()(const Key& key) const noexcept {
@@ -20,7 +20,7 @@ struct MixedHash {
   }
 };
 
-// Hash must spread over all bits.
+// Hash must spread keys over all bits of its result.
 template <class Key, class Hash = MixedHash<Key>>
 class FlatMap {
  public:
@@ -37,7 +37,7 @@ class FlatMap {
     }
   }
 
-  // find() will be called soon.
+  // A hint: find() will be called soon.
   void prefetch(const Key& key) const {
     if (!entries_.empty()) {
       __builtin_prefetch(&entries_[home(key)]);
@@ -64,7 +64,7 @@ class FlatMap {
       }
       hole = (hole + 1) & mask();
     }
-    // Close the gap: whatever follows and would no longer be reachable from its home moves up.
+    // Close the gap: entries behind it that a search from their home could no longer reach move up.
     for (std::size_t at = (hole + 1) & mask(); entries_[at].index != kAbsent;
          at = (at + 1) & mask()) {
       const std::size_t from_home = (at - home(entries_[at].key)) & mask();

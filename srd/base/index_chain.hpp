@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// Where an object stands in one list. An object with several of these can be in several lists.
+// An object's neighbours in one list. An object with several of these can be in several lists.
 struct ChainLinks {
   std::uint32_t before = 0xFFFFFFFF;
   std::uint32_t after = 0xFFFFFFFF;

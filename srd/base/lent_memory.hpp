@@ -1,4 +1,4 @@
-// Owns touching buffers that an application has lent and may unmap or protect at any moment.
+// Owns access to buffers that an application has lent and may unmap or protect at any moment.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace weft {
 
 // Set once, before the first buffer is lent. Null in programs whose buffers stay where they are.
 struct LentMemory {
-  // Runs work(argument), which touches no buffer but [begin, begin + length). False: part of that
-  // is gone; `work` was left in the middle, and nothing in it was destroyed.
+  // Runs work(argument), which accesses no lent memory but [begin, begin + length). False: part of
+  // that is no longer accessible; `work` was left in the middle, and no destructor in it has run.
   bool (*touch)(void (*work)(void*), void* argument, const void* begin,
                 std::size_t length) = nullptr;
 };
@@ -29,7 +29,7 @@ template <class Work>
                            length);
 }
 
-// One of the two is lent, the other is ours.
+// One of the two buffers is lent, the other is our own.
 [[nodiscard]] inline bool copy_to_lent(void* lent, const void* from, std::size_t length) {
   return touch_lent(lent, length, [=] { std::memcpy(lent, from, length); });
 }
@@ -37,7 +37,7 @@ template <class Work>
   return touch_lent(lent, length, [=] { std::memcpy(to, lent, length); });
 }
 
-// Whether all of it can be read. Slow enough to be asked only of what seems to be lost.
+// Whether all of it can be read. Slow: only for a packet that seems to be lost.
 [[nodiscard]] inline bool lent_is_readable(const void* begin, std::size_t length) {
   if (lent_memory.touch == nullptr || length == 0) {
     return true;

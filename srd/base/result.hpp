@@ -16,7 +16,6 @@ enum class ErrorCode {
   queue_full,
   not_permitted,
   wrong_state,
-  unsupported,
   io_error,
   parse_error,
 };

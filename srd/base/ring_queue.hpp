@@ -23,7 +23,7 @@ class RingQueue {
     push_slot() = value;
     return true;
   }
-  // The new last element, left as it was used before: to be filled in place. Not when full().
+  // A new last element with its former contents, to be filled in place. Not when full().
   [[nodiscard]] T& push_slot() {
     if (size() == slots_.size()) {
       grow();
@@ -37,7 +37,7 @@ class RingQueue {
   }
   [[nodiscard]] const T& front() const { return slots_[head_ & (slots_.size() - 1)]; }
   void pop() { ++head_; }
-  // front() will be asked for soon.
+  // A hint: front() will be called soon.
   void prefetch_front() const {
     if (!empty()) {
       __builtin_prefetch(&front(), 1);

@@ -52,7 +52,7 @@ inline void SipHash::State::absorb(std::uint64_t word) {
 }
 
 void SipHash::add(std::span<const std::byte> piece) {
-  State state = state_;  // bytes might be anything, also our members
+  State state = state_;  // a copy: for all the compiler knows, `piece` may overlap our members
   const std::byte* at = piece.data();
   std::size_t left = piece.size();
   unsigned filled = static_cast<unsigned>(length_ % kWord);

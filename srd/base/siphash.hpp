@@ -34,7 +34,7 @@ class SipHash {
   std::uint64_t length_ = 0;
 };
 
-// Takes equally long wherever they differ.
+// The time it takes does not depend on where they differ.
 [[nodiscard]] bool equal_tags(std::span<const std::byte, 16> one,
                               std::span<const std::byte, 16> other);
 

@@ -1,4 +1,4 @@
-// Owns what the outside of a packet says: the address of a NIC, the path, the ECN mark.
+// Owns what a packet's envelope says: the address of a NIC, the path, the ECN mark.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ struct Address {
   }
 };
 
-// Entropy of a packet: index of the UDP source port within the sender's port range. 0 .. paths-1.
+// The entropy of a packet: the index of its UDP source port within the sender's range, 0 ..
+// paths-1.
 using PathId = Id<struct PathTag, std::uint16_t>;
 
 // The two ECN bits of the IP header.

@@ -239,8 +239,8 @@ std::size_t best_method() { return 0; }
 
 std::uint32_t choose_and_update(std::uint32_t crc, std::span<const std::byte> bytes);
 
-// Relaxed loads of it are plain loads; whoever comes too early chooses for itself, with the same
-// outcome.
+// A relaxed load costs as little as a plain one. Threads that call before the choice is stored make
+// it themselves, with the same result.
 constinit std::atomic<decltype(Crc32cMethod::update)> chosen{choose_and_update};
 
 std::uint32_t choose_and_update(std::uint32_t crc, std::span<const std::byte> bytes) {

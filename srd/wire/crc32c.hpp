@@ -17,7 +17,7 @@ struct Crc32cMethod {
   std::uint32_t (*update)(std::uint32_t crc, std::span<const std::byte> bytes);
 };
 
-// Those that this processor can run, best first; the last one is the table.
+// The methods that this processor can run, best first; the last one is the table.
 [[nodiscard]] std::span<const Crc32cMethod> crc32c_methods();
 
 }  // namespace weft

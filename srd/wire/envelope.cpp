@@ -63,7 +63,7 @@ Address map(const std::byte* ipv4) {
   return address;
 }
 
-// Whether a NIC can have it: neither unspecified nor multicast nor broadcast.
+// Whether a NIC can have this address: it is neither unspecified nor multicast nor broadcast.
 bool is_host(const Address& address) {
   if (is_ipv4(address)) {
     const std::uint8_t first = load8(&address.bytes[kMappedPrefix]);
@@ -90,7 +90,7 @@ unsigned traffic_class(std::uint8_t dscp, Ecn ecn) {
   return (static_cast<unsigned>(dscp) << 2 | static_cast<unsigned>(ecn)) & 0xFF;
 }
 
-// Straight to where it belongs: a detour through an array would wait for its own bytes.
+// Written to its place at once: a copy of what was just stored piece by piece is slow.
 void store_mac(std::byte* to, const Address& address, bool v4) {
   if (v4) {
     store16(to, 0x0200);
@@ -260,8 +260,8 @@ EnvelopeFault Envelope::check_v6(std::span<const std::byte> ip) {
   hop_limit_ = load8(ip.data() + kV6Hops);
   std::memcpy(source_.bytes.data(), ip.data() + kV6Source, source_.bytes.size());
   std::memcpy(destination_.bytes.data(), ip.data() + kV6Destination, destination_.bytes.size());
-  // Mapped addresses mean IPv4 inside of the transport: from an IPv6 header they would be somebody
-  // else's.
+  // Inside the transport a mapped address means IPv4: in an IPv6 header it would be an alias of
+  // another NIC.
   if (is_ipv4(source_)) {
     return EnvelopeFault::bad_source;
   }
@@ -275,7 +275,8 @@ EnvelopeFault Envelope::check_v6(std::span<const std::byte> ip) {
   return check_udp(ip.subspan(kIpV6Size), length);
 }
 
-// `udp` is what is there, perhaps with padding behind it; `claimed` is what the IP header promises.
+// `udp` is what has arrived, perhaps with padding behind it; `claimed` is the size by the IP
+// header.
 EnvelopeFault Envelope::check_udp(std::span<const std::byte> udp, std::size_t claimed) {
   if (claimed > udp.size()) {
     return EnvelopeFault::bad_ip_length;
@@ -394,7 +395,7 @@ bool mark_congested(std::span<std::byte> frame) {
     return true;
   }
   store8(ip + kV4TrafficClass, before | 3U);
-  // RFC 1624, for a word that grows without overflow.
+  // The incremental update of RFC 1624, for a word that grows without overflow.
   unsigned sum = (~load16(ip + kV4Checksum) & 0xFFFFU) + ((before | 3U) - before);
   sum = ~((sum & 0xFFFFU) + (sum >> 16)) & 0xFFFFU;
   store16(ip + kV4Checksum, sum);

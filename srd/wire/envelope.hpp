@@ -1,5 +1,5 @@
-// Owns the outside of a transport packet: Ethernet II, IPv4 or IPv6, and UDP, as [wire 2] lays them
-// down.
+// Owns the envelope of a transport packet: Ethernet II, IPv4 or IPv6, and UDP, as [wire 2]
+// specifies them.
 #pragma once
 
 #include <array>
@@ -19,8 +19,7 @@ inline constexpr std::uint16_t kPathPorts = 256;
 
 // [wire 2.4] Differentiated services code points; the last two are from the pool for local use.
 inline constexpr std::uint8_t kDscpData = 0;
-inline constexpr std::uint8_t kDscpControl =
-    47;  // acknowledgements and the like: short, and worth a priority
+inline constexpr std::uint8_t kDscpControl = 47;  // acks and the like: short, and worth a priority
 inline constexpr std::uint8_t kDscpTrimmed = 43;  // a switch has cut the payload off
 
 inline constexpr std::uint8_t kHopLimit = 64;
@@ -28,13 +27,13 @@ inline constexpr std::size_t kEthernetSize = 14;
 inline constexpr std::size_t kUdpSize = 8;
 inline constexpr std::size_t kEnvelopeSizeV4 = kEthernetSize + 20 + kUdpSize;
 inline constexpr std::size_t kEnvelopeSizeV6 = kEthernetSize + 40 + kUdpSize;
-inline constexpr std::size_t kLargestPacket =
-    0xFFFF - 20 - kUdpSize;  // that the lengths can express
+// The largest that the length fields of IP and UDP can express.
+inline constexpr std::size_t kLargestPacket = 0xFFFF - 20 - kUdpSize;
 
 [[nodiscard]] bool is_ipv4(const Address& address);
 
-// [wire 2.1] The locally administered address that stands for a NIC on Ethernet, so that nobody
-// asks for one.
+// [wire 2.1] The locally administered Ethernet address that follows from a NIC's address: no NIC
+// needs ARP or neighbour discovery.
 using MacAddress = std::array<std::byte, 6>;
 [[nodiscard]] MacAddress mac_of(const Address& address);
 
@@ -59,8 +58,8 @@ class EnvelopeWriter {
   std::uint32_t constant_sum_ = 0;  // IPv4: of the header words that are the same in every packet
 };
 
-// [wire 5.3] Why a frame does not hold a transport packet. Its counter is "rx_envelope_" and the
-// name.
+// [wire 5.3] Why a frame does not hold a transport packet. The counter of each is "rx_envelope_"
+// followed by its name.
 enum class EnvelopeFault : std::uint8_t {
   none = 0,
   too_short,
@@ -114,19 +113,19 @@ class Envelope {
   EnvelopeFault fault_ = EnvelopeFault::none;
 };
 
-// Of any Ethernet frame that begins with these bytes: the IP header's eight bits of service class
-// and congestion mark; 0 if there is no IP header.
+// The IP traffic class (DSCP and ECN) of any Ethernet frame that begins with these bytes; 0 if
+// there is no IP header.
 [[nodiscard]] unsigned traffic_class(std::span<const std::byte> frame);
 
-// What a congested switch does: marks a frame that may be marked. False: it may not be.
+// Sets the congestion mark, as a congested switch does. False: the frame is not ECN-capable.
 bool mark_congested(std::span<std::byte> frame);
 
 // [wire 4.9] What a switch does instead of dropping a data packet: cuts the frame down to `keep`
 // bytes of the packet and says so in the envelope. Returns the new size of the frame, or the old
-// one of a frame that cannot be trimmed: not a transport packet, control, trimmed already, or short
-// anyway.
+// one of a frame that cannot be trimmed: not a transport packet, control, trimmed already, or not
+// longer than that.
 [[nodiscard]] std::size_t trim(std::span<std::byte> frame, std::size_t keep);
-// Whether trim() would.
+// Whether trim() would cut the frame.
 [[nodiscard]] bool can_trim(std::span<const std::byte> frame, std::size_t keep);
 
 }  // namespace weft::srd::wire

@@ -55,7 +55,7 @@ DropReason check_message(PacketType type, const DataHeader& header) {
     case PacketType::send:
       return payload == message ? DropReason::none : DropReason::bad_message;
     case PacketType::write:
-      // Only a message of no bytes may travel in a packet of no bytes.
+      // Only a message without bytes has a packet without bytes.
       return message <= kMaxMessageLength && payload <= message && (payload != 0 || message == 0)
                  ? DropReason::none
                  : DropReason::bad_message;
@@ -156,7 +156,7 @@ DropReason ParsedPacket::check(std::size_t more_size) {
     return DropReason::zero_life;
   }
   if (has_data_header()) {
-    // A header that the carrier has torn apart is no header.
+    // [wire 3] The whole header must lie in the carrier's first piece.
     return check_data(bytes_.size() < sizeof(DataHeader) ? bytes_.size()
                                                          : bytes_.size() + more_size);
   }

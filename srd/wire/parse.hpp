@@ -13,15 +13,15 @@
 
 namespace weft::srd::wire {
 
-// What parse_packet() found. The accessors cannot fail, provided that the packet is ok() and of the
-// type that has what they return. Headers are a copy: the bytes may lie in memory that the sender
-// can still write to, and what was checked must be what is used.
+// What parse_packet() found. The accessors cannot fail if the packet is ok() and its type has what
+// they return. Headers are copies: the bytes may lie in memory that the sender can still write to,
+// and what was checked must be what is used.
 class ParsedPacket {
  public:
   [[nodiscard]] bool ok() const { return reason_ == DropReason::none; }
   [[nodiscard]] DropReason reason() const { return reason_; }
 
-  // What was parsed: without the carrier's second piece.
+  // The carrier's first piece, which was parsed.
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] PacketType type() const { return type_; }
   // send, write, read_request, read_response, probe: has a DataHeader.
@@ -80,9 +80,8 @@ class ParsedPacket {
   std::array<std::byte, kLargestAck - sizeof(AckHeader)> ack_tail_;
 };
 
-// Classifies a packet by its header alone [wire 5.1]. `bytes` is the packet, or its beginning with
-// the whole header; `more_size` bytes of payload follow elsewhere. `trimmed` is what the envelope
-// says.
+// [wire 5.1] Judges a packet by its header alone. `bytes` is the packet, or its beginning with the
+// whole header; `more_size` bytes of payload lie elsewhere. `trimmed`: the envelope says so.
 [[nodiscard]] ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size = 0,
                                         bool trimmed = false);
 

@@ -46,7 +46,7 @@ enum Flags : std::uint8_t {
   kCreditValid = 0x80,
 };
 
-// [wire 3.1] What every packet begins with. The destination has its fixed place for steering.
+// [wire 3.1] Every packet begins with it. Steering reads the destination at its fixed offset.
 struct CommonHeader {
   std::uint8_t version;
   std::uint8_t type;
@@ -105,9 +105,8 @@ struct ResultEntry {
   std::uint8_t reserved[2];
 };
 static_assert(sizeof(ResultEntry) == 8);
-inline constexpr std::uint8_t kResultTrimmed = 128;  // header arrived without payload: send again
-inline constexpr std::uint8_t kResultDeferred =
-    129;  // no room to note the outcome: send again later
+inline constexpr std::uint8_t kResultTrimmed = 128;   // header arrived without payload: send again
+inline constexpr std::uint8_t kResultDeferred = 129;  // no room to note the outcome: send later
 
 // [wire 4.6] The classes of messages by their bytes: below 32 KiB, 256 KiB, 2 MiB, 16 MiB, and
 // above.
@@ -123,7 +122,7 @@ inline constexpr std::uint32_t kSizeClasses = 5;
 
 // [wire 3.7]
 struct StaleLife {
-  CommonHeader common;            // source_life: who is here now
+  CommonHeader common;            // source_life: the receiver's own
   big_uint32_buf_t refused_life;  // destination_life of the packet that was refused
 };
 static_assert(sizeof(StaleLife) == 32);
@@ -136,10 +135,10 @@ struct CreditRequest {
 static_assert(sizeof(CreditRequest) == 32);
 
 inline constexpr std::uint32_t kMaxWindow = 2048;  // [wire 4.1] PSNs a receiver keeps track of
-inline constexpr std::uint32_t kWindowSpan = kMaxWindow - 64;  // wherever in a word it begins
+inline constexpr std::uint32_t kWindowSpan = kMaxWindow - 64;  // a window may begin within a word
 inline constexpr std::uint8_t kMaxSackWords = kMaxWindow / 64;
 inline constexpr std::uint8_t kMaxRecordedResults = 16;  // [wire 4.3] kept per peer, in every ack
-inline constexpr std::uint8_t kMaxResults = 24;  // the rest has room for what is not recorded
+inline constexpr std::uint8_t kMaxResults = 24;  // the recorded ones, and 8 that are told once
 inline constexpr std::uint32_t kCreditUnit = 256;
 inline constexpr std::uint32_t kQpnMask = 0xFFFFFF;
 inline constexpr std::uint32_t kMaxPaths = 256;
