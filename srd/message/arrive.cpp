@@ -1,4 +1,4 @@
-// Owns messages that arrive: whether to believe them, and whose turn it is.
+// Owns messages that arrive: which are valid, and whose turn it is.
 #include "srd/base/check.hpp"
 #include "srd/message/messenger.hpp"
 
@@ -59,7 +59,7 @@ bool Messenger::take_message(const Header& header, const MessageAddress& from,
   const decltype(epoch) known{partner.their_epoch};
   const bool same_life = partner.heard && partner.their_life == header.source_life.value();
   if (same_life && epoch.before(known)) {
-    ++counters_.stale;  // its sender has given it up, and told so whoever sent it
+    ++counters_.stale;  // its sender has given it up, and its user knows
     return false;
   }
   if (!same_life || epoch != known) {
@@ -111,8 +111,8 @@ bool Messenger::put_in_order(std::uint32_t index, const Header& header, std::uin
   return true;  // if a receive has taken the bytes, the buffer has been given back
 }
 
-// The sender has given up what it had under way, or is another life: what is missing from the last
-// epoch will never come, and who asked to be read from is gone.
+// The sender has given up all that it had under way, or has restarted. Messages missing from its
+// last epoch will never come, and the bytes behind its open requests can no longer be read.
 void Messenger::begin_epoch(std::uint32_t index, const Header& header) {
   Partner& partner = partners_[index];
   if (!partner.early.empty()) {
@@ -146,7 +146,7 @@ void Messenger::begin_epoch(std::uint32_t index, const Header& header) {
   partner.expected = 0;
 }
 
-// Its turn has come: the first posted receive that matches takes it.
+// It is the turn of this arrival: the first posted receive that matches takes it.
 void Messenger::offer(std::uint32_t index) {
   const Arrival& arrival = arrivals_[index];
   const std::uint64_t from = key_of(partners_[arrival.partner].address);
@@ -163,8 +163,8 @@ void Messenger::offer(std::uint32_t index) {
   WEFT_CHECK(waiting_.push({from, tag, index}));
 }
 
-// There is no room for who sent it. A request's sender waits for an answer; it gets one if there is
-// room at least for that.
+// The tables are full. The sender of a request waits for an answer, and gets one if there is room
+// at least for that.
 void Messenger::refuse(const Header& header, const MessageAddress& from) {
   if (static_cast<Kind>(header.kind) != Kind::request) {
     return;

@@ -1,4 +1,4 @@
-// Owns the check of what arrives as a message.
+// Owns the validation of the headers that arrive.
 #include "srd/message/header.hpp"
 
 #include <cstring>

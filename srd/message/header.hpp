@@ -9,7 +9,7 @@
 
 namespace weft::srd::message {
 
-// It travels as the payload of a send of the engine's; docs/messages.md specifies it.
+// A message or note is the payload of an engine's send; docs/messages.md specifies it.
 enum class Kind : std::uint8_t {
   eager = 1,     // header and all bytes of a message
   request = 2,   // a message whose bytes the receiver reads for itself
@@ -32,16 +32,16 @@ struct Header {
   boost::endian::big_uint64_buf_t tag{0};
   boost::endian::big_uint32_buf_t source_life{0};
   boost::endian::big_uint32_buf_t destination_life{0};  // 0: not known yet
-  boost::endian::big_uint32_buf_t epoch{0};             // a failure ends one
+  boost::endian::big_uint32_buf_t epoch{0};             // a failure begins the next
   boost::endian::big_uint32_buf_t sequence{0};          // within the epoch
   boost::endian::big_uint32_buf_t length{0};            // bytes of the message
   boost::endian::big_uint32_buf_t message{0};           // request, finished: the sender's number
   boost::endian::big_uint32_buf_t region{0};            // request: where the bytes are
-  boost::endian::big_uint32_buf_t qkey{0};              // what an answer needs
+  boost::endian::big_uint32_buf_t qkey{0};              // of the sender, for an answer
 };
 static_assert(sizeof(Header) == 48);
 
-// The header of a payload of `bytes`, or nothing if no messenger sends such a payload.
+// The header of the payload `bytes`; nothing if that is no valid message or note.
 [[nodiscard]] std::optional<Header> parse_header(std::span<const std::byte> bytes);
 
 }  // namespace weft::srd::message

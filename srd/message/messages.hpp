@@ -10,7 +10,7 @@
 
 namespace weft::srd {
 
-// A messenger at a peer. What a receive reports as `from` can be sent to.
+// Names a messenger of a peer. The `peer` of a receive's completion can be sent to.
 struct MessageAddress {
   PeerId peer{};
   Qpn endpoint{};
@@ -31,7 +31,7 @@ struct MessageReceive {
   std::span<std::byte> data{};
   std::uint64_t tag = 0;
   std::uint64_t ignore = 0;
-  std::optional<MessageAddress> from{};  // only from there; its qkey does not matter
+  std::optional<MessageAddress> from{};  // nothing: from anybody. Its qkey is ignored
   std::uint64_t cookie = 0;
 };
 
@@ -59,7 +59,7 @@ struct MessageCompletion {
     receive,
     write,
     read,
-    written,  // nothing was posted: a peer has written here, and sent an immediate with it
+    written,  // a peer's write with immediate data has arrived; it used up no receive
   };
   std::uint64_t cookie = 0;
   Kind kind = Kind::send;
@@ -82,14 +82,14 @@ struct MessengerConfig {
   std::uint32_t qkey = 0;                      // what a sender must know
   std::uint32_t domain = 0;                    // protection domain of the memory that is shared
   MessageOrder order = MessageOrder::ordered;  // of what is sent
-  // Buffers of a packet each for small messages that arrive. Those that wait for a receive stay in
-  // them: there is no other memory for unexpected messages.
+  // Each holds one packet: a small message that has arrived, until a receive takes it. There is no
+  // other memory for unexpected messages.
   std::uint32_t receive_buffers = 512;
   std::uint32_t control_buffers = 512;    // of 48 bytes each
   std::uint32_t max_sends = 65536;        // sends, reads and writes under way
   std::uint32_t max_receives = 65536;     // receives posted or under way
   std::uint32_t max_partners = 4096;      // other messengers, over all time
-  std::uint32_t max_completions = 65536;  // not taken by poll(): beyond, nothing new is accepted
+  std::uint32_t max_completions = 65536;  // not taken by poll() yet; if so many, posts are refused
 };
 
 }  // namespace weft::srd

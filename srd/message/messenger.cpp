@@ -1,4 +1,5 @@
-// Owns what the messenger's user calls, and the way of the engine's completions to their records.
+// Owns the calls of the messenger's user, and finds the record that a completion of the engine is
+// for.
 #include "srd/message/messenger.hpp"
 
 #include <algorithm>
@@ -75,7 +76,7 @@ Messenger::Messenger(Engine& engine, const MessengerConfig& config)
       data_buffers_(new std::byte[config.receive_buffers * engine.max_send_size()]),
       control_buffers_(new std::byte[config.control_buffers * sizeof(Header)]) {}
 
-// A failure leaves nothing open.
+// All endpoints or, after a failure, none.
 Result<void> Messenger::open() {
   EndpointConfig endpoint;
   endpoint.qkey = config_.qkey;
@@ -90,7 +91,7 @@ Result<void> Messenger::open() {
       for (std::uint32_t j = 0; j < i; ++j) {
         engine_.close_endpoint(Qpn{config_.endpoint.value() + j});
       }
-      config_.endpoint = Qpn{kNone};  // so that the destructor closes nobody else's
+      config_.endpoint = Qpn{kNone};  // the destructor must not close what others opened
       return opened;
     }
   }
@@ -151,7 +152,7 @@ std::uint32_t Messenger::new_send(SendRecord::Kind kind, const MessageAddress& t
   if (partner == kNone || completions_.size() >= config_.max_completions) {
     return kNone;
   }
-  notice_restart(partner);  // which ends what was posted before, but not this
+  notice_restart(partner);  // ends what was posted before this request
   const std::uint32_t index = sends_.allocate();
   if (index == kNone) {
     return kNone;
@@ -306,7 +307,9 @@ bool Messenger::on_completion(const Completion& completion) {
   return true;
 }
 
-// A key belongs to one life: what the engine did with it in the next one is nobody's wish.
+// A key belongs to one life of the peer. If the peer has restarted since the request was posted,
+// the engine may have used the key in the next life, on memory that the user never meant. So
+// the request counts as failed.
 void Messenger::on_one_sided_done(std::uint32_t index, Status status) {
   SendRecord& record = sends_[index];
   record.in_engine = false;

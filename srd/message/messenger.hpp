@@ -18,7 +18,7 @@
 
 namespace weft::srd {
 
-// Neither thread nor clock nor loop: whoever drives the engine calls progress() afterwards.
+// It has no thread, clock or loop: the code that drives the engine calls progress() afterwards.
 // docs/messages.md explains it with a program. The road of a message:
 //   post_send() messenger.cpp - launch() send.cpp - take_message() arrive.cpp - receive.cpp
 class Messenger {
@@ -26,28 +26,28 @@ class Messenger {
   // Opens three endpoints of the engine, which must outlive the messenger.
   [[nodiscard]] static Result<std::unique_ptr<Messenger>> create(Engine& engine,
                                                                  const MessengerConfig& config);
-  // What is under way ends without completions.
+  // Requests under way end without completions.
   ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
-  // --- Messages. What is not accepted has no effect and gives no completion.
+  // --- Messages. A request that is not accepted has no effect and gives no completion.
   [[nodiscard]] PostResult post_send(const MessageSend& send);
   [[nodiscard]] PostResult post_receive(const MessageReceive& receive);
   // Ends a posted receive as flushed. False if there is none with this cookie, or its message has
-  // come: then it completes as if nobody had tried to cancel it.
+  // arrived already: then it completes as usual.
   bool cancel(std::uint64_t cookie);
 
-  // --- Remote memory. Writes and reads are in no order with messages or each other.
+  // --- Remote memory. Writes and reads are not ordered, neither with messages nor with each other.
   [[nodiscard]] Result<RegionKey> share(std::span<std::byte> memory, Access access);
   bool unshare(RegionKey key) { return engine_.memory().erase(key); }
   [[nodiscard]] PostResult post_write(const MessageWrite& write);
   [[nodiscard]] PostResult post_read(const MessageRead& read);
 
-  // --- What came of it
-  // Takes the engine's completions and acts on them. Those of other endpoints would be lost: an
-  // engine with several users has one owner that polls it and gives each completion to each
-  // messenger, calling progress() afterwards.
+  // --- Outcomes
+  // Polls the engine and handles its completions; those of other endpoints are lost. So where an
+  // engine has several users, one of them polls it, offers each completion to each messenger with
+  // on_completion(), and calls progress() afterwards.
   void progress();
   // False if the completion is not the messenger's.
   bool on_completion(const Completion& completion);
@@ -67,10 +67,10 @@ class Messenger {
   using ReceiveRecord = message::ReceiveRecord;
   using Arrival = message::Arrival;
 
-  // What a completion of the engine's belongs to: the upper half of its cookie.
+  // What a request to the engine was for: the upper half of its cookie.
   enum class Lane : std::uint32_t { data, control, send, answer, read, one_sided, watch };
 
-  struct Waiting {  // a message that has come and found no receive
+  struct Waiting {  // a message that has arrived and found no receive
     std::uint64_t from = 0;
     std::uint64_t tag = 0;
     std::uint32_t arrival = 0;
@@ -154,7 +154,7 @@ class Messenger {
   std::unique_ptr<std::byte[]> control_buffers_;
 
   RingQueue<std::uint32_t> stalled_;  // partners, until the engine has room
-  RingQueue<std::uint32_t> owed_;     // receives whose read or answer found no room in the engine
+  RingQueue<std::uint32_t> owed_;     // receives whose read or answer the engine had no room for
   RingQueue<MessageCompletion> completions_;
 };
 

@@ -1,4 +1,4 @@
-// Owns posted receives: their meeting with messages, the reads that fill them, the answers.
+// Owns posted receives: how messages find them, the reads that fill them, the answers.
 #include <algorithm>
 #include <cstring>
 
@@ -43,7 +43,7 @@ PostResult Messenger::post_receive(const MessageReceive& receive) {
     begin_receive(index, waiting->arrival);
     return PostResult::accepted;
   }
-  (void)posted_.push(index);  // its limit is that of the records
+  (void)posted_.push(index);  // has room: its limit is that of the records
   return PostResult::accepted;
 }
 
@@ -65,7 +65,7 @@ bool Messenger::cancel(std::uint64_t cookie) {
   return true;
 }
 
-// The bytes of a request were in a process that is no more.
+// True if the process that holds the bytes of this request has ended.
 bool Messenger::sender_is_gone(const Arrival& arrival) const {
   const auto history = engine_.history_of(partners_[arrival.partner].address.peer);
   return arrival.is_request() && history->life.value() != arrival.header.source_life.value();
@@ -140,7 +140,7 @@ void Messenger::on_read_done(std::uint32_t index, Status status) {
   ReceiveRecord& record = receives_[index];
   const auto history = engine_.history_of(record.to.peer);
   if (history->life.value() != record.header.source_life.value()) {
-    status = Status::peer_restarted;  // even if it gave us bytes: they are not the message's
+    status = Status::peer_restarted;  // what it read is another life's memory
   }
   switch (status) {
     case Status::ok:
@@ -148,14 +148,14 @@ void Messenger::on_read_done(std::uint32_t index, Status status) {
                                                                         : Status::ok);
       answer(index, Status::ok);
       return;
-    case Status::peer_restarted:  // nobody is left who would wait for an answer
+    case Status::peer_restarted:  // no process waits for an answer any more
       end_receive(index, status);
       record.state = ReceiveRecord::State::free;
       receives_.release(index);
       return;
-    case Status::bad_key:  // the sender has given the message up and taken its memory back
+    case Status::bad_key:  // the sender has given the message up and closed its region
     case Status::out_of_bounds:
-    case Status::access_denied:  // and has given the key to other memory since
+    case Status::access_denied:  // and the key names another region since
       end_receive(index, Status::flushed);
       answer(index, Status::flushed);
       return;
@@ -166,8 +166,9 @@ void Messenger::on_read_done(std::uint32_t index, Status status) {
   }
 }
 
-// If an outage takes the answer, the sender notices the outage, too, for it watches us; but not one
-// that has just begun for it and is over. So the answer is tried some more times.
+// The answer was lost in an outage. The sender watches us, so it usually notices the outage as
+// well; but not if it is over before the sender has lost patience. So the answer is tried some more
+// times.
 void Messenger::on_answer_done(std::uint32_t index, Status status) {
   ReceiveRecord& record = receives_[index];
   const bool outage = status == Status::unresponsive || status == Status::unreachable;
@@ -179,7 +180,7 @@ void Messenger::on_answer_done(std::uint32_t index, Status status) {
   receives_.release(index);
 }
 
-// Tells the user. The record may live on to answer the sender.
+// Tells the user. The record may stay in use to answer the sender.
 void Messenger::end_receive(std::uint32_t index, Status status) {
   const ReceiveRecord& record = receives_[index];
   ++counters_.received;
@@ -204,7 +205,7 @@ void Messenger::answer(std::uint32_t index, Status status) {
   header.kind = static_cast<std::uint8_t>(message::Kind::finished);
   header.flags = 0;
   header.status = static_cast<std::uint8_t>(status);
-  header.destination_life = header.source_life.value();  // the number is known there, then
+  header.destination_life = header.source_life.value();  // only that life knows the number
   header.source_life = engine_.config().life.value();
   header.qkey = config_.qkey;
   resume(index);

@@ -13,12 +13,13 @@ namespace weft::srd::message {
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
-// Numbers of one sender that may be on their way at a time. It bounds what a receiver holds because
-// it came too early; both ends must agree on it.
+// How many sequence numbers of one sender may be under way at a time. It bounds the messages that a
+// receiver holds because they came before their turn; both ends must have the same value.
 inline constexpr std::uint32_t kOrderWindow = 256;
 
-// Requests to one messenger that are not answered: messages that nobody wants there yet. One whose
-// turn as an eager message failed comes on top, else those behind it could keep it out for ever.
+// Unanswered requests to one messenger: messages for which it has no receive yet. An eager message
+// that was refused and became a request is sent even beyond this limit: the requests that fill it
+// may come after that message in the order, and would keep it out for ever.
 inline constexpr std::uint32_t kMaxRequests = 64;
 inline constexpr std::uint32_t kMostRequestsHeld = kMaxRequests + kOrderWindow;
 
@@ -39,8 +40,8 @@ struct SendRecord {
   std::uint32_t number = 0;    // on the wire, of a message that the receiver reads
   RegionKey region;            // what the receiver reads
   Kind kind = Kind::none;
-  Status status = Status::ok;  // otherwise: failed, and waits only for the engine
-  Status answer = Status::ok;  // of the receiver
+  Status status = Status::ok;  // otherwise: failed, but still in the engine
+  Status answer = Status::ok;  // from the receiver
   bool has_immediate = false;
   bool request = false;  // the receiver reads the bytes
   bool numbered = false;
@@ -51,8 +52,8 @@ struct SendRecord {
   Header header;
 };
 
-// Where the bytes of a message begin that its receiver reads. A key alone is a number that comes
-// round: behind it, a receiver that comes late would find the bytes of a later message.
+// The address at which a receiver reads the bytes of a request. Region keys are used again: with
+// the key alone, a late receiver could read the bytes of a later message.
 [[nodiscard]] constexpr std::uint64_t address_of_message(std::uint32_t number) {
   return std::uint64_t{number} << 32;
 }
@@ -64,7 +65,7 @@ struct ReceiveRecord {
   std::uint64_t cookie = 0;
   std::uint64_t tag = 0;
   std::uint64_t ignore = 0;
-  std::uint64_t from = 0;  // key of the only sender wanted
+  std::uint64_t from = 0;  // key_of() of the only sender wanted
   std::byte* data = nullptr;
   std::uint32_t capacity = 0;
   bool any_source = true;
@@ -76,7 +77,7 @@ struct ReceiveRecord {
   Header header;                  // of the message, then of the answer
 };
 
-// A message that has arrived and not met its receive.
+// A message that has arrived and has no receive yet.
 struct Arrival {
   Header header;
   std::uint32_t partner = kNone;
@@ -105,7 +106,7 @@ class SendQueue {
   std::uint32_t tail_ = kNone;
 };
 
-// Another messenger, as a receiver of ours and as a sender to us.
+// Another messenger: what we send to it and what we receive from it.
 struct Partner {
   MessageAddress address;
 
@@ -130,7 +131,7 @@ struct Partner {
   std::uint32_t their_epoch = 0;
   std::uint32_t expected = 0;        // sequence whose turn it is
   std::vector<std::uint32_t> early;  // arrivals before their turn, by sequence; made when needed
-  std::uint32_t requests_held = 0;   // among what has arrived and not met its receive
+  std::uint32_t requests_held = 0;   // among the arrivals without a receive
 };
 
 }  // namespace weft::srd::message

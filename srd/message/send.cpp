@@ -14,7 +14,8 @@ constexpr std::uint8_t kEagerRetries = 1;  // by the engine, before the message 
 
 }  // namespace
 
-// Sends what may be sent: first what has a number already, because a receiver waits for it.
+// Sends what may be sent. Converted messages go first: the receiver waits for their sequence
+// numbers.
 void Messenger::launch(std::uint32_t index) {
   Partner& partner = partners_[index];
   notice_restart(index);
@@ -32,7 +33,7 @@ void Messenger::launch(std::uint32_t index) {
   while (!partner.waiting.empty() && partner.requests < kMaxRequests &&
          (!ordered || partner.next_sequence - partner.oldest < kOrderWindow)) {
     SendRecord& record = sends_[partner.waiting.front()];
-    // While the receiver has no room for small messages, their bytes stay here.
+    // While the receiver has no room for eager messages, small ones become requests, too.
     const bool was_request = record.request;
     record.request = was_request || partner.converted != 0;
     record.sequence = partner.next_sequence;
@@ -107,7 +108,7 @@ bool Messenger::start(std::uint32_t index) {
   return true;
 }
 
-// A number comes round after 2^32 requests to one partner, and then may still be in use.
+// Numbers wrap after 2^32 requests to one partner, and one may still be in use then.
 void Messenger::give_number(std::uint32_t index) {
   SendRecord& record = sends_[index];
   Partner& partner = partners_[record.partner];
@@ -149,8 +150,8 @@ void Messenger::on_send_done(std::uint32_t index, Status status) {
     }
   } else if (!record.request &&
              (status == Status::receiver_not_ready || status == Status::length_error)) {
-    // No room there, or packets shorter than ours. The order waits for this message, so it does not
-    // wait for others that are not answered.
+    // The receiver has no room, or smaller packets than ours. Later messages wait for this one, so
+    // it goes out even if there are kMaxRequests unanswered ones.
     record.request = record.converted = true;
     ++counters_.converted;
     ++partner.converted;
@@ -178,7 +179,7 @@ void Messenger::settle_sequence(Partner& partner, std::uint32_t sequence) {
   }
 }
 
-// The engine must be through with it.
+// The engine must have finished with the record.
 void Messenger::end_send(std::uint32_t index, Status status) {
   const SendRecord& record = sends_[index];
   MessageCompletion completion;
@@ -226,8 +227,8 @@ void Messenger::notice_restart(std::uint32_t index) {
   }
 }
 
-// Ends all messages to a partner, for one that is missing would keep the receiver waiting for it.
-// Those that come later begin a new epoch.
+// Ends all messages to a partner: the receiver would wait for the one that failed before it took
+// any of the others. Later messages begin a new epoch.
 void Messenger::fail_partner(std::uint32_t index, Status status) {
   Partner& partner = partners_[index];
   ++counters_.partner_failures;
@@ -241,7 +242,7 @@ void Messenger::fail_partner(std::uint32_t index, Status status) {
       continue;
     }
     record.status = status;
-    engine_.memory().erase(record.region);  // nobody shall read it from now on
+    engine_.memory().erase(record.region);  // the peer must not read it from now on
     record.region = RegionKey{};
     if (!record.in_engine) {
       end_send(i, status);
@@ -255,9 +256,9 @@ void Messenger::fail_partner(std::uint32_t index, Status status) {
   partner.converted = 0;
 }
 
-// An answer may take as long as it likes, and the engine hears nothing from the peer meanwhile. So
-// it is given a send that the peer refuses and the engine repeats, less and less often: if the peer
-// dies, it finds out. The engine itself looks after reads.
+// A receiver may answer a request as late as it likes, and meanwhile the engine hears nothing from
+// that peer. To notice its death we post a send that the peer refuses and the engine repeats, less
+// and less often. Reads need no such watch: the engine itself probes a responder.
 void Messenger::watch(std::uint32_t index) {
   Partner& partner = partners_[index];
   if (partner.watched) {
@@ -281,14 +282,15 @@ void Messenger::on_watch_done(std::uint32_t index, Status status) {
   partner.watched = false;
   notice_restart(index);
   if (status == Status::flushed) {
-    // Nothing was parked then, here or at another messenger of the peer's.
+    // By release_send(), for this partner or another messenger of the same peer, when its last
+    // request was answered.
     if (partner.parked != 0) {
       watch(index);
     }
     return;
   }
   if (status != Status::peer_restarted) {
-    fail_partner(index, status);  // the peer is dead, or has no messenger any more
+    fail_partner(index, status);  // the peer is dead, or has closed its messenger
   }
 }
 

@@ -1,4 +1,4 @@
-// Owns the FIFO from whose middle things are taken: posted receives, and messages that wait for
+// Owns a FIFO from whose middle entries can be taken: posted receives, and messages that wait for
 // one.
 #pragma once
 
