@@ -242,7 +242,8 @@ void Nic::close_endpoint(Qp& qp) {
   }
 }
 
-// None of it completes any more, whether the engine has it, had it, or never saw it.
+// No work of this queue pair completes any more, whether it is in the engine, ended there, or never
+// entered it.
 void Nic::forget_work(Qp& qp) {
   ++qp.generation_;
   close_endpoint(qp);

@@ -32,8 +32,8 @@ struct NicConfig {
   bool rdma_read = true;
   bool rdma_write = true;
   bool rnr_retry = true;
-  bool rdma_needs_ah = false;  // only who has an address handle here may read and write
-  bool loopback = true;  // false: what is sent to the own address vanishes, as some real fabrics do
+  bool rdma_needs_ah = false;  // only peers with an address handle here may read and write
+  bool loopback = true;  // false: packets to the own address are lost, as on some real fabrics
 };
 
 struct QpInit {
@@ -41,7 +41,7 @@ struct QpInit {
   std::uint32_t pd = 0;
   std::uint32_t receive_depth = 0;
   bool unsolicited_immediate = false;
-  void* owner = nullptr;  // whatever the personality keeps per queue pair
+  void* owner = nullptr;  // the device's own object for this queue pair
 };
 
 class Qp {
@@ -59,13 +59,13 @@ class Qp {
   QpInit init_;
   QpState state_ = QpState::reset;
   QpAttributes attributes_;
-  std::uint32_t generation_ = 0;   // completions of an older one are of a queue that was reset
-  std::uint32_t outstanding_ = 0;  // of all generations: the number is not given away again before
+  std::uint32_t generation_ = 0;   // grows with each reset: completions of an older one are dropped
+  std::uint32_t outstanding_ = 0;  // of all generations; the number is not reused until it is 0
   bool used_ = false;
   bool open_ = false;  // has an endpoint in the engine
 };
 
-// Like the engine it stands on, it has no lock: whoever drives the engine calls it.
+// Like the engine below it, it has no lock: its callers take turns with those of the engine.
 class Nic {
  public:
   Nic(const NicConfig& config, srd::Engine& engine);
@@ -87,11 +87,11 @@ class Nic {
   [[nodiscard]] Outcome<Qp*> create_qp(const QpInit& init);
   void set_owner(Qp& qp, void* owner) { qp.init_.owner = owner; }
   [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& attributes);
-  // Cancels what is outstanding; none of it completes any more.
+  // Cancels its outstanding work, which gives no completions.
   void destroy_qp(Qp& qp);
 
-  // --- Work. False: the engine is full, nothing was taken; offer it again after poll(). Anything
-  // wrong with the work itself becomes its completion.
+  // --- Work. False: the engine is full and has taken nothing; offer the work again after poll().
+  // An error in the work itself becomes the status of its completion.
   [[nodiscard]] bool post_send(Qp& qp, const SendWork& work);
   [[nodiscard]] bool post_receive(Qp& qp, const ReceiveWork& work);
   [[nodiscard]] std::size_t poll(std::span<WorkCompletion> completions);
@@ -103,7 +103,7 @@ class Nic {
   [[nodiscard]] const srd::Engine& engine() const { return engine_; }
 
  private:
-  // Small, as there is one per posted receive.
+  // What a completion of the engine belongs to. Small: there is one per posted receive.
   struct Context {
     Qp* qp = nullptr;
     std::uint64_t wr_id = 0;
@@ -154,7 +154,8 @@ class Nic {
   void fill_source(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
   void close_endpoint(Qp& qp);
-  // Libraries keep queue pairs in tables of as many places as the device has queue pairs.
+  // Libraries keep queue pairs in a table with as many places as the device has queue pairs, by
+  // their numbers: two that exist at a time must not share a place.
   [[nodiscard]] bool& table_place(std::uint32_t number) {
     return qp_table_[number & (qp_table_.size() - 1)].taken;
   }
@@ -171,14 +172,14 @@ class Nic {
   };
   std::vector<TablePlace> qp_table_;  // a power of two
   std::uint32_t used_qps_ = 0;
-  std::uint32_t next_qp_ =
-      0;  // numbers go round, so that a late completion meets no young queue pair
+  std::uint32_t next_qp_ = 0;  // a number is reused late: a late completion finds no new queue pair
   // Neither has a limit of its own: receives are bounded by the depth of each queue pair, requests
-  // by what the engine takes, so that the ones cannot use up the room of the others.
+  // by what the engine takes. So receives cannot use up the room of requests, nor requests theirs.
   Slab<Context> contexts_{kNone};
   std::vector<std::uint32_t> region_users_;  // contexts per region, by MemoryTable::index_of()
-  Slab<InlineData> inline_data_{kNone};      // what is sent again may have left the queue long ago
-  std::deque<WorkCompletion> local_;         // ended without the engine
+  // Copies: the queue's entry may be overwritten before the work is sent for the last time.
+  Slab<InlineData> inline_data_{kNone};
+  std::deque<WorkCompletion> local_;  // that never entered the engine
 };
 
 }  // namespace weft::emu::nic

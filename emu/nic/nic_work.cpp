@@ -10,8 +10,7 @@
 namespace weft::emu::nic {
 namespace {
 
-// A datagram's receiver gets the first kGrhSize bytes of its buffers zeroed, the payload after
-// them.
+// The first kGrhSize bytes of a datagram's receive are zeroed; the payload follows them.
 [[nodiscard]] WorkStatus reserve_grh(srd::ReceiveSegments& segments) {
   std::uint32_t left = kGrhSize;
   for (srd::Segment& segment : segments) {
@@ -26,9 +25,9 @@ namespace {
   return left == 0 ? WorkStatus::ok : WorkStatus::local_length;
 }
 
-// Datagrams ride on the reliable transport too. One that finds no receive is tried for about two
-// milliseconds, as long as a receiver may be without a core, and then lost, of which nobody is
-// told.
+// Datagrams use the reliable transport, too. One that finds no posted receive is retried for about
+// two milliseconds, because a receiver may be without a core for that long, and then dropped. Its
+// sender is not told.
 constexpr std::uint8_t kDatagramRetry = 6;
 
 }  // namespace
@@ -38,7 +37,7 @@ WorkStatus to_work_status(srd::Status status) {
     case srd::Status::ok:
       return WorkStatus::ok;
     case srd::Status::bad_qpn:
-    case srd::Status::bad_qkey:  // to the sender a queue pair that does not know it does not exist
+    case srd::Status::bad_qkey:  // without the Q_Key a sender does not see the queue pair
       return WorkStatus::remote_bad_qpn;
     case srd::Status::receiver_not_ready:
     case srd::Status::responder_busy:
@@ -353,7 +352,7 @@ bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
     fill_source(from, to);
   } else if (qp.init_.type == QpType::ud && to.status != WorkStatus::flushed &&
              to.status != WorkStatus::bad_local_key) {
-    to.status = WorkStatus::ok;  // nobody tells the sender of a datagram what became of it
+    to.status = WorkStatus::ok;  // the sender of a datagram is never told its fate
   }
   return true;
 }

@@ -1,5 +1,4 @@
-// Owns the verbs' own way of failing: a value or an errno, as real devices and their kernels
-// answer.
+// Owns the result of a verb on the control path: a value or an errno, as the kernel answers.
 #pragma once
 
 #include <cerrno>
@@ -7,8 +6,7 @@
 
 namespace weft::emu::nic {
 
-// The text that a person reads is written by the libraries above (strerror); the number is the
-// interface.
+// The number is the interface; the libraries above turn it into a text (strerror).
 template <class T>
 using Outcome = tl::expected<T, int>;
 

@@ -1,4 +1,4 @@
-// Owns the states of a queue pair, its attributes, and which of them each transition demands and
+// Owns the states of a queue pair, its attributes, and which of them each transition requires and
 // allows.
 #pragma once
 
@@ -33,7 +33,7 @@ struct QpAttributes {
   std::uint8_t state = 0;  // QpState, unchecked
   std::uint8_t current_state = 0;
   std::uint8_t port = 0;
-  std::uint8_t rnr_retry = 7;  // what an SRD queue pair does if nobody says otherwise
+  std::uint8_t rnr_retry = 7;  // the default of an SRD queue pair: for ever
   std::uint16_t pkey_index = 0;
   std::uint32_t qkey = 0;
   std::uint32_t sq_psn = 0;

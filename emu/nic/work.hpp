@@ -1,4 +1,4 @@
-// Owns what a queue pair of any personality is given to do, and how that ended.
+// Owns work requests and their completions in a form that all kinds of devices share.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxInline = 80;
 inline constexpr std::uint16_t kUnknownAh = 0xFFFF;
 inline constexpr std::uint32_t kGrhSize = 40;  // UD receives: room before the payload
 
-// Not checked against anything yet: these are the application's own words.
+// As the application wrote it: nothing is checked yet.
 struct Sge {
   std::uint64_t address = 0;
   std::uint32_t length = 0;
@@ -33,8 +33,8 @@ enum class Operation : std::uint8_t {
   rdma_write,
   receive,
   receive_write_immediate,
-  invalid,    // a work request that names no operation there is
-  oversized,  // one that says it has more pieces or bytes than it can hold
+  invalid,    // a work request with an unknown operation
+  oversized,  // one that claims more pieces or bytes than fit into it
 };
 
 struct SendWork {
@@ -58,7 +58,7 @@ struct ReceiveWork {
   std::uint8_t sge_count = 0;
 };
 
-// How work ended, in the vocabulary that all personalities can map to their own codes.
+// How work ended. Each kind of device maps this to its own codes.
 enum class WorkStatus : std::uint8_t {
   ok,
   flushed,
