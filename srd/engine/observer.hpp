@@ -13,12 +13,11 @@ struct Event {
   enum class Kind : std::uint8_t {
     packet_sent,     // detail: attempt
     packet_settled,  // acknowledged
-    packet_lost,     // detail: LossKind
+    packet_lost,     // detail: PathEvent
     path_abandoned,
     path_recovered,
     peer_restarted,
-    peer_lost,       // status: unresponsive or unreachable
-    window_changed,  // detail: bytes
+    peer_lost,  // status: unresponsive or unreachable
   };
   Kind kind;
   TimePoint when;
