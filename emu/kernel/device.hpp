@@ -146,7 +146,7 @@ class Runner {
   virtual bool poll() = 0;
   // Work was posted: lets it leave. What has arrived is somebody's poll to find.
   virtual void push() { poll(); }
-  // The same for who does not poll through us: it counts as nobody's poll.
+  // Like push(), for callers outside the poll hooks; does not reset the idle timer.
   virtual void ring() { poll(); }
   // The application has taken completions out of a queue.
   virtual void took_completions() {}

@@ -134,8 +134,8 @@ struct StartPoll {
   }
 };
 
-// Completions are found by polling, as with real devices; but who posts again and again and polls
-// seldom shall not keep others waiting.
+// Completions are found by polling, as with real devices; but a thread that only posts must still
+// make receive progress, because peers wait for its answers.
 void note_post(Runner& runner) {
   constexpr int kPostsBetween = 32;
   static thread_local int posts = 0;

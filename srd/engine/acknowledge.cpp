@@ -375,8 +375,8 @@ inline void Engine::note_recovery(TimePoint now, const Peer& peer, PathId path,
   }
 }
 
-// [wire 3.7] We spoke to a life that is over. Believed only if it answers what we said to whom we
-// believe in.
+// [wire 3.7] The peer's life that we spoke to is over. Accepted only if the notice quotes the life
+// we last used for this peer.
 void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination,
                              Life refused) {
   if (destination != config_.life) {

@@ -40,7 +40,7 @@ struct RxPacket {
   TimePoint arrived = kNever;
 };
 
-// Anything else than the recent past is nobody's word to take.
+// Arrival stamps in the future, or older than 1 s, are ignored.
 [[nodiscard]] constexpr TimePoint arrival_of(TimePoint now, const RxPacket& packet) {
   constexpr Duration kOldest = std::chrono::seconds{1};
   return packet.arrived < now - kOldest || packet.arrived > now ? now : packet.arrived;

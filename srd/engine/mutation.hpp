@@ -24,7 +24,7 @@ enum class Mutation : std::uint8_t {
   immediate_table_unfair,      // messages that were refused or given up keep their places
   omit_completes,              // a retry does not say that it completes its message
   marks_in_bursts_count_once,  // of several marks that one acknowledgement tells, one counts
-  notice_to_known_life,        // a notice of a stale life is addressed to whom we believe in
+  notice_to_known_life,        // a notice of a stale life goes to the life that we know
   loose_bounds,                // eight bytes beyond a region are within it
   skip_access,                 // access rights are not looked at
   skip_domain,                 // protection domains are not looked at

@@ -14,9 +14,9 @@
 namespace weft::srd {
 namespace {
 
-// A polling process learns of its daemon's death by looking at the socket once in so many polls.
-// How often a busy port looks at its keeper, which costs a system call; and how many polls one
-// counts for that found nothing: there is time then, and polls may be rare.
+// The keeper notices that the other end has died. Asking it costs a system call, so a port that is
+// polled does it once in so many polls. A poll that found nothing counts for several: there is time
+// then, and polls may be rare.
 constexpr std::uint32_t kPollsPerAttention = 4096;
 constexpr std::uint32_t kIdlePollCounts = 64;
 

@@ -42,7 +42,7 @@ class BackgroundThread {
   static constexpr Duration kSilence = std::chrono::microseconds{60};
   static constexpr Duration kLookUp = SleepState::kLookUp;
   static constexpr Duration kSpinAfterTakeOver = std::chrono::microseconds{30};
-  // Who yields to somebody that never does waits for a whole slice; who sleeps is woken at once.
+  // Yielding to a busy thread costs a full time slice; a sleeper is woken at once.
   static constexpr Duration kDearYield = std::chrono::microseconds{500};
   static constexpr Duration kNoYieldFor = std::chrono::milliseconds{100};
 
