@@ -69,6 +69,7 @@ Outcome<void> Nic::deregister(srd::RegionKey key) {
   WEFT_CHECK(pd != nullptr && pd->users > 0);
   --pd->users;
   engine_.memory().erase(key);
+  // The engine looks through all its work for this, so only if some uses the region.
   if (region_users_[engine_.memory().index_of(key)] > 0) {
     engine_.revoke([this, key](std::uint64_t cookie) {
       const auto& keys = contexts_[static_cast<std::uint32_t>(cookie)].keys;
@@ -122,6 +123,7 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
   if (--handle->references > 0) {
     return {};
   }
+  // The last reference to the handle is gone: work to its address ends as flushed.
   for (const srd::PeerId peer : handle->peers) {
     for (const auto& qp : qps_) {
       if (peer != kNoPeer && qp != nullptr && qp->open_ && qp->init_.pd == pd) {
@@ -205,6 +207,7 @@ Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
       close_endpoint(qp);  // everything outstanding completes as flushed
       break;
     case QpState::init:
+      // Receives can be posted from here on; messages are taken from RTR on.
       if (!qp.open_) {
         const auto opened = engine_.open_endpoint(
             number, srd::EndpointConfig{.qkey = attributes.qkey,

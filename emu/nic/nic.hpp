@@ -66,6 +66,11 @@ class Qp {
 };
 
 // Like the engine below it, it has no lock: its callers take turns with those of the engine.
+//
+// post_send() and post_receive() check what a NIC would check (state, address handle, keys, domain,
+// length) and post a request to the engine. Its cookie is the index of a Context, by which
+// next_completion() turns the engine's completion into the queue pair's. Work that fails a check
+// never enters the engine: its completion waits in local_.
 class Nic {
  public:
   Nic(const NicConfig& config, srd::Engine& engine);

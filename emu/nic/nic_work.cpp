@@ -126,6 +126,7 @@ WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t contex
   return length > most ? WorkStatus::local_length : WorkStatus::ok;
 }
 
+// An address handle names a NIC; which process on it is meant follows from the queue pair's number.
 srd::PeerId Nic::peer_of(AddressHandle& ah, std::uint32_t qpn) {
   const std::uint32_t attachment = qpn / config_.qpn_count;
   if (attachment >= ah.peers.size()) {

@@ -8,7 +8,7 @@ namespace weft {
 
 using Duration = std::chrono::nanoseconds;
 
-// A clock type without now(): whoever drives a Machine decides what time it is.
+// A clock type without now(): a Machine's caller decides what time it is.
 struct Timeline {
   using rep = Duration::rep;
   using period = Duration::period;

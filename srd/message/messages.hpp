@@ -31,7 +31,7 @@ struct MessageReceive {
   std::span<std::byte> data{};
   std::uint64_t tag = 0;
   std::uint64_t ignore = 0;
-  std::optional<MessageAddress> from{};  // nothing: from anybody. Its qkey is ignored
+  std::optional<MessageAddress> from{};  // nothing: from any. Its qkey is ignored
   std::uint64_t cookie = 0;
 };
 

@@ -19,7 +19,19 @@
 namespace weft::srd {
 
 // It has no thread, clock or loop: the code that drives the engine calls progress() afterwards.
-// docs/messages.md explains it with a program. The road of a message:
+// docs/messages.md explains it with a program.
+//
+// A message that fits into one packet is eager: header and bytes are one send, into one of the
+// receiver's buffers. A larger one is a request: its header alone is sent and names the sender's
+// memory; once a posted receive matches, the receiver reads the bytes from there and answers
+// `finished`. An eager message that finds no free buffer is refused by the receiver's engine, and
+// is converted to a request, which needs none.
+//
+// Ordered messages to one partner carry sequence numbers, and the receiver offers them to its
+// posted receives in that order, however they arrive. A failure ends the epoch: everything under
+// way to that partner ends, and the numbers begin again at 0.
+//
+// The road of a message:
 //   post_send() messenger.cpp - launch() send.cpp - take_message() arrive.cpp - receive.cpp
 class Messenger {
  public:
