@@ -37,7 +37,6 @@ class StreamServer {
 
   // Connections to all of its listeners count together. With `strangers` anybody may connect.
   void listen(srd::UniqueFd listener, bool strangers);
-  [[nodiscard]] std::size_t connections() const { return open_; }
 
  private:
   class Session;
