@@ -131,7 +131,7 @@ class EventQueue {
   std::vector<std::unique_ptr<Chunk[]>> blocks_;
   std::uint32_t free_ = kEnd;
   std::vector<std::uint32_t> scratch_;
-  std::vector<Event> early_;  // before the open slice, because somebody only looked at it; sorted
+  std::vector<Event> early_;  // inserted before the open slice, which was only looked at; sorted
   std::size_t early_used_ = 0;
   std::vector<Far> far_;
   std::uint64_t far_order_ = 0;

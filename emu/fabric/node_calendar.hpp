@@ -14,14 +14,14 @@
 
 namespace weft::emu {
 
-// Nothing that a node does is felt by another one sooner than the shortest cable's delay. So within
-// a window of that length each node can work off all its events in a row, before the next node has
-// its turn: what a node needs is fetched once a window instead of once an event, and who comes next
-// is known beforehand.
+// What a node does affects no other node sooner than the delay of the shortest cable. So within a
+// window of that length each node can handle all its events in a row, before the next node has its
+// turn: a node's memory is fetched once per window instead of once per event, and the next node is
+// known beforehand.
 //
 // A node's events go by time, then by `via`, then by insertion. Insertions with the same time and
-// `via` have one author, who makes them in order: so what a node sees depends neither on the order
-// of the nodes nor on where a run is interrupted.
+// `via` come from one node, which makes them in order: so what a node sees depends neither on the
+// order of the nodes nor on where a run is interrupted.
 class NodeCalendar {
  public:
   // Windows of `lookahead` ps. Events further away than the ring of windows wait in a heap.

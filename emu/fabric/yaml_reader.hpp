@@ -72,7 +72,7 @@ class YamlMap {
   [[nodiscard]] YamlMap map(const char* key);
   [[nodiscard]] YAML::Node raw(const char* key);
 
-  // Fails for every key that nobody has asked for, and names the nearest that exists.
+  // Fails for every key of the file that no reader has asked for, and names the nearest known one.
   void finish();
   void fail(const char* key, const std::string& what);
   void fail_here(const std::string& what) { file_.fail_at(node_, path_, what); }

@@ -92,7 +92,7 @@ class Device {
   }
   [[nodiscard]] bool port_up() const { return port_up_; }
 
-  // Who is told, until it is forgotten.
+  // Between the two calls the channel is told of such events.
   void remember(EventChannel& channel) { async_channels_.push_back(&channel); }
   void forget(const EventChannel& channel) { std::erase(async_channels_, &channel); }
 
@@ -136,7 +136,7 @@ class Device {
   std::vector<EventChannel*> async_channels_;  // of open files
 };
 
-// Who makes progress for a device, and the lock around it.
+// Makes progress for a device, and holds the lock around it.
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -144,13 +144,13 @@ class Runner {
   virtual void exclusively(const std::function<void()>& work) = 0;
   // A round of progress, unless another thread is at it. True: something moved.
   virtual bool poll() = 0;
-  // Work was posted: lets it leave. What has arrived is somebody's poll to find.
+  // Work was posted: lets it leave. Does not receive: a later poll() finds what has arrived.
   virtual void push() { poll(); }
   // Like push(), for callers outside the poll hooks; does not reset the idle timer.
   virtual void ring() { poll(); }
   // The application has taken completions out of a queue.
   virtual void took_completions() {}
-  // Somebody is about to sleep until a completion event comes.
+  // The application is about to sleep until a completion event comes.
   virtual void expect_events() = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace weft::emu::kernel {
 namespace {
 
-// Its element is the port's number, which may look like somebody's handle.
+// The element of such an event is the port's number, which may equal an object's handle.
 bool of_port(std::uint32_t type) {
   return type == static_cast<std::uint32_t>(abi::AsyncEvent::port_active) ||
          type == static_cast<std::uint32_t>(abi::AsyncEvent::port_error);
@@ -47,7 +47,7 @@ int EventChannel::open() {
 }
 
 bool EventChannel::send_now(const Record& record) {
-  // The application may have closed its end: then nobody waits, and no signal must come of it.
+  // The application may have closed its end: then no thread waits, and SIGPIPE must not be raised.
   return native::send(ours_, &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
          (errno != EAGAIN && errno != ENOBUFS);
 }

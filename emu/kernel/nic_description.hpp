@@ -51,8 +51,8 @@ struct NicDescription {
 
   // Behaviour.
   std::uint32_t forced_reorder = 0;  // packets that may be held back at a time
-  bool rdma_needs_ah = true;         // whoever has no address handle here is refused
-  bool loopback = true;              // false: what is sent to the own address vanishes
+  bool rdma_needs_ah = true;         // a peer without an address handle here is refused
+  bool loopback = true;              // false: packets to the own address are lost
   std::uint32_t paths = 64;          // entropies per peer
 
   friend bool operator==(const NicDescription&, const NicDescription&) = default;

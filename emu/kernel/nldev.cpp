@@ -301,7 +301,7 @@ Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
     nlmsghdr header{};
     std::memcpy(&header, request.data(), sizeof header);
     if (header.nlmsg_len < sizeof header || header.nlmsg_len > request.size()) {
-      break;  // as the kernel: nobody knows where the next one begins
+      break;  // as the kernel: where the next one begins is unknown
     }
     conversation.take(header, request.subspan(sizeof header, header.nlmsg_len - sizeof header));
     request = request.subspan(std::min<std::size_t>(NLMSG_ALIGN(header.nlmsg_len), request.size()));

@@ -148,7 +148,7 @@ Statistics* claim_statistics(const std::string& path) {
   }
   auto* const statistics = new (file.slot(slot)) Statistics{};
   statistics->live.process = static_cast<std::uint64_t>(getpid());
-  file.leak();  // mapped until the process ends, as whoever counts may do so to the end
+  file.leak();  // stays mapped: its threads may count until the process ends
   return statistics;
 }
 

@@ -44,8 +44,8 @@ struct LiveObjects {
   std::uint64_t qps = 0;
 };
 
-// What one process counts. Written by the threads that drive its device, read by anybody at any
-// time.
+// What one process counts. Written by the threads that drive its device; other processes may read
+// it at any time.
 struct Statistics {
   srd::Counters transport;
   DeviceCounters device;

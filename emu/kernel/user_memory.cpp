@@ -57,10 +57,10 @@ std::optional<bool> populate(std::uint64_t address, std::uint64_t length, bool w
   return errno == ENOMEM || errno == EFAULT ? std::optional(false) : std::nullopt;
 }
 
-// Anything larger may be gigabytes of which nobody will ever touch the most. A real device pins all
-// of it; here that would cost time and memory for nothing. So the mappings are looked at instead,
-// and one byte at both ends of each: mappings of devices, or beyond the end of a file, say that
-// they can be read and cannot.
+// A larger range may be gigabytes of which most is never touched. A real device pins all of it;
+// here that would cost time and memory for nothing. So we look at the list of mappings instead, and
+// at one byte at both ends of each: a mapping of a device, or one beyond the end of its file, is
+// listed as readable and is not.
 bool is_mapped(std::uint64_t begin, std::uint64_t end, bool writable) {
   Mappings mappings;
   if (!mappings.good()) {

@@ -111,7 +111,7 @@ class UverbsFile {
   void remove(std::unique_ptr<Object>& object);
   // Where such objects are counted; null: nowhere.
   [[nodiscard]] std::uint64_t* count_of(ObjectKind kind);
-  // What who destroys by a handle is told: there is none, or it is one of something else.
+  // The error of a command with a wrong handle: there is no such object, or it is of another kind.
   [[nodiscard]] int nothing_of_the_kind(std::uint32_t handle) const;
   [[nodiscard]] Outcome<void> destroy(std::uint32_t handle, ObjectKind kind);
   [[nodiscard]] Channel* find_channel(int fd);

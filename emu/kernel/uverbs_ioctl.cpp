@@ -172,7 +172,7 @@ constexpr IoctlAttributeSpec kAttachCounter[] = {
 
 const UverbsFile::Method UverbsFile::kMethods[] = {
     {IoctlObject::device, 2, kQueryPort, &UverbsFile::ioctl_query_port},
-    {IoctlObject::device, 4, {}, nullptr},  // query_context: for who imports a device
+    {IoctlObject::device, 4, {}, nullptr},  // query_context: after the import of a device
     {IoctlObject::device, 5, kQueryGidTable, &UverbsFile::ioctl_query_gid_table},
     {IoctlObject::device, 6, kQueryGidEntry, &UverbsFile::ioctl_query_gid_entry},
     {IoctlObject::device, 7, kQueryPortSpeed, &UverbsFile::ioctl_query_port_speed},

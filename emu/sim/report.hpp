@@ -1,4 +1,4 @@
-// Owns report.html: one file that shows a run, works offline, and asks nobody for anything.
+// Owns report.html: one file that shows a run, works offline, and loads nothing from elsewhere.
 #pragma once
 
 #include <string>

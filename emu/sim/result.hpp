@@ -60,7 +60,7 @@ struct RunResult {
   double simulated_us = 0;
   std::string conservation;  // empty: every frame is accounted for
 
-  // Measured by whoever runs it: this library has no clock.
+  // Measured by the caller: this library has no clock.
   double cpu_seconds = 0;
   double rss_mb = 0;
 };

@@ -1,4 +1,4 @@
-// Owns the driving of hosts: who is called when, and what becomes of the frames and flows.
+// Owns the driving of hosts: which is called when, and what becomes of the frames and flows.
 #include "emu/sim/simulation.hpp"
 
 #include <algorithm>

@@ -94,8 +94,8 @@ void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos s
   for (std::uint32_t i = n; i > 1; --i) {
     std::swap(to[i - 1], to[rng.below(i)]);
   }
-  // Whoever drew itself swaps with the next one: at most one swap each, and nobody gets itself by
-  // it.
+  // A port that drew itself swaps with the next one: at most one swap each, after which neither has
+  // itself.
   for (std::uint32_t i = 0; i < n && n > 1; ++i) {
     if (to[i] == i) {
       std::swap(to[i], to[(i + 1) % n]);

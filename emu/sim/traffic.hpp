@@ -30,12 +30,12 @@ class TrafficBuilder {
  public:
   TrafficBuilder(TrafficMatrix& matrix, std::uint32_t group) : matrix_(matrix), group_(group) {}
 
-  // Everybody sends to one other, nobody to itself.
+  // Each port sends to one other port.
   void permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos start = 0);
   void incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes, Picos start = 0);
-  // Everybody sends to everybody in an own random order, `window` at a time.
+  // Each port sends to each other one, in a random order of its own, `window` at a time.
   void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
-  // The same in step: in a circle of random order everybody sends to those at the same distances,
+  // The same in step: in a circle of random order each port sends to those at the same distances,
   // so that while all are equally fast each receiver has `window` senders too. What htsim's
   // generator of serial all-to-alls writes.
   void staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);

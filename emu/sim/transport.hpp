@@ -17,7 +17,7 @@ namespace weft::emu {
   return byte(0) != 0xFD ? kNone : byte(12) << 24 | byte(13) << 16 | byte(14) << 8 | byte(15);
 }
 
-// Bytes that nobody reads stand for the payload of bulk traffic; as long as the largest frame.
+// Bytes that no host reads stand for the payload of bulk traffic; as long as the largest frame.
 [[nodiscard]] std::span<const std::byte> phantom_payload(std::size_t length);
 
 struct FlowStart {

@@ -282,7 +282,7 @@ class Bench {
     return values[values.size() / 2];
   }
 
-  // The client's number, on both sides. Whoever waits goes on serving the other.
+  // The client's number, on both sides. The side that waits keeps making progress for the other.
   std::uint64_t agree(std::uint64_t number) {
     if (is_client()) {
       line_.send(&number, sizeof number);

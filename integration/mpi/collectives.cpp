@@ -74,7 +74,7 @@ class Report {
     sweep<Kind, float>(name, "float");
   }
 
-  // Nobody may leave before the last one has come. In turn each rank comes late. Only where all
+  // No rank may leave before the last one has come. In turn each rank comes late. Only where all
   // ranks are on one machine do they have one clock to tell by.
   void barrier() {
     if (!wanted("barrier")) {

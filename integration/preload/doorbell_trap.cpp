@@ -51,7 +51,7 @@ std::size_t operand_length(const std::uint8_t* at) {
   return length + (wide ? 4U : mode == 1 ? 1U : 0U);
 }
 
-// mov %r32,mem; mov $imm32,mem; xchg %r32,mem, of which nobody wants the old value of a doorbell.
+// mov %r32,mem; mov $imm32,mem; xchg %r32,mem, whose result, a doorbell's old value, is not used.
 Store decode(const ucontext_t& context) {
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(
       static_cast<std::uintptr_t>(context.uc_mcontext.gregs[REG_RIP]));

@@ -106,8 +106,9 @@ constinit std::atomic<bool> installed{false};
 constinit Behind behind_segv;
 constinit Behind behind_bus;
 
-// A fault that is blocked ends the process, whoever's it is. So once the signals are taken over no
-// mask that the program sets blocks them: none of its threads', and none of its other handlers'.
+// A fault whose signal is blocked ends the process, be it the program's or ours. So once the
+// signals are taken over, no mask that the program sets blocks them: neither a thread's nor a
+// handler's.
 constexpr std::uint64_t kFaults = bit(SIGSEGV) | bit(SIGBUS);
 
 bool blocks_faults(const sigset_t& set) { return (kernel_mask(set) & kFaults) != 0; }
@@ -146,7 +147,7 @@ int take_signal(int signal, const Action& program) {
 
 // --- What the kernel would do
 
-// Somebody has sent the signal, and the default action is to end the process.
+// A process has sent the signal, and the default action is to end this one.
 void die_of_sent(int signal, const siginfo_t& info) {
   Action by_default{};
   by_default.sa_handler = SIG_DFL;

@@ -18,7 +18,7 @@ class FdTable {
   static constexpr std::uint8_t kChannel = 254;  // the application's end of a completion channel
   static constexpr std::uint8_t kPrivate = 255;  // ours: the application does not know of it
 
-  // 0: somebody else's business.
+  // 0: a descriptor of the program's own.
   [[nodiscard]] static std::uint8_t kind(int fd) {
     return fd >= 0 && fd < kMost
                ? kinds_[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed)

@@ -1,4 +1,4 @@
-// Owns taking the locks of the control path where the one who asks may be a signal handler.
+// Owns taking the locks of the control path where the caller may be a signal handler.
 #pragma once
 
 #include <mutex>

@@ -199,7 +199,7 @@ bool is_device_folder(int folder) {
   return std::strcmp(path, "/dev/infiniband") == 0;
 }
 
-// Who looks for devices by the type of an entry finds them.
+// For programs that look for devices by the type of a directory entry.
 template <class Entry>
 Entry* show_type(DIR* folder, Entry* entry) {
   constexpr char kDevice[] = "uverbs";

@@ -176,8 +176,8 @@ WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*,
   return glob_redirected(stock.get(), pattern, flags, error, result);
 }
 
-// A kernel with RDMA answers on netlink before anybody looks at sysfs, and would list its own
-// devices: ours are told of instead.
+// Libraries ask on netlink before they look at sysfs. There a kernel with RDMA would list its own
+// devices; this socket lists ours instead.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
   static constinit Next<int(int, int, int)> stock("socket");
   constexpr int kNetlinkRdma = 20;

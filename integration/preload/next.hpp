@@ -11,7 +11,7 @@
 namespace weft::preload {
 
 // The next definition of a function after this library: libc's, or that of another interposer
-// behind us. A constinit static of each wrapper: whoever comes first looks it up, and all who come
+// behind us. A constinit static of each wrapper: the first call looks it up, and calls that come
 // meanwhile, in any thread or a child of vfork, find the same.
 template <class Function>
 class Next {

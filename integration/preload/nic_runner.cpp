@@ -54,7 +54,7 @@ Result<Network> join(const kernel::NicDescription& description) {
   emu::AttachOptions options;
   options.nic = description.index;
   const auto link = std::make_shared<LinkWatch>();
-  // Called by whoever polls, who has the device to itself.
+  // Called by the thread that polls, which holds the lock.
   options.on_link = [link](bool up) { link->set(up); };
   auto attached = emu::attach(std::move(options));
   if (!attached) {
@@ -116,7 +116,7 @@ void NicRunner::push() {
 
 void NicRunner::ring() {
   if (host_->held_here()) {
-    (void)host_->push();  // leaves a mark for what is going on below
+    (void)host_->push();  // leaves a mark for the round that this signal handler interrupted
   } else if (host_->ring()) {
     host_->linger();
   }
@@ -147,7 +147,7 @@ void NicRunner::expect_events() {
   if (host_->held_here()) {
     return;
   }
-  // Not if somebody else has the device, but for sure: the next poll overwrites the arming.
+  // Waits for the lock instead of only trying it: the next poll overwrites the arming.
   host_->look([](Device& device) { device.look_at_arms(); });
   host_->expect_events();
   background_->take_over_now();

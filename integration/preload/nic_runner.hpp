@@ -1,5 +1,5 @@
-// Owns one NIC of this process while it runs: the device, its way to the network, and who drives
-// them.
+// Owns one NIC of this process while it runs: the device, its way to the network, and the threads
+// that drive them.
 #pragma once
 
 #include <memory>
@@ -27,15 +27,15 @@ class NicRunner final : public emu::kernel::Runner {
   void expect_events() override;
 
   [[nodiscard]] emu::kernel::Device& device() { return *device_; }
-  // For who is about to go: sends the acknowledgements that are owed, and in a network that loses
-  // packets stays a moment for what peers send once more because the first one was lost. Waits for
-  // nobody: the holder of the lock may be this very thread, below a signal handler.
+  // Before the process ends: sends the acknowledgements that are owed, and in a network that loses
+  // packets stays a moment to answer what peers send again. Waits for no lock: its holder may be
+  // this very thread, below a signal handler.
   void linger();
   // This thread is making progress already: only poll(), push() and linger() are allowed.
   [[nodiscard]] bool held_here() const { return host_->held_here(); }
   // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
   void abandon() { host_->abandon(); }
-  // Begins to watch over the NIC while nobody polls. Once.
+  // Starts the thread that drives the NIC while the application does not poll. Once.
   void need_background();
 
  private:

@@ -118,8 +118,8 @@ Process& process() {
   return *instance;
 }
 
-// So that the child finds the tables whole. Who forks from a signal handler, above a change of
-// them, has to take them as they are.
+// Locks that are held during a fork, so that the child finds the tables whole. A fork from a signal
+// handler that interrupted a change of the tables leaves them to the child as they are.
 struct Forking {
   bool process = false;
   bool hooks = false;
@@ -372,7 +372,7 @@ int open_uverbs(int nic, int flags) {
   auto file = std::make_shared<OpenFile>();
   file->runner = up;
   file->verbs = std::make_unique<kernel::UverbsFile>(up->device(), *up, &process().listener);
-  // A child of a fork shall find each of our descriptors in the table, or none.
+  // So that the child of a fork finds each of our descriptors in the table.
   const Guard guard(process().mutex);
   const int native = file->verbs->open();
   if (native < 0) {
@@ -458,7 +458,7 @@ void duplicated(int fd, int copy) {
   if (in_vfork_child()) {
     return;
   }
-  if (FdTable::kind(fd) == FdTable::kChannel) {  // from now on nobody can say when it is closed
+  if (FdTable::kind(fd) == FdTable::kChannel) {  // from now on its end cannot be noticed
     (void)take(fd);
     return;
   }

@@ -115,7 +115,7 @@ std::uint32_t port_of(int fd) {
   sockaddr_nl address{};
   socklen_t length = sizeof address;
   if (syscall(SYS_getsockname, fd, &address, &length) == 0 && address.nl_pid == 0) {
-    address.nl_family = AF_NETLINK;  // who sends unbound is bound by that
+    address.nl_family = AF_NETLINK;  // as the kernel does when an unbound socket sends
     (void)syscall(SYS_bind, fd, &address, sizeof address);
     length = sizeof address;
     (void)syscall(SYS_getsockname, fd, &address, &length);
@@ -123,7 +123,7 @@ std::uint32_t port_of(int fd) {
   return address.nl_pid;
 }
 
-// A socket that is connected to the kernel takes nothing from anybody else.
+// A socket that is connected to the kernel accepts messages from no other sender.
 void disconnect(int fd) {
   sockaddr_nl nobody{};
   nobody.nl_family = AF_UNSPEC;
@@ -142,7 +142,7 @@ int deliver(std::uint32_t port, const nldev::Datagrams& answers) {
   for (const auto& datagram : answers) {
     if (error == 0 && syscall(SYS_sendto, from, datagram.data(), datagram.size(), MSG_DONTWAIT, &to,
                               sizeof to) < 0) {
-      error = ENOBUFS;  // nobody reads there
+      error = ENOBUFS;  // its queue is full: the program does not read
     }
   }
   syscall(SYS_close, from);

@@ -20,9 +20,9 @@ namespace {
 using emu::kernel::copy_from_user;
 using emu::kernel::Runner;
 
-// An application that polls in vain makes way for others. If nobody else wanted the core it polls
-// for a while before the next time; if somebody did, that is more often than not whom it waits for,
-// and every poll in between is time that they both lose.
+// After some empty polls an application yields its core. If no other thread wanted the core, it
+// polls for a while before it yields again. If one did, that is often the very process it waits
+// for, and every poll in between is time that both lose.
 constexpr int kEmptyPollsBeforeYield = 16;
 constexpr Duration kYieldToNobody = std::chrono::nanoseconds{1500};
 
@@ -82,8 +82,9 @@ class Replacements {
 
 Runner* runner_of(const ibv_context* context) { return VerbsHooks::instance().runner_of(context); }
 
-// Progress is due before looking into a queue that was not empty the last time(s): who takes one
-// completion after the other gets them from the queue, but must not keep the device waiting.
+// Whether to make progress before looking into a queue that was not empty the last time(s). A
+// program that takes one completion after the other finds them in the queue, but the device must
+// not wait.
 bool progress_is_due() {
   constexpr int kFullPollsBetween = 16;
   static thread_local int full_polls = 0;
@@ -205,8 +206,8 @@ bool is_library_context(const ibv_context* context, int fd) {
          is_code(context->ops.post_send) && is_code(context->ops.req_notify_cq);
 }
 
-// Only pointers change, and only while nobody can use them yet, or to one that does the same and
-// more.
+// Only pointers change: either before any thread can use them, or to a function that does the same
+// and more.
 template <class Function, class Table>
 void put(Function*& slot, Table& table) {
   std::atomic_ref(slot).store(table.replace(slot), std::memory_order_release);
@@ -323,8 +324,8 @@ void VerbsHooks::hook_context(ibv_context* context) {
 void VerbsHooks::created_cq(const Touched& touched) {
   const int fd = touched.fd;
   auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(touched.user_handle));
-  // The library has not filled the CQ yet, except for its context. Whoever asks the loader must not
-  // have our lock: under the loader's a library's constructor may open the device.
+  // The library has not filled the CQ yet, except for its context. This asks the loader, so without
+  // our lock: a library's constructor, which runs under the loader's lock, may open the device.
   const bool known = readable(cq) && is_library_context(cq->context, fd);
   const Guard guard(lock_);
   if (!guard) {

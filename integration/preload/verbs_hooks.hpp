@@ -21,7 +21,7 @@ class VerbsHooks {
  public:
   using Touched = emu::kernel::LibraryHooks::Touched;
 
-  // There before anybody can ask, and never destroyed.
+  // Exists before the first call, and is never destroyed.
   static VerbsHooks& instance();
 
   // Around changes of the tables. For fork().
