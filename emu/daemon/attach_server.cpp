@@ -201,9 +201,7 @@ std::size_t AttachServer::ring_bytes_for(const AttachRequest& request) const {
       std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, kLargestRing));
 }
 
-// Takes the connection if it succeeds.
-Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
-                                  const AttachRequest& request) {
+Result<Nic*> AttachServer::nic_for(const AttachRequest& request) const {
   const auto nics = nics_named(plant_, request.host);
   if (!nics) {
     return tl::unexpected(nics.error());
@@ -214,6 +212,16 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   if (request.nic >= nics->size()) {
     return fail(ErrorCode::invalid_argument, "NIC " + std::to_string(request.nic) +
                                                  " of a host with " + std::to_string(nics->size()));
+  }
+  return (*nics)[request.nic];
+}
+
+// Takes the connection if it succeeds.
+Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
+                                  const AttachRequest& request) {
+  const auto nic = nic_for(request);
+  if (!nic) {
+    return tl::unexpected(nic.error());
   }
   const std::size_t ring_bytes = ring_bytes_for(request);
   const std::size_t max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu;
@@ -231,9 +239,9 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   const srd::Life now{life_of_now()};
   const pid_t pid = peer_process(socket->fd());
   registry_.keep_unknown(srd::monotonic_now() - options_.started < kWaitForUnknown);
-  const auto place = registry_.occupy(*(*nics)[request.nic],
-                                      {.attachment = request.attachment, .life = request.life},
-                                      (now.before(first_life_) ? first_life_ : now).value(), pid);
+  const auto place =
+      registry_.occupy(**nic, {.attachment = request.attachment, .life = request.life},
+                       (now.before(first_life_) ? first_life_ : now).value(), pid);
   if (!place) {
     return tl::unexpected(place.error());
   }
@@ -248,16 +256,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
     process->end = std::make_unique<Watch>(io_, std::move(end));
   }
-  auto slot = std::make_unique<Slot>();
-  slot->nic = place->nic;
-  slot->id = place->id;
-  slot->life = place->life;
-  slot->serial = ++serials_;
-  slot->port = std::move(*port);
-  slot->ring_bytes = ring_bytes;
-  slot->pid = pid;
-  slot->direct_rings = options_.direct_rings && process->direct_rings;
-  slot->wants_management = (request.flags & kWantsManagement) != 0;
+  auto slot = slot_for(*process, request, std::move(*port));
   process->slot = slot.get();
   if (!network_.add(std::move(slot))) {
     socket = std::move(process->socket);
@@ -279,6 +278,21 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
     leave(in);
   }
   return {};
+}
+
+std::unique_ptr<Slot> AttachServer::slot_for(const Process& process, const AttachRequest& request,
+                                             srd::RingPort port) {
+  auto slot = std::make_unique<Slot>();
+  slot->nic = process.place.nic;
+  slot->id = process.place.id;
+  slot->life = process.place.life;
+  slot->serial = ++serials_;
+  slot->port = std::move(port);
+  slot->ring_bytes = process.ring_bytes;
+  slot->pid = process.pid;
+  slot->direct_rings = options_.direct_rings && process.direct_rings;
+  slot->wants_management = (request.flags & kWantsManagement) != 0;
+  return slot;
 }
 
 AttachReply AttachServer::reply_for(const Process& process) const {

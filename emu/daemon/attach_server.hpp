@@ -63,7 +63,10 @@ class AttachServer {
   [[nodiscard]] bool answer_describe(int socket, const DescribeRequest& request);
   [[nodiscard]] Result<void> let_in(std::unique_ptr<ClientWatch>& socket,
                                     const AttachRequest& request);
+  [[nodiscard]] Result<Nic*> nic_for(const AttachRequest& request) const;
   [[nodiscard]] std::size_t ring_bytes_for(const AttachRequest& request) const;
+  [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process, const AttachRequest& request,
+                                               srd::RingPort port);
   [[nodiscard]] AttachReply reply_for(const Process& process) const;
 
   void watch(Process& process);
