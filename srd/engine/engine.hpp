@@ -131,6 +131,7 @@ class Engine final : public Machine {
 
   // transmit.cpp
   [[nodiscard]] bool transmit_data(TimePoint now, Peer& peer, TxPacket& out);
+  [[nodiscard]] static PathId pick_for_question(TimePoint now, Outbound& out);
   [[nodiscard]] bool may_leave_again(const SendSlot& slot) const;
   [[nodiscard]] bool retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out);
   [[nodiscard]] Queue choose_queue(Outbound& out);

@@ -94,6 +94,7 @@ struct alignas(kCacheLine) Outbound {
   std::uint32_t next_read = 1;
   TimePoint silent_since = kNever;  // of the first of the timeouts
   TimePoint asked_at{};  // of the latest question to a peer that owes us bytes or credits
+  PathId asked_along;    // that it took
   RttEstimator rtt;
   CreditBalance credits;
   PeerPaths paths;

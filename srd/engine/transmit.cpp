@@ -54,13 +54,13 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
 [[gnu::always_inline]] inline bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
   Outbound& o = *peer.out;
   if (credit_request_due(o)) {
-    out.path = o.paths.pick(now);
+    out.path = pick_for_question(now, o);
     emit_credit_request(now, peer, out);
     return true;
   }
   if (o.tail_probe_wanted) {
     o.tail_probe_wanted = false;
-    emit_probe(now, peer, o.paths.pick(now), out);
+    emit_probe(now, peer, pick_for_question(now, o), out);
     return true;
   }
   if (o.muted) {
@@ -132,6 +132,14 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
   slot.path = static_cast<std::uint8_t>(o.paths.pick(now).value());
   emit(now, peer, slot, out);
   return true;
+}
+
+// After silence another path than before: no timer of a path watches over questions, and a policy
+// may hold on to a path that is dead.
+PathId Engine::pick_for_question(TimePoint now, Outbound& out) {
+  out.asked_along =
+      out.timeouts != 0 ? out.paths.pick_other_than(now, out.asked_along) : out.paths.pick(now);
+  return out.asked_along;
 }
 
 // Not if its memory was taken back, or is gone: carriers drop what they cannot read, so that it

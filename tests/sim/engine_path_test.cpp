@@ -203,5 +203,26 @@ TEST(EnginePath, AnIdleProcessDoesNotProbeForEver) {
   EXPECT_EQ(pair.network().counts().sent, sent);
 }
 
+// Nothing but the question is under way, and the policy holds on to the path that has died.
+TEST(EnginePath, AQuestionWithoutAnAnswerIsAskedAlongAnotherPath) {
+  LabConfig config = lab_config();
+  config.engine.path_selector = "ecmp";
+  config.engine.paths = 2;
+  config.engine.path_timeouts_to_abandon = 3;
+  config.engine.receiver_credits = true;
+  config.engine.credit_window = 64;  // less than the message
+  Pair pair(config);
+  PathLog log(pair);
+  pair.b.receive(3);
+  pair.a.send(pair.b, pattern(1000));
+  ASSERT_TRUE(pair.run_until_idle());
+  ASSERT_EQ(log.used().size(), 1U);
+  pair.network().kill_path(0, *log.used().begin());
+  pair.a.send(pair.b, pattern(1000));  // overdraws what was granted
+  const auto second = pair.a.send(pair.b, pattern(1000));
+  EXPECT_TRUE(pair.run_until([&] { return pair.a.status(second).has_value(); }));
+  EXPECT_EQ(pair.a.status(second), Status::ok);
+}
+
 }  // namespace
 }  // namespace weft::testing
