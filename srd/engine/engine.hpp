@@ -189,6 +189,11 @@ class Engine final : public Machine {
            completions_.size() - receive_completions_ + local_works_ < config_.max_completions;
   }
 
+  // Answers to reads have records of their own number, or readers could keep us from posting.
+  [[nodiscard]] bool response_room() const {
+    return works_.used() - local_works_ < config_.max_work_requests;
+  }
+
   [[nodiscard]] bool may_access(const Endpoint& endpoint, const Peer& peer) const {
     return !endpoint.config.acquainted_only || is_acquainted(endpoint, peer);
   }

@@ -38,11 +38,10 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   if (peer.in.reads_served >= config_.max_reads_per_peer) {
     return code_of(Status::responder_busy);
   }
-  std::uint32_t index = works_.allocate();
-  if (index == WorkSlab::kNone) {
+  if (!response_room()) {
     evict_muted_response();
-    index = works_.allocate();
   }
+  const std::uint32_t index = response_room() ? works_.allocate() : WorkSlab::kNone;
   if (index == WorkSlab::kNone) {
     return code_of(Status::responder_busy);
   }

@@ -49,6 +49,23 @@ TEST(EngineLimits, TheWindowGoesRoundManyTimes) {
   }
 }
 
+TEST(EngineLimits, PeersThatReadLeaveRoomForOurRequests) {
+  LabConfig config = lab_config();
+  config.engine.max_work_requests = config.engine.max_completions = 4;
+  config.link.rate = config.engine.line_rate = Rate::gbps(1);
+  Lab lab(4, config);
+  for (std::uint32_t reader = 1; reader < 4; ++reader) {
+    for (int i = 0; i < 4; ++i) {
+      lab[reader].read(lab[0], 0, 100'000);
+    }
+  }
+  lab.run_for(200us);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(lab[0].try_write(lab[1], 0, "ours").has_value()) << i;
+  }
+  EXPECT_TRUE(lab.run_until_idle());
+}
+
 TEST(EngineLimits, AFullWindowWaitsForItsOldestPacket) {
   LabConfig config = lab_config();
   config.engine.window_packets = 64;
