@@ -57,7 +57,7 @@ std::uint64_t SlotMap::take(std::uint64_t length, std::uint64_t key) {
   }
   const std::uint64_t offset = next_;
   next_ += length + 8;
-  slots_.push_back({offset, length, key});
+  slots_.push_back({.offset = offset, .length = length, .key = key});
   return offset;
 }
 
@@ -66,8 +66,17 @@ std::uint64_t SlotMap::take_end(std::uint64_t inside, std::uint64_t key) {
     return kFull;
   }
   end_taken_ = true;
-  slots_.push_back({size_ - inside, inside, key});
+  slots_.push_back({.offset = size_ - inside, .length = inside, .key = key});
   return size_ - inside;
+}
+
+void SlotMap::take_back(std::span<std::byte> bytes, std::uint64_t offset) {
+  for (Slot& slot : slots_) {
+    if (slot.offset == offset) {
+      slot.taken_back = true;
+      std::ranges::fill(bytes.subspan(offset, slot.length), kScribble);
+    }
+  }
 }
 
 bool SlotMap::explains(std::span<const std::byte> bytes) const {
@@ -76,8 +85,9 @@ bool SlotMap::explains(std::span<const std::byte> bytes) const {
             [](const Slot& a, const Slot& b) { return a.offset < b.offset; });
   std::uint64_t at = 0;
   for (const Slot& slot : ordered) {
+    const auto place = bytes.subspan(slot.offset, slot.length);
     if (!is_all(bytes.subspan(at, slot.offset - at), kBlank) ||
-        !is_partly_painted(bytes.subspan(slot.offset, slot.length), slot.key)) {
+        !(slot.taken_back ? is_all(place, kScribble) : is_partly_painted(place, slot.key))) {
       return false;
     }
     at = slot.offset + slot.length;

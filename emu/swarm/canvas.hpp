@@ -56,6 +56,7 @@ class SlotMap {
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
     std::uint64_t key = 0;
+    bool taken_back = false;  // scribbled over: nobody may write there any more
   };
   static constexpr std::uint64_t kFull = ~std::uint64_t{0};
 
@@ -64,6 +65,8 @@ class SlotMap {
   std::uint64_t take(std::uint64_t length, std::uint64_t key);
   // A message that may reach over the end of the region; at most one.
   std::uint64_t take_end(std::uint64_t inside, std::uint64_t key);
+  // The message at this place is complete: whatever comes there later shows.
+  void take_back(std::span<std::byte> bytes, std::uint64_t offset);
   // Every byte is blank, or belongs to the message whose place it is.
   [[nodiscard]] bool explains(std::span<const std::byte> bytes) const;
 

@@ -82,6 +82,23 @@ bool History::seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b, Dura
   return now - begin >= at_least;
 }
 
+void History::lost(std::uint32_t from, std::uint32_t to, std::uint16_t path) {
+  silences_[from * hosts_ + to].lost_on.insert({from, path});
+  silences_[to * hosts_ + from].lost_on.insert({from, path});
+}
+
+void History::arrived(TimePoint now, std::uint32_t from, std::uint32_t to) {
+  Silence& silence = silences_[to * hosts_ + from];
+  silence.since = now;
+  silence.lost_on.clear();
+}
+
+bool History::everything_was_lost(TimePoint now, std::uint32_t host, std::uint32_t peer,
+                                  Duration at_least) const {
+  const Silence& silence = silences_[host * hosts_ + peer];
+  return silence.lost_on.size() > 1 && now - silence.since >= at_least;
+}
+
 void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation,
                     std::uint32_t from, std::uint32_t from_incarnation, bool ack) {
   const auto [entry, is_new] = heard_.try_emplace({host, incarnation, from});

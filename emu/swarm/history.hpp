@@ -13,23 +13,53 @@
 
 namespace weft::swarm {
 
+// When something was so, for each of many.
+template <class Key>
+class Episodes {
+ public:
+  void begin(const Key& key) { now_.insert(key); }
+  void end(TimePoint now, const Key& key) {
+    if (now_.erase(key) != 0) {
+      last_[key] = now;
+    }
+  }
+  // Was it so at any time since?
+  [[nodiscard]] bool was(const Key& key, TimePoint since) const {
+    const auto last = last_.find(key);
+    return now_.contains(key) || (last != last_.end() && last->second >= since);
+  }
+
+ private:
+  std::set<Key> now_;
+  std::map<Key, TimePoint> last_;  // its end
+};
+
 class History {
  public:
-  explicit History(std::uint32_t hosts) : hosts_(hosts) {}
+  explicit History(std::uint32_t hosts) : hosts_(hosts), silences_(std::size_t{hosts} * hosts) {}
 
   // --- Endpoints
   void endpoint_unavailable(std::uint32_t host, std::uint32_t endpoint) {
-    unavailable_.insert({host, endpoint});
+    unavailable_.begin({host, endpoint});
   }
   void endpoint_available(TimePoint now, std::uint32_t host, std::uint32_t endpoint) {
-    unavailable_.erase({host, endpoint});
-    last_unavailable_[{host, endpoint}] = now;
+    unavailable_.end(now, {host, endpoint});
   }
   [[nodiscard]] bool was_unavailable(std::uint32_t host, std::uint32_t endpoint,
                                      TimePoint since) const {
-    const auto last = last_unavailable_.find({host, endpoint});
-    return unavailable_.contains({host, endpoint}) ||
-           (last != last_unavailable_.end() && last->second >= since);
+    return unavailable_.was({host, endpoint}, since);
+  }
+  // So many receives are posted, or were when the application last looked.
+  void receives(TimePoint now, std::uint32_t host, std::uint32_t endpoint, std::uint32_t posted) {
+    if (posted == 0) {
+      without_receives_.begin({host, endpoint});
+    } else {
+      without_receives_.end(now, {host, endpoint});
+    }
+  }
+  [[nodiscard]] bool was_without_receives(std::uint32_t host, std::uint32_t endpoint,
+                                          TimePoint since) const {
+    return without_receives_.was({host, endpoint}, since);
   }
   void flushed(TimePoint now, std::uint32_t host, std::uint32_t endpoint, std::uint32_t peer) {
     last_flush_[{host, endpoint, peer}] = now;
@@ -38,6 +68,10 @@ class History {
                                  TimePoint since) const {
     const auto last = last_flush_.find({host, endpoint, peer});
     return last != last_flush_.end() && last->second >= since;
+  }
+  // With an endpoint that is closed all of its requests are flushed, those to itself as well.
+  [[nodiscard]] bool was_closed(std::uint32_t host, std::uint32_t endpoint, TimePoint since) const {
+    return was_flushed(host, endpoint, host, since);
   }
 
   // --- Silence between two hosts, either direction of which does not work.
@@ -52,6 +86,13 @@ class History {
   [[nodiscard]] bool seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b,
                                   Duration between_tries, Duration at_least) const;
   void heal(TimePoint now);
+
+  // --- Bad luck: both are there, and everything between them is lost.
+  void lost(std::uint32_t from, std::uint32_t to, std::uint16_t path);
+  void arrived(TimePoint now, std::uint32_t from, std::uint32_t to);
+  // Has `host` heard nothing of `peer` for so long although more than one path was tried?
+  [[nodiscard]] bool everything_was_lost(TimePoint now, std::uint32_t host, std::uint32_t peer,
+                                         Duration at_least) const;
 
   // --- What a process has heard: packets that reached it unharmed and addressed to its life.
   struct Heard {
@@ -85,15 +126,21 @@ class History {
     TimePoint since{};
     std::vector<Interval> past;
   };
+  struct Silence {
+    TimePoint since{};
+    std::set<std::pair<std::uint32_t, std::uint16_t>> lost_on;  // sender, path
+  };
   void refresh(TimePoint now, std::uint32_t a, std::uint32_t b);
 
   std::uint32_t hosts_;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> unavailable_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, TimePoint> last_unavailable_;
+  using EndpointOf = std::pair<std::uint32_t, std::uint32_t>;  // host, endpoint
+  Episodes<EndpointOf> unavailable_;
+  Episodes<EndpointOf> without_receives_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, TimePoint> last_flush_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> cuts_;
   std::map<std::uint32_t, std::uint32_t> mutes_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines_;
+  std::vector<Silence> silences_;  // of the second host, as the first one hears it
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Heard> heard_;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>> first_contacts_;
 };

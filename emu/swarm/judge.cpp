@@ -26,13 +26,8 @@ bool is_anonymous(const Request& request) {
 Judge::Judge(const Plan& plan, const History& history,
              const std::vector<std::deque<Process>>& processes)
     : plan_(plan), history_(history), processes_(processes), open_of_(plan.hosts.size(), 0) {
-  for (std::size_t i = 0; i < plan.hosts.size() * kRegionKinds; ++i) {
-    slots_.emplace_back(region_size(static_cast<RegionKind>(i % kRegionKinds)));
-  }
-}
-
-SlotMap& Judge::slots(std::uint32_t host, RegionKind kind) {
-  return slots_[host * kRegionKinds + static_cast<std::size_t>(kind)];
+  strangers_ = std::ranges::any_of(
+      plan.steps, [](const Step& step) { return step.act == Act::replay_foreign; });
 }
 
 void Judge::condemn(std::string text) {
@@ -79,6 +74,14 @@ void Judge::orphan(std::uint32_t host) {
   }
 }
 
+// Of either to the other.
+std::uint32_t Judge::open_requests_between(std::uint32_t a, std::uint32_t b) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(requests_, [&](const Request& r) {
+    return r.state == Request::State::open &&
+           ((r.step.host == a && r.step.peer == b) || (r.step.host == b && r.step.peer == a));
+  }));
+}
+
 Request* Judge::request_of(std::uint64_t number) {
   return number >= 1 && number <= requests_.size() ? &requests_[number - 1] : nullptr;
 }
@@ -118,6 +121,7 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
                    ", which nothing explains");
   }
   check_effect(*request, host);
+  take_back_place(*request);
   if (request->buffer.exists()) {
     if ((completion.cookie & 1) != 0) {
       request->buffer.free();  // so that the address sanitizer sees who still uses it
@@ -157,43 +161,61 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
   const bool needs_receive =
       request.kind == Kind::send ||
       (request.kind == Kind::write && step.immediate && !target.unsolicited_immediate);
-  // A packet of a former life may have introduced that life after its end.
-  const bool restarted = processes_[step.peer].size() > 1;
-  const Duration patience = plan_.hosts[step.host].engine.peer_timeout / 2;
-  const auto* heard = history_.heard(step.host, request.incarnation, step.peer);
-  const bool lazy = plan_.hosts[step.host].poll_interval > Duration::zero();  // heard since
-  // One silence ends all that is under way, also what was posted when it was nearly over.
-  const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
-  const Duration between_tries = engine.max_rto + engine.max_rto / 4 + 2 * engine.base_rtt +
-                                 plan_.hosts[step.host].poll_interval;
-  const bool apart =
-      history_.were_apart(now, step.host, step.peer, request.posted, patience) ||
-      history_.seemed_apart(now, step.host, step.peer, between_tries, engine.peer_timeout / 2);
   switch (status) {
     case Status::bad_qpn:
       return history_.was_unavailable(step.peer, step.peer_endpoint, request.posted);
     case Status::receiver_not_ready:
-      return needs_receive && step.rnr_retry != srd::kRnrRetryForever;
+      return needs_receive && step.rnr_retry != srd::kRnrRetryForever &&
+             (is_lazy(step.peer) ||
+              history_.was_without_receives(step.peer, step.peer_endpoint, request.posted));
     case Status::length_error:
       return request.kind == Kind::send && step.length > target.receive_size;
-    case Status::bad_key: {
-      if (request.kind == Kind::send || restarted) {
-        return restarted && request.kind != Kind::send;
-      }
-      const auto& stale = process(step.peer).stale_keys();
-      return std::find(stale.begin(), stale.end(), request.remote_key) != stale.end();
-    }
+    case Status::bad_key:
+      return request.target != nullptr && (!request.target->registered || met_later_life(request));
     case Status::flushed:
       return history_.was_flushed(step.host, step.endpoint, step.peer, request.posted);
     case Status::peer_restarted:
-      return restarted;
+      return restart_explains(request);
     case Status::unresponsive:
-      return heard != nullptr && apart;
     case Status::unreachable:
-      return (heard == nullptr || !heard->ack || lazy) && apart;
+      return silence_explains(now, request, status);
     default:
       return false;
   }
+}
+
+// Did its engine learn of a later life than the one it knew when the request was posted? Where it
+// knew none, a packet of a former life may have introduced that one after its end.
+bool Judge::restart_explains(const Request& request) const {
+  const std::size_t lives = processes_[request.step.peer].size();
+  return lives > 1 + request.known_incarnation.value_or(0);
+}
+
+// Only who knew no life speaks to another one than that which its key belongs to.
+bool Judge::met_later_life(const Request& request) const {
+  return !request.known_incarnation &&
+         processes_[request.step.peer].size() > 1 + request.target_incarnation;
+}
+
+// One silence ends all that is under way, also what was posted when it was nearly over.
+bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
+  const Step& step = request.step;
+  const HostPlan& host = plan_.hosts[step.host];
+  const srd::EngineConfig& engine = host.engine;
+  // Who waits for credits or the bytes of a read asks after four waits for an answer.
+  const Duration between_tries =
+      4 * (engine.max_rto + engine.max_rto / 4) + 2 * engine.base_rtt + host.poll_interval;
+  const Duration patience = engine.peer_timeout / 2;
+  if (!history_.were_apart(now, step.host, step.peer, request.posted, patience) &&
+      !history_.seemed_apart(now, step.host, step.peer, between_tries, patience) &&
+      !history_.everything_was_lost(now, step.host, step.peer, patience)) {
+    return false;
+  }
+  const auto* heard = history_.heard(step.host, request.incarnation, step.peer);
+  if (status == Status::unresponsive) {
+    return heard != nullptr;
+  }
+  return heard == nullptr || !heard->ack || is_lazy(step.host);  // heard since
 }
 
 // What a finished request must have done to memory.
@@ -204,35 +226,47 @@ void Judge::check_effect(const Request& request, std::uint32_t host) {
     return condemn(name(request) + ": bytes around its buffer have changed");
   }
   if (request.kind == Kind::read) {
-    bool right = false;
-    for (const Process& p : processes_[step.peer]) {
-      const auto bytes = request.buffer.bytes();
-      right |= ok ? is_painted(bytes, p.content_key(), request.offset)
-                  : is_partly_painted(bytes, p.content_key(), request.offset);
-    }
-    if (!right) {
-      condemn(name(request) + ": the read brought wrong bytes");
-    }
-    return;
+    return check_read(request);
   }
   const std::size_t number = request.kind == Kind::send && step.length >= kNumbered ? kNumbered : 0;
   if (request.buffer.exists() &&
       !is_painted(request.buffer.bytes().subspan(number), request.key, number)) {
     return condemn(name(request) + ": its source memory has changed");
   }
-  if (request.kind == Kind::write && ok && request.has_place) {
-    bool placed = false;
-    for (const Process& p : processes_[step.peer]) {
-      for (const Process::Region& region : p.regions()) {
-        placed |=
-            region.kind == request.region &&
-            is_painted(region.memory.bytes().subspan(request.offset, step.length), request.key);
-      }
-    }
-    if (!placed) {
-      condemn(name(request) + " is complete, but its bytes are not all in place; host " +
-              std::to_string(host));
-    }
+  if (request.kind == Kind::write && ok && request.has_place &&
+      !is_painted(request.target->memory.bytes().subspan(request.offset, step.length),
+                  request.key)) {
+    condemn(name(request) + " is complete, but its bytes are not all in place; host " +
+            std::to_string(host));
+  }
+}
+
+// What it brought is what the life that it asked had to read.
+void Judge::check_read(const Request& request) {
+  const auto bytes = request.buffer.bytes();
+  const std::uint64_t content =
+      processes_[request.step.peer][request.target_incarnation].content_key();
+  const bool right = request.status == Status::ok
+                         ? is_painted(bytes, content, request.offset)
+                         : is_partly_painted(bytes, content, request.offset);
+  if (!right) {
+    condemn(name(request) + ": the read brought wrong bytes");
+  }
+}
+
+// A write has ended well, and who waits for its immediate data has seen it: nothing may come any
+// more, but from strangers, who may write whatever they know a key for.
+void Judge::take_back_place(Request& request) {
+  const bool announced = !request.step.immediate || !request.delivered_to.empty();
+  if (strangers_ || request.kind != Kind::write || !request.has_place || !announced ||
+      request.state != Request::State::done || request.status != Status::ok) {
+    return;
+  }
+  Process::Region& region = *request.target;
+  region.slots.take_back(region.memory.bytes(), request.offset);
+  if (!region.frozen.empty()) {
+    std::fill_n(region.frozen.begin() + static_cast<std::ptrdiff_t>(request.offset),
+                request.step.length, kScribble);
   }
 }
 
@@ -272,13 +306,19 @@ void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Comp
     if (completion.length > receive.buffer.bytes().size()) {
       return condemn("a message is longer than its receive");
     }
+    if (!is_all(receive.buffer.bytes().subspan(completion.length), kBlank)) {
+      return condemn("bytes behind the message in receive " + std::to_string(index) +
+                     " have changed");
+    }
     check_message(now, host, completion, from, receive.buffer.bytes().first(completion.length));
   } else if (!is_all(receive.buffer.bytes(), kBlank)) {
     return condemn("receive " + std::to_string(index) + " was written without a message");
   } else if (completion.status == Status::ok) {
     check_write_immediate(now, host, completion, from);
-  } else if (completion.status != Status::flushed && completion.status != Status::length_error) {
-    return condemn(std::string{"a receive completes with "} + srd::to_string(completion.status));
+  } else if (completion.status != Status::flushed ||
+             !history_.was_closed(host, receive.endpoint, receive.posted)) {
+    return condemn("receive " + std::to_string(index) + " completes with " +
+                   srd::to_string(completion.status) + ", which nothing explains");
   }
   if ((index & 1) != 0) {
     receive.buffer.free();
@@ -343,16 +383,11 @@ void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
       step.flaw != Flaw::none || completion.length != step.length) {
     return condemn(name(*request) + ": its immediate data came with wrong particulars");
   }
-  if (request->has_place) {
-    bool placed = false;
-    for (const Process::Region& region : process(host).regions()) {
-      placed |=
-          region.kind == request->region &&
-          is_painted(region.memory.bytes().subspan(request->offset, step.length), request->key);
-    }
-    if (!placed) {
-      return condemn(name(*request) + ": its immediate data came before all of its bytes");
-    }
+  const bool first = request->delivered_to.empty();
+  if (request->has_place && first &&
+      !is_painted(request->target->memory.bytes().subspan(request->offset, step.length),
+                  request->key)) {
+    return condemn(name(*request) + ": its immediate data came before all of its bytes");
   }
   delivered(now, *request, host);
 }
@@ -374,10 +409,11 @@ void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
   const auto* heard = history_.heard(host, here, from);
   const HostPlan& plan = plan_.hosts[host];
   if (heard != nullptr && heard->incarnation > request.incarnation && heard->since < now &&
-      plan.poll_interval == Duration::zero() && plan.engine.forced_reorder == 0) {
+      !is_lazy(host) && plan.engine.forced_reorder == 0) {
     return condemn(name(request) + " came from a former life of host " + std::to_string(from));
   }
   request.delivered_to.push_back(here);
+  take_back_place(request);
 }
 
 // --- The end
@@ -391,7 +427,7 @@ void Judge::check_regions(std::uint32_t host, const Process& process) {
     const bool margins = region.memory.margins_intact();
     const bool explained = region.kind == RegionKind::readable
                                ? is_painted(bytes, process.content_key())
-                               : slots(host, region.kind).explains(bytes);
+                               : region.slots.explains(bytes);
     const bool frozen =
         region.frozen.empty() || std::equal(bytes.begin(), bytes.end(), region.frozen.begin());
     if (!margins || !explained || !frozen) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -26,7 +27,11 @@ struct Request {
   std::uint32_t incarnation = 0;  // of the process that posted it
   TimePoint posted{};
   std::uint64_t key = 0;  // of its content
-  RegionKind region = RegionKind::writable;
+  // To whom it was addressed: the life that its key belongs to, and the memory.
+  std::uint32_t target_incarnation = 0;
+  Process::Region* target = nullptr;  // nullptr: a key that belongs to none
+  // The life of the peer that its engine knew when it was posted.
+  std::optional<std::uint32_t> known_incarnation;
   srd::RegionKey remote_key;
   std::uint64_t offset = 0;  // of its place in the region
   bool has_place = false;    // the place is its own and must end up painted
@@ -39,6 +44,7 @@ struct PostedReceive {
   State state = State::open;
   std::uint32_t host = 0;
   std::uint32_t endpoint = 0;
+  TimePoint posted{};
   GuardedBuffer buffer;
 };
 
@@ -67,8 +73,8 @@ class Judge {
   void orphan(std::uint32_t host);
   [[nodiscard]] std::uint32_t open_requests() const { return open_; }
   [[nodiscard]] std::uint32_t open_requests_of(std::uint32_t host) const { return open_of_[host]; }
+  [[nodiscard]] std::uint32_t open_requests_between(std::uint32_t from, std::uint32_t to) const;
   [[nodiscard]] const std::deque<Request>& requests() const { return requests_; }
-  [[nodiscard]] SlotMap& slots(std::uint32_t host, RegionKind kind);
 
   // --- The rules
   // `from` is the host that the completion's peer names, or kNobody for a stranger.
@@ -86,10 +92,20 @@ class Judge {
                              std::uint32_t from);
   void delivered(TimePoint now, Request& request, std::uint32_t host);
   void check_effect(const Request& request, std::uint32_t host);
+  void check_read(const Request& request);
+  void take_back_place(Request& request);
   [[nodiscard]] bool explained(TimePoint now, const Request& request, srd::Status status) const;
   [[nodiscard]] bool flaw_explains(const Request& request, srd::Status status) const;
+  [[nodiscard]] bool silence_explains(TimePoint now, const Request& request,
+                                      srd::Status status) const;
+  [[nodiscard]] bool restart_explains(const Request& request) const;
+  [[nodiscard]] bool met_later_life(const Request& request) const;
   [[nodiscard]] Request* request_of(std::uint64_t number);
   [[nodiscard]] const Process& process(std::uint32_t host) const { return processes_[host].back(); }
+  // Its application sees late what has happened.
+  [[nodiscard]] bool is_lazy(std::uint32_t host) const {
+    return plan_.hosts[host].poll_interval > Duration::zero();
+  }
   [[nodiscard]] std::string name(const Request& request) const;
   void check_regions(std::uint32_t host, const Process& process);
 
@@ -99,12 +115,12 @@ class Judge {
   const Plan& plan_;
   const History& history_;
   const std::vector<std::deque<Process>>& processes_;
+  bool strangers_ = false;  // replay messages from addresses of their own
   std::string verdict_;
   std::deque<Request> requests_;
   std::deque<PostedReceive> receives_;
   std::uint32_t open_ = 0;
   std::vector<std::uint32_t> open_of_;
-  std::vector<SlotMap> slots_;
   std::map<Anonymous, std::uint32_t> anonymous_posted_;
   std::map<Anonymous, std::uint32_t> anonymous_delivered_;
 };

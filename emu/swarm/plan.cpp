@@ -40,15 +40,21 @@ struct Mood {
   bool flaws = false;
   bool churn = false;  // endpoints and regions come and go
   bool partitions = false;
-  double noise = 0;  // share of the largest random loss etc.
+  bool tiny = false;     // limits of a few requests, and both ends full
+  bool cancels = false;  // reads are flushed, and others follow at once
+  bool unready = false;  // one endpoint never posts a receive, and many want one
+  bool slow = false;     // a host that looks rarely and stands still now and then
+  bool bulk = false;     // short messages beside very long ones
+  bool marks = false;    // every packet is marked, and they come in bursts
+  double noise = 0;      // share of the largest random loss etc.
 };
 
 srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& link) {
   using namespace std::chrono_literals;
-  static constexpr std::array<const char*, 6> kSelectors{"reps",   "oblivious", "ecmp",
-                                                         "bitmap", "po2",       "plb"};
-  static constexpr std::array<const char*, 5> kControls{"nscc", "swift", "dctcp", "mprdma",
-                                                        "fixed"};
+  static constexpr std::array<const char*, 7> kSelectors{"reps", "oblivious", "ecmp", "bitmap",
+                                                         "po2",  "plb",       "mixed"};
+  static constexpr std::array<const char*, 6> kControls{"srd",   "nscc",   "swift",
+                                                        "dctcp", "mprdma", "fixed"};
   static constexpr std::array<std::uint32_t, 6> kWindows{8, 16, 64, 256, 1024, 2048};
   static constexpr std::array<std::uint16_t, 6> kPaths{1, 2, 4, 16, 64, 256};
   static constexpr std::array<std::uint32_t, 4> kMtus{64, 256, 1024, 4096};
@@ -74,9 +80,10 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   if (!link.rate.is_zero()) {
     c.line_rate = link.rate;
   }
-  c.base_rtt = link.latency * 2;
-  if (rng.chance(0.1)) {  // told the wrong thing
-    c.base_rtt = c.base_rtt * (1 + rng.below(4)) / 2 + 1us;
+  // Controls want to be told the farthest distance.
+  c.base_rtt = 2 * (link.latency + link.jitter + link.path_skew * kPaths.back());
+  if (rng.chance(0.1)) {  // told too much
+    c.base_rtt = c.base_rtt * (2 + rng.below(3)) / 2 + 1us;
   }
   c.trimming = rng.chance(0.5);
   c.receiver_credits = rng.chance(0.25);
@@ -103,6 +110,9 @@ LinkModel random_link(Rng& rng) {
     link.mark_above = 20'000 + rng.below(100'000);
     link.queue_limit = link.mark_above * (2 + rng.below(4));
     link.trim_when_full = rng.chance(0.5);
+    if (rng.chance(0.3)) {  // switches without ECN
+      link.mark_above = ~Bytes{0};
+    }
   }
   return link;
 }
@@ -160,6 +170,12 @@ class Planner {
     mood_.churn = rng_.chance(0.35);
     mood_.partitions = rng_.chance(0.3);
     mood_.noise = rng_.chance(0.25) ? 0 : rng_.unit();
+    mood_.tiny = rng_.chance(0.08);
+    mood_.cancels = rng_.chance(0.08);
+    mood_.unready = rng_.chance(0.06);
+    mood_.slow = rng_.chance(0.08);
+    mood_.bulk = rng_.chance(0.06);
+    mood_.marks = rng_.chance(0.03);
     plan_.link = random_link(rng_);
     const std::uint32_t hosts = rng_.chance(0.6) ? 2 : 3 + rng_.below(3);
     for (std::uint32_t i = 0; i < hosts; ++i) {
@@ -173,19 +189,198 @@ class Planner {
       host.endpoints = random_endpoints(rng_, host.engine.mtu_payload);
       host.poll_interval = rng_.chance(0.75) ? 0us : some_time(rng_, 1us, 200us);
     }
+    adapt_to_mood();
     plan_.end_of_faults = some_time(rng_, 200us, 4ms);
     if (mood_.partitions) {
       plan_.end_of_faults += some_time(rng_, 1ms, 150ms);
     }
     add_work();
-    add_noise();
-    add_faults();
+    if (!mood_.marks) {
+      add_noise();
+      add_faults();
+    }
+    add_pressure();
     std::stable_sort(plan_.steps.begin(), plan_.steps.end(),
                      [](const Step& a, const Step& b) { return a.at < b.at; });
     return std::move(plan_);
   }
 
  private:
+  // What the whole network must have, or some of its hosts, for a mood to show.
+  void adapt_to_mood() {
+    using namespace std::chrono_literals;
+    for (HostPlan& host : plan_.hosts) {
+      srd::EngineConfig& engine = host.engine;
+      if (mood_.tiny) {
+        engine.max_work_requests = engine.max_completions = 1 + rng_.below(8);
+        engine.max_reads_per_peer = 1 + rng_.below(4);
+      }
+      if (mood_.marks) {
+        engine.path_selector = "reps";
+        engine.paths = rng_.chance(0.5) ? 64 : 256;
+        engine.base_rtt = 2 * plan_.link.latency;
+      }
+    }
+    if (mood_.marks) {  // what leaves together comes together
+      LinkModel even;
+      even.latency = plan_.link.latency;
+      plan_.link = even;
+    }
+    if (mood_.slow) {
+      plan_.hosts[any_host()].poll_interval = some_time(rng_, 200us, kLongestPollInterval);
+    }
+  }
+
+  // --- Work that meets a limit, a fault or other work at the worst of times.
+
+  void add_pressure() {
+    if (mood_.tiny) {
+      add_full_ends();
+    }
+    if (mood_.restarts) {
+      add_work_across_restarts();
+    }
+    if (mood_.cancels) {
+      add_cancelled_reads();
+    }
+    if (mood_.unready) {
+      add_unready_endpoint();
+    }
+    if (mood_.slow) {
+      for (std::uint32_t i = 4 + rng_.below(12); i > 0; --i) {
+        add_interval(Act::pause, Act::resume, std::chrono::microseconds{500});
+      }
+    }
+    if (mood_.bulk) {
+      add_short_beside_long();
+    }
+    if (mood_.marks) {
+      add_marked_bursts();
+    }
+  }
+
+  [[nodiscard]] std::uint32_t mtu() const { return plan_.hosts[0].engine.mtu_payload; }
+
+  // A request like `model`, some time later.
+  Step& add_request(const Step& model, Act act, Duration later, std::uint32_t length) {
+    Step step = model;
+    step.act = act;
+    step.at = std::min(model.at + later, plan_.end_of_faults);
+    step.length = length;
+    step.rnr_retry = srd::kRnrRetryForever;
+    step.random = rng_.next();
+    plan_.steps.push_back(step);
+    return plan_.steps.back();
+  }
+
+  // A time and two hosts for what add_request() adds; no step of its own.
+  Step occasion() {
+    const Step step = add(Act::send);
+    plan_.steps.pop_back();
+    return step;
+  }
+
+  // Two hosts send to each other all that they may have under way.
+  void add_full_ends() {
+    for (std::uint32_t n = 1 + rng_.below(4); n > 0; --n) {
+      const Step here = occasion();
+      Step there = here;
+      std::swap(there.host, there.peer);
+      std::swap(there.endpoint, there.peer_endpoint);
+      for (const Step& end : {here, there}) {
+        for (std::uint32_t i = plan_.hosts[end.host].engine.max_work_requests; i > 0; --i) {
+          add_request(end, Act::send, Duration::zero(), rng_.below(mtu() / 2 + 1));
+        }
+      }
+    }
+  }
+
+  // One-sided work of which much waits for its turn when the life that it is meant for ends.
+  void add_work_across_restarts() {
+    const std::size_t count = plan_.steps.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (plan_.steps[i].act != Act::restart || rng_.chance(0.3)) {
+        continue;
+      }
+      Step model = occasion();
+      model.peer = plan_.steps[i].host;
+      model.host = other_host(model.peer);
+      model.endpoint = any_endpoint(model.host);
+      model.peer_endpoint = any_endpoint(model.peer);
+      const Duration before =
+          some_time(rng_, Duration::zero(), 4 * plan_.hosts[model.host].engine.base_rtt);
+      model.at = std::max(Duration::zero(), plan_.steps[i].at - before);
+      add_request(model, Act::send, Duration::zero(), 8);
+      for (std::uint32_t n = 4 + rng_.below(20); n > 0; --n) {
+        add_request(model, rng_.chance(0.7) ? Act::write : Act::read, before / 2,
+                    std::min(mtu() * (1 + rng_.below(8)), kMostReadable));
+      }
+    }
+  }
+
+  void add_cancelled_reads() {
+    for (std::uint32_t n = 1 + rng_.below(6); n > 0; --n) {
+      const Step model = occasion();
+      const Duration rtt = plan_.hosts[model.host].engine.base_rtt;
+      for (std::uint32_t turn = 1 + rng_.below(4); turn > 0; --turn) {
+        const Duration at = rtt * (2 * turn);
+        for (std::uint32_t i = 1 + rng_.below(4); i > 0; --i) {
+          add_request(model, Act::read, at, std::min(mtu() * (2 + rng_.below(16)), kMostReadable));
+        }
+        add_request(model, Act::flush, at + some_time(rng_, rtt / 2, 2 * rtt), 0);
+      }
+    }
+  }
+
+  // More writes with immediate data than a receiver has places to count them, to an endpoint that
+  // never posts a receive, and others beside them.
+  void add_unready_endpoint() {
+    const Step model = occasion();
+    std::vector<EndpointPlan>& endpoints = plan_.hosts[model.peer].endpoints;
+    EndpointPlan& unready = endpoints[model.peer_endpoint];
+    unready.replenish = unready.unsolicited_immediate = false;
+    const Duration rtt = plan_.hosts[model.host].engine.base_rtt;
+    for (std::uint32_t i = 0; i < kManyImmediates; ++i) {
+      Step& refused = add_request(model, Act::write, i * rtt / 2, mtu() + 1 + rng_.below(mtu()));
+      refused.immediate = true;
+      refused.rnr_retry = static_cast<std::uint8_t>(rng_.below(2));
+      if (rng_.chance(0.3)) {
+        Step& other = add_request(model, Act::write, i * rtt, mtu() + 1 + rng_.below(mtu()));
+        other.immediate = true;
+        other.peer_endpoint = any_endpoint(model.peer);
+      }
+    }
+  }
+
+  void add_short_beside_long() {
+    const Step here = occasion();
+    Step there = here;
+    std::swap(there.host, there.peer);
+    std::swap(there.endpoint, there.peer_endpoint);
+    for (std::uint32_t i = 1 + rng_.below(3); i > 0; --i) {
+      add_request(here, Act::write, Duration::zero(), kLongInPackets * mtu()).phantom = true;
+    }
+    for (std::uint32_t i = 4 + rng_.below(12); i > 0; --i) {
+      const Duration later = some_time(rng_, Duration::zero(), std::chrono::microseconds{100});
+      add_request(there, Act::read, later, 1 + rng_.below(mtu()));
+      add_request(here, Act::send, later, rng_.below(mtu() / 2));
+    }
+  }
+
+  void add_marked_bursts() {
+    Step marking = occasion();
+    marking.act = Act::set_mark;
+    marking.at = Duration::zero();
+    marking.value = 1;
+    plan_.steps.push_back(marking);
+    const Step model = occasion();
+    for (std::uint32_t burst = 0; burst < kBursts; ++burst) {
+      for (std::uint32_t i = 4 + rng_.below(12); i > 0; --i) {
+        add_request(model, Act::send, burst * 4 * plan_.link.latency, rng_.below(mtu() / 2));
+      }
+    }
+  }
+
   std::uint8_t any_host() {
     return static_cast<std::uint8_t>(rng_.below(static_cast<std::uint32_t>(plan_.hosts.size())));
   }
@@ -355,6 +550,11 @@ class Planner {
       step.length = 1 + rng_.below(8);
     }
   }
+
+  static constexpr std::uint32_t kMostReadable = 30'000;  // of the region that reads are from
+  static constexpr std::uint32_t kManyImmediates = 48;
+  static constexpr std::uint32_t kBursts = 24;
+  static constexpr std::uint32_t kLongInPackets = 1000;
 
   Rng rng_;
   Mood mood_;

@@ -99,6 +99,8 @@ struct HostPlan {
   Duration poll_interval{};  // zero: polls whenever anything has happened
 };
 
+inline constexpr Duration kLongestPollInterval = std::chrono::milliseconds{2};
+
 struct Plan {
   std::uint64_t seed = 0;
   std::vector<HostPlan> hosts;

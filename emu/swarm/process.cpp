@@ -4,8 +4,6 @@
 namespace weft::swarm {
 namespace {
 
-constexpr std::uint32_t kReplacementsInALife = 8;  // more than a plan has
-
 srd::Access access_of(RegionKind kind) {
   using srd::Access;
   switch (kind) {
@@ -64,18 +62,6 @@ srd::EngineConfig Process::engine_config() const {
 }
 
 std::string Process::set_up(srd::Engine& engine) {
-  // Keys of one life are never those of another, so that a key that works is the right one.
-  for (std::uint32_t i = 0; i < incarnation_ * kReplacementsInALife; ++i) {
-    std::vector<srd::RegionKey> fillers;
-    for (std::size_t n = 0; n < kRegionKinds; ++n) {
-      fillers.push_back(engine.memory().insert({.phantom = true}).value_or(srd::RegionKey{}));
-    }
-    for (const srd::RegionKey key : fillers) {
-      if (!engine.memory().erase(key)) {
-        return "a region cannot be registered and deregistered";
-      }
-    }
-  }
   for (std::size_t kind = 0; kind < kRegionKinds; ++kind) {
     if (std::string error = register_region(engine, static_cast<RegionKind>(kind));
         !error.empty()) {
@@ -104,8 +90,7 @@ std::string Process::open_endpoint(srd::Engine& engine, std::uint32_t index) {
 }
 
 std::string Process::register_region(srd::Engine& engine, RegionKind kind) {
-  Region region;
-  region.kind = kind;
+  Region region{kind};
   if (kind != RegionKind::phantom) {
     region.memory = GuardedBuffer(region_size(kind));
   }

@@ -31,9 +31,12 @@ inline constexpr std::uint32_t kOtherDomain = 6;
 class Process {
  public:
   struct Region {
-    RegionKind kind = RegionKind::writable;
+    explicit Region(RegionKind what) : kind(what), slots(region_size(what)) {}
+
+    RegionKind kind;
     srd::RegionKey key;
     GuardedBuffer memory;
+    SlotMap slots;  // who was told to write where, with this life's key
     bool registered = false;
     std::vector<std::byte> frozen;  // what it held when it was deregistered
   };
@@ -48,7 +51,7 @@ class Process {
   [[nodiscard]] std::string open_endpoint(srd::Engine& engine, std::uint32_t index);
   [[nodiscard]] std::string replace_region(srd::Engine& engine);
 
-  [[nodiscard]] const Region& region(RegionKind kind) const {
+  [[nodiscard]] Region& region(RegionKind kind) {
     return regions_[current_[static_cast<std::size_t>(kind)]];
   }
   // Every region that there ever was, for the checks.

@@ -20,6 +20,7 @@ Run::Run(const Plan& plan, const Trace& trace)
       history_(static_cast<std::uint32_t>(plan.hosts.size())),
       processes_(plan.hosts.size()),
       judge_(plan, history_, processes_),
+      fairness_(plan),
       attacker_(mix64(plan.seed ^ 0xA77A)),
       start_(world_.now()) {
   world_.network().link() = plan.link;
@@ -32,6 +33,9 @@ Run::Run(const Plan& plan, const Trace& trace)
     without_path_.push_back(false);
     if (std::string error = process(i).set_up(world_.engine(i)); !error.empty()) {
       judge_.condemn(error);
+    }
+    for (std::uint32_t e = 0; e < plan.hosts[i].endpoints.size(); ++e) {
+      endpoint_comes(i, e);
     }
     replenish(i);
   }
@@ -55,11 +59,20 @@ void Run::note(const std::string& line) {
   trace_(stamped.str());
 }
 
-void Run::watch_network(TimePoint, NetworkEvent event, const VirtualNetwork::InFlight& packet) {
+void Run::watch_network(TimePoint when, NetworkEvent event,
+                        const VirtualNetwork::InFlight& packet) {
   static constexpr const char* kEvents[] = {"sent",      "LOST",       "arrives", "TRIMMED",
                                             "CORRUPTED", "DUPLICATED", "INJECTED"};
   if (event == NetworkEvent::sent) {
     attacker_.overhear(packet);
+  }
+  fairness_.saw(event, packet);
+  if (packet.from < plan_.hosts.size() && packet.to < plan_.hosts.size()) {
+    if (event == NetworkEvent::lost) {
+      history_.lost(packet.from, packet.to, packet.path.value());
+    } else if (event == NetworkEvent::delivered && packet.genuine) {
+      history_.arrived(when, packet.from, packet.to);
+    }
   }
   if (trace_) {
     const auto name = [](std::uint32_t host) {
@@ -115,6 +128,10 @@ void Run::advance_to(TimePoint when) {
       }
     }
     const bool more = world_.step(limit);
+    fairness_.check_departures(world_.now());
+    if (!fairness_.verdict().empty()) {
+      judge_.condemn(fairness_.verdict());
+    }
     let_applications_act();
     check_conservation();
     if (!more && world_.now() >= when) {
@@ -181,7 +198,7 @@ void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
   for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
     std::uint32_t& posted = process(host).receives_posted[e];
     if (plan_.hosts[host].endpoints[e].qpn == completion.endpoint && posted > 0) {
-      --posted;
+      history_.receives(world_.now(), host, e, --posted);
     }
   }
 }
@@ -191,6 +208,7 @@ void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
 void Run::heal() {
   note("--- heal");
   world_.network().heal();
+  world_.network().link().jitter = plan_.link.jitter;
   for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
     Step step;
     step.host = static_cast<std::uint8_t>(i);
@@ -266,6 +284,27 @@ void Run::final_round(bool strict) {
   }
 }
 
+// Nobody wants anything any more. What may still be under way are probes of paths that were
+// abandoned: for as long as a peer may be silent, and where probes arrive together the answer
+// speaks for one of them, so that they come back one by one.
+void Run::wait_for_silence() {
+  Duration longest{};
+  Duration recovery{};
+  for (const HostPlan& host : plan_.hosts) {
+    const srd::EngineConfig& engine = host.engine;
+    longest = std::max(longest, engine.peer_timeout);
+    recovery =
+        std::max(recovery, engine.paths * std::max(engine.path_probe_interval, engine.max_rto));
+  }
+  world_.run_until(world_.now() + 2 * longest + recovery);
+  const std::uint64_t sent = world_.network().counts().sent;
+  world_.run_until(world_.now() + longest);
+  check_conservation();
+  if (const std::uint64_t more = world_.network().counts().sent - sent; good() && more != 0) {
+    judge_.condemn("nobody wants anything, and still " + std::to_string(more) + " packets leave");
+  }
+}
+
 Outcome Run::finish() {
   for (const Step& step : plan_.steps) {
     advance_to(start_ + step.at);
@@ -281,7 +320,8 @@ Outcome Run::finish() {
     wait_for_everything("after healing");
     final_round(false);
     final_round(true);
-    advance_to(world_.now() + 1ms);
+    advance_to(world_.now() + 1ms + kLongestPollInterval);
+    wait_for_silence();
   }
   if (good()) {
     judge_.check_at_the_end();

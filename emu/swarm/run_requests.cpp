@@ -25,6 +25,7 @@ void Run::post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_
     PostedReceive& receive = judge_.new_receive();
     receive.host = host;
     receive.endpoint = endpoint;
+    receive.posted = world_.now();
     receive.buffer = GuardedBuffer(plan.receive_size);
     srd::ReceiveRequest request;
     request.cookie = judge_.last_receive_cookie();
@@ -35,40 +36,50 @@ void Run::post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_
       judge_.withdraw_last_receive();
       return;
     }
-    ++p.receives_posted[endpoint];
+    history_.receives(world_.now(), host, endpoint, ++p.receives_posted[endpoint]);
   }
 }
+
+namespace {
+
+RegionKind region_for(const Step& step) {
+  switch (step.flaw) {
+    case Flaw::wrong_domain:
+      return RegionKind::other_domain;
+    case Flaw::no_access:
+      return step.act == Act::read ? RegionKind::writable : RegionKind::readable;
+    default:
+      return step.act == Act::read  ? RegionKind::readable
+             : step.phantom         ? RegionKind::phantom
+             : step.volatile_region ? RegionKind::replaceable
+                                    : RegionKind::writable;
+  }
+}
+
+}  // namespace
 
 // Where a write or a read goes. False: the region is used up and the step is left out.
 bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
   Process& target = process(step.peer);
-  r.region = step.act == Act::read  ? RegionKind::readable
-             : step.phantom         ? RegionKind::phantom
-             : step.volatile_region ? RegionKind::replaceable
-                                    : RegionKind::writable;
-  const std::uint64_t size = region_size(r.region);
-  r.remote_key = target.region(r.region).key;
+  const RegionKind kind = region_for(step);
+  const std::uint64_t size = region_size(kind);
+  r.target = &target.region(kind);
+  r.remote_key = r.target->key;
   switch (step.flaw) {
     case Flaw::bad_key:
       r.remote_key = srd::RegionKey{static_cast<std::uint32_t>(0xFF0000 | (step.random & 0xFFFF))};
+      r.target = nullptr;
       break;
     case Flaw::stale_key:
       if (target.stale_keys().empty()) {
         return false;
       }
       r.remote_key = target.stale_keys().back();
-      break;
-    case Flaw::wrong_domain:
-      r.region = RegionKind::other_domain;
-      r.remote_key = target.region(r.region).key;
-      break;
-    case Flaw::no_access:
-      r.region = step.act == Act::read ? RegionKind::writable : RegionKind::readable;
-      r.remote_key = target.region(r.region).key;
+      r.target = nullptr;
       break;
     case Flaw::out_of_bounds: {
-      const std::uint64_t beyond[] = {region_address(r.region) + size,
-                                      region_address(r.region) - step.length, ~std::uint64_t{0},
+      const std::uint64_t beyond[] = {region_address(kind) + size,
+                                      region_address(kind) - step.length, ~std::uint64_t{0},
                                       ~std::uint64_t{0} - step.length / 2};
       address = beyond[step.random % 4];
       return step.length > 0;
@@ -78,8 +89,8 @@ bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
       if (step.length <= inside || step.act == Act::read || step.phantom) {
         return false;
       }
-      r.offset = judge_.slots(step.peer, r.region).take_end(inside, r.key);
-      address = region_address(r.region) + r.offset;
+      r.offset = r.target->slots.take_end(inside, r.key);
+      address = region_address(kind) + r.offset;
       return r.offset != SlotMap::kFull;
     }
     default:
@@ -90,11 +101,11 @@ bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
   } else if (step.act == Act::read || step.phantom) {
     r.offset = step.length < size ? step.random % (size - step.length) : size;
   } else {
-    r.offset = judge_.slots(step.peer, r.region).take(step.length, r.key);
+    r.offset = r.target->slots.take(step.length, r.key);
     r.has_place = true;
   }
-  address = region_address(r.region) + r.offset;
-  return r.offset != SlotMap::kFull && r.offset + step.length <= region_size(r.region);
+  address = region_address(kind) + r.offset;
+  return r.offset != SlotMap::kFull && r.offset + step.length <= size;
 }
 
 void Run::request(const Step& step) {
@@ -107,6 +118,10 @@ void Run::request(const Step& step) {
   r.step = step;
   r.incarnation = process(step.host).incarnation();
   r.posted = world_.now();
+  r.target_incarnation = process(step.peer).incarnation();
+  if (const auto* known = history_.heard(step.host, r.incarnation, step.peer)) {
+    r.known_incarnation = known->incarnation;
+  }
   r.key = mix64(plan_.seed ^ number);
   std::uint64_t address = 0;
   if (step.act != Act::send && !choose_place(step, r, address)) {
@@ -124,8 +139,7 @@ void Run::request(const Step& step) {
   if (!post(step, r, address)) {
     ++outcome_.refused;
     const srd::EngineConfig& config = plan_.hosts[step.host].engine;
-    if (judge_.open_requests_of(step.host) + 8 < config.max_work_requests &&
-        config.max_work_requests >= 32) {
+    if (judge_.open_requests_of(step.host) < config.max_work_requests) {
       judge_.condemn("host " + std::to_string(step.host) + " refuses work although only " +
                      std::to_string(judge_.open_requests_of(step.host)) + " requests are open");
     }
@@ -133,6 +147,7 @@ void Run::request(const Step& step) {
   }
   ++outcome_.requests;
   judge_.accepted(r);
+  fairness_.posted(world_.now(), number, step, judge_.open_requests_between(step.host, step.peer));
 }
 
 bool Run::post(const Step& step, Request& r, std::uint64_t address) {

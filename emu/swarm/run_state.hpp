@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/swarm/fairness.hpp"
 #include "emu/swarm/hostile.hpp"
 #include "emu/swarm/judge.hpp"
 #include "emu/swarm/run.hpp"
@@ -35,6 +36,7 @@ class Run {
   [[nodiscard]] bool post(const Step& step, Request& r, std::uint64_t address);
   void post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_t count);
   void replenish(std::uint32_t host);
+  void endpoint_comes(std::uint32_t host, std::uint32_t endpoint);
   void endpoint_goes(std::uint32_t host, std::uint32_t endpoint);
   void stop(std::uint32_t host);
   void start(std::uint32_t host);
@@ -48,6 +50,7 @@ class Run {
   void heal();
   void wait_for_everything(const char* phase);
   void final_round(bool strict);
+  void wait_for_silence();
 
   [[nodiscard]] Process& process(std::uint32_t host) { return processes_[host].back(); }
   [[nodiscard]] bool is_up(std::uint32_t host) const { return world_.is_up(host); }
@@ -59,6 +62,7 @@ class Run {
   History history_;
   std::vector<std::deque<Process>> processes_;
   Judge judge_;
+  Fairness fairness_;
   Attacker attacker_;
   Digest digest_;
   Outcome outcome_;

@@ -28,6 +28,7 @@ void Run::perform_on_application(const Step& step) {
     case Act::read:
       return request(step);
     case Act::post_receives:
+      poll(step.host);  // who posts has looked
       return post_receives(step.host, step.endpoint, step.length);
     case Act::flush: {
       const auto peer =
@@ -35,6 +36,7 @@ void Run::perform_on_application(const Step& step) {
       if (peer && p.open[step.endpoint]) {
         history_.flushed(world_.now(), step.host, step.endpoint, step.peer);
         engine.flush(*peer, qpn);
+        fairness_.withdrawn(step.host);
       }
       return;
     }
@@ -42,6 +44,7 @@ void Run::perform_on_application(const Step& step) {
       if (p.open[step.endpoint]) {
         endpoint_goes(step.host, step.endpoint);
         engine.close_endpoint(qpn);
+        fairness_.withdrawn(step.host);
       }
       return;
     case Act::open_endpoint:
@@ -49,7 +52,7 @@ void Run::perform_on_application(const Step& step) {
         if (std::string error = p.open_endpoint(engine, step.endpoint); !error.empty()) {
           judge_.condemn(error);
         }
-        history_.endpoint_available(world_.now(), step.host, step.endpoint);
+        endpoint_comes(step.host, step.endpoint);
         replenish(step.host);
       }
       return;
@@ -76,6 +79,11 @@ void Run::perform_on_application(const Step& step) {
   }
 }
 
+void Run::endpoint_comes(std::uint32_t host, std::uint32_t endpoint) {
+  history_.endpoint_available(world_.now(), host, endpoint);
+  history_.receives(world_.now(), host, endpoint, 0);
+}
+
 void Run::endpoint_goes(std::uint32_t host, std::uint32_t endpoint) {
   process(host).open[endpoint] = false;
   process(host).receives_posted[endpoint] = 0;
@@ -99,6 +107,7 @@ void Run::perform_on_host(const Step& step) {
         paused_[step.host] = true;
         history_.mute(world_.now(), step.host, true);
         world_.pause(step.host);
+        fairness_.forget(step.host);
       }
       return;
     case Act::resume:
@@ -126,6 +135,7 @@ void Run::stop(std::uint32_t host) {
   process(host).alive = false;
   process(host).died = world_.now();
   world_.crash(host);
+  fairness_.forget(host);
   judge_.orphan(host);
 }
 
@@ -135,7 +145,7 @@ void Run::start(std::uint32_t host) {
   }
   history_.mute(world_.now(), host, false);
   for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
-    history_.endpoint_available(world_.now(), host, e);
+    endpoint_comes(host, e);
   }
   const auto incarnation = static_cast<std::uint32_t>(processes_[host].size());
   processes_[host].emplace_back(plan_.hosts[host], host, incarnation, world_.now());

@@ -1,0 +1,203 @@
+// Owns the watching of turns.
+#include "emu/swarm/fairness.hpp"
+
+#include <cstring>
+
+#include "emu/swarm/packet_kind.hpp"
+
+namespace weft::swarm {
+namespace {
+
+// A policy with fewer paths than this has hardly any choice.
+constexpr std::uint16_t kManyPaths = 64;
+
+std::string name_of(const std::pair<std::uint32_t, std::uint32_t>& flow) {
+  return "host " + std::to_string(flow.first) + " to host " + std::to_string(flow.second);
+}
+
+bool has_data_header(Packet kind) { return matches(Packet::data | Packet::probe, kind); }
+
+}  // namespace
+
+Fairness::Fairness(const Plan& plan) : plan_(plan) {}
+
+// Forced reorder lets requests change places on purpose.
+bool Fairness::keeps_order(std::uint32_t host) const {
+  return plan_.hosts[host].engine.forced_reorder == 0;
+}
+
+// Without credits to wait for, and without a pace.
+bool Fairness::leaves_at_once(std::uint32_t host) const {
+  const srd::EngineConfig& engine = plan_.hosts[host].engine;
+  const std::string& control = engine.congestion_control;
+  return keeps_order(host) && !engine.receiver_credits && control != "swift" && control != "srd";
+}
+
+// Requests for credits take paths, too.
+bool Fairness::recycles_paths(std::uint32_t host) const {
+  const srd::EngineConfig& engine = plan_.hosts[host].engine;
+  return engine.path_selector == "reps" && engine.paths >= kManyPaths && !engine.receiver_credits;
+}
+
+void Fairness::posted(TimePoint now, std::uint64_t number, const Step& step, std::uint32_t open) {
+  FlowState& flow = flows_[{step.host, step.peer}];
+  if (step.act == Act::send && step.length >= sizeof number && keeps_order(step.host)) {
+    flow.sends[number] = flow.left;
+  }
+  if (open == 1 && leaves_at_once(step.host) && !flow.answered && !flow.must_leave) {
+    flow.must_leave = now;
+    ++must_leave_;
+  }
+}
+
+void Fairness::saw(NetworkEvent event, const VirtualNetwork::InFlight& packet) {
+  if (packet.from >= plan_.hosts.size() || packet.to >= plan_.hosts.size()) {
+    return;
+  }
+  srd::wire::DataHeader header;
+  switch (event) {
+    case NetworkEvent::sent:
+      if (has_data_header(kind_of(packet.bytes)) && srd::wire::load(packet.bytes, header)) {
+        sent(packet, header);
+      }
+      return;
+    case NetworkEvent::delivered:
+      if (packet.genuine) {
+        arrived(packet);
+      }
+      return;
+    default:
+      flows_[{packet.from, packet.to}].disturbed = true;
+      flows_[{packet.to, packet.from}].disturbed = true;
+      return;
+  }
+}
+
+void Fairness::sent(const VirtualNetwork::InFlight& packet, const srd::wire::DataHeader& header) {
+  FlowState& flow = flows_[{packet.from, packet.to}];
+  if (header.common.type == static_cast<std::uint8_t>(srd::wire::PacketType::probe) ||
+      header.common.attempt != 0) {
+    flow.disturbed = true;
+    return;
+  }
+  if (flow.must_leave) {
+    flow.must_leave.reset();
+    --must_leave_;
+  }
+  sent_data(packet, header, flow);
+}
+
+void Fairness::sent_data(const VirtualNetwork::InFlight& packet,
+                         const srd::wire::DataHeader& header, FlowState& flow) {
+  const Flow who{packet.from, packet.to};
+  check_path(who, flow, packet.path.value());
+  const Packet kind = kind_of(packet.bytes);
+  if (kind == Packet::read_request) {
+    return;
+  }
+  // What was refused for now goes again among the messages of one packet.
+  const bool again = (header.common.flags & srd::wire::kCompletes) != 0;
+  const bool single =
+      header.message_length.value() <= plan_.hosts[packet.from].engine.mtu_payload || again;
+  if (kind == Packet::read_response) {
+    if (const auto waits = flow.answers.find(header.message.value()); waits != flow.answers.end()) {
+      check_turn(who, flow, waits->second, "the answer to a short read");
+      flow.answers.erase(waits);
+    }
+  } else if (kind == Packet::send && header.payload_length.value() >= sizeof(std::uint64_t)) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, packet.bytes.data() + packet.header_size, sizeof number);
+    if (const auto waits = flow.sends.find(number); waits != flow.sends.end()) {
+      check_turn(who, flow, waits->second, "request " + std::to_string(number));
+      flow.sends.erase(waits);
+    }
+  }
+  ++(single ? flow.left.singles : flow.left.bulk);
+}
+
+void Fairness::check_turn(const Flow& flow, const FlowState& state, const Departures& since,
+                          const std::string& what) {
+  const std::uint64_t equals = state.left.singles - since.singles;
+  const std::uint64_t passed = state.left.bulk - since.bulk;
+  if (passed > equals + 1 && verdict_.empty()) {
+    verdict_ = name_of(flow) + ": " + what + " waited for " + std::to_string(passed) +
+               " packets of longer messages and " + std::to_string(equals) + " equals";
+  }
+}
+
+// Each path is explored once a round, and else taken again only when something spoke for it. So
+// within a round's worth of departures nobody explores the same path three times.
+void Fairness::check_path(const Flow& who, FlowState& flow, std::uint16_t path) {
+  const std::uint64_t now = ++flow.departures;
+  if (!recycles_paths(who.first) || flow.disturbed) {
+    return;
+  }
+  PathUse& use = flow.paths[path];
+  if (use.unmarked > 0) {
+    --use.unmarked;
+    return;
+  }
+  const bool third = use.explored[1] != 0;
+  if (third && now - use.explored[1] < plan_.hosts[who.first].engine.paths && verdict_.empty()) {
+    verdict_ = name_of(who) + ": path " + std::to_string(path) +
+               " is taken again although all that came along it was marked";
+  }
+  use.explored[1] = use.explored[0];
+  use.explored[0] = now;
+}
+
+void Fairness::arrived(const VirtualNetwork::InFlight& packet) {
+  const Packet kind = kind_of(packet.bytes);
+  const bool marked = packet.ecn == srd::Ecn::congested;
+  FlowState& flow = flows_[{packet.from, packet.to}];
+  FlowState& back = flows_[{packet.to, packet.from}];
+  if (matches(Packet::data, kind) && !marked) {
+    ++flow.paths[packet.path.value()].unmarked;
+  }
+  srd::wire::AckHeader ack;
+  if (kind == Packet::ack && srd::wire::load(packet.bytes, ack)) {
+    ++back.paths[ack.common.path.value()].unmarked;  // measured: it was not too slow
+  }
+  srd::wire::DataHeader header;
+  if (kind == Packet::read_request && srd::wire::load(packet.bytes, header) &&
+      header.message_length.value() <= plan_.hosts[packet.to].engine.mtu_payload &&
+      keeps_order(packet.to)) {
+    back.answers[header.message.value()] = back.left;
+  }
+  back.answered |= kind == Packet::read_request;
+}
+
+void Fairness::check_departures(TimePoint now) {
+  if (must_leave_ == 0 || !verdict_.empty()) {
+    return;
+  }
+  for (const auto& [who, flow] : flows_) {
+    if (flow.must_leave && *flow.must_leave < now) {
+      verdict_ = name_of(who) + ": a request waits although nothing else is under way between them";
+      return;
+    }
+  }
+}
+
+void Fairness::withdrawn(std::uint32_t host) {
+  for (auto& [who, flow] : flows_) {
+    if (who.first == host && flow.must_leave) {
+      flow.must_leave.reset();
+      --must_leave_;
+    }
+  }
+}
+
+void Fairness::forget(std::uint32_t host) {
+  for (auto& [who, flow] : flows_) {
+    if (who.first == host || who.second == host) {
+      must_leave_ -= flow.must_leave ? 1 : 0;
+      const bool answered = flow.answered;
+      flow = FlowState{};
+      flow.disturbed = true;
+      flow.answered = answered;
+    }
+  }
+}
+
+}  // namespace weft::swarm

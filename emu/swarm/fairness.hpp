@@ -1,0 +1,80 @@
+// Owns the rules about whose turn it is: what leaves a host must not wait behind what has no right
+// to come first.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emu/swarm/plan.hpp"
+#include "emu/swarm/virtual_network.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::swarm {
+
+// Judges by what the network sees, host by host and peer by peer:
+// - a message of one packet is passed by packets of longer ones only as often as by its equals, and
+//   once more;
+// - what is posted to a peer with whom nothing is under way leaves at once, whoever else is silent;
+// - a path whose packets came with marks, all of them, is taken again only when it is its turn.
+class Fairness {
+ public:
+  explicit Fairness(const Plan& plan);
+
+  // The first rule that was broken, or empty.
+  [[nodiscard]] const std::string& verdict() const { return verdict_; }
+
+  // `open`: requests that are under way between the two, this one included.
+  void posted(TimePoint now, std::uint64_t number, const Step& step, std::uint32_t open);
+  void saw(NetworkEvent event, const VirtualNetwork::InFlight& packet);
+  // Time goes on: what should have left at once has left.
+  void check_departures(TimePoint now);
+  // The host's application takes requests back.
+  void withdrawn(std::uint32_t host);
+  // The host is gone or stands still.
+  void forget(std::uint32_t host);
+
+ private:
+  using Flow = std::pair<std::uint32_t, std::uint32_t>;  // from, to
+
+  // Packets that have left for the first time.
+  struct Departures {
+    std::uint64_t singles = 0;  // of messages of one packet
+    std::uint64_t bulk = 0;     // of longer ones
+  };
+  struct PathUse {
+    std::uint32_t unmarked = 0;   // acknowledged news that speaks for the path, not used up yet
+    std::uint64_t explored[2]{};  // the latest two departures that nothing spoke for
+  };
+  struct FlowState {
+    Departures left;
+    std::map<std::uint64_t, Departures> sends;    // that wait, by their number
+    std::map<std::uint32_t, Departures> answers;  // to reads, by their message
+    std::optional<TimePoint> must_leave;          // since when something should have left
+    bool disturbed = false;  // a packet was lost: nothing is known of paths any more
+    bool answered = false;   // an answer to a read may be under way that nobody wants any more
+    std::uint64_t departures = 0;
+    std::map<std::uint16_t, PathUse> paths;
+  };
+
+  void sent(const VirtualNetwork::InFlight& packet, const srd::wire::DataHeader& header);
+  void sent_data(const VirtualNetwork::InFlight& packet, const srd::wire::DataHeader& header,
+                 FlowState& flow);
+  void arrived(const VirtualNetwork::InFlight& packet);
+  void check_turn(const Flow& flow, const FlowState& state, const Departures& since,
+                  const std::string& what);
+  void check_path(const Flow& who, FlowState& flow, std::uint16_t path);
+  [[nodiscard]] bool keeps_order(std::uint32_t host) const;
+  [[nodiscard]] bool leaves_at_once(std::uint32_t host) const;
+  [[nodiscard]] bool recycles_paths(std::uint32_t host) const;
+
+  const Plan& plan_;
+  std::string verdict_;
+  std::map<Flow, FlowState> flows_;
+  std::uint32_t must_leave_ = 0;  // flows of which something should have left
+};
+
+}  // namespace weft::swarm
