@@ -296,12 +296,13 @@ PostResult Engine::post(const ReadRequest& request) {
   work.remote_address = request.remote_address;
   work.key = request.remote_key.value();
   // [wire 4.5] A number comes round after 2^32 reads of this peer, and then may still be in use.
+  if (mutated(Mutation::reuse_read_numbers)) {
+    out.next_read = 1;
+  }
   do {
-    work.message = out.next_read;
-    out.next_read += mutated(Mutation::reuse_read_numbers) ? 0 : 1;
+    work.message = out.next_read++;
   } while (reads_by_number_.find(read_key(work.peer, work.message)) !=
-               decltype(reads_by_number_)::kAbsent &&
-           !mutated(Mutation::reuse_read_numbers));
+           decltype(reads_by_number_)::kAbsent);
   reads_by_number_.insert(read_key(work.peer, work.message), made.index);
   enqueue(made, out);
   return result;

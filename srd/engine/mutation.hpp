@@ -17,7 +17,7 @@ enum class Mutation : std::uint8_t {
   keep_work_for_new_life,      // what a former life may have executed is sent to the next one
   one_sided_survives_restart,  // reads and writes for a former life are sent to the next one
   regular_keys,                // the keys of each life begin with the same number
-  reuse_read_numbers,          // all reads have the same number
+  reuse_read_numbers,          // a read has the number of one that has ended
   hide_cancelled_reads,        // a responder is not told that nobody wants its answer
   shared_completion_budget,    // requests under way take the room of what arrives
   reads_behind_bulk,           // the answer to a read waits behind the longest messages
@@ -49,6 +49,14 @@ enum class Mutation : std::uint8_t {
   never_abandon_paths,         // a dead path stays in use
   retransmit_on_same_path,     // what was lost is sent the same way again
   reuse_buffers,               // a receive is completed but stays posted
+  place_copies,                // the bytes of a duplicate are placed once more
+  spill_message,               // a byte behind a message is written
+  refusal_takes_receive,       // a message that is too long takes the receive
+  doubt_receives,              // a receiver says that it is not ready, and is
+  blame_restart,               // work for the present life ends like work for the former one
+  blame_keys,                  // a peer that came back is refused with the right key
+  wait_for_one,                // a peer that cannot be sent to holds up the others
+  ask_for_nothing,             // a peer that owes nothing is asked for a sign of life
   wrong_sender,                // the completion of a message names another endpoint
   count,
 };

@@ -161,6 +161,11 @@ void Engine::adopt_life(Peer& peer, Life life) {
       if (mutated(Mutation::deliver_copies)) [[unlikely]] {
         (void)deliver(now, peer, header, packet);
       }
+      if (mutated(Mutation::place_copies) &&
+          header.common.type == static_cast<std::uint8_t>(PacketType::write) &&
+          (header.common.flags & wire::kImmediate) == 0) [[unlikely]] {
+        (void)deliver_write(peer, header, packet);
+      }
       if (mutated(Mutation::count_copies) && peer.in.immediates) [[unlikely]] {
         (void)deliver(now, peer, header, packet);
       }
@@ -221,11 +226,19 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   }
   const std::uint32_t length = header.payload_length.value();
   for (;;) {
-    if (endpoint->receives.empty()) {
+    if (endpoint->receives.empty() ||
+        (mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0)) {
       ++counters_.rnr_sent;
       return code_of(Status::receiver_not_ready);
     }
     if (total_length(endpoint->receives.front().segments) < length) {
+      if (mutated(Mutation::refusal_takes_receive)) [[unlikely]] {
+        Completion& taken = push_received();
+        taken.cookie = endpoint->receives.front().cookie;
+        taken.status = Status::flushed;
+        taken.endpoint = endpoint->qpn;
+        endpoint->receives.pop();
+      }
       return code_of(Status::length_error);
     }
     if (!receive_room()) {
@@ -240,6 +253,9 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     fail_receive(*endpoint, gone);
   }
   const ReceiveRequest& receive = endpoint->receives.front();
+  if (mutated(Mutation::spill_message) && length < receive.segments[0].length) [[unlikely]] {
+    receive.segments[0].data[length] = std::byte{0};
+  }
   Completion& completion = push_received();
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
@@ -277,6 +293,10 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     const MemoryTable::Lookup target =
         memory_.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
                         Access::remote_write, endpoint->config.domain);
+    if (mutated(Mutation::blame_keys) && peer.restarts != 0 && header.psn.value() % 16 == 0)
+        [[unlikely]] {
+      return code_of(Status::bad_key);
+    }
     if (target.status != Status::ok) {
       return code_of(target.status);
     }

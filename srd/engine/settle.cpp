@@ -54,6 +54,10 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
 }
 
 void Engine::complete(std::uint32_t index, Work& work, Status status) {
+  if (mutated(Mutation::blame_restart) && status == Status::ok && work.message % 16 == 0 &&
+      peers_[work.peer.value()].restarts != 0) [[unlikely]] {
+    status = Status::peer_restarted;
+  }
   if (!work.is_response()) {
     tell_user(work, status);
   }

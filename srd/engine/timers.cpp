@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "srd/engine/engine.hpp"
+#include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
 namespace {
@@ -102,7 +103,8 @@ TimePoint Engine::path_probe_due(const Outbound& out) const {
 // credits.
 bool Engine::owed_by_peer(const Outbound& out) const {
   return !out.muted && out.window.oldest_in_flight() == nullptr &&
-         (out.reads_outstanding != 0 || (out.has_work() && !has_credit(out)));
+         (mutated(Mutation::ask_for_nothing) || out.reads_outstanding != 0 ||
+          (out.has_work() && !has_credit(out)));
 }
 
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.

@@ -44,6 +44,9 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
     }
     // Blocked by window, pacing or a lack of work: an acknowledgement, a timer or a post() brings
     // it back.
+    if (mutated(Mutation::wait_for_one) && peer.out->has_work()) [[unlikely]] {
+      return false;
+    }
     peer.ready = false;
     ready_.pop();
     ready_turn_ = 0;

@@ -240,12 +240,43 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(never_abandon_paths, dead_path_story),
     WEFT_MUTANT(retransmit_on_same_path, other_path_story),
     WEFT_MUTANT(reuse_buffers, swarm_passes),
+    WEFT_MUTANT(place_copies, swarm_passes),
+    WEFT_MUTANT(spill_message, swarm_passes),
+    WEFT_MUTANT(refusal_takes_receive, swarm_passes),
+    WEFT_MUTANT(doubt_receives, swarm_passes),
+    WEFT_MUTANT(blame_restart, swarm_passes),
+    WEFT_MUTANT(blame_keys, swarm_passes),
+    WEFT_MUTANT(wait_for_one, swarm_passes),
+    WEFT_MUTANT(ask_for_nothing, swarm_passes),
     WEFT_MUTANT(wrong_sender, swarm_passes),
 };
 static_assert(std::size(kMutants) + 1 == static_cast<std::size_t>(Mutation::count),
               "every mutation has its line here");
 
 INSTANTIATE_TEST_SUITE_P(, Mutants, ::testing::ValuesIn(kMutants),
+                         [](const auto& mutant) { return std::string{mutant.param.name}; });
+
+// What has a story of its own is found by the swarm as well.
+class SwarmFinds : public ::testing::TestWithParam<Mutant> {};
+
+TEST_P(SwarmFinds, WithoutAStory) {
+  srd::active_mutation = GetParam().mutation;
+  EXPECT_TRUE(fails(GetParam().passes)) << "no seed notices " << GetParam().name;
+  srd::active_mutation = Mutation::none;
+}
+
+constexpr Mutant kFoundBySwarm[] = {
+    WEFT_MUTANT(one_sided_survives_restart, swarm_passes),
+    WEFT_MUTANT(regular_keys, swarm_passes),
+    WEFT_MUTANT(reuse_read_numbers, swarm_passes),
+    WEFT_MUTANT(shared_completion_budget, swarm_passes),
+    WEFT_MUTANT(immediate_table_unfair, swarm_passes),
+    WEFT_MUTANT(omit_completes, swarm_passes),
+    WEFT_MUTANT(marks_in_bursts_count_once, swarm_passes),
+    WEFT_MUTANT(reads_behind_bulk, swarm_passes),
+};
+
+INSTANTIATE_TEST_SUITE_P(, SwarmFinds, ::testing::ValuesIn(kFoundBySwarm),
                          [](const auto& mutant) { return std::string{mutant.param.name}; });
 
 // The same stories and seeds, without a bug, find nothing.
