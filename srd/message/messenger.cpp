@@ -259,6 +259,10 @@ void Messenger::progress() {
       break;
     }
   }
+  if (seen_restarts_ != engine_.counters().peer_restarts) {
+    seen_restarts_ = engine_.counters().peer_restarts;
+    notice_silent_restarts();
+  }
   for (std::size_t n = stalled_.size(); n > 0; --n) {
     const std::uint32_t partner = stalled_.front();
     stalled_.pop();

@@ -123,6 +123,7 @@ class Messenger {
   void end_send(std::uint32_t index, Status status);
   void release_send(std::uint32_t index);
   void notice_restart(std::uint32_t partner);
+  void notice_silent_restarts();
   void fail_partner(std::uint32_t partner, Status status);
   void watch(std::uint32_t partner);
   void on_watch_done(std::uint32_t partner, Status status);
@@ -165,6 +166,7 @@ class Messenger {
   std::unique_ptr<std::byte[]> data_buffers_;
   std::unique_ptr<std::byte[]> control_buffers_;
 
+  std::uint64_t seen_restarts_ = 0;   // of all peers, when progress() was called last
   RingQueue<std::uint32_t> stalled_;  // partners, until the engine has room
   RingQueue<std::uint32_t> owed_;     // receives whose read or answer the engine had no room for
   RingQueue<MessageCompletion> completions_;

@@ -227,6 +227,16 @@ void Messenger::notice_restart(std::uint32_t index) {
   }
 }
 
+// A watch that had not left yet when its peer restarted goes on to the next life, which refuses it
+// like the former one did. So it does not end, although the peer knows of no request any more.
+void Messenger::notice_silent_restarts() {
+  for (std::uint32_t i = 0; i < partners_.capacity(); ++i) {
+    if (partners_[i].parked != 0) {
+      notice_restart(i);
+    }
+  }
+}
+
 // Ends all messages to a partner: the receiver would wait for the one that failed before it took
 // any of the others. Later messages begin a new epoch.
 void Messenger::fail_partner(std::uint32_t index, Status status) {

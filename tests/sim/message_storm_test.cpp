@@ -209,6 +209,8 @@ TEST_P(Carnage, EveryRequestEndsAndLifeGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Carnage, ::testing::Range<std::uint64_t>(1, 41));
+// In these a receiver restarts while a watch waits to leave.
+INSTANTIATE_TEST_SUITE_P(QueuedWatch, Carnage, ::testing::Values(48, 162, 213, 282));
 
 }  // namespace
 }  // namespace weft::testing
