@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -60,6 +61,30 @@ bool set_int(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
 
+// The kernel stamps packets by the time of day, machines count from elsewhere: what a stamp says is
+// how long ago it was.
+class KernelClock {
+ public:
+  KernelClock() : now_(clock_now()) {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME, &time);
+    time_of_day_ = nanoseconds_of(time);
+  }
+  [[nodiscard]] TimePoint moment_of(cmsghdr& stamp) const {
+    timespec time{};
+    std::memcpy(&time, CMSG_DATA(&stamp), sizeof time);
+    return now_ - Duration{time_of_day_ - nanoseconds_of(time)};
+  }
+
+ private:
+  static std::int64_t nanoseconds_of(const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+
+  TimePoint now_;
+  std::int64_t time_of_day_ = 0;
+};
+
 template <class Value>
 cmsghdr* append(msghdr& message, cmsghdr* at, int level, int type, Value value) {
   at->cmsg_level = level;
@@ -108,8 +133,10 @@ Result<UniqueFd> UdpIo::open_socket(std::uint16_t port, bool receives) const {
   }
   set_int(fd.get(), SOL_SOCKET, receives ? SO_RCVBUF : SO_SNDBUF, config_.socket_bytes);
   if (receives) {
-    // Without these the carrier works, only slower, or blind to marks.
+    // Without these the carrier works, only slower, or blind to marks, or taking a wait for a core
+    // for one in the network.
     set_int(fd.get(), SOL_UDP, UDP_GRO, 1);
+    set_int(fd.get(), SOL_SOCKET, SO_TIMESTAMPNS, 1);
     if (ipv6_) {
       set_int(fd.get(), IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
     } else {
@@ -147,6 +174,10 @@ void UdpIo::fill() {
   const int count =
       ::recvmmsg(receiver_.get(), messages_.data(), kDatagrams, MSG_DONTWAIT, nullptr);
   cursor_ = {0, count > 0 ? static_cast<std::size_t>(count) : 0, 0};
+  if (cursor_.count == 0) {
+    return;
+  }
+  const KernelClock kernel;
   for (std::size_t i = 0; i < cursor_.count; ++i) {
     Datagram& datagram = datagrams_[i];
     const unsigned port = read_source(sources_[i], datagram.from);
@@ -157,8 +188,13 @@ void UdpIo::fill() {
     datagram.trimmed = false;
     datagram.size = messages_[i].msg_len;
     datagram.segment = datagram.size;
+    datagram.arrived = kNever;
     msghdr& message = messages_[i].msg_hdr;
     for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
+      if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_TIMESTAMPNS) {
+        datagram.arrived = kernel.moment_of(*at);
+        continue;
+      }
       int value = 0;
       std::memcpy(&value, CMSG_DATA(at), std::min(sizeof value, at->cmsg_len - CMSG_LEN(0)));
       if (at->cmsg_level == SOL_UDP && at->cmsg_type == UDP_GRO && value > 0) {
@@ -186,6 +222,7 @@ bool UdpIo::take_next(RxPacket& packet) {
     packet.path = datagram.path;
     packet.ecn = datagram.ecn;
     packet.trimmed = datagram.trimmed;
+    packet.arrived = datagram.arrived;
     packet.bytes = {buffer_.data() + cursor_.datagram * kDatagramBytes + cursor_.offset, size};
     packet.more = {};
     cursor_.offset += size;

@@ -78,6 +78,7 @@ class UdpIo final : public PacketIo {
     Ecn ecn = Ecn::not_capable;
     bool valid = false;
     bool trimmed = false;
+    TimePoint arrived = kNever;  // in the kernel's hands
     std::size_t segment = 0;
     std::size_t size = 0;
   };
