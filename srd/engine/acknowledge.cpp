@@ -55,6 +55,7 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
   sample.path = PathId{header.common.path.value()};
   sample.congested = packet.has(wire::kEchoCongested);
   if (packet.has(wire::kEchoValid)) {
+    o.last_answer = now;
     take_echo(now, arrived, peer, header, sample);
   }
   take_grant(peer, header);

@@ -96,7 +96,7 @@ Result<void> validate(const EngineConfig& config) {
   if (config.path_selector.empty() || config.congestion_control.empty()) {
     return fail(ErrorCode::invalid_argument,
                 "EngineConfig.path_selector and congestion_control must each be a name from "
-                "docs/transport.md");
+                "docs/paths-and-congestion.md");
   }
   return {};
 }

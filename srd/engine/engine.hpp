@@ -287,6 +287,7 @@ class Engine final : public Machine {
     }
   }
   void on_peer_timeout(TimePoint now, Peer& peer);
+  [[nodiscard]] static TimePoint expiry_of(const Outbound& out, const SendSlot& slot);
   void expire_packets(TimePoint now, Peer& peer);
   void ask_for_life(TimePoint now, Peer& peer);
   [[nodiscard]] TimePoint path_probe_due(const Outbound& out) const;

@@ -76,6 +76,7 @@ struct alignas(kCacheLine) Outbound {
   Duration retransmit_wait{};  // silence after which a packet in flight is lost
   Duration tail_wait{};        // silence after which a probe asks what has arrived
   TimePoint last_progress{};   // of the latest departure or acknowledgement
+  TimePoint last_answer{};     // latest acknowledgement that a packet of ours has caused
   TimePoint newest_arrival{};  // latest departure among packets known to have arrived
   std::uint8_t turn = 0;       // which queue is next
   std::uint8_t widening = 0;   // reordering was mistaken for loss: the allowance is shifted by this

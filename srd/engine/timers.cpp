@@ -53,17 +53,25 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
   }
 }
 
+// A packet expires a timeout after it has left or, if that was later, after the peer has answered a
+// packet of ours: in a queue that grows faster than the estimate learns of it every packet is older
+// than the timeout, while answers go on telling what is lost. As in RFC 6298, 5.3. Grants of
+// credits are no answers.
+TimePoint Engine::expiry_of(const Outbound& out, const SendSlot& slot) {
+  return std::max(slot.sent_at, out.last_answer) + out.retransmit_wait;
+}
+
 void Engine::expire_packets(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
-  const Duration timeout = o.retransmit_wait;
   SendSlot* slot = o.window.oldest_in_flight();
-  if (slot == nullptr || slot->sent_at + timeout > now) {
+  if (slot == nullptr || expiry_of(o, *slot) > now) {
     return;
   }
+  const TimePoint latest = now - o.retransmit_wait;  // before it doubles
   if (died_of_silence(now, peer, slot->sent_at)) {
     return;
   }
-  for (; slot != nullptr && slot->sent_at + timeout <= now; slot = o.window.oldest_in_flight()) {
+  for (; slot != nullptr && slot->sent_at <= latest; slot = o.window.oldest_in_flight()) {
     ++counters_.lost_by_timeout;
     ++counters_.retrans_timeout_events;
     lose(now, peer, *slot, PathEvent::timeout);
@@ -165,8 +173,10 @@ void Engine::release_waiting(TimePoint now, WorkQueues& queues) {
 void Engine::update_waits(Outbound& out) const {
   const Duration base =
       std::clamp(out.rtt.timeout() + config_.ack_delay, min_rto_, config_.max_rto);
+  // Before the first measurement nothing is known of queues, such as many first windows make.
+  const std::uint32_t doublings = std::max(out.backoff, out.rtt.measured() ? 0U : 1U);
   out.retransmit_wait =
-      std::min(base * (1 << std::min(out.backoff, kMaxBackoffShift)), config_.max_rto);
+      std::min(base * (1 << std::min(doublings, kMaxBackoffShift)), config_.max_rto);
   const Duration tail = out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay;
   out.tail_wait = out.rtt.measured() ? std::min(tail, out.retransmit_wait) : out.retransmit_wait;
 }
@@ -179,7 +189,7 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
   const Outbound& o = *peer.out;
   next = std::min(next, path_probe_due(o));
   if (const SendSlot* slot = o.window.oldest_in_flight()) {
-    next = std::min(next, slot->sent_at + o.retransmit_wait);
+    next = std::min(next, expiry_of(o, *slot));
     if (!o.tail_probed) {
       next = std::min(next, o.last_progress + o.tail_wait);
     }

@@ -245,7 +245,6 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   finish(out);
 
   const Bytes charged = SendWindow::charged(slot);
-  o.cc.on_sent(now, charged);
   if (const Rate rate = o.cc.pacing_rate(); !rate.is_zero()) [[unlikely]] {
     // However slow: a rate that a bad sample made must not stop the packets that would correct it.
     o.paced_until =

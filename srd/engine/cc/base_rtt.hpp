@@ -30,6 +30,8 @@ class BaseRtt {
       period_end_ = now + kPeriod;
     }
   }
+  // The peer is so far, whatever was told.
+  void accept(Duration distance) { told_ = previous_ = current_ = distance; }
   [[nodiscard]] Duration get() const { return std::min(previous_, current_); }
 
  private:

@@ -41,9 +41,6 @@ class CongestionControl {
         [&](auto& policy) { update(policy, [&] { policy.on_loss(now, bytes, kind, path); }); },
         policy_);
   }
-  void on_sent(TimePoint now, Bytes bytes) {
-    std::visit([&](auto& policy) { policy.on_sent(now, bytes); }, policy_);
-  }
 
   // A packet may leave if it and what is in flight fit into the window. Never less than one packet.
   [[nodiscard]] Bytes window() const { return window_; }

@@ -12,7 +12,6 @@ class Dctcp {
 
   void on_ack(const AckSample& sample);
   void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
-  void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(window_); }
   [[nodiscard]] Rate pacing_rate() const { return {}; }
 

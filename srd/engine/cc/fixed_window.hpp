@@ -11,7 +11,6 @@ class FixedWindow {
 
   void on_ack(const AckSample&) {}
   void on_loss(TimePoint, Bytes, LossKind, std::optional<PathId>) {}
-  void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return window_; }
   [[nodiscard]] Rate pacing_rate() const { return {}; }
 

@@ -18,7 +18,6 @@ class MpRdma {
   void on_loss(TimePoint, Bytes bytes, LossKind, std::optional<PathId>) {
     window_ = bounds_.clamp(window_ - static_cast<double>(bytes));
   }
-  void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(window_); }
   [[nodiscard]] Rate pacing_rate() const { return {}; }
 

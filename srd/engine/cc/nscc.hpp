@@ -31,7 +31,6 @@ class Nscc {
 
   void on_ack(const AckSample& sample);
   void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
-  void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(window_); }
   [[nodiscard]] Rate pacing_rate() const { return {}; }
   [[nodiscard]] const NsccConstants& constants() const { return constants_; }

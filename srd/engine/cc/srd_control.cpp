@@ -2,16 +2,20 @@
 #include "srd/engine/cc/srd_control.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft::srd {
 namespace {
 
+// Of NSCC's two targets the lower one, 0.75 base RTT, with and without trimming: the queue of many
+// senders settles above the target, by what they add in a round trip.
+constexpr bool kTargetOfTrimming = true;
 constexpr double kGamma = 0.8;          // strength of the decrease
 constexpr double kGiveBack = 0.15;      // of what exceeds one bandwidth-delay product, a round trip
 constexpr double kSmallestStep = 0.5;   // one decrease at most halves
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;  // picoseconds of delay that count as an empty network
-constexpr double kRttWeight = 1.0 / 8;
+constexpr double kLeastRttWeight = 1.0 / 8;
 constexpr double kMostRttGrowth = 4;  // of one sample over the average
 constexpr double kMostEtas = 4;       // constant increases made up for after a pause
 constexpr double kPaceBelow = 2;      // packets: more precise than whole packets in flight
@@ -23,8 +27,12 @@ constexpr double kLossFloor = 0.5;
 constexpr double kLossFloorWithCredits = 8;
 constexpr double kSilenceFloor = 4;
 
+constexpr std::uint32_t kStandingRounds = 2;  // without marks: before a queue is believed in
+constexpr double kTried = 1.0 / 8;
+constexpr double kSameDelay = 1.0 / 16;
 constexpr double kTolerableLoss = 1.0 / 32;  // without marks: of the bytes of a round
 constexpr double kSilence = 2;               // round trips without an acknowledgement
+constexpr Duration kLossMemory = std::chrono::milliseconds{100};  // a period of BaseRtt
 constexpr Duration kRestoreInterval = std::chrono::milliseconds{100};
 
 double picoseconds(Duration d) { return static_cast<double>(d.count()) * 1000; }
@@ -36,7 +44,7 @@ std::uint32_t clock32(TimePoint now) { return static_cast<std::uint32_t>(nanosec
 SrdControl::SrdControl(const CcTuning& tuning)
     : constants_(tuning.line_rate, picoseconds(std::max(tuning.base_rtt, Duration{1})),
                  static_cast<double>(tuning.mtu_wire), static_cast<double>(tuning.header),
-                 tuning.trimming),
+                 kTargetOfTrimming),
       bounds_(tuning),
       base_rtt_(tuning.base_rtt),
       mtu_(bounds_.min),
@@ -70,10 +78,12 @@ void SrdControl::on_ack(const AckSample& sample) {
     base_rtt_.add(sample.now, sample.rtt, sample.congested);
     const Duration delay =
         std::clamp(sample.rtt - base_rtt_.get(), Duration{0}, Duration{4'000'000'000});
-    // A scheduler's pause is not the network's new length.
+    note_delay(sample.now, delay);
+    // A scheduler's pause is not the network's new length. What is alone in flight tells of a whole
+    // round trip: an average over many of them would pace by a queue that is long gone.
     const double rtt =
         std::min(static_cast<double>(sample.rtt.count()), kMostRttGrowth * smoothed_rtt_);
-    smoothed_rtt_ += kRttWeight * (rtt - smoothed_rtt_);
+    smoothed_rtt_ += std::clamp(mtu_ / window_, kLeastRttWeight, 1.0) * (rtt - smoothed_rtt_);
     filter_.add(sample.path, static_cast<std::uint32_t>(delay.count()), sample.congested,
                 clock32(sample.now));
   }
@@ -90,6 +100,8 @@ void SrdControl::control(TimePoint now, double acked, const PathFilter::View& pe
     empty_acked_ = 0;
     if (peer.marked) {
       decrease(now, delay);
+    } else if (!marks_seen_ && standing_rounds_ >= kStandingRounds) {
+      decrease(now, standing_delay_);
     } else if (marks_seen_) {
       pending_increase_ += constants_.fair_increase * acked;
     }
@@ -100,6 +112,29 @@ void SrdControl::control(TimePoint now, double acked, const PathFilter::View& pe
   }
   apply_increase(now);
   window_ = bounds_.clamp(window_);
+}
+
+// A queue stands if it never empties: not in a whole round trip, and not in the next one. But a
+// delay that stays the same while the window goes down to an eighth is no queue: the peer is
+// farther than was told.
+void SrdControl::note_delay(TimePoint now, Duration delay) {
+  least_delay_ = std::min(least_delay_, delay);
+  if (now < round_end_) {
+    return;
+  }
+  standing_delay_ = picoseconds(least_delay_);
+  standing_rounds_ = standing_delay_ > constants_.target ? standing_rounds_ + 1 : 0;
+  if (standing_rounds_ == 0 || marks_seen_ || now < no_distance_before_ ||
+      std::abs(standing_delay_ - tried_delay_) > kSameDelay * tried_delay_) {
+    tried_delay_ = standing_delay_;
+    tried_window_ = window_;
+  } else if (window_ <= kTried * tried_window_) {
+    base_rtt_.accept(base_rtt_.get() + least_delay_);
+    window_ = bounds_.clamp(tried_window_);
+    standing_rounds_ = 0;
+  }
+  least_delay_ = Duration::max();
+  round_end_ = now + from_picoseconds(smoothed_rtt_ * 1000);
 }
 
 // Most paths have a queue, but a short one. What a window holds beyond one bandwidth-delay product
@@ -125,19 +160,24 @@ void SrdControl::increase_below_target(double delay, double acked) {
     empty_acked_ = 0;
   }
   fast_ = false;
-  pending_increase_ += constants_.alpha * acked * (constants_.target - delay);
+  // Divided by the window when applied. Never faster than in an empty network: one acknowledgement
+  // would turn a part of a packet into four packets, and those of 64 senders would collide.
+  pending_increase_ += acked * std::min(constants_.alpha * (constants_.target - delay),
+                                        constants_.fast_scale * std::max(window_, mtu_));
 }
 
 void SrdControl::apply_increase(TimePoint now) {
-  const double since =
-      last_eta_ == TimePoint::min() ? constants_.base_rtt + 1 : picoseconds(now - last_eta_);
-  const bool round_over = since > constants_.base_rtt;
+  const double round = std::max(constants_.base_rtt, smoothed_rtt_ * 1000);
+  const double since = last_eta_ == TimePoint::min() ? round + 1 : picoseconds(now - last_eta_);
+  const bool round_over = since > round;
   if (!round_over && unapplied_acked_ <= constants_.adjust_bytes) {
     return;
   }
   window_ += pending_increase_ / std::max(window_, mtu_);
-  if (round_over) {  // by time, because small windows see few acknowledgements
-    window_ += constants_.eta * std::min(since / constants_.base_rtt, kMostEtas);
+  // By time, because small windows see few acknowledgements; by round trips, as decreases are, or a
+  // long queue would be fed faster than it can be drained.
+  if (round_over) {
+    window_ += constants_.eta * std::min(since / round, kMostEtas);
     last_eta_ = now;
   }
   pending_increase_ = 0;
@@ -177,6 +217,7 @@ bool SrdControl::quick_adapt(TimePoint now, bool loss, bool marked) {
 
 void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path) {
   ignored_ += static_cast<double>(bytes);
+  no_distance_before_ = now + kLossMemory;
   if (path) {  // a queue that overflows holds about one base RTT
     filter_.add(*path, static_cast<std::uint32_t>(constants_.base_rtt / 1000), true, clock32(now));
   }

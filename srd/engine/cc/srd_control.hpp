@@ -28,13 +28,13 @@ class SrdControl {
 
   void on_ack(const AckSample& sample);
   void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
-  void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(std::max(window_, mtu_)); }
   [[nodiscard]] Rate pacing_rate() const;
   [[nodiscard]] Duration base_rtt() const { return base_rtt_.get(); }
 
  private:
   [[nodiscard]] PathFilter::View view(TimePoint now) const;
+  void note_delay(TimePoint now, Duration delay);
   void control(TimePoint now, double acked, const PathFilter::View& peer);
   void increase_below_target(double delay, double acked);
   void apply_increase(TimePoint now);
@@ -62,11 +62,18 @@ class SrdControl {
   double ignored_ = 0;
   double round_acked_ = 0;  // bytes since the share of losses was last looked at
   double round_lost_ = 0;
-  double before_silence_ = 0;  // the window when the peer fell silent; 0: it talks
+  double before_silence_ = 0;               // the window when the peer fell silent; 0: it talks
+  double standing_delay_ = 0;               // ps: the least of the last round trip
+  double tried_delay_ = 0;                  // ps: stays while the window shrinks ...
+  double tried_window_ = 0;                 // ... from here
+  Duration least_delay_ = Duration::max();  // of this round trip
+  TimePoint round_end_ = TimePoint::min();
+  std::uint32_t standing_rounds_ = 0;
   TimePoint period_end_ = TimePoint::min();
   TimePoint last_decrease_ = TimePoint::min();
   TimePoint last_eta_ = TimePoint::min();
   TimePoint last_ack_ = TimePoint::min();
+  TimePoint no_distance_before_ = TimePoint::min();
   TimePoint no_restore_before_ = TimePoint::min();
   bool credits_;
   bool fast_ = false;

@@ -13,7 +13,6 @@ class Swift {
 
   void on_ack(const AckSample& sample);
   void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
-  void on_sent(TimePoint, Bytes) {}
   [[nodiscard]] Bytes window() const { return static_cast<Bytes>(window_ > mtu_ ? window_ : mtu_); }
   // Below one packet per round trip the window cannot go, so packets are spaced out instead.
   [[nodiscard]] Rate pacing_rate() const;

@@ -136,7 +136,6 @@ class Bottleneck {
         s.paced_until = now_ + rate.time_for(config_.mtu);
       }
       s.in_flight += config_.mtu;
-      s.cc.on_sent(now_, config_.mtu);
       s.path = static_cast<std::uint16_t>((s.path + 1) % config_.paths);
       // A little spread, as different cables give it, so that senders are not in step.
       const TimePoint arrival = now_ + config_.base_rtt / 2 + Duration{rng_.below(400)};

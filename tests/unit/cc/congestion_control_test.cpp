@@ -81,11 +81,9 @@ TEST_P(EveryControl, TheWindowStaysWithinItsBoundsUnderAnySequence) {
         s.rtt_valid = rng.chance(0.9);
         s.in_flight = rng.next() >> rng.between(16, 63);
         cc.on_ack(s);
-      } else if (rng.chance(0.5)) {
+      } else {
         cc.on_loss(now, rng.next() >> rng.between(16, 63), static_cast<LossKind>(rng.below(3)),
                    path);
-      } else {
-        cc.on_sent(now, rng.below(10'000));
       }
       ASSERT_GE(cc.window(), std::min<Bytes>(tuning.mtu_wire, 1)) << i;
       ASSERT_LE(cc.window(), most) << i;
