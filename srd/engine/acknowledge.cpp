@@ -1,5 +1,17 @@
 // Owns what a sender learns from an acknowledgement: what arrived, what did not, and along which
 // paths.
+//
+// A packet in flight turns out to be lost in one of four ways, the surest first:
+// - The peer says so: only its header has arrived, or it had no room to note the outcome
+//   (take_result()).
+// - A gap: more than path_reorder_tolerance packets that left later along the same path have
+//   arrived. A path keeps its order (find_gaps()).
+// - Time: a packet that left longer than RttEstimator::reorder_allowance() after it has arrived,
+//   along whatever path. Paths differ in delay, but not by that much (find_losses()).
+// - Silence: no answer for a retransmission timeout (expire_packets() in timers.cpp). Only this one
+//   backs off.
+// The last two make PathHealth suspect the path (PathEvent::timeout). If a packet taken for lost
+// turns out to have arrived, widen() makes the third way more patient.
 #include <algorithm>
 
 #include "srd/engine/engine.hpp"

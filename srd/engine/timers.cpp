@@ -1,5 +1,11 @@
 // Owns what happens when time passes: overdue acknowledgements, lost tails, dead peers, waiting
 // requests.
+//
+// Acknowledgements have a queue of their own, because they all wait equally long. For the rest each
+// peer has one deadline, the earliest of next_deadline(): requests and packets whose back-off ends,
+// packets that expire, a tail whose last acknowledgement is missing, paths to probe, and a peer
+// that owes an answer and is silent. Sending adds pacing to these. When the deadline is due,
+// on_peer_timeout() looks at all of them: what is not due costs a comparison.
 #include <algorithm>
 #include <utility>
 
