@@ -80,8 +80,8 @@ TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
     GTEST_SKIP() << "this machine has no python3-pyverbs; install it to run this test";
   }
   const Outcome outcome =
-      run_shell("file=$(mktemp) && cat > $file <<'END' && timeout 60 " WEFT_PROGRAM
-                " run -- /usr/bin/python3 $file; code=$?; rm $file; exit $code\n"
+      run_shell("dir=$(mktemp -d) && cat > $dir/fork.py <<'END' && timeout 60 " WEFT_PROGRAM
+                " run -- /usr/bin/python3 $dir/fork.py; code=$?; rm -r $dir; exit $code\n"
                 "import os, subprocess\n"
                 "from pyverbs.device import Context\n"
                 "from pyverbs.pd import PD\n"
