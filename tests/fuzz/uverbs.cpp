@@ -73,6 +73,14 @@ class Client {
   }
 
  private:
+  // The kernel writes where it is told to. An address that the input makes up, or that the fuzzer
+  // has seen in a comparison, must not be one of this process: what lies there would be
+  // overwritten.
+  static std::uint64_t nowhere(std::uint64_t address) {
+    constexpr std::uint64_t kFirstMappable = 1 << 16;
+    constexpr std::uint64_t kNotCanonical = std::uint64_t{1} << 62;
+    return address < kFirstMappable ? address : address | kNotCanonical;
+  }
   void command(std::span<const std::uint8_t> body, std::uint8_t kind) {
     std::array<std::byte, 8 + 1024> bytes{};
     const bool extended = (kind & 0x40) != 0;
@@ -85,8 +93,12 @@ class Client {
     std::memcpy(bytes.data(), &number, 4);
     std::memcpy(bytes.data() + 4, &words, 2);
     std::memcpy(bytes.data() + 6, &room, 2);
-    if (used >= 8 && (kind & 0x20) == 0) {
-      const auto response = reinterpret_cast<std::uint64_t>(reply_.data());
+    if (used >= 8) {
+      auto response = reinterpret_cast<std::uint64_t>(reply_.data());
+      if ((kind & 0x20) != 0) {
+        std::memcpy(&response, bytes.data() + 8, 8);
+        response = nowhere(response);
+      }
       std::memcpy(bytes.data() + 8, &response, 8);
     }
     const bool gives_descriptor = number == 0 || number == 17;
@@ -120,6 +132,8 @@ class Client {
       if (attribute.value == kWildCard) {
         attribute.value = reinterpret_cast<std::uint64_t>(reply_.data() + 64 * i);
         attribute.length = std::min<std::uint16_t>(attribute.length, 64);
+      } else {
+        attribute.value = nowhere(attribute.value);
       }
       std::memcpy(bytes.data() + sizeof header + i * sizeof attribute, &attribute,
                   sizeof attribute);
