@@ -28,6 +28,37 @@ namespace weft::cli {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds{10};
+constexpr auto kPatienceAtTheEnd = std::chrono::seconds{2};
+
+// A weftd that does not accept programs yet. Unless it is released, it ends with this: whoever
+// waits for it may be interrupted, and then clears its directory away.
+class StartingWeftd {
+ public:
+  explicit StartingWeftd(pid_t pid) : pid_(pid) {}
+  ~StartingWeftd() {
+    const auto give_up = std::chrono::steady_clock::now() + kPatienceAtTheEnd;
+    while (!has_ended()) {
+      const bool is_patient = std::chrono::steady_clock::now() < give_up;
+      // Again and again: between fork and exec our own handler takes a signal, and forgets it.
+      ::kill(pid_, is_patient ? SIGTERM : SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+  StartingWeftd(const StartingWeftd&) = delete;
+  StartingWeftd& operator=(const StartingWeftd&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool has_ended() {
+    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) {
+      pid_ = -1;
+    }
+    return pid_ <= 0;
+  }
+  pid_t release() { return std::exchange(pid_, -1); }
+
+ private:
+  pid_t pid_;
+};
 
 // In the child, between fork and exec.
 [[noreturn]] void become(const std::vector<std::string>& words, pid_t parent, bool bound, int log) {
@@ -136,27 +167,21 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   const srd::UniqueFd log(::open(
       log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0) {
+  StartingWeftd weftd(::fork());
+  if (weftd.pid() == 0) {
     become(words, parent, bound, log.get());
   }
   const std::string socket = directory + "/attach.sock";
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
-  bool ended = pid < 0;
-  while (!ended && std::chrono::steady_clock::now() < give_up) {
+  while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
     check_interrupt();
     // Another weftd may have been there first.
     if (const auto peer = emu::connect_seqpacket(socket);
-        peer && emu::peer_process(peer->get()) == pid &&
+        peer && emu::peer_process(peer->get()) == weftd.pid() &&
         ask_weftd(directory, {{"cmd", "counters"}})) {  // its loop runs, with all its ports
-      return pid;
+      return weftd.release();
     }
-    ended = ::waitpid(pid, nullptr, WNOHANG) == pid;
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  }
-  if (!ended) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
   }
   std::string said;
   std::getline(std::ifstream(log_path), said);
