@@ -32,6 +32,7 @@
 #include "srd/run/host.hpp"
 #include "srd/run/idle.hpp"
 #include "srd/run/process_config.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft {
 namespace {
@@ -252,9 +253,6 @@ class Worker {
 class ChaosTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/weft-chaos-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
     void* memory =
         ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
@@ -266,7 +264,6 @@ class ChaosTest : public ::testing::TestWithParam<bool> {
     }
     end(weftd_);
     ::munmap(board_, sizeof(Board));
-    std::filesystem::remove_all(directory_);
   }
 
   template <class Body>
@@ -367,7 +364,8 @@ class ChaosTest : public ::testing::TestWithParam<bool> {
     return true;
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
   Board* board_ = nullptr;
   pid_t weftd_ = -1;
   std::array<pid_t, kEnds> workers_{-1, -1, -1};

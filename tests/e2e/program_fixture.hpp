@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/conformance/run_weft.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #ifdef __SANITIZE_ADDRESS__
 #define WEFT_NEEDS_A_PLAIN_BUILD(why) GTEST_SKIP() << "not with sanitizers: " why
@@ -28,17 +29,11 @@ using nlohmann::json;
 // A directory, and networks with names, of this test alone.
 class ProgramTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/weft-e2e-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
-    name_ = "e2e-" + std::to_string(::getpid());
-  }
+  void SetUp() override { name_ = "e2e-" + std::to_string(::getpid()); }
   void TearDown() override {
     if (is_up_) {
       weft("down " + name_);
     }
-    std::filesystem::remove_all(directory_);
   }
   Outcome weft(const std::string& arguments, int seconds = 60) {
     return run_shell("cd " + directory_ + " && WEFT_RUNS=" + directory_ + "/runs timeout " +
@@ -67,7 +62,8 @@ class ProgramTest : public ::testing::Test {
     return all;
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
   std::string name_;
   bool is_up_ = false;
 };

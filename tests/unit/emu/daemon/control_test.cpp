@@ -26,6 +26,7 @@
 #include "srd/base/rng.hpp"
 #include "srd/run/clock.hpp"
 #include "tests/support/pcapng_reader.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::emu {
 namespace {
@@ -37,9 +38,6 @@ constexpr int kRejected = 42;
 class ControlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/weft-control-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
     options_.directory = directory_;
     options_.event_log = directory_ + "/events.jsonl";
     options_.plant.hosts = {"h1", "h2"};
@@ -47,10 +45,7 @@ class ControlTest : public ::testing::Test {
     ASSERT_TRUE(daemon) << daemon.error().message;
     daemon_ = std::move(*daemon);
   }
-  void TearDown() override {
-    daemon_.reset();
-    std::filesystem::remove_all(directory_);
-  }
+  void TearDown() override { daemon_.reset(); }
   json say(const std::string& line) {
     const std::string answer = answer_control(daemon_->control(), line);
     EXPECT_EQ(answer.find('\n'), answer.size() - 1) << answer;
@@ -61,7 +56,8 @@ class ControlTest : public ::testing::Test {
     return say(request.dump());
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
   DaemonOptions options_;
   std::unique_ptr<Daemon> daemon_;
 };

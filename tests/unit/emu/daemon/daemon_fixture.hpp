@@ -12,21 +12,14 @@
 #include <vector>
 
 #include "srd/wire/srd_header.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
 namespace weft::emu {
 
-class DaemonTest : public testing::Test {
+class DaemonTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/weft-test-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override {
-    weftd_.reset();
-    std::filesystem::remove_all(directory_);
-  }
+  void TearDown() override { weftd_.reset(); }
   void start(bool direct_rings) {
     DaemonOptions options;
     options.directory = directory_;
@@ -69,33 +62,34 @@ class DaemonTest : public testing::Test {
     return header.destination_life.value();
   }
   // Sends one packet and waits for it at the other end.
-  static testing::AssertionResult passes(Attachment& from, Attachment& to, std::uint32_t number) {
+  static ::testing::AssertionResult passes(Attachment& from, Attachment& to, std::uint32_t number) {
     const srd::TxPacket sent = packet(from, to, number);
     if (from.io->transmit({&sent, 1}) != 1) {
-      return testing::AssertionFailure() << "not taken";
+      return ::testing::AssertionFailure() << "not taken";
     }
     return arrives(to, number);
   }
-  static testing::AssertionResult arrives(Attachment& to, std::uint32_t number) {
+  static ::testing::AssertionResult arrives(Attachment& to, std::uint32_t number) {
     const auto patience = srd::monotonic_now() + std::chrono::seconds{5};
     while (srd::monotonic_now() < patience) {
       for (const srd::RxPacket& received : to.io->receive()) {
         if (number_of(received) == number) {
           to.io->release();
-          return testing::AssertionSuccess();
+          return ::testing::AssertionSuccess();
         }
       }
       to.io->release();
       std::this_thread::yield();
     }
-    return testing::AssertionFailure() << "packet " << number << " did not arrive";
+    return ::testing::AssertionFailure() << "packet " << number << " did not arrive";
   }
   static void poll_once(Attachment& attachment) {
     [[maybe_unused]] const auto packets = attachment.io->receive();
     attachment.io->release();
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
   std::unique_ptr<Weftd> weftd_;
 };
 

@@ -97,7 +97,7 @@ TEST(EventWait, SleepsAsLongAsItShouldWithOrWithoutTheCall) {
   }
 }
 
-class InASandbox : public DaemonTest, public testing::WithParamInterface<int> {};
+class InASandbox : public DaemonTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
   Topology topology;
@@ -127,7 +127,7 @@ TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
   EXPECT_LT(rounds() - before, 5U * 4 * 1000);
 }
 
-INSTANTIATE_TEST_SUITE_P(Refusals, InASandbox, testing::Values(ENOSYS, EPERM));
+INSTANTIATE_TEST_SUITE_P(Refusals, InASandbox, ::testing::Values(ENOSYS, EPERM));
 
 }  // namespace
 }  // namespace weft::emu

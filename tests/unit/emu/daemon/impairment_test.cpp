@@ -14,6 +14,7 @@
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 #include "tests/support/pcapng_reader.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::emu {
 namespace {
@@ -41,9 +42,6 @@ srd::Address host(unsigned number) {
 class ImpairmentTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/weft-impairment-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
     Topology topology;
     const NodeId middle = topology.add_switch("sw");
     const LinkProperties link{.rate = Rate::gbps(100),
@@ -59,7 +57,6 @@ class ImpairmentTest : public ::testing::Test {
         LiveFabric::Options{.topology = topology, .seed = 11, .dilation = 1, .max_frame = 9000},
         now_, [this](const Arrival& arrival) { arrived_ += arrival.frame.empty() ? 0 : 1; });
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   template <class Set>
   void trouble(const Set& set) {
@@ -146,7 +143,8 @@ class ImpairmentTest : public ::testing::Test {
     return values.empty() ? 0 : sum / static_cast<double>(values.size());
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
   std::unique_ptr<LiveFabric> live_;
   TimePoint now_{};
   std::size_t number_at_ = 0;

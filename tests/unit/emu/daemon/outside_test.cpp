@@ -27,6 +27,7 @@
 #include "srd/run/clock.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
 namespace weft::emu {
@@ -91,17 +92,12 @@ bool passes(Attachment& from, Attachment& to, std::uint32_t number) {
          });
 }
 
-class OutsideTest : public testing::Test {
+class OutsideTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/weft-test-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
   [[nodiscard]] std::string place(const std::string& name) const { return directory_ + "/" + name; }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
 };
 
 TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {

@@ -16,21 +16,15 @@
 
 #include "emu/daemon/plant.hpp"
 #include "emu/daemon/registry.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::emu {
 namespace {
 
 constexpr std::uint32_t kNow = 1000;  // of the calendar: all that happens here does at once
 
-class PlacesTest : public testing::Test {
+class PlacesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/weft-places-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   [[nodiscard]] std::string file() const { return directory_ + "/places"; }
   // A weftd's NICs, and who has which place on them.
   struct Weftd {
@@ -70,7 +64,8 @@ class PlacesTest : public testing::Test {
     return once;
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
 };
 
 TEST_F(PlacesTest, NoPlaceGetsTheSameLifeTwiceHoweverQuicklyWeftdIsRestarted) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "srd/run/clock.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::emu {
 namespace {
@@ -25,7 +26,7 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-class SeqpacketTest : public testing::Test {
+class SeqpacketTest : public ::testing::Test {
  protected:
   void SetUp() override {
     int ends[2];
@@ -91,9 +92,8 @@ TEST_F(SeqpacketTest, WhatIsLargerThanAnyMessageOfOursIsNone) {
 }
 
 TEST(Seqpacket, AServerThatAcceptsNobodyHoldsUpNobody) {
-  char path[] = "/tmp/weft-seqpacket-XXXXXX";
-  ASSERT_NE(::mkdtemp(path), nullptr);
-  const std::string socket = std::string(path) + "/s";
+  const testing::TemporaryFolder folder;
+  const std::string socket = folder.path() + "/s";
   const srd::UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -109,7 +109,6 @@ TEST(Seqpacket, AServerThatAcceptsNobodyHoldsUpNobody) {
   const auto refused = connect_seqpacket(socket, std::chrono::milliseconds{20});
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("accepts no connection"), std::string::npos);
-  std::filesystem::remove_all(path);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "emu/daemon/seqpacket.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/srd_header.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
 namespace weft::emu {
@@ -31,17 +32,10 @@ namespace {
 
 constexpr const char* kStatus = "{\"v\": 1, \"cmd\": \"status\"}\n";
 
-class TalksTest : public testing::Test {
+class TalksTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/weft-talks-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    options_.directory = path;
-  }
-  void TearDown() override {
-    weftd_.reset();
-    std::filesystem::remove_all(options_.directory);
-  }
+  void SetUp() override { options_.directory = folder_.path(); }
+  void TearDown() override { weftd_.reset(); }
   void start(rlim_t descriptors = 0) {
     weftd_ = std::make_unique<Weftd>(options_, [descriptors] {
       if (descriptors != 0) {
@@ -57,6 +51,7 @@ class TalksTest : public testing::Test {
   static void say(const srd::UniqueFd& fd, const std::string& text) { Weftd::say(fd, text); }
   static std::string hear(const srd::UniqueFd& fd) { return Weftd::hear(fd); }
 
+  testing::TemporaryFolder folder_;
   DaemonOptions options_;
   std::unique_ptr<Weftd> weftd_;
 };

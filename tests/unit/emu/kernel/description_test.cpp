@@ -9,6 +9,7 @@
 #include "emu/kernel/nic_description.hpp"
 #include "emu/kernel/sysfs.hpp"
 #include "emu/profiles/profiles.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::emu::kernel {
 namespace {
@@ -48,18 +49,14 @@ TEST(Gid, LeadsBackToTheAddress) {
 
 class Tree : public ::testing::Test {
  protected:
-  Tree() {
-    std::string pattern = ::testing::TempDir() + "weft-tree-XXXXXX";
-    root = mkdtemp(pattern.data());
-  }
-  ~Tree() override { std::filesystem::remove_all(root); }
   [[nodiscard]] std::string line(const std::string& path) const {
     std::ifstream file(root + path);
     std::string text;
     std::getline(file, text);
     return text;
   }
-  std::string root;
+  testing::TemporaryFolder folder;
+  const std::string root = folder.path();
 };
 
 TEST_F(Tree, HoldsWhatTheLibrariesRead) {

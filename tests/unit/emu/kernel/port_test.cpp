@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "emu/kernel/sysfs.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/kernel/queue_client.hpp"
 
 namespace weft::emu::kernel {
@@ -112,8 +113,8 @@ TEST_F(Port, EventsThatFindNoRoomComeWhenThereIsSome) {
 }
 
 TEST_F(Port, StateIsInTheTree) {
-  std::string pattern = ::testing::TempDir() + "weft-port-XXXXXX";
-  const std::string root = mkdtemp(pattern.data());
+  const testing::TemporaryFolder folder;
+  const std::string& root = folder.path();
   const NicDescription nic = test_nic();
   ASSERT_TRUE(write_device_tree(root, {&nic, 1}));
   const auto line = [&root](const char* name) {
@@ -129,7 +130,6 @@ TEST_F(Port, StateIsInTheTree) {
   write_port_state(root, nic, true);
   EXPECT_EQ(line("state"), "4: ACTIVE");
   EXPECT_EQ(line("phys_state"), "5: LinkUp");
-  std::filesystem::remove_all(root);
 }
 
 }  // namespace

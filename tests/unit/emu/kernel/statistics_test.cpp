@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "emu/kernel/sysfs.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
 namespace weft::emu::kernel {
@@ -19,13 +20,10 @@ namespace {
 class StatisticsFile : public ::testing::Test {
  protected:
   StatisticsFile() {
-    std::string pattern = ::testing::TempDir() + "weft-statistics-XXXXXX";
-    root = mkdtemp(pattern.data());
     const NicDescription nic = test_nic();
     EXPECT_TRUE(write_device_tree(root, {&nic, 1}));
     path = statistics_path(root, nic.name);
   }
-  ~StatisticsFile() override { std::filesystem::remove_all(root); }
   // As the text file says.
   [[nodiscard]] std::string number(const std::string& file) const {
     const std::string whole = root + file;
@@ -35,7 +33,8 @@ class StatisticsFile : public ::testing::Test {
     std::getline(in, line);
     return line;
   }
-  std::string root;
+  testing::TemporaryFolder folder;
+  const std::string root = folder.path();
   std::string path;
 };
 
@@ -113,8 +112,8 @@ TEST_F(StatisticsFile, OddPathsAreLeftAlone) {
 
 // Exporters of any user look, and whoever looks brings the text up to date.
 TEST(SharedTree, CanBeReadAndCountedByEverybodyWhateverTheUmask) {
-  std::string pattern = ::testing::TempDir() + "weft-shared-tree-XXXXXX";
-  const std::string root = mkdtemp(pattern.data());
+  const testing::TemporaryFolder folder;
+  const std::string& root = folder.path();
   const NicDescription nic = test_nic();
   const mode_t before = umask(077);
   EXPECT_TRUE(write_device_tree(root, {&nic, 1}));
@@ -133,7 +132,6 @@ TEST(SharedTree, CanBeReadAndCountedByEverybodyWhateverTheUmask) {
   EXPECT_EQ(mode(std::string(kPort) + "tx_bytes"), 0666U);
   EXPECT_EQ(mode("/sys/class/infiniband/efa_0/hw_counters/cmds_err"), 0666U);
   EXPECT_EQ(mode("/dev/infiniband/uverbs0"), 0666U);
-  std::filesystem::remove_all(root);
 }
 
 class CountedCommands : public RawClient {};

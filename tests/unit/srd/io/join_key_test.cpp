@@ -9,24 +9,21 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temporary_folder.hpp"
+
 namespace weft::srd {
 namespace {
 
-class JoinKeyTest : public testing::Test {
+class JoinKeyTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/weft-test-XXXXXX";
-    ASSERT_NE(::mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
   [[nodiscard]] std::string place(const std::string& name) const { return directory_ + "/" + name; }
   [[nodiscard]] static std::string problem(const std::string& path) {
     const auto key = read_join_key(path);
     return key ? "" : key.error().message;
   }
 
-  std::string directory_;
+  testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path();
 };
 
 TEST_F(JoinKeyTest, ANewKeyIsReadByItsOwnerOnly) {
