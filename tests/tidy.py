@@ -30,10 +30,11 @@ LAYERS = {
     "emu/swarm": [*TRANSPORT, "emu/fabric"],
     "emu/nic": TRANSPORT,
     "emu/kernel": [*TRANSPORT, "emu/nic"],
+    "emu/devices": [*TRANSPORT, "emu/nic", "emu/kernel"],
     "emu/profiles": ["srd/base", "emu/kernel"],
     "emu/daemon": ["srd", "emu/fabric"],
     "emu/cli": ["srd", "emu"],
-    "integration": ["srd", "emu/nic", "emu/kernel", *ATTACH],
+    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", *ATTACH],
     "tests": ["srd", "emu", "integration"],
 }
 

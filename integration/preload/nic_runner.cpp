@@ -16,6 +16,7 @@
 namespace weft::preload {
 namespace {
 
+namespace devices = emu::devices;
 namespace kernel = emu::kernel;
 
 // What weftd says of the NIC's link, for a device that is there a moment later.
@@ -33,7 +34,7 @@ struct LinkWatch {
 
 struct Network {
   srd::Address address;
-  kernel::efa::QpnBlock qpns;
+  devices::efa::QpnBlock qpns;
   srd::AttachmentId attachment;
   srd::Life life;
   std::unique_ptr<srd::PacketIo> io;
@@ -48,7 +49,7 @@ Result<Network> join(const kernel::NicDescription& description) {
   const char* const socket = std::getenv("WEFT_SOCKET");
   if (socket == nullptr || *socket == '\0') {
     constexpr std::size_t kMtu = 9000;
-    return Network{*address, kernel::efa::QpnBlock{256, 256}, srd::AttachmentId{1}, srd::Life{1},
+    return Network{*address, devices::efa::QpnBlock{256, 256}, srd::AttachmentId{1}, srd::Life{1},
                    std::make_unique<LoopbackIo>(*address, kMtu)};
   }
   emu::AttachOptions options;
@@ -61,7 +62,7 @@ Result<Network> join(const kernel::NicDescription& description) {
     return tl::unexpected(attached.error());
   }
   return Network{attached->address,
-                 kernel::efa::QpnBlock{attached->first_qpn, attached->qpn_count},
+                 devices::efa::QpnBlock{attached->first_qpn, attached->qpn_count},
                  attached->id,
                  attached->life,
                  std::move(attached->io),
@@ -76,7 +77,7 @@ Result<std::unique_ptr<NicRunner>> NicRunner::start(const kernel::NicDescription
   if (!network) {
     return tl::unexpected(network.error());
   }
-  const srd::EngineConfig config = kernel::efa::engine_config(
+  const srd::EngineConfig config = devices::efa::engine_config(
       description,
       srd::process_config(network->io->capabilities(), network->attachment, network->life));
   if (const auto valid = srd::validate(config); !valid) {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "emu/kernel/efa_device.hpp"
+#include "emu/devices/efa/device.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "srd/base/result.hpp"
 #include "srd/run/background.hpp"
@@ -39,7 +39,7 @@ class NicRunner final : public emu::kernel::Runner {
   void need_background();
 
  private:
-  using Device = emu::kernel::efa::EfaDevice;
+  using Device = emu::devices::efa::EfaDevice;
 
   NicRunner(std::unique_ptr<srd::Host<Device>> host, Device& device)
       : host_(std::move(host)), device_(&device) {}

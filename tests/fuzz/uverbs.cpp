@@ -9,13 +9,14 @@
 #include <memory>
 #include <span>
 
-#include "emu/kernel/efa_device.hpp"
+#include "emu/devices/efa/device.hpp"
 #include "emu/kernel/uverbs_file.hpp"
 
 namespace {
 
 using namespace weft;
 using namespace weft::emu::kernel;
+namespace efa = weft::emu::devices::efa;
 
 class Loop final : public Runner {
  public:

@@ -12,14 +12,14 @@
 #include <span>
 #include <vector>
 
-#include "emu/kernel/efa_abi.hpp"
+#include "emu/devices/efa/abi.hpp"
 #include "emu/kernel/uverbs_abi.hpp"
 #include "tests/conformance/storm/queue_pair.hpp"
 
 namespace weft::conformance {
 
 namespace abi = emu::kernel::abi;
-namespace efa = emu::kernel::efa;
+namespace efa = emu::devices::efa;
 
 class RawQueue {
  public:

@@ -12,12 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "emu/kernel/efa_abi.hpp"
-#include "emu/kernel/efa_device.hpp"
+#include "emu/devices/efa/abi.hpp"
+#include "emu/devices/efa/device.hpp"
 #include "emu/kernel/uverbs_abi.hpp"
 #include "emu/kernel/uverbs_file.hpp"
 
 namespace weft::emu::kernel {
+
+namespace efa = devices::efa;
 
 // A device whose network is a wire from its output to its input, driven by whoever calls.
 class LoopRunner final : public Runner {

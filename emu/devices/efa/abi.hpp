@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 
 // --- Words that follow the common part of commands and replies.
 
@@ -203,4 +203,4 @@ enum class Status : std::uint8_t {
   remote_feature = 18,
 };
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

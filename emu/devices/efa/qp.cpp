@@ -1,15 +1,15 @@
 // Owns reading work out of rings that the application may scribble on at any time: each entry is
 // copied once, and nothing in it is believed.
-#include "emu/kernel/efa_qp.hpp"
+#include "emu/devices/efa/qp.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 namespace {
 
-std::uint32_t& word(const QueueRegion& region) {
+std::uint32_t& word(const kernel::QueueRegion& region) {
   return *reinterpret_cast<std::uint32_t*>(region.data);
 }
 
@@ -26,7 +26,7 @@ nic::Sge to_sge(const WireSge& from) {
 
 }  // namespace
 
-QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shape& shape,
+QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, kernel::QueueMemory& memory, const Shape& shape,
                      CompletionQueue& send_cq, CompletionQueue& recv_cq)
     : nic_(nic), qp_(qp), memory_(memory), shape_(shape), send_cq_(send_cq), recv_cq_(recv_cq) {
   number = qp.number();
@@ -43,7 +43,7 @@ QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shap
 
 QueuePair::~QueuePair() {
   nic_.destroy_qp(qp_);
-  for (const QueueRegion& region : {sq_, rq_, sq_doorbell_, rq_doorbell_}) {
+  for (const kernel::QueueRegion& region : {sq_, rq_, sq_doorbell_, rq_doorbell_}) {
     memory_.release(region);
   }
 }
@@ -61,7 +61,7 @@ void QueuePair::describe(QpReply& reply) const {
   reply.sq_key = sq_.key;
 }
 
-std::uint16_t QueuePair::pending(const QueueRegion& doorbell, std::uint16_t taken) const {
+std::uint16_t QueuePair::pending(const kernel::QueueRegion& doorbell, std::uint16_t taken) const {
   const std::uint32_t produced = std::atomic_ref(word(doorbell)).load(std::memory_order_acquire);
   return static_cast<std::uint16_t>(static_cast<std::uint16_t>(produced) - taken);
 }
@@ -196,7 +196,7 @@ bool QueuePair::fetch_receives() {
 void QueuePair::reset() {
   sq_taken_ = 0;
   rq_taken_ = 0;
-  for (const QueueRegion& doorbell : {sq_doorbell_, rq_doorbell_}) {
+  for (const kernel::QueueRegion& doorbell : {sq_doorbell_, rq_doorbell_}) {
     if (doorbell.data != nullptr) {
       std::atomic_ref(word(doorbell)).store(0, std::memory_order_relaxed);
     }
@@ -207,11 +207,11 @@ void QueuePair::publish(const nic::WorkCompletion& done) {
   const bool receive = done.operation == nic::Operation::receive ||
                        done.operation == nic::Operation::receive_write_immediate;
   (receive ? recv_cq_ : send_cq_).publish(done, shape_.request_id_64);
-  count(receive                                        ? kCountReceives
-        : done.operation == nic::Operation::rdma_read  ? kCountReads
-        : done.operation == nic::Operation::rdma_write ? kCountWrites
-                                                       : kCountSends,
+  count(receive                                        ? kernel::kCountReceives
+        : done.operation == nic::Operation::rdma_read  ? kernel::kCountReads
+        : done.operation == nic::Operation::rdma_write ? kernel::kCountWrites
+                                                       : kernel::kCountSends,
         done.status == nic::WorkStatus::ok);
 }
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

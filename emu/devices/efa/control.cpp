@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstring>
 
-#include "emu/kernel/efa_objects.hpp"
+#include "emu/devices/efa/objects.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 namespace {
 
 template <class T>
@@ -22,7 +22,7 @@ bool is_zero(std::span<const std::byte> bytes) {
 // Reads the library's words; a shorter version of them leaves the rest zero. What a longer version
 // says beyond ours must be nothing.
 template <class T>
-bool take(const Udata& udata, std::size_t least, T& value) {
+bool take(const kernel::Udata& udata, std::size_t least, T& value) {
   if (udata.in.size() < least) {
     return false;
   }
@@ -33,25 +33,26 @@ bool take(const Udata& udata, std::size_t least, T& value) {
 
 }  // namespace
 
-Outcome<std::unique_ptr<Pd>> EfaDevice::alloc_pd(Udata& udata) {
+nic::Outcome<std::unique_ptr<kernel::Pd>> EfaDevice::alloc_pd(kernel::Udata& udata) {
   const auto number = nic_.allocate_pd();
   if (!number) {
-    return refuse(number.error());
+    return nic::refuse(number.error());
   }
   append(udata.out, NumberReply{0, static_cast<std::uint16_t>(*number), 0});
   return std::make_unique<EfaPd>(nic_, *number);
 }
 
-Outcome<std::unique_ptr<Mr>> EfaDevice::reg_mr(Pd& pd, const MrRequest& request) {
+nic::Outcome<std::unique_ptr<kernel::Mr>> EfaDevice::reg_mr(kernel::Pd& pd,
+                                                            const kernel::MrRequest& request) {
   const std::uint32_t known = abi::kAccessLocalWrite |
                               (description_.rdma_read ? abi::kAccessRemoteRead : 0U) |
                               (description_.rdma_write ? abi::kAccessRemoteWrite : 0U);
   const std::uint32_t asked = request.access & ~abi::kAccessOptional;
   if ((asked & ~known) != 0) {
-    return refuse(EOPNOTSUPP);
+    return nic::refuse(EOPNOTSUPP);
   }
   if (engine_.memory().size() >= description_.max_mr) {
-    return refuse(ENOMEM);
+    return nic::refuse(ENOMEM);
   }
   srd::Access access = srd::Access::none;
   const auto grant = [&](std::uint32_t flag, srd::Access right) {
@@ -67,32 +68,34 @@ Outcome<std::unique_ptr<Mr>> EfaDevice::reg_mr(Pd& pd, const MrRequest& request)
                   .access = access,
                   .domain = static_cast<EfaPd&>(pd).number});
   if (!key) {
-    return refuse(key.error());
+    return nic::refuse(key.error());
   }
   return std::make_unique<EfaMr>(nic_, *key);
 }
 
-Outcome<std::unique_ptr<Ah>> EfaDevice::create_ah(Pd& pd, const abi::AhAttributes& attributes,
-                                                  Udata& udata) {
+nic::Outcome<std::unique_ptr<kernel::Ah>> EfaDevice::create_ah(kernel::Pd& pd,
+                                                               const abi::AhAttributes& attributes,
+                                                               kernel::Udata& udata) {
   if (attributes.is_global == 0 || attributes.sgid_index != 0) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   srd::Address gid;
   gid.bytes = attributes.dgid;
   const std::uint32_t domain = static_cast<EfaPd&>(pd).number;
-  const auto number = nic_.create_ah(domain, address_of(gid));
+  const auto number = nic_.create_ah(domain, kernel::address_of(gid));
   if (!number) {
-    return refuse(number.error());
+    return nic::refuse(number.error());
   }
   append(udata.out, NumberReply{0, *number, 0});
   return std::make_unique<EfaAh>(nic_, domain, *number);
 }
 
-Outcome<std::unique_ptr<Cq>> EfaDevice::create_cq(const FileServices& file,
-                                                  const CqRequest& request, Udata& udata) {
+nic::Outcome<std::unique_ptr<kernel::Cq>> EfaDevice::create_cq(const kernel::FileServices& file,
+                                                               const kernel::CqRequest& request,
+                                                               kernel::Udata& udata) {
   CqCommand command{};
   if (!take(udata, sizeof command, command)) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   const auto known =
       static_cast<std::uint8_t>((description_.cq_notifications ? kCqWithChannelFlag : 0) |
@@ -100,16 +103,16 @@ Outcome<std::unique_ptr<Cq>> EfaDevice::create_cq(const FileServices& file,
                                 (description_.request_id_64 ? kCqRequestId64Flag : 0));
   const bool channel = request.has_channel;
   if ((command.flags & ~known) != 0 || (channel && !description_.cq_notifications)) {
-    return refuse(EOPNOTSUPP);
+    return nic::refuse(EOPNOTSUPP);
   }
   const bool good_size = command.entry_size == kShortCqe || command.entry_size == sizeof(Cqe);
   const bool sgid = (command.flags & kCqWithSgidFlag) != 0;
   if (command.comp_mask != 0 || !good_size || (sgid && command.entry_size != sizeof(Cqe)) ||
       command.sub_cqs != 1 || request.cqe == 0 || request.cqe > description_.max_cqe) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   if (cqs_.size() >= description_.max_cq) {
-    return refuse(ENOMEM);
+    return nic::refuse(ENOMEM);
   }
   auto cq = std::make_unique<OwnedCq>(
       *this, file.queues,
@@ -119,7 +122,7 @@ Outcome<std::unique_ptr<Cq>> EfaDevice::create_cq(const FileServices& file,
                              .request_id_64 = (command.flags & kCqRequestId64Flag) != 0,
                              .channel = channel});
   if (!cq->valid()) {
-    return refuse(ENOMEM);
+    return nic::refuse(ENOMEM);
   }
   CqReply reply{};
   reply.comp_mask = kCqHasDoorbell;
@@ -131,14 +134,14 @@ Outcome<std::unique_ptr<Cq>> EfaDevice::create_cq(const FileServices& file,
   return cq;
 }
 
-Outcome<QueuePair::Shape> EfaDevice::qp_shape(const QpRequest& request,
-                                              const QpCommand& command) const {
-  const NicDescription& d = description_;
+nic::Outcome<QueuePair::Shape> EfaDevice::qp_shape(const kernel::QpRequest& request,
+                                                   const QpCommand& command) const {
+  const kernel::NicDescription& d = description_;
   QueuePair::Shape shape;
   shape.request_id_64 = (command.flags & kQpRequestId64Flag) != 0;
   if (request.max_send_wr > d.max_sq_wr || request.max_recv_wr > d.max_rq_wr ||
       request.max_send_sge > d.max_sq_sge || request.max_recv_sge > d.max_rq_sge) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   if (request.max_send_wr > 0) {
     // The command does not say how large a work request is: it follows.
@@ -147,10 +150,10 @@ Outcome<QueuePair::Shape> EfaDevice::qp_shape(const QpRequest& request,
     const bool wide = shape.wqe_size == kWideWqeSize && d.inline_size_wide > 0;
     if (!std::has_single_bit(shape.sq_entries) || (shape.wqe_size != kWqeSize && !wide) ||
         command.sq_ring_size % request.max_send_wr != 0) {
-      return refuse(EINVAL);
+      return nic::refuse(EINVAL);
     }
     if (request.max_inline_data > (wide ? d.inline_size_wide : d.inline_size)) {
-      return refuse(EINVAL);
+      return nic::refuse(EINVAL);
     }
   }
   if (request.max_recv_wr > 0) {
@@ -159,34 +162,35 @@ Outcome<QueuePair::Shape> EfaDevice::qp_shape(const QpRequest& request,
     constexpr std::uint32_t kMostDescriptors = 32768;  // the doorbell counts modulo 2^16
     if (!std::has_single_bit(shape.rq_descriptors) || shape.rq_descriptors > kMostDescriptors ||
         shape.rq_descriptors < request.max_recv_wr) {
-      return refuse(EINVAL);
+      return nic::refuse(EINVAL);
     }
   }
   return shape;
 }
 
-Outcome<std::unique_ptr<Qp>> EfaDevice::create_qp(const FileServices& file,
-                                                  const QpRequest& request, Udata& udata) {
+nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::FileServices& file,
+                                                               const kernel::QpRequest& request,
+                                                               kernel::Udata& udata) {
   QpCommand command{};
   if (!take(udata, kShortQpCommand, command)) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   const bool srd = request.type == abi::kQpDriver && command.driver_type == 0;
   if (!srd && request.type != abi::kQpUd) {
-    return refuse(EOPNOTSUPP);
+    return nic::refuse(EOPNOTSUPP);
   }
   const auto known =
       static_cast<std::uint16_t>((description_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
                                  (description_.request_id_64 ? kQpRequestId64Flag : 0));
   if (command.comp_mask != 0) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   if ((command.flags & ~known) != 0) {
-    return refuse(EOPNOTSUPP);
+    return nic::refuse(EOPNOTSUPP);
   }
   const auto shape = qp_shape(request, command);
   if (!shape) {
-    return refuse(shape.error());
+    return nic::refuse(shape.error());
   }
   const auto made = nic_.create_qp(
       nic::QpInit{.type = srd ? nic::QpType::srd : nic::QpType::ud,
@@ -194,13 +198,13 @@ Outcome<std::unique_ptr<Qp>> EfaDevice::create_qp(const FileServices& file,
                   .receive_depth = shape->rq_descriptors,
                   .unsolicited_immediate = (command.flags & kQpUnsolicitedWriteFlag) != 0});
   if (!made) {
-    return refuse(made.error());
+    return nic::refuse(made.error());
   }
   auto qp = std::make_unique<OwnedQp>(*this, **made, file, *shape,
                                       static_cast<CompletionQueue&>(*request.send_cq),
                                       static_cast<CompletionQueue&>(*request.recv_cq));
   if (!qp->valid()) {
-    return refuse(ENOMEM);
+    return nic::refuse(ENOMEM);
   }
   nic_.set_owner(**made, static_cast<QueuePair*>(qp.get()));
   qp->max_send_wr = request.max_send_wr;
@@ -214,8 +218,8 @@ Outcome<std::unique_ptr<Qp>> EfaDevice::create_qp(const FileServices& file,
   return qp;
 }
 
-Outcome<void> EfaDevice::modify_qp(Qp& qp, std::uint32_t mask,
-                                   const nic::QpAttributes& attributes) {
+nic::Outcome<void> EfaDevice::modify_qp(kernel::Qp& qp, std::uint32_t mask,
+                                        const nic::QpAttributes& attributes) {
   auto& pair = static_cast<QueuePair&>(qp);
   // What the application rang for before this command belongs to the state before it.
   fetch_sends();
@@ -227,12 +231,13 @@ Outcome<void> EfaDevice::modify_qp(Qp& qp, std::uint32_t mask,
   return outcome;
 }
 
-Outcome<void> EfaDevice::query_qp(const Qp& qp, std::uint32_t mask, abi::QueryQp& to) const {
+nic::Outcome<void> EfaDevice::query_qp(const kernel::Qp& qp, std::uint32_t mask,
+                                       abi::QueryQp& to) const {
   constexpr std::uint32_t kKnown = nic::kMaskState | nic::kMaskPkeyIndex | nic::kMaskPort |
                                    nic::kMaskQkey | nic::kMaskSqPsn | nic::kMaskCap |
                                    nic::kMaskRnrRetry;
   if ((mask & ~kKnown) != 0) {
-    return refuse(EOPNOTSUPP);
+    return nic::refuse(EOPNOTSUPP);
   }
   const nic::Qp& from = static_cast<const QueuePair&>(qp).qp();
   const nic::QpAttributes& attributes = from.attributes();
@@ -245,4 +250,4 @@ Outcome<void> EfaDevice::query_qp(const Qp& qp, std::uint32_t mask, abi::QueryQp
   return {};
 }
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

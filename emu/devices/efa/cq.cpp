@@ -1,12 +1,12 @@
 // Owns writing completion entries and the rules for events.
-#include "emu/kernel/efa_cq.hpp"
+#include "emu/devices/efa/cq.hpp"
 
 #include <atomic>
 #include <cstring>
 
 #include "emu/kernel/nic_description.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 namespace {
 
 Status to_efa(nic::WorkStatus status) {
@@ -81,7 +81,7 @@ Cqe receive_entry(const nic::WorkCompletion& done) {
     const auto high = static_cast<std::uint16_t>(done.length >> 16);
     std::memcpy(entry.source_gid.data(), &high, sizeof high);
   } else if (done.source_ah == nic::kUnknownAh) {
-    entry.source_gid = gid_of(done.source).bytes;
+    entry.source_gid = kernel::gid_of(done.source).bytes;
   }
   return entry;
 }
@@ -105,7 +105,7 @@ bool of_receive_queue(nic::Operation operation) {
 
 }  // namespace
 
-CompletionQueue::CompletionQueue(QueueMemory& memory, const Shape& shape)
+CompletionQueue::CompletionQueue(kernel::QueueMemory& memory, const Shape& shape)
     : memory_(memory),
       shape_(shape),
       ring_(memory.allocate(std::size_t{shape.entries} * shape.entry_size)),
@@ -171,4 +171,4 @@ void CompletionQueue::look() {
   }
 }
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

@@ -1,16 +1,16 @@
 // Owns the EFA personality's data path and what it says about itself.
-#include "emu/kernel/efa_device.hpp"
+#include "emu/devices/efa/device.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "emu/kernel/efa_objects.hpp"
+#include "emu/devices/efa/objects.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 namespace {
 
-nic::NicConfig nic_config(const NicDescription& description, const srd::Address& address,
+nic::NicConfig nic_config(const kernel::NicDescription& description, const srd::Address& address,
                           const QpnBlock& qpns) {
   return nic::NicConfig{.address = address,
                         .first_qpn = qpns.first,
@@ -34,7 +34,7 @@ void append(std::vector<std::byte>& to, const T& value) {
 
 }  // namespace
 
-srd::EngineConfig engine_config(const NicDescription& description, srd::EngineConfig base) {
+srd::EngineConfig engine_config(const kernel::NicDescription& description, srd::EngineConfig base) {
   base.mtu_payload = std::min(description.mtu, base.mtu_payload);
   base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
   base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
@@ -48,8 +48,9 @@ srd::EngineConfig engine_config(const NicDescription& description, srd::EngineCo
   return base;
 }
 
-EfaDevice::EfaDevice(const NicDescription& description, const srd::Address& address,
-                     const QpnBlock& qpns, const srd::EngineConfig& engine, Statistics* statistics)
+EfaDevice::EfaDevice(const kernel::NicDescription& description, const srd::Address& address,
+                     const QpnBlock& qpns, const srd::EngineConfig& engine,
+                     kernel::Statistics* statistics)
     : description_(description),
       address_(address),
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
@@ -136,7 +137,7 @@ bool EfaDevice::awaits_events() const {
 }
 
 std::uint32_t EfaDevice::capabilities() const {
-  const NicDescription& d = description_;
+  const kernel::NicDescription& d = description_;
   return (d.rdma_read ? kRdmaRead : 0U) | (d.rnr_retry ? kRnrRetry : 0U) |
          (d.cq_notifications ? kCqNotifications : 0U) | (d.cq_with_sgid ? kCqWithSgid : 0U) |
          (d.rdma_write ? kRdmaWrite : 0U) | (d.unsolicited_write ? kUnsolicitedWrite : 0U) |
@@ -144,17 +145,17 @@ std::uint32_t EfaDevice::capabilities() const {
 }
 
 std::uint32_t EfaDevice::counted_operations() const {
-  const NicDescription& d = description_;
+  const kernel::NicDescription& d = description_;
   if (!d.completion_counters) {
     return 0;
   }
-  return kCountSends | kCountReceives | (d.rdma_read ? kCountReads : 0U) |
-         (d.rdma_write ? kCountWrites : 0U);
+  return kernel::kCountSends | kernel::kCountReceives | (d.rdma_read ? kernel::kCountReads : 0U) |
+         (d.rdma_write ? kernel::kCountWrites : 0U);
 }
 
 void EfaDevice::query_device(abi::QueryDevice& to) const {
-  const NicDescription& d = description_;
-  const srd::Address gid = gid_of(address_);
+  const kernel::NicDescription& d = description_;
+  const srd::Address gid = kernel::gid_of(address_);
   // Shown as four numbers; the text that says EMULATED is board_id and fw_ver in sysfs.
   to.fw_ver = 0;
   std::memcpy(&to.node_guid, &gid.bytes[8], sizeof to.node_guid);
@@ -177,9 +178,9 @@ void EfaDevice::query_device(abi::QueryDevice& to) const {
   to.phys_port_cnt = 1;
 }
 
-Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) const {
+nic::Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) const {
   if (port != 1) {
-    return refuse(EINVAL);
+    return nic::refuse(EINVAL);
   }
   to.max_msg_sz = static_cast<std::uint32_t>(engine_.max_send_size());
   to.gid_tbl_len = 1;
@@ -195,8 +196,8 @@ Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) const
   return {};
 }
 
-Outcome<void> EfaDevice::get_context(Udata& udata) const {
-  const NicDescription& d = description_;
+nic::Outcome<void> EfaDevice::get_context(kernel::Udata& udata) const {
+  const kernel::NicDescription& d = description_;
   ContextReply reply{};
   reply.commands_with_udata = kUdataQueryDevice | kUdataCreateAh;
   reply.sub_cqs_per_cq = 1;
@@ -207,8 +208,8 @@ Outcome<void> EfaDevice::get_context(Udata& udata) const {
   return {};
 }
 
-Outcome<void> EfaDevice::query_device_extended(Udata& udata) const {
-  const NicDescription& d = description_;
+nic::Outcome<void> EfaDevice::query_device_extended(kernel::Udata& udata) const {
+  const kernel::NicDescription& d = description_;
   DeviceReply reply{};
   reply.max_sq_wr = d.max_sq_wr;
   reply.max_rq_wr = d.max_rq_wr;
@@ -220,4 +221,4 @@ Outcome<void> EfaDevice::query_device_extended(Udata& udata) const {
   return {};
 }
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

@@ -3,14 +3,14 @@
 // as on a real device, the application has to make its queue as large as what it has outstanding.
 #pragma once
 
+#include "emu/devices/efa/abi.hpp"
 #include "emu/kernel/device.hpp"
-#include "emu/kernel/efa_abi.hpp"
 #include "emu/nic/nic.hpp"
 #include "srd/engine/types.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 
-class CompletionQueue : public Cq {
+class CompletionQueue : public kernel::Cq {
  public:
   struct Shape {
     std::uint32_t entries = 0;     // a power of two
@@ -19,12 +19,12 @@ class CompletionQueue : public Cq {
     bool request_id_64 = false;
     bool channel = false;
   };
-  CompletionQueue(QueueMemory& memory, const Shape& shape);
+  CompletionQueue(kernel::QueueMemory& memory, const Shape& shape);
   ~CompletionQueue() override;
 
   [[nodiscard]] bool valid() const { return ring_.data != nullptr && doorbell_.data != nullptr; }
-  [[nodiscard]] const QueueRegion& ring() const { return ring_; }
-  [[nodiscard]] const QueueRegion& doorbell() const { return doorbell_; }
+  [[nodiscard]] const kernel::QueueRegion& ring() const { return ring_; }
+  [[nodiscard]] const kernel::QueueRegion& doorbell() const { return doorbell_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
 
   // `wide_id`: the queue pair uses 64-bit request ids on its send side.
@@ -38,10 +38,10 @@ class CompletionQueue : public Cq {
   [[nodiscard]] std::uint32_t doorbell_word() const;
   void write(Cqe entry);
 
-  QueueMemory& memory_;
+  kernel::QueueMemory& memory_;
   Shape shape_;
-  QueueRegion ring_;
-  QueueRegion doorbell_;
+  kernel::QueueRegion ring_;
+  kernel::QueueRegion doorbell_;
   std::uint16_t produced_ = 0;
   std::uint32_t slot_ = 0;
   std::uint8_t phase_ = 1;
@@ -49,4 +49,4 @@ class CompletionQueue : public Cq {
   std::uint32_t last_arm_ = 0;
 };
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

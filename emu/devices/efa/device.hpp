@@ -6,15 +6,17 @@
 #include <memory>
 #include <vector>
 
+#include "emu/devices/efa/abi.hpp"
+#include "emu/devices/efa/qp.hpp"
 #include "emu/kernel/device.hpp"
-#include "emu/kernel/efa_abi.hpp"
-#include "emu/kernel/efa_qp.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "emu/nic/nic.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/engine/machine.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
+
+namespace abi = kernel::abi;
 
 // The queue pair numbers that this process has on the NIC.
 struct QpnBlock {
@@ -23,14 +25,15 @@ struct QpnBlock {
 };
 
 // `base` says how to live on the network; the description, what applications can see.
-[[nodiscard]] srd::EngineConfig engine_config(const NicDescription& description,
+[[nodiscard]] srd::EngineConfig engine_config(const kernel::NicDescription& description,
                                               srd::EngineConfig base);
 
-class EfaDevice final : public Device, public srd::Machine {
+class EfaDevice final : public kernel::Device, public srd::Machine {
  public:
   // Counts into `statistics`, if there are any; they must outlive it.
-  EfaDevice(const NicDescription& description, const srd::Address& address, const QpnBlock& qpns,
-            const srd::EngineConfig& engine, Statistics* statistics = nullptr);
+  EfaDevice(const kernel::NicDescription& description, const srd::Address& address,
+            const QpnBlock& qpns, const srd::EngineConfig& engine,
+            kernel::Statistics* statistics = nullptr);
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;
@@ -52,35 +55,38 @@ class EfaDevice final : public Device, public srd::Machine {
   [[nodiscard]] bool idle() const { return engine_.outstanding() == 0; }
 
   // --- Device
-  [[nodiscard]] DeviceCounters& counters() override { return statistics_.device; }
-  [[nodiscard]] LiveObjects& live() override { return statistics_.live; }
+  [[nodiscard]] kernel::DeviceCounters& counters() override { return statistics_.device; }
+  [[nodiscard]] kernel::LiveObjects& live() override { return statistics_.live; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
-  [[nodiscard]] Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
-  [[nodiscard]] std::array<std::byte, 16> gid() const override { return gid_of(address_).bytes; }
+  [[nodiscard]] nic::Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
+  [[nodiscard]] std::array<std::byte, 16> gid() const override {
+    return kernel::gid_of(address_).bytes;
+  }
   [[nodiscard]] std::uint64_t port_speed() const override {
     return std::uint64_t{description_.gbps} * 10;
   }
   [[nodiscard]] std::uint32_t counted_operations() const override;
-  [[nodiscard]] Outcome<void> get_context(Udata& udata) const override;
-  [[nodiscard]] Outcome<void> query_device_extended(Udata& udata) const override;
-  [[nodiscard]] Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) override;
-  [[nodiscard]] Outcome<std::unique_ptr<Mr>> reg_mr(Pd& pd, const MrRequest& request) override;
-  [[nodiscard]] Outcome<std::unique_ptr<Ah>> create_ah(Pd& pd, const abi::AhAttributes& attributes,
-                                                       Udata& udata) override;
-  [[nodiscard]] Outcome<std::unique_ptr<Cq>> create_cq(const FileServices& file,
-                                                       const CqRequest& request,
-                                                       Udata& udata) override;
-  [[nodiscard]] Outcome<std::unique_ptr<Qp>> create_qp(const FileServices& file,
-                                                       const QpRequest& request,
-                                                       Udata& udata) override;
-  [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
-                                        const nic::QpAttributes& attributes) override;
+  [[nodiscard]] nic::Outcome<void> get_context(kernel::Udata& udata) const override;
+  [[nodiscard]] nic::Outcome<void> query_device_extended(kernel::Udata& udata) const override;
+  [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Pd>> alloc_pd(kernel::Udata& udata) override;
+  [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Mr>> reg_mr(
+      kernel::Pd& pd, const kernel::MrRequest& request) override;
+  [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Ah>> create_ah(
+      kernel::Pd& pd, const abi::AhAttributes& attributes, kernel::Udata& udata) override;
+  [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Cq>> create_cq(
+      const kernel::FileServices& file, const kernel::CqRequest& request,
+      kernel::Udata& udata) override;
+  [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Qp>> create_qp(
+      const kernel::FileServices& file, const kernel::QpRequest& request,
+      kernel::Udata& udata) override;
+  [[nodiscard]] nic::Outcome<void> modify_qp(kernel::Qp& qp, std::uint32_t mask,
+                                             const nic::QpAttributes& attributes) override;
   void look_at_arms() override;
   // The application waits for an event, or is about to.
   [[nodiscard]] bool awaits_events() const;
-  [[nodiscard]] Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
-                                       abi::QueryQp& to) const override;
+  [[nodiscard]] nic::Outcome<void> query_qp(const kernel::Qp& qp, std::uint32_t mask,
+                                            abi::QueryQp& to) const override;
 
   // As far as this process could see.
   [[nodiscard]] bool network_is_perfect() const {
@@ -88,24 +94,24 @@ class EfaDevice final : public Device, public srd::Machine {
     return seen.retrans_pkts == 0 && seen.duplicate_pkts == 0 && seen.reordered_pkts == 0;
   }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
-  [[nodiscard]] const NicDescription& description() const { return description_; }
+  [[nodiscard]] const kernel::NicDescription& description() const { return description_; }
 
  private:
   class OwnedQp;
   class OwnedCq;
 
   [[nodiscard]] std::uint32_t capabilities() const;
-  [[nodiscard]] Outcome<QueuePair::Shape> qp_shape(const QpRequest& request,
-                                                   const QpCommand& command) const;
+  [[nodiscard]] nic::Outcome<QueuePair::Shape> qp_shape(const kernel::QpRequest& request,
+                                                        const QpCommand& command) const;
   void fetch_receives();
   void fetch_sends();
   void publish();
   void fail(QueuePair& qp);
 
-  NicDescription description_;
+  kernel::NicDescription description_;
   srd::Address address_;
-  Statistics own_statistics_;
-  Statistics& statistics_;
+  kernel::Statistics own_statistics_;
+  kernel::Statistics& statistics_;
   srd::Engine engine_;
   nic::Nic nic_;
   std::vector<OwnedQp*> qps_;
@@ -114,4 +120,4 @@ class EfaDevice final : public Device, public srd::Machine {
   nic::WorkCompletion done_;  // scratch of publish()
 };
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

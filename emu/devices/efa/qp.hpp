@@ -4,14 +4,14 @@
 
 #include <optional>
 
+#include "emu/devices/efa/abi.hpp"
+#include "emu/devices/efa/cq.hpp"
 #include "emu/kernel/device.hpp"
-#include "emu/kernel/efa_abi.hpp"
-#include "emu/kernel/efa_cq.hpp"
 #include "emu/nic/nic.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 
-class QueuePair : public Qp {
+class QueuePair : public kernel::Qp {
  public:
   struct Shape {
     std::uint32_t sq_entries = 0;  // powers of two, or 0
@@ -19,7 +19,7 @@ class QueuePair : public Qp {
     std::uint32_t rq_descriptors = 0;
     bool request_id_64 = false;
   };
-  QueuePair(nic::Nic& nic, nic::Qp& qp, QueueMemory& memory, const Shape& shape,
+  QueuePair(nic::Nic& nic, nic::Qp& qp, kernel::QueueMemory& memory, const Shape& shape,
             CompletionQueue& send_cq, CompletionQueue& recv_cq);
   ~QueuePair() override;
 
@@ -37,23 +37,24 @@ class QueuePair : public Qp {
   void publish(const nic::WorkCompletion& done);
 
  private:
-  [[nodiscard]] std::uint16_t pending(const QueueRegion& doorbell, std::uint16_t taken) const;
+  [[nodiscard]] std::uint16_t pending(const kernel::QueueRegion& doorbell,
+                                      std::uint16_t taken) const;
   [[nodiscard]] nic::SendWork parse(std::span<const std::byte> wqe) const;
   // Descriptors from the next one up to the last of its work request; 0: nonsense.
   [[nodiscard]] std::uint16_t gather(std::uint16_t available, nic::ReceiveWork& work) const;
 
   nic::Nic& nic_;
   nic::Qp& qp_;
-  QueueMemory& memory_;
+  kernel::QueueMemory& memory_;
   Shape shape_;
   CompletionQueue& send_cq_;
   CompletionQueue& recv_cq_;
-  QueueRegion sq_;
-  QueueRegion rq_;
-  QueueRegion sq_doorbell_;
-  QueueRegion rq_doorbell_;
+  kernel::QueueRegion sq_;
+  kernel::QueueRegion rq_;
+  kernel::QueueRegion sq_doorbell_;
+  kernel::QueueRegion rq_doorbell_;
   std::uint16_t sq_taken_ = 0;
   std::uint16_t rq_taken_ = 0;
 };
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa

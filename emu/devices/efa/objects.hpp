@@ -4,25 +4,25 @@
 #include <algorithm>
 #include <vector>
 
-#include "emu/kernel/efa_device.hpp"
+#include "emu/devices/efa/device.hpp"
 
-namespace weft::emu::kernel::efa {
+namespace weft::emu::devices::efa {
 
-struct EfaPd final : Pd {
+struct EfaPd final : kernel::Pd {
   EfaPd(nic::Nic& from, std::uint32_t id) : nic(from), number(id) {}
   ~EfaPd() override { (void)nic.free_pd(number); }
   nic::Nic& nic;
   std::uint32_t number;
 };
 
-struct EfaMr final : Mr {
+struct EfaMr final : kernel::Mr {
   EfaMr(nic::Nic& from, srd::RegionKey key) : nic(from), region(key) { lkey = rkey = key.value(); }
   ~EfaMr() override { (void)nic.deregister(region); }
   nic::Nic& nic;
   srd::RegionKey region;
 };
 
-struct EfaAh final : Ah {
+struct EfaAh final : kernel::Ah {
   EfaAh(nic::Nic& from, std::uint32_t domain, std::uint16_t id)
       : nic(from), pd(domain), number(id) {}
   ~EfaAh() override { (void)nic.destroy_ah(pd, number); }
@@ -34,7 +34,7 @@ struct EfaAh final : Ah {
 // Queues also stand in the device's list of what to look at.
 class EfaDevice::OwnedCq final : public CompletionQueue {
  public:
-  OwnedCq(EfaDevice& device, QueueMemory& memory, const Shape& shape)
+  OwnedCq(EfaDevice& device, kernel::QueueMemory& memory, const Shape& shape)
       : CompletionQueue(memory, shape), device_(device) {
     device_.cqs_.push_back(this);
   }
@@ -46,7 +46,7 @@ class EfaDevice::OwnedCq final : public CompletionQueue {
 
 class EfaDevice::OwnedQp final : public QueuePair {
  public:
-  OwnedQp(EfaDevice& device, nic::Qp& qp, const FileServices& file, const Shape& shape,
+  OwnedQp(EfaDevice& device, nic::Qp& qp, const kernel::FileServices& file, const Shape& shape,
           CompletionQueue& send_cq, CompletionQueue& recv_cq)
       : QueuePair(device.nic_, qp, file.queues, shape, send_cq, recv_cq),
         device_(device),
@@ -62,7 +62,7 @@ class EfaDevice::OwnedQp final : public QueuePair {
 
  private:
   EfaDevice& device_;
-  EventChannel& events_;
+  kernel::EventChannel& events_;
 };
 
-}  // namespace weft::emu::kernel::efa
+}  // namespace weft::emu::devices::efa
