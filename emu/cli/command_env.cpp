@@ -140,8 +140,7 @@ void register_env(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->capture_default_str();
   command->add_option("host", options->host, "Host: h1, h2, ...")->capture_default_str();
-  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
-      ->capture_default_str();
+  command->add_option("--device", options->device, known_devices())->capture_default_str();
   command->add_flag("--unset", options->unset, "Print what undoes it");
   command->callback([&work, options] { work = [options] { return run_env(*options); }; });
 }

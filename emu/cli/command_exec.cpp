@@ -165,8 +165,7 @@ void register_exec(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   options->name_option = command->add_option("name", options->name, "Name of the network");
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
-  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
-      ->capture_default_str();
+  command->add_option("--device", options->device, known_devices())->capture_default_str();
   command->add_option("command", options->words, "After `--`: the command")->expected(-1);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }

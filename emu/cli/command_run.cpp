@@ -406,7 +406,7 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 255));
   auto* nics = run->add_option("--nics,--rails", options->nics, "NICs (rails) of every host")
                    ->check(CLI::Range(1, 16));
-  run->add_option("--device", options->device, "efa, efa:PROFILE, or none")->capture_default_str();
+  run->add_option("--device", options->device, known_devices())->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
   run->add_flag("--netns", options->netns,

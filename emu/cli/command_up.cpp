@@ -136,8 +136,7 @@ void register_up(CLI::App& program, Work& work) {
                     ->capture_default_str();
   auto* nics = command->add_option("--nics", options->weftd.nics, "NICs of every host")
                    ->check(CLI::Range(1, 16));
-  command->add_option("--device", options->device, "efa, efa:PROFILE, or none")
-      ->capture_default_str();
+  command->add_option("--device", options->device, known_devices())->capture_default_str();
   command
       ->add_option("--first-host", options->weftd.first_host,
                    "Number of the first host, where several networks are joined")

@@ -11,9 +11,9 @@
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/client.hpp"
 #include "emu/daemon/plant.hpp"
+#include "emu/devices/device_tree.hpp"
+#include "emu/devices/registry.hpp"
 #include "emu/kernel/nic_description.hpp"
-#include "emu/kernel/sysfs.hpp"
-#include "emu/profiles/profiles.hpp"
 
 namespace weft::cli {
 namespace {
@@ -23,15 +23,18 @@ Result<std::vector<srd::Address>> nics_of(const std::string& directory, const st
 }
 
 std::string device_name(const DeviceKind& kind, std::size_t nic) {
-  return kind.emulated ? "efa_" + std::to_string(nic) : "";
+  return kind ? kind->kind->device_name(nic) : "";
 }
 
 std::vector<emu::kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
-                                                       const DeviceKind& kind) {
+                                                       const emu::devices::Profile& profile) {
   std::vector<emu::kernel::NicDescription> nics;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    emu::kernel::NicDescription nic = kind.profile;
-    nic.name = device_name(kind, i);
+    emu::kernel::NicDescription nic;
+    nic.kind = profile.kind->kind();
+    nic.profile = profile.name;
+    nic.abilities = profile.abilities;
+    nic.name = profile.kind->device_name(i);
     nic.index = static_cast<std::uint32_t>(i);
     nic.address = emu::to_text(addresses[i]);
     nics.push_back(nic);
@@ -51,7 +54,7 @@ std::string fingerprint(const std::vector<emu::kernel::NicDescription>& nics) {
 }
 
 // Several programs may come to a host at once: a tree appears whole, or not at all.
-Result<void> write_devices(const std::string& root,
+Result<void> write_devices(const std::string& root, const emu::devices::Personality& kind,
                            const std::vector<emu::kernel::NicDescription>& nics) {
   std::error_code error;
   if (std::filesystem::exists(root, error)) {
@@ -59,7 +62,7 @@ Result<void> write_devices(const std::string& root,
   }
   const std::string draft = root + ".draft" + std::to_string(::getpid());
   std::filesystem::create_directories(draft, error);
-  if (auto written = emu::kernel::write_device_tree(draft, nics); !written) {
+  if (auto written = emu::devices::write_device_tree(draft, kind, nics); !written) {
     return written;
   }
   std::filesystem::rename(draft, root, error);
@@ -67,6 +70,11 @@ Result<void> write_devices(const std::string& root,
     std::filesystem::remove_all(draft, error);
   }
   return {};
+}
+
+// Programs that bring a transport of their own exchange GIDs, too.
+srd::Address gid_of(const DeviceKind& kind, const srd::Address& address) {
+  return (kind ? *kind->kind : *emu::devices::all_kinds().front()).gid(address);
 }
 
 // Hosts that only a typing error can mean: unlike other words in braces they are not passed on.
@@ -77,21 +85,28 @@ bool looks_like_a_host(const std::string& name) {
 
 }  // namespace
 
+std::string known_devices() {
+  std::string text;
+  for (const auto* const kind : emu::devices::all_kinds()) {
+    text += fmt::format("{0}, {0}:PROFILE, ", kind->kind());
+  }
+  return text + "or none";
+}
+
 Result<DeviceKind> parse_device_kind(const std::string& name) {
   if (name == "none") {
     return DeviceKind{};
   }
   const std::size_t colon = name.find(':');
-  if (name.substr(0, colon) != "efa") {
+  const auto* const kind = emu::devices::find_kind(name.substr(0, colon));
+  if (kind == nullptr) {
     return fail(ErrorCode::invalid_argument,
-                "there is no device '" + name + "'; known are: efa, efa:PROFILE, none");
+                "there is no device '" + name + "'; known are: " + known_devices());
   }
-  auto profile =
-      emu::load_profile(colon == std::string::npos ? emu::kDefaultProfile : name.substr(colon + 1));
-  if (!profile) {
-    return tl::unexpected(profile.error());
-  }
-  return DeviceKind{.emulated = true, .profile = *profile};
+  return emu::devices::load_profile(*kind, colon == std::string::npos
+                                               ? std::string(kind->default_profile())
+                                               : name.substr(colon + 1))
+      .map([](emu::devices::Profile profile) { return DeviceKind(std::move(profile)); });
 }
 
 // The loader takes a space or a colon for the end of a library's name: then a link to it in the
@@ -114,12 +129,14 @@ Result<std::string> without_separators(const std::string& library, const std::st
                   link + "' cannot stand for it; install weft elsewhere, or use --device none");
 }
 
-std::size_t payload_of(const DeviceKind& kind) { return kind.emulated ? kind.profile.mtu : 0; }
+std::size_t payload_of(const DeviceKind& kind) {
+  return kind ? kind->kind->largest_send(kind->abilities) : 0;
+}
 
 Result<Environment> equip_host(const std::string& directory, const std::string& host,
                                const DeviceKind& kind) {
   Environment environment{{"WEFT_SOCKET", directory + "/attach.sock"}, {"WEFT_HOST", host}};
-  if (!kind.emulated) {
+  if (!kind) {
     return environment;
   }
   const std::string library = companion("libweft-preload.so", "integration/preload");
@@ -131,9 +148,9 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   if (!addresses) {
     return tl::unexpected(addresses.error());
   }
-  const auto nics = describe_nics(*addresses, kind);
+  const auto nics = describe_nics(*addresses, *kind);
   const std::string root = directory + "/" + kDevicesFolder + "/" + host + "/" + fingerprint(nics);
-  if (auto written = write_devices(root, nics); !written) {
+  if (auto written = write_devices(root, *kind->kind, nics); !written) {
     return tl::unexpected(written.error());
   }
   // Without links: so the kernel names it when the program asks where it is or a descriptor leads.
@@ -156,7 +173,7 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
     environment.emplace_back("ASAN_OPTIONS",
                              (options.empty() ? "" : options + ":") + std::string(kOrder) + "=0");
   }
-  for (const auto& [name, value] : emu::efa_environment()) {
+  for (const auto& [name, value] : kind->kind->environment()) {
     if (::getenv(name.c_str()) == nullptr) {
       environment.emplace_back(name, value);
     }
@@ -191,7 +208,7 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
     }
     filled += what == "dev"  ? device_name(kind, 0)
               : what == "ip" ? emu::to_text(addresses->front())
-                             : emu::to_text(emu::kernel::gid_of(addresses->front()));
+                             : emu::to_text(gid_of(kind, addresses->front()));
     at = close + 1;
   }
   return filled + word.substr(at);

@@ -2,20 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "emu/kernel/nic_description.hpp"
+#include "emu/devices/profiles.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::cli {
 
-struct DeviceKind {
-  bool emulated = false;                // false: programs use the transport library by themselves
-  emu::kernel::NicDescription profile;  // everything about a device but its name and address
-};
-// "efa", "efa:PROFILE" (a built-in one or a *.yaml file), or "none".
+// What the devices of all hosts are; none: programs use the transport library by themselves.
+using DeviceKind = std::optional<emu::devices::Profile>;
+// "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
+[[nodiscard]] std::string known_devices();
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
 
 // The largest send of the emulated devices, which weftd's network must carry.

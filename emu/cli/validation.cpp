@@ -8,11 +8,12 @@
 #include <filesystem>
 #include <vector>
 
+#include "emu/devices/profiles.hpp"
+#include "emu/devices/registry.hpp"
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/htsim_topo.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/fabric/traffic_matrix.hpp"
-#include "emu/profiles/profiles.hpp"
 #include "emu/sim/scenario.hpp"
 
 namespace weft::cli {
@@ -183,8 +184,9 @@ Result<Valid> validate_file(const std::string& path, FileKind kind, const emu::T
     case FileKind::matrix:
       return check_matrix(path, *text, network);
     case FileKind::profile: {
-      const auto profile = emu::parse_profile(*text, path);
-      return profile ? Result<Valid>(Valid{kind, "device profile " + profile->profile})
+      const auto profile =
+          emu::devices::parse_profile(*emu::devices::all_kinds().front(), *text, path);
+      return profile ? Result<Valid>(Valid{kind, "device profile " + profile->name})
                      : tl::unexpected(profile.error());
     }
     case FileKind::htsim_topology: {

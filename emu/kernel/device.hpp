@@ -2,7 +2,7 @@
 // it.
 #pragma once
 
-#include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -66,6 +66,8 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  // The number of the kernel's driver, by which libraries find theirs.
+  [[nodiscard]] virtual std::uint32_t driver_id() const = 0;
   // Counts commands there.
   [[nodiscard]] virtual DeviceCounters& counters() = 0;
   // And what there is.
@@ -74,8 +76,8 @@ class Device {
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
 
-  // The only one of the only port, as it is on the wire.
-  [[nodiscard]] virtual std::array<std::byte, 16> gid() const = 0;
+  // Those of the only port, by index; each is as it is on the wire.
+  [[nodiscard]] virtual std::span<const abi::GidEntry> gids() const = 0;
   // In units of 100 Mb/s.
   [[nodiscard]] virtual std::uint64_t port_speed() const = 0;
   // The port's link comes up or goes down: queries say so from now on, and every open file that has
@@ -97,30 +99,45 @@ class Device {
   void forget(const EventChannel& channel) { std::erase(async_channels_, &channel); }
 
   // What completion counters can count, as CountedOperation; 0: there are none.
-  [[nodiscard]] virtual std::uint32_t counted_operations() const = 0;
+  [[nodiscard]] virtual std::uint32_t counted_operations() const { return 0; }
 
   // The device's own words only.
-  [[nodiscard]] virtual Outcome<void> get_context(Udata& udata) const = 0;
-  [[nodiscard]] virtual Outcome<void> query_device_extended(Udata& udata) const = 0;
+  [[nodiscard]] virtual Outcome<void> get_context(Udata& /*udata*/) const { return {}; }
+  [[nodiscard]] virtual Outcome<void> query_device_extended(Udata& /*udata*/) const { return {}; }
 
-  [[nodiscard]] virtual Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& udata) = 0;
-  [[nodiscard]] virtual Outcome<std::unique_ptr<Mr>> reg_mr(Pd& pd, const MrRequest& request) = 0;
-  [[nodiscard]] virtual Outcome<std::unique_ptr<Ah>> create_ah(Pd& pd,
-                                                               const abi::AhAttributes& attributes,
-                                                               Udata& udata) = 0;
-  [[nodiscard]] virtual Outcome<std::unique_ptr<Cq>> create_cq(const FileServices& file,
-                                                               const CqRequest& request,
-                                                               Udata& udata) = 0;
-  [[nodiscard]] virtual Outcome<std::unique_ptr<Qp>> create_qp(const FileServices& file,
-                                                               const QpRequest& request,
-                                                               Udata& udata) = 0;
-  [[nodiscard]] virtual Outcome<void> modify_qp(Qp& qp, std::uint32_t mask,
-                                                const nic::QpAttributes& attributes) = 0;
-  // The application has just armed a completion queue, by a store that its next one may hide.
-  virtual void look_at_arms() = 0;
+  // --- Verbs. A kind of device overrides those that it has.
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Pd>> alloc_pd(Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Mr>> reg_mr(Pd& /*pd*/,
+                                                            const MrRequest& /*request*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Ah>> create_ah(
+      Pd& /*pd*/, const abi::AhAttributes& /*attributes*/, Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Cq>> create_cq(const FileServices& /*file*/,
+                                                               const CqRequest& /*request*/,
+                                                               Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Qp>> create_qp(const FileServices& /*file*/,
+                                                               const QpRequest& /*request*/,
+                                                               Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<void> modify_qp(Qp& /*qp*/, std::uint32_t /*mask*/,
+                                                const nic::QpAttributes& /*attributes*/) {
+    return refuse(EOPNOTSUPP);
+  }
   // EOPNOTSUPP if `mask` asks for what the device does not know.
-  [[nodiscard]] virtual Outcome<void> query_qp(const Qp& qp, std::uint32_t mask,
-                                               abi::QueryQp& to) const = 0;
+  [[nodiscard]] virtual Outcome<void> query_qp(const Qp& /*qp*/, std::uint32_t /*mask*/,
+                                               abi::QueryQp& /*to*/) const {
+    return refuse(EOPNOTSUPP);
+  }
+  // The application has just armed a completion queue, by a store that its next one may hide.
+  virtual void look_at_arms() {}
 
  protected:
   // Asynchronous events that did not fit into their channel before. To be called often.

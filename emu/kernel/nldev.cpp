@@ -56,7 +56,6 @@ enum Attribute : std::uint16_t {
 
 constexpr std::uint32_t kOnlyPort = 1;
 constexpr std::uint8_t kUnspecifiedNode = 7;
-constexpr std::uint32_t kEfaDriver = 17;
 constexpr std::uint64_t kVerbsAbi = 1;
 
 // One message; attributes are appended to it.
@@ -274,7 +273,7 @@ class Conversation {
                            .put(kCharacterName, device->character_device)
                            .put(kCharacterAbi, kVerbsAbi)
                            .put(kCharacterNumber, device->device_number)
-                           .put(kDriverId, kEfaDriver)
+                           .put(kDriverId, device->driver)
                            .finish());
     return 0;
   }

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "emu/kernel/nic_description.hpp"
-
 namespace weft::emu::kernel::nldev {
 
 using Named = std::vector<std::pair<std::string, std::uint64_t>>;
@@ -19,7 +17,8 @@ using Named = std::vector<std::pair<std::string, std::uint64_t>>;
 struct Device {
   std::string name;
   std::uint32_t index = 0;
-  std::uint64_t guid = 0;  // as a number
+  std::uint64_t guid = 0;    // as a number
+  std::uint32_t driver = 0;  // the kernel's number of it
   bool up = true;
   std::string character_device;     // below /dev/infiniband
   std::uint64_t device_number = 0;  // as the kernel encodes it

@@ -1,26 +1,39 @@
-// Owns the emulated /sys and /dev: real files and relative links below a folder of the run.
+// Owns what the emulated /sys and /dev say of every RDMA device, whatever its kind.
 #pragma once
 
-#include <span>
+#include <filesystem>
 #include <string>
 
 #include "emu/kernel/nic_description.hpp"
-#include "srd/base/result.hpp"
+#include "emu/kernel/tree_writer.hpp"
 
 namespace weft::emu::kernel {
-
-// Makes <root>/sys, <root>/dev and one <root>/nic<index> per NIC. The folder must exist.
-[[nodiscard]] Result<void> write_device_tree(const std::string& root,
-                                             std::span<const NicDescription> nics);
-
-// What the tree says of the NIC's port. No error: readers of another user's tree cannot.
-void write_port_state(const std::string& root, const NicDescription& nic, bool up);
 
 // The device numbers that a character device file shows.
 inline constexpr unsigned kUverbsMajor = 231;
 inline constexpr unsigned kUverbsFirstMinor = 192;
 
-// Our own PCI domain: it cannot clash with a device of the machine.
-[[nodiscard]] std::string pci_address(const NicDescription& nic);
+// What is there on a machine without RDMA devices, too.
+void write_classes(TreeWriter& tree);
+
+// The device file and the entries of the classes, for a NIC whose own folder is `device` (below
+// sys/devices) and holds infiniband/<name>.
+void write_class_entries(TreeWriter& tree, const NicDescription& nic,
+                         const std::filesystem::path& device);
+
+// Of the folder of a port.
+void write_link_state(TreeWriter& tree, const std::filesystem::path& port, bool up);
+
+// The same of the NIC's only port in a tree that is there.
+class PortStateFiles {
+ public:
+  PortStateFiles(const std::string& root, const NicDescription& nic);
+  // Allocates nothing. No error: readers of another user's tree cannot write to it.
+  void write(bool up) const;
+
+ private:
+  std::string state_;
+  std::string phys_state_;
+};
 
 }  // namespace weft::emu::kernel

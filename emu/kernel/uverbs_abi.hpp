@@ -361,6 +361,5 @@ enum QpTypeNumber : std::uint8_t {
   kQpDriver = 255,
 };
 
-inline constexpr std::uint32_t kDriverEfa = 17;
 
 }  // namespace weft::emu::kernel::abi

@@ -19,7 +19,7 @@ constexpr std::size_t kMostAttributeBytes = 4096;
 constexpr std::size_t kInlineBytes = sizeof(IoctlAttribute::value);
 }  // namespace
 
-Outcome<void> IoctlCall::read(std::uint64_t argument) {
+Outcome<void> IoctlCall::read(std::uint64_t argument, std::uint32_t driver_id) {
   if (!copy_from_user(std::as_writable_bytes(std::span(&header_, 1)), argument)) {
     return refuse(EFAULT);
   }
@@ -30,7 +30,7 @@ Outcome<void> IoctlCall::read(std::uint64_t argument) {
   if (header_.reserved != 0 || header_.reserved2 != 0) {
     return refuse(EPROTONOSUPPORT);
   }
-  if (header_.driver_id != abi::kDriverEfa) {
+  if (header_.driver_id != driver_id) {
     return refuse(EINVAL);
   }
   std::vector<IoctlAttribute> attributes(header_.attributes);
@@ -195,7 +195,7 @@ int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
     return -ENOTTY;
   }
   IoctlCall call;
-  if (const auto read = call.read(argument); !read) {
+  if (const auto read = call.read(argument, device_.driver_id()); !read) {
     return -read.error();
   }
   const auto* const method =
@@ -239,20 +239,26 @@ Outcome<void> UverbsFile::ioctl_query_gid_table(IoctlCall& call) {
   if (size == 0 || size > call.room(2) || call.get<std::uint32_t>(1) != 0) {
     return refuse(EINVAL);
   }
-  const abi::GidEntry entry{.gid = device_.gid(), .index = 0, .port = 1, .type = 0, .interface = 0};
-  std::vector<std::byte> bytes(size);  // what it knows beyond ours is zero
-  std::memcpy(bytes.data(), &entry, std::min(bytes.size(), sizeof entry));
+  const auto gids = device_.gids();
+  if (gids.size() > call.room(2) / size) {
+    return refuse(EINVAL);
+  }
+  std::vector<std::byte> bytes(gids.size() * size);  // what it knows beyond ours is zero
+  for (std::size_t i = 0; i < gids.size(); ++i) {
+    std::memcpy(bytes.data() + i * size, &gids[i], std::min<std::size_t>(size, sizeof gids[i]));
+  }
   const auto told = call.answer_bytes(2, bytes);
-  return told ? call.answer(3, std::uint64_t{1}) : told;
+  return told ? call.answer(3, std::uint64_t{gids.size()}) : told;
 }
 
 Outcome<void> UverbsFile::ioctl_query_gid_entry(IoctlCall& call) {
   const auto port = call.get<std::uint32_t>(0);
   const auto index = call.get<std::uint32_t>(1);
-  if (port != 1 || index != 0 || call.get<std::uint32_t>(2) != 0) {
+  const auto gids = device_.gids();
+  if (port != 1 || index >= gids.size() || call.get<std::uint32_t>(2) != 0) {
     return refuse(EINVAL);
   }
-  return call.answer(3, abi::GidEntry{device_.gid(), index, port, 0, 0});
+  return call.answer(3, gids[index]);
 }
 
 Outcome<void> UverbsFile::ioctl_query_port_speed(IoctlCall& call) {

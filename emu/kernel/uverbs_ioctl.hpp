@@ -26,7 +26,7 @@ class IoctlCall {
   using Spec = std::span<const IoctlAttributeSpec>;
 
   // Copies header and attributes from the application, once.
-  [[nodiscard]] nic::Outcome<void> read(std::uint64_t argument);
+  [[nodiscard]] nic::Outcome<void> read(std::uint64_t argument, std::uint32_t driver_id);
   [[nodiscard]] std::uint16_t object() const { return header_.object_id; }
   [[nodiscard]] std::uint16_t method() const { return header_.method_id; }
   // Holds what was given against what the method takes, and copies what is behind pointers.

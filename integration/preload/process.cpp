@@ -27,7 +27,7 @@
 #include "integration/preload/fault_signals.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/guard.hpp"
-#include "integration/preload/nic_runner.hpp"
+#include "integration/preload/network.hpp"
 #include "integration/preload/paths.hpp"
 #include "integration/preload/rdma_netlink.hpp"
 #include "integration/preload/verbs_hooks.hpp"
@@ -38,6 +38,7 @@ namespace weft::preload {
 namespace {
 
 namespace kernel = emu::kernel;
+using emu::devices::NicRunner;
 constexpr std::size_t kMostNics = FdTable::kMostNics;
 
 struct Inode {
@@ -254,8 +255,7 @@ NicRunner* runner(std::size_t nic) {
     errno = ENODEV;
     return nullptr;
   }
-  auto started = NicRunner::start(*description, kernel::claim_statistics(kernel::statistics_path(
-                                                    tree_root(), description->name)));
+  auto started = start_nic(tree_root(), *description);
   if (!started) {
     complain("cannot bring " + description->name + " up: " + started.error().message);
     if (has_no_descriptor_left()) {
@@ -264,7 +264,6 @@ NicRunner* runner(std::size_t nic) {
     errno = ENODEV;
     return nullptr;
   }
-  (*started)->need_background();
   const Guard guard(self.mutex);
   slot = std::move(*started);
   return slot.get();

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/devices/registry.hpp"
 #include "emu/kernel/nldev.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs.hpp"
@@ -55,8 +56,10 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   nldev::Device device;
   device.name = nic.name;
   device.index = nic.index;
-  if (const auto address = kernel::parse_address(nic.address)) {
-    const auto gid = kernel::gid_of(*address);
+  const emu::devices::Personality* const kind = emu::devices::find_kind(nic.kind);
+  device.driver = kind == nullptr ? 0 : kind->driver_id();
+  if (const auto address = kernel::parse_address(nic.address); address && kind != nullptr) {
+    const auto gid = kind->gid(*address);
     for (std::size_t i = 8; i < gid.bytes.size(); ++i) {
       device.guid = device.guid << 8 | static_cast<std::uint64_t>(gid.bytes[i]);
     }

@@ -16,7 +16,8 @@ struct SystemThreads {
 
   // Names the calling thread. Even.
   [[nodiscard]] static std::uintptr_t here() {
-    alignas(2) static thread_local char thread;
+    // No call to find it, wherever this is compiled for: a library that is loaded at the start.
+    [[gnu::tls_model("initial-exec")]] alignas(2) static thread_local char thread;
     return reinterpret_cast<std::uintptr_t>(&thread);
   }
   // One step of waiting until `word` may be free.

@@ -20,16 +20,16 @@ namespace efa = weft::emu::devices::efa;
 
 class Loop final : public Runner {
  public:
-  Loop() : device(description(), srd::Address{}, {256, 256}, config()) {}
-  static NicDescription description() {
-    NicDescription nic;
-    nic.request_id_64 = nic.completion_counters = true;
-    return nic;
+  Loop() : device(abilities(), srd::Address{}, {256, 256}, config()) {}
+  static efa::Abilities abilities() {
+    efa::Abilities all;
+    all.request_id_64 = all.completion_counters = true;
+    return all;
   }
   static srd::EngineConfig config() {
     srd::EngineConfig base;
     base.attachment = srd::AttachmentId{1};
-    return efa::engine_config(description(), base);
+    return efa::engine_config(abilities(), base);
   }
   void exclusively(const std::function<void()>& work) override {
     work();

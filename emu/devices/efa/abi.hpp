@@ -7,6 +7,8 @@
 
 namespace weft::emu::devices::efa {
 
+inline constexpr std::uint32_t kDriverId = 17;
+
 // --- Words that follow the common part of commands and replies.
 
 struct ContextReply {

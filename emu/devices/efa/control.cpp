@@ -45,13 +45,13 @@ nic::Outcome<std::unique_ptr<kernel::Pd>> EfaDevice::alloc_pd(kernel::Udata& uda
 nic::Outcome<std::unique_ptr<kernel::Mr>> EfaDevice::reg_mr(kernel::Pd& pd,
                                                             const kernel::MrRequest& request) {
   const std::uint32_t known = abi::kAccessLocalWrite |
-                              (description_.rdma_read ? abi::kAccessRemoteRead : 0U) |
-                              (description_.rdma_write ? abi::kAccessRemoteWrite : 0U);
+                              (abilities_.rdma_read ? abi::kAccessRemoteRead : 0U) |
+                              (abilities_.rdma_write ? abi::kAccessRemoteWrite : 0U);
   const std::uint32_t asked = request.access & ~abi::kAccessOptional;
   if ((asked & ~known) != 0) {
     return nic::refuse(EOPNOTSUPP);
   }
-  if (engine_.memory().size() >= description_.max_mr) {
+  if (engine_.memory().size() >= abilities_.max_mr) {
     return nic::refuse(ENOMEM);
   }
   srd::Access access = srd::Access::none;
@@ -82,7 +82,7 @@ nic::Outcome<std::unique_ptr<kernel::Ah>> EfaDevice::create_ah(kernel::Pd& pd,
   srd::Address gid;
   gid.bytes = attributes.dgid;
   const std::uint32_t domain = static_cast<EfaPd&>(pd).number;
-  const auto number = nic_.create_ah(domain, kernel::address_of(gid));
+  const auto number = nic_.create_ah(domain, address_of(gid));
   if (!number) {
     return nic::refuse(number.error());
   }
@@ -98,20 +98,20 @@ nic::Outcome<std::unique_ptr<kernel::Cq>> EfaDevice::create_cq(const kernel::Fil
     return nic::refuse(EINVAL);
   }
   const auto known =
-      static_cast<std::uint8_t>((description_.cq_notifications ? kCqWithChannelFlag : 0) |
-                                (description_.cq_with_sgid ? kCqWithSgidFlag : 0) |
-                                (description_.request_id_64 ? kCqRequestId64Flag : 0));
+      static_cast<std::uint8_t>((abilities_.cq_notifications ? kCqWithChannelFlag : 0) |
+                                (abilities_.cq_with_sgid ? kCqWithSgidFlag : 0) |
+                                (abilities_.request_id_64 ? kCqRequestId64Flag : 0));
   const bool channel = request.has_channel;
-  if ((command.flags & ~known) != 0 || (channel && !description_.cq_notifications)) {
+  if ((command.flags & ~known) != 0 || (channel && !abilities_.cq_notifications)) {
     return nic::refuse(EOPNOTSUPP);
   }
   const bool good_size = command.entry_size == kShortCqe || command.entry_size == sizeof(Cqe);
   const bool sgid = (command.flags & kCqWithSgidFlag) != 0;
   if (command.comp_mask != 0 || !good_size || (sgid && command.entry_size != sizeof(Cqe)) ||
-      command.sub_cqs != 1 || request.cqe == 0 || request.cqe > description_.max_cqe) {
+      command.sub_cqs != 1 || request.cqe == 0 || request.cqe > abilities_.max_cqe) {
     return nic::refuse(EINVAL);
   }
-  if (cqs_.size() >= description_.max_cq) {
+  if (cqs_.size() >= abilities_.max_cq) {
     return nic::refuse(ENOMEM);
   }
   auto cq = std::make_unique<OwnedCq>(
@@ -136,7 +136,7 @@ nic::Outcome<std::unique_ptr<kernel::Cq>> EfaDevice::create_cq(const kernel::Fil
 
 nic::Outcome<QueuePair::Shape> EfaDevice::qp_shape(const kernel::QpRequest& request,
                                                    const QpCommand& command) const {
-  const kernel::NicDescription& d = description_;
+  const Abilities& d = abilities_;
   QueuePair::Shape shape;
   shape.request_id_64 = (command.flags & kQpRequestId64Flag) != 0;
   if (request.max_send_wr > d.max_sq_wr || request.max_recv_wr > d.max_rq_wr ||
@@ -180,8 +180,8 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::Fil
     return nic::refuse(EOPNOTSUPP);
   }
   const auto known =
-      static_cast<std::uint16_t>((description_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
-                                 (description_.request_id_64 ? kQpRequestId64Flag : 0));
+      static_cast<std::uint16_t>((abilities_.unsolicited_write ? kQpUnsolicitedWriteFlag : 0) |
+                                 (abilities_.request_id_64 ? kQpRequestId64Flag : 0));
   if (command.comp_mask != 0) {
     return nic::refuse(EINVAL);
   }

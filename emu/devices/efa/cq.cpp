@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "emu/kernel/nic_description.hpp"
+#include "emu/devices/efa/gid.hpp"
 
 namespace weft::emu::devices::efa {
 namespace {
@@ -81,7 +81,7 @@ Cqe receive_entry(const nic::WorkCompletion& done) {
     const auto high = static_cast<std::uint16_t>(done.length >> 16);
     std::memcpy(entry.source_gid.data(), &high, sizeof high);
   } else if (done.source_ah == nic::kUnknownAh) {
-    entry.source_gid = kernel::gid_of(done.source).bytes;
+    entry.source_gid = gid_of(done.source).bytes;
   }
   return entry;
 }

@@ -10,20 +10,20 @@
 namespace weft::emu::devices::efa {
 namespace {
 
-nic::NicConfig nic_config(const kernel::NicDescription& description, const srd::Address& address,
+nic::NicConfig nic_config(const Abilities& abilities, const srd::Address& address,
                           const QpnBlock& qpns) {
   return nic::NicConfig{.address = address,
                         .first_qpn = qpns.first,
                         .qpn_count = qpns.count,
-                        .max_qp = std::min(description.max_qp, qpns.count),
-                        .max_pd = description.max_pd,
-                        .max_ah = description.max_ah,
-                        .max_rdma_size = description.max_rdma_size,
-                        .rdma_read = description.rdma_read,
-                        .rdma_write = description.rdma_write,
-                        .rnr_retry = description.rnr_retry,
-                        .rdma_needs_ah = description.rdma_needs_ah,
-                        .loopback = description.loopback};
+                        .max_qp = std::min(abilities.max_qp, qpns.count),
+                        .max_pd = abilities.max_pd,
+                        .max_ah = abilities.max_ah,
+                        .max_rdma_size = abilities.max_rdma_size,
+                        .rdma_read = abilities.rdma_read,
+                        .rdma_write = abilities.rdma_write,
+                        .rnr_retry = abilities.rnr_retry,
+                        .rdma_needs_ah = abilities.rdma_needs_ah,
+                        .loopback = abilities.loopback};
 }
 
 template <class T>
@@ -34,28 +34,28 @@ void append(std::vector<std::byte>& to, const T& value) {
 
 }  // namespace
 
-srd::EngineConfig engine_config(const kernel::NicDescription& description, srd::EngineConfig base) {
-  base.mtu_payload = std::min(description.mtu, base.mtu_payload);
-  base.forced_reorder = static_cast<std::uint16_t>(std::min(description.forced_reorder, 0xFFFFU));
-  base.paths = static_cast<std::uint16_t>(std::min(description.paths, 0xFFFFU));
+srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig base) {
+  base.mtu_payload = std::min(abilities.mtu, base.mtu_payload);
+  base.forced_reorder = static_cast<std::uint16_t>(std::min(abilities.forced_reorder, 0xFFFFU));
+  base.paths = static_cast<std::uint16_t>(std::min(abilities.paths, 0xFFFFU));
   // All send queues full at once, up to what the engine can number.
   constexpr std::uint64_t kMostRequests = 1U << 19;
   const std::uint64_t requests =
-      std::min(std::uint64_t{description.max_qp} * description.max_sq_wr, kMostRequests);
+      std::min(std::uint64_t{abilities.max_qp} * abilities.max_sq_wr, kMostRequests);
   base.max_work_requests = std::max(base.max_work_requests, static_cast<std::uint32_t>(requests));
   base.max_completions =
       std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
   return base;
 }
 
-EfaDevice::EfaDevice(const kernel::NicDescription& description, const srd::Address& address,
-                     const QpnBlock& qpns, const srd::EngineConfig& engine,
-                     kernel::Statistics* statistics)
-    : description_(description),
+EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, const QpnBlock& qpns,
+                     const srd::EngineConfig& engine, kernel::Statistics* statistics)
+    : abilities_(abilities),
       address_(address),
+      gid_{.gid = gid_of(address).bytes, .index = 0, .port = 1, .type = 0, .interface = 0},
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
       engine_(engine, &statistics_.transport),
-      nic_(nic_config(description, address, qpns), engine_) {}
+      nic_(nic_config(abilities, address, qpns), engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
   fetch_receives();  // posting a receive makes no noise: look before a message may need it
@@ -137,7 +137,7 @@ bool EfaDevice::awaits_events() const {
 }
 
 std::uint32_t EfaDevice::capabilities() const {
-  const kernel::NicDescription& d = description_;
+  const Abilities& d = abilities_;
   return (d.rdma_read ? kRdmaRead : 0U) | (d.rnr_retry ? kRnrRetry : 0U) |
          (d.cq_notifications ? kCqNotifications : 0U) | (d.cq_with_sgid ? kCqWithSgid : 0U) |
          (d.rdma_write ? kRdmaWrite : 0U) | (d.unsolicited_write ? kUnsolicitedWrite : 0U) |
@@ -145,7 +145,7 @@ std::uint32_t EfaDevice::capabilities() const {
 }
 
 std::uint32_t EfaDevice::counted_operations() const {
-  const kernel::NicDescription& d = description_;
+  const Abilities& d = abilities_;
   if (!d.completion_counters) {
     return 0;
   }
@@ -154,8 +154,8 @@ std::uint32_t EfaDevice::counted_operations() const {
 }
 
 void EfaDevice::query_device(abi::QueryDevice& to) const {
-  const kernel::NicDescription& d = description_;
-  const srd::Address gid = kernel::gid_of(address_);
+  const Abilities& d = abilities_;
+  const srd::Address gid = gid_of(address_);
   // Shown as four numbers; the text that says EMULATED is board_id and fw_ver in sysfs.
   to.fw_ver = 0;
   std::memcpy(&to.node_guid, &gid.bytes[8], sizeof to.node_guid);
@@ -197,7 +197,7 @@ nic::Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) 
 }
 
 nic::Outcome<void> EfaDevice::get_context(kernel::Udata& udata) const {
-  const kernel::NicDescription& d = description_;
+  const Abilities& d = abilities_;
   ContextReply reply{};
   reply.commands_with_udata = kUdataQueryDevice | kUdataCreateAh;
   reply.sub_cqs_per_cq = 1;
@@ -209,7 +209,7 @@ nic::Outcome<void> EfaDevice::get_context(kernel::Udata& udata) const {
 }
 
 nic::Outcome<void> EfaDevice::query_device_extended(kernel::Udata& udata) const {
-  const kernel::NicDescription& d = description_;
+  const Abilities& d = abilities_;
   DeviceReply reply{};
   reply.max_sq_wr = d.max_sq_wr;
   reply.max_rq_wr = d.max_rq_wr;

@@ -2,14 +2,14 @@
 // transport.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
 #include "emu/devices/efa/abi.hpp"
+#include "emu/devices/efa/abilities.hpp"
+#include "emu/devices/efa/gid.hpp"
 #include "emu/devices/efa/qp.hpp"
 #include "emu/kernel/device.hpp"
-#include "emu/kernel/nic_description.hpp"
 #include "emu/nic/nic.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/engine/machine.hpp"
@@ -24,16 +24,14 @@ struct QpnBlock {
   std::uint32_t count = 256;
 };
 
-// `base` says how to live on the network; the description, what applications can see.
-[[nodiscard]] srd::EngineConfig engine_config(const kernel::NicDescription& description,
-                                              srd::EngineConfig base);
+// `base` says how to live on the network; the abilities, what applications can see.
+[[nodiscard]] srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig base);
 
 class EfaDevice final : public kernel::Device, public srd::Machine {
  public:
   // Counts into `statistics`, if there are any; they must outlive it.
-  EfaDevice(const kernel::NicDescription& description, const srd::Address& address,
-            const QpnBlock& qpns, const srd::EngineConfig& engine,
-            kernel::Statistics* statistics = nullptr);
+  EfaDevice(const Abilities& abilities, const srd::Address& address, const QpnBlock& qpns,
+            const srd::EngineConfig& engine, kernel::Statistics* statistics = nullptr);
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;
@@ -55,16 +53,15 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] bool idle() const { return engine_.outstanding() == 0; }
 
   // --- Device
+  [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
   [[nodiscard]] kernel::DeviceCounters& counters() override { return statistics_.device; }
   [[nodiscard]] kernel::LiveObjects& live() override { return statistics_.live; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] nic::Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
-  [[nodiscard]] std::array<std::byte, 16> gid() const override {
-    return kernel::gid_of(address_).bytes;
-  }
+  [[nodiscard]] std::span<const abi::GidEntry> gids() const override { return {&gid_, 1}; }
   [[nodiscard]] std::uint64_t port_speed() const override {
-    return std::uint64_t{description_.gbps} * 10;
+    return std::uint64_t{abilities_.gbps} * 10;
   }
   [[nodiscard]] std::uint32_t counted_operations() const override;
   [[nodiscard]] nic::Outcome<void> get_context(kernel::Udata& udata) const override;
@@ -93,8 +90,9 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
     const srd::Counters& seen = engine_.counters();
     return seen.retrans_pkts == 0 && seen.duplicate_pkts == 0 && seen.reordered_pkts == 0;
   }
+  // Acknowledgements wait for company: one per few packets is enough.
+  [[nodiscard]] Duration longest_owed() const { return 2 * engine_.config().ack_delay; }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
-  [[nodiscard]] const kernel::NicDescription& description() const { return description_; }
 
  private:
   class OwnedQp;
@@ -108,8 +106,9 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   void publish();
   void fail(QueuePair& qp);
 
-  kernel::NicDescription description_;
+  Abilities abilities_;
   srd::Address address_;
+  abi::GidEntry gid_;
   kernel::Statistics own_statistics_;
   kernel::Statistics& statistics_;
   srd::Engine engine_;

@@ -8,8 +8,8 @@ using abi::BufferDescriptor;
 using abi::IoctlAttribute;
 using abi::IoctlHeader;
 
-NicDescription counting_nic() {
-  NicDescription nic = test_nic();
+Abilities counting_nic() {
+  Abilities nic = test_abilities();
   nic.completion_counters = true;
   return nic;
 }
@@ -49,7 +49,7 @@ struct Call {
 
 class PlainIoctl : public RawClient {
  protected:
-  explicit PlainIoctl(const NicDescription& nic = test_nic()) : RawClient(nic) {}
+  explicit PlainIoctl(const Abilities& abilities = test_abilities()) : RawClient(abilities) {}
   int run(Call& call) {
     const bool length_given = call.header.length != 0;
     call.header.attributes = static_cast<std::uint16_t>(
@@ -223,7 +223,7 @@ TEST_F(PlainIoctl, WhatKernelsKnowAndDevicesLackIsNotSupported) {
 
 TEST_F(PlainIoctl, TheGidIsInTheTable) {
   open_context();
-  const srd::Address gid = gid_of(*parse_address(test_nic().address));
+  const srd::Address gid = gid_of(*parse_address(kTestAddress));
   abi::GidEntry entry{};
   Call one = Call(0, 6).in(0, 1U).in(1, 0U).in(2, 0U).out(3, entry);
   ASSERT_EQ(run(one), 0);

@@ -112,25 +112,5 @@ TEST_F(Port, EventsThatFindNoRoomComeWhenThereIsSome) {
   EXPECT_EQ(count, kMany);
 }
 
-TEST_F(Port, StateIsInTheTree) {
-  const testing::TemporaryFolder folder;
-  const std::string& root = folder.path();
-  const NicDescription nic = test_nic();
-  ASSERT_TRUE(write_device_tree(root, {&nic, 1}));
-  const auto line = [&root](const char* name) {
-    std::ifstream in(root + "/sys/class/infiniband/efa_0/ports/1/" + name);
-    std::string text;
-    std::getline(in, text);
-    return text;
-  };
-  EXPECT_EQ(line("state"), "4: ACTIVE");
-  write_port_state(root, nic, false);
-  EXPECT_EQ(line("state"), "1: DOWN");
-  EXPECT_EQ(line("phys_state"), "3: Disabled");
-  write_port_state(root, nic, true);
-  EXPECT_EQ(line("state"), "4: ACTIVE");
-  EXPECT_EQ(line("phys_state"), "5: LinkUp");
-}
-
 }  // namespace
 }  // namespace weft::emu::kernel

@@ -14,19 +14,25 @@
 
 #include "emu/devices/efa/abi.hpp"
 #include "emu/devices/efa/device.hpp"
+#include "emu/kernel/nic_description.hpp"
 #include "emu/kernel/uverbs_abi.hpp"
 #include "emu/kernel/uverbs_file.hpp"
 
 namespace weft::emu::kernel {
 
 namespace efa = devices::efa;
+using efa::Abilities;
+using efa::address_of;
+using efa::gid_of;
+
+inline constexpr const char* kTestAddress = "10.1.2.3";
 
 // A device whose network is a wire from its output to its input, driven by whoever calls.
 class LoopRunner final : public Runner {
  public:
-  explicit LoopRunner(const NicDescription& description)
-      : device(description, *parse_address(description.address), {256, 256},
-               efa::engine_config(description, config())) {}
+  explicit LoopRunner(const Abilities& abilities)
+      : device(abilities, *parse_address(kTestAddress), {256, 256},
+               efa::engine_config(abilities, config())) {}
 
   static srd::EngineConfig config() {
     srd::EngineConfig config;
@@ -71,11 +77,10 @@ class LoopRunner final : public Runner {
   TimePoint now_ = time_at(std::chrono::seconds{1});
 };
 
-inline NicDescription test_nic() {
-  NicDescription nic;
-  nic.address = "10.1.2.3";
-  nic.request_id_64 = true;
-  return nic;
+inline Abilities test_abilities() {
+  Abilities abilities;
+  abilities.request_id_64 = true;
+  return abilities;
 }
 
 struct CqHandle {
@@ -91,8 +96,8 @@ struct QpHandle {
 
 class RawClient : public ::testing::Test {
  protected:
-  explicit RawClient(const NicDescription& nic = test_nic())
-      : runner(nic), file(runner.device, runner, nullptr) {
+  explicit RawClient(const Abilities& abilities = test_abilities())
+      : runner(abilities), file(runner.device, runner, nullptr) {
     fd_ = file.open();
     EXPECT_GE(fd_, 0);
   }

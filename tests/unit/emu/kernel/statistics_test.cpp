@@ -10,18 +10,26 @@
 #include <filesystem>
 #include <fstream>
 
-#include "emu/kernel/sysfs.hpp"
+#include "emu/devices/device_tree.hpp"
+#include "emu/devices/efa/personality.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
 namespace weft::emu::kernel {
 namespace {
 
+NicDescription efa_nic() {
+  NicDescription nic;
+  nic.name = "efa_0";
+  nic.kind = "efa";
+  return nic;
+}
+
 class StatisticsFile : public ::testing::Test {
  protected:
   StatisticsFile() {
-    const NicDescription nic = test_nic();
-    EXPECT_TRUE(write_device_tree(root, {&nic, 1}));
+    const NicDescription nic = efa_nic();
+    EXPECT_TRUE(devices::write_device_tree(root, efa::kPersonality, {&nic, 1}));
     path = statistics_path(root, nic.name);
   }
   // As the text file says.
@@ -114,9 +122,9 @@ TEST_F(StatisticsFile, OddPathsAreLeftAlone) {
 TEST(SharedTree, CanBeReadAndCountedByEverybodyWhateverTheUmask) {
   const testing::TemporaryFolder folder;
   const std::string& root = folder.path();
-  const NicDescription nic = test_nic();
+  const NicDescription nic = efa_nic();
   const mode_t before = umask(077);
-  EXPECT_TRUE(write_device_tree(root, {&nic, 1}));
+  EXPECT_TRUE(devices::write_device_tree(root, efa::kPersonality, {&nic, 1}));
   umask(before);
   const auto mode = [&root](const std::string& path) {
     struct stat status {};

@@ -1,15 +1,49 @@
-// Owns what a NIC's description may say: the limits of the stock libraries and of this device.
+// Owns the text form of an EFA device's abilities, and what they may say: the limits of the stock
+// libraries and of this device.
+#include "emu/devices/efa/abilities.hpp"
+
 #include <bit>
 #include <cstdio>
 
-#include "emu/kernel/nic_description.hpp"
+#include "emu/kernel/key_table.hpp"
 #include "emu/nic/work.hpp"
 #include "srd/engine/engine.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::emu::devices::efa {
 namespace {
 
-using D = NicDescription;
+using D = Abilities;
+
+const kernel::Key<D> kKeys[] = {
+    {"part_id", &D::part_id},
+    {"gbps", &D::gbps},
+    {"rdma_read", &D::rdma_read},
+    {"rdma_write", &D::rdma_write},
+    {"rnr_retry", &D::rnr_retry},
+    {"cq_notifications", &D::cq_notifications},
+    {"cq_with_sgid", &D::cq_with_sgid},
+    {"unsolicited_write", &D::unsolicited_write},
+    {"request_id_64", &D::request_id_64},
+    {"completion_counters", &D::completion_counters},
+    {"mtu", &D::mtu},
+    {"max_rdma_size", &D::max_rdma_size},
+    {"inline_size", &D::inline_size},
+    {"inline_size_wide", &D::inline_size_wide},
+    {"max_sq_wr", &D::max_sq_wr},
+    {"max_rq_wr", &D::max_rq_wr},
+    {"max_sq_sge", &D::max_sq_sge},
+    {"max_rq_sge", &D::max_rq_sge},
+    {"max_qp", &D::max_qp},
+    {"max_cq", &D::max_cq},
+    {"max_cqe", &D::max_cqe},
+    {"max_mr", &D::max_mr},
+    {"max_pd", &D::max_pd},
+    {"max_ah", &D::max_ah},
+    {"forced_reorder", &D::forced_reorder},
+    {"rdma_needs_ah", &D::rdma_needs_ah},
+    {"loopback", &D::loopback},
+    {"paths", &D::paths},
+};
 
 struct Range {
   const char* name;
@@ -54,7 +88,7 @@ std::string hexadecimal(std::uint32_t value) {
 
 }  // namespace
 
-Result<void> validate(const NicDescription& d) {
+Result<void> validate(const Abilities& d) {
   for (const Range& range : kRanges) {
     const std::uint32_t value = d.*range.member;
     if (value < range.least || value > range.most) {
@@ -93,4 +127,31 @@ Result<void> validate(const NicDescription& d) {
   return {};
 }
 
-}  // namespace weft::emu::kernel
+std::vector<std::string> field_names() {
+  std::vector<std::string> names;
+  for (const auto& key : kKeys) {
+    names.emplace_back(key.name);
+  }
+  return names;
+}
+
+std::string to_text(const Abilities& abilities) { return kernel::to_text(abilities, kKeys); }
+
+Result<Abilities> abilities_from_text(std::string_view text) {
+  Abilities abilities;
+  Result<void> good;
+  kernel::for_each_line(text, [&](std::size_t number, std::string_view line) {
+    if (kernel::take_line(abilities, kKeys, line) != kernel::Taken::yes) {
+      good = fail(ErrorCode::parse_error, "abilities of an EFA device, line " +
+                                              std::to_string(number) + ": cannot use \"" +
+                                              std::string(line) + "\"");
+    }
+    return good.has_value();
+  });
+  if (!good) {
+    return tl::unexpected(good.error());
+  }
+  return abilities;
+}
+
+}  // namespace weft::emu::devices::efa

@@ -1,0 +1,13 @@
+// Owns the mapping between network addresses and the GIDs of EFA ports.
+#pragma once
+
+#include "srd/engine/types.hpp"
+
+namespace weft::emu::devices::efa {
+
+// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's, so that an
+// address handle leads to the NIC without any directory.
+[[nodiscard]] srd::Address gid_of(const srd::Address& address);
+[[nodiscard]] srd::Address address_of(const srd::Address& gid);
+
+}  // namespace weft::emu::devices::efa

@@ -1,0 +1,33 @@
+// Owns the EFA kind of devices: its name, its files, and how one comes up in a process.
+#pragma once
+
+#include "emu/devices/efa/abi.hpp"
+#include "emu/devices/personality.hpp"
+
+namespace weft::emu::devices::efa {
+
+class EfaPersonality final : public Personality {
+ public:
+  [[nodiscard]] std::string_view kind() const override { return "efa"; }
+  [[nodiscard]] std::string device_name(std::size_t index) const override;
+  [[nodiscard]] srd::Address gid(const srd::Address& address) const override;
+
+  [[nodiscard]] std::string_view default_profile() const override { return "full"; }
+  [[nodiscard]] std::vector<std::string> profile_fields() const override;
+  [[nodiscard]] Result<void> read(std::string_view abilities) const override;
+  [[nodiscard]] Result<void> validate(std::string_view abilities) const override;
+  [[nodiscard]] std::size_t largest_send(std::string_view abilities) const override;
+
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment() const override;
+  void write_device(kernel::TreeWriter& tree, const kernel::NicDescription& nic) const override;
+  [[nodiscard]] std::string device_folder(const kernel::NicDescription& nic) const override;
+  [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
+
+  [[nodiscard]] Result<std::unique_ptr<NicRunner>> start(
+      const kernel::NicDescription& nic, Network network,
+      kernel::Statistics* statistics) const override;
+};
+
+inline constexpr EfaPersonality kPersonality;
+
+}  // namespace weft::emu::devices::efa

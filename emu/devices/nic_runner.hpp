@@ -1,0 +1,116 @@
+// Owns one NIC of this process while it runs: the device, its way to the network, and the threads
+// that drive them.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "emu/kernel/device.hpp"
+#include "srd/base/result.hpp"
+#include "srd/run/background.hpp"
+#include "srd/run/host.hpp"
+
+namespace weft::emu::devices {
+
+class NicRunner : public kernel::Runner {
+ public:
+  [[nodiscard]] virtual kernel::Device& device() = 0;
+  // Before the process ends: sends the acknowledgements that are owed, and in a network that loses
+  // packets stays a moment to answer what peers send again. Waits for no lock: its holder may be
+  // this very thread, below a signal handler.
+  virtual void linger() = 0;
+  // This thread is making progress already: only poll(), push() and linger() are allowed.
+  [[nodiscard]] virtual bool held_here() const = 0;
+  // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
+  virtual void abandon() = 0;
+  // Starts the thread that drives the NIC while the application does not poll. Once, with the
+  // signals blocked that are for the application's own threads.
+  virtual void need_background() = 0;
+};
+
+// D is a kernel::Device and a srd::Machine as srd::Host wants it, and says in addition:
+//   bool network_is_perfect() const;  nothing was lost or reordered, as far as this process saw
+//   Duration longest_owed() const;    how long an acknowledgement may still be owed to a peer
+template <class D>
+class DeviceRunner final : public NicRunner {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<NicRunner>> create(
+      std::unique_ptr<D> device, std::unique_ptr<srd::PacketIo> io) {
+    D& borrowed = *device;
+    auto host = srd::Host<D>::create(std::move(device), std::move(io));
+    if (!host) {
+      return tl::unexpected(host.error());
+    }
+    return std::unique_ptr<NicRunner>(new DeviceRunner(std::move(*host), borrowed));
+  }
+
+  void exclusively(const std::function<void()>& work) override {
+    host_->with([&work](D& /*device*/, TimePoint /*now*/) { work(); });
+  }
+  bool poll() override { return host_->poll() != 0; }
+  void push() override {
+    if (host_->push()) {
+      host_->linger();
+    }
+  }
+  void ring() override {
+    if (host_->held_here()) {
+      (void)host_->push();  // leaves a mark for the round that this signal handler interrupted
+    } else if (host_->ring()) {
+      host_->linger();
+    }
+  }
+  void took_completions() override { host_->took_completions(); }
+  void expect_events() override {
+    if (host_->held_here()) {
+      return;
+    }
+    // Waits for the lock instead of only trying it: the next poll overwrites the arming.
+    host_->look([](D& device) { device.look_at_arms(); });
+    host_->expect_events();
+    background_->take_over_now();
+  }
+
+  [[nodiscard]] kernel::Device& device() override { return *device_; }
+  void linger() override;
+  [[nodiscard]] bool held_here() const override { return host_->held_here(); }
+  void abandon() override { host_->abandon(); }
+  void need_background() override {
+    background_ = std::make_unique<srd::BackgroundThread<D>>(*host_, /*watchful=*/true);
+  }
+
+ private:
+  DeviceRunner(std::unique_ptr<srd::Host<D>> host, D& device)
+      : host_(std::move(host)), device_(&device) {}
+
+  std::unique_ptr<srd::Host<D>> host_;
+  D* device_;
+  std::unique_ptr<srd::BackgroundThread<D>> background_;
+};
+
+template <class D>
+void DeviceRunner<D>::linger() {
+  constexpr std::chrono::milliseconds kMoment{100};
+  constexpr std::chrono::microseconds kMostOwed{500};
+  bool perfect = true;
+  Duration owed = kMostOwed;
+  const auto look = [&](D& device, TimePoint /*now*/) {
+    perfect = device.network_is_perfect();
+    owed = std::min<Duration>(kMostOwed, device.longest_owed());
+  };
+  const TimePoint begin = srd::monotonic_now();
+  for (TimePoint now = begin; !host_->held_here(); now = srd::monotonic_now()) {
+    const std::size_t work = host_->poll(look);
+    if (now - begin >= (perfect ? (work == 0 ? owed : kMostOwed) : Duration{kMoment})) {
+      return;
+    }
+    if (work == 0 && !perfect) {
+      std::this_thread::sleep_for(std::chrono::microseconds{200});
+    }
+  }
+}
+
+}  // namespace weft::emu::devices

@@ -1,0 +1,34 @@
+// Owns which kinds of devices are in this build: a line each.
+#include "emu/devices/registry.hpp"
+
+#include <algorithm>
+
+#include "emu/devices/efa/personality.hpp"
+
+namespace weft::emu::devices {
+namespace {
+
+const Personality* const kKinds[] = {
+    &efa::kPersonality,
+};
+
+}  // namespace
+
+std::span<const Personality* const> all_kinds() { return kKinds; }
+
+const Personality* find_kind(std::string_view kind) {
+  const auto* const found =
+      std::find_if(std::begin(kKinds), std::end(kKinds),
+                   [kind](const Personality* one) { return one->kind() == kind; });
+  return found == std::end(kKinds) ? nullptr : *found;
+}
+
+std::string names_of_kinds() {
+  std::string names;
+  for (const Personality* const kind : kKinds) {
+    names.append(names.empty() ? "" : ", ").append(kind->kind());
+  }
+  return names;
+}
+
+}  // namespace weft::emu::devices

@@ -1,0 +1,20 @@
+// Owns the list of the kinds of devices that there are.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "emu/devices/personality.hpp"
+
+namespace weft::emu::devices {
+
+[[nodiscard]] std::span<const Personality* const> all_kinds();
+
+// Null: there is no such kind.
+[[nodiscard]] const Personality* find_kind(std::string_view kind);
+
+// For messages: their names, with commas.
+[[nodiscard]] std::string names_of_kinds();
+
+}  // namespace weft::emu::devices

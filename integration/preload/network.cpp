@@ -1,0 +1,107 @@
+// Owns joining a NIC of this process to its network.
+#include "integration/preload/network.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "emu/daemon/client.hpp"
+#include "emu/devices/registry.hpp"
+#include "emu/kernel/statistics.hpp"
+#include "emu/kernel/sysfs.hpp"
+#include "integration/preload/loopback_io.hpp"
+
+namespace weft::preload {
+namespace {
+
+namespace devices = emu::devices;
+namespace kernel = emu::kernel;
+
+// What weftd says of the NIC's link, for a device that is there a moment later.
+class LinkWatch {
+ public:
+  explicit LinkWatch(kernel::PortStateFiles files) : files_(std::move(files)) {}
+
+  void set(bool up) {
+    up_ = up;
+    files_.write(up);
+    if (device_ != nullptr) {
+      device_->set_port_state(up);
+    }
+  }
+  void attend(kernel::Device& device) {
+    device_ = &device;
+    device.set_port_state(up_);
+  }
+
+ private:
+  kernel::PortStateFiles files_;
+  kernel::Device* device_ = nullptr;
+  bool up_ = true;
+};
+
+struct Joined {
+  devices::Network network;
+  std::shared_ptr<LinkWatch> link;
+};
+
+Result<Joined> join(const std::string& root, const kernel::NicDescription& description) {
+  const auto address = kernel::parse_address(description.address);
+  if (!address) {
+    return tl::unexpected(address.error());
+  }
+  auto link = std::make_shared<LinkWatch>(kernel::PortStateFiles(root, description));
+  const char* const socket = std::getenv("WEFT_SOCKET");
+  if (socket == nullptr || *socket == '\0') {
+    constexpr std::size_t kMtu = 9000;
+    return Joined{devices::Network{*address, srd::AttachmentId{1}, srd::Life{1}, 256, 256,
+                                   std::make_unique<LoopbackIo>(*address, kMtu)},
+                  std::move(link)};
+  }
+  emu::AttachOptions options;
+  options.nic = description.index;
+  // Called by the thread that polls, which holds the lock.
+  options.on_link = [link](bool up) { link->set(up); };
+  auto attached = emu::attach(std::move(options));
+  if (!attached) {
+    return tl::unexpected(attached.error());
+  }
+  return Joined{devices::Network{attached->address, attached->id, attached->life,
+                                 attached->first_qpn, attached->qpn_count,
+                                 std::move(attached->io)},
+                std::move(link)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<devices::NicRunner>> start_nic(const std::string& root,
+                                                      const kernel::NicDescription& description) {
+  const devices::Personality* const kind = devices::find_kind(description.kind);
+  if (kind == nullptr) {
+    return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
+                                          "\"; known are " + devices::names_of_kinds());
+  }
+  auto joined = join(root, description);
+  if (!joined) {
+    return tl::unexpected(joined.error());
+  }
+  auto runner = kind->start(
+      description, std::move(joined->network),
+      kernel::claim_statistics(kernel::statistics_path(root, description.name)));
+  if (!runner) {
+    return tl::unexpected(runner.error());
+  }
+  joined->link->attend((*runner)->device());
+  // The application's signals are for its own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  (*runner)->need_background();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return runner;
+}
+
+}  // namespace weft::preload

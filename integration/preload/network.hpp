@@ -1,0 +1,18 @@
+// Owns bringing a NIC up in this process: its way to the network, and what weftd says of its link.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "emu/devices/nic_runner.hpp"
+#include "emu/kernel/nic_description.hpp"
+#include "srd/base/result.hpp"
+
+namespace weft::preload {
+
+// Joins the network that WEFT_SOCKET names; without one the NIC reaches only itself. Counts into
+// the file of counters in the tree at `root`, and keeps the port's state there.
+[[nodiscard]] Result<std::unique_ptr<emu::devices::NicRunner>> start_nic(
+    const std::string& root, const emu::kernel::NicDescription& description);
+
+}  // namespace weft::preload
