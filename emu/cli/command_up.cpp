@@ -12,6 +12,8 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/control_client.hpp"
 #include "emu/cli/host_environment.hpp"
+#include "emu/cli/interrupt.hpp"
+#include "emu/cli/network_claim.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/weftd_process.hpp"
 #include "emu/daemon/seqpacket.hpp"
@@ -40,7 +42,9 @@ int up(Options options) {
     return kSuccess;
   }
   const DeviceKind kind = unwrap(parse_device_kind(options.device));
-  const std::string directory = unwrap(named_directory(options.name, true));
+  const Interruptible interruptible;
+  NetworkClaim claim = unwrap(NetworkClaim::take(options.name, true));
+  const std::string& directory = claim.directory();
   // A small question: the status of a large network is long.
   const auto alive = ask_weftd(directory, {{"cmd", "counters"}});
   if (alive || alive.error().code != ErrorCode::not_found) {
@@ -52,6 +56,7 @@ int up(Options options) {
   std::filesystem::remove_all(directory + "/" + kDevicesFolder, error);
   options.weftd.mtu = payload_of(kind);
   const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
+  claim.keep();
   const std::string hosts = options.weftd.topology.empty()
                                 ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
                                               options.weftd.first_host + options.weftd.hosts - 1)
@@ -62,7 +67,8 @@ int up(Options options) {
 }
 
 int down(const Options& options) {
-  const std::string directory = unwrap(named_directory(options.name, false));
+  const NetworkClaim claim = unwrap(NetworkClaim::take(options.name, false));
+  const std::string& directory = claim.directory();
   const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
   const auto is_there = [&] {
     const auto peer = emu::connect_seqpacket(directory + "/attach.sock");

@@ -27,16 +27,13 @@
 namespace weft::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds{10};
-constexpr auto kPatienceAtTheEnd = std::chrono::seconds{2};
-
 // A weftd that does not accept programs yet. Unless it is released, it ends with this: whoever
 // waits for it may be interrupted, and then clears its directory away.
 class StartingWeftd {
  public:
   explicit StartingWeftd(pid_t pid) : pid_(pid) {}
   ~StartingWeftd() {
-    const auto give_up = std::chrono::steady_clock::now() + kPatienceAtTheEnd;
+    const auto give_up = std::chrono::steady_clock::now() + kPatienceWithEnd;
     while (!has_ended()) {
       const bool is_patient = std::chrono::steady_clock::now() < give_up;
       // Again and again: between fork and exec our own handler takes a signal, and forgets it.
@@ -172,7 +169,7 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
     become(words, parent, bound, log.get());
   }
   const std::string socket = directory + "/attach.sock";
-  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  const auto give_up = std::chrono::steady_clock::now() + kPatienceWithStart;
   while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
     check_interrupt();
     // Another weftd may have been there first.

@@ -109,6 +109,30 @@ TEST_F(SurroundingsTest, AnInterruptAtTheStartLeavesNothing) {
   EXPECT_EQ(outcome.output, "0\n");
 }
 
+// Whoever comes second leaves all that the first one has alone, from the devices of a program that
+// runs there already to the log.
+TEST_F(SurroundingsTest, OfTwoWhoStartANetworkOfOneNameOneWins) {
+  const Outcome outcome = here(
+      "start() { $weft up lab >said$1 2>&1 && $weft exec lab h1 -- sh -c 'for i in 1 2 3 4 5 6 7 "
+      "8; "
+      "do sleep 0.01; test -e $WEFT_DEVICES/nic0 || exit 9; done' >>said$1 2>&1; echo $? >code$1; "
+      "}; "
+      "for round in $(seq 30); do start 1 & start 2 & wait; sort code1 code2 | tr '\\n' ' '; "
+      "cat said1 said2 | grep -c 'lab. is up already'; $weft down lab; done | sort | uniq -c | tr "
+      "-s "
+      "' '; ls r/weft-*");
+  EXPECT_EQ(outcome.output, " 30 0 1 1\n");
+}
+
+TEST_F(SurroundingsTest, AnInterruptedUpLeavesNothing) {
+  const Outcome outcome = here(
+      "for round in 1 2 3 4 5; do for wait in 0.005 0.01 0.015 0.02 0.025 0.03; do "
+      "timeout -s INT $wait $weft up lab >/dev/null || { code=$?; test $code = 124 || echo $code; "
+      "ls r/weft-* 2>/dev/null; pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\"; }; "
+      "test -e r/weft-*/lab && $weft down lab; done; done");
+  EXPECT_EQ(outcome.output, "");
+}
+
 TEST_F(SurroundingsTest, AShellGetsItsOldValuesBack) {
   const Outcome outcome = here(
       "$weft up lab >/dev/null; export ASAN_OPTIONS=\"a=b:it's\" WEFT_HOST=mine; "
