@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +53,18 @@ sigset_t watched_signals() {
   return mask;
 }
 
+// Under `stty tostop` a terminal stops whoever writes to it outside of its foreground, which only
+// one of our programs can have. Without that setting, the signal is left to tell who changes the
+// terminal's settings.
+void let_write_to_terminal() {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    termios settings{};
+    if (::tcgetattr(fd, &settings) == 0 && (settings.c_lflag & TOSTOP) != 0) {
+      ::signal(SIGTTOU, SIG_IGN);
+    }
+  }
+}
+
 // In the child, between fork and exec.
 [[noreturn]] void become(const Program& program, pid_t parent, int out, int error_out) {
   sigset_t mask;
@@ -61,8 +74,11 @@ sigset_t watched_signals() {
   ::setpgid(0, 0);
   if (program.takes_terminal) {
     Terminal::claim_for_this_process();
-  } else if (::isatty(STDIN_FILENO) != 0) {
-    ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  } else {
+    let_write_to_terminal();
+    if (::isatty(STDIN_FILENO) != 0) {
+      ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+    }
   }
   if (program.network != nullptr && !program.network->enter()) {
     ::dprintf(error_out >= 0 ? error_out : STDERR_FILENO, "weft: entering the host's network: %s\n",
@@ -249,9 +265,9 @@ std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds li
       kill_at = now + kTermToKill;
     }
   }
+  terminal_.take_back();  // what is still to be said comes from us
   end_leftovers();
   drain();
-  terminal_.take_back();
   std::vector<ProgramEnd> ends;
   for (const Running& program : programs_) {
     ends.push_back(program.end);

@@ -250,6 +250,17 @@ TEST_F(ProgramTest, SeveralProgramsDoNotWaitForTheTerminal) {
   EXPECT_EQ(several.wait(), 0);
 }
 
+// `stty tostop` stops jobs in the background that write. The programs of a run in the foreground
+// are none, although only one of them could have the terminal.
+TEST_F(ProgramTest, ProgramsWithoutTheTerminalMayWriteToIt) {
+  OnTerminal several("stty tostop; " WEFT_PROGRAM
+                     " run --device none -n 2 --no-prefix -q -- sh -c 'echo $WEFT_HOST-says'; "
+                     "echo code:$?");
+  EXPECT_TRUE(several.shows("code:0")) << several.shown();
+  EXPECT_TRUE(several.shows("h1-says") && several.shows("h2-says")) << several.shown();
+  EXPECT_EQ(several.wait(), 0);
+}
+
 TEST_F(ProgramTest, AJobStopsAndGoesOnAsOne) {
   WEFT_NEEDS("bash");
   OnTerminal shell("PS1='$ ' exec bash --norc --noprofile -i");
