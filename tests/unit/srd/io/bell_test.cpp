@@ -2,7 +2,6 @@
 // other one.
 #include "srd/io/bell.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -15,10 +14,13 @@
 #include <thread>
 
 #include "srd/io/ring_io.hpp"
+#include "tests/support/lingering_socket.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd {
 namespace {
+
+using weft::testing::LingeringSocket;
 
 constexpr int kPassRights = 83;
 
@@ -47,48 +49,16 @@ bool send_with(int socket, std::size_t bytes, int fd) {
   return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-// A TCP connection whose last owner waits 10 s when it closes it: unsent data, and a peer that
-// reads nothing.
-class SlowToClose {
- public:
-  SlowToClose() {
-    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(listener.get(), generic, size), 0);
-    EXPECT_EQ(::listen(listener.get(), 1), 0);
-    EXPECT_EQ(::getsockname(listener.get(), generic, &size), 0);
-    socket_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(socket_.get(), generic, size), 0);
-    reader_ = UniqueFd(::accept(listener.get(), nullptr, nullptr));
-    const linger wait{.l_onoff = 1, .l_linger = 10};
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait);
-    const std::array<char, 65536> bytes{};
-    while (::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
-    }
+// Hands it over: whoever gets it is its last owner.
+bool hand_over(LingeringSocket& slow, int socket, std::size_t bytes) {
+  const bool sent = send_with(socket, bytes, slow.fd());
+  if (sent) {
+    slow.give_up();
   }
-  // Hands it over: whoever gets it is its last owner.
-  bool send_through(int socket, std::size_t bytes) {
-    const bool sent = send_with(socket, bytes, socket_.get());
-    // Not closed where nobody took it: that would wait.
-    if (sent) {
-      socket_.reset();
-    } else {
-      const linger none{.l_onoff = 1, .l_linger = 0};
-      ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
-    }
-    return sent;
-  }
+  return sent;
+}
 
- private:
-  UniqueFd socket_;
-  UniqueFd reader_;
-};
-
-class BellTest : public testing::TestWithParam<Bell::Refusal> {
+class BellTest : public ::testing::TestWithParam<Bell::Refusal> {
  protected:
   void SetUp() override {
     int fds[2];
@@ -171,28 +141,28 @@ TEST_P(BellTest, AClosedOneMakesOneEdgeAndNoMore) {
 TEST_P(BellTest, DescriptorsAreRefusedOrLeftAlone) {
   for (const std::size_t bytes : {0, 1}) {
     SetUp();
-    SlowToClose slow;
-    const bool sent = slow.send_through(peer_.get(), bytes);
+    LingeringSocket slow;
+    const bool sent = hand_over(slow, peer_.get(), bytes);
     EXPECT_EQ(sent, may_send_descriptors());
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(bell_.clear(), !sent);
     bell_ = Bell();
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{5});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, LingeringSocket::kPatience / 2);
   }
 }
 
 TEST_P(BellTest, DescriptorsBehindAnEmptyMessageAreLeftAloneByClosing) {
-  SlowToClose slow;
+  LingeringSocket slow;
   ASSERT_TRUE(send_with(peer_.get(), 1, -1));
   ASSERT_TRUE(send_with(peer_.get(), 0, -1));
-  slow.send_through(peer_.get(), 1);
+  (void)hand_over(slow, peer_.get(), 1);
   const auto begin = std::chrono::steady_clock::now();
   bell_ = Bell();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{5});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, LingeringSocket::kPatience / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, BellTest,
-                         testing::Values(Bell::Refusal::by_kernel, Bell::Refusal::by_looking),
+                         ::testing::Values(Bell::Refusal::by_kernel, Bell::Refusal::by_looking),
                          [](const auto& one) {
                            return one.param == Bell::Refusal::by_kernel ? "ByKernel" : "ByLooking";
                          });
@@ -211,7 +181,7 @@ constexpr std::size_t kCapacity = std::size_t{1} << 16;
 constexpr std::size_t kMtu = 4160;
 
 // A process with two direct rings: one to a peer that behaves, one to `hostile_`.
-class SharedSleep : public testing::Test {
+class SharedSleep : public ::testing::Test {
  protected:
   void SetUp() override {
     auto pair = RingIo::create_pair({.own = test::ipv4(127, 1, 0, 1), .mtu = kMtu},
