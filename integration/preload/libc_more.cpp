@@ -23,6 +23,7 @@
 using weft::preload::hide_root;
 using weft::preload::Next;
 using weft::preload::Redirected;
+using weft::preload::redirected;
 
 WEFT_EXPORT int creat(const char* path, mode_t mode) {
   return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
@@ -46,7 +47,7 @@ WEFT_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
 
 WEFT_EXPORT int chdir(const char* path) noexcept {
   static constinit Next<int(const char*)> stock("chdir");
-  return stock(Redirected(path).path());
+  return redirected(path, [&](const char* to) { return stock(to); });
 }
 
 WEFT_EXPORT char* getcwd(char* to, std::size_t size) noexcept {

@@ -25,22 +25,25 @@ mode_t mode_of(int flags, va_list arguments) {
   return takes_mode(flags) ? static_cast<mode_t>(va_arg(arguments, int)) : 0;
 }
 
+// `stock` opens the path that it is given.
+template <class Open>
+int open_redirected(int folder, const char* path, int flags, Open&& stock) {
+  const LastLink last = (flags & O_NOFOLLOW) != 0 ? LastLink::stays : LastLink::followed;
+  return redirected(folder, path, last, [&](const Redirected& to) {
+    return to.uverbs() >= 0 ? open_uverbs(to.uverbs(), flags) : stock(to.path());
+  });
+}
+
 template <class Open>
 int open_at(Open* stock, int folder, const char* path, int flags, mode_t mode) {
-  const Redirected to(folder, path);
-  if (to.uverbs() >= 0) {
-    return open_uverbs(to.uverbs(), flags);
-  }
-  return stock(folder, to.path(), flags, mode);
+  return open_redirected(folder, path, flags,
+                         [&](const char* to) { return stock(folder, to, flags, mode); });
 }
 
 template <class Open>
 int open_plain(Open* stock, const char* path, int flags, mode_t mode) {
-  const Redirected to(path);
-  if (to.uverbs() >= 0) {
-    return open_uverbs(to.uverbs(), flags);
-  }
-  return stock(to.path(), flags, mode);
+  return open_redirected(AT_FDCWD, path, flags,
+                         [&](const char* to) { return stock(to, flags, mode); });
 }
 
 using OpenFunction = int(const char*, int, ...);
@@ -51,6 +54,7 @@ using OpenAtFunction = int(int, const char*, int, ...);
 
 using weft::preload::Next;
 using weft::preload::Redirected;
+using weft::preload::redirected;
 
 WEFT_EXPORT int open(const char* path, int flags, ...) {
   static constinit Next<weft::preload::OpenFunction> stock("open");
@@ -90,45 +94,41 @@ WEFT_EXPORT int openat64(int folder, const char* path, int flags, ...) {
 
 WEFT_EXPORT int __open_2(const char* path, int flags) {
   static constinit Next<int(const char*, int)> stock("__open_2");
-  const Redirected to(path);
-  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
-                          : stock(to.path(), flags);
+  return weft::preload::open_redirected(AT_FDCWD, path, flags,
+                                        [&](const char* to) { return stock(to, flags); });
 }
 
 WEFT_EXPORT int __open64_2(const char* path, int flags) {
   static constinit Next<int(const char*, int)> stock("__open64_2");
-  const Redirected to(path);
-  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
-                          : stock(to.path(), flags);
+  return weft::preload::open_redirected(AT_FDCWD, path, flags,
+                                        [&](const char* to) { return stock(to, flags); });
 }
 
 WEFT_EXPORT int __openat_2(int folder, const char* path, int flags) {
   static constinit Next<int(int, const char*, int)> stock("__openat_2");
-  const Redirected to(folder, path);
-  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
-                          : stock(folder, to.path(), flags);
+  return weft::preload::open_redirected(folder, path, flags,
+                                        [&](const char* to) { return stock(folder, to, flags); });
 }
 
 WEFT_EXPORT int __openat64_2(int folder, const char* path, int flags) {
   static constinit Next<int(int, const char*, int)> stock("__openat64_2");
-  const Redirected to(folder, path);
-  return to.uverbs() >= 0 ? weft::preload::open_uverbs(to.uverbs(), flags)
-                          : stock(folder, to.path(), flags);
+  return weft::preload::open_redirected(folder, path, flags,
+                                        [&](const char* to) { return stock(folder, to, flags); });
 }
 
 WEFT_EXPORT FILE* fopen(const char* path, const char* mode) {
   static constinit Next<FILE*(const char*, const char*)> stock("fopen");
-  return stock(Redirected(path).path(), mode);
+  return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 
 WEFT_EXPORT FILE* fopen64(const char* path, const char* mode) {
   static constinit Next<FILE*(const char*, const char*)> stock("fopen64");
-  return stock(Redirected(path).path(), mode);
+  return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 
 WEFT_EXPORT DIR* opendir(const char* path) {
   static constinit Next<DIR*(const char*)> stock("opendir");
-  return stock(Redirected(path).path());
+  return redirected(path, [&](const char* to) { return stock(to); });
 }
 
 WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const dirent*),
@@ -136,7 +136,7 @@ WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const di
   static constinit Next<int(const char*, dirent***, int (*)(const dirent*),
                             int (*)(const dirent**, const dirent**))>
       stock("scandir");
-  return stock(Redirected(path).path(), list, filter, compare);
+  return redirected(path, [&](const char* to) { return stock(to, list, filter, compare); });
 }
 
 WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(const dirent64*),
@@ -144,7 +144,7 @@ WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(cons
   static constinit Next<int(const char*, dirent64***, int (*)(const dirent64*),
                             int (*)(const dirent64**, const dirent64**))>
       stock("scandir64");
-  return stock(Redirected(path).path(), list, filter, compare);
+  return redirected(path, [&](const char* to) { return stock(to, list, filter, compare); });
 }
 
 namespace {

@@ -29,13 +29,18 @@ void show_device(int nic, Stat* to) {
 
 // `ask` calls the stock function with the path it is given.
 template <class Stat, class Ask>
-int stat_path(int folder, const char* path, Stat* to, Ask&& ask) {
-  const Redirected where(folder, path);
-  const int result = ask(where.path());
-  if (result == 0 && where.uverbs() >= 0) {
-    show_device(where.uverbs(), to);
-  }
-  return result;
+int stat_path(int folder, const char* path, LastLink last, Stat* to, Ask&& ask) {
+  return redirected(folder, path, last, [&](const Redirected& where) {
+    const int result = ask(where.path());
+    if (result == 0 && where.uverbs() >= 0) {
+      show_device(where.uverbs(), to);
+    }
+    return result;
+  });
+}
+
+LastLink last_link(int flags) {
+  return (flags & AT_SYMLINK_NOFOLLOW) != 0 ? LastLink::stays : LastLink::followed;
 }
 
 template <class Stat>
@@ -49,7 +54,7 @@ int stat_fd(int fd, Stat* to, int result) {
 // Also with AT_EMPTY_PATH, which makes it a question about the descriptor.
 template <class Stat, class Ask>
 int stat_at(int folder, const char* path, int flags, Stat* to, Ask&& ask) {
-  const int result = stat_path(folder, path, to, ask);
+  const int result = stat_path(folder, path, last_link(flags), to, ask);
   const bool empty = result == 0 && (path == nullptr || *path == '\0');
   return (flags & AT_EMPTY_PATH) != 0 && empty ? stat_fd(folder, to, result) : result;
 }
@@ -64,19 +69,23 @@ using Stat64 = struct stat64;
 
 WEFT_EXPORT int stat(const char* path, Stat* to) noexcept {
   static constinit Next<int(const char*, Stat*)> stock("stat");
-  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
+  return stat_path(AT_FDCWD, path, LastLink::followed, to,
+                   [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int stat64(const char* path, Stat64* to) noexcept {
   static constinit Next<int(const char*, Stat64*)> stock("stat64");
-  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
+  return stat_path(AT_FDCWD, path, LastLink::followed, to,
+                   [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat(const char* path, Stat* to) noexcept {
   static constinit Next<int(const char*, Stat*)> stock("lstat");
-  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
+  return stat_path(AT_FDCWD, path, LastLink::stays, to,
+                   [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat64(const char* path, Stat64* to) noexcept {
   static constinit Next<int(const char*, Stat64*)> stock("lstat64");
-  return stat_path(AT_FDCWD, path, to, [&](const char* where) { return stock(where, to); });
+  return stat_path(AT_FDCWD, path, LastLink::stays, to,
+                   [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int fstat(int fd, Stat* to) noexcept {
   static constinit Next<int(int, Stat*)> stock("fstat");
@@ -101,22 +110,22 @@ WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) n
 // machine.
 WEFT_EXPORT int __xstat(int version, const char* path, Stat* to) noexcept {
   static constinit Next<int(int, const char*, Stat*)> stock("__xstat");
-  return stat_path(AT_FDCWD, path, to,
+  return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __xstat64(int version, const char* path, Stat64* to) noexcept {
   static constinit Next<int(int, const char*, Stat64*)> stock("__xstat64");
-  return stat_path(AT_FDCWD, path, to,
+  return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __lxstat(int version, const char* path, Stat* to) noexcept {
   static constinit Next<int(int, const char*, Stat*)> stock("__lxstat");
-  return stat_path(AT_FDCWD, path, to,
+  return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __lxstat64(int version, const char* path, Stat64* to) noexcept {
   static constinit Next<int(int, const char*, Stat64*)> stock("__lxstat64");
-  return stat_path(AT_FDCWD, path, to,
+  return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __fxstat(int version, int fd, Stat* to) noexcept {
@@ -143,12 +152,15 @@ WEFT_EXPORT int __fxstatat64(int version, int folder, const char* path, Stat64* 
 WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* to) noexcept {
   static constinit Next<int(int, const char*, int, unsigned, struct statx*)> stock("statx");
-  const Redirected where(folder, path);
-  const int result = stock(folder, where.path(), flags, mask, to);
+  int named = -1;
+  const int result = redirected(folder, path, last_link(flags), [&](const Redirected& where) {
+    named = where.uverbs();
+    return stock(folder, where.path(), flags, mask, to);
+  });
   const bool of_fd =
       result == 0 && (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
   const bool of_device = of_fd && FdTable::is_device(folder) && is_still_device(folder);
-  const int nic = !of_fd ? where.uverbs() : of_device ? FdTable::nic(folder) : -1;
+  const int nic = !of_fd ? named : of_device ? FdTable::nic(folder) : -1;
   if (result == 0 && nic >= 0) {
     to->stx_mode = kDeviceMode;
     to->stx_rdev_major = weft::emu::kernel::kUverbsMajor;
@@ -159,17 +171,18 @@ WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
 
 WEFT_EXPORT int access(const char* path, int mode) noexcept {
   static constinit Next<int(const char*, int)> stock("access");
-  return stock(Redirected(path).path(), mode);
+  return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 WEFT_EXPORT int euidaccess(const char* path, int mode) noexcept {
   static constinit Next<int(const char*, int)> stock("euidaccess");
-  return stock(Redirected(path).path(), mode);
+  return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 WEFT_EXPORT int eaccess(const char* path, int mode) noexcept {
   static constinit Next<int(const char*, int)> stock("eaccess");
-  return stock(Redirected(path).path(), mode);
+  return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 WEFT_EXPORT int faccessat(int folder, const char* path, int mode, int flags) noexcept {
   static constinit Next<int(int, const char*, int, int)> stock("faccessat");
-  return stock(folder, Redirected(folder, path).path(), mode, flags);
+  return redirected(folder, path, last_link(flags),
+                    [&](const Redirected& to) { return stock(folder, to.path(), mode, flags); });
 }

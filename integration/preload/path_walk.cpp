@@ -9,8 +9,6 @@
 
 #include <cstring>
 
-#include "integration/preload/paths.hpp"
-
 namespace weft::preload {
 namespace {
 
@@ -18,7 +16,10 @@ constexpr int kMostLinks = 40;  // as in the kernel
 
 class Walk {
  public:
-  Walk(const char* root, char (&to)[kLongestWalk]) : root_(root), to_(to) { to_[0] = '\0'; }
+  Walk(const char* root, LastLink last, char (&to)[kLongestWalk])
+      : root_(root), last_(last), to_(to) {
+    to_[0] = '\0';
+  }
 
   [[nodiscard]] bool touched() const { return touched_; }
   [[nodiscard]] bool follow(const char* path) {
@@ -77,13 +78,13 @@ class Walk {
     length_ += step + 1;
     to_[length_] = '\0';
     touched_ = touched_ || is_emulated(to_);
-    if (last) {
+    if (last && last_ == LastLink::stays) {
       return true;
     }
     char target[kLongestWalk];
     const ssize_t size = ask(target);
     if (size <= 0) {
-      return size == 0;
+      return size == 0 || last;
     }
     target[size] = '\0';
     hide_root(target);
@@ -117,6 +118,7 @@ class Walk {
   }
 
   const char* root_;
+  LastLink last_;
   char (&to_)[kLongestWalk];  // no link, no step back
   std::size_t length_ = 0;
   char rest_[kLongestWalk];
@@ -127,8 +129,8 @@ class Walk {
 
 }  // namespace
 
-bool walk_path(const char* root, const char* path, char (&to)[kLongestWalk]) {
-  Walk walk(root, to);
+bool walk_path(const char* root, const char* path, LastLink last, char (&to)[kLongestWalk]) {
+  Walk walk(root, last, to);
   return walk.follow(path) && walk.touched();
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "integration/preload/paths.hpp"
+
 namespace weft::preload {
 
 // Whether the path, absolute and plain, belongs to the emulation.
@@ -12,9 +14,10 @@ namespace weft::preload {
 // Long enough for any path below /sys that programs put together; longer ones are left alone.
 inline constexpr std::size_t kLongestWalk = 1024;
 
-// Of an absolute path with steps back: where it leads, as the program sees it, without such steps.
-// Links are followed, except the last one. False: it never touches the emulated tree, or is too
-// long, or leads nowhere.
-[[nodiscard]] bool walk_path(const char* root, const char* path, char (&to)[kLongestWalk]);
+// Of an absolute path: where it leads, as the program sees it, without steps back and without
+// links, but for a last one that stays. False: it never touches the emulated tree, or is too long,
+// or leads nowhere.
+[[nodiscard]] bool walk_path(const char* root, const char* path, LastLink last,
+                             char (&to)[kLongestWalk]);
 
 }  // namespace weft::preload

@@ -2,14 +2,17 @@
 #include "integration/preload/paths.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "emu/kernel/statistics.hpp"
 #include "integration/preload/path_walk.hpp"
@@ -76,14 +79,65 @@ bool has_step_back(const char* path) {
   return false;
 }
 
-// What the kernel would answer with EFAULT is the kernel's to look at. Of other addresses the same
-// is only known once a device has been opened, and faults are ours to survive.
+// Asks the kernel, by a call that reads eight bytes and then finds that it is asked for nothing it
+// knows.
+bool kernel_can_read(std::uintptr_t address) {
+  constexpr int kNoSuchChange = -1;
+  constexpr std::uintptr_t kBytes = 8;
+  const int before = errno;
+  const bool bad =
+      syscall(SYS_rt_sigprocmask, kNoSuchChange, address & ~(kBytes - 1), nullptr, kBytes) != 0 &&
+      errno == EFAULT;
+  errno = before;
+  return !bad;
+}
+
+constexpr std::uintptr_t kPage = 4096;
+
+// Paths come from few pages, and a question is a fifth of what asking about a file costs: a page
+// that was readable once is taken to be so still.
+bool is_readable_page(std::uintptr_t address) {
+  static constinit std::atomic<std::uintptr_t> readable[64]{};
+  const std::uintptr_t page = address / kPage;
+  std::atomic<std::uintptr_t>& known = readable[page % std::size(readable)];
+  if (known.load(std::memory_order_relaxed) == page) [[likely]] {
+    return true;
+  }
+  if (!kernel_can_read(address)) {
+    return false;
+  }
+  known.store(page, std::memory_order_relaxed);
+  return true;
+}
+
+// For as long as no device has been opened, and faults are the program's alone.
+bool is_readable_by_pages(const char* path) {
+  std::size_t length = 0;
+  while (length < PATH_MAX) {
+    const auto address = reinterpret_cast<std::uintptr_t>(path + length);
+    const std::size_t to_next = kPage - address % kPage;
+    if (!is_readable_page(address)) {
+      return false;
+    }
+    const std::size_t more = strnlen(path + length, to_next);
+    if (more < to_next) {
+      return length + more < PATH_MAX;
+    }
+    length += more;
+  }
+  return false;
+}
+
+// What the kernel would answer with EFAULT is the kernel's to look at.
 bool is_readable(const char* path) {
   constexpr std::uintptr_t kLowest = 4096;
   constexpr std::uintptr_t kHighest = std::uintptr_t{1} << 47;
   const auto address = reinterpret_cast<std::uintptr_t>(path);
   if (address < kLowest || address >= kHighest) {
     return false;
+  }
+  if (lent_memory.touch == nullptr) {
+    return is_readable_by_pages(path);
   }
   std::size_t length = 0;
   return touch_lent(path, PATH_MAX, [&] { length = strnlen(path, PATH_MAX); }) && length < PATH_MAX;
@@ -188,10 +242,28 @@ bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
   return true;
 }
 
+// Of a path that leads nowhere: whether it gets to a link that leads nowhere, and not only to a
+// name that does not exist. Asks from the end on: nearly always the last folder exists.
+bool ends_at_a_link(int folder, const char* path, LastLink last) {
+  char part[PATH_MAX];
+  std::memcpy(part, path, std::strlen(path) + 1);
+  struct stat status {};
+  while (syscall(SYS_newfstatat, folder, part, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    last = LastLink::followed;
+    char* const step = std::strrchr(part, '/');
+    if (step == nullptr || step == part) {
+      return false;
+    }
+    *step = '\0';
+  }
+  return S_ISLNK(status.st_mode) && last == LastLink::followed &&
+         syscall(SYS_faccessat, folder, part, F_OK) != 0;
+}
+
 }  // namespace
 
 Redirected::Redirected(int folder, const char* path) : path_(path) {
-  if (!is_readable(path) || path[0] == '\0') {
+  if (tree_root() == nullptr || !is_readable(path) || path[0] == '\0') {
     return;
   }
   // Everything else leaves here: "/s", "/d", or an odd beginning of them.
@@ -199,7 +271,7 @@ Redirected::Redirected(int folder, const char* path) : path_(path) {
     if (path[1] == 's' || path[1] == 'd' || path[1] == '/' || path[1] == '.') {
       redirect(path);
     }
-  } else if (may_lead_here(path) && tree_root() != nullptr) {
+  } else if (may_lead_here(path)) {
     char whole[PATH_MAX];
     if (make_absolute(folder, path, whole, sizeof whole)) {
       redirect(whole);
@@ -207,13 +279,24 @@ Redirected::Redirected(int folder, const char* path) : path_(path) {
   }
 }
 
+bool Redirected::follow_links(int folder, LastLink last) {
+  const char* const path = path_;
+  const bool may_follow =
+      tree_root() != nullptr && path != buffer_ && is_readable(path) && path[0] != '\0';
+  const int before = errno;
+  char whole[PATH_MAX];
+  if (may_follow && ends_at_a_link(folder, path, last) &&
+      (path[0] == '/' || make_absolute(folder, path, whole, sizeof whole))) {
+    redirect_walked(tree_root(), path[0] == '/' ? path : whole, last);
+  }
+  errno = before;
+  return path_ != path;
+}
+
 void Redirected::redirect(const char* path) {
   const char* const root = tree_root();
-  if (root == nullptr) {
-    return;
-  }
   if (has_step_back(path)) {
-    redirect_walked(root, path);
+    redirect_walked(root, path, LastLink::stays);
     return;
   }
   char simple[PATH_MAX];
@@ -227,9 +310,10 @@ void Redirected::redirect(const char* path) {
   lead_to(root, path);
 }
 
-[[gnu::noinline]] void Redirected::redirect_walked(const char* root, const char* path) {
+[[gnu::noinline]] void Redirected::redirect_walked(const char* root, const char* path,
+                                                   LastLink last) {
   char walked[kLongestWalk];
-  if (!walk_path(root, path, walked)) {
+  if (!walk_path(root, path, last, walked)) {
     return;
   }
   if (is_emulated(walked)) {

@@ -3,10 +3,15 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstddef>
+#include <type_traits>
 
 namespace weft::preload {
+
+// Whether a link at the end of a path is what the path means, or where it leads.
+enum class LastLink { stays, followed };
 
 // Where a path leads: to itself, or into the device tree of the run. Looks at the first letters of
 // other paths, and asks the kernel where it stands only when a relative path begins like a step to
@@ -16,6 +21,9 @@ class Redirected {
   explicit Redirected(const char* path) : Redirected(AT_FDCWD, path) {}
   // As in openat(): `folder` counts if the path is relative.
   Redirected(int folder, const char* path);
+  // Once more, for a path of which the kernel says that it leads nowhere: a link of the program's
+  // own may lead to us. True: it does.
+  [[nodiscard]] bool follow_links(int folder, LastLink last);
   // May be the caller's own, which is relative to the folder; else it is absolute.
   [[nodiscard]] const char* path() const { return path_; }
   // N of /dev/infiniband/uverbsN, or -1.
@@ -23,13 +31,33 @@ class Redirected {
 
  private:
   void redirect(const char* path);
-  void redirect_walked(const char* root, const char* path);
+  void redirect_walked(const char* root, const char* path, LastLink last);
   void lead_to(const char* root, const char* path);
 
   const char* path_;
   int uverbs_ = -1;
   char buffer_[PATH_MAX];
 };
+
+// The stock function's answer about the path, or about where its links lead. `call` is given a
+// Redirected.
+template <class Call>
+auto redirected(int folder, const char* path, LastLink last, Call&& call) {
+  Redirected to(folder, path);
+  const auto result = call(to);
+  if constexpr (std::is_pointer_v<decltype(call(to))>) {
+    return result == nullptr && errno == ENOENT && to.follow_links(folder, last) ? call(to)
+                                                                                 : result;
+  } else {
+    return result < 0 && errno == ENOENT && to.follow_links(folder, last) ? call(to) : result;
+  }
+}
+// Where there is no folder, and the last link is followed.
+template <class Call>
+auto redirected(const char* path, Call&& call) {
+  return redirected(AT_FDCWD, path, LastLink::followed,
+                    [&](const Redirected& to) { return call(to.path()); });
+}
 
 // The path as the program is to see it: the inverse. In place, as it only gets shorter.
 void hide_root(char* path);

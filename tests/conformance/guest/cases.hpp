@@ -40,6 +40,7 @@ int open_without_malloc();
 int relative_paths();
 int steps_back();    // out of the emulated tree and in again, as the kernel would lead
 int bad_pointers();  // are EFAULT
+int own_links();     // lead to devices
 int sandboxed();     // the same where the kernel may not copy for us
 int other_names();   // that glibc has for the same calls
 

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstddef>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 
@@ -140,18 +141,11 @@ int steps_back() {
   return 0;
 }
 
-int bad_pointers() {
-  QueuePair queue(16, 64);
-  char* const pages = static_cast<char*>(
-      mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  std::memcpy(pages + 4096 - 8, "/sys/cla", 8);
-  demand(mprotect(pages + 4096, 4096, PROT_NONE) == 0, "mprotect");
+namespace {
+
+void demand_bad_paths(std::initializer_list<const char*> addresses) {
   struct stat status {};
-  for (const std::uintptr_t address :
-       {std::uintptr_t{1}, ~std::uintptr_t{0}, std::uintptr_t{0x8000000000000000},
-        reinterpret_cast<std::uintptr_t>(pages + 4096),
-        reinterpret_cast<std::uintptr_t>(pages + 4088)}) {
-    const char* volatile path = reinterpret_cast<const char*>(address);
+  for (const char* volatile path : addresses) {
     demand(open(path, O_RDONLY) < 0 && errno == EFAULT, "open()");
     demand(openat(AT_FDCWD, path, O_RDONLY) < 0 && errno == EFAULT, "openat()");
     demand(stat(path, &status) < 0 && errno == EFAULT, "stat()");
@@ -161,10 +155,68 @@ int bad_pointers() {
     demand(readlink(path, target, sizeof target) < 0 && errno == EFAULT, "readlink()");
     demand(fopen(path, "r") == nullptr && errno == EFAULT, "fopen()");
   }
-  const auto* volatile piece = reinterpret_cast<const iovec*>(pages + 4096);
+}
+
+}  // namespace
+
+int bad_pointers() {
+  constexpr std::size_t kPage = 4096;
+  char* const pages = static_cast<char*>(
+      mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* const endless = pages + kPage - 8;
+  std::memcpy(endless, "/sys/cla", 8);
+  constexpr char kDot[] = "/dev/.";
+  char* const at_the_end = pages + 3 * kPage - sizeof kDot;
+  std::memcpy(at_the_end, kDot, sizeof kDot);
+  for (char* const page : {pages + kPage, pages + 3 * kPage}) {
+    demand(mprotect(page, kPage, PROT_NONE) == 0, "mprotect");
+  }
+  const auto demand_all = [&] {
+    demand_bad_paths({reinterpret_cast<const char*>(1), reinterpret_cast<const char*>(0x10000),
+                      reinterpret_cast<const char*>(~std::uintptr_t{0}),
+                      reinterpret_cast<const char*>(std::uintptr_t{0x8000000000000000}),
+                      pages + kPage, endless});
+    errno = 0;
+    demand(access(at_the_end, F_OK) == 0 && errno == 0, "a path that ends with what is readable");
+  };
+  demand_all();  // nothing of the emulation's has been opened
+  QueuePair queue(16, 64);
+  demand_all();
+  const auto* volatile piece = reinterpret_cast<const iovec*>(pages + kPage);
   demand(writev(queue.context()->cmd_fd, const_cast<const iovec*>(piece), 1) < 0 && errno == EFAULT,
          "writev()");
   return 0;
+}
+
+int own_links() {
+  char folder[] = "/tmp/weft-links-XXXXXX";
+  demand(mkdtemp(folder) != nullptr && chdir(folder) == 0, "a folder of our own");
+  demand(symlink("/dev/infiniband/uverbs0", "device") == 0 &&
+             symlink("/sys/class/infiniband", "classes") == 0 && symlink("classes", "again") == 0 &&
+             symlink("device", "loop") == 0 && symlink("no-such-file", "nowhere") == 0,
+         "symlink()");
+  struct stat status {};
+  demand(stat("device", &status) == 0 && S_ISCHR(status.st_mode), "not a device to stat()");
+  demand(lstat("device", &status) == 0 && S_ISLNK(status.st_mode), "not a link to lstat()");
+  demand(access("loop", R_OK | W_OK) == 0, "not there to access()");
+  const int device = open("loop", O_RDWR | O_CLOEXEC);
+  demand(device >= 0 && fstat(device, &status) == 0 && S_ISCHR(status.st_mode), "open()");
+  demand(open("device", O_RDWR | O_NOFOLLOW) < 0 && errno == ELOOP, "O_NOFOLLOW");
+  char resolved[PATH_MAX];
+  demand(realpath("again", resolved) != nullptr && std::string(resolved) == "/sys/class/infiniband",
+         "realpath()");
+  FILE* const version = fopen("again/efa_0/fw_ver", "r");
+  demand(version != nullptr && fclose(version) == 0, "fopen()");
+  DIR* const listing = opendir("classes/efa_0/ports");
+  demand(listing != nullptr && closedir(listing) == 0, "opendir()");
+  demand(lstat("again/efa_0", &status) == 0 && S_ISLNK(status.st_mode), "lstat() below it");
+  demand(readlink("again/efa_0", resolved, sizeof resolved) > 0, "readlink() below it");
+  demand(open("nowhere", O_RDONLY) < 0 && errno == ENOENT, "a link to nowhere");
+  demand(chdir("again") == 0 && access("efa_0/fw_ver", R_OK) == 0, "chdir()");
+  for (const char* const name : {"device", "classes", "again", "loop", "nowhere"}) {
+    demand(unlink((std::string(folder) + "/" + name).c_str()) == 0, "unlink()");
+  }
+  return rmdir(folder);
 }
 
 int sandboxed() {

@@ -36,6 +36,7 @@ constexpr Case kCases[] = {
     {"relative_paths", relative_paths},
     {"steps_back", steps_back},
     {"bad_pointers", bad_pointers},
+    {"own_links", own_links},
     {"sandboxed", sandboxed},
     {"other_names", other_names},
     {"past_us", past_us},
