@@ -21,7 +21,7 @@ srd::UniqueFd accept_now(int listener) {
 
 }  // namespace
 
-Acceptor::Acceptor(boost::asio::io_context& io, SideThread& side, srd::UniqueFd listener,
+Acceptor::Acceptor(boost::asio::io_context& io, SideThreads& side, srd::UniqueFd listener,
                    Rules rules)
     : side_(side),
       rules_(std::move(rules)),

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "emu/daemon/client_socket.hpp"
-#include "emu/daemon/side_thread.hpp"
+#include "emu/daemon/side_threads.hpp"
 #include "emu/daemon/watch.hpp"
 #include "srd/io/posix.hpp"
 
@@ -31,7 +31,7 @@ class Acceptor {
     Take take;
     Refuse refuse;
   };
-  Acceptor(boost::asio::io_context& io, SideThread& side, srd::UniqueFd listener, Rules rules);
+  Acceptor(boost::asio::io_context& io, SideThreads& side, srd::UniqueFd listener, Rules rules);
 
   static constexpr int kAcceptsATurn = 16;
 
@@ -40,7 +40,7 @@ class Acceptor {
   void accept_some();
   [[nodiscard]] std::optional<ClientSocket> accept_one();
 
-  SideThread& side_;
+  SideThreads& side_;
   Rules rules_;
   Watch listener_;
   boost::asio::steady_timer later_;

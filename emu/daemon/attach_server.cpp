@@ -59,7 +59,7 @@ struct AttachServer::Process {
   bool broken = false;
 };
 
-AttachServer::AttachServer(boost::asio::io_context& io, SideThread& side, Plant& plant,
+AttachServer::AttachServer(boost::asio::io_context& io, SideThreads& side, Plant& plant,
                            NetworkControl& network, EventLog& events, const Options& options)
     : io_(io),
       side_(side),

@@ -33,8 +33,8 @@ class AttachServer {
     bool tells_network = false;  // processes learn rate and round trip of the modelled network
     TimePoint started{};
   };
-  AttachServer(boost::asio::io_context& io, SideThread& side, Plant& plant, NetworkControl& network,
-               EventLog& events, const Options& options);
+  AttachServer(boost::asio::io_context& io, SideThreads& side, Plant& plant,
+               NetworkControl& network, EventLog& events, const Options& options);
   ~AttachServer();
 
   // Who had which place is kept in that file.
@@ -79,7 +79,7 @@ class AttachServer {
   void tell_of_link(std::uint32_t nic, bool up);
 
   boost::asio::io_context& io_;
-  SideThread& side_;
+  SideThreads& side_;
   Plant& plant_;
   NetworkControl& network_;
   EventLog& events_;

@@ -57,7 +57,7 @@ void empty(int socket) {
 
 }  // namespace
 
-ClientSocket::ClientSocket(SideThread& side, srd::UniqueFd fd) : side_(&side), fd_(std::move(fd)) {
+ClientSocket::ClientSocket(SideThreads& side, srd::UniqueFd fd) : side_(&side), fd_(std::move(fd)) {
   const int on = 1;
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
   // Else reading passes over urgent data, and over the descriptors with it.

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "emu/daemon/side_thread.hpp"
+#include "emu/daemon/side_threads.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::emu {
@@ -15,10 +15,10 @@ namespace weft::emu {
 // The last close of a descriptor that a client has passed can wait for as long as that client
 // likes, and the kernel does it in whatever thread receives it without room for it, or closes the
 // connection before it is received. So nothing is received before a look at what it brings, and a
-// connection in which something is left is closed on the side thread.
+// connection in which something is left is closed on a side thread.
 class ClientSocket {
  public:
-  ClientSocket(SideThread& side, srd::UniqueFd fd);
+  ClientSocket(SideThreads& side, srd::UniqueFd fd);
   ClientSocket(ClientSocket&&) = default;
   ClientSocket& operator=(ClientSocket&&) = delete;
   ~ClientSocket();
@@ -30,7 +30,7 @@ class ClientSocket {
   [[nodiscard]] ssize_t read(std::span<std::byte> to) const;
 
  private:
-  SideThread* side_;
+  SideThreads* side_;
   srd::UniqueFd fd_;
 };
 

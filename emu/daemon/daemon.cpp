@@ -22,7 +22,7 @@
 #include "emu/daemon/forwarder.hpp"
 #include "emu/daemon/metrics.hpp"
 #include "emu/daemon/network_control.hpp"
-#include "emu/daemon/side_thread.hpp"
+#include "emu/daemon/side_threads.hpp"
 #include "emu/daemon/stream_server.hpp"
 #include "emu/daemon/watch.hpp"
 #include "srd/run/clock.hpp"
@@ -156,7 +156,7 @@ struct Daemon::Planes {
 
   // --- The control thread's.
   boost::asio::io_context io{1};
-  SideThread side{io};
+  SideThreads side{io};
   EventLog events;
   NetworkControl network;
   ControlView view;

@@ -32,7 +32,7 @@ class StreamServer {
     Duration idle = std::chrono::minutes{5};    // nothing was asked
     Duration stuck = std::chrono::seconds{10};  // nothing of an answer was taken
   };
-  StreamServer(boost::asio::io_context& io, SideThread& side, Options options)
+  StreamServer(boost::asio::io_context& io, SideThreads& side, Options options)
       : io_(io), side_(side), options_(std::move(options)) {}
 
   // Connections to all of its listeners count together. With `strangers` anybody may connect.
@@ -45,7 +45,7 @@ class StreamServer {
   void refuse(int socket, std::string_view why) const;
 
   boost::asio::io_context& io_;
-  SideThread& side_;
+  SideThreads& side_;
   Options options_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::size_t open_ = 0;

@@ -20,7 +20,7 @@ struct TapDonors::Donor {
   std::optional<std::size_t> port;
 };
 
-// On its way through the side thread.
+// On its way through a side thread.
 struct TapDonors::Donation {
   srd::UniqueFd connection;
   std::optional<TapRequest> request;
@@ -40,7 +40,8 @@ struct TapDonors::Donation {
   }
 };
 
-TapDonors::TapDonors(SideThread& side, Plant& plant, NetworkControl& network, std::size_t max_frame)
+TapDonors::TapDonors(SideThreads& side, Plant& plant, NetworkControl& network,
+                     std::size_t max_frame)
     : side_(side), plant_(plant), network_(network), max_frame_(max_frame) {}
 
 TapDonors::~TapDonors() = default;

@@ -10,7 +10,7 @@
 #include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/network_control.hpp"
 #include "emu/daemon/plant.hpp"
-#include "emu/daemon/side_thread.hpp"
+#include "emu/daemon/side_threads.hpp"
 #include "emu/daemon/watch.hpp"
 #include "srd/base/result.hpp"
 
@@ -18,7 +18,7 @@ namespace weft::emu {
 
 class TapDonors {
  public:
-  TapDonors(SideThread& side, Plant& plant, NetworkControl& network, std::size_t max_frame);
+  TapDonors(SideThreads& side, Plant& plant, NetworkControl& network, std::size_t max_frame);
   ~TapDonors();
 
   // The next message of this connection brings descriptors. Answered with the host, or refused.
@@ -32,7 +32,7 @@ class TapDonors {
   [[nodiscard]] Result<HostReply> hang_up(Donor& donor, Donation& donation);
   void leave(std::uint64_t number);
 
-  SideThread& side_;
+  SideThreads& side_;
   Plant& plant_;
   NetworkControl& network_;
   std::size_t max_frame_;

@@ -1,8 +1,11 @@
 // Owns what weftd promises about descriptors whose last close waits: clients may pass them, and
 // nobody else waits for them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -116,6 +119,32 @@ TEST_F(SlowCloses, HoldUpNobodyAsAnEmptyMessageOrATapThatIsNone) {
       ASSERT_FALSE(HasFailure()) << size << " bytes, " << descriptors;
     }
   }
+}
+
+// As a file of a FUSE system that does not answer: nobody can tell by looking that its close waits.
+TEST_F(SlowCloses, InsideOfSocketsThatArePassedHoldUpNoOtherClientsDescriptors) {
+  TapRequest tap;
+  std::strcpy(tap.host.data(), "h1");
+  const auto request = std::as_bytes(std::span(&tap, 1));
+  std::vector<srd::UniqueFd> clients;
+  std::array<LingeringSocket, 8> inside;
+  const pid_t weftd = status()["pid"].get<pid_t>();
+  ASSERT_EQ(::kill(weftd, SIGSTOP), 0);  // so that the last close is not ours
+  for (LingeringSocket& inner : inside) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const srd::UniqueFd sender(ends[0]);
+    const srd::UniqueFd outer(ends[1]);
+    pass(sender.get(), std::as_bytes(std::span("inner")), inner);
+    clients.push_back(connect("/attach.sock"));
+    ASSERT_TRUE(send_struct(clients.back().get(), tap, {outer.get()}));
+  }
+  ASSERT_EQ(::kill(weftd, SIGCONT), 0);
+  const srd::UniqueFd other = connect("/attach.sock");
+  const srd::UniqueFd no_tap(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(send_struct(other.get(), tap, {no_tap.get()}));
+  EXPECT_TRUE(await_message(other.get(), 20'000).as<RefusedReply>());
+  expect_service();
 }
 
 TEST_F(SlowCloses, HoldUpNobodyWhenAnAttachedProcessSendsThem) {

@@ -1,4 +1,4 @@
-// Owns a thread for what clients can make last: looking at the descriptors that they pass, and
+// Owns threads for what clients can make last: looking at the descriptors that they pass, and
 // closing them.
 #pragma once
 
@@ -11,15 +11,16 @@
 
 namespace weft::emu {
 
-// What is done here may take for ever: a file of a FUSE system that does not answer. Then what was
-// handed over later waits as well; whoever hands over does not.
-class SideThread {
+// What is done here may take for ever: a file of a FUSE system that does not answer. Whoever hands
+// something over does not wait, and neither does what is handed over later, for as long as a thread
+// is left: there are as many as are held up, and one more.
+class SideThreads {
  public:
-  explicit SideThread(boost::asio::io_context& io);
+  explicit SideThreads(boost::asio::io_context& io);
   // Does not wait for what is under way.
-  ~SideThread();
-  SideThread(const SideThread&) = delete;
-  SideThread& operator=(const SideThread&) = delete;
+  ~SideThreads();
+  SideThreads(const SideThreads&) = delete;
+  SideThreads& operator=(const SideThreads&) = delete;
 
   [[nodiscard]] Result<void> start();
 
@@ -29,9 +30,11 @@ class SideThread {
   [[nodiscard]] bool is_full() const;
 
   static constexpr std::size_t kMostWaiting = 256;
+  static constexpr std::size_t kMostThreads = 64;
 
  private:
   struct Queue;
+  [[nodiscard]] Result<void> start_one();
   std::shared_ptr<Queue> queue_;
 };
 
