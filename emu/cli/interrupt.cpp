@@ -8,7 +8,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 volatile sig_atomic_t received = 0;
 
