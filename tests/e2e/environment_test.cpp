@@ -129,9 +129,9 @@ TEST_F(SurroundingsTest, OfTwoWhoStartANetworkOfOneNameOneWins) {
 TEST_F(SurroundingsTest, AnInterruptedUpLeavesNothing) {
   const Outcome outcome = here(
       "for round in 1 2 3 4 5; do for wait in 0.005 0.01 0.015 0.02 0.025 0.03; do "
-      "timeout -s INT $wait $weft up lab >/dev/null || { code=$?; test $code = 124 || echo $code; "
-      "ls r/weft-* 2>/dev/null; pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\"; }; "
-      "test -e r/weft-*/lab && $weft down lab; done; done");
+      "timeout --preserve-status -s INT $wait $weft up lab >/dev/null; code=$?; "
+      "if test $code = 0; then $weft down lab; continue; fi; test $code = 130 || echo $code; "
+      "ls r/weft-* 2>/dev/null; pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\"; done; done");
   EXPECT_EQ(outcome.output, "");
 }
 
