@@ -62,14 +62,14 @@ Result<void> write_devices(const std::string& root, const emu::devices::Personal
   }
   const std::string draft = root + ".draft" + std::to_string(::getpid());
   std::filesystem::create_directories(draft, error);
-  if (auto written = emu::devices::write_device_tree(draft, kind, nics); !written) {
-    return written;
+  const auto written = emu::devices::write_device_tree(draft, kind, nics);
+  if (written) {
+    std::filesystem::rename(draft, root, error);
   }
-  std::filesystem::rename(draft, root, error);
-  if (error) {  // somebody was faster
+  if (!written || error) {  // somebody was faster
     std::filesystem::remove_all(draft, error);
   }
-  return {};
+  return written;
 }
 
 // Programs that bring a transport of their own exchange GIDs, too.

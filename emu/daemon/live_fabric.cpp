@@ -147,12 +147,6 @@ void LiveFabric::take_home(Stored& stored) {
 
 void LiveFabric::call_in(Loans& loans) { take_home(inside_[loans.handle()]); }
 
-void LiveFabric::call_in_all(Loans& loans) {
-  while (!loans.empty()) {
-    call_in(loans);
-  }
-}
-
 std::uint32_t LiveFabric::copy(std::uint32_t handle) {
   const Stored& original = inside_[handle];
   if (original.gone) {

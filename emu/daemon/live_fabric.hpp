@@ -46,9 +46,8 @@ class LiveFabric {
   // which there is no memory is lost, and counted in refused().
   [[nodiscard]] bool submit(TimePoint now, PortId from, const Arrival& to,
                             std::span<const std::byte> frame, const Lender& lender = {});
-  // Copies the oldest frame that is on loan from there, or all of them: the lender needs its room.
+  // Copies the oldest frame that is on loan from there: the lender needs its room.
   void call_in(Loans& loans);
-  void call_in_all(Loans& loans);
   // Delivers what is due. Returns how many frames came out or were lost.
   std::size_t advance(TimePoint now);
   // When advance() is worth calling again; kNever while nothing is inside.

@@ -13,6 +13,7 @@ void TreeWriter::file(const fs::path& path, const std::string& line) {
   fs::create_directories((root_ / path).parent_path(), error);
   std::ofstream out(root_ / path, std::ios::trunc);
   out << line << '\n';
+  out.close();  // a full disk says so when it is given the bytes
   note(path, !out.good());
 }
 

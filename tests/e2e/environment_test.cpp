@@ -135,6 +135,14 @@ TEST_F(SurroundingsTest, AnInterruptedUpLeavesNothing) {
   EXPECT_EQ(outcome.output, "");
 }
 
+TEST_F(SurroundingsTest, DevicesForWhichThereIsNoRoomAreRefusedWhole) {
+  const Outcome outcome = here(
+      "$weft up lab >/dev/null; (trap '' XFSZ; ulimit -f 1; $weft exec lab h1 -- true); echo $?; "
+      "ls r/weft-*/lab/devices/h1; $weft down lab");
+  EXPECT_TRUE(outcome.says("is there room?")) << outcome.output;
+  EXPECT_TRUE(outcome.output.ends_with("\n1\n")) << outcome.output;
+}
+
 TEST_F(SurroundingsTest, AShellGetsItsOldValuesBack) {
   const Outcome outcome = here(
       "$weft up lab >/dev/null; export ASAN_OPTIONS=\"a=b:it's\" WEFT_HOST=mine; "

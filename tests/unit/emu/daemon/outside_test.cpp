@@ -312,6 +312,15 @@ std::vector<std::byte> roce_frame(const srd::Address& to, std::size_t size) {
   return frame;
 }
 
+Topology h1_and_gate() {
+  Topology topology;
+  const NodeId middle = topology.add_switch("sw");
+  for (const char* name : {"h1", "gate"}) {
+    topology.connect(topology.add_host(name), middle, {});
+  }
+  return topology;
+}
+
 TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
   constexpr std::size_t kMaxFrame = 700;
   for (const bool modelled : {false, true}) {
@@ -339,12 +348,7 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
                                 std::vector<std::byte>(1518), roce_frame(to, kMaxFrame)}),
                             modelled ? plant->nics()[1].get() : nullptr));
     switchboard.set_outside(&outside);
-    Topology topology;
-    const NodeId middle = topology.add_switch("sw");
-    for (const char* name : {"h1", "gate"}) {
-      topology.connect(topology.add_host(name), middle, {});
-    }
-    LiveFabric live({.topology = topology, .max_frame = kMaxFrame}, TimePoint{},
+    LiveFabric live({.topology = h1_and_gate(), .max_frame = kMaxFrame}, TimePoint{},
                     [&](const Arrival& arrival) { switchboard.arrive(arrival); });
     if (modelled) {
       switchboard.set_fabric(&live);
@@ -396,12 +400,7 @@ TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
   const auto removed = outside.add("to", std::make_unique<GenerousIo>(), gate);
   ASSERT_TRUE(removed);
   switchboard.set_outside(&outside);
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
-  for (const char* name : {"h1", "gate"}) {
-    topology.connect(topology.add_host(name), middle, {});
-  }
-  LiveFabric live({.topology = topology, .max_frame = kMaxFrame}, TimePoint{},
+  LiveFabric live({.topology = h1_and_gate(), .max_frame = kMaxFrame}, TimePoint{},
                   [&](const Arrival& arrival) { switchboard.arrive(arrival); });
   switchboard.set_fabric(&live);
   EXPECT_EQ(switchboard.pump_outside(TimePoint{}, 0), 1U);

@@ -34,6 +34,16 @@ class Tree : public ::testing::Test {
   const std::string root = folder.path();
 };
 
+TEST_F(Tree, ADiskThatIsFullIsNoticed) {
+  const std::string file = "/sys/class/infiniband_verbs/abi_version";
+  std::filesystem::create_directories((root + file).substr(0, (root + file).rfind('/')));
+  std::filesystem::create_symlink("/dev/full", root + file);
+  const kernel::NicDescription one = nic(0);
+  const auto written = write_device_tree(root, efa::kPersonality, {&one, 1});
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().message.find(file), std::string::npos);
+}
+
 TEST_F(Tree, HoldsWhatTheLibrariesRead) {
   kernel::NicDescription rails[2] = {nic(0), nic(1)};
   efa::Abilities abilities;

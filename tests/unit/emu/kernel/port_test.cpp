@@ -4,10 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
-#include "emu/kernel/sysfs.hpp"
-#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/kernel/queue_client.hpp"
 
 namespace weft::emu::kernel {
