@@ -15,7 +15,8 @@ class Interrupted : public std::runtime_error {
   int signal_;
 };
 
-// While it lives, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once: check() throws.
+// While it lives, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once: check()
+// throws.
 class Interruptible {
  public:
   Interruptible();
