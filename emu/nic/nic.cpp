@@ -1,4 +1,4 @@
-// Owns the NIC's control path: domains, regions, address handles and the life of queue pairs.
+// Owns the NIC's control path: address handles and the life of queue pairs.
 #include "emu/nic/nic.hpp"
 
 #include <algorithm>
@@ -8,69 +8,41 @@
 
 namespace weft::emu::nic {
 
-Nic::Nic(const NicConfig& config, srd::Engine& engine)
+Nic::Nic(const NicConfig& config, Domains& domains, srd::Engine& engine)
     : config_(config),
+      domains_(domains),
       engine_(engine),
       qps_(config.qpn_count),
       qp_table_(std::bit_ceil(std::max(config.max_qp, 1U))) {
   WEFT_CHECK(config.qpn_count > 0);
 }
 
-Nic::Pd* Nic::find_pd(std::uint32_t pd) {
-  return pd < pds_.size() && pds_[pd].used ? &pds_[pd] : nullptr;
+Nic::Handles& Nic::handles_of(std::uint32_t pd) {
+  if (pd >= handles_of_.size()) {
+    handles_of_.resize(pd + 1);
+  }
+  return handles_of_[pd];
 }
 
-Outcome<std::uint32_t> Nic::allocate_pd() {
-  const auto free = std::find_if(pds_.begin(), pds_.end(), [](const Pd& pd) { return !pd.used; });
-  const auto index = static_cast<std::uint32_t>(free - pds_.begin());
-  if (free == pds_.end()) {
-    if (pds_.size() >= config_.max_pd) {
-      return refuse(ENOMEM);
-    }
-    pds_.emplace_back();
-  }
-  pds_[index].used = true;
-  return index;
-}
+Outcome<std::uint32_t> Nic::allocate_pd() { return domains_.allocate(); }
 
-Outcome<void> Nic::free_pd(std::uint32_t pd) {
-  Pd* const found = find_pd(pd);
-  if (found == nullptr) {
-    return refuse(EINVAL);
-  }
-  if (found->users > 0) {
-    return refuse(EBUSY);
-  }
-  *found = Pd{};
-  return {};
-}
+Outcome<void> Nic::free_pd(std::uint32_t pd) { return domains_.free(pd); }
 
 Outcome<srd::RegionKey> Nic::register_memory(const srd::Region& region) {
-  Pd* const pd = find_pd(region.domain);
-  if (pd == nullptr) {
-    return refuse(EINVAL);
+  const auto key = domains_.register_memory(region);
+  if (key) {
+    const std::size_t index = domains_.table().index_of(*key);
+    region_users_.resize(std::max(region_users_.size(), index + 1));
   }
-  const auto key = engine_.memory().insert(region);
-  if (!key) {
-    return refuse(ENOMEM);
-  }
-  ++pd->users;
-  const std::size_t index = engine_.memory().index_of(*key);
-  region_users_.resize(std::max(region_users_.size(), index + 1));
-  return *key;
+  return key;
 }
 
 Outcome<void> Nic::deregister(srd::RegionKey key) {
-  const srd::Region* const region = engine_.memory().find(key);
-  if (region == nullptr) {
-    return refuse(EINVAL);
+  if (const auto gone = domains_.deregister(key); !gone) {
+    return gone;
   }
-  Pd* const pd = find_pd(region->domain);
-  WEFT_CHECK(pd != nullptr && pd->users > 0);
-  --pd->users;
-  engine_.memory().erase(key);
   // The engine looks through all its work for this, so only if some uses the region.
-  if (region_users_[engine_.memory().index_of(key)] > 0) {
+  if (region_users_[domains_.table().index_of(key)] > 0) {
     engine_.revoke([this, key](std::uint64_t cookie) {
       const auto& keys = contexts_[static_cast<std::uint32_t>(cookie)].keys;
       return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -80,13 +52,13 @@ Outcome<void> Nic::deregister(srd::RegionKey key) {
 }
 
 Outcome<std::uint16_t> Nic::create_ah(std::uint32_t pd, const srd::Address& address) {
-  Pd* const owner = find_pd(pd);
-  if (owner == nullptr) {
+  if (!domains_.has(pd)) {
     return refuse(EINVAL);
   }
-  if (const auto known = owner->handles.find(address); known != owner->handles.end()) {
+  Handles& of_domain = handles_of(pd);
+  if (const auto known = of_domain.numbers.find(address); known != of_domain.numbers.end()) {
     ++handles_[known->second].references;
-    ++owner->users;
+    domains_.hold(pd);
     return known->second;
   }
   std::uint16_t number = 0;
@@ -100,10 +72,10 @@ Outcome<std::uint16_t> Nic::create_ah(std::uint32_t pd, const srd::Address& addr
     return refuse(ENOMEM);
   }
   handles_[number] = AddressHandle{address, pd, 1, {}};
-  owner->handles.emplace(address, number);
-  owner->found_is_valid = false;
+  of_domain.numbers.emplace(address, number);
+  of_domain.found_is_valid = false;
   engine_.acquaint(pd, address, true);
-  ++owner->users;
+  domains_.hold(pd);
   return number;
 }
 
@@ -119,7 +91,7 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
   if (handle == nullptr) {
     return refuse(EINVAL);
   }
-  --pds_[pd].users;
+  domains_.release(pd);
   if (--handle->references > 0) {
     return {};
   }
@@ -131,8 +103,8 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
       }
     }
   }
-  pds_[pd].handles.erase(handle->address);
-  pds_[pd].found_is_valid = false;
+  handles_of(pd).numbers.erase(handle->address);
+  handles_of(pd).found_is_valid = false;
   engine_.acquaint(pd, handle->address, false);
   *handle = AddressHandle{};
   free_handles_.push_back(ah);
@@ -140,8 +112,7 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
 }
 
 Outcome<Qp*> Nic::create_qp(const QpInit& init) {
-  Pd* const pd = find_pd(init.pd);
-  if (pd == nullptr) {
+  if (!domains_.has(init.pd)) {
     return refuse(EINVAL);
   }
   if (used_qps_ >= config_.max_qp) {
@@ -164,7 +135,7 @@ Outcome<Qp*> Nic::create_qp(const QpInit& init) {
     slot->used_ = true;
     table_place(slot->number_) = true;
     ++used_qps_;
-    ++pd->users;
+    domains_.hold(init.pd);
     return slot.get();
   }
   return refuse(ENOMEM);
@@ -260,7 +231,7 @@ void Nic::destroy_qp(Qp& qp) {
   table_place(qp.number_) = false;
   --used_qps_;
   qp.init_.owner = nullptr;
-  --pds_[qp.init_.pd].users;
+  domains_.release(qp.init_.pd);
 }
 
 }  // namespace weft::emu::nic

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/nic/domains.hpp"
 #include "emu/nic/outcome.hpp"
 #include "emu/nic/qp_attributes.hpp"
 #include "emu/nic/work.hpp"
@@ -26,7 +27,6 @@ struct NicConfig {
   std::uint32_t first_qpn = 0;
   std::uint32_t qpn_count = 256;
   std::uint32_t max_qp = 256;  // at a time; their numbers differ modulo this, made a power of two
-  std::uint32_t max_pd = 256;
   std::uint32_t max_ah = 4096;
   std::uint32_t max_rdma_size = 1U << 30;
   bool rdma_read = true;
@@ -73,7 +73,8 @@ class Qp {
 // never enters the engine: its completion waits in local_.
 class Nic {
  public:
-  Nic(const NicConfig& config, srd::Engine& engine);
+  // The engine looks keys up in the table of these domains. Both must outlive it.
+  Nic(const NicConfig& config, Domains& domains, srd::Engine& engine);
 
   // --- Protection domains. Freeing one that is in use is refused with EBUSY.
   [[nodiscard]] Outcome<std::uint32_t> allocate_pd();
@@ -120,16 +121,15 @@ class Nic {
   };
   using InlineData = std::array<std::byte, kMaxInline>;
   static constexpr std::uint32_t kNone = Slab<InlineData>::kNone;
-  struct Pd {
-    bool used = false;
-    std::uint32_t users = 0;  // regions, address handles, queue pairs
-    std::unordered_map<srd::Address, std::uint16_t> handles;
-    // The latest answer of find_handle(), until handles change.
+  // The address handles of one domain.
+  struct Handles {
+    std::unordered_map<srd::Address, std::uint16_t> numbers;
+    // The latest answer of find(), until they change.
     bool found_is_valid = false;
     std::uint16_t found = 0;
     srd::Address found_for;
 
-    [[nodiscard]] std::uint16_t find_handle(const srd::Address& address);
+    [[nodiscard]] std::uint16_t find(const srd::Address& address);
   };
   struct AddressHandle {
     srd::Address address;
@@ -139,7 +139,7 @@ class Nic {
   };
   static constexpr srd::PeerId kNoPeer{0xFFFFFFFF};
 
-  [[nodiscard]] Pd* find_pd(std::uint32_t pd);
+  [[nodiscard]] Handles& handles_of(std::uint32_t pd);
   [[nodiscard]] AddressHandle* find_ah(std::uint32_t pd, std::uint16_t ah);
   [[nodiscard]] srd::PeerId peer_of(AddressHandle& ah, std::uint32_t qpn);
   [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
@@ -167,8 +167,9 @@ class Nic {
   void forget_work(Qp& qp);
 
   NicConfig config_;
+  Domains& domains_;
   srd::Engine& engine_;
-  std::vector<Pd> pds_;
+  std::vector<Handles> handles_of_;  // by domain
   std::vector<AddressHandle> handles_;
   std::vector<std::uint16_t> free_handles_;
   std::vector<std::unique_ptr<Qp>> qps_;

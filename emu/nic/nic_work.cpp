@@ -74,12 +74,12 @@ WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access acc
       continue;
     }
     const srd::RegionKey key{sge.key};
-    const auto found = engine_.memory().resolve(key, sge.address, sge.length, access, qp.init_.pd);
+    const auto found = domains_.table().resolve(key, sge.address, sge.length, access, qp.init_.pd);
     if (found.status != srd::Status::ok) {
       return WorkStatus::bad_local_key;
     }
     user.keys[used] = key;
-    ++region_users_[engine_.memory().index_of(key)];
+    ++region_users_[domains_.table().index_of(key)];
     segments[used++] = srd::Segment{found.data, sge.length};
     length += sge.length;
   }
@@ -161,7 +161,7 @@ void Nic::release(std::uint32_t context) {
     if (key == srd::RegionKey{}) {
       break;
     }
-    --region_users_[engine_.memory().index_of(key)];
+    --region_users_[domains_.table().index_of(key)];
   }
   contexts_.release(context);
 }
@@ -292,10 +292,10 @@ bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
   return true;
 }
 
-std::uint16_t Nic::Pd::find_handle(const srd::Address& address) {
+std::uint16_t Nic::Handles::find(const srd::Address& address) {
   if (!found_is_valid || found_for != address) {
-    const auto known = handles.find(address);
-    found = known != handles.end() ? known->second : kUnknownAh;
+    const auto known = numbers.find(address);
+    found = known != numbers.end() ? known->second : kUnknownAh;
     found_for = address;
     found_is_valid = true;
   }
@@ -311,7 +311,7 @@ void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
     return;
   }
   to.source = engine_.key_of(from.peer).address;
-  to.source_ah = pds_[to.qp->init_.pd].find_handle(to.source);
+  to.source_ah = handles_of(to.qp->init_.pd).find(to.source);
 }
 
 bool Nic::translate_unsolicited(const srd::Completion& from, WorkCompletion& to) {

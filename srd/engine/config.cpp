@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "srd/base/rng.hpp"
+#include "srd/base/rng.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -99,6 +101,10 @@ Result<void> validate(const EngineConfig& config) {
                 "docs/paths-and-congestion.md");
   }
   return {};
+}
+
+std::uint64_t memory_salt(const EngineConfig& config) {
+  return mix64(config.seed) ^ mix64(config.life.value());
 }
 
 }  // namespace weft::srd

@@ -69,6 +69,9 @@ struct EngineConfig {
   std::uint16_t forced_reorder = 0;
 };
 
+// For the MemoryTable of such an engine: another one for each life.
+[[nodiscard]] std::uint64_t memory_salt(const EngineConfig& config);
+
 // Says what is wrong and what is allowed. Whether the policies' names exist is for those who make
 // them to say.
 [[nodiscard]] Result<void> validate(const EngineConfig& config);

@@ -34,7 +34,7 @@ constexpr int kMinRtoInBaseRtts = 3;
 
 }  // namespace
 
-Engine::Engine(const EngineConfig& config, Counters* counters)
+Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memory)
     : config_(config),
       selector_kind_(must(parse_path_selector(config.path_selector))),
       cc_kind_(must(parse_congestion_control(config.congestion_control))),
@@ -43,7 +43,7 @@ Engine::Engine(const EngineConfig& config, Counters* counters)
       window_span_(std::min(config.window_packets, PsnBitmap::kSpan)),
       rng_(config.seed),
       counters_(counters != nullptr ? *counters : own_counters_),
-      memory_(mix64(config.seed) ^ mix64(config.life.value())),
+      memory_(memory != nullptr ? *memory : own_memory_.emplace(memory_salt(config))),
       works_(2 * config.max_work_requests),
       peers_(config.max_peers),
       credit_window_(config.credit_window != 0 ? config.credit_window

@@ -43,7 +43,9 @@ class Engine final : public Machine {
  public:
   // The configuration must have passed validate().
   // With `counters` it counts there, so that others can watch; they must outlive the engine.
-  explicit Engine(const EngineConfig& config, Counters* counters = nullptr);
+  // Counts into `counters` and looks keys up in `memory`, if they are given; they must outlive it.
+  explicit Engine(const EngineConfig& config, Counters* counters = nullptr,
+                  MemoryTable* memory = nullptr);
 
   // --- Machine
   void on_packet(TimePoint now, const RxPacket& packet) override;
@@ -376,7 +378,8 @@ class Engine final : public Machine {
   Counters& counters_;
   Observer* observer_ = nullptr;
 
-  MemoryTable memory_;
+  std::optional<MemoryTable> own_memory_;
+  MemoryTable& memory_;
   EndpointTable endpoints_;
   WorkSlab works_;
   FlatMap<std::uint64_t> reads_by_number_;  // by read_key()

@@ -51,7 +51,7 @@ nic::Outcome<std::unique_ptr<kernel::Mr>> EfaDevice::reg_mr(kernel::Pd& pd,
   if ((asked & ~known) != 0) {
     return nic::refuse(EOPNOTSUPP);
   }
-  if (engine_.memory().size() >= abilities_.max_mr) {
+  if (domains_.table().size() >= abilities_.max_mr) {
     return nic::refuse(ENOMEM);
   }
   srd::Access access = srd::Access::none;

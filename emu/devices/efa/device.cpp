@@ -16,7 +16,6 @@ nic::NicConfig nic_config(const Abilities& abilities, const srd::Address& addres
                         .first_qpn = qpns.first,
                         .qpn_count = qpns.count,
                         .max_qp = std::min(abilities.max_qp, qpns.count),
-                        .max_pd = abilities.max_pd,
                         .max_ah = abilities.max_ah,
                         .max_rdma_size = abilities.max_rdma_size,
                         .rdma_read = abilities.rdma_read,
@@ -54,8 +53,9 @@ EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, co
       address_(address),
       gid_{.gid = gid_of(address).bytes, .index = 0, .port = 1, .type = 0, .interface = 0},
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
-      engine_(engine, &statistics_.transport),
-      nic_(nic_config(abilities, address, qpns), engine_) {}
+      domains_(abilities.max_pd, srd::memory_salt(engine)),
+      engine_(engine, &statistics_.transport, &domains_.table()),
+      nic_(nic_config(abilities, address, qpns), domains_, engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
   fetch_receives();  // posting a receive makes no noise: look before a message may need it

@@ -111,6 +111,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   abi::GidEntry gid_;
   kernel::Statistics own_statistics_;
   kernel::Statistics& statistics_;
+  nic::Domains domains_;
   srd::Engine engine_;
   nic::Nic nic_;
   std::vector<OwnedQp*> qps_;

@@ -74,7 +74,10 @@ struct Request {
 
 struct Party {
   explicit Party(std::uint8_t number)
-      : engine(engine_config(number)), nic(nic_config(number), engine), pd(*nic.allocate_pd()) {
+      : domains(16, number),
+        engine(engine_config(number), nullptr, &domains.table()),
+        nic(nic_config(number), domains, engine),
+        pd(*nic.allocate_pd()) {
     address.bytes[15] = std::byte{number};
     for (int i = 0; i < 3; ++i) {
       add_memory();
@@ -123,6 +126,7 @@ struct Party {
   }
 
   srd::Address address;
+  Domains domains;
   srd::Engine engine;
   Nic nic;
   std::uint32_t pd;

@@ -24,8 +24,9 @@ struct Side {
   Side(std::uint8_t number, const NicConfig& base)
       : address(address_number(number)),
         attachment(number),
-        engine(engine_config(number)),
-        nic(config(base, number), engine),
+        domains(16, number),
+        engine(engine_config(number), nullptr, &domains.table()),
+        nic(config(base, number), domains, engine),
         pd(*nic.allocate_pd()),
         memory(64 * 1024),
         key(*nic.register_memory(srd::Region{.data = memory.data(),
@@ -89,6 +90,7 @@ struct Side {
   static constexpr std::uint64_t kIova = 0x5000;
   srd::Address address;
   std::uint8_t attachment;
+  Domains domains;
   srd::Engine engine;
   Nic nic;
   std::uint32_t pd;

@@ -1,0 +1,47 @@
+// Owns the protection domains and the registered memory of one NIC in this process. Whatever
+// protocols the NIC speaks share them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "emu/nic/outcome.hpp"
+#include "srd/engine/memory_table.hpp"
+
+namespace weft::emu::nic {
+
+class Domains {
+ public:
+  // `salt` decides about the keys of memory regions, see srd::MemoryTable.
+  Domains(std::uint32_t max_domains, std::uint64_t salt)
+      : max_domains_(max_domains), table_(salt) {}
+
+  [[nodiscard]] Outcome<std::uint32_t> allocate();
+  // EBUSY while it is held.
+  [[nodiscard]] Outcome<void> free(std::uint32_t domain);
+  [[nodiscard]] bool has(std::uint32_t domain) const {
+    return domain < domains_.size() && domains_[domain].used;
+  }
+  // By an object that is made in the domain, until it goes.
+  void hold(std::uint32_t domain) { ++domains_[domain].holders; }
+  void release(std::uint32_t domain);
+
+  // A region holds its domain.
+  [[nodiscard]] Outcome<srd::RegionKey> register_memory(const srd::Region& region);
+  [[nodiscard]] Outcome<void> deregister(srd::RegionKey key);
+
+  // Where protocols look keys up. Regions come and go only by the calls above.
+  [[nodiscard]] srd::MemoryTable& table() { return table_; }
+  [[nodiscard]] const srd::MemoryTable& table() const { return table_; }
+
+ private:
+  struct Domain {
+    bool used = false;
+    std::uint32_t holders = 0;
+  };
+  std::uint32_t max_domains_;
+  std::vector<Domain> domains_;
+  srd::MemoryTable table_;
+};
+
+}  // namespace weft::emu::nic
