@@ -16,7 +16,6 @@ from cpp_outline import outline, without_literals
 OURS = ("srd/", "emu/", "integration/", "tests/")
 MACHINE = ["srd/engine/machine.hpp", "srd/engine/types.hpp"]  # the engine's face
 TRANSPORT = ["srd/base", "srd/wire", "srd/engine", "srd/message"]
-ATTACH = ["emu/daemon/attach_protocol.hpp", "emu/daemon/client.hpp"]  # a process's way to weftd
 LAYERS = {
     "srd/base": [],
     "srd/wire": ["srd/base"],
@@ -27,18 +26,22 @@ LAYERS = {
     "emu/fabric": ["srd/base", *MACHINE],
     "emu/sim": [*TRANSPORT, "emu/fabric"],
     "emu/scenarios": [],
-    "emu/swarm": [*TRANSPORT, "emu/fabric"],
+    "emu/world": TRANSPORT,
+    "emu/swarm": [*TRANSPORT, "emu/world"],
     "emu/nic": TRANSPORT,
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/kernel"],
-    "emu/daemon": ["srd", "emu/fabric"],
+    "emu/attach": ["srd"],
+    "emu/daemon": ["srd", "emu/attach", "emu/fabric"],
+    "emu/launch": ["srd", "emu/attach", "emu/daemon", "emu/devices", "emu/fabric", "emu/kernel"],
     "emu/cli": ["srd", "emu"],
-    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", *ATTACH],
+    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
     "tests": ["srd", "emu", "integration"],
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
-PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/swarm", "emu/nic"]
+PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
+        "emu/nic"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier

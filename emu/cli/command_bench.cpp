@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
-#include "emu/cli/engine_bench.hpp"
+#include "emu/cli/perf/engine_bench.hpp"
 
 namespace weft::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "emu/cli/commands.hpp"
-#include "emu/cli/control_client.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/weftd_process.hpp"
 
 namespace weft::cli {
 namespace {
@@ -26,7 +26,7 @@ struct Options {
 };
 
 int run_capture(const Options& options) {
-  const std::string directory = unwrap(named_directory(options.name, false));
+  const std::string directory = unwrap(launch::named_directory(options.name, false));
   json request{{"cmd", "capture"}};
   if (options.stop) {
     request["stop"] = true;
@@ -39,7 +39,7 @@ int run_capture(const Options& options) {
       request["links"] = options.links;
     }
   }
-  const json capture = unwrap(ask_weftd(directory, request))["capture"];
+  const json capture = unwrap(launch::ask_weftd(directory, request))["capture"];
   if (options.as_json) {
     fmt::print("{}\n", capture.dump());
   } else if (capture.is_null()) {

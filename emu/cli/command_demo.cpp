@@ -15,13 +15,13 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/control_client.hpp"
-#include "emu/cli/demo_endpoint.hpp"
-#include "emu/cli/demo_program.hpp"
-#include "emu/cli/demo_story.hpp"
-#include "emu/cli/interrupt.hpp"
+#include "emu/cli/demo/endpoint.hpp"
+#include "emu/cli/demo/program.hpp"
+#include "emu/cli/demo/story.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/interrupt.hpp"
+#include "emu/launch/weftd_process.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::cli {
@@ -81,7 +81,7 @@ class Transfer {
       const pid_t pid = ::fork();
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        forget_interrupts();
+        launch::forget_interrupts();
         ::_exit(run(body, plan));
       }
       if (pid < 0) {
@@ -99,7 +99,7 @@ class Transfer {
   [[nodiscard]] DemoBoard& board() { return *board_; }
   // Whether all have ended well so far; ended ones are gone from the list.
   [[nodiscard]] bool reap() {
-    check_interrupt();
+    launch::check_interrupt();
     for (auto pid = pids_.begin(); pid != pids_.end();) {
       int status = 0;
       if (::waitpid(*pid, &status, WNOHANG) == *pid) {
@@ -140,7 +140,7 @@ class Transfer {
 
 class Demo {
  public:
-  Demo(const Options& options, const RunDirectory& run, const std::string& directory,
+  Demo(const Options& options, const launch::RunDirectory& run, const std::string& directory,
        Transfer& transfer)
       : options_(options),
         directory_(directory),
@@ -159,7 +159,7 @@ class Demo {
     const double third = options_.seconds / 3;
     watch_until(third);
     const std::uint32_t fault =
-        unwrap(apply_fault(directory_, "switch: spine" + std::to_string(kDeadSpine)));
+        unwrap(launch::apply_fault(directory_, "switch: spine" + std::to_string(kDeadSpine)));
     dead_at_ = seconds();
     dead_ = kDeadSpine;
     story_.tell(dead_at_, fmt::format("spine{} dies: what is on it is lost", kDeadSpine));
@@ -171,7 +171,7 @@ class Demo {
       watch_until(seconds() + 0.1);
     }
     progressed_ = board_.verified_bytes != before;
-    (void)unwrap(ask_weftd(directory_, {{"cmd", "heal"}, {"fault", fault}}));
+    (void)unwrap(launch::ask_weftd(directory_, {{"cmd", "heal"}, {"fault", fault}}));
     alive_at_ = seconds();
     dead_ = 0;
     story_.marks(dead_at_, alive_at_);
@@ -198,7 +198,7 @@ class Demo {
   }
 
   void sample() {
-    const auto reply = ask_weftd(directory_, {{"cmd", "status"}});
+    const auto reply = launch::ask_weftd(directory_, {{"cmd", "status"}});
     if (!reply) {
       return;
     }
@@ -340,18 +340,19 @@ class Demo {
 };
 
 int run_demo(const Options& options) {
-  const Interruptible interruptible;
-  const RunDirectory run =
-      unwrap(RunDirectory::create(options.out, options.seed, {{"topology.yml", topology_text()}}));
+  const launch::Interruptible interruptible;
+  const launch::RunDirectory run = unwrap(
+      launch::RunDirectory::create(options.out, options.seed, {{"topology.yml", topology_text()}}));
   if (!options.json) {
     fmt::print("weft demo, seed {}: two hosts, four spines, an EMULATED network in real time\n",
                options.seed);
     std::fflush(stdout);
   }
   const DemoProgram program = find_demo_program();
-  const PrivateWeftd weftd = unwrap(PrivateWeftd::start({.mtu = payload_of(program.device),
-                                                         .topology = run.path() + "/topology.yml",
-                                                         .seed = options.seed}));
+  const launch::PrivateWeftd weftd =
+      unwrap(launch::PrivateWeftd::start({.mtu = launch::payload_of(program.device),
+                                          .topology = run.path() + "/topology.yml",
+                                          .seed = options.seed}));
   const DemoPlan plan{.socket = weftd.socket(), .seed = options.seed};
   Transfer transfer(plan);
   Demo demo(options, run, weftd.directory(), transfer);

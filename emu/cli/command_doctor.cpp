@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emu/cli/commands.hpp"
-#include "emu/cli/doctor.hpp"
+#include "emu/cli/doctor/doctor.hpp"
 
 namespace weft::cli {
 namespace {

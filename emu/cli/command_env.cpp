@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
-#include "emu/cli/host_environment.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
+#include "emu/launch/host_environment.hpp"
+#include "emu/launch/weftd_process.hpp"
 
 namespace weft::cli {
 namespace {
@@ -106,10 +106,10 @@ int run_env(const Options& options) {
   // A shell that was another host before keeps nothing of that.
   std::string script = undo();
   if (!options.unset) {
-    const DeviceKind kind = unwrap(parse_device_kind(options.device));
-    const std::string directory = unwrap(named_directory(options.name, false));
+    const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
+    const std::string directory = unwrap(launch::named_directory(options.name, false));
     std::string ours;
-    for (const auto& [name, value] : unwrap(equip_host(directory, options.host, kind))) {
+    for (const auto& [name, value] : unwrap(launch::equip_host(directory, options.host, kind))) {
       if (name != "LD_PRELOAD") {
         ours += (ours.empty() ? "" : " ") + name;
         if (const char* before = ::getenv(name.c_str()); before != nullptr) {
@@ -140,7 +140,7 @@ void register_env(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->capture_default_str();
   command->add_option("host", options->host, "Host: h1, h2, ...")->capture_default_str();
-  command->add_option("--device", options->device, known_devices())->capture_default_str();
+  command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
   command->add_flag("--unset", options->unset, "Print what undoes it");
   command->callback([&work, options] { work = [options] { return run_env(*options); }; });
 }

@@ -16,10 +16,10 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/control_client.hpp"
-#include "emu/cli/host_environment.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/host_environment.hpp"
+#include "emu/launch/weftd_process.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -66,7 +66,7 @@ Result<std::string> choose_network() {
   if (const std::string given = variable("WEFT_NETWORK"); !given.empty()) {
     return given;
   }
-  const std::vector<std::string> names = networks_that_are_up();
+  const std::vector<std::string> names = launch::networks_that_are_up();
   if (names.size() == 1) {
     return names.front();
   }
@@ -88,7 +88,7 @@ Result<std::string> choose_host(const std::string& directory) {
         std::from_chars(text.data(), text.data() + text.size(), rank).ec != std::errc{}) {
       continue;
     }
-    const auto reply = ask_weftd(directory, {{"cmd", "status"}});
+    const auto reply = launch::ask_weftd(directory, {{"cmd", "status"}});
     if (!reply) {
       return tl::unexpected(reply.error());
     }
@@ -117,12 +117,12 @@ int exec(Options options) {
     complain("weft exec: give a command after `--`\n");
     return kUsage;
   }
-  const DeviceKind kind = unwrap(parse_device_kind(options.device));
+  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
   const auto name = options.name.empty() ? choose_network() : Result<std::string>(options.name);
   if (!name) {
     return refuse(name.error());
   }
-  const std::string directory = unwrap(named_directory(*name, false));
+  const std::string directory = unwrap(launch::named_directory(*name, false));
   const auto host =
       options.host.empty() ? choose_host(directory) : Result<std::string>(options.host);
   if (!host) {
@@ -130,9 +130,9 @@ int exec(Options options) {
   }
   std::vector<std::string> words;
   for (const std::string& word : options.words) {
-    words.push_back(unwrap(fill_placeholders(directory, word, kind)));
+    words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
   }
-  for (const auto& [key, value] : unwrap(equip_host(directory, *host, kind))) {
+  for (const auto& [key, value] : unwrap(launch::equip_host(directory, *host, kind))) {
     ::setenv(key.c_str(), value.c_str(), 1);
   }
   std::vector<char*> arguments;
@@ -165,7 +165,7 @@ void register_exec(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   options->name_option = command->add_option("name", options->name, "Name of the network");
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
-  command->add_option("--device", options->device, known_devices())->capture_default_str();
+  command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
   command->add_option("command", options->words, "After `--`: the command")->expected(-1);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }

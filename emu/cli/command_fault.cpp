@@ -7,9 +7,9 @@
 #include <string>
 
 #include "emu/cli/commands.hpp"
-#include "emu/cli/control_client.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/weftd_process.hpp"
 
 namespace weft::cli {
 namespace {
@@ -21,15 +21,15 @@ struct Options {
 };
 
 int fault(const Options& options) {
-  const std::string directory = unwrap(named_directory(options.name, false));
-  const std::uint32_t number = unwrap(apply_fault(directory, options.text));
+  const std::string directory = unwrap(launch::named_directory(options.name, false));
+  const std::uint32_t number = unwrap(launch::apply_fault(directory, options.text));
   fmt::print("fault {1}: weft heal {0} {1}\n", options.name, number);
   return kSuccess;
 }
 
 int heal(const Options& options) {
-  const std::string directory = unwrap(named_directory(options.name, false));
-  (void)unwrap(ask_weftd(directory, {{"cmd", "heal"}, {"fault", options.number}}));
+  const std::string directory = unwrap(launch::named_directory(options.name, false));
+  (void)unwrap(launch::ask_weftd(directory, {{"cmd", "heal"}, {"fault", options.number}}));
   return kSuccess;
 }
 

@@ -10,9 +10,9 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/control_client.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/weftd_process.hpp"
 
 namespace weft::cli {
 namespace {
@@ -125,8 +125,8 @@ int run_impair(const Options& options) {
     }
     request["set"] = fields;
   }
-  const std::string directory = unwrap(named_directory(options.name, false));
-  const json reply = unwrap(ask_weftd(directory, request));
+  const std::string directory = unwrap(launch::named_directory(options.name, false));
+  const json reply = unwrap(launch::ask_weftd(directory, request));
   if (options.as_json) {
     for (const json& one : reply["impairments"]) {
       fmt::print("{}\n", one.dump());

@@ -18,17 +18,17 @@
 #include <string>
 #include <vector>
 
+#include "emu/attach/client.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/control_client.hpp"
-#include "emu/cli/cores.hpp"
-#include "emu/cli/interrupt.hpp"
-#include "emu/cli/perf_dpdk.hpp"
-#include "emu/cli/perf_endpoint.hpp"
-#include "emu/cli/perf_fault.hpp"
-#include "emu/cli/perf_peers.hpp"
-#include "emu/cli/weftd_process.hpp"
-#include "emu/daemon/client.hpp"
+#include "emu/cli/perf/dpdk.hpp"
+#include "emu/cli/perf/endpoint.hpp"
+#include "emu/cli/perf/fault.hpp"
+#include "emu/cli/perf/peers.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/cores.hpp"
+#include "emu/launch/interrupt.hpp"
+#include "emu/launch/weftd_process.hpp"
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/io/pcap_io.hpp"
 #include "srd/io/udp_io.hpp"
@@ -150,7 +150,7 @@ void print_peer(const Options& options, const PeerRow& row) {
   fmt::print("{}\n", line.dump());
 }
 
-PerfPlace place_on_ring(const PrivateWeftd& weftd, int pair, int side) {
+PerfPlace place_on_ring(const launch::PrivateWeftd& weftd, int pair, int side) {
   auto attached =
       emu::attach({.socket = weftd.socket(), .host = "h" + std::to_string(2 * pair + side + 1)});
   if (!attached) {
@@ -252,7 +252,7 @@ void record(const Options& options, PerfPlace& place, int side) {
 
 // Where the two sides live.
 struct Ground {
-  std::optional<PrivateWeftd> weftd;
+  std::optional<launch::PrivateWeftd> weftd;
   std::optional<DpdkPlan> dpdk;
 
   [[nodiscard]] PerfPlace place(int pair, int side) const {
@@ -269,7 +269,7 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
       // A process in the middle is what both ends wait for: it gets a core, and they share the
       // other.
       const bool shared = ground.weftd && passes_weftd(options);
-      pin_to_core(0, shared ? 0 : static_cast<std::size_t>(side));
+      launch::pin_to_core(0, shared ? 0 : static_cast<std::size_t>(side));
     }
     PerfEndpoint endpoint(board.perf, side);
     PerfPlace place = ground.place(pair, side);
@@ -323,7 +323,7 @@ class Sides {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      forget_interrupts();
+      launch::forget_interrupts();
       ::signal(SIGPIPE, SIG_DFL);  // this process clears up
       ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
       const int code = body();
@@ -341,7 +341,7 @@ class Sides {
     while (!pids_.empty()) {
       int status = 0;
       const pid_t ended = ::waitpid(0, &status, 0);  // weftd is in another process group
-      check_interrupt();                             // which may have ended them, too
+      launch::check_interrupt();                     // which may have ended them, too
       if (ended < 0) {
         continue;
       }
@@ -422,21 +422,21 @@ int run_perf(const Options& options) {
     complain("weft perf: there is no --io {}; there are: ring, udp, dpdk:DEVICE\n", options.io);
     return kUsage;
   }
-  const Interruptible interruptible;
+  const launch::Interruptible interruptible;
   Ground ground;
   auto& weftd = ground.weftd;
   if (options.io == "ring") {
-    auto started = PrivateWeftd::start({.hosts = 2 * options.pairs,
-                                        .direct_rings = !options.through_weftd,
-                                        .topology = options.topology,
-                                        .seed = options.seed,
-                                        .dilation = options.dilation});
+    auto started = launch::PrivateWeftd::start({.hosts = 2 * options.pairs,
+                                                .direct_rings = !options.through_weftd,
+                                                .topology = options.topology,
+                                                .seed = options.seed,
+                                                .dilation = options.dilation});
     if (!started) {
       throw std::runtime_error(started.error().message);
     }
     weftd.emplace(std::move(*started));
     if (is_pinned(options) && passes_weftd(options)) {
-      pin_to_core(weftd->pid(), 1);
+      launch::pin_to_core(weftd->pid(), 1);
     }
   } else if (dpdk) {
     auto plan = plan_dpdk(options.io.substr(kDpdk.size()), options.eal);
@@ -453,7 +453,7 @@ int run_perf(const Options& options) {
       }
       continue;
     }
-    if (const auto applied = apply_fault(weftd->directory(), fault); !applied) {
+    if (const auto applied = launch::apply_fault(weftd->directory(), fault); !applied) {
       throw std::runtime_error(applied.error().message);
     }
   }

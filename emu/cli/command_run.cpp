@@ -20,16 +20,16 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/control_client.hpp"
-#include "emu/cli/cores.hpp"
 #include "emu/cli/device_statistics.hpp"
-#include "emu/cli/host_environment.hpp"
-#include "emu/cli/interrupt.hpp"
-#include "emu/cli/program_group.hpp"
-#include "emu/cli/run_directory.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
 #include "emu/fabric/yaml_reader.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/cores.hpp"
+#include "emu/launch/host_environment.hpp"
+#include "emu/launch/interrupt.hpp"
+#include "emu/launch/program_group.hpp"
+#include "emu/launch/run_directory.hpp"
+#include "emu/launch/weftd_process.hpp"
 
 namespace weft::cli {
 namespace {
@@ -88,7 +88,7 @@ bool passes_weftd(const Options& options) { return options.through_weftd || draw
 // in the middle has a core of its own.
 bool is_pinned(const Options& options, std::size_t programs) {
   return options.pin > 0 ||
-         (options.pin == 0 && passes_weftd(options) && programs == 2 && core_count() == 2);
+         (options.pin == 0 && passes_weftd(options) && programs == 2 && launch::core_count() == 2);
 }
 
 std::string joined(const Words& words) {
@@ -124,13 +124,14 @@ std::string resolved(const Options& options, const std::vector<Words>& commands,
 
 // Everything about a run that stays: without a place for it the run goes on all the same, unless
 // the place was asked for.
-std::optional<RunDirectory> open_directory(const Options& options,
-                                           const std::vector<Words>& commands, std::size_t hosts) {
-  RunDirectory::Files files{{"config.resolved.yml", resolved(options, commands, hosts)}};
+std::optional<launch::RunDirectory> open_directory(const Options& options,
+                                                   const std::vector<Words>& commands,
+                                                   std::size_t hosts) {
+  launch::RunDirectory::Files files{{"config.resolved.yml", resolved(options, commands, hosts)}};
   if (!options.topology.empty()) {
     files.emplace("topology.yml", unwrap(emu::read_text_file(options.topology)));
   }
-  auto run = RunDirectory::create(options.out, options.seed, files);
+  auto run = launch::RunDirectory::create(options.out, options.seed, files);
   if (!run) {
     if (!options.out.empty()) {
       throw std::runtime_error(run.error().message);
@@ -140,10 +141,10 @@ std::optional<RunDirectory> open_directory(const Options& options,
   return std::move(*run);
 }
 
-void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
+void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& counters,
             const Options& options) {
   if (options.json) {
-    for (const ProgramEnd& end : ends) {
+    for (const launch::ProgramEnd& end : ends) {
       nlohmann::ordered_json line;
       line["run"] = true;
       line["host"] = end.name;
@@ -158,7 +159,7 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
     return;
   }
   complain("{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
-  for (const ProgramEnd& end : ends) {
+  for (const launch::ProgramEnd& end : ends) {
     complain("{:<10}{:>6}{:>10.2f}\n", end.name, end.code, end.seconds);
   }
   std::uint64_t dropped = 0;
@@ -174,10 +175,10 @@ void report(const std::vector<ProgramEnd>& ends, const nlohmann::json& counters,
 }
 
 // The first program that failed: the others may have been ended because of it.
-int verdict(const std::vector<ProgramEnd>& ends, const Options& options,
-            const std::optional<RunDirectory>& run) {
-  const auto failed =
-      std::min_element(ends.begin(), ends.end(), [](const ProgramEnd& a, const ProgramEnd& b) {
+int verdict(const std::vector<launch::ProgramEnd>& ends, const Options& options,
+            const std::optional<launch::RunDirectory>& run) {
+  const auto failed = std::min_element(
+      ends.begin(), ends.end(), [](const launch::ProgramEnd& a, const launch::ProgramEnd& b) {
         return std::pair(a.code == 0, a.place) < std::pair(b.code == 0, b.place);
       });
   if (failed == ends.end() || failed->code == 0) {
@@ -238,16 +239,28 @@ bool has_terminal_alone(const std::vector<Words>& commands) {
          ::isatty(STDERR_FILENO) != 0;
 }
 
-using Networks = std::map<std::string, HostNetwork>;  // by host, if each has its own
+using Networks = std::map<std::string, launch::HostNetwork>;  // by host, if each has its own
+
+Networks make_networks(const std::string& directory, std::size_t hosts,
+                       const launch::DeviceKind& kind) {
+  Networks networks;
+  for (std::size_t host = 1; host <= hosts; ++host) {
+    const std::string name = "h" + std::to_string(host);
+    const std::string address =
+        unwrap(launch::fill_placeholders(directory, "{" + name + ".ip}", kind));
+    networks.emplace(name, unwrap(launch::HostNetwork::create(directory, name, address)));
+  }
+  return networks;
+}
 
 // Starts the programs one after the other; a client finds its servers listening. False: an
 // interrupt came before the last one.
-bool start_all(ProgramGroup& group, const std::vector<Words>& commands, const Options& options,
-               const std::string& directory, const DeviceKind& kind, Networks& networks,
-               const std::optional<RunDirectory>& run) {
+bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
+               const Options& options, const std::string& directory, const launch::DeviceKind& kind,
+               Networks& networks, const std::optional<launch::RunDirectory>& run) {
   for (std::size_t i = 0; i < commands.size(); ++i) {
     const std::string host = "h" + std::to_string(i / options.per_host + 1);
-    Program program;
+    launch::Program program;
     program.name = host;
     if (options.per_host > 1) {
       program.name += "." + std::to_string(i % options.per_host);
@@ -256,13 +269,13 @@ bool start_all(ProgramGroup& group, const std::vector<Words>& commands, const Op
     program.label = options.no_prefix || has_terminal_alone(commands) ? "" : program.name;
     program.network = options.netns ? &networks.at(host) : nullptr;
     if (is_pinned(options, commands.size())) {
-      program.avoid_core = core_count() - 1;
+      program.avoid_core = launch::core_count() - 1;
     }
-    program.environment = unwrap(equip_host(directory, host, kind));
+    program.environment = unwrap(launch::equip_host(directory, host, kind));
     program.environment.emplace_back("WEFT_RANK", std::to_string(i));
     program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
     for (const std::string& word : commands[i]) {
-      program.words.push_back(unwrap(fill_placeholders(directory, word, kind)));
+      program.words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
     }
     for (std::size_t server = 0; server < i; ++server) {
       const std::string its_host = "h" + std::to_string(server / options.per_host + 1);
@@ -282,8 +295,8 @@ bool start_all(ProgramGroup& group, const std::vector<Words>& commands, const Op
 }
 
 int run_programs(const Options& options) {
-  const Interruptible interruptible;
-  const DeviceKind kind = unwrap(parse_device_kind(options.device));
+  const launch::Interruptible interruptible;
+  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
   std::vector<Words> commands = split(options.words);
   for (const Words& words : commands) {
     if (words.empty()) {
@@ -307,37 +320,32 @@ int run_programs(const Options& options) {
   if (draws_by_lot(options) && !options.quiet) {
     complain("weft run: seed {}\n", options.seed);
   }
-  const PrivateWeftd weftd =
-      unwrap(PrivateWeftd::start({.hosts = hosts,
-                                  .nics = options.nics,
-                                  .mtu = payload_of(kind),
-                                  .direct_rings = !options.through_weftd,
-                                  .topology = options.topology,
-                                  .seed = options.seed,
-                                  .dilation = options.dilation,
-                                  .routable = options.netns,
-                                  .events = run ? run->path() + "/network.jsonl" : ""}));
+  const launch::PrivateWeftd weftd =
+      unwrap(launch::PrivateWeftd::start({.hosts = hosts,
+                                          .nics = options.nics,
+                                          .mtu = launch::payload_of(kind),
+                                          .direct_rings = !options.through_weftd,
+                                          .topology = options.topology,
+                                          .seed = options.seed,
+                                          .dilation = options.dilation,
+                                          .routable = options.netns,
+                                          .events = run ? run->path() + "/network.jsonl" : ""}));
   if (is_pinned(options, commands.size())) {
-    pin_to_core(weftd.pid(), core_count() - 1);
+    launch::pin_to_core(weftd.pid(), launch::core_count() - 1);
   }
   // Before anything runs: a topology may have fewer hosts.
-  (void)unwrap(fill_placeholders(weftd.directory(), "{h" + std::to_string(hosts) + ".ip}", kind));
-  Networks networks;
-  for (std::size_t host = 1; options.netns && host <= hosts; ++host) {
-    const std::string name = "h" + std::to_string(host);
-    const std::string address =
-        unwrap(fill_placeholders(weftd.directory(), "{" + name + ".ip}", kind));
-    networks.emplace(name, unwrap(HostNetwork::create(weftd.directory(), name, address)));
-  }
+  (void)unwrap(
+      launch::fill_placeholders(weftd.directory(), "{h" + std::to_string(hosts) + ".ip}", kind));
+  Networks networks = options.netns ? make_networks(weftd.directory(), hosts, kind) : Networks{};
   for (const std::string& fault : options.faults) {
-    unwrap(apply_fault(weftd.directory(), fault));
+    unwrap(launch::apply_fault(weftd.directory(), fault));
   }
-  std::vector<ProgramEnd> ends;
+  std::vector<launch::ProgramEnd> ends;
   int interrupt = 0;  // that kept programs from starting
   int lost_output = 0;
   {
-    ProgramGroup group;
-    check_interrupt();  // from here on signals are for the programs
+    launch::ProgramGroup group;
+    launch::check_interrupt();  // from here on signals are for the programs
     const bool all = start_all(group, commands, options, weftd.directory(), kind, networks, run);
     ends = group.finish(
         std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
@@ -345,12 +353,12 @@ int run_programs(const Options& options) {
     lost_output = group.output_failure();
   }
   // Asked for before the network goes.
-  const auto counters = ask_weftd(weftd.directory(), {{"cmd", "counters"}});
+  const auto counters = launch::ask_weftd(weftd.directory(), {{"cmd", "counters"}});
   if (run) {
-    for (const ProgramEnd& end : ends) {
+    for (const launch::ProgramEnd& end : ends) {
       run->event("end", {{"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}});
     }
-    if (const auto metrics = ask_weftd(weftd.directory(), {{"cmd", "metrics"}})) {
+    if (const auto metrics = launch::ask_weftd(weftd.directory(), {{"cmd", "metrics"}})) {
       run->write("metrics.prom", (*metrics)["metrics"].get<std::string>());
     }
   }
@@ -406,7 +414,7 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 255));
   auto* nics = run->add_option("--nics,--rails", options->nics, "NICs (rails) of every host")
                    ->check(CLI::Range(1, 16));
-  run->add_option("--device", options->device, known_devices())->capture_default_str();
+  run->add_option("--device", options->device, launch::known_devices())->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
   run->add_flag("--netns", options->netns,

@@ -12,8 +12,8 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/sim_runner.hpp"
-#include "emu/cli/sim_table.hpp"
+#include "emu/cli/sim/runner.hpp"
+#include "emu/cli/sim/table.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/scenarios/scenarios.hpp"
 

@@ -8,15 +8,15 @@
 #include <string>
 #include <thread>
 
+#include "emu/attach/seqpacket.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/control_client.hpp"
-#include "emu/cli/host_environment.hpp"
-#include "emu/cli/interrupt.hpp"
-#include "emu/cli/network_claim.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/weftd_process.hpp"
-#include "emu/daemon/seqpacket.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/host_environment.hpp"
+#include "emu/launch/interrupt.hpp"
+#include "emu/launch/network_claim.hpp"
+#include "emu/launch/weftd_process.hpp"
 #include "srd/io/join_key.hpp"
 
 namespace weft::cli {
@@ -28,7 +28,7 @@ struct Options {
   std::string new_join_key;
   std::string name = "default";
   std::string device = "efa";
-  WeftdOptions weftd;
+  launch::WeftdOptions weftd;
   bool as_json = false;
 };
 
@@ -41,21 +41,21 @@ int up(Options options) {
         options.new_join_key);
     return kSuccess;
   }
-  const DeviceKind kind = unwrap(parse_device_kind(options.device));
-  const Interruptible interruptible;
-  NetworkClaim claim = unwrap(NetworkClaim::take(options.name, true));
+  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
+  const launch::Interruptible interruptible;
+  launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, true));
   const std::string& directory = claim.directory();
   // A small question: the status of a large network is long.
-  const auto alive = ask_weftd(directory, {{"cmd", "counters"}});
+  const auto alive = launch::ask_weftd(directory, {{"cmd", "counters"}});
   if (alive || alive.error().code != ErrorCode::not_found) {
     complain("weft up: '{0}' is up already{1}; `weft down {0}` ends it\n", options.name,
              alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
   std::error_code error;
-  std::filesystem::remove_all(directory + "/" + kDevicesFolder, error);
-  options.weftd.mtu = payload_of(kind);
-  const pid_t pid = unwrap(start_weftd(directory, options.weftd, false));
+  std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
+  options.weftd.mtu = launch::payload_of(kind);
+  const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
   claim.keep();
   const std::string hosts = options.weftd.topology.empty()
                                 ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
@@ -67,9 +67,9 @@ int up(Options options) {
 }
 
 int down(const Options& options) {
-  const NetworkClaim claim = unwrap(NetworkClaim::take(options.name, false));
+  const launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, false));
   const std::string& directory = claim.directory();
-  const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
+  const auto stopped = launch::ask_weftd(directory, {{"cmd", "stop"}});
   const auto is_there = [&] {
     const auto peer = emu::connect_seqpacket(directory + "/attach.sock");
     return peer || peer.error().code != ErrorCode::not_found;
@@ -117,8 +117,8 @@ void print_table(const json& status) {
 }
 
 int status(const Options& options) {
-  const std::string directory = unwrap(named_directory(options.name, false));
-  const json reply = unwrap(ask_weftd(directory, {{"cmd", "status"}}));
+  const std::string directory = unwrap(launch::named_directory(options.name, false));
+  const json reply = unwrap(launch::ask_weftd(directory, {{"cmd", "status"}}));
   if (options.as_json) {
     fmt::print("{}\n", reply["status"].dump());
   } else {
@@ -142,7 +142,7 @@ void register_up(CLI::App& program, Work& work) {
                     ->capture_default_str();
   auto* nics = command->add_option("--nics", options->weftd.nics, "NICs of every host")
                    ->check(CLI::Range(1, 16));
-  command->add_option("--device", options->device, known_devices())->capture_default_str();
+  command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
   command
       ->add_option("--first-host", options->weftd.first_host,
                    "Number of the first host, where several networks are joined")

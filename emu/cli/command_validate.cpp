@@ -7,8 +7,8 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/sim/validation.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/cli/validation.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 
 namespace weft::cli {

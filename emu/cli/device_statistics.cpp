@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "emu/cli/complain.hpp"
-#include "emu/cli/host_environment.hpp"
+#include "emu/launch/host_environment.hpp"
 
 namespace weft::cli {
 namespace {
@@ -55,7 +55,8 @@ double DeviceStatistics::messages_out_of_order() const {
 std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
   std::vector<DeviceStatistics> devices;
   std::error_code error;
-  for (const auto& host : fs::directory_iterator(fs::path(directory) / kDevicesFolder, error)) {
+  for (const auto& host :
+       fs::directory_iterator(fs::path(directory) / launch::kDevicesFolder, error)) {
     // One tree for each kind of device that was asked for.
     for (const auto& tree : fs::directory_iterator(host.path(), error)) {
       for (const auto& file : fs::directory_iterator(tree.path() / "statistics", error)) {

@@ -15,7 +15,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
-#include "emu/cli/interrupt.hpp"
+#include "emu/launch/interrupt.hpp"
 
 namespace weft::cli {
 namespace {
@@ -87,10 +87,10 @@ int main(int argc, char** argv) {
   ::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how our children end
   try {
     return weft::cli::end_output(weft::cli::run(argc, argv));
-  } catch (const weft::cli::Interrupted& interrupted) {
+  } catch (const weft::launch::Interrupted& interrupted) {
     return 128 + interrupted.signal();
   } catch (const std::exception& error) {
-    if (const int signal = weft::cli::pending_interrupt(); signal != 0) {
+    if (const int signal = weft::launch::pending_interrupt(); signal != 0) {
       return 128 + signal;  // it broke off what has failed
     }
     const auto* system = dynamic_cast<const std::system_error*>(&error);

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-#include "emu/daemon/seqpacket.hpp"
+#include "emu/attach/seqpacket.hpp"
 
 namespace weft::emu {
 namespace {

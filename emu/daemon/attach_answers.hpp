@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "emu/daemon/attach_protocol.hpp"
+#include "emu/attach/protocol.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/plant.hpp"
-#include "emu/daemon/seqpacket.hpp"
 
 namespace weft::emu {
 

@@ -12,13 +12,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/attach/protocol.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/acceptor.hpp"
-#include "emu/daemon/attach_protocol.hpp"
 #include "emu/daemon/event_log.hpp"
 #include "emu/daemon/network_control.hpp"
 #include "emu/daemon/notices.hpp"
 #include "emu/daemon/registry.hpp"
-#include "emu/daemon/seqpacket.hpp"
 #include "emu/daemon/tap_donors.hpp"
 #include "srd/base/result.hpp"
 

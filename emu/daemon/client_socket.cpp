@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "emu/daemon/seqpacket.hpp"
+#include "emu/attach/seqpacket.hpp"
 
 namespace weft::emu {
 namespace {

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <optional>
 
-#include "emu/daemon/attach_protocol.hpp"
+#include "emu/attach/protocol.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "srd/base/check.hpp"
 #include "srd/wire/envelope.hpp"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "emu/attach/protocol.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/attach_answers.hpp"
-#include "emu/daemon/attach_protocol.hpp"
-#include "emu/daemon/seqpacket.hpp"
 #include "srd/io/tap_io.hpp"
 
 namespace weft::emu {

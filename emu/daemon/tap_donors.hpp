@@ -7,7 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "emu/daemon/attach_protocol.hpp"
+#include "emu/attach/protocol.hpp"
 #include "emu/daemon/network_control.hpp"
 #include "emu/daemon/plant.hpp"
 #include "emu/daemon/side_threads.hpp"

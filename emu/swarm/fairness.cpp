@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "emu/swarm/packet_kind.hpp"
+#include "emu/swarm/world_names.hpp"
 
 namespace weft::swarm {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "emu/swarm/plan.hpp"
-#include "emu/swarm/virtual_network.hpp"
+#include "emu/swarm/world_names.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::swarm {

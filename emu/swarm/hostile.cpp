@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "emu/swarm/virtual_world.hpp"
+#include "emu/swarm/world_names.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::swarm {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "emu/swarm/plan.hpp"
-#include "emu/swarm/virtual_network.hpp"
+#include "emu/swarm/world_names.hpp"
 #include "srd/base/rng.hpp"
 
 namespace weft::swarm {

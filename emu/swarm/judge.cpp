@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emu/swarm/virtual_network.hpp"
+#include "emu/swarm/world_names.hpp"
 
 namespace weft::swarm {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "emu/swarm/virtual_network.hpp"
+#include "emu/swarm/world_names.hpp"
 #include "srd/engine/config.hpp"
 #include "srd/engine/types.hpp"
 

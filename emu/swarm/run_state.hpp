@@ -11,7 +11,7 @@
 #include "emu/swarm/hostile.hpp"
 #include "emu/swarm/judge.hpp"
 #include "emu/swarm/run.hpp"
-#include "emu/swarm/virtual_world.hpp"
+#include "emu/swarm/world_names.hpp"
 
 namespace weft::swarm {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "emu/swarm/digest.hpp"
+#include "emu/swarm/world_names.hpp"
 
 namespace weft::swarm {
 Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails, std::uint32_t runs) {

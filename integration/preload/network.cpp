@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "emu/daemon/client.hpp"
+#include "emu/attach/client.hpp"
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs.hpp"
@@ -69,8 +69,7 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     return tl::unexpected(attached.error());
   }
   return Joined{devices::Network{attached->address, attached->id, attached->life,
-                                 attached->first_qpn, attached->qpn_count,
-                                 std::move(attached->io)},
+                                 attached->first_qpn, attached->qpn_count, std::move(attached->io)},
                 std::move(link)};
 }
 
@@ -87,9 +86,9 @@ Result<std::unique_ptr<devices::NicRunner>> start_nic(const std::string& root,
   if (!joined) {
     return tl::unexpected(joined.error());
   }
-  auto runner = kind->start(
-      description, std::move(joined->network),
-      kernel::claim_statistics(kernel::statistics_path(root, description.name)));
+  auto runner =
+      kind->start(description, std::move(joined->network),
+                  kernel::claim_statistics(kernel::statistics_path(root, description.name)));
   if (!runner) {
     return tl::unexpected(runner.error());
   }

@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "emu/daemon/client.hpp"
+#include "emu/attach/client.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/engine/engine.hpp"

@@ -77,9 +77,9 @@ TEST(EngineLimits, AFullWindowWaitsForItsOldestPacket) {
     pair.a.send(pair.b, pattern(100));
   }
   std::uint32_t widest = 0;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
     srd::wire::DataHeader header;
-    if (event == swarm::NetworkEvent::sent && swarm::kind_of(packet.bytes) == Packet::send &&
+    if (event == world::NetworkEvent::sent && world::kind_of(packet.bytes) == Packet::send &&
         srd::wire::load(packet.bytes, header)) {
       widest = std::max<std::uint32_t>(widest, header.back.value());
     }
@@ -123,7 +123,7 @@ TEST(EngineLimits, AFullCompletionQueueHoldsTheSenderBack) {
   LabConfig config = lab_config();
   config.engine.max_completions = 40;
   config.engine.max_work_requests = 20;
-  swarm::VirtualWorld world(1);
+  world::VirtualWorld world(1);
   world.network().link() = config.link;
   world.add_host(config.engine);
   world.add_host(config.engine);
@@ -143,7 +143,7 @@ TEST(EngineLimits, AFullCompletionQueueHoldsTheSenderBack) {
   std::size_t sent = 0;
   const auto send_what_fits = [&] {
     srd::SendRequest request;
-    request.peer = a.peer(swarm::address_of_host(1), srd::AttachmentId{}).value();
+    request.peer = a.peer(world::address_of_host(1), srd::AttachmentId{}).value();
     request.source = request.destination = kEndpoint;
     request.qkey = kQkey;
     request.segments[0] = {memory.data(), 50};
@@ -192,7 +192,7 @@ TEST(EngineLimits, DeferredPacketsBackOff) {
   LabConfig config = lab_config();
   config.engine.max_work_requests = config.engine.max_completions = 4;
   config.engine.peer_timeout = 10s;
-  swarm::VirtualWorld world(1);
+  world::VirtualWorld world(1);
   world.network().link() = config.link;
   world.add_host(config.engine);
   config.engine.max_work_requests = config.engine.max_completions = 64;
@@ -204,7 +204,7 @@ TEST(EngineLimits, DeferredPacketsBackOff) {
     ASSERT_TRUE(engine->open_endpoint(kEndpoint, {.qkey = kQkey, .receive_depth = 64}));
   }
   srd::SendRequest request;
-  request.peer = sender.peer(swarm::address_of_host(0), srd::AttachmentId{}).value();
+  request.peer = sender.peer(world::address_of_host(0), srd::AttachmentId{}).value();
   request.source = request.destination = kEndpoint;
   request.qkey = kQkey;
   request.segments[0] = {memory.data(), 50};
@@ -232,9 +232,9 @@ TEST(EngineLimits, PeersBeyondTheLimitAreRefused) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     lab[i].receive(10);
   }
-  EXPECT_TRUE(lab[0].engine().peer(swarm::address_of_host(1), srd::AttachmentId{}));
-  EXPECT_TRUE(lab[0].engine().peer(swarm::address_of_host(2), srd::AttachmentId{}));
-  const auto third = lab[0].engine().peer(swarm::address_of_host(3), srd::AttachmentId{});
+  EXPECT_TRUE(lab[0].engine().peer(world::address_of_host(1), srd::AttachmentId{}));
+  EXPECT_TRUE(lab[0].engine().peer(world::address_of_host(2), srd::AttachmentId{}));
+  const auto third = lab[0].engine().peer(world::address_of_host(3), srd::AttachmentId{});
   ASSERT_FALSE(third.has_value());
   EXPECT_NE(third.error().message.find("max_peers"), std::string::npos);
   // From the outside the limit looks like a machine that is not there.

@@ -12,12 +12,12 @@ namespace {
 class PathLog {
  public:
   explicit PathLog(Pair& pair) {
-    pair.network().observe([this](TimePoint when, swarm::NetworkEvent event, const auto& packet) {
-      if (event != swarm::NetworkEvent::sent || packet.from != 0) {
+    pair.network().observe([this](TimePoint when, world::NetworkEvent event, const auto& packet) {
+      if (event != world::NetworkEvent::sent || packet.from != 0) {
         return;
       }
-      const Packet kind = swarm::kind_of(packet.bytes);
-      if (swarm::matches(Packet::data, kind)) {
+      const Packet kind = world::kind_of(packet.bytes);
+      if (world::matches(Packet::data, kind)) {
         data_.emplace_back(when, packet.path.value());
       } else if (kind == Packet::probe) {
         ++probes_[packet.path.value()];

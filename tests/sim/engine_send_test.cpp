@@ -26,7 +26,7 @@ TEST(EngineSend, ArrivesAndCompletesAtBothEnds) {
   EXPECT_EQ(arrival.remote, kEndpoint);
   EXPECT_EQ(arrival.length, 5U);
   EXPECT_FALSE(arrival.has_immediate);
-  EXPECT_EQ(pair.b.engine().key_of(arrival.peer).address, swarm::address_of_host(0));
+  EXPECT_EQ(pair.b.engine().key_of(arrival.peer).address, world::address_of_host(0));
 }
 
 TEST(EngineSend, CompletesOneRoundTripAfterItLeft) {

@@ -40,9 +40,9 @@ TEST(EngineShaping, EveryMarkIsToldToTheSender) {
   pair.network().add({.kind = Packet::send, .action = Action::mark, .skip = 2, .count = 3});
   std::uint32_t echoed = 0;
   std::uint32_t counted = 0;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
     srd::wire::AckHeader ack;
-    if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::ack &&
+    if (event == world::NetworkEvent::delivered && world::kind_of(packet.bytes) == Packet::ack &&
         srd::wire::load(packet.bytes, ack)) {
       echoed += (ack.common.flags & srd::wire::kEchoCongested) != 0;
       counted = ack.marked.value();
@@ -64,10 +64,10 @@ TEST(EngineShaping, EveryPacketNamesItsPath) {
   config.engine.credit_window = 2048;
   Pair pair(config);
   std::map<std::uint8_t, int> seen;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
     srd::wire::CommonHeader header;
-    if (event == swarm::NetworkEvent::sent && srd::wire::load(packet.bytes, header) &&
-        swarm::kind_of(packet.bytes) != Packet::ack) {
+    if (event == world::NetworkEvent::sent && srd::wire::load(packet.bytes, header) &&
+        world::kind_of(packet.bytes) != Packet::ack) {
       EXPECT_EQ(header.path.value(), packet.path.value()) << int{header.type};
       ++seen[header.type];
     }
@@ -93,7 +93,7 @@ TEST(EngineShaping, ANowBeforeTheLatestIsTheLatest) {
   srd::Engine engine(config.engine);
   ASSERT_TRUE(engine.open_endpoint(kEndpoint, {.qkey = kQkey}));
   srd::SendRequest request;
-  request.peer = engine.peer(swarm::address_of_host(1), srd::AttachmentId{}).value();
+  request.peer = engine.peer(world::address_of_host(1), srd::AttachmentId{}).value();
   request.source = request.destination = kEndpoint;
   ASSERT_EQ(engine.post(request), srd::PostResult::accepted);
   const TimePoint now = time_at(1s);
@@ -114,9 +114,9 @@ TEST(EngineShaping, ABurstOfMarksIsToldAsMany) {
   pair.b.receive(24);
   pair.network().link().mark = 1.0;
   std::uint32_t told = 0;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
     srd::wire::AckHeader ack;
-    if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::ack &&
+    if (event == world::NetworkEvent::delivered && world::kind_of(packet.bytes) == Packet::ack &&
         srd::wire::load(packet.bytes, ack)) {
       told = ack.marked.value();
     }
@@ -150,15 +150,15 @@ Duration longest_delay(const std::string& control, bool credits) {
   }
   Duration longest{};
   std::map<std::uint64_t, TimePoint> departures;
-  lab.network().observe([&](TimePoint when, swarm::NetworkEvent event, const auto& packet) {
+  lab.network().observe([&](TimePoint when, world::NetworkEvent event, const auto& packet) {
     srd::wire::DataHeader header;
-    if (swarm::kind_of(packet.bytes) != Packet::write || !srd::wire::load(packet.bytes, header)) {
+    if (world::kind_of(packet.bytes) != Packet::write || !srd::wire::load(packet.bytes, header)) {
       return;
     }
     const std::uint64_t key = (std::uint64_t{packet.from} << 40) | header.psn.value();
-    if (event == swarm::NetworkEvent::sent) {
+    if (event == world::NetworkEvent::sent) {
       departures[key] = when;
-    } else if (event == swarm::NetworkEvent::delivered && lab.elapsed() > 500us) {
+    } else if (event == world::NetworkEvent::delivered && lab.elapsed() > 500us) {
       longest = std::max(longest, when - departures[key]);
     }
   });
@@ -229,9 +229,9 @@ TEST(EngineShaping, AWriteIsShuffledPacketByPacket) {
   Pair pair(config);
   pair.b.receive();
   std::vector<std::uint64_t> addresses;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
     srd::wire::DataHeader header;
-    if (event == swarm::NetworkEvent::delivered && swarm::kind_of(packet.bytes) == Packet::write &&
+    if (event == world::NetworkEvent::delivered && world::kind_of(packet.bytes) == Packet::write &&
         srd::wire::load(packet.bytes, header)) {
       addresses.push_back(header.remote_address.value());
     }

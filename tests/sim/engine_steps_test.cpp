@@ -27,7 +27,7 @@ struct Alone {
       EXPECT_TRUE(engine.open_endpoint(Qpn{i + 1}, {.qkey = kQkey, .receive_depth = 16384}));
     }
     for (std::uint32_t i = 0; i < peers_wanted; ++i) {
-      peers.push_back(engine.peer(swarm::address_of_host(i + 1), srd::AttachmentId{}).value());
+      peers.push_back(engine.peer(world::address_of_host(i + 1), srd::AttachmentId{}).value());
     }
   }
   void send(std::uint32_t peer = 0, std::uint32_t endpoint = 0) {

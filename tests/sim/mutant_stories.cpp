@@ -106,8 +106,8 @@ bool marks_of_a_burst_are_heard() {
   (void)pair.run_until_idle();
   pair.b.receive(40);
   std::vector<std::uint16_t> paths;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
-    if (event == swarm::NetworkEvent::sent && swarm::kind_of(packet.bytes) == Packet::send) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
+    if (event == world::NetworkEvent::sent && world::kind_of(packet.bytes) == Packet::send) {
       paths.push_back(packet.path.value());
     }
   });

@@ -103,8 +103,8 @@ bool other_path_story() {
   Pair pair;
   pair.b.receive();
   std::vector<std::uint16_t> used;
-  pair.network().observe([&](TimePoint, swarm::NetworkEvent event, const auto& packet) {
-    if (event == swarm::NetworkEvent::sent && swarm::kind_of(packet.bytes) == Packet::send) {
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
+    if (event == world::NetworkEvent::sent && world::kind_of(packet.bytes) == Packet::send) {
       used.push_back(packet.path.value());
     }
   });

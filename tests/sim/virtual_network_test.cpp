@@ -1,9 +1,8 @@
 // Owns the tests of the virtual network: that it does the harm it is asked for, and no other.
-#include "emu/swarm/virtual_network.hpp"
-
 #include <gtest/gtest.h>
 
-#include "emu/swarm/virtual_world.hpp"
+#include "emu/world/network.hpp"
+#include "emu/world/world.hpp"
 
 namespace weft::swarm {
 namespace {

@@ -32,7 +32,7 @@ std::string pattern(std::size_t length, std::uint64_t seed) {
 srd::Engine& Node::engine() { return lab_.world().engine(host_); }
 
 srd::PeerId Node::peer(const Node& other) {
-  const auto found = engine().peer(swarm::address_of_host(other.host()), other.config().attachment);
+  const auto found = engine().peer(world::address_of_host(other.host()), other.config().attachment);
   EXPECT_TRUE(found.has_value()) << (found ? "" : found.error().message);
   return found.value_or(srd::PeerId{});
 }

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "emu/swarm/virtual_world.hpp"
+#include "emu/world/world.hpp"
 
 namespace weft::testing {
 
@@ -20,8 +20,8 @@ using namespace std::chrono_literals;
 using srd::Completion;
 using srd::Qpn;
 using srd::Status;
-using swarm::Action;
-using swarm::Packet;
+using world::Action;
+using world::Packet;
 
 inline constexpr Qpn kEndpoint{17};
 inline constexpr std::uint32_t kQkey = 0x1CE;
@@ -41,7 +41,7 @@ struct How {
 
 struct LabConfig {
   srd::EngineConfig engine;
-  swarm::LinkModel link;
+  world::LinkModel link;
   std::uint64_t seed = 1;
 };
 // One-way latency 5 us, 16 paths, 1 KiB packets: small numbers that a story can speak about.
@@ -141,8 +141,8 @@ class Lab {
   virtual ~Lab() = default;
 
   [[nodiscard]] Node& operator[](std::uint32_t i) { return nodes_[i]; }
-  [[nodiscard]] swarm::VirtualWorld& world() { return world_; }
-  [[nodiscard]] swarm::VirtualNetwork& network() { return world_.network(); }
+  [[nodiscard]] world::VirtualWorld& world() { return world_; }
+  [[nodiscard]] world::VirtualNetwork& network() { return world_.network(); }
   [[nodiscard]] TimePoint now() const { return world_.now(); }
   [[nodiscard]] Duration elapsed() const { return world_.now() - start_; }
   [[nodiscard]] Duration rtt() { return network().link().latency * 2; }
@@ -163,7 +163,7 @@ class Lab {
  private:
   bool step(TimePoint limit);
 
-  swarm::VirtualWorld world_;
+  world::VirtualWorld world_;
   std::deque<Node> nodes_;
   TimePoint start_;
 };

@@ -60,7 +60,7 @@ srd::Engine& Station::engine() { return lab_.world_.engine(host_); }
 
 srd::MessageAddress Station::address(const Station& other) {
   const srd::PeerId peer =
-      engine().peer(swarm::address_of_host(other.host_), other.config_.attachment).value();
+      engine().peer(world::address_of_host(other.host_), other.config_.attachment).value();
   return {peer, lab_.config_.messenger.endpoint, lab_.config_.messenger.qkey};
 }
 

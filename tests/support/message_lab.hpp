@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "emu/swarm/virtual_world.hpp"
+#include "emu/world/world.hpp"
 #include "srd/message/messenger.hpp"
 
 namespace weft::testing {
@@ -21,7 +21,7 @@ using Bytes8 = std::vector<std::byte>;
 struct MessageLabConfig {
   srd::EngineConfig engine;
   srd::MessengerConfig messenger;
-  swarm::LinkModel link;
+  world::LinkModel link;
   std::uint64_t seed = 1;
 };
 // One-way latency 5 us, 16 paths, packets of 1 KiB.
@@ -105,8 +105,8 @@ class MessageLab {
                       const MessageLabConfig& config = message_lab_config());
 
   [[nodiscard]] Station& operator[](std::uint32_t i) { return stations_[i]; }
-  [[nodiscard]] swarm::VirtualWorld& world() { return world_; }
-  [[nodiscard]] swarm::VirtualNetwork& network() { return world_.network(); }
+  [[nodiscard]] world::VirtualWorld& world() { return world_; }
+  [[nodiscard]] world::VirtualNetwork& network() { return world_.network(); }
 
   bool run_until(const std::function<bool()>& reached, Duration limit = 20s);
   void run_for(Duration duration);
@@ -121,7 +121,7 @@ class MessageLab {
   bool step(TimePoint limit);
 
   MessageLabConfig config_;
-  swarm::VirtualWorld world_;
+  world::VirtualWorld world_;
   std::deque<Station> stations_;
 };
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PROTOCOL = (ROOT / "emu/daemon/attach_protocol.hpp").read_text()
+PROTOCOL = (ROOT / "emu/attach/protocol.hpp").read_text()
 MAGIC = int(re.search(r"kAttachMagic = (0x[0-9a-fA-F]+)", PROTOCOL)[1], 16)
 VERSION = int(re.search(r"kAttachVersion = (\d+)", PROTOCOL)[1])
 ATTACH, DESCRIBE, TAP = 1, 2, 8

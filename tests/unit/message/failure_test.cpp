@@ -149,7 +149,7 @@ TEST(Failure, WhatArrivedBehindALostMessageIsDeliveredWhenTheNextEpochBegins) {
   lab[0].send(lab[1], 1, 100);
   ASSERT_TRUE(lab.run_until_done());
   // The second message never arrives, and neither do acknowledgements.
-  lab.network().lose_next(swarm::Packet::send, 1);
+  lab.network().lose_next(world::Packet::send, 1);
   const std::uint64_t lost = lab[0].send(lab[1], 1, 41, {.seed = 1});
   lab.run_for(1us);
   const std::uint64_t arrives = lab[0].send(lab[1], 1, 42, {.seed = 2});

@@ -102,7 +102,7 @@ TEST(Matching, UnorderedMessagesDoNotWaitForEarlierOnes) {
   MessageLabConfig config = message_lab_config();
   config.messenger.order = srd::MessageOrder::unordered;
   MessageLab lab(2, config);
-  lab.network().delay_next(swarm::Packet::send, 300us);
+  lab.network().delay_next(world::Packet::send, 300us);
   const std::uint64_t first = lab[1].receive(1, 10);
   const std::uint64_t second = lab[1].receive(1, 10);
   lab[0].send(lab[1], 1, 1);
@@ -115,7 +115,7 @@ TEST(Matching, UnorderedMessagesDoNotWaitForEarlierOnes) {
 
 TEST(Matching, OrderedOnesDo) {
   MessageLab lab(2);
-  lab.network().delay_next(swarm::Packet::send, 300us);
+  lab.network().delay_next(world::Packet::send, 300us);
   const std::uint64_t first = lab[1].receive(1, 10);
   const std::uint64_t second = lab[1].receive(1, 10);
   lab[0].send(lab[1], 1, 1);

@@ -105,7 +105,7 @@ TEST_F(Memory, OfAFormerLifeIsNotMistakenForThatOfTheNext) {
 
 TEST_F(Memory, OfADeadPeerIsNotWaitedForForEver) {
   EXPECT_EQ(read(0, 100).status, Status::ok);
-  lab.network().lose_next(swarm::Packet::read_response, 1000000);
+  lab.network().lose_next(world::Packet::read_response, 1000000);
   ASSERT_EQ(
       lab[0].messenger().post_read({.from = lab[0].address(lab[1]), .data = local, .key = key}),
       PostResult::accepted);

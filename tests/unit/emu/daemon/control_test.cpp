@@ -19,10 +19,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "emu/daemon/client.hpp"
+#include "emu/attach/client.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "emu/daemon/metrics.hpp"
-#include "emu/daemon/seqpacket.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/run/clock.hpp"
 #include "tests/support/pcapng_reader.hpp"

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <set>
 
-#include "emu/daemon/attach_protocol.hpp"
+#include "emu/attach/protocol.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/io/ring_io.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "emu/daemon/attach_protocol.hpp"
+#include "emu/attach/protocol.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
 namespace weft::emu {

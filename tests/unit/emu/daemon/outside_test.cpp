@@ -16,10 +16,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "emu/daemon/attach_protocol.hpp"
-#include "emu/daemon/client.hpp"
+#include "emu/attach/client.hpp"
+#include "emu/attach/protocol.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/daemon.hpp"
-#include "emu/daemon/seqpacket.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/io/dgram_io.hpp"
 #include "srd/io/join_key.hpp"

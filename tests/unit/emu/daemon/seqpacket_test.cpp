@@ -1,6 +1,6 @@
 // Owns what messages with descriptors promise whatever the other side sends: nothing stays open
 // that nobody asked for, and nobody waits.
-#include "emu/daemon/seqpacket.hpp"
+#include "emu/attach/seqpacket.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "emu/daemon/attach_protocol.hpp"
+#include "emu/attach/protocol.hpp"
 #include "tests/support/lingering_socket.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 

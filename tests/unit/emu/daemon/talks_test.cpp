@@ -18,10 +18,10 @@
 #include <optional>
 #include <thread>
 
-#include "emu/daemon/attach_protocol.hpp"
-#include "emu/daemon/client.hpp"
+#include "emu/attach/client.hpp"
+#include "emu/attach/protocol.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/daemon.hpp"
-#include "emu/daemon/seqpacket.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/srd_header.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -17,9 +17,9 @@
 #include <thread>
 #include <utility>
 
-#include "emu/daemon/client.hpp"
+#include "emu/attach/client.hpp"
+#include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/daemon.hpp"
-#include "emu/daemon/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/run/clock.hpp"
 

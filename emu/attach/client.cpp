@@ -1,0 +1,300 @@
+// Owns the client's side of attaching: the handshake, and the news that come later.
+#include "emu/attach/client.hpp"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "emu/attach/protocol.hpp"
+#include "emu/attach/seqpacket.hpp"
+
+namespace weft::emu {
+namespace {
+
+constexpr int kHandshakeMilliseconds = 5000;
+constexpr std::size_t kMinMtu = 256;
+constexpr std::size_t kMaxMtu = 65000;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+Result<void> complete(AttachOptions& options) {
+  if (options.socket.empty()) {
+    options.socket = environment("WEFT_SOCKET");
+  }
+  if (options.socket.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                "WEFT_SOCKET is not set: start programs with 'weft run' or 'weft exec'");
+  }
+  if (options.host.empty()) {
+    options.host = environment("WEFT_HOST");
+  }
+  if (options.host.size() >= kMaxHostName) {
+    return fail(ErrorCode::invalid_argument, "host name '" + options.host + "' is too long");
+  }
+  return {};
+}
+
+AttachRequest request_for(const AttachOptions& options) {
+  AttachRequest request;
+  std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
+  request.nic = options.nic;
+  request.flags = (options.direct_rings ? 0U : kNoDirectRings) |
+                  (options.wants_management ? kWantsManagement : 0U);
+  request.ring_bytes = static_cast<std::uint32_t>(options.ring_bytes);
+  return request;
+}
+
+Error refusal(const Received& received) {
+  if (received.state == Received::State::nothing) {
+    return {ErrorCode::io_error, "weftd does not answer"};
+  }
+  if (auto refused = received.as<RefusedReply>();
+      refused && refused->header.type == AttachMessage::refused) {
+    refused->text.back() = '\0';
+    return {ErrorCode::not_permitted, "weftd refused: " + std::string(refused->text.data())};
+  }
+  return {ErrorCode::io_error, received.state == Received::State::closed
+                                   ? "weftd closed the connection"
+                                   : "weftd speaks another version"};
+}
+
+srd::Address to_address(const std::array<std::byte, 16>& bytes) {
+  srd::Address address;
+  address.bytes = bytes;
+  return address;
+}
+
+std::size_t max_frame(std::size_t mtu) { return srd::wire::kEnvelopeSizeV6 + mtu; }
+
+srd::NetworkModel network_of(const AttachReply& reply) {
+  constexpr std::uint64_t kLongest = 10'000'000'000;  // 10 s: more is nonsense
+  return {.rate = Rate::bits_per_second(std::max<std::uint64_t>(reply.bits_per_second, 1)),
+          .round_trip = Duration{static_cast<std::int64_t>(std::min(reply.round_trip, kLongest))},
+          .trims = reply.trims != 0};
+}
+
+// An accepted reply, with its descriptors checked and mapped.
+struct Place {
+  AttachReply reply;
+  srd::RingPort uplink;
+};
+
+// One end of a pair of rings: their memory and the end of their bell come with a message.
+Result<srd::RingPort> open_port(Received& received, std::size_t ring_bytes, int end,
+                                std::size_t mtu) {
+  auto bell = srd::Bell::adopt(std::move(received.fds[1]));
+  if (!bell) {
+    return tl::unexpected(bell.error());
+  }
+  return srd::RingPort::open(received.fds[0].get(), ring_bytes, end, max_frame(mtu),
+                             std::move(*bell));
+}
+
+Result<Place> accept_reply(Received& received) {
+  const auto reply = received.as<AttachReply>();
+  if (!is_well_formed(reply, AttachMessage::attached) || received.fds.size() != 2) {
+    return tl::unexpected(refusal(received));
+  }
+  if (reply->mtu < kMinMtu || reply->mtu > kMaxMtu) {
+    return fail(ErrorCode::io_error, "weftd gave an MTU of " + std::to_string(reply->mtu));
+  }
+  auto uplink = open_port(received, reply->ring_bytes, 1, reply->mtu);
+  if (!uplink) {
+    return tl::unexpected(uplink.error());
+  }
+  return Place{*reply, std::move(*uplink)};
+}
+
+// Lives inside the RingIo. While weftd is gone it knocks ten times a second and asks for its old
+// place.
+class Keeper final : public srd::PortKeeper {
+ public:
+  Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
+      : options_(std::move(options)),
+        place_(place),
+        socket_(std::move(socket)),
+        link_up_(place.link_up != 0) {}
+
+  [[nodiscard]] int control_fd() const { return socket_.get(); }
+
+  void attend(srd::RingIo& io) override {
+    while (socket_) {
+      Received received = receive_message(socket_.get());
+      if (received.state == Received::State::nothing) {
+        return;
+      }
+      if (received.state == Received::State::closed) {
+        lose(io);
+        break;
+      }
+      hear(io, received);
+    }
+    if (knock_) {
+      knock(io);
+    }
+  }
+
+ private:
+  void hear(srd::RingIo& io, Received& received) {
+    if (rejoining_) {
+      rejoin(io, received);
+      return;
+    }
+    if (const auto link = received.as<LinkNotice>(); is_well_formed(link, AttachMessage::link)) {
+      set_link(link->up != 0);
+      return;
+    }
+    const auto notice = received.as<DirectNotice>();
+    if (!notice || notice->header.magic != kAttachMagic) {
+      return;
+    }
+    const srd::Address peer = to_address(notice->peer);
+    const srd::AttachmentId attachment{static_cast<std::uint16_t>(notice->attachment)};
+    if (notice->header.type == AttachMessage::undirect) {
+      io.remove_direct(peer, attachment);
+    } else if (notice->header.type == AttachMessage::direct && received.fds.size() == 2 &&
+               notice->end < 2) {
+      auto port =
+          open_port(received, notice->ring_bytes, static_cast<int>(notice->end), place_.mtu);
+      if (port) {
+        [[maybe_unused]] const bool added = io.add_direct(
+            {.address = peer, .attachment = attachment, .life = srd::Life{notice->life}},
+            std::move(*port));
+      }
+    }
+  }
+
+  void lose(srd::RingIo& io) {
+    socket_.reset();
+    rejoining_ = false;
+    io.close_uplink();  // direct rings live on
+    if (!knock_) {
+      knock_ = srd::UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+      const itimerspec every{{0, 100'000'000}, {0, 100'000'000}};
+      ::timerfd_settime(knock_.get(), 0, &every, nullptr);
+      [[maybe_unused]] const auto watched = io.watch(knock_.get());
+    }
+  }
+
+  void knock(srd::RingIo& io) {
+    std::uint64_t expirations;
+    if (socket_ || ::read(knock_.get(), &expirations, sizeof expirations) < 0) {
+      return;
+    }
+    // Somebody's poll is waiting, with the host's lock held.
+    auto socket = connect_seqpacket(options_.socket, Duration{0});
+    if (!socket) {
+      return;
+    }
+    AttachRequest request = request_for(options_);
+    request.attachment = place_.attachment;
+    request.life = place_.life;
+    if (send_struct(socket->get(), request) && io.watch(socket->get())) {
+      socket_ = std::move(*socket);
+      rejoining_ = true;
+    }
+  }
+
+  void rejoin(srd::RingIo& io, Received& received) {
+    auto place = accept_reply(received);
+    if (!place || place->reply.attachment != place_.attachment ||
+        place->reply.life != place_.life || place->reply.address != place_.address ||
+        place->reply.mtu != place_.mtu) {
+      socket_.reset();  // and knock again
+      return;
+    }
+    if (io.replace_uplink(std::move(place->uplink))) {
+      rejoining_ = false;
+      knock_.reset();
+      set_link(place->reply.link_up != 0);
+      io.remove_all_direct();  // the new weftd knows nothing of them, and gives new ones
+    }
+  }
+
+  void set_link(bool up) {
+    if (std::exchange(link_up_, up) != up && options_.on_link) {
+      options_.on_link(up);
+    }
+  }
+
+  AttachOptions options_;
+  AttachReply place_;
+  srd::UniqueFd socket_;
+  srd::UniqueFd knock_;  // a timer, while weftd is gone
+  bool rejoining_ = false;
+  bool link_up_;
+};
+
+}  // namespace
+
+Result<Attachment> attach(AttachOptions options) {
+  if (auto completed = complete(options); !completed) {
+    return tl::unexpected(completed.error());
+  }
+  auto socket = connect_seqpacket(options.socket);
+  if (!socket) {
+    return tl::unexpected(socket.error());
+  }
+  // Who is not wanted is told so before being asked anything: the reason is there to be read even
+  // if this cannot be sent any more.
+  (void)send_struct(socket->get(), request_for(options));
+  Received received = await_message(socket->get(), kHandshakeMilliseconds);
+  auto place = accept_reply(received);
+  if (!place) {
+    return tl::unexpected(place.error());
+  }
+  const AttachReply& reply = place->reply;
+  const srd::Address address = to_address(reply.address);
+  auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu, .network = network_of(reply)},
+                                std::move(place->uplink));
+  if (!io) {
+    return tl::unexpected(io.error());
+  }
+  if (reply.link_up == 0 && options.on_link) {
+    options.on_link(false);
+  }
+  auto keeper = std::make_unique<Keeper>(std::move(options), reply, std::move(*socket));
+  if (auto watched = (*io)->watch(keeper->control_fd()); !watched) {
+    return tl::unexpected(watched.error());
+  }
+  (*io)->set_keeper(std::move(keeper));
+  return Attachment{.address = address,
+                    .id = srd::AttachmentId{static_cast<std::uint16_t>(reply.attachment)},
+                    .life = srd::Life{reply.life},
+                    .first_qpn = reply.first_qpn,
+                    .qpn_count = reply.qpn_count,
+                    .mtu = reply.mtu,
+                    .io = std::move(*io)};
+}
+
+Result<std::vector<srd::Address>> describe_host(AttachOptions options) {
+  if (auto completed = complete(options); !completed) {
+    return tl::unexpected(completed.error());
+  }
+  auto socket = connect_seqpacket(options.socket);
+  if (!socket) {
+    return tl::unexpected(socket.error());
+  }
+  DescribeRequest request;
+  std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
+  (void)send_struct(socket->get(), request);
+  const Received received = await_message(socket->get(), kHandshakeMilliseconds);
+  const auto reply = received.as<HostReply>();
+  if (!is_well_formed(reply, AttachMessage::host) || reply->nics > kMaxNicsPerHost) {
+    return tl::unexpected(refusal(received));
+  }
+  std::vector<srd::Address> addresses;
+  for (std::uint32_t i = 0; i < reply->nics; ++i) {
+    addresses.push_back(to_address(reply->addresses[i]));
+  }
+  return addresses;
+}
+
+}  // namespace weft::emu

@@ -1,0 +1,28 @@
+// Owns the stock RDMA program that `weft demo` shows at work, if this machine has one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emu/launch/host_environment.hpp"
+
+namespace weft::cli {
+
+struct DemoProgram {
+  launch::DeviceKind device;       // none: no program can run, `missing` says why
+  std::vector<std::string> words;  // what runs on h1; the same with h1's address on h2 if `pair`
+  bool pair = false;
+  std::string missing;
+};
+
+struct DemoProgramEnd {
+  bool passed = true;  // also if there was nothing to run
+  std::string note;    // empty: nothing ran
+  std::string output;
+};
+
+[[nodiscard]] DemoProgram find_demo_program();
+[[nodiscard]] DemoProgramEnd run_demo_program(const DemoProgram& program,
+                                              const std::string& directory, bool quiet);
+
+}  // namespace weft::cli

@@ -1,0 +1,114 @@
+// Owns one end of `weft perf`: an engine in a process of its own, measured against another one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/cli/perf/watched_io.hpp"
+#include "srd/engine/engine.hpp"
+#include "srd/io/packet_io.hpp"
+#include "srd/run/host.hpp"
+#include "srd/run/idle.hpp"
+
+namespace weft::cli {
+
+enum class PerfOperation : std::uint8_t { send, write, read };
+[[nodiscard]] const char* to_string(PerfOperation operation);
+
+struct PerfCase {
+  PerfOperation operation = PerfOperation::send;
+  std::uint32_t size = 64;
+  Duration duration = std::chrono::milliseconds{200};  // of each of the two measurements
+  std::uint32_t window = 128;                          // requests outstanding in the second one
+};
+
+struct PerfResult {
+  bool valid = false;
+  double latency_us_p50 = 0;  // one way; of a read: the whole round
+  double latency_us_p99 = 0;
+  double messages_per_s = 0;
+  double gbytes_per_s = 0;
+  std::uint32_t paths_used = 0;
+  std::uint64_t out_of_order_packets = 0;
+  std::uint64_t retransmitted = 0;
+  srd::Status failure = srd::Status::ok;
+};
+
+// What the two processes share besides the network: who is where, and which case they are in.
+struct PerfBoard {
+  struct Side {
+    std::atomic<std::uint32_t> step{0};  // counts barriers passed
+    srd::Address address;
+    std::uint32_t attachment = 0;
+    std::uint32_t qpn = 0;
+    std::uint32_t key = 0;
+    std::uint64_t buffer = 0;
+    // Of the case just measured, as this side saw it arrive.
+    std::uint32_t paths_used = 0;
+    std::uint64_t out_of_order = 0;
+    std::uint64_t retransmitted = 0;
+  };
+  std::array<Side, 2> sides;
+  std::atomic<bool> abort{false};
+  std::atomic<std::uint32_t> finished{0};  // measurements that the client is through with
+};
+
+struct PerfPlace {
+  srd::Address address;
+  srd::AttachmentId attachment;
+  srd::Life life;
+  std::uint32_t qpn = 0;
+  std::unique_ptr<srd::PacketIo> io;
+};
+
+class PerfEndpoint {
+ public:
+  static constexpr std::size_t kMaxSize = std::size_t{1} << 23;
+
+  // Side 0 is the client, who measures.
+  PerfEndpoint(PerfBoard& board, int side) : board_(board), side_(side) {}
+
+  // Joins the network and meets the other side. Throws std::runtime_error.
+  void start(PerfPlace place, bool block_when_idle, const std::string& congestion_control);
+  // Both sides, with the same case. The result is the client's.
+  [[nodiscard]] PerfResult run(const PerfCase& perf_case);
+
+ private:
+  using Host = srd::Host<srd::Engine>;
+
+  void barrier();
+  void serve(const PerfCase& perf_case, std::uint32_t until);
+  void measure_latency(const PerfCase& perf_case, PerfResult& result);
+  void measure_rate(const PerfCase& perf_case, PerfResult& result);
+  void post_receives(srd::Engine& engine, std::uint32_t count);
+  void post(srd::Engine& engine, PerfOperation operation, std::uint32_t size, std::uint64_t cookie);
+  void pause(std::size_t work);
+  [[nodiscard]] bool is_over(std::uint32_t until) const {
+    return board_.abort.load(std::memory_order_relaxed) ||
+           board_.finished.load(std::memory_order_acquire) >= until;
+  }
+
+  PerfBoard& board_;
+  int side_;
+  std::unique_ptr<Host> host_;
+  srd::Idler idler_;
+  bool block_when_idle_ = false;
+  std::vector<std::byte> outbox_;
+  std::vector<std::byte> target_;  // what the other side writes and reads
+  std::vector<std::byte> inbox_;
+  srd::PeerId peer_;
+  srd::Qpn own_qpn_;
+  srd::Qpn peer_qpn_;
+  srd::RegionKey peer_key_;
+  std::uint64_t peer_buffer_ = 0;
+  std::uint32_t measurements_ = 0;
+  std::vector<double> samples_;
+  std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,37 @@
+// Owns the translation from a link's fault.
+#include "emu/cli/perf/fault.hpp"
+
+#include "emu/fabric/fault.hpp"
+#include "emu/fabric/topology_yaml.hpp"
+
+namespace weft::cli {
+
+Result<srd::FaultIo::Config> parse_packet_fault(const std::string& text) {
+  emu::YamlFile file("--fault '" + text + "'");
+  const YAML::Node node = file.load("{link: '*', " + text + "}");
+  const emu::Fault fault = file.failed() ? emu::Fault{} : emu::read_fault(file, node, "fault");
+  if (file.failed()) {
+    return tl::unexpected(file.error());
+  }
+  const emu::Impairment& is = fault.impairment;
+  const bool of_links = fault.where != "*" || fault.share != 1 || fault.at != Duration{} ||
+                        fault.lasts != Duration{} || fault.every != Duration{} || is.down ||
+                        is.rate_factor != 1 || is.grey != 0 || is.burst.enter != 0 ||
+                        is.min_bytes != 0 || is.reorder_delay != Duration{};
+  if (of_links) {
+    return fail(ErrorCode::invalid_argument,
+                "--fault '" + text +
+                    "': without a modelled network (--io ring) there are only loss, duplication, "
+                    "corruption, reordering, extra_delay and jitter, of what both sides send");
+  }
+  srd::FaultIo::Config config;
+  config.loss = is.loss;
+  config.duplication = is.duplication;
+  config.corruption = is.corruption;
+  config.reordering = is.reordering;
+  config.delay = is.extra_delay;
+  config.jitter = is.jitter;
+  return config;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,90 @@
+// Owns the client's side of the control protocol.
+#include "emu/launch/control_client.hpp"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "srd/io/posix.hpp"
+
+namespace weft::launch {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr long kPatienceSeconds = 10;
+
+// Scalars stay text: the reader of faults knows their types.
+nlohmann::json to_json(const YAML::Node& node) {
+  if (!node.IsMap()) {
+    return node.IsScalar() ? nlohmann::json(node.Scalar()) : nlohmann::json();
+  }
+  nlohmann::json map = nlohmann::json::object();
+  for (const auto& pair : node) {
+    map[pair.first.Scalar()] = to_json(pair.second);
+  }
+  return map;
+}
+
+}  // namespace
+
+Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json request) {
+  const std::string path = directory + "/control.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return fail(ErrorCode::invalid_argument, "'" + path + "' is too long for a socket");
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const srd::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval patience{kPatienceSeconds, 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
+    return fail(nobody ? ErrorCode::not_found : ErrorCode::io_error,
+                srd::errno_text("no weftd answers at '" + path + "'"));
+  }
+  request["v"] = kVersion;
+  const std::string line = request.dump() + "\n";
+  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(line.size())) {
+    return fail(ErrorCode::io_error, srd::errno_text("asking weftd"));
+  }
+  std::string answer;
+  std::array<char, 4096> buffer;
+  while (answer.find('\n') == std::string::npos) {
+    const ssize_t size = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
+    if (size <= 0) {
+      return fail(ErrorCode::io_error, "weftd did not answer");
+    }
+    answer.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+  auto reply = nlohmann::json::parse(answer, nullptr, false);
+  if (!reply.is_object() || !reply.value("ok", false)) {
+    return fail(ErrorCode::io_error, reply.is_object() ? reply.value("error", "weftd refused")
+                                                       : "weftd's answer is not JSON");
+  }
+  return reply;
+}
+
+Result<std::uint32_t> apply_fault(const std::string& directory, const std::string& text) {
+  nlohmann::json fault;
+  try {
+    fault = to_json(YAML::Load("{" + text + "}"));
+  } catch (const YAML::Exception& error) {
+    return fail(ErrorCode::parse_error, "fault '" + text + "': " + error.msg);
+  }
+  const auto reply = ask_weftd(directory, {{"cmd", "fault"}, {"fault", fault}});
+  if (!reply) {
+    return tl::unexpected(reply.error());
+  }
+  return (*reply)["fault"].get<std::uint32_t>();
+}
+
+}  // namespace weft::launch

@@ -1,0 +1,20 @@
+// Owns asking a weftd over its control socket.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "srd/base/result.hpp"
+
+namespace weft::launch {
+
+// One request, one answer; an answer that says no is an error. `not_found`: there is no weftd.
+[[nodiscard]] Result<nlohmann::json> ask_weftd(const std::string& directory,
+                                               nlohmann::json request);
+
+// Troubles the network. `text` has the keys of a fault in a scenario file, as YAML without braces:
+// "link: h1-*, loss: 0.01". Returns the number to heal it by.
+[[nodiscard]] Result<std::uint32_t> apply_fault(const std::string& directory,
+                                                const std::string& text);
+
+}  // namespace weft::launch

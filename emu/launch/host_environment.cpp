@@ -1,0 +1,217 @@
+// Owns device trees and environments of emulated hosts.
+#include "emu/launch/host_environment.hpp"
+
+#include <fmt/core.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "emu/attach/client.hpp"
+#include "emu/daemon/plant.hpp"
+#include "emu/devices/device_tree.hpp"
+#include "emu/devices/registry.hpp"
+#include "emu/kernel/nic_description.hpp"
+#include "emu/launch/weftd_process.hpp"
+
+namespace weft::launch {
+namespace {
+
+Result<std::vector<srd::Address>> nics_of(const std::string& directory, const std::string& host) {
+  return emu::describe_host({.socket = directory + "/attach.sock", .host = host});
+}
+
+std::string device_name(const DeviceKind& kind, std::size_t nic) {
+  return kind ? kind->kind->device_name(nic) : "";
+}
+
+std::vector<emu::kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
+                                                       const emu::devices::Profile& profile) {
+  std::vector<emu::kernel::NicDescription> nics;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    emu::kernel::NicDescription nic;
+    nic.kind = profile.kind->kind();
+    nic.profile = profile.name;
+    nic.abilities = profile.abilities;
+    nic.name = profile.kind->device_name(i);
+    nic.index = static_cast<std::uint32_t>(i);
+    nic.address = emu::to_text(addresses[i]);
+    nics.push_back(nic);
+  }
+  return nics;
+}
+
+// Trees with the same content share a name, others never do: 64 bits of FNV-1a.
+std::string fingerprint(const std::vector<emu::kernel::NicDescription>& nics) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const emu::kernel::NicDescription& nic : nics) {
+    for (const char c : emu::kernel::to_text(nic)) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+// Several programs may come to a host at once: a tree appears whole, or not at all.
+Result<void> write_devices(const std::string& root, const emu::devices::Personality& kind,
+                           const std::vector<emu::kernel::NicDescription>& nics) {
+  std::error_code error;
+  if (std::filesystem::exists(root, error)) {
+    return {};
+  }
+  const std::string draft = root + ".draft" + std::to_string(::getpid());
+  std::filesystem::create_directories(draft, error);
+  const auto written = emu::devices::write_device_tree(draft, kind, nics);
+  if (written) {
+    std::filesystem::rename(draft, root, error);
+  }
+  if (!written || error) {  // somebody was faster
+    std::filesystem::remove_all(draft, error);
+  }
+  return written;
+}
+
+// Programs that bring a transport of their own exchange GIDs, too.
+srd::Address gid_of(const DeviceKind& kind, const srd::Address& address) {
+  return (kind ? *kind->kind : *emu::devices::all_kinds().front()).gid(address);
+}
+
+// Hosts that only a typing error can mean: unlike other words in braces they are not passed on.
+bool looks_like_a_host(const std::string& name) {
+  return name.size() > 1 && name.front() == 'h' &&
+         name.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+
+}  // namespace
+
+std::string known_devices() {
+  std::string text;
+  for (const auto* const kind : emu::devices::all_kinds()) {
+    text += fmt::format("{0}, {0}:PROFILE, ", kind->kind());
+  }
+  return text + "or none";
+}
+
+Result<DeviceKind> parse_device_kind(const std::string& name) {
+  if (name == "none") {
+    return DeviceKind{};
+  }
+  const std::size_t colon = name.find(':');
+  const auto* const kind = emu::devices::find_kind(name.substr(0, colon));
+  if (kind == nullptr) {
+    return fail(ErrorCode::invalid_argument,
+                "there is no device '" + name + "'; known are: " + known_devices());
+  }
+  return emu::devices::load_profile(*kind, colon == std::string::npos
+                                               ? std::string(kind->default_profile())
+                                               : name.substr(colon + 1))
+      .map([](emu::devices::Profile profile) { return DeviceKind(std::move(profile)); });
+}
+
+// The loader takes a space or a colon for the end of a library's name: then a link to it in the
+// network's directory stands in its place.
+Result<std::string> without_separators(const std::string& library, const std::string& directory) {
+  constexpr const char* kSeparators = " :";
+  if (library.find_first_of(kSeparators) == std::string::npos) {
+    return library;
+  }
+  const std::string link = directory + "/" + std::filesystem::path(library).filename().string();
+  std::error_code error;
+  if (link.find_first_of(kSeparators) == std::string::npos) {
+    std::filesystem::create_symlink(library, link, error);
+    if (!error || std::filesystem::read_symlink(link, error) == library) {
+      return link;
+    }
+  }
+  return fail(ErrorCode::invalid_argument,
+              "programs cannot be given '" + library + "': its path has a space or a colon, and '" +
+                  link + "' cannot stand for it; install weft elsewhere, or use --device none");
+}
+
+std::size_t payload_of(const DeviceKind& kind) {
+  return kind ? kind->kind->largest_send(kind->abilities) : 0;
+}
+
+Result<Environment> equip_host(const std::string& directory, const std::string& host,
+                               const DeviceKind& kind) {
+  Environment environment{{"WEFT_SOCKET", directory + "/attach.sock"}, {"WEFT_HOST", host}};
+  if (!kind) {
+    return environment;
+  }
+  const std::string library = companion("libweft-preload.so", "integration/preload");
+  if (!std::filesystem::exists(library)) {
+    return fail(ErrorCode::not_found,
+                "'" + library + "' is missing: emulated devices need it (libibverbs-dev, rebuild)");
+  }
+  const auto addresses = nics_of(directory, host);
+  if (!addresses) {
+    return tl::unexpected(addresses.error());
+  }
+  const auto nics = describe_nics(*addresses, *kind);
+  const std::string root = directory + "/" + kDevicesFolder + "/" + host + "/" + fingerprint(nics);
+  if (auto written = write_devices(root, *kind->kind, nics); !written) {
+    return tl::unexpected(written.error());
+  }
+  // Without links: so the kernel names it when the program asks where it is or a descriptor leads.
+  std::error_code error;
+  const auto real = std::filesystem::canonical(root, error);
+  environment.emplace_back("WEFT_DEVICES", error ? root : real.string());
+  const auto preloadable = without_separators(library, directory);
+  if (!preloadable) {
+    return tl::unexpected(preloadable.error());
+  }
+  const char* before = ::getenv("LD_PRELOAD");
+  environment.emplace_back("LD_PRELOAD", before != nullptr && *before != '\0'
+                                             ? *preloadable + ":" + before
+                                             : *preloadable);
+  // A program with gcc's shared sanitizer refuses to start behind any other preloaded library.
+  constexpr const char* kOrder = "verify_asan_link_order";
+  const char* sanitizer = ::getenv("ASAN_OPTIONS");
+  const std::string options = sanitizer == nullptr ? "" : sanitizer;
+  if (options.find(kOrder) == std::string::npos) {
+    environment.emplace_back("ASAN_OPTIONS",
+                             (options.empty() ? "" : options + ":") + std::string(kOrder) + "=0");
+  }
+  for (const auto& [name, value] : kind->kind->environment()) {
+    if (::getenv(name.c_str()) == nullptr) {
+      environment.emplace_back(name, value);
+    }
+  }
+  return environment;
+}
+
+Result<std::string> fill_placeholders(const std::string& directory, const std::string& word,
+                                      const DeviceKind& kind) {
+  std::string filled;
+  std::size_t at = 0;
+  for (std::size_t open; (open = word.find('{', at)) != std::string::npos;) {
+    filled += word.substr(at, open - at);
+    at = open;
+    const std::size_t close = word.find_first_of("{}", open + 1);
+    const std::string inside = word.substr(open + 1, close - open - 1);
+    const std::size_t dot = inside.rfind('.');
+    const std::string host = inside.substr(0, dot);
+    const std::string what = dot == std::string::npos ? "" : inside.substr(dot + 1);
+    if (close == std::string::npos || word[close] != '}' ||
+        (what != "ip" && what != "dev" && what != "gid")) {
+      filled += word[at++];  // a brace of the program's own
+      continue;
+    }
+    const auto addresses = nics_of(directory, host);
+    if (!addresses) {
+      if (looks_like_a_host(host)) {
+        return tl::unexpected(addresses.error());
+      }
+      filled += word[at++];
+      continue;
+    }
+    filled += what == "dev"  ? device_name(kind, 0)
+              : what == "ip" ? emu::to_text(addresses->front())
+                             : emu::to_text(gid_of(kind, addresses->front()));
+    at = close + 1;
+  }
+  return filled + word.substr(at);
+}
+
+}  // namespace weft::launch

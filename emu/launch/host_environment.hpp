@@ -1,0 +1,40 @@
+// Owns what a program needs around it to live on an emulated host: its devices and its environment.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emu/devices/profiles.hpp"
+#include "srd/base/result.hpp"
+
+namespace weft::launch {
+
+// What the devices of all hosts are; none: programs use the transport library by themselves.
+using DeviceKind = std::optional<emu::devices::Profile>;
+// "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
+[[nodiscard]] std::string known_devices();
+[[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
+
+// The largest send of the emulated devices, which weftd's network must carry.
+[[nodiscard]] std::size_t payload_of(const DeviceKind& kind);
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// Where a weftd's directory holds device trees. Those of a former weftd there describe other NICs.
+inline constexpr const char* kDevicesFolder = "devices";
+
+// Writes the tree of that host's devices below `directory` (a weftd's), one for each kind of device
+// that is asked for, and returns the variables that programs on it need.
+[[nodiscard]] Result<Environment> equip_host(const std::string& directory, const std::string& host,
+                                             const DeviceKind& kind);
+
+// What stands for {h1.ip}, {h1.gid} and {h1.dev} in command lines. Braces around anything but a
+// host's name, a dot and one of these three are left alone.
+[[nodiscard]] Result<std::string> fill_placeholders(const std::string& directory,
+                                                    const std::string& word,
+                                                    const DeviceKind& kind);
+
+}  // namespace weft::launch

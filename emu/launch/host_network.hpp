@@ -1,0 +1,28 @@
+// Owns a network namespace for one emulated host, whose only cable is a tap into weftd's network.
+#pragma once
+
+#include <string>
+
+#include "srd/base/result.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::launch {
+
+// It lives as long as this object, and as programs in it; its cable as long as this object.
+class HostNetwork {
+ public:
+  // `address` is the IPv4 address of the host's first NIC; the kernel in there answers to it too.
+  [[nodiscard]] static Result<HostNetwork> create(const std::string& weftd_directory,
+                                                  const std::string& host,
+                                                  const std::string& address);
+
+  // Between fork and exec, in a process with one thread. False: errno says why.
+  [[nodiscard]] bool enter() const;
+
+ private:
+  srd::UniqueFd donor_;  // the connection with which weftd was given the tap
+  srd::UniqueFd user_;
+  srd::UniqueFd network_;
+};
+
+}  // namespace weft::launch

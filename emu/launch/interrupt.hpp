@@ -1,0 +1,37 @@
+// Owns how a signal ends a command that has something to clear away.
+#pragma once
+
+#include <stdexcept>
+
+namespace weft::launch {
+
+// main() ends with 128 + signal, when everything on the way there has been cleared away.
+class Interrupted : public std::runtime_error {
+ public:
+  explicit Interrupted(int signal) : std::runtime_error("interrupted"), signal_(signal) {}
+  [[nodiscard]] int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
+// While it lives, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once: check()
+// throws.
+class Interruptible {
+ public:
+  Interruptible();
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+};
+
+// To be called from every loop that waits. Does nothing outside of an Interruptible.
+void check_interrupt();
+
+// The signal for which check_interrupt() would throw, or 0.
+[[nodiscard]] int pending_interrupt();
+
+// In a child: the signals end it again.
+void forget_interrupts();
+
+}  // namespace weft::launch

@@ -1,0 +1,18 @@
+// Owns network namespaces of one's own, which take no root.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+
+namespace weft::launch {
+
+// Moves this process, and all that it starts, into a new user and network namespace, in which it
+// may make devices. Its user stays the same for files. Call it before there are threads.
+[[nodiscard]] Result<void> enter_private_network();
+
+// The `ip` program with these words.
+[[nodiscard]] Result<void> run_ip(const std::vector<std::string>& words);
+
+}  // namespace weft::launch

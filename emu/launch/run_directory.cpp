@@ -1,0 +1,230 @@
+// Owns the places and files of runs.
+#include "emu/launch/run_directory.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "srd/io/posix.hpp"
+
+namespace weft::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kKept = 20;
+constexpr std::size_t kStampSize = 15;  // 20260131-120000
+
+// Arguments of programs are any bytes; JSON is UTF-8.
+constexpr auto kReplaced = nlohmann::ordered_json::error_handler_t::replace;
+
+std::string stamp() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  return text;
+}
+
+bool is_run(const std::string& name) {
+  return name.size() > kStampSize && name[8] == '-' && name[kStampSize] == '-' &&
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0 || c == '-'; });
+}
+
+// The file that tells a run's directory from anybody else's. A run holds a lock on it until it
+// ends.
+constexpr const char* kMark = ".weft-run";
+constexpr const char* kMarkText =
+    "This directory holds what a run of weft left. The next run with the same --out replaces:\n";
+
+// All that a run may write.
+constexpr std::array kNames{"config.resolved.yml", "events.jsonl", "metrics.prom", "network.jsonl",
+                            "report.html",         "result.json",  "topology.yml"};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Through no link, in a directory that cannot have been exchanged: whoever else may write there
+// must not choose which file is ours.
+bool save(int directory, const std::string& name, const std::string& text, int how = O_TRUNC) {
+  const srd::UniqueFd file(
+      ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0666));
+  std::size_t written = 0;
+  while (file && written < text.size()) {
+    const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
+    if (size < 0 && errno != EINTR) {
+      return false;
+    }
+    written += size > 0 ? static_cast<std::size_t>(size) : 0;
+  }
+  return static_cast<bool>(file);
+}
+
+// A mark names the files that runs have written, one a line.
+std::set<std::string> files_of_runs(const std::string& directory) {
+  std::set<std::string> names;
+  std::istringstream lines(text_of(directory + "/" + kMark));
+  for (std::string line; std::getline(lines, line);) {
+    if (std::find(kNames.begin(), kNames.end(), line) != kNames.end()) {
+      names.insert(line);
+    }
+  }
+  return names;
+}
+
+bool is_going_on(const std::string& directory) {
+  const srd::UniqueFd mark(
+      ::open((directory + "/" + kMark).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return !mark || ::flock(mark.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+// Removes all but the latest runs that have ended. Names begin with their time, so the oldest come
+// first. A directory without a mark is about to become a run's, or nobody knows whose it is.
+void forget_old(const std::string& base) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(base, error)) {
+    if (is_run(entry.path().filename().string())) {
+      runs.push_back(entry.path().string());
+    }
+  }
+  std::sort(runs.begin(), runs.end());
+  for (std::size_t i = 0; i + kKept < runs.size(); ++i) {
+    if (!is_going_on(runs[i])) {
+      fs::remove_all(runs[i], error);
+    }
+  }
+}
+
+Result<std::string> own_base() {
+  const char* temporary = ::getenv("TMPDIR");
+  std::error_code error;
+  const std::string root =
+      temporary != nullptr && fs::is_directory(temporary, error) ? temporary : "/tmp";
+  const std::string base = root + "/weft-runs-" + std::to_string(::geteuid());
+  ::mkdir(base.c_str(), S_IRWXU);
+  struct stat info {};
+  // Others may write to the directory above: theirs is not used.
+  if (::lstat(base.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
+    return fail(ErrorCode::not_permitted,
+                "'" + base + "' is not this user's directory; set WEFT_RUNS to another place");
+  }
+  return base;
+}
+
+}  // namespace
+
+Result<RunDirectory> RunDirectory::create(const std::string& wish, std::uint64_t seed,
+                                          const Files& files) {
+  RunDirectory run;
+  run.begin_ = std::chrono::steady_clock::now();
+  run.path_ = wish;
+  const char* given = ::getenv("WEFT_RUNS");
+  const bool is_given = given != nullptr && *given != '\0';
+  std::string own;
+  if (wish.empty()) {
+    const auto base = is_given ? Result<std::string>(given) : own_base();
+    if (!base) {
+      return tl::unexpected(base.error());
+    }
+    own = is_given ? "" : *base;
+    run.path_ =
+        *base + "/" + stamp() + "-" + std::to_string(seed) + "-" + std::to_string(::getpid());
+  }
+  std::error_code error;
+  fs::create_directories(run.path_, error);
+  if (::access(run.path_.c_str(), W_OK | X_OK) != 0) {
+    return fail(ErrorCode::io_error,
+                srd::errno_text("run directory '" + run.path_ + "' (choose one with --out DIR)"));
+  }
+  if (auto claimed = run.claim(files); !claimed) {
+    return tl::unexpected(claimed.error());
+  }
+  if (!own.empty()) {
+    forget_old(own);
+  }
+  return run;
+}
+
+Result<void> RunDirectory::claim(const Files& files) {
+  directory_ = srd::UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory_) {
+    return fail(ErrorCode::io_error, srd::errno_text("run directory '" + path_ + "'"));
+  }
+  const std::set<std::string> ours = files_of_runs(path_);
+  std::error_code error;
+  std::set<std::string> mine;
+  for (const char* name : kNames) {
+    const std::string path = path_ + "/" + name;
+    if (ours.contains(name) || !fs::exists(fs::symlink_status(path, error))) {
+      mine.insert(name);
+      continue;
+    }
+    const auto wanted = files.find(name);
+    if (wanted == files.end() || wanted->second != text_of(path)) {
+      return fail(ErrorCode::invalid_argument,
+                  "'" + path + "' is not of a run of weft and would be overwritten: move it, or " +
+                      "choose another directory with --out DIR");
+    }
+  }
+  const std::string path = path_ + "/" + kMark;
+  mark_ = srd::UniqueFd(
+      ::openat(directory_.get(), kMark, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!mark_) {
+    return fail(ErrorCode::io_error, srd::errno_text("'" + path + "'"));
+  }
+  if (::flock(mark_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + path_ + "' belongs to a run that still goes on: choose another --out DIR");
+  }
+  std::string text = kMarkText;
+  for (const std::string& name : mine) {
+    fs::remove(path_ + "/" + name, error);  // of a run before this one
+    text += name + "\n";
+  }
+  bool written = save(directory_.get(), kMark, text);
+  for (const auto& [name, content] : files) {
+    written = written && (!mine.contains(name) || save(directory_.get(), name, content));
+  }
+  return written ? Result<void>{}
+                 : fail(ErrorCode::io_error, srd::errno_text("writing to '" + path_ + "'"));
+}
+
+void RunDirectory::write(const std::string& name, const std::string& text) const {
+  (void)save(directory_.get(), name, text);
+}
+
+void RunDirectory::event(const std::string& what, nlohmann::ordered_json details) const {
+  nlohmann::ordered_json line;
+  line["t"] = seconds();
+  line["event"] = what;
+  for (auto& [key, value] : details.items()) {
+    line[key] = value;
+  }
+  (void)save(directory_.get(), "events.jsonl", line.dump(-1, ' ', false, kReplaced) + "\n",
+             O_APPEND);
+}
+
+double RunDirectory::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+}  // namespace weft::launch

@@ -1,0 +1,41 @@
+// Owns writing to a standard stream whose reader may be slow, stopped or gone: it never blocks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "srd/io/posix.hpp"
+
+namespace weft::launch {
+
+class StreamWriter {
+ public:
+  explicit StreamWriter(int fd);
+
+  void add(const std::string& text) { pending_ += text; }
+  [[nodiscard]] std::size_t pending() const { return pending_.size(); }
+  // So much is pending that nothing should be read for it: the programs then wait for the reader,
+  // as they would without us.
+  [[nodiscard]] bool is_full() const { return pending_.size() >= kFull; }
+  // To be polled for POLLOUT while something is pending.
+  [[nodiscard]] int fd() const { return own_ ? own_.get() : fd_; }
+  // Writes as much as there is room for. False: nobody reads it any more, and what was pending is
+  // gone.
+  [[nodiscard]] bool write_some();
+  // Why output was lost that somebody still wants, an errno, or 0.
+  [[nodiscard]] int failure() const { return failure_; }
+  void drop() { pending_.clear(); }
+
+ private:
+  static constexpr std::size_t kFull = std::size_t{1} << 18;
+
+  int fd_;
+  // The same pipe or terminal through an open file description of our own. O_NONBLOCK belongs to
+  // the description, and others have the one that we were started with.
+  srd::UniqueFd own_;
+  bool is_socket_ = false;
+  int failure_ = 0;
+  std::string pending_;
+};
+
+}  // namespace weft::launch

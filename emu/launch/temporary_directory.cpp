@@ -1,0 +1,92 @@
+// Owns making and sweeping directories for temporary files.
+#include "emu/launch/temporary_directory.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+namespace weft::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "weft-";
+constexpr std::size_t kRandomSize = 6;
+// Nobody else's directory has a file of that name, whatever it is called itself.
+constexpr const char* kOwnerFile = ".weft-owner";
+// A younger directory may not have its lock yet.
+constexpr std::time_t kYoungSeconds = 10;
+
+bool is_abandoned(const fs::path& directory) {
+  struct stat info {};
+  if (::lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+      info.st_uid != ::geteuid() || std::time(nullptr) - info.st_mtime < kYoungSeconds) {
+    return false;
+  }
+  const srd::UniqueFd owner(
+      ::open((directory / kOwnerFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return owner && ::flock(owner.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+void sweep(const std::string& base) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(base, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() == std::string(kPrefix).size() + kRandomSize && name.starts_with(kPrefix) &&
+        is_abandoned(entry.path())) {
+      fs::remove_all(entry.path(), error);
+    }
+  }
+}
+
+}  // namespace
+
+bool is_own_directory(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+// After `su` the variable still names the directory of the user before.
+std::string runtime_directory() {
+  const char* base = ::getenv("XDG_RUNTIME_DIR");
+  return base != nullptr && *base == '/' && is_own_directory(base) && ::access(base, W_OK) == 0
+             ? base
+             : "/tmp";
+}
+
+Result<TemporaryDirectory> TemporaryDirectory::create() {
+  const std::string base = runtime_directory();
+  sweep(base);
+  TemporaryDirectory directory;
+  std::string path = base + "/" + kPrefix + std::string(kRandomSize, 'X');
+  if (::mkdtemp(path.data()) == nullptr) {
+    return fail(ErrorCode::io_error, srd::errno_text("making directory '" + path + "'"));
+  }
+  directory.path_ = path;
+  const std::string owner = path + "/" + kOwnerFile;
+  directory.owner_ = srd::UniqueFd(
+      ::open(owner.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!directory.owner_ || ::flock(directory.owner_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::io_error, srd::errno_text("'" + owner + "'"));
+  }
+  return directory;
+}
+
+TemporaryDirectory::TemporaryDirectory(TemporaryDirectory&& other) noexcept
+    : path_(std::exchange(other.path_, {})), owner_(std::move(other.owner_)) {}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  if (!path_.empty()) {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+}
+
+}  // namespace weft::launch

@@ -1,0 +1,34 @@
+// Owns the terminal's foreground, which one program may have while it runs.
+#pragma once
+
+#include <sys/types.h>
+
+#include "srd/io/posix.hpp"
+
+namespace weft::launch {
+
+// Job control as shells do it: only the foreground process group of a terminal may read it; another
+// one is stopped when it tries.
+class Terminal {
+ public:
+  // Standard input, if that is a terminal.
+  Terminal();
+  ~Terminal() { take_back(); }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  [[nodiscard]] bool exists() const { return static_cast<bool>(fd_); }
+  // Whether we are in the foreground ourselves.
+  [[nodiscard]] bool is_ours() const;
+  // To be called if it is ours, or if a child of that group may have claimed it meanwhile.
+  void lend(pid_t group);
+  void take_back();
+  // In the child that will be the program, before it executes anything.
+  static void claim_for_this_process();
+
+ private:
+  srd::UniqueFd fd_;
+  bool lent_ = false;
+};
+
+}  // namespace weft::launch

@@ -1,0 +1,259 @@
+// Owns starting and ending weftd.
+#include "emu/launch/weftd_process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "emu/attach/seqpacket.hpp"
+#include "emu/fabric/yaml_reader.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/interrupt.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::launch {
+namespace {
+
+// A weftd that does not accept programs yet. Unless it is released, it ends with this: whoever
+// waits for it may be interrupted, and then clears its directory away.
+class StartingWeftd {
+ public:
+  explicit StartingWeftd(pid_t pid) : pid_(pid) {}
+  ~StartingWeftd() {
+    const auto give_up = std::chrono::steady_clock::now() + kPatienceWithEnd;
+    while (!has_ended()) {
+      const bool is_patient = std::chrono::steady_clock::now() < give_up;
+      // Again and again: between fork and exec our own handler takes a signal, and forgets it.
+      ::kill(pid_, is_patient ? SIGTERM : SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+  StartingWeftd(const StartingWeftd&) = delete;
+  StartingWeftd& operator=(const StartingWeftd&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool has_ended() {
+    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) {
+      pid_ = -1;
+    }
+    return pid_ <= 0;
+  }
+  pid_t release() { return std::exchange(pid_, -1); }
+
+ private:
+  pid_t pid_;
+};
+
+// In the child, between fork and exec.
+[[noreturn]] void become(const std::vector<std::string>& words, pid_t parent, bool bound, int log) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) {
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  }
+  arguments.push_back(nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
+  if (bound) {
+    ::setpgid(0, 0);  // an interrupt at the terminal is for the programs; this ends after them
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  } else {
+    // What this program has inherited is nobody's business there: locks, pipes that somebody waits
+    // for the end of, a directory that is to be unmounted.
+    ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    [[maybe_unused]] const int moved = ::chdir("/");
+    // Not a session of its own: the scheduler shares cores out between sessions first, and a core
+    // that weftd yields would not go to the programs that wait for it.
+    ::setpgid(0, 0);
+    ::signal(SIGHUP, SIG_IGN);  // it stays when the terminal goes
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(null, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);  // nobody waits for its end who waits for that of our output
+  }
+  if (!bound || ::getppid() == parent) {
+    ::execv(arguments[0], arguments.data());
+  }
+  ::_exit(127);
+}
+
+// Absolute: weftd of a named network works in another directory.
+std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+std::string networks_directory() {
+  return runtime_directory() + "/weft-" + std::to_string(::geteuid());
+}
+
+Result<void> check_own(const std::string& path) {
+  struct stat info {};
+  if (is_own_directory(path) && ::lstat(path.c_str(), &info) == 0 &&
+      (info.st_mode & (S_IRWXG | S_IRWXO)) == 0) {
+    return {};
+  }
+  return fail(
+      ErrorCode::not_permitted,
+      "'" + path +
+          "' is not a directory of this user's alone (a link, another owner, or a "
+          "mode other than 0700): remove it, or set XDG_RUNTIME_DIR to a directory of yours");
+}
+
+}  // namespace
+
+std::string companion(const std::string& file, const std::string& folder_in_build) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {  // else a file of the working directory would be taken for ours
+    throw std::runtime_error("cannot tell where weft is installed: /proc/self/exe: " +
+                             error.message());
+  }
+  const auto beside = self.parent_path() / file;
+  if (std::filesystem::exists(beside, error)) {
+    return beside;
+  }
+  return self.parent_path().parent_path().parent_path() / folder_in_build / file;
+}
+
+Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options, bool bound) {
+  std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
+  if (options.mtu != 0) {
+    words.insert(words.end(), {"--mtu", std::to_string(options.mtu)});
+  }
+  if (!options.direct_rings) {
+    words.emplace_back("--no-direct");
+  }
+  if (options.topology.empty()) {
+    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
+                               std::to_string(options.nics)});
+  } else {
+    words.insert(words.end(), {"--topology", absolute(options.topology)});
+  }
+  words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
+                             std::to_string(options.dilation)});
+  if (options.routable) {
+    words.emplace_back("--routable");
+  }
+  if (options.first_host != 1) {
+    words.insert(words.end(), {"--first-host", std::to_string(options.first_host)});
+  }
+  for (const std::string& port : options.ports) {
+    words.insert(words.end(), {"--port", port});
+  }
+  if (!options.join_key.empty()) {
+    words.insert(words.end(), {"--join-key", absolute(options.join_key)});
+  }
+  if (!options.events.empty()) {
+    words.insert(words.end(), {"--events", absolute(options.events)});
+  }
+  if (options.metrics_port != 0) {
+    words.insert(words.end(), {"--metrics-port", std::to_string(options.metrics_port)});
+  }
+  const std::string log_path = directory + "/weftd.log";
+  const srd::UniqueFd log(::open(
+      log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  const pid_t parent = ::getpid();
+  StartingWeftd weftd(::fork());
+  if (weftd.pid() == 0) {
+    become(words, parent, bound, log.get());
+  }
+  const std::string socket = directory + "/attach.sock";
+  const auto give_up = std::chrono::steady_clock::now() + kPatienceWithStart;
+  while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
+    check_interrupt();
+    // Another weftd may have been there first.
+    if (const auto peer = emu::connect_seqpacket(socket);
+        peer && emu::peer_process(peer->get()) == weftd.pid() &&
+        ask_weftd(directory, {{"cmd", "counters"}})) {  // its loop runs, with all its ports
+      return weftd.release();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  std::string said;
+  std::getline(std::ifstream(log_path), said);
+  return fail(ErrorCode::io_error, "'" + words[0] + "' did not start in '" + directory + "'" +
+                                       (said.empty() ? "" : ": " + said));
+}
+
+Result<std::string> named_directory(const std::string& name, bool create) {
+  if (!emu::is_node_name(name)) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + name + "' is no name of a network: " + emu::kNodeNameRule);
+  }
+  const std::string parent = networks_directory();
+  const std::string path = parent + "/" + name;
+  if (create) {
+    ::mkdir(parent.c_str(), S_IRWXU);
+  }
+  struct stat info {};
+  const bool has_parent = ::lstat(parent.c_str(), &info) == 0;
+  // Where anybody may write, anybody may have made it.
+  if (has_parent || create) {
+    if (auto own = check_own(parent); !own) {
+      return tl::unexpected(own.error());
+    }
+  }
+  if (create) {
+    ::mkdir(path.c_str(), S_IRWXU);
+  }
+  if ((!has_parent && !create) || ::lstat(path.c_str(), &info) != 0) {
+    return fail(ErrorCode::not_found,
+                "there is no network '" + name + "': `weft up " + name + "` makes one");
+  }
+  if (auto own = check_own(path); !own) {
+    return tl::unexpected(own.error());
+  }
+  return path;
+}
+
+std::vector<std::string> networks_that_are_up() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(networks_directory(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (const auto directory = named_directory(name, false);
+        directory && ask_weftd(*directory, {{"cmd", "counters"}})) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<PrivateWeftd> PrivateWeftd::start(const WeftdOptions& options) {
+  auto directory = TemporaryDirectory::create();
+  if (!directory) {
+    return tl::unexpected(directory.error());
+  }
+  PrivateWeftd weftd(std::move(*directory));
+  const auto pid = start_weftd(weftd.directory(), options, true);
+  if (!pid) {
+    return tl::unexpected(pid.error());
+  }
+  weftd.pid_ = *pid;
+  return weftd;
+}
+
+PrivateWeftd::PrivateWeftd(PrivateWeftd&& other) noexcept
+    : directory_(std::move(other.directory_)), pid_(std::exchange(other.pid_, -1)) {}
+
+PrivateWeftd::~PrivateWeftd() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGTERM);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+}  // namespace weft::launch

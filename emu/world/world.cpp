@@ -1,0 +1,148 @@
+// Owns the event loop of the virtual world.
+#include "emu/world/world.hpp"
+
+#include <algorithm>
+
+namespace weft::world {
+namespace {
+
+constexpr std::uint32_t kMostPacketsAtOnce = 2'000'000;
+constexpr std::uint32_t kMostStepsAtOneTime = 10'000;
+
+}  // namespace
+
+srd::Address address_of_host(std::uint32_t index) {
+  srd::Address address;
+  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+  address.bytes[12] = std::byte{10};
+  address.bytes[14] = static_cast<std::byte>(index >> 8);
+  address.bytes[15] = static_cast<std::byte>(index + 1);
+  return address;
+}
+
+std::uint32_t VirtualWorld::add_host(const srd::EngineConfig& config) {
+  const auto index = static_cast<std::uint32_t>(hosts_.size());
+  hosts_.emplace_back();
+  network_.attach(address_of_host(index));
+  start(index, config);
+  return index;
+}
+
+void VirtualWorld::crash(std::uint32_t host) {
+  hosts_[host].engine.reset();
+  hosts_[host].paused = false;
+  hosts_[host].waiting.clear();
+}
+
+void VirtualWorld::start(std::uint32_t host, const srd::EngineConfig& config) {
+  hosts_[host].engine = std::make_unique<srd::Engine>(config);
+}
+
+void VirtualWorld::resume(std::uint32_t host) {
+  Host& h = hosts_[host];
+  h.paused = false;
+  std::vector<VirtualNetwork::InFlight> waiting;
+  waiting.swap(h.waiting);
+  for (auto& packet : waiting) {
+    deliver(host, packet);
+    network_.recycle(std::move(packet));
+  }
+  if (h.engine != nullptr) {
+    h.engine->on_timeout(now_);
+  }
+}
+
+void VirtualWorld::deliver(std::uint32_t index, const VirtualNetwork::InFlight& packet) {
+  Host& host = hosts_[index];
+  if (host.engine == nullptr) {
+    return;
+  }
+  if (on_delivery_) {
+    on_delivery_(index, packet);
+  }
+  srd::RxPacket rx;
+  rx.from = packet.source;
+  rx.path = packet.path;
+  rx.ecn = packet.ecn;
+  rx.trimmed = packet.trimmed;
+  const std::span<const std::byte> bytes{packet.bytes};
+  // Every other packet arrives in two pieces, as from carriers that keep header and payload apart.
+  const bool split = packet.header_size < bytes.size() && (network_.counts().delivered & 1) != 0;
+  rx.bytes = split ? bytes.first(packet.header_size) : bytes;
+  rx.more = split ? bytes.subspan(packet.header_size) : std::span<const std::byte>{};
+  host.engine->on_packet(now_, rx);
+}
+
+void VirtualWorld::pump() {
+  srd::TxPacket packet;
+  for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].engine == nullptr || hosts_[i].paused) {
+      continue;
+    }
+    std::uint32_t count = 0;
+    while (hosts_[i].engine->next_transmit(now_, packet)) {
+      network_.send(now_, i, packet);
+      if (++count > kMostPacketsAtOnce) {
+        broken_ = "host " + std::to_string(i) + " never stops sending";
+        return;
+      }
+    }
+  }
+}
+
+TimePoint VirtualWorld::next_event() const {
+  TimePoint next = network_.next_event();
+  for (const Host& host : hosts_) {
+    if (host.engine != nullptr && !host.paused) {
+      next = std::min(next, host.engine->next_timeout());
+    }
+  }
+  return next;
+}
+
+bool VirtualWorld::step(TimePoint limit) {
+  pump();
+  const TimePoint next = next_event();
+  if (next > limit || !broken_.empty()) {
+    now_ = std::max(now_, broken_.empty() ? limit : now_);
+    return false;
+  }
+  now_ = std::max(now_, next);
+  ++steps_;
+  VirtualNetwork::InFlight packet;
+  while (network_.receive(now_, packet)) {
+    if (packet.to < hosts_.size() && hosts_[packet.to].paused) {
+      hosts_[packet.to].waiting.push_back(std::move(packet));
+      continue;
+    }
+    if (packet.to < hosts_.size()) {
+      deliver(packet.to, packet);
+    }
+    network_.recycle(std::move(packet));
+  }
+  for (Host& host : hosts_) {
+    if (host.engine != nullptr && !host.paused && host.engine->next_timeout() <= now_) {
+      host.engine->on_timeout(now_);
+    }
+  }
+  pump();
+  check_progress();
+  return true;
+}
+
+// An engine whose deadline stays in the past would stop the clock.
+void VirtualWorld::check_progress() {
+  stuck_ = stuck_at_ == now_ ? stuck_ + 1 : 0;
+  stuck_at_ = now_;
+  if (stuck_ > kMostStepsAtOneTime) {
+    for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
+      if (hosts_[i].engine != nullptr && hosts_[i].engine->next_timeout() <= now_) {
+        broken_ = "host " + std::to_string(i) + " keeps a deadline that has passed";
+        return;
+      }
+    }
+    broken_ = "time stands still";
+  }
+}
+
+}  // namespace weft::world
