@@ -5,11 +5,13 @@
 #include <array>
 
 #include "srd/engine/requests.hpp"
+#include "srd/wire/srd_header.hpp"
 
 namespace weft::swarm {
 namespace {
 
 constexpr std::uint32_t kQkeyBase = 0x5EED00;
+constexpr std::array<std::uint32_t, 4> kMtus{64, 256, 1024, 4096};
 
 template <class T, std::size_t N>
 const T& one_of(Rng& rng, const std::array<T, N>& choices) {
@@ -49,6 +51,12 @@ struct Mood {
   double noise = 0;      // share of the largest random loss etc.
 };
 
+// Of the longest packet.
+Duration port_time(const LinkModel& link) {
+  return link.rate.is_zero() ? Duration::zero()
+                             : link.rate.time_for(kMtus.back() + sizeof(srd::wire::DataHeader));
+}
+
 srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& link) {
   using namespace std::chrono_literals;
   static constexpr std::array<const char*, 7> kSelectors{"reps", "oblivious", "ecmp", "bitmap",
@@ -57,7 +65,6 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
                                                         "dctcp", "mprdma", "fixed"};
   static constexpr std::array<std::uint32_t, 6> kWindows{8, 16, 64, 256, 1024, 2048};
   static constexpr std::array<std::uint16_t, 6> kPaths{1, 2, 4, 16, 64, 256};
-  static constexpr std::array<std::uint32_t, 4> kMtus{64, 256, 1024, 4096};
 
   srd::EngineConfig c;
   c.attachment = srd::AttachmentId{static_cast<std::uint16_t>(rng.below(4))};
@@ -80,8 +87,8 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   if (!link.rate.is_zero()) {
     c.line_rate = link.rate;
   }
-  // Controls want to be told the farthest distance.
-  c.base_rtt = 2 * (link.latency + link.jitter + link.path_skew * kPaths.back());
+  // Controls want to be told the farthest distance, and what two ports take for a packet.
+  c.base_rtt = 2 * (link.latency + link.jitter + link.path_skew * kPaths.back() + port_time(link));
   if (rng.chance(0.1)) {  // told too much
     c.base_rtt = c.base_rtt * (2 + rng.below(3)) / 2 + 1us;
   }

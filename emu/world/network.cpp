@@ -52,13 +52,13 @@ void VirtualNetwork::send(TimePoint now, std::uint32_t from, const srd::TxPacket
   note(now, NetworkEvent::sent, copy);
 
   const Verdict verdict = judge(copy);
-  TimePoint arrival{};
-  if (verdict.lose || !through_ports(now, copy, arrival)) {
+  if (verdict.lose) {
     ++counts_.lost;
     note(now, NetworkEvent::lost, copy);
     recycle(std::move(copy));
     return;
   }
+  const TimePoint arrival = through_sending_port(now, copy);
   if (verdict.trim) {
     trim(now, copy);
   }
@@ -166,39 +166,43 @@ void VirtualNetwork::judge_by_chance(const InFlight& packet, Verdict& verdict) {
   }
 }
 
-// Sending port, wire, receiving port. False: the receiving port's queue is full and nothing trims.
-bool VirtualNetwork::through_ports(TimePoint now, InFlight& packet, TimePoint& arrival) {
+// Sending port and wire: when the packet is at the receiving port.
+TimePoint VirtualNetwork::through_sending_port(TimePoint now, InFlight& packet) {
   Duration flight = link_.latency + link_.path_skew * packet.path.value();
   if (link_.jitter > Duration::zero()) {
     flight += Duration{static_cast<std::int64_t>(
         rng_.between(0, static_cast<std::uint64_t>(link_.jitter.count())))};
   }
-  if (link_.rate.is_zero()) {
-    arrival = now + flight;
-  } else {
+  TimePoint arrival = now + flight;
+  if (!link_.rate.is_zero()) {
     Port& out = ports_[packet.from];
-    Port& in = ports_[packet.to];
     out.egress_free = std::max(out.egress_free, now) + link_.rate.time_for(packet.bytes.size());
     arrival = out.egress_free + flight;
-    const Bytes queued =
-        in.ingress_free > arrival ? link_.rate.bytes_in(in.ingress_free - arrival) : 0;
-    if (queued > link_.queue_limit) {
-      if (!link_.trim_when_full || packet.bytes.size() == packet.header_size) {
-        return false;
-      }
-      trim(now, packet);
-    }
-    if (queued > link_.mark_above && packet.ecn != srd::Ecn::not_capable) {
-      packet.ecn = srd::Ecn::congested;
-      ++counts_.marked;
-    }
-    in.ingress_free = std::max(in.ingress_free, arrival) + link_.rate.time_for(packet.bytes.size());
-    arrival = in.ingress_free;
+    packet.queues = true;
   }
   const std::uint64_t route = (std::uint64_t{packet.from} << 32) | packet.to;
   TimePoint& last = last_arrival_[{route, packet.path.value()}];
   arrival = std::max(arrival, last);
   last = arrival;
+  return arrival;
+}
+
+// False: its queue is full and nothing trims.
+bool VirtualNetwork::through_receiving_port(TimePoint when, InFlight& packet) {
+  Port& in = ports_[packet.to];
+  const Bytes queued = in.ingress_free > when ? link_.rate.bytes_in(in.ingress_free - when) : 0;
+  if (queued > link_.queue_limit) {
+    if (!link_.trim_when_full || packet.bytes.size() == packet.header_size) {
+      return false;
+    }
+    trim(when, packet);
+  }
+  if (queued > link_.mark_above && packet.ecn != srd::Ecn::not_capable) {
+    packet.ecn = srd::Ecn::congested;
+    ++counts_.marked;
+  }
+  in.ingress_free = std::max(in.ingress_free, when) + link_.rate.time_for(packet.bytes.size());
+  packet.queues = false;
   return true;
 }
 
@@ -243,19 +247,35 @@ TimePoint VirtualNetwork::next_event() const {
 }
 
 bool VirtualNetwork::receive(TimePoint now, InFlight& packet) {
-  if (queue_.empty() || queue_.front().when > now) {
-    return false;
+  while (!queue_.empty() && queue_.front().when <= now) {
+    const TimePoint when = take_next(packet);
+    if (!packet.queues) {
+      ++counts_.delivered;
+      note(now, NetworkEvent::delivered, packet);
+      return true;
+    }
+    if (through_receiving_port(when, packet)) {
+      const TimePoint through = ports_[packet.to].ingress_free;
+      schedule(through, std::move(packet));
+    } else {
+      ++counts_.lost;
+      note(when, NetworkEvent::lost, packet);
+      recycle(std::move(packet));
+    }
   }
+  return false;
+}
+
+// Returns when it was due.
+TimePoint VirtualNetwork::take_next(InFlight& packet) {
   std::pop_heap(queue_.begin(), queue_.end(), [](const Scheduled& a, const Scheduled& b) {
     return a.when != b.when ? a.when > b.when : a.order > b.order;
   });
-  const std::uint32_t slot = queue_.back().slot;
+  const Scheduled next = queue_.back();
   queue_.pop_back();
-  packet = std::move(slots_[slot]);
-  free_slots_.push_back(slot);
-  ++counts_.delivered;
-  note(now, NetworkEvent::delivered, packet);
-  return true;
+  packet = std::move(slots_[next.slot]);
+  free_slots_.push_back(next.slot);
+  return next.when;
 }
 
 VirtualNetwork::InFlight VirtualNetwork::fresh() {

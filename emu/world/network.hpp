@@ -97,6 +97,7 @@ class VirtualNetwork {
     srd::Ecn ecn = srd::Ecn::not_capable;
     bool trimmed = false;
     bool genuine = true;  // exactly the bytes that an engine sent
+    bool queues = false;  // has the receiving port still before it
     std::uint16_t header_size = 0;
     std::vector<std::byte> bytes;
   };
@@ -172,7 +173,9 @@ class VirtualNetwork {
   [[nodiscard]] Verdict judge(const InFlight& packet);
   void judge_by_script(const InFlight& packet, Verdict& verdict);
   void judge_by_chance(const InFlight& packet, Verdict& verdict);
-  [[nodiscard]] bool through_ports(TimePoint now, InFlight& packet, TimePoint& arrival);
+  [[nodiscard]] TimePoint through_sending_port(TimePoint now, InFlight& packet);
+  [[nodiscard]] bool through_receiving_port(TimePoint when, InFlight& packet);
+  [[nodiscard]] TimePoint take_next(InFlight& packet);
   void schedule(TimePoint when, InFlight&& packet);
   void damage(InFlight& packet, std::size_t first, std::size_t size);
   void trim(TimePoint now, InFlight& packet);

@@ -123,10 +123,23 @@ TEST_F(VirtualNetworkTest, ASlowPortMakesAQueueThatMarksAndDrops) {
       network_.send(start_, from, packet);
     }
   }
+  const std::size_t delivered = receive_all(start_ + 1s).size();
   const NetworkCounts& counts = network_.counts();
   EXPECT_GT(counts.marked, 20U);
   EXPECT_GT(counts.lost, 20U);
-  EXPECT_EQ(counts.sent, counts.lost + network_.in_flight());
+  EXPECT_EQ(counts.sent, counts.lost + delivered);
+}
+
+// A port serves what is there: a packet on a short path does not queue behind one on a long path.
+TEST_F(VirtualNetworkTest, PacketsQueueInTheOrderInWhichTheyArrive) {
+  network_.link().rate = Rate::gbps(100);
+  network_.link().path_skew = 1us;
+  network_.link().queue_limit = 3000;
+  send(start_, 200, std::byte{1});
+  send(start_, 0, std::byte{2});
+  const auto packets = receive_all(start_ + 1s);
+  ASSERT_EQ(packets.size(), 2U);
+  EXPECT_EQ(packets[0].path, srd::PathId{0});
 }
 
 TEST_F(VirtualNetworkTest, PacketsToNobodyAreLost) {
