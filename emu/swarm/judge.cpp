@@ -200,11 +200,9 @@ bool Judge::met_later_life(const Request& request) const {
 // One silence ends all that is under way, also what was posted when it was nearly over.
 bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
-  const HostPlan& host = plan_.hosts[step.host];
-  const srd::EngineConfig& engine = host.engine;
-  // Who waits for credits or the bytes of a read asks after four waits for an answer.
-  const Duration between_tries =
-      4 * (engine.max_rto + engine.max_rto / 4) + 2 * engine.base_rtt + host.poll_interval;
+  const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
+  // Whoever has had no answer tries again after this long, whether it sends or asks.
+  const Duration between_tries = engine.max_rto + 2 * engine.base_rtt;
   const Duration patience = engine.peer_timeout / 2;
   if (!history_.were_apart(now, step.host, step.peer, request.posted, patience) &&
       !history_.seemed_apart(now, step.host, step.peer, between_tries, patience) &&

@@ -55,10 +55,7 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
   ++counters_.acks_received;
   o.prefetch_to_control();
   peer.heard = true;
-  if (o.timeouts != 0) {
-    o.timeouts = 0;
-    o.silent_since = kNever;
-  }
+  o.timeouts = 0;
   o.last_progress = now;
   o.tail_probed = false;
 

@@ -231,7 +231,6 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
 // Nobody expected anything of the peer until now: silence before this does not count against it.
 void Engine::begin_exchange(Outbound& out) {
   out.timeouts = 0;
-  out.silent_since = kNever;
   out.asked_at = TimePoint{};
 }
 

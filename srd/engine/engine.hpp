@@ -291,6 +291,7 @@ class Engine final : public Machine {
   void on_peer_timeout(TimePoint now, Peer& peer);
   [[nodiscard]] static TimePoint expiry_of(const Outbound& out, const SendSlot& slot);
   void expire_packets(TimePoint now, Peer& peer);
+  [[nodiscard]] static TimePoint question_due(const Outbound& out);
   void ask_for_life(TimePoint now, Peer& peer);
   [[nodiscard]] TimePoint path_probe_due(const Outbound& out) const;
   [[nodiscard]] bool owed_by_peer(const Outbound& out) const;

@@ -93,9 +93,10 @@ struct alignas(kCacheLine) Outbound {
   Qpn last_to;
   std::uint32_t next_message = 1;
   std::uint32_t next_read = 1;
-  TimePoint silent_since = kNever;  // of the first of the timeouts
-  TimePoint asked_at{};  // of the latest question to a peer that owes us bytes or credits
-  PathId asked_along;    // that it took
+  TimePoint timed_out_at{};  // of the latest of the timeouts
+  Duration silence{};        // that these have lasted
+  TimePoint asked_at{};      // of the latest question to a peer that owes us bytes or credits
+  PathId asked_along;        // that it took
   RttEstimator rtt;
   CreditBalance credits;
   PeerPaths paths;

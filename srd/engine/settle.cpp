@@ -198,7 +198,6 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
     peer.out->marked = 0;
     peer.out->timeouts = 0;
     peer.out->backoff = 0;
-    peer.out->silent_since = kNever;
     update_waits(*peer.out);
   }
 }
@@ -222,7 +221,6 @@ void Engine::lose_peer(TimePoint now, Peer& peer) {
   o.tail_probe_wanted = false;
   o.timeouts = 0;
   o.backoff = 0;
-  o.silent_since = kNever;
   update_waits(o);
   o.cc = CongestionControl{cc_kind_, cc_tuning_};
 }

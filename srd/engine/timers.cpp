@@ -88,16 +88,21 @@ void Engine::expire_packets(TimePoint now, Peer& peer) {
 // peer.
 bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
   Outbound& o = *peer.out;
-  if (o.silent_since == kNever) {
-    o.silent_since = since;
+  if (o.timeouts == 0) {
+    o.silence = Duration::zero();
+    o.timed_out_at = since;
   }
+  // No wait is meant to be longer than max_rto: what is beyond it this process has slept through,
+  // stopped or without a core, and heard nobody.
+  o.silence += std::min(now - o.timed_out_at, config_.max_rto);
+  o.timed_out_at = now;
   ++o.timeouts;
   ++o.backoff;
   update_waits(o);
   if (o.timeouts == kTimeoutsToDie) {
     ++counters_.impaired_remote_conn_events;
   }
-  if (o.timeouts < kTimeoutsToDie || now - o.silent_since < config_.peer_timeout) {
+  if (o.timeouts < kTimeoutsToDie || o.silence < config_.peer_timeout) {
     return false;
   }
   lose_peer(now, peer);
@@ -121,12 +126,18 @@ bool Engine::owed_by_peer(const Outbound& out) const {
           (out.has_work() && !has_credit(out)));
 }
 
+// When a peer that owes us something is to be asked. A debtor has time; a question is answered at
+// once, and without an answer it is as lost as any packet.
+TimePoint Engine::question_due(const Outbound& out) {
+  return out.asked_at > out.last_progress ? out.asked_at + out.retransmit_wait
+                                          : out.last_progress + kPatience * out.retransmit_wait;
+}
+
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.
 // [wire 4.7]
 void Engine::ask_for_life(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
-  const TimePoint since = std::max(o.last_progress, o.asked_at);
-  if (!owed_by_peer(o) || since + kPatience * o.retransmit_wait > now) {
+  if (!owed_by_peer(o) || question_due(o) > now) {
     return;
   }
   const bool unanswered = o.asked_at > o.last_progress;
@@ -201,7 +212,7 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
     }
   }
   if (owed_by_peer(o)) {
-    next = std::min(next, std::max(o.last_progress, o.asked_at) + kPatience * o.retransmit_wait);
+    next = std::min(next, question_due(o));
   }
   if (const SendSlot* slot = o.window.oldest_deferred()) {
     next = std::min(next, slot->sent_at);

@@ -126,5 +126,42 @@ TEST(EngineDeath, SilenceWhenNobodyAskedIsNotHeldAgainstAPeer) {
   EXPECT_EQ(pair.a.status(send), Status::unresponsive);
 }
 
+// Who waits for credits, or for the bytes of a read, has nothing to send again: the questions are
+// all that can show that the peer lives.
+TEST(EngineDeath, QuestionsMayGetLostAsOftenAsWhatIsSentAgain) {
+  LabConfig config = impatient();
+  config.engine.min_rto = config.engine.max_rto;
+  config.engine.receiver_credits = true;
+  config.engine.credit_window = 64;  // less than the message
+  Pair pair(config);
+  pair.b.receive(3);
+  pair.a.send(pair.b, pattern(1000));
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.network().lose_next(Packet::credit_request, 4);
+  pair.a.send(pair.b, pattern(1000));  // overdraws what was granted
+  const auto second = pair.a.send(pair.b, pattern(1000));
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(second).has_value(); }));
+  EXPECT_EQ(pair.a.status(second), Status::ok);
+}
+
+// Stopped, suspended, or without a core: nobody listened meanwhile.
+TEST(EngineDeath, TheTimeThatAProcessSleptIsNotHeldAgainstItsPeers) {
+  Pair pair(impatient());
+  pair.b.receive(2);
+  pair.a.send(pair.b, "hello");
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.network().lose_next(Packet::send);
+  const auto send = pair.a.send(pair.b, "good night");
+  pair.run_for(1us);
+  pair.world().pause(0);
+  pair.run_for(10s);
+  pair.partition(pair.a, pair.b);  // the network wakes a little later
+  pair.world().resume(0);
+  pair.run_for(10ms);
+  pair.rejoin(pair.a, pair.b);
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(send), Status::ok);
+}
+
 }  // namespace
 }  // namespace weft::testing
