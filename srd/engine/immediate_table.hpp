@@ -12,62 +12,61 @@ namespace weft::srd {
 
 // One entry for each message of more than one packet that has begun to arrive and is not complete.
 // A sender cuts the messages of a size class up one after the other, so few are under way at a
-// time. What it gave up is found out when room is needed; no more than one message of each class is
-// dead and cannot be told from one whose next packet is late.
+// time. What it gave up is found out when the next ones of its class have come; no more than one
+// message of each class is dead and cannot be told from one whose next packet is late.
 class ImmediateTable {
  public:
   struct Entry {
     std::uint32_t message = 0;
     std::uint32_t missing = 0;
-    Psn first_seen;  // lowest sequence number of it that has arrived
+    Psn passed_at;  // where a later message of its class was met first
     std::uint8_t size_class = 0;
+    bool passed = false;
     bool used = false;
   };
 
   // The message's entry, made if it is new. nullptr: no room, the packet must be put off.
   // Everything before `settled` is.
   [[nodiscard]] Entry* find(std::uint32_t message, std::uint32_t length, Psn psn, Psn settled) {
-    Entry* spare = nullptr;
     for (Entry& entry : entries_) {
       if (entry.used && entry.message == message) {
-        if (psn.before(entry.first_seen)) {
-          entry.first_seen = psn;
-        }
         return &entry;
       }
-      if (!entry.used && spare == nullptr) {
-        spare = &entry;  // the first: so that those in use are found at the front
+    }
+    const auto size_class = static_cast<std::uint8_t>(wire::size_class(length));
+    if (!mutated(Mutation::immediate_table_unfair)) {
+      note_passed(message, size_class, psn);
+      give_up(settled);
+    }
+    for (Entry& entry : entries_) {  // the first: so that those in use are found at the front
+      if (!entry.used) {
+        entry = {message, length, Psn{}, size_class, false, true};
+        return &entry;
       }
     }
-    if (spare == nullptr) {
-      spare = abandoned(settled);
-    }
-    if (spare != nullptr) {
-      *spare = {message, length, psn, static_cast<std::uint8_t>(wire::size_class(length)), true};
-    }
-    return spare;
+    return nullptr;
   }
 
  private:
   static constexpr std::size_t kEntries = 32;
   static_assert(kEntries > wire::kSizeClasses);
 
-  // A message is given up if a later one of its class began at a number before which everything is
-  // settled: all packets of the earlier one left before, and have had their turn.
-  [[nodiscard]] Entry* abandoned(Psn settled) {
-    if (mutated(Mutation::immediate_table_unfair)) {
-      return nullptr;
-    }
+  // All packets of a message left before the first one of the next message of its class.
+  void note_passed(std::uint32_t message, std::uint8_t size_class, Psn psn) {
     for (Entry& entry : entries_) {
-      for (const Entry& later : entries_) {
-        if (later.size_class == entry.size_class &&
-            static_cast<std::int32_t>(later.message - entry.message) > 0 &&
-            later.first_seen.before(settled)) {
-          return &entry;
-        }
+      if (entry.used && !entry.passed && entry.size_class == size_class &&
+          static_cast<std::int32_t>(message - entry.message) > 0) {
+        entry.passed = true;
+        entry.passed_at = psn;
       }
     }
-    return nullptr;
+  }
+  // Once everything before that has had its turn and the message is not complete, its sender has
+  // given it up. Its entry must not stay: numbers come round. [wire 4.6]
+  void give_up(Psn settled) {
+    for (Entry& entry : entries_) {
+      entry.used = entry.used && !(entry.passed && !settled.before(entry.passed_at));
+    }
   }
 
   std::array<Entry, kEntries> entries_{};

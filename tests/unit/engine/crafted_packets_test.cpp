@@ -339,5 +339,54 @@ TEST_F(CraftedPackets, MessagesThatAreGivenUpMakeRoomInTheEnd) {
   EXPECT_EQ(completions[0].immediate, 1000U);
 }
 
+// Numbers of messages come round.
+TEST_F(CraftedPackets, AMessageIsNotTakenForOneThatWasGivenUpLongAgo) {
+  ASSERT_EQ(engine_.post_receive(kEndpoint, {}), PostResult::accepted);
+  Psn psn{0};
+  const auto arrives = [&](std::uint32_t message, std::uint32_t part) {
+    const Psn here = psn;
+    ++psn;
+    return write_part(message, part, here, 0);
+  };
+  ASSERT_EQ(arrives(7, 0), 0);  // and its sender gives it up
+  for (std::uint32_t message = 8; message < 11; ++message) {
+    ASSERT_EQ(engine_.post_receive(kEndpoint, {}), PostResult::accepted);
+    ASSERT_EQ(arrives(message, 0), 0);
+    ASSERT_EQ(arrives(message, 1), 0);
+  }
+  EXPECT_EQ(completed().size(), 3U);
+  ASSERT_EQ(arrives(7, 1), 0);
+  EXPECT_TRUE(completed().empty()) << "half of it is missing";
+  ASSERT_EQ(arrives(7, 0), 0);
+  EXPECT_EQ(completed().size(), 1U);
+}
+
+// --- Answers
+
+TEST_F(CraftedPackets, EachOfManyProbesIsAnswered) {
+  constexpr std::uint16_t kProbes = 64;
+  arrive(data(PacketType::send, Psn{0}));
+  for (std::uint16_t path = 0; path < kProbes; ++path) {
+    wire::DataHeader probe = data(PacketType::probe, Psn{1});
+    probe.common.path = path;
+    probe.send_time = 1000U + path;
+    arrive(probe);
+  }
+  std::vector<std::uint16_t> echoed;
+  bool data_echoed = false;
+  for (const Bytes& bytes : said()) {
+    const wire::ParsedPacket packet = wire::parse_packet(bytes);
+    ASSERT_EQ(packet.type(), PacketType::ack);
+    if (packet.has(wire::kEchoProbe)) {
+      echoed.push_back(packet.ack().common.path.value());
+      EXPECT_EQ(packet.ack().echo_send_time.value(), 1000U + echoed.back());
+    } else {
+      data_echoed |= packet.has(wire::kEchoValid);
+    }
+  }
+  EXPECT_EQ(echoed.size(), kProbes);
+  EXPECT_TRUE(data_echoed);
+}
+
 }  // namespace
 }  // namespace weft::srd
