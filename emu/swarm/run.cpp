@@ -251,6 +251,7 @@ void Run::wait_for_everything(const char* phase) {
 
 // After everything has healed, work between any two hosts succeeds.
 void Run::final_round(bool strict) {
+  const char* const phase = strict ? "after the end" : "after healing";
   std::vector<std::uint64_t> numbers;
   for (std::uint8_t from = 0; from < plan_.hosts.size(); ++from) {
     for (std::uint8_t to = 0; to < plan_.hosts.size(); ++to) {
@@ -268,13 +269,17 @@ void Run::final_round(bool strict) {
         step.random = from;
         const std::uint64_t before = judge_.last_cookie();
         request(step);
+        if (judge_.last_cookie() == before) {  // no room until the others have ended
+          wait_for_everything(phase);
+          request(step);
+        }
         if (judge_.last_cookie() > before) {
           numbers.push_back(judge_.last_cookie());
         }
       }
     }
   }
-  wait_for_everything(strict ? "after the end" : "after healing");
+  wait_for_everything(phase);
   for (const std::uint64_t number : numbers) {
     const Request& r = judge_.requests()[number - 1];
     if (strict && good() && r.status != srd::Status::ok) {
@@ -285,18 +290,28 @@ void Run::final_round(bool strict) {
 }
 
 // Nobody wants anything any more. What may still be under way are probes of paths that were
-// abandoned: for as long as a peer may be silent, and where probes arrive together the answer
-// speaks for one of them, so that they come back one by one.
+// abandoned: each path has one within its interval, or when the answer to the last one is overdue,
+// and comes back with the answer. Strangers, who never answer, are given up like any peer.
 void Run::wait_for_silence() {
-  Duration longest{};
   Duration recovery{};
+  Duration longest{};
   for (const HostPlan& host : plan_.hosts) {
     const srd::EngineConfig& engine = host.engine;
-    longest = std::max(longest, engine.peer_timeout);
-    recovery =
-        std::max(recovery, engine.paths * std::max(engine.path_probe_interval, engine.max_rto));
+    recovery = std::max(recovery, std::max(engine.path_probe_interval, engine.max_rto) +
+                                      2 * engine.base_rtt + engine.ack_delay);
+    longest = std::max(longest, engine.peer_timeout + engine.max_rto);
   }
-  world_.run_until(world_.now() + 2 * longest + recovery);
+  const bool strangers = std::ranges::any_of(
+      plan_.steps, [](const Step& step) { return step.act == Act::replay_foreign; });
+  world_.run_until(world_.now() + recovery + (strangers ? longest : Duration::zero()));
+  for (std::uint32_t i = 0; i < plan_.hosts.size() && good() && !strangers; ++i) {
+    const srd::Counters& counters = world_.engine(i).counters();
+    if (counters.paths_recovered != counters.paths_abandoned) {
+      judge_.condemn("host " + std::to_string(i) + " abandoned " +
+                     std::to_string(counters.paths_abandoned) + " paths and took back " +
+                     std::to_string(counters.paths_recovered));
+    }
+  }
   const std::uint64_t sent = world_.network().counts().sent;
   world_.run_until(world_.now() + longest);
   check_conservation();

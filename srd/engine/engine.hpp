@@ -356,6 +356,9 @@ class Engine final : public Machine {
     std::uint32_t peer = 0;
   };
 
+  static constexpr std::uint32_t kMostToldOnce = 4 * PsnBitmap::kSpan;  // four whole windows
+  static constexpr std::uint32_t kMostProbes = 16 * wire::kMaxPaths;    // of all paths of 16 peers
+
   // A packet that has arrived, and the one that left before it along the same path.
   struct Overtaker {
     Psn before;
@@ -400,7 +403,8 @@ class Engine final : public Machine {
   RingQueue<AckDue> acks_due_;        // all wait equally long: in order without a heap
   RingQueue<std::uint32_t> ready_;    // peers that may have data to send
   RingQueue<std::uint32_t> replies_;  // peers that are owed an acknowledgement
-  ToldOncePool told_once_;
+  OwedPool<ReceiveWindow::Result> told_once_{kMostToldOnce};
+  OwedPool<Echo> probe_echoes_{kMostProbes};
   std::uint32_t ready_turn_ = 0;       // packets that the first ready peer has sent in its turn
   std::vector<Overtaker> overtakers_;  // scratch of take_sack for find_gaps
 };

@@ -58,6 +58,7 @@ enum class Mutation : std::uint8_t {
   wait_for_one,                // a peer that cannot be sent to holds up the others
   ask_for_nothing,             // a peer that owes nothing is asked for a sign of life
   wrong_sender,                // the completion of a message names another endpoint
+  answer_one_probe,            // of probes that arrive together one is answered
   count,
 };
 

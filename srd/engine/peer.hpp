@@ -9,11 +9,11 @@
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/engine/cc/credit_balance.hpp"
 #include "srd/engine/immediate_table.hpp"
+#include "srd/engine/owed.hpp"
 #include "srd/engine/paths/peer_paths.hpp"
 #include "srd/engine/receive_window.hpp"
 #include "srd/engine/rtt.hpp"
 #include "srd/engine/send_window.hpp"
-#include "srd/engine/told_once.hpp"
 #include "srd/engine/work.hpp"
 
 namespace weft::srd {
@@ -25,7 +25,7 @@ struct PeerKey {
   friend bool operator==(const PeerKey&, const PeerKey&) = default;
 };
 
-// What arrived last and has to be echoed.
+// A packet that has to be echoed.
 struct Echo {
   TimePoint arrived{};
   Psn psn;
@@ -55,11 +55,14 @@ struct Inbound {
   ReceiveWindow window;
   std::uint32_t demand = 0;                    // credits the peer wants, cumulative
   std::uint32_t reads_served = 0;              // responses under way
-  ToldOnce again;                              // trimmed and deferred packets, not told yet
+  OwedList again;                              // trimmed and deferred packets, not told yet
+  OwedList probes;                             // their echoes: each is answered
   std::unique_ptr<ImmediateTable> immediates;  // made on first use
 
   // There is something that the next acknowledgement has to say.
-  [[nodiscard]] bool owes_ack() const { return echo.valid || grant || !again.empty(); }
+  [[nodiscard]] bool owes_ack() const {
+    return echo.valid || grant || !again.empty() || !probes.empty();
+  }
 };
 
 // The sending half, made when the first request to this peer is posted.

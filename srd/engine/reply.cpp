@@ -6,8 +6,37 @@
 
 namespace weft::srd {
 
+namespace {
+
+Echo echo_of(TimePoint now, const wire::DataHeader& header, const RxPacket& packet) {
+  Echo echo;
+  echo.arrived = arrival_of(now, packet);
+  echo.psn = Psn{header.psn.value()};
+  echo.send_time = header.send_time.value();
+  echo.path = header.common.path.value();
+  echo.attempt = header.common.attempt;
+  echo.valid = true;
+  echo.congested = packet.ecn == Ecn::congested;
+  echo.probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
+  return echo;
+}
+
+void tell_echo(TimePoint now, const Echo& echo, wire::AckHeader& header) {
+  header.common.flags |= wire::kEchoValid;
+  header.common.flags |= echo.congested ? wire::kEchoCongested : 0;
+  header.common.flags |= echo.probe ? wire::kEchoProbe : 0;
+  header.common.attempt = echo.attempt;
+  header.common.path = echo.path;
+  header.echo_psn = echo.psn.value();
+  header.echo_send_time = echo.send_time;
+  header.wait = static_cast<std::uint32_t>(nanoseconds(now - echo.arrived));
+}
+
+}  // namespace
+
 // [wire 4.4] The echo names the packet that is told about: the latest, unless an earlier one
-// carried a mark that has not been told yet. How many carried one is counted apart.
+// carried a mark that has not been told yet. How many carried one is counted apart. Of probes each
+// one is told about: the answer speaks for its path. [wire 4.7]
 void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
                           const RxPacket& packet, bool at_once) {
   Inbound& in = peer.in;
@@ -16,15 +45,12 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
   if (congested) {
     ++counters_.congested_pkts;
   }
-  if (!in.echo.valid || !in.echo.congested || congested) {
-    in.echo.arrived = arrival_of(now, packet);
-    in.echo.psn = Psn{header.psn.value()};
-    in.echo.send_time = header.send_time.value();
-    in.echo.path = header.common.path.value();
-    in.echo.attempt = header.common.attempt;
-    in.echo.valid = true;
-    in.echo.congested = congested;
-    in.echo.probe = probe;
+  if (probe) [[unlikely]] {
+    if (in.probes.empty() || !mutated(Mutation::answer_one_probe)) {
+      probe_echoes_.push(in.probes, echo_of(now, header, packet));
+    }
+  } else if (!in.echo.valid || !in.echo.congested || congested) {
+    in.echo = echo_of(now, header, packet);
   }
   ++in.unacknowledged;
   // The last packet of a message may overtake others: whoever fills the last gap then is the one
@@ -133,15 +159,11 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   header.common = common_header(peer, wire::PacketType::ack);
   header.common.destination_qpn = in.reply_to.value();
   header.common.source_qpn = in.reply_from.value();
+  if (!in.echo.valid && !in.probes.empty()) [[unlikely]] {
+    in.echo = probe_echoes_.take(in.probes);
+  }
   if (in.echo.valid) {
-    header.common.flags |= wire::kEchoValid;
-    header.common.flags |= in.echo.congested ? wire::kEchoCongested : 0;
-    header.common.flags |= in.echo.probe ? wire::kEchoProbe : 0;
-    header.common.attempt = in.echo.attempt;
-    header.common.path = in.echo.path;
-    header.echo_psn = in.echo.psn.value();
-    header.echo_send_time = in.echo.send_time;
-    header.wait = static_cast<std::uint32_t>(nanoseconds(now - in.echo.arrived));
+    tell_echo(now, in.echo, header);
   }
   if (!in.window.open() && !mutated(Mutation::acknowledge_without_window)) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]

@@ -183,6 +183,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   fresh.reply_to = peer.in.reply_to;
   fresh.reply_from = peer.in.reply_from;
   told_once_.forget(peer.in.again);
+  probe_echoes_.forget(peer.in.probes);
   if (!mutated(Mutation::keep_window_of_former_life)) {
     peer.in = std::move(fresh);
   }

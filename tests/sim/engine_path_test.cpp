@@ -224,5 +224,28 @@ TEST(EnginePath, AQuestionWithoutAnAnswerIsAskedAlongAnotherPath) {
   EXPECT_EQ(pair.a.status(second), Status::ok);
 }
 
+// [wire 4.7] Each probe is answered, also those that arrive together.
+TEST(EnginePath, PathsThatComeBackTogetherAreTakenBackTogether) {
+  LabConfig config = lab_config();
+  config.engine.paths = 64;
+  config.engine.path_selector = "oblivious";
+  config.engine.path_probe_interval = 2ms;
+  Pair pair(config);
+  pair.a.write(pair.b, 0, pattern(1'000'000));
+  pair.run_for(30us);
+  for (std::uint16_t path = 1; path < 64; ++path) {
+    pair.network().kill_path(0, path);
+  }
+  pair.run_for(20ms);
+  const auto& counters = pair.a.engine().counters();
+  ASSERT_GT(counters.paths_abandoned, 32U);
+  ASSERT_EQ(counters.paths_recovered, 0U);
+  for (std::uint16_t path = 1; path < 64; ++path) {
+    pair.network().revive_path(0, path);
+  }
+  pair.run_for(config.engine.path_probe_interval + 2 * pair.rtt());
+  EXPECT_EQ(counters.paths_recovered, counters.paths_abandoned);
+}
+
 }  // namespace
 }  // namespace weft::testing

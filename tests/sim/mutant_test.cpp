@@ -249,6 +249,7 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(wait_for_one, swarm_passes),
     WEFT_MUTANT(ask_for_nothing, swarm_passes),
     WEFT_MUTANT(wrong_sender, swarm_passes),
+    WEFT_MUTANT(answer_one_probe, swarm_passes),
 };
 static_assert(std::size(kMutants) + 1 == static_cast<std::size_t>(Mutation::count),
               "every mutation has its line here");
