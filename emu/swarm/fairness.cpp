@@ -1,12 +1,20 @@
 // Owns the watching of turns.
 #include "emu/swarm/fairness.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "emu/swarm/world_names.hpp"
 
 namespace weft::swarm {
 namespace {
+
+// Packets that a host sends to one peer while another can be sent to.
+constexpr std::uint32_t kTurn = 8;
+
+// Packets of other size classes that pass one of the longest: with all classes busy it has one turn
+// of 2^(classes - 1), and that wait may begin anew once, where messages begin or end meanwhile.
+constexpr std::uint64_t kMostOfOtherClasses = 2 * (1U << (srd::wire::kSizeClasses - 1)) - 1;
 
 // A policy with fewer paths than this has hardly any choice.
 constexpr std::uint16_t kManyPaths = 64;
@@ -44,13 +52,19 @@ void Fairness::posted(TimePoint now, std::uint64_t number, const Step& step, std
   if (step.act == Act::send && step.length >= sizeof number && keeps_order(step.host)) {
     flow.sends[number] = flow.left;
   }
+  stretches_.erase(step.host);
   if (open == 1 && leaves_at_once(step.host) && !flow.answered && !flow.must_leave) {
     flow.must_leave = now;
     ++must_leave_;
   }
 }
 
-void Fairness::saw(NetworkEvent event, const VirtualNetwork::InFlight& packet) {
+void Fairness::saw(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet) {
+  if (event == NetworkEvent::sent) {
+    check_stretch(when, packet);
+  } else if (event == NetworkEvent::delivered) {
+    stretches_.erase(packet.to);
+  }
   if (packet.from >= plan_.hosts.size() || packet.to >= plan_.hosts.size()) {
     return;
   }
@@ -109,10 +123,63 @@ void Fairness::sent_data(const VirtualNetwork::InFlight& packet,
     std::memcpy(&number, packet.bytes.data() + packet.header_size, sizeof number);
     if (const auto waits = flow.sends.find(number); waits != flow.sends.end()) {
       check_turn(who, flow, waits->second, "request " + std::to_string(number));
+      if (number < flow.latest_send && verdict_.empty()) {
+        verdict_ = name_of(who) + ": request " + std::to_string(number) + " leaves after request " +
+                   std::to_string(flow.latest_send);
+      }
+      flow.latest_send = std::max(flow.latest_send, number);
       flow.sends.erase(waits);
     }
   }
   ++(single ? flow.left.singles : flow.left.bulk);
+  if (!single && keeps_order(packet.from)) {
+    sent_bulk(who, flow, header, kind == Packet::read_response);
+  }
+}
+
+// Judged when the next packet of the same message leaves: then it had waited, and was not
+// cancelled.
+void Fairness::sent_bulk(const Flow& who, FlowState& flow, const srd::wire::DataHeader& header,
+                         bool answer) {
+  const std::uint32_t mtu = plan_.hosts[who.first].engine.mtu_payload;
+  const auto [found, is_new] = flow.begun.try_emplace({answer, header.message.value()});
+  LongMessage& message = found->second;
+  if (is_new) {
+    message.packets_left = (header.message_length.value() + mtu - 1) / mtu;
+  } else if (verdict_.empty()) {
+    const std::uint64_t singles = flow.left.singles - message.since.singles;
+    const std::uint64_t others = flow.left.bulk - message.since.bulk - 1;
+    if (singles > others + 1 || others > kMostOfOtherClasses) {
+      verdict_ = name_of(who) + ": message " + std::to_string(header.message.value()) +
+                 " waited for " + std::to_string(singles) + " single packets and " +
+                 std::to_string(others) + " of other long messages";
+    }
+  }
+  message.since = flow.left;
+  if (--message.packets_left == 0) {
+    flow.begun.erase(found);
+  }
+}
+
+// What leaves at one time was ready when the first of it left. So who comes after a stretch that is
+// too long has waited for it.
+void Fairness::check_stretch(TimePoint when, const VirtualNetwork::InFlight& packet) {
+  const Packet kind = kind_of(packet.bytes);
+  if (kind == Packet::ack || kind == Packet::stale_life) {
+    return;
+  }
+  Stretch& stretch = stretches_[packet.from];
+  if (stretch.when != when || packet.to == VirtualNetwork::kNobody) {
+    stretch = {when, packet.to, 0};
+  }
+  if (stretch.to != packet.to) {
+    if (stretch.packets > kTurn && verdict_.empty()) {
+      verdict_ = name_of({packet.from, packet.to}) + ": waits for " +
+                 std::to_string(stretch.packets) + " packets to host " + std::to_string(stretch.to);
+    }
+    stretch = {when, packet.to, 0};
+  }
+  ++stretch.packets;
 }
 
 void Fairness::check_turn(const Flow& flow, const FlowState& state, const Departures& since,

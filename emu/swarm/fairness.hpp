@@ -18,6 +18,12 @@ namespace weft::swarm {
 // Judges by what the network sees, host by host and peer by peer:
 // - a message of one packet is passed by packets of longer ones only as often as by its equals, and
 //   once more;
+// - messages of one packet leave in the order in which they were posted, whatever their endpoints;
+// - a longer message that has begun is passed by packets of single ones only as often as by other
+//   long ones, and once more; and by those of other size classes no more often than the longest
+//   class has to wait while all are busy;
+// - a host sends so many packets to one peer at a stretch, and no more while another can be sent
+// to;
 // - what is posted to a peer with whom nothing is under way leaves at once, whoever else is silent;
 // - a path whose packets came with marks, all of them, is taken again only when it is its turn.
 class Fairness {
@@ -29,7 +35,7 @@ class Fairness {
 
   // `open`: requests that are under way between the two, this one included.
   void posted(TimePoint now, std::uint64_t number, const Step& step, std::uint32_t open);
-  void saw(NetworkEvent event, const VirtualNetwork::InFlight& packet);
+  void saw(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet);
   // Time goes on: what should have left at once has left.
   void check_departures(TimePoint now);
   // The host's application takes requests back.
@@ -45,6 +51,17 @@ class Fairness {
     std::uint64_t singles = 0;  // of messages of one packet
     std::uint64_t bulk = 0;     // of longer ones
   };
+  // A message of many packets of which one has left.
+  struct LongMessage {
+    std::uint32_t packets_left = 0;
+    Departures since;  // what had left with its latest packet
+  };
+  // The packets to one peer that have left one after the other at one time.
+  struct Stretch {
+    TimePoint when{};
+    std::uint32_t to = 0;
+    std::uint32_t packets = 0;
+  };
   struct PathUse {
     std::uint32_t unmarked = 0;   // acknowledged news that speaks for the path, not used up yet
     std::uint64_t explored[2]{};  // the latest two departures that nothing spoke for
@@ -53,9 +70,11 @@ class Fairness {
     Departures left;
     std::map<std::uint64_t, Departures> sends;    // that wait, by their number
     std::map<std::uint32_t, Departures> answers;  // to reads, by their message
-    std::optional<TimePoint> must_leave;          // since when something should have left
-    bool disturbed = false;  // a packet was lost: nothing is known of paths any more
-    bool answered = false;   // an answer to a read may be under way that nobody wants any more
+    std::uint64_t latest_send = 0;                // of those that left, the one posted last
+    std::map<std::pair<bool, std::uint32_t>, LongMessage> begun;  // answer or not, message
+    std::optional<TimePoint> must_leave;  // since when something should have left
+    bool disturbed = false;               // a packet was lost: nothing is known of paths any more
+    bool answered = false;  // an answer to a read may be under way that nobody wants any more
     std::uint64_t departures = 0;
     std::map<std::uint16_t, PathUse> paths;
   };
@@ -64,6 +83,9 @@ class Fairness {
   void sent_data(const VirtualNetwork::InFlight& packet, const srd::wire::DataHeader& header,
                  FlowState& flow);
   void arrived(const VirtualNetwork::InFlight& packet);
+  void sent_bulk(const Flow& who, FlowState& flow, const srd::wire::DataHeader& header,
+                 bool answer);
+  void check_stretch(TimePoint when, const VirtualNetwork::InFlight& packet);
   void check_turn(const Flow& flow, const FlowState& state, const Departures& since,
                   const std::string& what);
   void check_path(const Flow& who, FlowState& flow, std::uint16_t path);
@@ -74,7 +96,8 @@ class Fairness {
   const Plan& plan_;
   std::string verdict_;
   std::map<Flow, FlowState> flows_;
-  std::uint32_t must_leave_ = 0;  // flows of which something should have left
+  std::map<std::uint32_t, Stretch> stretches_;  // by host
+  std::uint32_t must_leave_ = 0;                // flows of which something should have left
 };
 
 }  // namespace weft::swarm

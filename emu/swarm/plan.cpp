@@ -367,6 +367,9 @@ class Planner {
     for (std::uint32_t i = 1 + rng_.below(3); i > 0; --i) {
       add_request(here, Act::write, Duration::zero(), kLongInPackets * mtu()).phantom = true;
     }
+    for (std::uint32_t i = rng_.below(8); i > 0; --i) {  // and of other size classes
+      add_request(here, Act::write, Duration::zero(), mtu() * (2U << rng_.below(9))).phantom = true;
+    }
     for (std::uint32_t i = 4 + rng_.below(12); i > 0; --i) {
       const Duration later = some_time(rng_, Duration::zero(), std::chrono::microseconds{100});
       add_request(there, Act::read, later, 1 + rng_.below(mtu()));

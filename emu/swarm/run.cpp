@@ -66,7 +66,7 @@ void Run::watch_network(TimePoint when, NetworkEvent event,
   if (event == NetworkEvent::sent) {
     attacker_.overhear(packet);
   }
-  fairness_.saw(event, packet);
+  fairness_.saw(when, event, packet);
   if (packet.from < plan_.hosts.size() && packet.to < plan_.hosts.size()) {
     if (event == NetworkEvent::lost) {
       history_.lost(packet.from, packet.to, packet.path.value());

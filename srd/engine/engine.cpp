@@ -239,7 +239,12 @@ void Engine::begin_exchange(Outbound& out) {
   Peer& peer = *made.peer;
   const Queue queue =
       work.kind == WorkKind::read ? Queue::reads : WorkQueues::queue_for(work.packets, work.length);
-  out.queues.push_back(works_, queue, made.index, work);
+  if (mutated(Mutation::favour_one_endpoint) && queue == Queue::singles &&
+      work.source.value() % 2 != 0) [[unlikely]] {
+    out.queues.push_front(works_, queue, made.index, work);
+  } else {
+    out.queues.push_back(works_, queue, made.index, work);
+  }
   if (peer.requests == 1) {
     begin_exchange(out);
   }

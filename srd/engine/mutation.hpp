@@ -59,6 +59,10 @@ enum class Mutation : std::uint8_t {
   ask_for_nothing,             // a peer that owes nothing is asked for a sign of life
   wrong_sender,                // the completion of a message names another endpoint
   answer_one_probe,            // of probes that arrive together one is answered
+  shortest_bulk_first,         // a longer message waits until all shorter ones have left
+  starve_bulk,                 // a long message waits until all of one packet have left
+  endless_turn,                // a peer's turn ends when nothing more may leave for it
+  favour_one_endpoint,         // what one endpoint posts passes what others have posted
   count,
 };
 

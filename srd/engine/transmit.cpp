@@ -35,7 +35,7 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
     const std::uint32_t index = ready_.front();
     Peer& peer = peers_[index];
     if (transmit_data(now, peer, out)) {
-      if (++ready_turn_ >= kTurn) {
+      if (++ready_turn_ >= kTurn && !mutated(Mutation::endless_turn)) {
         ready_turn_ = 0;
         ready_.pop();
         (void)ready_.push(index);
@@ -184,6 +184,9 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
   if (!queues.has_bulk() && queues.empty(Queue::reads)) {
     out.turn = queues.empty(Queue::singles) ? out.turn : 0;
     return queues.empty(Queue::singles) ? Queue::none : Queue::singles;
+  }
+  if (mutated(Mutation::starve_bulk) && !queues.empty(Queue::singles)) [[unlikely]] {
+    return Queue::singles;
   }
   for (int tries = 0; tries < 3; ++tries) {
     out.turn = static_cast<std::uint8_t>(out.turn == 2 ? 0 : out.turn + 1);

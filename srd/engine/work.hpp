@@ -12,6 +12,7 @@
 #include "srd/base/prefetch.hpp"
 #include "srd/base/slab.hpp"
 #include "srd/base/time.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/requests.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -155,7 +156,9 @@ class WorkQueues {
   [[nodiscard]] Queue next_bulk() {
     std::uint32_t candidates = bulk_;
     if ((candidates & (candidates - 1)) != 0) {
-      ++bulk_turn_;
+      bulk_turn_ = mutated(Mutation::shortest_bulk_first)
+                       ? std::uint8_t{1}
+                       : static_cast<std::uint8_t>(bulk_turn_ + 1);
       for (std::uint32_t turn = bulk_turn_; (turn & 1) == 0 && (candidates & (candidates - 1)) != 0;
            turn >>= 1) {
         candidates &= candidates - 1;

@@ -250,6 +250,10 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(ask_for_nothing, swarm_passes),
     WEFT_MUTANT(wrong_sender, swarm_passes),
     WEFT_MUTANT(answer_one_probe, swarm_passes),
+    WEFT_MUTANT(shortest_bulk_first, swarm_passes),
+    WEFT_MUTANT(starve_bulk, swarm_passes),
+    WEFT_MUTANT(endless_turn, swarm_passes),
+    WEFT_MUTANT(favour_one_endpoint, swarm_passes),
 };
 static_assert(std::size(kMutants) + 1 == static_cast<std::size_t>(Mutation::count),
               "every mutation has its line here");
