@@ -2,8 +2,10 @@
 #include "emu/swarm/hostile.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "emu/swarm/world_names.hpp"
+#include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::swarm {
@@ -11,6 +13,11 @@ namespace {
 
 constexpr std::uint32_t kFirstStranger = 1000;  // hosts of this number and above are nobody
 constexpr std::uint32_t kStrangers = 4;
+constexpr std::uint32_t kManyStrangers = 60'000;
+constexpr std::uint32_t kManyLives = 1000;  // more than there are of any process
+
+// Later than all lives of the same process; 0 would be no life.
+std::uint32_t nobodys_life(std::uint32_t life) { return std::max(1U, life + kManyLives); }
 
 }  // namespace
 
@@ -45,8 +52,42 @@ VirtualNetwork::InFlight Attacker::rubbish(const Step& step) {
   return packet;
 }
 
+// As right a packet as nobody in particular can send: for a life that is none, or with a header
+// that no checksum vouches for, be it in the name of a later life of somebody.
+void Attacker::speak_as_stranger(TimePoint now, VirtualNetwork& network,
+                                 VirtualNetwork::InFlight packet) {
+  srd::wire::DataHeader header;
+  if (packet.header_size != sizeof header || !srd::wire::load(packet.bytes, header)) {
+    return;
+  }
+  const bool trimmed = packet.bytes.size() > sizeof header && rng_.chance(0.6);
+  if (trimmed && rng_.chance(0.5)) {
+    header.common.source_life = nobodys_life(header.common.source_life.value());
+  } else {
+    packet.from = VirtualNetwork::kNobody;
+    packet.source = address_of_host(kFirstStranger + kStrangers + rng_.below(kManyStrangers));
+  }
+  if (!trimmed) {
+    header.common.destination_life = nobodys_life(header.common.destination_life.value());
+  }
+  const auto bytes = std::span(packet.bytes);
+  srd::wire::store(bytes.data(), header);
+  if ((header.common.flags & srd::wire::kChecksummed) != 0) {
+    srd::wire::seal(bytes.first(sizeof header), bytes.subspan(sizeof header), {});
+  }
+  if (trimmed) {
+    packet.bytes.resize(sizeof header);
+  }
+  packet.trimmed = trimmed;
+  packet.genuine = false;
+  network.inject(now + Duration{rng_.below(5000)}, std::move(packet));
+}
+
 void Attacker::act(TimePoint now, const Step& step, VirtualNetwork& network) {
   for (std::uint32_t i = 0; i < step.length; ++i) {
+    if (step.act == Act::stranger_speaks && remembered_.empty()) {
+      return;
+    }
     if (step.act == Act::inject_random || remembered_.empty()) {
       VirtualNetwork::InFlight packet = rubbish(step);
       packet.genuine = false;
@@ -57,6 +98,10 @@ void Attacker::act(TimePoint now, const Step& step, VirtualNetwork& network) {
     VirtualNetwork::InFlight packet =
         remembered_[rng_.below(static_cast<std::uint32_t>(remembered_.size()))];
     if (packet.bytes.empty() || packet.to == VirtualNetwork::kNobody) {
+      continue;
+    }
+    if (step.act == Act::stranger_speaks) {
+      speak_as_stranger(now, network, std::move(packet));
       continue;
     }
     const auto size = static_cast<std::uint32_t>(packet.bytes.size());

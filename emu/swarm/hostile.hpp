@@ -22,6 +22,7 @@ class Attacker {
 
  private:
   [[nodiscard]] VirtualNetwork::InFlight rubbish(const Step& step);
+  void speak_as_stranger(TimePoint now, VirtualNetwork& network, VirtualNetwork::InFlight packet);
 
   static constexpr std::size_t kMemory = 128;
   Rng rng_;

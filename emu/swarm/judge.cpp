@@ -325,10 +325,17 @@ void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Comp
   }
 }
 
+// The replay of a message from an address of his own is his, as far as the transport can know.
+void Judge::heard_of_stranger() {
+  if (!strangers_) {
+    condemn("a message of nobody's has arrived");
+  }
+}
+
 void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                           std::uint32_t from, std::span<const std::byte> bytes) {
   if (from == VirtualNetwork::kNobody) {
-    return;  // a stranger's replay of a message: his own, as far as the transport can know
+    return heard_of_stranger();
   }
   const auto length = static_cast<std::uint32_t>(bytes.size());
   if (length < kNumbered && !completion.has_immediate) {
@@ -367,8 +374,11 @@ void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completi
 
 void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
                                   const srd::Completion& completion, std::uint32_t from) {
-  if (from == VirtualNetwork::kNobody || completion.status != Status::ok) {
+  if (completion.status != Status::ok) {
     return;
+  }
+  if (from == VirtualNetwork::kNobody) {
+    return heard_of_stranger();
   }
   Request* request = request_of(completion.immediate);
   if (request == nullptr || request->kind != Kind::write || !request->step.immediate ||

@@ -90,6 +90,7 @@ class Judge {
                      std::uint32_t from, std::span<const std::byte> bytes);
   void check_write_immediate(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                              std::uint32_t from);
+  void heard_of_stranger();
   void delivered(TimePoint now, Request& request, std::uint32_t host);
   void check_effect(const Request& request, std::uint32_t host);
   void check_read(const Request& request);

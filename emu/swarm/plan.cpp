@@ -42,13 +42,14 @@ struct Mood {
   bool flaws = false;
   bool churn = false;  // endpoints and regions come and go
   bool partitions = false;
-  bool tiny = false;     // limits of a few requests, and both ends full
-  bool cancels = false;  // reads are flushed, and others follow at once
-  bool unready = false;  // one endpoint never posts a receive, and many want one
-  bool slow = false;     // a host that looks rarely and stands still now and then
-  bool bulk = false;     // short messages beside very long ones
-  bool marks = false;    // every packet is marked, and they come in bursts
-  double noise = 0;      // share of the largest random loss etc.
+  bool tiny = false;       // limits of a few requests, and both ends full
+  bool cancels = false;    // reads are flushed, and others follow at once
+  bool unready = false;    // one endpoint never posts a receive, and many want one
+  bool slow = false;       // a host that looks rarely and stands still now and then
+  bool bulk = false;       // short messages beside very long ones
+  bool marks = false;      // every packet is marked, and they come in bursts
+  bool strangers = false;  // many who are nobody speak, and there is no room for them
+  double noise = 0;        // share of the largest random loss etc.
 };
 
 // Of the longest packet.
@@ -183,6 +184,7 @@ class Planner {
     mood_.slow = rng_.chance(0.08);
     mood_.bulk = rng_.chance(0.06);
     mood_.marks = rng_.chance(0.03);
+    mood_.strangers = !mood_.hostile && rng_.chance(0.08);
     plan_.link = random_link(rng_);
     const std::uint32_t hosts = rng_.chance(0.6) ? 2 : 3 + rng_.below(3);
     for (std::uint32_t i = 0; i < hosts; ++i) {
@@ -222,6 +224,9 @@ class Planner {
         engine.max_work_requests = engine.max_completions = 1 + rng_.below(8);
         engine.max_reads_per_peer = 1 + rng_.below(4);
       }
+      if (mood_.strangers) {
+        engine.max_peers = static_cast<std::uint32_t>(plan_.hosts.size()) + kStrangersAtOnce;
+      }
       if (mood_.marks) {
         engine.path_selector = "reps";
         engine.paths = rng_.chance(0.5) ? 64 : 256;
@@ -252,6 +257,11 @@ class Planner {
     }
     if (mood_.unready) {
       add_unready_endpoint();
+    }
+    if (mood_.strangers) {
+      for (std::uint32_t i = 4 + rng_.below(30); i > 0; --i) {
+        add(Act::stranger_speaks).length = 1 + rng_.below(kStrangersAtOnce);
+      }
     }
     if (mood_.slow) {
       for (std::uint32_t i = 4 + rng_.below(12); i > 0; --i) {
@@ -564,6 +574,7 @@ class Planner {
   static constexpr std::uint32_t kMostReadable = 30'000;  // of the region that reads are from
   static constexpr std::uint32_t kManyImmediates = 48;
   static constexpr std::uint32_t kBursts = 24;
+  static constexpr std::uint32_t kStrangersAtOnce = 8;
   static constexpr std::uint32_t kLongInPackets = 1000;
 
   Rng rng_;

@@ -49,6 +49,7 @@ enum class Act : std::uint8_t {
   inject_truncated,
   replay,
   replay_foreign,
+  stranger_speaks,  // who is nobody, or cannot be verified: all of it must have no effect
 };
 [[nodiscard]] const char* to_string(Act act);
 

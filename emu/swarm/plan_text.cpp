@@ -8,13 +8,13 @@ namespace weft::swarm {
 
 const char* to_string(Act act) {
   static constexpr std::array<const char*, 33> kNames{
-      "send",           "write",         "read",           "post_receives",   "flush",
-      "close_endpoint", "open_endpoint", "stop_receiving", "start_receiving", "replace_region",
-      "restart",        "crash",         "start",          "pause",           "resume",
-      "set_loss",       "set_burst",     "set_duplicate",  "set_reorder",     "set_corrupt",
-      "set_trim",       "set_mark",      "set_jitter",     "partition",       "rejoin",
-      "kill_path",      "revive_path",   "inject_random",  "inject_mutated",  "inject_truncated",
-      "replay",         "replay_foreign"};
+      "send",           "write",          "read",           "post_receives",   "flush",
+      "close_endpoint", "open_endpoint",  "stop_receiving", "start_receiving", "replace_region",
+      "restart",        "crash",          "start",          "pause",           "resume",
+      "set_loss",       "set_burst",      "set_duplicate",  "set_reorder",     "set_corrupt",
+      "set_trim",       "set_mark",       "set_jitter",     "partition",       "rejoin",
+      "kill_path",      "revive_path",    "inject_random",  "inject_mutated",  "inject_truncated",
+      "replay",         "replay_foreign", "stranger_speaks"};
   return kNames[static_cast<std::size_t>(act)];
 }
 

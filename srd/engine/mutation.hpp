@@ -58,6 +58,8 @@ enum class Mutation : std::uint8_t {
   wait_for_one,                // a peer that cannot be sent to holds up the others
   ask_for_nothing,             // a peer that owes nothing is asked for a sign of life
   wrong_sender,                // the completion of a message names another endpoint
+  remember_strangers,          // who was never verified keeps a place
+  trimmed_life_counts,         // a trimmed packet of a later life ends the one that is known
   answer_one_probe,            // of probes that arrive together one is answered
   shortest_bulk_first,         // a longer message waits until all shorter ones have left
   starve_bulk,                 // a long message waits until all of one packet have left

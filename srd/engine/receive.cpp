@@ -90,6 +90,10 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   const Life destination{header.common.destination_life.value()};
   const Life source{header.common.source_life.value()};
   ReceiveWindow& window = peer.in.window;
+  if (mutated(Mutation::trimmed_life_counts) && peer.life_known && peer.life.before(source))
+      [[unlikely]] {
+    restart_peer(now, peer, source);
+  }
   if ((destination != config_.life && destination.value() != 0) ||
       (peer.life_known && source != peer.life)) {
     counters_.drop(DropReason::unverified_life);

@@ -131,7 +131,7 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
 
 // Anybody can send what cannot be verified: whoever has sent nothing else takes no place for good.
 void Engine::forget_stranger(Peer& peer) {
-  if (peer.stranger && !peer.reply_queued) [[unlikely]] {
+  if (peer.stranger && !peer.reply_queued && !mutated(Mutation::remember_strangers)) [[unlikely]] {
     forget(peer);
   }
 }

@@ -249,6 +249,8 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(wait_for_one, swarm_passes),
     WEFT_MUTANT(ask_for_nothing, swarm_passes),
     WEFT_MUTANT(wrong_sender, swarm_passes),
+    WEFT_MUTANT(remember_strangers, swarm_passes),
+    WEFT_MUTANT(trimmed_life_counts, swarm_passes),
     WEFT_MUTANT(answer_one_probe, swarm_passes),
     WEFT_MUTANT(shortest_bulk_first, swarm_passes),
     WEFT_MUTANT(starve_bulk, swarm_passes),
