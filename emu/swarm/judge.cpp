@@ -25,10 +25,11 @@ bool is_anonymous(const Request& request) {
 
 Judge::Judge(const Plan& plan, const History& history,
              const std::vector<std::deque<Process>>& processes)
-    : plan_(plan), history_(history), processes_(processes), open_of_(plan.hosts.size(), 0) {
-  strangers_ = std::ranges::any_of(
-      plan.steps, [](const Step& step) { return step.act == Act::replay_foreign; });
-}
+    : plan_(plan),
+      history_(history),
+      processes_(processes),
+      strangers_(has_foreign_replays(plan)),
+      open_of_(plan.hosts.size(), 0) {}
 
 void Judge::condemn(std::string text) {
   if (verdict_.empty()) {

@@ -116,7 +116,7 @@ class Judge {
   const Plan& plan_;
   const History& history_;
   const std::vector<std::deque<Process>>& processes_;
-  bool strangers_ = false;  // replay messages from addresses of their own
+  bool strangers_;  // replay messages from addresses of their own
   std::string verdict_;
   std::deque<Request> requests_;
   std::deque<PostedReceive> receives_;

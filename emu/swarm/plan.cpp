@@ -586,4 +586,9 @@ class Planner {
 
 Plan make_plan(std::uint64_t seed) { return Planner(seed).make(); }
 
+bool has_foreign_replays(const Plan& plan) {
+  return std::ranges::any_of(plan.steps,
+                             [](const Step& step) { return step.act == Act::replay_foreign; });
+}
+
 }  // namespace weft::swarm

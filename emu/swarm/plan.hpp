@@ -111,6 +111,8 @@ struct Plan {
 };
 
 [[nodiscard]] Plan make_plan(std::uint64_t seed);
+// Whether messages come again from addresses where nobody is: to the transport they are strangers'.
+[[nodiscard]] bool has_foreign_replays(const Plan& plan);
 // Who is there and what the network is like, a line each.
 [[nodiscard]] std::vector<std::string> describe(const Plan& plan);
 

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "emu/swarm/patience.hpp"
 #include "emu/swarm/run_state.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -233,11 +234,7 @@ void Run::heal() {
 }
 
 void Run::wait_for_everything(const char* phase) {
-  Duration patience = 200ms;
-  for (const HostPlan& host : plan_.hosts) {
-    patience += host.engine.peer_timeout * 4;
-  }
-  const TimePoint limit = world_.now() + patience;
+  const TimePoint limit = world_.now() + longest_wait(plan_, judge_.requests());
   while (good() && judge_.open_requests() > 0) {
     if (world_.now() >= limit) {
       judge_.condemn(std::string{phase} + ": " + std::to_string(judge_.open_requests()) +
@@ -293,6 +290,9 @@ void Run::final_round(bool strict) {
 // abandoned: each path has one within its interval, or when the answer to the last one is overdue,
 // and comes back with the answer. Strangers, who never answer, are given up like any peer.
 void Run::wait_for_silence() {
+  if (!good()) {
+    return;
+  }
   Duration recovery{};
   Duration longest{};
   for (const HostPlan& host : plan_.hosts) {
@@ -301,8 +301,7 @@ void Run::wait_for_silence() {
                                       2 * engine.base_rtt + engine.ack_delay);
     longest = std::max(longest, engine.peer_timeout + engine.max_rto);
   }
-  const bool strangers = std::ranges::any_of(
-      plan_.steps, [](const Step& step) { return step.act == Act::replay_foreign; });
+  const bool strangers = has_foreign_replays(plan_);
   world_.run_until(world_.now() + recovery + (strangers ? longest : Duration::zero()));
   for (std::uint32_t i = 0; i < plan_.hosts.size() && good() && !strangers; ++i) {
     const srd::Counters& counters = world_.engine(i).counters();

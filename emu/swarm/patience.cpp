@@ -1,0 +1,135 @@
+// Owns the sum of what may be waited for.
+#include "emu/swarm/patience.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::swarm {
+namespace {
+
+// Timeouts before a silent debtor is asked. srd/engine/timers.cpp
+constexpr int kPatience = 4;
+// The longest back-off, in rnr_delay.
+constexpr int kMostBackOff = 64;
+
+class Wait {
+ public:
+  explicit Wait(const Plan& plan) : plan_(plan) {
+    for (const HostPlan& host : plan.hosts) {
+      const srd::EngineConfig& engine = host.engine;
+      paths_ = std::max(paths_, engine.paths);
+      ack_delay_ = std::max(ack_delay_, engine.ack_delay);
+      max_rto_ = std::max(max_rto_, engine.max_rto);
+      back_off_ = std::max(back_off_, kMostBackOff * engine.rnr_delay);
+      look_ = std::max(look_, host.poll_interval);
+      give_up_ = std::max(give_up_, engine.peer_timeout + engine.max_rto);
+    }
+  }
+
+  void add(const Request& request) {
+    const Step& step = request.step;
+    const bool read = request.kind == srd::Completion::Kind::read;
+    const std::uint32_t mtu = plan_.hosts[step.host].engine.mtu_payload;
+    const std::uint32_t packets = std::max(1U, (step.length + mtu - 1) / mtu);
+    const Bytes bytes = step.length + Bytes{packets} * sizeof(srd::wire::DataHeader);
+    const std::uint32_t to = read ? step.host : step.peer;
+    const std::uint32_t from = read ? step.peer : step.host;
+    packets_[{from, to}] += packets;
+    bytes_into_[to] += bytes;
+    if (read) {
+      ++packets_[{step.host, step.peer}];
+      ++reads_[step.peer];
+    } else if (request.kind == srd::Completion::Kind::send || step.immediate) {
+      ++messages_[{step.peer, step.peer_endpoint}];
+    }
+  }
+
+  // Answers to strangers keep a responder's room until the strangers are given up.
+  [[nodiscard]] Duration longest() const {
+    return next_try() + (has_foreign_replays(plan_) ? give_up_ : Duration::zero()) +
+           through_flows() + through_ports() + for_receives() + for_responders();
+  }
+
+ private:
+  [[nodiscard]] Duration port_time(Bytes bytes) const {
+    return plan_.link.rate.is_zero() ? Duration::zero() : plan_.link.rate.time_for(bytes);
+  }
+  [[nodiscard]] Duration round_trip() const {
+    const LinkModel& link = plan_.link;
+    const Bytes packet = plan_.hosts[0].engine.mtu_payload + sizeof(srd::wire::DataHeader);
+    return 2 * (link.latency + link.jitter + link.path_skew * paths_ + 2 * port_time(packet)) +
+           ack_delay_;
+  }
+  // What was lost before everything healed goes again, or who owes it is asked; one more round trip
+  // and wait where the peer has a later life by then. In the end the application looks.
+  [[nodiscard]] Duration next_try() const {
+    return kPatience * max_rto_ + back_off_ + 2 * round_trip() + max_rto_ + look_;
+  }
+  [[nodiscard]] Duration through_flows() const {
+    std::uint64_t most = 0;
+    for (const auto& [flow, packets] : packets_) {
+      most = std::max(most, packets);
+    }
+    return static_cast<std::int64_t>(most) * round_trip();
+  }
+  [[nodiscard]] Duration through_ports() const {
+    Bytes most = 0;
+    for (const auto& [host, bytes] : bytes_into_) {
+      most = std::max(most, bytes);
+    }
+    return port_time(most);
+  }
+  // An application that looks posts half of an endpoint's receives or more, and takes as many
+  // completions as there may be.
+  [[nodiscard]] Duration for_receives() const {
+    Duration longest{};
+    for (const auto& [endpoint, count] : messages_) {
+      const HostPlan& host = plan_.hosts[endpoint.first];
+      const std::uint32_t at_a_time = std::max(
+          1U,
+          std::min(host.endpoints[endpoint.second].receive_depth / 2, host.engine.max_completions));
+      longest = std::max(
+          longest, static_cast<std::int64_t>(count / at_a_time) * (host.poll_interval + back_off_));
+    }
+    return longest;
+  }
+  [[nodiscard]] Duration for_responders() const {
+    Duration longest{};
+    for (const auto& [host, count] : reads_) {
+      const srd::EngineConfig& engine = plan_.hosts[host].engine;
+      const std::uint32_t at_a_time = std::min(engine.max_reads_per_peer, engine.max_work_requests);
+      longest = std::max(longest,
+                         static_cast<std::int64_t>(count / at_a_time) * (back_off_ + round_trip()));
+    }
+    return longest;
+  }
+
+  const Plan& plan_;
+  std::uint16_t paths_ = 0;
+  Duration ack_delay_{};
+  Duration max_rto_{};
+  Duration back_off_{};
+  Duration look_{};
+  Duration give_up_{};                                                         // who never answers
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> packets_;   // from, to
+  std::map<std::uint32_t, Bytes> bytes_into_;                                  // by host
+  std::map<std::uint32_t, std::uint32_t> reads_;                               // by responder
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> messages_;  // host, endpoint
+};
+
+}  // namespace
+
+Duration longest_wait(const Plan& plan, const std::deque<Request>& requests) {
+  Wait wait{plan};
+  for (const Request& request : requests) {
+    if (request.state == Request::State::open) {
+      wait.add(request);
+    }
+  }
+  return wait.longest();
+}
+
+}  // namespace weft::swarm
