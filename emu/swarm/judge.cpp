@@ -17,6 +17,16 @@ namespace {
 // counted.
 constexpr std::uint32_t kNumbered = 8;
 
+// One after the other, by chance.
+constexpr int kMostTriesLost = 4;
+
+bool loses_packets(const Plan& plan) {
+  return !plan.link.rate.is_zero() || std::ranges::any_of(plan.steps, [](const Step& step) {
+    return step.act == Act::set_loss || step.act == Act::set_burst ||
+           step.act == Act::set_corrupt || step.act == Act::kill_path;
+  });
+}
+
 bool is_anonymous(const Request& request) {
   return request.kind == Kind::send && request.step.length < kNumbered && !request.step.immediate;
 }
@@ -29,6 +39,7 @@ Judge::Judge(const Plan& plan, const History& history,
       history_(history),
       processes_(processes),
       strangers_(has_foreign_replays(plan)),
+      loses_packets_(loses_packets(plan)),
       open_of_(plan.hosts.size(), 0) {}
 
 void Judge::condemn(std::string text) {
@@ -202,8 +213,10 @@ bool Judge::met_later_life(const Request& request) const {
 bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
   const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
-  // Whoever has had no answer tries again after this long, whether it sends or asks.
-  const Duration between_tries = engine.max_rto + 2 * engine.base_rtt;
+  // Whoever has had no answer tries again after this long, whether it sends or asks; where packets
+  // get lost one by one, so may some of the tries.
+  const Duration between_tries =
+      (loses_packets_ ? 1 + kMostTriesLost : 1) * engine.max_rto + 2 * engine.base_rtt;
   const Duration patience = engine.peer_timeout / 2;
   if (!history_.were_apart(now, step.host, step.peer, request.posted, patience) &&
       !history_.seemed_apart(now, step.host, step.peer, between_tries, patience) &&

@@ -117,6 +117,7 @@ class Judge {
   const History& history_;
   const std::vector<std::deque<Process>>& processes_;
   bool strangers_;  // replay messages from addresses of their own
+  bool loses_packets_;
   std::string verdict_;
   std::deque<Request> requests_;
   std::deque<PostedReceive> receives_;
