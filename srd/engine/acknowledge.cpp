@@ -102,7 +102,7 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
     const Duration whole{elapsed - wait};
     sample.rtt = std::max(whole - (now - arrived), Duration::zero());
     sample.rtt_valid = true;
-    o.rtt.add(whole);
+    o.rtt.add(now, whole);
     o.backoff = 0;
     update_waits(o);
   }
@@ -228,15 +228,17 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
       SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
       ++sample.packets;
       sample.acked += SendWindow::charged(slot);
-      take_slot(now, peer, slot, header, sample.rtt, others);
+      sample.late |= take_slot(now, peer, slot, header, sample.rtt, others);
     }
   });
 }
 
-[[gnu::always_inline]] inline void Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot,
+// True if the packet had been taken for lost.
+[[gnu::always_inline]] inline bool Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot,
                                                      const wire::AckHeader& header, Duration rtt,
                                                      OtherMarks others) {
   Outbound& o = *peer.out;
+  bool late = false;
   constexpr std::uint8_t kEchoMask = wire::kEchoValid | wire::kEchoProbe;
   const bool echoed = (header.common.flags & kEchoMask) == wire::kEchoValid &&
                       header.echo_psn.value() == slot.psn.value();
@@ -252,10 +254,13 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
         overtakers_.push_back({slot.psn_before(), slot.path, slot.sent_at});
       }
     } else {
-      widen(o);
+      late = true;
     }
   } else if (echoed) {
     ++counters_.spurious_retrans_pkts;
+    late = true;
+  }
+  if (late) {
     widen(o);
   }
   tell(Event::Kind::packet_settled, now, peer, slot.psn, PathId{slot.path});
@@ -268,6 +273,7 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
     o.settled_since_widening = 0;
   }
   finish_if_done(index, work);
+  return late;
 }
 
 // The path has brought a packet here. A policy that heard of a clean path where the mark is not

@@ -242,7 +242,7 @@ class Engine final : public Machine {
                       const wire::AckHeader& header, const Visit& visit) const;
   [[nodiscard]] OtherMarks take_marks(Outbound& out, const wire::ParsedPacket& packet,
                                       const wire::AckHeader& header, AckSample& sample) const;
-  void take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,
+  bool take_slot(TimePoint now, Peer& peer, SendSlot& slot, const wire::AckHeader& header,
                  Duration rtt, OtherMarks others);
   void credit_path(TimePoint now, Peer& peer, const SendSlot& slot, bool marked, bool known,
                    Duration rtt);

@@ -13,19 +13,24 @@ class RttEstimator {
  public:
   explicit RttEstimator(Duration initial) : mean_(initial), deviation_(initial / 2) {}
 
-  void add(Duration sample) {
-    if (!measured_) {
-      measured_ = true;
+  void add(TimePoint now, Duration sample) {
+    if (!measured()) {
+      first_ = now;
       mean_ = sample;
       deviation_ = sample / 2;
       return;
     }
+    seasoned_ = seasoned_ || now - sample >= first_;
     const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += (error - deviation_) / 4;
     mean_ += (sample - mean_) / 8;
   }
 
-  [[nodiscard]] bool measured() const { return measured_; }
+  [[nodiscard]] bool measured() const { return first_ != TimePoint::min(); }
+  // A packet was measured that left after the first answer. Those before left together: the first
+  // of them tells nothing of the queue that they make, with those of others that begin at the same
+  // time.
+  [[nodiscard]] bool seasoned() const { return seasoned_; }
   [[nodiscard]] Duration mean() const { return mean_; }
 
   // After so long without news a packet is lost, whatever happens elsewhere.
@@ -38,7 +43,8 @@ class RttEstimator {
  private:
   Duration mean_;
   Duration deviation_;
-  bool measured_ = false;
+  TimePoint first_ = TimePoint::min();  // when the first sample was taken
+  bool seasoned_ = false;
 };
 
 }  // namespace weft::srd

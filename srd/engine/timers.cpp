@@ -190,8 +190,8 @@ void Engine::release_waiting(TimePoint now, WorkQueues& queues) {
 void Engine::update_waits(Outbound& out) const {
   const Duration base =
       std::clamp(out.rtt.timeout() + config_.ack_delay, min_rto_, config_.max_rto);
-  // Before the first measurement nothing is known of queues, such as many first windows make.
-  const std::uint32_t doublings = std::max(out.backoff, out.rtt.measured() ? 0U : 1U);
+  // Until then nothing is known of queues, such as many first windows make.
+  const std::uint32_t doublings = std::max(out.backoff, out.rtt.seasoned() ? 0U : 1U);
   out.retransmit_wait =
       std::min(base * (1 << std::min(doublings, kMaxBackoffShift)), config_.max_rto);
   const Duration tail = out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,10 +31,14 @@ Limits demanded(const CongestionSetup& setup) {
 enum class Property { queue, utilisation, fairness, timeouts };
 constexpr const char* kPropertyNames[] = {"queue", "utilisation", "fairness", "timeouts"};
 
+// Which of the tests below a setup belongs to.
+enum class Room { bottleneck, paths, distances };
+
 // What a control does not keep, beside what is asked. The test prints it, and fails when a line is
 // no longer needed: this table may only shrink.
 struct Weakness {
   std::string_view control;
+  Room room;
   bool (*where)(const CongestionSetup&);
   Property property;
   double (*by_construction)(const CongestionSetup&);  // the limit follows from the algorithm, or
@@ -47,13 +52,15 @@ struct Weakness {
 
 bool shallow(const CongestionSetup& s) { return s.buffer_products < 1; }
 bool deep(const CongestionSetup& s) { return s.buffer_products > 1; }
+bool medium(const CongestionSetup& s) { return !deep(s) && !shallow(s); }
 bool many(const CongestionSetup& s) { return s.senders >= 64; }
 bool many_and_small(const CongestionSetup& s) { return many(s) && !deep(s); }
-bool few_and_medium(const CongestionSetup& s) { return !many(s) && !deep(s) && !shallow(s); }
 bool many_and_deep(const CongestionSetup& s) { return many(s) && deep(s); }
 bool many_deep_ecn(const CongestionSetup& s) { return many_and_deep(s) && s.ecn; }
 bool many_deep_without_ecn(const CongestionSetup& s) { return many_and_deep(s) && !s.ecn; }
 bool deep_without_ecn(const CongestionSetup& s) { return deep(s) && !s.ecn; }
+bool some_and_deep(const CongestionSetup& s) { return deep(s) && s.senders == 16; }
+bool not_shallow(const CongestionSetup& s) { return !shallow(s); }
 
 // What nobody shrinks: the first windows, less what is on the wires. That is a product without the
 // packet at the sender's port and the one at the bottleneck, whose times the round trip contains.
@@ -70,36 +77,45 @@ constexpr std::string_view kSteps =
     "not isolated; n constant steps a round trip may lift the queue over the target";
 constexpr std::string_view kStarved =
     "not isolated; what has less than a packet in flight may wait behind what grows";
-constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kFirstQueue = "a queue that grows by products a round outruns the timer";
+constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kLargeTarget = "the target grows for small windows";
 constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
+constexpr std::string_view kFirstLosses =
+    "windows that the first losses made unequal come together within bdp / (n eta) round trips, 15 "
+    "with 16 senders";
+constexpr std::string_view kLossesOnly =
+    "not isolated; a queue of four packets delays nobody, and losses shrink windows by what is "
+    "lost";
+constexpr std::string_view kQueueAsDistance =
+    "a near peer that is first measured behind a queue takes it for distance, up to what was told";
 
+constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
-    {"srd", many_deep_without_ecn, Property::queue, nullptr, 1.7, kSteps},
-    {"srd", many_deep_without_ecn, Property::fairness, nullptr, 0.84, kOneSample},
-    {"srd", many_deep_ecn, Property::fairness, nullptr, 0.94, kOneSample},
-    {"srd", many_and_deep, Property::timeouts, nullptr, 130, kFirstQueue},
-    {"srd", many_and_small, Property::fairness, nullptr, 0.81, kOneSample},
-    {"srd", few_and_medium, Property::fairness, nullptr, 0.89, kOneSample},
-    {"srd", shallow, Property::fairness, nullptr, 0.89, kBursts},
-    {"srd", shallow, Property::utilisation, nullptr, 0.85, kBursts},
-    {"nscc", deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
-    {"nscc", many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
-    {"nscc", many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
-    {"nscc", many_and_small, Property::fairness, nullptr, 0.84, kOneSample},
-    {"nscc", many_deep_without_ecn, Property::timeouts, nullptr, 25, kStarved},
-    {"nscc", shallow, Property::utilisation, nullptr, 0.85, kBursts},
-    {"swift", many_and_deep, Property::queue, nullptr, 27, kLargeTarget},
-    {"swift", many_and_small, Property::fairness, nullptr, 0.70, kOneSample},
-    {"swift", shallow, Property::utilisation, nullptr, 0.55, kBursts},
-    {"dctcp", deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
-    {"dctcp", many_and_small, Property::fairness, nullptr, 0.90, kOneSample},
-    {"dctcp", shallow, Property::utilisation, nullptr, 0.50, kBursts},
-    {"mprdma", deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
-    {"mprdma", many_deep_ecn, Property::queue, nullptr, 54, kWholePacket},
-    {"mprdma", many_and_small, Property::fairness, nullptr, 0.89, kOneSample},
-    {"mprdma", shallow, Property::utilisation, nullptr, 0.60, kBursts},
+    {"srd", kBottleneck, some_and_deep, Property::fairness, nullptr, 0.94, kFirstLosses},
+    {"srd", kBottleneck, medium, Property::fairness, nullptr, 0.91, kFirstLosses},
+    {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.74, kLossesOnly},
+    {"srd", Room::paths, shallow, Property::fairness, nullptr, 0.66, kLossesOnly},
+    {"srd", Room::distances, not_shallow, Property::fairness, nullptr, 0.2, kQueueAsDistance},
+    {"srd", Room::distances, many_deep_ecn, Property::queue, nullptr, 1.1, kQueueAsDistance},
+    {"srd", Room::distances, many_and_deep, Property::timeouts, nullptr, 100, kFirstQueue},
+    {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.3, kLossesOnly},
+    {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
+    {"nscc", kBottleneck, many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
+    {"nscc", kBottleneck, many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
+    {"nscc", kBottleneck, many_and_small, Property::fairness, nullptr, 0.84, kOneSample},
+    {"nscc", kBottleneck, many_deep_without_ecn, Property::timeouts, nullptr, 25, kStarved},
+    {"nscc", kBottleneck, shallow, Property::utilisation, nullptr, 0.85, kBursts},
+    {"swift", kBottleneck, many_and_deep, Property::queue, nullptr, 27, kLargeTarget},
+    {"swift", kBottleneck, many_and_small, Property::fairness, nullptr, 0.70, kOneSample},
+    {"swift", kBottleneck, shallow, Property::utilisation, nullptr, 0.55, kBursts},
+    {"dctcp", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
+    {"dctcp", kBottleneck, many_and_small, Property::fairness, nullptr, 0.90, kOneSample},
+    {"dctcp", kBottleneck, shallow, Property::utilisation, nullptr, 0.50, kBursts},
+    {"mprdma", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
+    {"mprdma", kBottleneck, many_deep_ecn, Property::queue, nullptr, 54, kWholePacket},
+    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.89, kOneSample},
+    {"mprdma", kBottleneck, shallow, Property::utilisation, nullptr, 0.60, kBursts},
 };
 
 std::string name_of(const CongestionSetup& s) {
@@ -127,19 +143,34 @@ struct Found {
   }
 };
 
-// The worst that was found where a weakness is known.
-using Worst = std::map<const Weakness*, Found>;
+// The setups of one test, and the worst that was found where a weakness is known.
+class Findings {
+ public:
+  Findings(std::string_view control, Room room) : control_(control), room_(room) {}
 
-void expect_property(const CongestionSetup& setup, Property property, const Found& found,
-                     Worst& worst) {
+  void expect_properties(CongestionSetup setup);
+  // The three buffers, with and without marks and trimming.
+  void expect_properties_in_all_networks(CongestionSetup setup);
+  void expect_all_weaknesses();
+
+ private:
+  void expect_property(const CongestionSetup& setup, Property property, const Found& found);
+
+  std::string_view control_;
+  Room room_;
+  std::map<const Weakness*, Found> worst_;
+};
+
+void Findings::expect_property(const CongestionSetup& setup, Property property,
+                               const Found& found) {
   if (found.met()) {
     return;
   }
   for (const Weakness& w : kKnownWeaknesses) {
-    if (w.control == setup.control && w.property == property && w.where(setup)) {
+    if (w.control == control_ && w.room == room_ && w.property == property && w.where(setup)) {
       EXPECT_FALSE(found.worse_than(w.limit(setup)))
           << w.reason << ": " << found.measured << " beyond " << w.limit(setup);
-      const auto [it, first] = worst.try_emplace(&w, found);
+      const auto [it, first] = worst_.try_emplace(&w, found);
       if (!first && found.worse_than(it->second.measured)) {
         it->second = found;
       }
@@ -150,7 +181,8 @@ void expect_property(const CongestionSetup& setup, Property property, const Foun
                 << found.asked;
 }
 
-void expect_properties(const CongestionSetup& setup, Worst& worst) {
+void Findings::expect_properties(CongestionSetup setup) {
+  setup.control = control_;
   SCOPED_TRACE(name_of(setup));
   CongestionWorld world(setup);
   world.start_all();
@@ -158,13 +190,11 @@ void expect_properties(const CongestionSetup& setup, Worst& worst) {
   world.reset_counts();
   world.run_rtts(100);
   const Limits asked = demanded(setup);
-  expect_property(setup, Property::queue, {asked.queue, world.mean_queue(), true}, worst);
-  expect_property(setup, Property::utilisation, {asked.utilisation, world.utilisation(), false},
-                  worst);
-  expect_property(setup, Property::fairness, {asked.fairness, world.fairness(), false}, worst);
+  expect_property(setup, Property::queue, {asked.queue, world.mean_queue(), true});
+  expect_property(setup, Property::utilisation, {asked.utilisation, world.utilisation(), false});
+  expect_property(setup, Property::fairness, {asked.fairness, world.fairness(), false});
   if (world.lost() == 0) {
-    expect_property(setup, Property::timeouts, {0, static_cast<double>(world.timeouts()), true},
-                    worst);
+    expect_property(setup, Property::timeouts, {0, static_cast<double>(world.timeouts()), true});
   }
   if (std::getenv("WEFT_CONGESTION_TABLE") != nullptr) {
     std::printf("%-70s queue %.2f use %.3f jain %.3f lost %.3f timeouts %llu abandoned %llu\n",
@@ -174,49 +204,94 @@ void expect_properties(const CongestionSetup& setup, Worst& worst) {
   }
 }
 
-class EveryControl : public ::testing::TestWithParam<std::string_view> {};
-
-void expect_properties_at_one_bottleneck(std::string_view control, std::uint64_t seed,
-                                         Worst& worst) {
+void Findings::expect_properties_in_all_networks(CongestionSetup setup) {
   for (const bool ecn : {true, false}) {
     for (const bool trimming : {true, false}) {
       for (const double buffer : {kDeep, 1.0, kShallow}) {
-        for (const std::uint32_t n : {1U, 4U, 64U}) {
-          CongestionSetup setup;
-          setup.control = control;
-          setup.seed = seed;
-          setup.ecn = ecn;
-          setup.trimming = trimming;
-          setup.buffer_products = buffer;
-          setup.senders = n;
-          expect_properties(setup, worst);
-        }
+        setup.ecn = ecn;
+        setup.trimming = trimming;
+        setup.buffer_products = buffer;
+        expect_properties(setup);
       }
     }
   }
 }
 
-// The default with seeds that it was not tuned with, too.
-TEST_P(EveryControl, HoldsItsPropertiesAtOneBottleneck) {
-  Worst worst;
-  for (std::uint64_t seed = 1; seed <= (GetParam() == "srd" ? 6U : 1U); ++seed) {
-    expect_properties_at_one_bottleneck(GetParam(), seed, worst);
-  }
+void Findings::expect_all_weaknesses() {
   for (const Weakness& w : kKnownWeaknesses) {
-    if (w.control != GetParam()) {
+    if (w.control != control_ || w.room != room_) {
       continue;
     }
-    const auto it = worst.find(&w);
-    ASSERT_NE(it, worst.end()) << "no longer a weakness: " << w.reason;
+    const auto it = worst_.find(&w);
+    ASSERT_NE(it, worst_.end()) << "no longer a weakness: " << w.reason;
     std::printf("known weakness of %s: %s asked %.2f, worst %.2f: %s\n", w.control.data(),
                 kPropertyNames[static_cast<int>(w.property)], it->second.asked, it->second.measured,
                 w.reason.data());
   }
 }
 
+class EveryControl : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(EveryControl, HoldsItsPropertiesAtOneBottleneck) {
+  Findings findings(GetParam(), Room::bottleneck);
+  for (const std::uint32_t n : {1U, 4U, 64U}) {
+    CongestionSetup setup;
+    setup.senders = n;
+    findings.expect_properties_in_all_networks(setup);
+  }
+  findings.expect_all_weaknesses();
+}
+
 INSTANTIATE_TEST_SUITE_P(Congestion, EveryControl,
-                         ::testing::Values("srd", "nscc", "swift", "dctcp", "mprdma"),
+                         ::testing::Values("nscc", "swift", "dctcp", "mprdma"),
                          [](const auto& each) { return std::string(each.param); });
+
+// The default was made with seeds 1 to 8; the others have not been looked at.
+constexpr std::uint64_t kSeeds[] = {1, 2, 3, 101, 102, 103, 104, 105};
+
+TEST(TheDefault, HoldsItsPropertiesAtOneBottleneck) {
+  Findings findings("srd", Room::bottleneck);
+  for (const std::uint64_t seed : kSeeds) {
+    for (const std::uint32_t n : {1U, 2U, 4U, 16U, 64U}) {
+      CongestionSetup setup;
+      setup.seed = seed;
+      setup.senders = n;
+      findings.expect_properties_in_all_networks(setup);
+    }
+  }
+  findings.expect_all_weaknesses();
+}
+
+TEST(TheDefault, HoldsItsPropertiesAlongOneAndAlongManyPaths) {
+  Findings findings("srd", Room::paths);
+  for (const std::uint64_t seed : {1U, 101U, 102U}) {
+    for (const std::uint16_t paths : std::initializer_list<std::uint16_t>{1, 16, 256}) {
+      for (const std::uint32_t n : {1U, 4U, 64U}) {
+        CongestionSetup setup;
+        setup.seed = seed;
+        setup.senders = n;
+        setup.paths = paths;
+        findings.expect_properties_in_all_networks(setup);
+      }
+    }
+  }
+  findings.expect_all_weaknesses();
+}
+
+// The nearest sender at a quarter of the distance of the farthest.
+TEST(TheDefault, HoldsItsPropertiesAtUnequalDistances) {
+  Findings findings("srd", Room::distances);
+  for (const std::uint64_t seed : {1U, 101U, 102U}) {
+    for (const std::uint32_t n : {4U, 16U, 64U}) {
+      CongestionSetup setup;
+      setup.seed = seed;
+      setup.senders = n;
+      setup.nearest = 0.25;
+      findings.expect_properties_in_all_networks(setup);
+    }
+  }
+  findings.expect_all_weaknesses();
+}
 
 // `fixed` is no control: it keeps its window, and with it the queue.
 TEST(Congestion, AFixedWindowIsWhatItSays) {
@@ -257,9 +332,12 @@ TEST(Congestion, WithoutMarksTheQueueDoesNotGrow) {
   }
 }
 
-TEST(Congestion, ALateSenderGetsItsShareSoon) {
-  for (const std::uint32_t senders : {2U, 5U, 17U}) {
+class ALateSender : public ::testing::TestWithParam<bool> {};
+
+TEST_P(ALateSender, GetsItsShareSoon) {
+  for (const std::uint32_t senders : {2U, 5U, 17U, 64U}) {
     CongestionSetup setup;
+    setup.ecn = GetParam();
     setup.senders = senders;
     setup.buffer_products = kDeep;
     SCOPED_TRACE(name_of(setup));
@@ -277,9 +355,13 @@ TEST(Congestion, ALateSenderGetsItsShareSoon) {
       sum += world.delivered(i);
     }
     EXPECT_GE(world.delivered(0) * senders / sum, 0.8);
-    EXPECT_LE(world.mean_queue(), 1.0);
+    EXPECT_LE(world.mean_queue(), demanded(setup).queue);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Congestion, ALateSender, ::testing::Bool(), [](const auto& each) {
+  return each.param ? "WithMarks" : "WithoutMarks";
+});
 
 // Told a quarter of the distance, a sender has 1.5 quarters of a product in flight and no more.
 TEST(Congestion, ADistanceThatNobodyToldLimitsTheWindow) {

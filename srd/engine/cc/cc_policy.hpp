@@ -22,6 +22,7 @@ struct AckSample {
       rtt{};  // of the packet that the acknowledgement echoes, without the receiver's ack delay
   bool rtt_valid = false;
   bool congested = false;     // the echoed packet was marked
+  bool late = false;          // acknowledges a packet that had been taken for lost
   PathId path;                // that it came along
   std::uint32_t packets = 0;  // newly acknowledged ...
   std::uint32_t marked = 0;   // ... and of these the marked ones: several may share this sample

@@ -8,9 +8,11 @@ namespace {
 
 constexpr double kReferenceBdp = 150'000;     // bytes
 constexpr double kReferenceRtt = 12'000'000;  // picoseconds
-constexpr double kGamma = 0.8;                // strength of the decrease
-constexpr double kSmallestStep = 0.5;         // one decrease at most halves
-constexpr double kDelayWeight = 0.0125;       // of a new sample in the average
+constexpr double kTargetWithTrimming = 0.75;  // base RTTs
+constexpr double kTargetWithout = 1.0;
+constexpr double kGamma = 0.8;           // strength of the decrease
+constexpr double kSmallestStep = 0.5;    // one decrease at most halves
+constexpr double kDelayWeight = 0.0125;  // of a new sample in the average
 constexpr double kUnmarkedDelay = 0.25;  // of the base RTT: what a delay without a mark counts as
 constexpr double kAdaptGate = 8;         // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;   // picoseconds of delay that count as an empty network
@@ -25,11 +27,11 @@ bool passed(TimePoint now, TimePoint since, Duration d) {
 }  // namespace
 
 NsccConstants::NsccConstants(Rate line_rate, double base_rtt_ps, double mtu, double header,
-                             bool trimming)
+                             double target_rtts)
     : base_rtt(base_rtt_ps) {
   const double payload = std::max(mtu - header, 1.0);
   bdp = static_cast<double>(line_rate.bits_per_second()) / 8 * base_rtt_ps / 1e12;
-  target = (trimming ? 0.75 : 1.0) * base_rtt_ps;
+  target = target_rtts * base_rtt_ps;
   scale_a = bdp / kReferenceBdp;
   scale_b = target / kReferenceRtt;
   alpha = 4 * payload * scale_a * scale_b / target;
@@ -43,7 +45,7 @@ NsccConstants::NsccConstants(Rate line_rate, double base_rtt_ps, double mtu, dou
 Nscc::Nscc(const CcTuning& tuning)
     : constants_(tuning.line_rate, picoseconds(std::max(tuning.base_rtt, Duration{1})),
                  static_cast<double>(tuning.mtu_wire), static_cast<double>(tuning.header),
-                 tuning.trimming),
+                 tuning.trimming ? kTargetWithTrimming : kTargetWithout),
       bounds_(tuning),
       base_rtt_(std::max(tuning.base_rtt, Duration{1})),
       smallest_rtt_(base_rtt_),

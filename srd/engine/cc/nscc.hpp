@@ -9,8 +9,8 @@ namespace weft::srd {
 // The constants that follow from the network. Scaled from a reference network of 100 Gb/s and 12
 // us.
 struct NsccConstants {
-  // Times in picoseconds, sizes in bytes on the wire.
-  NsccConstants(Rate line_rate, double base_rtt, double mtu, double header, bool trimming);
+  // Times in picoseconds, sizes in bytes on the wire, the target in base RTTs.
+  NsccConstants(Rate line_rate, double base_rtt, double mtu, double header, double target_rtts);
 
   double bdp;
   double scale_a;          // BDP over the reference network's BDP
@@ -23,6 +23,9 @@ struct NsccConstants {
   double adapt_threshold;  // a delay beyond it means that things are very wrong
   double adjust_bytes;     // increases are applied when so much is acknowledged ...
   double base_rtt;         // ... or so much time has passed
+
+  // A round trip with the queue at the target.
+  [[nodiscard]] double round() const { return base_rtt + target; }
 };
 
 class Nscc {

@@ -3,22 +3,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace weft::srd {
 namespace {
 
-// Of NSCC's two targets the lower one, 0.75 base RTT, with and without trimming: the queue of many
-// senders settles above the target, by what they add in a round trip.
-constexpr bool kTargetOfTrimming = true;
-constexpr double kGamma = 0.8;          // strength of the decrease
+// Queueing delay aimed at, in base RTTs. In equilibrium n senders take back in a round trip what
+// they add: n eta = (1 + d) bdp p with p = (d - target) / (1 + d), so the queue settles at
+// d = target + n eta / bdp. Half a product leaves as much for the senders, 0.0041 for each: 122 of
+// them share a queue of one product.
+constexpr double kTarget = 0.5;
 constexpr double kGiveBack = 0.15;      // of what exceeds one bandwidth-delay product, a round trip
-constexpr double kSmallestStep = 0.5;   // one decrease at most halves
+constexpr double kSilenceStep = 0.5;    // of the window, a round trip
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;  // picoseconds of delay that count as an empty network
 constexpr double kLeastRttWeight = 1.0 / 8;
 constexpr double kMostRttGrowth = 4;  // of one sample over the average
 constexpr double kMostEtas = 4;       // constant increases made up for after a pause
 constexpr double kPaceBelow = 2;      // packets: more precise than whole packets in flight
+// Packets: two coalesced acknowledgements, below which the engine asks for one for each packet.
+// From here on four packets are let go at once.
+constexpr double kBurstsFrom = 8;
 
 // In packets. What is lost together says little about the fair share, so it does not lead to the
 // floor.
@@ -43,22 +48,29 @@ std::uint32_t clock32(TimePoint now) { return static_cast<std::uint32_t>(nanosec
 
 SrdControl::SrdControl(const CcTuning& tuning)
     : constants_(tuning.line_rate, picoseconds(std::max(tuning.base_rtt, Duration{1})),
-                 static_cast<double>(tuning.mtu_wire), static_cast<double>(tuning.header),
-                 kTargetOfTrimming),
+                 static_cast<double>(tuning.mtu_wire), static_cast<double>(tuning.header), kTarget),
       bounds_(tuning),
       base_rtt_(tuning.base_rtt),
       mtu_(bounds_.min),
       window_(bounds_.initial),
       smoothed_rtt_(static_cast<double>(base_rtt_.get().count())),
+      sent_from_(window_),
+      round_window_(window_),
       credits_(tuning.credits) {
   bounds_.min = kFloor * mtu_;
 }
 
+// Bursts at line rate overflow a short queue that the window alone would fit. A product and more is
+// line rate anyway.
 Rate SrdControl::pacing_rate() const {
-  if (window_ >= kPaceBelow * mtu_) {
+  const bool in_bursts = window_ >= kBurstsFrom * mtu_ && window_ < constants_.bdp;
+  if (window_ >= kPaceBelow * mtu_ && !in_bursts) {
     return {};
   }
-  const double bits_per_second = window_ * 8e9 / smoothed_rtt_;
+  // In a longer queue the window has already shrunk to what the target allows: what is spaced out
+  // by that queue as well comes too late, when it is gone.
+  const double round = std::min(smoothed_rtt_, constants_.round() / 1000);
+  const double bits_per_second = window_ * 8e9 / round;
   return Rate::bits_per_second(static_cast<std::uint64_t>(std::max(bits_per_second, 1.0)));
 }
 
@@ -70,10 +82,9 @@ void SrdControl::on_ack(const AckSample& sample) {
   const double acked = static_cast<double>(sample.acked);
   achieved_ += acked;
   ignored_ += acked;
-  unapplied_acked_ += acked;
   round_acked_ += acked;
   marks_seen_ = marks_seen_ || sample.congested;
-  end_silence(sample.now, sample.congested);
+  end_silence(sample);
   if (sample.rtt_valid && sample.rtt > Duration::zero()) {
     base_rtt_.add(sample.now, sample.rtt, sample.congested);
     const Duration delay =
@@ -98,28 +109,42 @@ void SrdControl::control(TimePoint now, double acked, const PathFilter::View& pe
   if (delay >= constants_.target) {
     fast_ = false;
     empty_acked_ = 0;
-    if (peer.marked) {
-      decrease(now, delay);
-    } else if (!marks_seen_ && standing_rounds_ >= kStandingRounds) {
-      decrease(now, standing_delay_);
-    } else if (marks_seen_) {
-      pending_increase_ += constants_.fair_increase * acked;
-    }
+    decrease(acked, believed_delay(delay, peer.marked));
   } else if (!peer.marked) {
     increase_below_target(delay, acked);
   } else {
     give_back(now);
   }
-  apply_increase(now);
+  increase_by_time(now);
   window_ = bounds_.clamp(window_);
 }
 
+// A network that marks vouches for its queues; in another one a queue has to stand. Of the two
+// delays the smaller one: what has drained since must not shrink the window any more.
+double SrdControl::believed_delay(double delay, bool marked) const {
+  if (marks_seen_) {
+    return marked ? delay : 0;
+  }
+  return standing_rounds_ >= kStandingRounds ? std::min(delay, standing_delay_) : 0;
+}
+
+// Would a queue be all that a round trip lasts longer, (base + target) / (base + delay) of the
+// window would keep the link as busy with the queue at the target. Every acknowledgement takes its
+// part of the rest, so that all samples of a round trip count, and those of equal rates alike at
+// whatever distance.
+void SrdControl::decrease(double acked, double delay) {
+  const double excess = std::max(delay - constants_.target, 0.0) / (constants_.base_rtt + delay);
+  window_ -= acked * std::min(window_ / mtu_, 1.0) * excess;
+}
+
 // A queue stands if it never empties: not in a whole round trip, and not in the next one. But a
-// delay that stays the same while the window goes down to an eighth is no queue: the peer is
-// farther than was told.
+// delay that is still the same for packets of a window that has gone down to an eighth is no queue:
+// the peer is farther than was told: what a round acknowledges left since the one before began. Of
+// a round trip that grows or shrinks meanwhile the shorter one counts, or the round would outlast
+// the queue that it is to tell of.
 void SrdControl::note_delay(TimePoint now, Duration delay) {
   least_delay_ = std::min(least_delay_, delay);
-  if (now < round_end_) {
+  if (static_cast<double>((now - round_began_).count()) < std::min(round_rtt_, smoothed_rtt_)) {
     return;
   }
   standing_delay_ = picoseconds(least_delay_);
@@ -128,13 +153,15 @@ void SrdControl::note_delay(TimePoint now, Duration delay) {
       std::abs(standing_delay_ - tried_delay_) > kSameDelay * tried_delay_) {
     tried_delay_ = standing_delay_;
     tried_window_ = window_;
-  } else if (window_ <= kTried * tried_window_) {
+  } else if (sent_from_ <= kTried * tried_window_) {
     base_rtt_.accept(base_rtt_.get() + least_delay_);
     window_ = bounds_.clamp(tried_window_);
     standing_rounds_ = 0;
   }
   least_delay_ = Duration::max();
-  round_end_ = now + from_picoseconds(smoothed_rtt_ * 1000);
+  sent_from_ = std::exchange(round_window_, window_);
+  round_began_ = now;
+  round_rtt_ = smoothed_rtt_;
 }
 
 // Most paths have a queue, but a short one. What a window holds beyond one bandwidth-delay product
@@ -160,38 +187,22 @@ void SrdControl::increase_below_target(double delay, double acked) {
     empty_acked_ = 0;
   }
   fast_ = false;
-  // Divided by the window when applied. Never faster than in an empty network: one acknowledgement
-  // would turn a part of a packet into four packets, and those of 64 senders would collide.
-  pending_increase_ += acked * std::min(constants_.alpha * (constants_.target - delay),
-                                        constants_.fast_scale * std::max(window_, mtu_));
+  // Never faster than in an empty network: one acknowledgement would turn a part of a packet into
+  // four packets, and those of 64 senders would collide. A round trip shorter than the others' gets
+  // as much less: who is near would else grow more often.
+  const double window = std::max(window_, mtu_);
+  window_ +=
+      acked * std::min(smoothed_rtt_ * 1000 / constants_.round(), 1.0) *
+      std::min(constants_.alpha * (constants_.target - delay) / window, constants_.fast_scale);
 }
 
-void SrdControl::apply_increase(TimePoint now) {
-  const double round = std::max(constants_.base_rtt, smoothed_rtt_ * 1000);
-  const double since = last_eta_ == TimePoint::min() ? round + 1 : picoseconds(now - last_eta_);
-  const bool round_over = since > round;
-  if (!round_over && unapplied_acked_ <= constants_.adjust_bytes) {
-    return;
-  }
-  window_ += pending_increase_ / std::max(window_, mtu_);
-  // By time, because small windows see few acknowledgements; by round trips, as decreases are, or a
-  // long queue would be fed faster than it can be drained.
-  if (round_over) {
-    window_ += constants_.eta * std::min(since / round, kMostEtas);
-    last_eta_ = now;
-  }
-  pending_increase_ = 0;
-  unapplied_acked_ = 0;
-}
-
-void SrdControl::decrease(TimePoint now, double delay) {
-  const Duration once_per = from_picoseconds(smoothed_rtt_ * 1000);
-  if (last_decrease_ != TimePoint::min() && now - last_decrease_ < once_per) {
-    return;
-  }
-  const double excess = (delay - constants_.target) / delay;
-  window_ = bounds_.clamp(window_ * std::max(1 - kGamma * excess, kSmallestStep));
-  last_decrease_ = now;
+// By time, because small windows see few acknowledgements, and near peers many round trips. By
+// round trips where those last long, or a long queue would be fed faster than it can be drained.
+void SrdControl::increase_by_time(TimePoint now) {
+  const double round = std::max(constants_.round(), smoothed_rtt_ * 1000);
+  const double since = last_eta_ == TimePoint::min() ? round : picoseconds(now - last_eta_);
+  window_ += constants_.eta * std::min(since / round, kMostEtas);
+  last_eta_ = now;
 }
 
 // When most paths lose, what was delivered in the last period is the best guess at the fair share.
@@ -256,18 +267,20 @@ void SrdControl::lose_in_silence(TimePoint now) {
   before_silence_ = std::max(before_silence_, window_);
   const Duration once_per = from_picoseconds(smoothed_rtt_ * 1000);
   if (last_decrease_ == TimePoint::min() || now - last_decrease_ >= once_per) {
-    shrink_to(window_ * kSmallestStep, kSilenceFloor);
+    shrink_to(window_ * kSilenceStep, kSilenceFloor);
     last_decrease_ = now;
   }
 }
 
-void SrdControl::end_silence(TimePoint now, bool marked) {
-  last_ack_ = now;
+// After a pause the peer answers the very packets that were taken for lost; where they are lost, it
+// answers only what was sent again.
+void SrdControl::end_silence(const AckSample& sample) {
+  last_ack_ = sample.now;
   if (before_silence_ > 0) {
-    if (!marked && now >= no_restore_before_) {
+    if (sample.late && !sample.congested && sample.now >= no_restore_before_) {
       window_ = bounds_.clamp(std::max(window_, before_silence_));
       filter_ = PathFilter{};  // what it heard about the silence was the peer's, not the paths'
-      no_restore_before_ = now + kRestoreInterval;
+      no_restore_before_ = sample.now + kRestoreInterval;
     }
     before_silence_ = 0;
   }

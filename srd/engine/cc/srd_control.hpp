@@ -36,15 +36,16 @@ class SrdControl {
   [[nodiscard]] PathFilter::View view(TimePoint now) const;
   void note_delay(TimePoint now, Duration delay);
   void control(TimePoint now, double acked, const PathFilter::View& peer);
+  [[nodiscard]] double believed_delay(double delay, bool marked) const;
+  void decrease(double acked, double delay);
   void increase_below_target(double delay, double acked);
-  void apply_increase(TimePoint now);
-  void decrease(TimePoint now, double delay);
+  void increase_by_time(TimePoint now);
   void give_back(TimePoint now);
   [[nodiscard]] double loss_floor() const;
   [[nodiscard]] bool quick_adapt(TimePoint now, bool loss, bool marked);
   [[nodiscard]] bool loses_too_much(Bytes bytes);
   void lose_in_silence(TimePoint now);
-  void end_silence(TimePoint now, bool marked);
+  void end_silence(const AckSample& sample);
   void shrink_to(double window, double floor);
 
   NsccConstants constants_;
@@ -52,10 +53,11 @@ class SrdControl {
   BaseRtt base_rtt_;
   PathFilter filter_;
   double mtu_;
-  double window_;        // bytes; may be a part of a packet
-  double smoothed_rtt_;  // ns
-  double pending_increase_ = 0;
-  double unapplied_acked_ = 0;
+  double window_;         // bytes; may be a part of a packet
+  double smoothed_rtt_;   // ns
+  double sent_from_;      // the window a round before this one began
+  double round_window_;   // the window when it began ...
+  double round_rtt_ = 0;  // ... and the round trip, ns
   double empty_acked_ = 0;
   double achieved_ = 0;  // bytes acknowledged in this adaptation period
   double to_ignore_ = 0;
@@ -67,7 +69,7 @@ class SrdControl {
   double tried_delay_ = 0;                  // ps: stays while the window shrinks ...
   double tried_window_ = 0;                 // ... from here
   Duration least_delay_ = Duration::max();  // of this round trip
-  TimePoint round_end_ = TimePoint::min();
+  TimePoint round_began_{};
   std::uint32_t standing_rounds_ = 0;
   TimePoint period_end_ = TimePoint::min();
   TimePoint last_decrease_ = TimePoint::min();

@@ -20,7 +20,7 @@ CcTuning default_network() {
 }
 
 TEST(NsccConstants, AreThoseOfTheDefaultNetwork) {
-  const NsccConstants k(Rate::gbps(100), kBaseRtt, kMtu, 64, true);
+  const NsccConstants k(Rate::gbps(100), kBaseRtt, kMtu, 64, 0.75);
   EXPECT_DOUBLE_EQ(k.bdp, 175'284);
   EXPECT_NEAR(k.scale_a, 1.16856, 1e-9);
   EXPECT_NEAR(k.target, 10'517'040, 1e-6);
@@ -35,7 +35,7 @@ TEST(NsccConstants, AreThoseOfTheDefaultNetwork) {
 }
 
 TEST(NsccConstants, TheTargetIsTheWholeBaseRttWithoutTrimming) {
-  EXPECT_DOUBLE_EQ(NsccConstants(Rate::gbps(100), kBaseRtt, kMtu, 64, false).target, kBaseRtt);
+  EXPECT_DOUBLE_EQ(NsccConstants(Rate::gbps(100), kBaseRtt, kMtu, 64, 1.0).target, kBaseRtt);
 }
 
 TEST(Nscc, StartsAtOneAndAHalfBandwidthDelayProducts) {

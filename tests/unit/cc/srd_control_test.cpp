@@ -21,6 +21,7 @@ struct SrdCases : testing::Test {
   SrdControl srd{tuning};
   TimePoint now = time_at(1ms);
   Bytes start = srd.window();
+  bool late = false;
 
   void ack(std::uint16_t path, Duration rtt, bool congested, Duration after = 1us) {
     now += after;
@@ -32,7 +33,14 @@ struct SrdCases : testing::Test {
     s.rtt_valid = true;
     s.congested = congested;
     s.path = PathId{path};
+    s.late = late;
     srd.on_ack(s);
+  }
+  // Acknowledges a packet that had been taken for lost.
+  void ack_late(std::uint16_t path, Duration rtt, bool congested) {
+    late = true;
+    ack(path, rtt, congested);
+    late = false;
   }
   void lose(std::uint16_t path, LossKind kind, Duration after = 0us) {
     now += after;
@@ -139,8 +147,36 @@ TEST_F(SrdCases, APeerThatDoesNotRunForAWhileFindsItsWindowAgain) {
     ASSERT_GE(srd.window(), 4 * 4150U);
   }
   EXPECT_LT(srd.window(), before);
-  ack(0, 15ms, false);
+  ack_late(0, 15ms, false);
   EXPECT_GE(srd.window(), before * 9 / 10);
+}
+
+// Where all of a window is lost in a full queue, only what is sent again is ever answered.
+TEST_F(SrdCases, SilenceThatEndsWithARetransmissionWasLoss) {
+  for (int i = 0; i < 100; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 20us, false);
+  }
+  for (int i = 0; i < 100; ++i) {
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::timeout, 50us);
+  }
+  ack(0, 20us, false);
+  EXPECT_LE(srd.window(), 8 * 4150U);
+}
+
+// What a round trip of 2 ms was planned by is not to outlast it: the next queue is seen at once.
+TEST_F(SrdCases, ALongQueueThatDrainsIsForgottenWithinARoundTrip) {
+  for (int i = 0; i < 200; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 14us + 10us * i, false, 10us);
+  }
+  ASSERT_LE(srd.window(), start / 4);
+  for (int i = 0; i < 40; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 14us, false, 5us);
+  }
+  const Bytes recovered = srd.window();
+  for (int i = 0; i < 40; ++i) {  // another queue
+    ack(static_cast<std::uint16_t>(i % 16), 42us, false, 5us);
+  }
+  EXPECT_LT(srd.window(), recovered);
 }
 
 TEST_F(SrdCases, SilenceThatEndsWithMarksWasCongestion) {
