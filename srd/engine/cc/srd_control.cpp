@@ -67,10 +67,14 @@ Rate SrdControl::pacing_rate() const {
   if (window_ >= kPaceBelow * mtu_ && !in_bursts) {
     return {};
   }
+  // What is not answered cannot grow. A window of nothing that grew by eta a round would have let a
+  // packet go after so many rounds: eta t^2 / 2 is one packet.
+  const double longest = std::sqrt(2 * mtu_ / constants_.eta);
+  const double rounds = std::min(mtu_ / window_, longest);
   // In a longer queue the window has already shrunk to what the target allows: what is spaced out
   // by that queue as well comes too late, when it is gone.
   const double round = std::min(smoothed_rtt_, constants_.round() / 1000);
-  const double bits_per_second = window_ * 8e9 / round;
+  const double bits_per_second = mtu_ * 8e9 / (rounds * round);
   return Rate::bits_per_second(static_cast<std::uint64_t>(std::max(bits_per_second, 1.0)));
 }
 
