@@ -1,0 +1,70 @@
+// Owns when a UDP packet counts as arrived: when the kernel took it, not when somebody read it.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "srd/io/posix.hpp"
+#include "srd/io/udp_io.hpp"
+#include "tests/unit/srd/io/conformance.hpp"
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kWait = 20ms;
+// Between two clocks that are read one after the other, unless the process loses its core there.
+constexpr Duration kApart = 1ms;
+
+class ArrivalStamp : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto sender = UdpIo::create({.own = test::ipv4(127, 1, 7, 1), .paths = 1});
+    auto reader = UdpIo::create({.own = reader_address_, .paths = 1});
+    ASSERT_TRUE(sender && reader);
+    sender_ = std::move(*sender);
+    reader_ = std::move(*reader);
+  }
+  void send_one() {
+    TxPacket packet;
+    packet.to = reader_address_;
+    packet.header_size = 64;
+    packet.header.fill({});
+    ASSERT_EQ(sender_->transmit({&packet, 1}), 1U);
+  }
+  void await_readable() {
+    pollfd readable{.fd = reader_->wait_fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&readable, 1, 10'000), 1);
+  }
+
+  Address reader_address_ = test::ipv4(127, 1, 7, 2);
+  std::unique_ptr<UdpIo> sender_;
+  std::unique_ptr<UdpIo> reader_;
+};
+
+// The upper limits hold whatever the scheduler does. The lower one needs one undisturbed try.
+TEST_F(ArrivalStamp, IsTheKernelsHoweverLongThePacketWaits) {
+  bool after_sending = false;
+  for (int tries = 0; tries < 20 && !after_sending; ++tries) {
+    const TimePoint sent = clock_now();
+    send_one();
+    await_readable();
+    const TimePoint readable = clock_now();
+    std::this_thread::sleep_for(kWait);
+    const auto packets = reader_->receive();
+    ASSERT_EQ(packets.size(), 1U);
+    const TimePoint arrived = packets[0].arrived;
+    reader_->release();
+    ASSERT_NE(arrived, kNever);
+    EXPECT_LE(arrived, readable + kApart);
+    EXPECT_LE(arrived, clock_now() - kWait + kApart);
+    after_sending = arrived >= sent - kApart;
+  }
+  EXPECT_TRUE(after_sending);
+}
+
+}  // namespace
+}  // namespace weft::srd
