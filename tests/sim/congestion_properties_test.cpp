@@ -92,8 +92,6 @@ constexpr std::string_view kQueueAsDistance =
 
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
-    {"srd", kBottleneck, some_and_deep, Property::fairness, nullptr, 0.94, kFirstLosses},
-    {"srd", kBottleneck, medium, Property::fairness, nullptr, 0.91, kFirstLosses},
     {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.74, kLossesOnly},
     {"srd", Room::paths, shallow, Property::fairness, nullptr, 0.66, kLossesOnly},
     {"srd", Room::distances, not_shallow, Property::fairness, nullptr, 0.2, kQueueAsDistance},

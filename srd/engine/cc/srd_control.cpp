@@ -10,9 +10,10 @@ namespace {
 
 // Queueing delay aimed at, in base RTTs. In equilibrium n senders take back in a round trip what
 // they add: n eta = (1 + d) bdp p with p = (d - target) / (1 + d), so the queue settles at
-// d = target + n eta / bdp. Half a product leaves as much for the senders, 0.0041 for each: 122 of
-// them share a queue of one product.
+// d = target + n eta / bdp. Half a product is for the target, and half for the senders: so many of
+// them, half as many again as the 64 that shall stay below, make a queue of one product.
 constexpr double kTarget = 0.5;
+constexpr double kSendersOfOneProduct = 96;
 constexpr double kGiveBack = 0.15;      // of what exceeds one bandwidth-delay product, a round trip
 constexpr double kSilenceStep = 0.5;    // of the window, a round trip
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
@@ -58,6 +59,7 @@ SrdControl::SrdControl(const CcTuning& tuning)
       round_window_(window_),
       credits_(tuning.credits) {
   bounds_.min = kFloor * mtu_;
+  constants_.eta = (1 - kTarget) * constants_.bdp / kSendersOfOneProduct;
 }
 
 // Bursts at line rate overflow a short queue that the window alone would fit. A product and more is
