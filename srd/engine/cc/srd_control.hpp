@@ -11,15 +11,14 @@
 
 namespace weft::srd {
 
-// NSCC's four cases and constants, with these differences:
-// - they are decided by a quantile over the recently heard paths, not by one packet and a slow
-// average;
-// - delay counts from the measured base RTT of this peer, while the target is the network's: near
-// and far
-//   senders into one queue get the same share;
-// - below one packet per round trip the window goes on shrinking, and packets are spaced out;
-// - losses count as voices of their paths; a peer that is silent is not taken for congested for
-// ever;
+// Began as NSCC, with these differences (docs/paths-and-congestion.md derives the constants):
+// - a quantile over the recently heard paths decides, not one packet and a slow average;
+// - every acknowledgement takes its share of a decrease, and delay without a mark changes nothing;
+// - delay counts from the measured base RTT of this peer, while target and steps are the network's;
+// - below one packet per round trip the window goes on shrinking, and packets are spaced out, as
+//   are those that would leave in bursts;
+// - losses count as voices of their paths, and a peer that turns out to have been paused is not
+//   taken for congested;
 // - marks without much delay bring windows back towards one bandwidth-delay product;
 // - without marks (no ECN in the network) a share of losses, and delay, hold the window back.
 class SrdControl {
