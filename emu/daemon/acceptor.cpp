@@ -19,6 +19,8 @@ srd::UniqueFd accept_now(int listener) {
   return srd::UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
+srd::UniqueFd open_spare() { return srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
 }  // namespace
 
 Acceptor::Acceptor(boost::asio::io_context& io, SideThreads& side, srd::UniqueFd listener,
@@ -27,23 +29,33 @@ Acceptor::Acceptor(boost::asio::io_context& io, SideThreads& side, srd::UniqueFd
       rules_(std::move(rules)),
       listener_(io, std::move(listener)),
       later_(io),
-      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+      spare_(open_spare()) {
   wait();
 }
 
 // Lives as long as the io_context runs.
 void Acceptor::wait() {
-  if (side_.is_full()) {  // each connection could bring something more for it
-    later_.expires_after(kLookAgain);
-    later_.async_wait([this](const auto& error) {
-      if (!error) {
-        wait();
-      }
-    });
+  // Each connection could bring something more for the side threads; and with nothing to accept it
+  // with, it would wake us for ever.
+  if (side_.is_full() || !spare_) {
+    look_again_later();
     return;
   }
   listener_.when_readable([this] {
     accept_some();
+    wait();
+  });
+}
+
+void Acceptor::look_again_later() {
+  later_.expires_after(kLookAgain);
+  later_.async_wait([this](const auto& error) {
+    if (error) {
+      return;
+    }
+    if (!spare_) {
+      spare_ = open_spare();
+    }
     wait();
   });
 }
@@ -66,17 +78,26 @@ std::optional<ClientSocket> Acceptor::accept_one() {
   if (srd::UniqueFd socket = accept_now(listener_.fd())) {
     return ClientSocket(side_, std::move(socket));
   }
-  if (errno != EMFILE && errno != ENFILE) {
-    return {};
+  if (errno == EMFILE || errno == ENFILE) {
+    refuse_one();
   }
-  // Left alone it would wake us for ever.
-  spare_.reset();
-  if (srd::UniqueFd socket = accept_now(listener_.fd())) {
-    const ClientSocket refused(side_, std::move(socket));
-    rules_.refuse(refused.get(), "weftd has no file descriptor left (ulimit -n)");
-  }
-  spare_ = srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   return {};
+}
+
+void Acceptor::refuse_one() {
+  spare_.reset();
+  srd::UniqueFd socket = accept_now(listener_.fd());
+  if (!socket) {
+    spare_ = open_spare();
+    return;
+  }
+  ClientSocket refused(side_, std::move(socket));
+  rules_.refuse(refused.get(), "weftd has no file descriptor left (ulimit -n)");
+  // Closed here, what it has said could last; closed elsewhere, somebody else could get its number.
+  refused.become(listener_.fd(), [this](srd::UniqueFd fd) {
+    spare_ = std::move(fd);
+    accept_some();
+  });
 }
 
 }  // namespace weft::emu

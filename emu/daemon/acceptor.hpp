@@ -38,13 +38,15 @@ class Acceptor {
  private:
   void wait();
   void accept_some();
+  void look_again_later();
   [[nodiscard]] std::optional<ClientSocket> accept_one();
+  void refuse_one();
 
   SideThreads& side_;
   Rules rules_;
   Watch listener_;
   boost::asio::steady_timer later_;
-  srd::UniqueFd spare_;  // given up for a moment to tell somebody that there are no others
+  srd::UniqueFd spare_;  // lent to a connection to tell it that there are no others
 };
 
 }  // namespace weft::emu

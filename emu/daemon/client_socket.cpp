@@ -1,7 +1,9 @@
 // Owns looking at what a connection brings before it is received.
 #include "emu/daemon/client_socket.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -72,6 +74,17 @@ ClientSocket::~ClientSocket() {
   if (holds_messages(fd_.get())) {
     side_->run([it = std::make_shared<const srd::UniqueFd>(std::move(fd_))] { empty(it->get()); });
   }
+}
+
+void ClientSocket::become(int stand_in, Became then) {
+  ::shutdown(fd_.get(), SHUT_RDWR);
+  const auto it = std::make_shared<srd::UniqueFd>(std::move(fd_));
+  side_->run(
+      [it, stand_in] {
+        empty(it->get());
+        ::dup3(stand_in, it->get(), O_CLOEXEC);
+      },
+      [it, then = std::move(then)] { then(std::move(*it)); });
 }
 
 bool ClientSocket::brings_descriptors() const {

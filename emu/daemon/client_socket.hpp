@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -22,6 +23,10 @@ class ClientSocket {
   ClientSocket(ClientSocket&&) = default;
   ClientSocket& operator=(ClientSocket&&) = delete;
   ~ClientSocket();
+  // Ends the connection, and hands its descriptor over when that has become another one of
+  // `stand_in`: in between the number is nobody else's.
+  using Became = std::function<void(srd::UniqueFd fd)>;
+  void become(int stand_in, Became then);
 
   [[nodiscard]] int get() const { return fd_.get(); }
   // The next message, if there is one, brings descriptors.

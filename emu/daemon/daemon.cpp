@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -327,14 +328,18 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
   if (!plant) {
     return tl::unexpected(plant.error());
   }
-  auto planes = std::make_unique<Planes>(options, std::move(*plant));
-  if (auto opened = planes->open(); !opened) {
-    return tl::unexpected(opened.error());
+  try {
+    auto planes = std::make_unique<Planes>(options, std::move(*plant));
+    if (auto opened = planes->open(); !opened) {
+      return tl::unexpected(opened.error());
+    }
+    if (auto listening = planes->listen(); !listening) {
+      return tl::unexpected(listening.error());
+    }
+    return std::unique_ptr<Daemon>(new Daemon(std::move(planes)));
+  } catch (const std::runtime_error& error) {  // Boost.Asio's, when there is no descriptor left
+    return fail(ErrorCode::out_of_resources, std::string("weftd: ") + error.what());
   }
-  if (auto listening = planes->listen(); !listening) {
-    return tl::unexpected(listening.error());
-  }
-  return std::unique_ptr<Daemon>(new Daemon(std::move(planes)));
 }
 
 Result<void> Daemon::run() {

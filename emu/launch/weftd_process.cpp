@@ -170,18 +170,23 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   }
   const std::string socket = directory + "/attach.sock";
   const auto give_up = std::chrono::steady_clock::now() + kPatienceWithStart;
+  std::string said;
   while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
     check_interrupt();
     // Another weftd may have been there first.
     if (const auto peer = emu::connect_seqpacket(socket);
-        peer && emu::peer_process(peer->get()) == weftd.pid() &&
-        ask_weftd(directory, {{"cmd", "counters"}})) {  // its loop runs, with all its ports
-      return weftd.release();
+        peer && emu::peer_process(peer->get()) == weftd.pid()) {
+      const auto answer = ask_weftd(directory, {{"cmd", "counters"}});
+      if (answer) {  // its loop runs, with all its ports
+        return weftd.release();
+      }
+      said = answer.error().message;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
-  std::string said;
-  std::getline(std::ifstream(log_path), said);
+  if (said.empty()) {
+    std::getline(std::ifstream(log_path), said);
+  }
   return fail(ErrorCode::io_error, "'" + words[0] + "' did not start in '" + directory + "'" +
                                        (said.empty() ? "" : ": " + said));
 }

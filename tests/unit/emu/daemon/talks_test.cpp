@@ -113,6 +113,49 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
       eventually([&] { return attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
 }
 
+// Who says something before that makes it last: it is read on a side thread.
+TEST_F(TalksTest, WithoutDescriptorsItSaysSoToWhomeverSpeaksFirst) {
+  start(40);
+  std::vector<Result<Attachment>> processes;
+  do {
+    processes.push_back(attach({.socket = attach_socket(), .host = "h1"}));
+  } while (processes.back());
+  std::vector<srd::UniqueFd> newcomers;
+  for (int i = 0; i < 40; ++i) {
+    newcomers.push_back(talk());
+    (void)::send(newcomers.back().get(), kStatus, std::strlen(kStatus), MSG_NOSIGNAL);
+  }
+  int refused = 0;
+  for (const srd::UniqueFd& newcomer : newcomers) {
+    const std::string answer = hear(newcomer);
+    ASSERT_FALSE(answer.empty());
+    refused += answer.find("file descriptor") == std::string::npos ? 0 : 1;
+  }
+  EXPECT_GT(refused, 20);
+}
+
+// With any number of descriptors weftd starts, or says that it needs more.
+TEST_F(TalksTest, WithTooFewDescriptorsItSaysSo) {
+  int refused = 0;
+  for (rlim_t files = 3; files < 24; ++files) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit few{files, files};
+      const bool limited = ::setrlimit(RLIMIT_NOFILE, &few) == 0;
+      const auto daemon = Daemon::create(options_);
+      const bool says =
+          daemon || daemon.error().message.find("Too many open files") != std::string::npos;
+      ::_exit(limited && says ? (daemon ? 0 : 1) : 2);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < 2) << files << " files: " << status;
+    refused += WEXITSTATUS(status);
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 21);
+}
+
 TEST_F(TalksTest, ADirectoryHasOneWeftd) {
   start();
   const auto second = Daemon::create(options_);
