@@ -141,8 +141,13 @@ void AttachServer::hear_newcomer(std::uint64_t number) {
     return;
   }
   Newcomer& newcomer = *found->second;
-  if (newcomer.socket->watched().brings_descriptors()) {
+  const ClientSocket::Next next = newcomer.socket->watched().next();
+  if (next == ClientSocket::Next::descriptors) {
     taps_.take(dismiss_newcomer(number));
+    return;
+  }
+  if (next == ClientSocket::Next::nothing) {  // what may come now has not been looked at
+    await_newcomer(number);
     return;
   }
   const int socket = newcomer.socket->fd();

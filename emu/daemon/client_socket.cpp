@@ -32,6 +32,11 @@ Look look(int socket, std::span<std::byte> to) {
   message.msg_controllen = control.size();
   Look look;
   look.size = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
+  if (look.size < 0 && errno == ECONNRESET) {
+    // Said once, before what there is: our last words were not read.
+    message.msg_controllen = control.size();
+    look.size = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
+  }
   look.names_sender = look.size >= 0 && message.msg_controllen != 0;
   look.descriptors = look.size >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
   return look;
@@ -87,9 +92,12 @@ void ClientSocket::become(int stand_in, Became then) {
       [it, then = std::move(then)] { then(std::move(*it)); });
 }
 
-bool ClientSocket::brings_descriptors() const {
+ClientSocket::Next ClientSocket::next() const {
   std::byte first;
-  return look(fd_.get(), {&first, 1}).descriptors;
+  const Look next = look(fd_.get(), {&first, 1});
+  return next.descriptors                   ? Next::descriptors
+         : next.size < 0 && errno == EAGAIN ? Next::nothing
+                                            : Next::bare;
 }
 
 ssize_t ClientSocket::read(std::span<std::byte> to) const {

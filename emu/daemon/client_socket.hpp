@@ -29,8 +29,9 @@ class ClientSocket {
   void become(int stand_in, Became then);
 
   [[nodiscard]] int get() const { return fd_.get(); }
-  // The next message, if there is one, brings descriptors.
-  [[nodiscard]] bool brings_descriptors() const;
+  // Of the next message: whether it brings descriptors. The end of the connection is bare.
+  enum class Next { nothing, bare, descriptors };
+  [[nodiscard]] Next next() const;
   // Of text: as recv() does. One that comes with descriptors is an error.
   [[nodiscard]] ssize_t read(std::span<std::byte> to) const;
 

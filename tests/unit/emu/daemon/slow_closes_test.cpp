@@ -2,6 +2,7 @@
 // nobody else waits for them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -122,28 +123,53 @@ TEST_F(SlowCloses, HoldUpNobodyAsAnEmptyMessageOrATapThatIsNone) {
 }
 
 // As a file of a FUSE system that does not answer: nobody can tell by looking that its close waits.
-TEST_F(SlowCloses, InsideOfSocketsThatArePassedHoldUpNoOtherClientsDescriptors) {
+class SlowInside : public SlowCloses {
+ protected:
+  // While weftd stands still, so that the last close is not ours.
+  static void pass_inside(int socket, std::span<const std::byte> bytes, LingeringSocket& inner) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const srd::UniqueFd sender(ends[0]);
+    const srd::UniqueFd outer(ends[1]);
+    pass(sender.get(), std::as_bytes(std::span("inner")), inner);
+    ASSERT_TRUE(send_message(socket, bytes, {outer.get()}));
+  }
+};
+
+TEST_F(SlowInside, HoldsUpNoOtherClientsDescriptors) {
   TapRequest tap;
   std::strcpy(tap.host.data(), "h1");
   const auto request = std::as_bytes(std::span(&tap, 1));
   std::vector<srd::UniqueFd> clients;
   std::array<LingeringSocket, 8> inside;
   const pid_t weftd = status()["pid"].get<pid_t>();
-  ASSERT_EQ(::kill(weftd, SIGSTOP), 0);  // so that the last close is not ours
+  ASSERT_EQ(::kill(weftd, SIGSTOP), 0);
   for (LingeringSocket& inner : inside) {
-    int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    const srd::UniqueFd sender(ends[0]);
-    const srd::UniqueFd outer(ends[1]);
-    pass(sender.get(), std::as_bytes(std::span("inner")), inner);
     clients.push_back(connect("/attach.sock"));
-    ASSERT_TRUE(send_struct(clients.back().get(), tap, {outer.get()}));
+    pass_inside(clients.back().get(), request, inner);
   }
   ASSERT_EQ(::kill(weftd, SIGCONT), 0);
   const srd::UniqueFd other = connect("/attach.sock");
   const srd::UniqueFd no_tap(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ASSERT_TRUE(send_struct(other.get(), tap, {no_tap.get()}));
   EXPECT_TRUE(await_message(other.get(), 20'000).as<RefusedReply>());
+  expect_service();
+}
+
+// The kernel tells first that weftd's answer was not read, and only then that there is a message.
+TEST_F(SlowInside, HoldsUpNobodyBehindAnAnswerThatWasNotRead) {
+  DescribeRequest describe;
+  std::strcpy(describe.host.data(), "h1");
+  LingeringSocket inner;
+  const pid_t weftd = status()["pid"].get<pid_t>();
+  srd::UniqueFd client = connect("/attach.sock");
+  ASSERT_TRUE(send_struct(client.get(), describe));
+  pollfd answered{client.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&answered, 1, 20'000), 1);
+  ASSERT_EQ(::kill(weftd, SIGSTOP), 0);
+  pass_inside(client.get(), std::as_bytes(std::span("nonsense")), inner);
+  client.reset();
+  ASSERT_EQ(::kill(weftd, SIGCONT), 0);
   expect_service();
 }
 
