@@ -31,8 +31,12 @@ bool carries_more(int fd) {
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
-  return ::syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0 &&
-         (message.msg_flags & MSG_CTRUNC) != 0;
+  const auto look = [&] {
+    return ::syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0;
+  };
+  // The kernel tells once that the peer left without reading our rings, and then what there is.
+  const bool seen = look() || (errno == ECONNRESET && look());
+  return seen && (message.msg_flags & MSG_CTRUNC) != 0;
 }
 
 }  // namespace

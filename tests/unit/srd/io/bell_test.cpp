@@ -151,6 +151,21 @@ TEST_P(BellTest, DescriptorsAreRefusedOrLeftAlone) {
   }
 }
 
+// The kernel tells first that our ring was not read, and only then that there is a message.
+TEST_P(BellTest, DescriptorsOfAPeerThatLeftARingUnreadAreLeftAlone) {
+  for (const bool closes : {false, true}) {
+    SetUp();
+    LingeringSocket slow;
+    bell_.ring();
+    const bool sent = hand_over(slow, peer_.get(), 1);
+    peer_.reset();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(closes || bell_.clear() != sent);
+    bell_ = Bell();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, LingeringSocket::kPatience / 2);
+  }
+}
+
 TEST_P(BellTest, DescriptorsBehindAnEmptyMessageAreLeftAloneByClosing) {
   LingeringSocket slow;
   ASSERT_TRUE(send_with(peer_.get(), 1, -1));
