@@ -156,6 +156,7 @@ IoCapabilities UdpIo::capabilities() const {
           .lossless_memory = false,
           .reads_ecn = true,
           .writes_ecn = true,
+          .paths = config_.paths,
           .wide_spray_is_cheap = false};
 }
 

@@ -2,6 +2,7 @@
 #include "srd/run/process_config.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "srd/base/rng.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -47,7 +48,17 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     // Where packets of one path leave together, spraying wider costs a call each.
     config.paths = carrier.wide_spray_is_cheap ? 16 : 4;
   }
+  config.paths = std::min(config.paths, carrier.paths);
   return config;
+}
+
+Result<void> validate(const EngineConfig& config, const IoCapabilities& carrier) {
+  if (config.paths > carrier.paths) {
+    return fail(ErrorCode::invalid_argument,
+                "engine: " + std::to_string(config.paths) + " paths over a carrier that has " +
+                    std::to_string(carrier.paths) + ": ask for fewer, or open it with more");
+  }
+  return validate(config);
 }
 
 IdleLimits process_idle(const IoCapabilities& carrier) {

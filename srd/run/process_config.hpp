@@ -1,6 +1,7 @@
 // Owns how an engine is tuned for life in a real process, whose peers lose their core now and then.
 #pragma once
 
+#include "srd/base/result.hpp"
 #include "srd/engine/config.hpp"
 #include "srd/io/packet_io.hpp"
 #include "srd/run/idle.hpp"
@@ -11,6 +12,10 @@ namespace weft::srd {
 // and that silence of some milliseconds means a scheduler, not a loss.
 [[nodiscard]] EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachment,
                                           Life life);
+
+// Also whether the carrier can do what is asked for: of paths that it does not have every packet
+// would be lost.
+[[nodiscard]] Result<void> validate(const EngineConfig& config, const IoCapabilities& carrier);
 
 // How long such a process spins for what may come: not at all where a third process, weftd, has to
 // run in between, perhaps on the same core.

@@ -90,7 +90,7 @@ Endpoint join(const DemoPlan& plan, const char* name) {
   auto attached = unwrap(emu::attach({.socket = plan.socket, .host = name}));
   auto config = srd::process_config(attached.io->capabilities(), attached.id, attached.life);
   config.paths = kDemoPaths;
-  unwrap(srd::validate(config));
+  unwrap(srd::validate(config, attached.io->capabilities()));
   Endpoint endpoint;
   endpoint.address = attached.address;
   endpoint.attachment = attached.id;

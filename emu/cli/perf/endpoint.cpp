@@ -52,7 +52,7 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   if (!congestion_control.empty()) {
     config.congestion_control = congestion_control;
   }
-  if (auto valid = srd::validate(config); !valid) {
+  if (auto valid = srd::validate(config, place.io->capabilities()); !valid) {
     throw std::runtime_error(valid.error().message);
   }
   auto host = Host::create(std::make_unique<srd::Engine>(config),

@@ -56,7 +56,7 @@ Result<std::unique_ptr<NicRunner>> EfaPersonality::start(const kernel::NicDescri
   const srd::EngineConfig config = engine_config(
       *abilities,
       srd::process_config(network.io->capabilities(), network.attachment, network.life));
-  if (const auto valid = srd::validate(config); !valid) {
+  if (const auto valid = srd::validate(config, network.io->capabilities()); !valid) {
     return tl::unexpected(valid.error());
   }
   return DeviceRunner<EfaDevice>::create(

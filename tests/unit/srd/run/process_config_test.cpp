@@ -1,0 +1,39 @@
+// Owns what carriers ask of configurations.
+#include "srd/run/process_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "srd/io/udp_io.hpp"
+
+namespace weft::srd {
+namespace {
+
+Address address(std::uint8_t last) {
+  Address own;
+  own.bytes[10] = own.bytes[11] = std::byte{0xFF};
+  own.bytes[12] = std::byte{127};
+  own.bytes[14] = std::byte{91};
+  own.bytes[15] = std::byte{last};
+  return own;
+}
+
+TEST(ProcessConfig, HasNoMorePathsThanItsCarrier) {
+  for (const std::uint16_t paths : std::array<std::uint16_t, 3>{1, 2, 16}) {
+    const auto io = UdpIo::create({.own = address(1), .paths = paths});
+    ASSERT_TRUE(io) << io.error().message;
+    const IoCapabilities carrier = (*io)->capabilities();
+    EXPECT_EQ(carrier.paths, paths);
+    EngineConfig config = process_config(carrier, AttachmentId{1}, Life{1});
+    EXPECT_LE(config.paths, paths);
+    EXPECT_TRUE(validate(config, carrier));
+    config.paths = static_cast<std::uint16_t>(paths + 1);
+    const auto valid = validate(config, carrier);
+    ASSERT_FALSE(valid);
+    EXPECT_EQ(valid.error().code, ErrorCode::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace weft::srd
