@@ -4,7 +4,7 @@
 #include "emu/world/network.hpp"
 #include "emu/world/world.hpp"
 
-namespace weft::swarm {
+namespace weft::world {
 namespace {
 
 using namespace std::chrono_literals;
@@ -151,4 +151,4 @@ TEST_F(VirtualNetworkTest, PacketsToNobodyAreLost) {
 }
 
 }  // namespace
-}  // namespace weft::swarm
+}  // namespace weft::world
