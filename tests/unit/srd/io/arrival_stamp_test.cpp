@@ -45,10 +45,13 @@ class ArrivalStamp : public testing::Test {
   std::unique_ptr<UdpIo> reader_;
 };
 
-// The upper limits hold whatever the scheduler does. The lower one needs one undisturbed try.
+// One undisturbed try proves it: a stamp of the reading is 20 ms too late each time. Some tries
+// fail. The kernel begins to stamp some time after it was asked to, and what came before gets the
+// time of its reading; and a process that loses its core between two clocks misjudges how they
+// differ.
 TEST_F(ArrivalStamp, IsTheKernelsHoweverLongThePacketWaits) {
-  bool after_sending = false;
-  for (int tries = 0; tries < 20 && !after_sending; ++tries) {
+  bool as_it_arrived = false;
+  for (int tries = 0; tries < 50 && !as_it_arrived; ++tries) {
     const TimePoint sent = clock_now();
     send_one();
     await_readable();
@@ -59,11 +62,9 @@ TEST_F(ArrivalStamp, IsTheKernelsHoweverLongThePacketWaits) {
     const TimePoint arrived = packets[0].arrived;
     reader_->release();
     ASSERT_NE(arrived, kNever);
-    EXPECT_LE(arrived, readable + kApart);
-    EXPECT_LE(arrived, clock_now() - kWait + kApart);
-    after_sending = arrived >= sent - kApart;
+    as_it_arrived = sent - kApart <= arrived && arrived <= readable + kApart;
   }
-  EXPECT_TRUE(after_sending);
+  EXPECT_TRUE(as_it_arrived);
 }
 
 }  // namespace
