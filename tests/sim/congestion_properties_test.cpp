@@ -95,12 +95,12 @@ constexpr std::string_view kQueueAsDistance =
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
     {"srd", kBottleneck, medium, Property::fairness, nullptr, 0.91, kFirstLosses},
-    {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.80, kLossesOnly},
+    {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.78, kLossesOnly},
     {"srd", Room::paths, shallow, Property::fairness, nullptr, 0.62, kLossesOnly},
     {"srd", Room::distances, not_shallow, Property::fairness, nullptr, 0.3, kQueueAsDistance},
     {"srd", Room::distances, many_deep_ecn, Property::queue, nullptr, 1.15, kQueueAsDistance},
     {"srd", Room::distances, many_and_deep, Property::timeouts, nullptr, 100, kNothingHeard},
-    {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.75, kLossesOnly},
+    {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.50, kLossesOnly},
     {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"nscc", kBottleneck, many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
     {"nscc", kBottleneck, many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
