@@ -361,5 +361,4 @@ enum QpTypeNumber : std::uint8_t {
   kQpDriver = 255,
 };
 
-
 }  // namespace weft::emu::kernel::abi

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "srd/base/rng.hpp"
-#include "srd/base/rng.hpp"
 #include "srd/wire/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
