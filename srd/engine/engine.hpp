@@ -42,8 +42,8 @@ inline constexpr std::uint32_t kMaxTransfer = 1U << 30;  // bytes of one read or
 class Engine final : public Machine {
  public:
   // The configuration must have passed validate().
-  // With `counters` it counts there, so that others can watch; they must outlive the engine.
-  // Counts into `counters` and looks keys up in `memory`, if they are given; they must outlive it.
+  // Counts into `counters`, so that others can watch, and looks keys up in `memory`, if they are
+  // given; they must outlive it.
   explicit Engine(const EngineConfig& config, Counters* counters = nullptr,
                   MemoryTable* memory = nullptr);
 
