@@ -15,7 +15,9 @@
 namespace weft::emu {
 namespace {
 
-constexpr int kHandshakeMilliseconds = 5000;
+// Each of the steps of attaching waits for a core. Where 70 programs that poll share two of them
+// that is 200 ms a step, and five seconds were too few.
+constexpr int kHandshakeMilliseconds = 20'000;
 constexpr std::size_t kMinMtu = 256;
 constexpr std::size_t kMaxMtu = 65000;
 

@@ -14,7 +14,7 @@ namespace weft::launch {
 // Keeps a process (0: this one) on the n-th of them; nothing happens where there is only one.
 void pin_to_core(pid_t process, std::size_t number);
 
-// The same for all but the n-th.
+// Lets a process run on every core but the n-th.
 void keep_off_core(pid_t process, std::size_t number);
 
 }  // namespace weft::launch

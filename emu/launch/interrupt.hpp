@@ -15,8 +15,8 @@ class Interrupted : public std::runtime_error {
   int signal_;
 };
 
-// While it lives, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once: check()
-// throws.
+// While it lives, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once:
+// check_interrupt() throws.
 class Interruptible {
  public:
   Interruptible();
@@ -31,7 +31,7 @@ void check_interrupt();
 // The signal for which check_interrupt() would throw, or 0.
 [[nodiscard]] int pending_interrupt();
 
-// In a child: the signals end it again.
+// In a child process: these signals end it again.
 void forget_interrupts();
 
 }  // namespace weft::launch

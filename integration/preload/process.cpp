@@ -240,7 +240,7 @@ NicRunner* runner(std::size_t nic) {
     errno = EDEADLK;
     return nullptr;
   }
-  while (!starting.try_lock()) {  // another thread waits for weftd: up to five seconds
+  while (!starting.try_lock()) {  // another thread waits for weftd: up to twenty seconds
     constexpr timespec kNap{0, 1'000'000};
     nanosleep(&kNap, nullptr);
   }

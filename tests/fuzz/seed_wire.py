@@ -11,7 +11,7 @@ PACKET, TRIMMED, FRAME, FRAME_FIXED = 0, 2, 1, 3  # the first byte, see tests/fu
 
 
 def golden_packets():
-    text = (ROOT / "tests/unit/wire/golden.hpp").read_text()
+    text = (ROOT / "tests/unit/srd/wire/golden.hpp").read_text()
     for name, hexes in re.findall(r'\{"(\w+)",\s*((?:"[0-9a-f]+"\s*)+)\}', text):
         yield name, bytes.fromhex("".join(re.findall(r'"([0-9a-f]+)"', hexes)))
 

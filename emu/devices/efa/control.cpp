@@ -1,4 +1,4 @@
-// Owns the EFA personality's control path: what may be made, with which limits, and how it is
+// Owns the EFA device's control path: what may be made, with which limits, and how it is
 // refused.
 #include <bit>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Owns the EFA personality's data path and what it says about itself.
+// Owns the EFA device's data path and what it says about itself.
 #include "emu/devices/efa/device.hpp"
 
 #include <algorithm>
@@ -58,7 +58,8 @@ EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, co
       nic_(nic_config(abilities, address, qpns), domains_, engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
-  fetch_receives();  // posting a receive makes no noise: look before a message may need it
+  fetch_receives();  // a program posts receives without calling us: look for new ones before a
+                     // message needs them
   engine_.on_packet(now, packet);
   publish();
 }

@@ -1,4 +1,4 @@
-// Owns the EFA personality: one process's share of an emulated EFA NIC, as a Machine around the
+// Owns the EFA device: one process's share of an emulated EFA NIC, as a Machine around the
 // transport.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Owns the EFA personality's objects: each gives back what it holds when its handle is destroyed.
+// Owns the EFA device's objects: each gives back what it holds when its handle is destroyed.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "srd/wire/envelope.hpp"
-#include "tests/unit/wire/golden.hpp"
+#include "tests/unit/srd/wire/golden.hpp"
 
 namespace weft::srd::wire::test {
 

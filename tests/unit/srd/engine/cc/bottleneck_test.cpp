@@ -1,5 +1,5 @@
 // Owns the tests of convergence: every control shares one queue fully and fairly.
-#include "tests/unit/cc/bottleneck.hpp"
+#include "tests/unit/srd/engine/cc/bottleneck.hpp"
 
 #include <gtest/gtest.h>
 

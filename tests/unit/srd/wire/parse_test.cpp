@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "srd/base/rng.hpp"
-#include "tests/unit/wire/golden.hpp"
+#include "tests/unit/srd/wire/golden.hpp"
 
 namespace weft::srd {
 // For readable failures.

@@ -1,5 +1,5 @@
 // Owns the tests that each header lies on the wire exactly as docs/wire.md section 3 says.
-#include "tests/unit/wire/golden.hpp"
+#include "tests/unit/srd/wire/golden.hpp"
 
 #include <gtest/gtest.h>
 

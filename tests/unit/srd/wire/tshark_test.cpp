@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "srd/wire/envelope.hpp"
-#include "tests/unit/wire/frames.hpp"
+#include "tests/unit/srd/wire/frames.hpp"
 
 namespace weft::srd::wire {
 namespace {

@@ -18,9 +18,9 @@ std::string contents(const std::string& name) {
 
 TEST(ApiDocs, ShowTheProgramThatIsCompiled) {
   const std::string docs = contents("docs/messages.md");
-  const std::string program = contents("tests/unit/message/example.cpp");
+  const std::string program = contents("tests/unit/srd/message/example.cpp");
   EXPECT_NE(docs.find("```cpp\n" + program + "```\n"), std::string::npos)
-      << "copy tests/unit/message/example.cpp into the code block of docs/messages.md";
+      << "copy tests/unit/srd/message/example.cpp into the code block of docs/messages.md";
 }
 
 TEST(ApiDocs, NameTheLimitsOfThePartners) {

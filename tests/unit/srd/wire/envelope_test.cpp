@@ -13,8 +13,8 @@
 
 #include "srd/base/rng.hpp"
 #include "srd/wire/parse.hpp"
-#include "tests/unit/wire/frames.hpp"
-#include "tests/unit/wire/golden.hpp"
+#include "tests/unit/srd/wire/frames.hpp"
+#include "tests/unit/srd/wire/golden.hpp"
 
 namespace weft::srd::wire {
 static void PrintTo(EnvelopeFault fault, std::ostream* out) { *out << to_string(fault); }
