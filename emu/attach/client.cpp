@@ -114,8 +114,8 @@ Result<Place> accept_reply(Received& received) {
   return Place{*reply, std::move(*uplink)};
 }
 
-// Lives inside the RingIo. While weftd is gone it knocks ten times a second and asks for its old
-// place.
+// Lives inside the RingIo. While weftd is gone it tries to connect ten times a second, and asks for
+// its old place.
 class Keeper final : public srd::PortKeeper {
  public:
   Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
@@ -190,7 +190,7 @@ class Keeper final : public srd::PortKeeper {
     if (socket_ || ::read(knock_.get(), &expirations, sizeof expirations) < 0) {
       return;
     }
-    // Somebody's poll is waiting, with the host's lock held.
+    // This runs inside a poll that holds the host's lock: it must not wait.
     auto socket = connect_seqpacket(options_.socket, Duration{0});
     if (!socket) {
       return;
@@ -244,8 +244,8 @@ Result<Attachment> attach(AttachOptions options) {
   if (!socket) {
     return tl::unexpected(socket.error());
   }
-  // Who is not wanted is told so before being asked anything: the reason is there to be read even
-  // if this cannot be sent any more.
+  // weftd may refuse before it reads the request. Sending may then fail, but its reason can still
+  // be read.
   (void)send_struct(socket->get(), request_for(options));
   Received received = await_message(socket->get(), kHandshakeMilliseconds);
   auto place = accept_reply(received);

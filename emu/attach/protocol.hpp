@@ -24,8 +24,8 @@ enum class AttachMessage : std::uint16_t {
   refused = 5,   // weftd: the text says why
   direct = 6,    // weftd, with two descriptors: ring memory, this end of the bell
   undirect = 7,  // weftd: that peer's direct ring is no more
-  tap = 8,       // somebody, with a tap device: hang it on that host's link. Answered by `host`
-  link = 9,      // weftd: the NIC's cable was taken out of the network, or is back
+  tap = 8,       // a client, with a tap's descriptor: connect it to that host. Answered by `host`
+  link = 9,      // weftd: the NIC's link went down, or came up
 };
 
 struct AttachHeader {

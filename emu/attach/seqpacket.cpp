@@ -162,7 +162,8 @@ Received receive_message(int socket) {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // The kernel tells first that our last words were not read, and then what theirs were.
+    // If the peer closed without reading our last message, the first call says ECONNRESET, and the
+    // next one returns what the peer had sent.
     again = size < 0 && (errno == EINTR || (errno == ECONNRESET && !reset));
     reset = reset || (again && errno == ECONNRESET);
   } while (again);

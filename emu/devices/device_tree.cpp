@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whatever the umask: programs of any user read the tree, and bring up to date what changes.
+// Whatever the umask: programs of any user must be able to read the tree, and to write its counters
+// and port states.
 void open_to_everybody(const fs::path& top) {
   std::error_code error;
   const auto all_read = fs::perms::owner_write | fs::perms::owner_read | fs::perms::group_read |

@@ -26,8 +26,8 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // Where a weftd's directory holds device trees. Those of a former weftd there describe other NICs.
 inline constexpr const char* kDevicesFolder = "devices";
 
-// Writes the tree of that host's devices below `directory` (a weftd's), one for each kind of device
-// that is asked for, and returns the variables that programs on it need.
+// Writes the tree of that host's devices below `directory` (a weftd's), unless an equal one is
+// there, and returns the variables that programs on it need.
 [[nodiscard]] Result<Environment> equip_host(const std::string& directory, const std::string& host,
                                              const DeviceKind& kind);
 

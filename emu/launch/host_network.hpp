@@ -8,7 +8,8 @@
 
 namespace weft::launch {
 
-// It lives as long as this object, and as programs in it; its cable as long as this object.
+// The namespace exists until this object and all programs in it are gone; its tap goes with this
+// object.
 class HostNetwork {
  public:
   // `address` is the IPv4 address of the host's first NIC; the kernel in there answers to it too.

@@ -1,4 +1,4 @@
-// Owns that only one weft at a time starts or ends the network of a name.
+// Owns the lock that lets only one weft at a time start or end a named network.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class NetworkClaim {
 
   NetworkClaim(NetworkClaim&& other) noexcept = default;
   NetworkClaim& operator=(NetworkClaim&& other) = delete;
-  // A directory in which nothing was before goes again, unless it is kept.
+  // Removes the directory if it was empty when it was claimed, unless keep() was called.
   ~NetworkClaim();
 
   [[nodiscard]] const std::string& directory() const { return directory_; }

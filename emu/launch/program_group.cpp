@@ -33,8 +33,8 @@ constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 constexpr int kPatientInterrupts = 2;  // the next one kills
 constexpr std::size_t kLongestLine = std::size_t{1} << 16;
 
-// Blocked, an ignored signal would be seen all the same: a hang-up that nohup keeps from us is
-// none.
+// A signal that is ignored would still arrive if we blocked it. Under nohup, SIGHUP must stay
+// ignored.
 bool is_kept_from_us(int signal) {
   struct sigaction before {};
   ::sigaction(signal, nullptr, &before);
@@ -485,7 +485,7 @@ void ProgramGroup::note_stop(Running& program, int signal) {
   write_out();
 }
 
-// With the signal's own default action: where no shell could continue us, the kernel ignores it.
+// By the default action: the kernel ignores such a stop where no shell could continue us.
 void ProgramGroup::stop_ourselves(int signal) {
   sigset_t mask;
   sigset_t before;

@@ -97,7 +97,7 @@ bool is_going_on(const std::string& directory) {
 }
 
 // Removes all but the latest runs that have ended. Names begin with their time, so the oldest come
-// first. A directory without a mark is about to become a run's, or nobody knows whose it is.
+// first. A directory without a mark stays: a run may just be making it, or it is not ours.
 void forget_old(const std::string& base) {
   std::vector<std::string> runs;
   std::error_code error;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "weft-";
 constexpr std::size_t kRandomSize = 6;
-// Nobody else's directory has a file of that name, whatever it is called itself.
+// Only directories that weft made hold this file: a directory's own name proves nothing.
 constexpr const char* kOwnerFile = ".weft-owner";
 // A younger directory may not have its lock yet.
 constexpr std::time_t kYoungSeconds = 10;

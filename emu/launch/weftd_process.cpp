@@ -27,8 +27,8 @@
 namespace weft::launch {
 namespace {
 
-// A weftd that does not accept programs yet. Unless it is released, it ends with this: whoever
-// waits for it may be interrupted, and then clears its directory away.
+// A weftd that does not accept programs yet. Ends it when destroyed, unless it was released: the
+// start may be interrupted, and its directory is then removed.
 class StartingWeftd {
  public:
   explicit StartingWeftd(pid_t pid) : pid_(pid) {}
@@ -80,7 +80,7 @@ class StartingWeftd {
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(null, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);  // nobody waits for its end who waits for that of our output
+    ::dup2(log, STDERR_FILENO);  // a reader of our output must not wait for weftd to end
   }
   if (!bound || ::getppid() == parent) {
     ::execv(arguments[0], arguments.data());

@@ -166,7 +166,7 @@ void VirtualNetwork::judge_by_chance(const InFlight& packet, Verdict& verdict) {
   }
 }
 
-// Sending port and wire: when the packet is at the receiving port.
+// When the packet reaches the receiving port, after the sending one and the wire.
 TimePoint VirtualNetwork::through_sending_port(TimePoint now, InFlight& packet) {
   Duration flight = link_.latency + link_.path_skew * packet.path.value();
   if (link_.jitter > Duration::zero()) {

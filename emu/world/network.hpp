@@ -97,7 +97,7 @@ class VirtualNetwork {
     srd::Ecn ecn = srd::Ecn::not_capable;
     bool trimmed = false;
     bool genuine = true;  // exactly the bytes that an engine sent
-    bool queues = false;  // has the receiving port still before it
+    bool queues = false;  // still has to pass the queue of the receiving port
     std::uint16_t header_size = 0;
     std::vector<std::byte> bytes;
   };

@@ -50,7 +50,8 @@ class VirtualWorld {
     on_delivery_ = std::move(callback);
   }
 
-  // Why the world stopped making sense (an engine that spins or never stops sending), or empty.
+  // Why the run cannot go on: an engine makes no progress, or sends without end. Empty: all is
+  // well.
   [[nodiscard]] const std::string& broken() const { return broken_; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
 

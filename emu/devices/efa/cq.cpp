@@ -164,7 +164,7 @@ void CompletionQueue::look() {
   }
   last_arm_ = word;
   armed_ = true;
-  // What lies there unreaped counts as coming after the arming.
+  // Completions that the program has not taken yet cause the event as well.
   if (static_cast<std::uint16_t>(produced_ - word) != 0) {
     armed_ = false;
     notify();

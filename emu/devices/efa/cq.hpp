@@ -31,7 +31,7 @@ class CompletionQueue : public kernel::Cq {
   void publish(const nic::WorkCompletion& done, bool wide_id);
   // Looks at the doorbell: has the application asked for an event?
   void look();
-  // The next completion is an event.
+  // The program has asked for an event, and the next completion sends it.
   [[nodiscard]] bool armed() const { return armed_; }
 
  private:

@@ -5,8 +5,8 @@
 
 namespace weft::emu::devices::efa {
 
-// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's, so that an
-// address handle leads to the NIC without any directory.
+// An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's: the
+// NIC's address follows from the GID of an address handle, without a lookup table.
 [[nodiscard]] srd::Address gid_of(const srd::Address& address);
 [[nodiscard]] srd::Address address_of(const srd::Address& gid);
 

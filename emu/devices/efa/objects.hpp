@@ -31,7 +31,7 @@ struct EfaAh final : kernel::Ah {
   std::uint16_t number;
 };
 
-// Queues also stand in the device's list of what to look at.
+// A queue also adds itself to the device's list of queues to look at in every round.
 class EfaDevice::OwnedCq final : public CompletionQueue {
  public:
   OwnedCq(EfaDevice& device, kernel::QueueMemory& memory, const Shape& shape)

@@ -32,7 +32,7 @@ class QueuePair : public kernel::Qp {
   // Takes what the doorbells announce. False: the application wrote nonsense, the queue is to fail.
   [[nodiscard]] bool fetch_sends();
   [[nodiscard]] bool fetch_receives();
-  // The indices start over, the library's do too (and it does not ring for that).
+  // Sets our indices to zero. The library does the same with its own, and rings no doorbell for it.
   void reset();
   void publish(const nic::WorkCompletion& done);
 

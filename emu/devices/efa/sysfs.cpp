@@ -50,7 +50,7 @@ void EfaPersonality::write_device(kernel::TreeWriter& tree,
                                   const kernel::NicDescription& nic) const {
   const auto address = kernel::parse_address(nic.address);
   const auto abilities = abilities_from_text(nic.abilities);
-  WEFT_CHECK(address && abilities);  // write_device_tree() has looked
+  WEFT_CHECK(address && abilities);  // write_device_tree() has checked both
   const srd::Address port_gid = gid_of(*address);
   const std::string pci = pci_address(nic);
   const fs::path device = device_folder(nic);
