@@ -31,8 +31,6 @@ void set_handlers(void (*handler)(int)) {
 
 Interruptible::Interruptible() { set_handlers(receive); }
 
-Interruptible::~Interruptible() { forget_interrupts(); }
-
 void check_interrupt() {
   if (const int signal = received; signal != 0) {
     received = 0;

@@ -15,17 +15,14 @@ class Interrupted : public std::runtime_error {
   int signal_;
 };
 
-// While it lives, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once:
-// check_interrupt() throws.
-class Interruptible {
- public:
+// Once one was made, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once:
+// check_interrupt() throws. Also when the work is done: what it says to have done must not be
+// followed by the exit code of an interrupted one.
+struct Interruptible {
   Interruptible();
-  ~Interruptible();
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
 };
 
-// To be called from every loop that waits. Does nothing outside of an Interruptible.
+// To be called from every loop that waits. Does nothing before there is an Interruptible.
 void check_interrupt();
 
 // The signal for which check_interrupt() would throw, or 0.
