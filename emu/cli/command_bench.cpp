@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/perf/engine_bench.hpp"
 
 namespace weft::cli {
@@ -64,9 +65,8 @@ int run_engine(const Options& options) {
 }  // namespace
 
 void register_bench(CLI::App& program, Work& work) {
-  CLI::App* bench = program.add_subcommand("bench", "Measure what things cost on this machine");
+  CLI::App* bench = add_command(program, "bench");
   bench->require_subcommand(1);
-  bench->footer("Example:\n  weft bench engine --json");
   auto options = std::make_shared<Options>();
   CLI::App* engine = bench->add_subcommand(
       "engine", "Nanoseconds per delivered packet: both ends, acknowledgements and one copy");

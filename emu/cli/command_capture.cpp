@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/weftd_process.hpp"
@@ -60,18 +61,7 @@ int run_capture(const Options& options) {
 }  // namespace
 
 void register_capture(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("capture", "Write the frames of a network's links to a pcapng file");
-  command->footer(
-      "One interface per link, and one called weftd for frames that found no receiver. A frame\n"
-      "that was lost is there, with the reason as its comment (frame.comment in Wireshark). While\n"
-      "a capture runs every frame passes weftd.\n"
-      "Examples:\n"
-      "  weft capture lab lab.pcapng                         all links, from now on\n"
-      "  weft capture lab lab.pcapng --link 'leaf1->spine*'\n"
-      "  weft capture lab                                    how far it is\n"
-      "  weft capture lab --stop\n"
-      "  tshark -r lab.pcapng -Y frame.comment -T fields -e frame.interface_name -e frame.comment");
+  CLI::App* command = add_command(program, "capture");
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("file", options->file, "File to write");

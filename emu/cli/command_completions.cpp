@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/help.hpp"
 
 namespace weft::cli {
 namespace {
@@ -119,13 +120,7 @@ void print_fish(const std::vector<Command>& commands) {
 }  // namespace
 
 void register_completions(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("completions", "Print completions for bash, zsh or fish");
-  command->footer(
-      "Examples:\n"
-      "  source <(weft completions bash)\n"
-      "  weft completions zsh > ~/.zfunc/_weft\n"
-      "  weft completions fish > ~/.config/fish/completions/weft.fish");
+  CLI::App* command = add_command(program, "completions");
   auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash, zsh or fish")
       ->required()

@@ -18,6 +18,7 @@
 #include "emu/cli/demo/endpoint.hpp"
 #include "emu/cli/demo/program.hpp"
 #include "emu/cli/demo/story.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
@@ -378,16 +379,7 @@ int run_demo(const Options& options) {
 }  // namespace
 
 void register_demo(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("demo", "See a transfer survive the death of a spine (15 seconds)");
-  command->footer(
-      "Two processes on two emulated hosts, every packet through weftd over four spines, and one\n"
-      "of them dies for a while. Every byte is checked. Needs no root. Afterwards a stock RDMA\n"
-      "program runs on the same network, if one is installed.\n"
-      "Examples:\n"
-      "  weft demo\n"
-      "  weft demo --seconds 30 --out my-demo     and open my-demo/report.html\n"
-      "  weft demo --json                         one object for scripts");
+  CLI::App* command = add_command(program, "demo");
   auto options = std::make_shared<Options>();
   command->add_option("--seconds", options->seconds, "Length of the transfer")
       ->check(CLI::Range(1.0, 600.0))

@@ -6,6 +6,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/doctor/doctor.hpp"
+#include "emu/cli/help.hpp"
 
 namespace weft::cli {
 namespace {
@@ -61,14 +62,7 @@ int run_doctor(const Options& options) {
 }  // namespace
 
 void register_doctor(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("doctor", "Explain what this machine can and cannot do, and why");
-  command->footer(
-      "Changes nothing and needs no privilege. The exit code is 1 only if weft itself cannot run;\n"
-      "what is merely absent is optional.\n"
-      "Examples:\n"
-      "  weft doctor\n"
-      "  weft doctor --json | jq -r 'select(.health == \"absent\") | .remedy'");
+  CLI::App* command = add_command(program, "doctor");
   auto options = std::make_shared<Options>();
   command->add_flag("--json", options->json, "One JSON object per finding, and one with the sum");
   command->callback([&work, options] { work = [options] { return run_doctor(*options); }; });

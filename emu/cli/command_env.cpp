@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/weftd_process.hpp"
@@ -127,16 +128,7 @@ int run_env(const Options& options) {
 }  // namespace
 
 void register_env(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("env", "Print what makes a shell a host of a network that is up");
-  command->footer(
-      "Everything started from that shell afterwards sees the host's emulated devices. --unset "
-      "takes\n"
-      "back exactly what was set: variables that the shell had before stay, also in LD_PRELOAD.\n"
-      "Examples:\n"
-      "  weft up lab && eval \"$(weft env lab h1)\"\n"
-      "  ibv_devinfo\n"
-      "  eval \"$(weft env --unset)\"");
+  CLI::App* command = add_command(program, "env");
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->capture_default_str();
   command->add_option("host", options->host, "Host: h1, h2, ...")->capture_default_str();

@@ -16,6 +16,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/host_environment.hpp"
@@ -150,18 +151,7 @@ int exec(Options options) {
 }  // namespace
 
 void register_exec(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("exec", "Run a program on a host of a network that is up");
-  command->footer(
-      "Without a name it is the network of WEFT_NETWORK, or else the only one that is up. Without "
-      "a\n"
-      "host it is that of WEFT_HOST, or else the launcher's rank (OMPI_COMM_WORLD_RANK, "
-      "PMIX_RANK,\n"
-      "PMI_RANK, SLURM_PROCID) counts the hosts, again from the first one after the last.\n"
-      "Examples:\n"
-      "  weft up lab --hosts 4\n"
-      "  weft exec lab h1 -- ibv_devinfo\n"
-      "  mpirun -n 4 weft exec -- ./program      each rank on a host of its own");
+  CLI::App* command = add_command(program, "exec");
   auto options = std::make_shared<Options>();
   options->name_option = command->add_option("name", options->name, "Name of the network");
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/weftd_process.hpp"
@@ -36,16 +37,7 @@ int heal(const Options& options) {
 }  // namespace
 
 void register_fault(CLI::App& program, Work& work) {
-  CLI::App* command = program.add_subcommand("fault", "Trouble a network that is up");
-  command->footer(
-      "The keys are those of faults in scenario files. On a network without a topology every NIC "
-      "has\n"
-      "a link h<n>->fabric and one back.\n"
-      "Examples:\n"
-      "  weft fault lab 'link: h1->fabric, loss: 0.01'\n"
-      "  weft fault lab 'link: h*-fabric, extra_delay: 50us, jitter: 10us, lasts: 5s'\n"
-      "  weft fault lab 'link: h2->fabric, down: true, at: 1s, lasts: 200ms'\n"
-      "  weft heal lab 0");
+  CLI::App* command = add_command(program, "fault");
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("fault", options->text, "What happens to what")->required();
@@ -53,8 +45,7 @@ void register_fault(CLI::App& program, Work& work) {
 }
 
 void register_heal(CLI::App& program, Work& work) {
-  CLI::App* command = program.add_subcommand("heal", "End a fault");
-  command->footer("Example:\n  weft heal lab 0    what `weft fault` called fault 0");
+  CLI::App* command = add_command(program, "heal");
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("number", options->number, "What `weft fault` said")->required();

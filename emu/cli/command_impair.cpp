@@ -10,6 +10,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/weftd_process.hpp"
@@ -140,19 +141,7 @@ int run_impair(const Options& options) {
 }  // namespace
 
 void register_impair(CLI::App& program, Work& work) {
-  CLI::App* command = program.add_subcommand(
-      "impair", "Lose, delay, reorder, double, damage or slow down frames of a link");
-  command->footer(
-      "What is given is merged with what is set already for the same link; --reset clears. Links\n"
-      "are those of the topology, or without one h<n>->fabric and fabric->h<n>; 'a-b' are both\n"
-      "directions, * stands for any. Times and rates are the network's (see --dilation).\n"
-      "Examples:\n"
-      "  weft impair lab 'h1->fabric' --loss 1%\n"
-      "  weft impair lab 'h1->fabric' --delay 50us --jitter 10us    the loss stays\n"
-      "  weft impair lab 'h*-fabric' --rate 1Gbps\n"
-      "  weft impair lab 'h2-fabric' --down                         and --up again\n"
-      "  weft impair lab                                            show what is set\n"
-      "  weft impair lab --reset");
+  CLI::App* command = add_command(program, "impair");
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->required();
   command->add_option("link", options->link, "Link or pattern");

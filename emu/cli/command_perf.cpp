@@ -21,6 +21,7 @@
 #include "emu/attach/client.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/perf/dpdk.hpp"
 #include "emu/cli/perf/endpoint.hpp"
 #include "emu/cli/perf/fault.hpp"
@@ -483,16 +484,7 @@ int run_perf(const Options& options) {
 }  // namespace
 
 void register_perf(CLI::App& program, Work& work) {
-  CLI::App* perf = program.add_subcommand(
-      "perf", "Measure the transport between two processes: latency, message rate, bandwidth");
-  perf->footer(
-      "Examples:\n"
-      "  weft perf                              the usual table over shared-memory rings\n"
-      "  weft perf --through-weftd --op send    every packet goes through weftd\n"
-      "  weft perf --op write --size 65536 --json\n"
-      "  weft perf --op send --size 64 --peers 'tcp;ofi_rxm,udp;ofi_rxd,shm'\n"
-      "  weft perf --io dpdk:memif              over DPDK's shared-memory device, no root\n"
-      "  weft perf --io 'dpdk:0000:3b:00.0;0000:3b:00.1'    between two ports of a NIC");
+  CLI::App* perf = add_command(program, "perf");
   auto options = std::make_shared<Options>();
   perf->add_option("--io", options->io,
                    "What carries the packets: ring, udp over loopback, dpdk:memif, dpdk:vhost, "

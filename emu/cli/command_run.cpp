@@ -21,6 +21,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/device_statistics.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
@@ -380,33 +381,7 @@ int run_programs(const Options& options) {
 }  // namespace
 
 void register_run(CLI::App& program, Work& work) {
-  CLI::App* run =
-      program.add_subcommand("run", "Run programs on emulated hosts with emulated RDMA devices");
-  run->footer(
-      "Each program gets a host of its own: h1, h2, ... In commands {h1.ip}, {h1.dev} and {h1.gid} "
-      "stand\n"
-      "for a host's address, device and GID. A program whose command names another's host starts "
-      "when\n"
-      "that one listens on a TCP port, at the latest after 5 seconds. Output lines begin with "
-      "[h1].\n"
-      "A program that runs alone on a terminal has it to itself, without [h1]; several find "
-      "nothing to\n"
-      "read there. Signals go to all programs, and the third interrupt kills them. The exit code "
-      "is that of the first program that failed, 128 + "
-      "N\n"
-      "after signal N; when one fails the others have --grace seconds.\n"
-      "MPI programs need their launcher: `weft up --hosts N` and `mpirun -n N weft exec -- "
-      "./program`, or\n"
-      "`weft run -- mpirun -n N ./program` for all ranks on h1. Copies started with -n are worlds "
-      "of "
-      "size 1.\n"
-      "Configuration, seed, events and metrics of the run stay in <time>-<seed>-<pid> below\n"
-      "$WEFT_RUNS or, the latest twenty, below weft-runs-<uid> where temporary files go.\n"
-      "Examples:\n"
-      "  weft run -- ibv_devinfo\n"
-      "  weft run -n 4 -- ./my_program\n"
-      "  weft run --fault 'link: h1-*, loss: 0.001' -n 2 -- ./my_program\n"
-      "  weft run -- fi_pingpong -p efa -e rdm : fi_pingpong -p efa -e rdm {h1.ip}");
+  CLI::App* run = add_command(program, "run");
   auto options = std::make_shared<Options>();
   run->add_option("-n,--copies", options->copies, "Copies of a single command")
       ->check(CLI::Range(1, 1024));

@@ -12,6 +12,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/sim/runner.hpp"
 #include "emu/cli/sim/table.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -274,13 +275,7 @@ int run(const Options& given) {
 }  // namespace
 
 void register_sim(CLI::App& program, Work& work) {
-  auto* command =
-      program.add_subcommand("sim", "Simulate a network with the real transport in virtual time");
-  command->footer(
-      "Examples:\n"
-      "  weft sim --list\n"
-      "  weft sim e1-permutation --report out          out/report.html\n"
-      "  weft sim my.yaml --set transport.paths=16 --sweep seed=1,2,3 --json");
+  CLI::App* command = add_command(program, "sim");
   auto options = std::make_shared<Options>();
   command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")
       ->type_name("NAME|FILE");

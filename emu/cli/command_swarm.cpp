@@ -20,6 +20,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/swarm/swarm.hpp"
 
 namespace weft::cli {
@@ -184,12 +185,7 @@ int run_swarm(const Options& options) {
 
 void register_swarm(CLI::App& program, Work& work) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand(
-      "swarm", "Try the transport against random networks, faults and attackers in virtual time");
-  command->footer(
-      "Examples:\n"
-      "  weft swarm --seeds 5000\n"
-      "  weft swarm --first 4711 --story    the shortest story of that seed's failure");
+  CLI::App* command = add_command(program, "swarm");
   command->add_option("--seeds", options->seeds, "How many runs; each is a function of its seed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

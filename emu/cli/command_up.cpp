@@ -11,6 +11,7 @@
 #include "emu/attach/seqpacket.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/host_environment.hpp"
@@ -134,7 +135,7 @@ void add_name(CLI::App& command, Options& options) {
 }  // namespace
 
 void register_up(CLI::App& program, Work& work) {
-  CLI::App* command = program.add_subcommand("up", "Start a network that stays until `weft down`");
+  CLI::App* command = add_command(program, "up");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   auto* hosts = command->add_option("--hosts", options->weftd.hosts, "Number of hosts: h1, h2, ...")
@@ -173,32 +174,18 @@ void register_up(CLI::App& program, Work& work) {
   command->add_option("--events", options->weftd.events, "File for the event log, JSON lines");
   command->add_option("--metrics-port", options->weftd.metrics_port,
                       "Serve http://127.0.0.1:PORT/metrics, too");
-  command->footer(
-      "Examples:\n"
-      "  weft up lab --hosts 4\n"
-      "  weft up lab --topology lab.fabric.yml --seed 7 --events lab.jsonl\n"
-      "  weft up --new-join-key lab.key\n"
-      "  weft up lab --port udp:192.0.2.1,192.0.2.2 --join-key lab.key\n"
-      "  curl --unix-socket $(weft status lab --json | jq -r .directory)/metrics.sock "
-      "http://weftd/metrics");
   command->callback([&work, options] { work = [options] { return up(*options); }; });
 }
 
 void register_down(CLI::App& program, Work& work) {
-  CLI::App* command = program.add_subcommand("down", "End a network started with `weft up`");
-  command->footer("Example:\n  weft down lab");
+  CLI::App* command = add_command(program, "down");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   command->callback([&work, options] { work = [options] { return down(*options); }; });
 }
 
 void register_status(CLI::App& program, Work& work) {
-  CLI::App* command =
-      program.add_subcommand("status", "Show a network: hosts, processes, counters");
-  command->footer(
-      "Examples:\n"
-      "  weft status lab\n"
-      "  weft status lab --json | jq .fabric.links");
+  CLI::App* command = add_command(program, "status");
   auto options = std::make_shared<Options>();
   add_name(*command, *options);
   command->add_flag("--json", options->as_json, "One JSON object");

@@ -7,6 +7,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
 #include "emu/cli/sim/validation.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/topology_yaml.hpp"
@@ -59,14 +60,7 @@ int run_validate(const Options& options) {
 }  // namespace
 
 void register_validate(CLI::App& program, Work& work) {
-  CLI::App* command = program.add_subcommand(
-      "validate", "Check topologies, scenarios, fault schedules and device profiles");
-  command->footer(
-      "Nothing runs. An error names the file, the line and the key, and says what was expected.\n"
-      "What a file is follows from its keys; .cm and .topo are htsim's.\n"
-      "Examples:\n"
-      "  weft validate my-lab.fabric.yml my-scenario.yaml\n"
-      "  weft validate --topology my-lab.fabric.yml faults.yml");
+  CLI::App* command = add_command(program, "validate");
   auto options = std::make_shared<Options>();
   command->add_option("file", options->files, "Files")->required();
   command
