@@ -135,10 +135,10 @@ void Messenger::begin_epoch(std::uint32_t index, const Header& header) {
     const Arrival& arrival = arrivals_[waiting.arrival];
     return arrival.partner == index && arrival.is_request();
   };
-  while (const auto waiting = waiting_.take_first(stale)) {
+  waiting_.take_all(stale, [&](const Waiting& waiting) {
     ++counters_.stale;
-    release_arrival(waiting->arrival);
-  }
+    release_arrival(waiting.arrival);
+  });
   partner.heard = true;
   partner.address.qkey = header.qkey.value();
   partner.their_life = header.source_life.value();

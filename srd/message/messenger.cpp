@@ -183,7 +183,9 @@ PostResult Messenger::post_send(const MessageSend& send) {
   record.has_immediate = send.immediate.has_value();
   record.immediate = send.immediate.value_or(0);
   record.request = send.data.size() > eager_limit_;
-  partners_[record.partner].waiting.push(sends_, index);
+  Partner& partner = partners_[record.partner];
+  partner.under_way.push(sends_, index);
+  partner.waiting.push(sends_, index);
   launch(record.partner);
   return PostResult::accepted;
 }

@@ -36,9 +36,11 @@ struct SendRecord {
   std::uint32_t partner = kNone;
   std::uint32_t restarts = 0;  // write, read: of the peer, when posted
   std::uint32_t sequence = 0;
-  std::uint32_t next = kNone;  // in its partner's queue
-  std::uint32_t number = 0;    // on the wire, of a message that the receiver reads
-  RegionKey region;            // what the receiver reads
+  std::uint32_t next = kNone;    // in its partner's queue
+  std::uint32_t before = kNone;  // in its partner's list of messages under way
+  std::uint32_t after = kNone;
+  std::uint32_t number = 0;  // on the wire, of a message that the receiver reads
+  RegionKey region;          // what the receiver reads
   Kind kind = Kind::none;
   Status status = Status::ok;  // otherwise: failed, but still in the engine
   Status answer = Status::ok;  // from the receiver
@@ -106,6 +108,29 @@ class SendQueue {
   std::uint32_t tail_ = kNone;
 };
 
+// Sends in the order in which they were posted, linked through SendRecord::before and ::after, so
+// that any of them can be taken out.
+class SendList {
+ public:
+  [[nodiscard]] bool empty() const { return first_ == kNone; }
+  [[nodiscard]] std::uint32_t first() const { return first_; }
+  void push(Slab<SendRecord>& sends, std::uint32_t index) {
+    sends[index].before = last_;
+    sends[index].after = kNone;
+    (empty() ? first_ : sends[last_].after) = index;
+    last_ = index;
+  }
+  void take(Slab<SendRecord>& sends, std::uint32_t index) {
+    const SendRecord& record = sends[index];
+    (record.before == kNone ? first_ : sends[record.before].after) = record.after;
+    (record.after == kNone ? last_ : sends[record.after].before) = record.before;
+  }
+
+ private:
+  std::uint32_t first_ = kNone;
+  std::uint32_t last_ = kNone;
+};
+
 // Another messenger: what we send to it and what we receive from it.
 struct Partner {
   MessageAddress address;
@@ -116,6 +141,7 @@ struct Partner {
   std::uint32_t next_sequence = 0;
   std::uint32_t oldest = 0;                                // sequence that has not arrived
   std::array<std::uint64_t, kOrderWindow / 64> arrived{};  // by sequence, from `oldest` on
+  SendList under_way;                                      // messages that have not failed
   SendQueue waiting;                                       // for their turn
   SendQueue converting;                                    // numbered, to go out as requests
   std::uint32_t next_number = 0;                           // of the next request

@@ -209,8 +209,9 @@ void Messenger::release_send(std::uint32_t index) {
   if (record.parked && --partner.parked == 0 && partner.watched) {
     engine_.flush(partner.address.peer, watch_endpoint());
   }
-  // A failure has set these counts back already.
+  // A failure has taken it from the list, and set these counts back, already.
   if (record.kind == SendRecord::Kind::message && record.status == Status::ok) {
+    partner.under_way.take(sends_, index);
     partner.requests -= record.request;
     partner.converted -= record.converted;
   }
@@ -245,17 +246,15 @@ void Messenger::fail_partner(std::uint32_t index, Status status) {
   partner.restarts = engine_.history_of(partner.address.peer)->restarts;
   partner.waiting.clear();
   partner.converting.clear();
-  for (std::uint32_t i = 0; i < sends_.capacity(); ++i) {
-    SendRecord& record = sends_[i];
-    if (record.kind != SendRecord::Kind::message || record.partner != index ||
-        record.status != Status::ok) {
-      continue;
-    }
+  while (!partner.under_way.empty()) {
+    const std::uint32_t at = partner.under_way.first();
+    partner.under_way.take(sends_, at);
+    SendRecord& record = sends_[at];
     record.status = status;
     engine_.memory().erase(record.region);  // the peer must not read it from now on
     record.region = RegionKey{};
     if (!record.in_engine) {
-      end_send(i, status);
+      end_send(at, status);
     }
   }
   ++partner.epoch;
@@ -300,7 +299,9 @@ void Messenger::on_watch_done(std::uint32_t index, Status status) {
     return;
   }
   if (status != Status::peer_restarted) {
-    fail_partner(index, status);  // the peer is dead, or has closed its messenger
+    // The peer is dead, or has closed its messenger; if the watch was accepted, another user of its
+    // engine has that endpoint now.
+    fail_partner(index, status == Status::ok ? Status::bad_qpn : status);
   }
 }
 

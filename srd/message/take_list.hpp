@@ -43,6 +43,23 @@ class TakeList {
     return std::nullopt;
   }
 
+  // All of them, the oldest first, in one pass. `taken(entry)` must not change the list.
+  template <class Wanted, class Taken>
+  void take_all(const Wanted& wanted, const Taken& taken) {
+    std::uint32_t before = kNone;
+    for (std::uint32_t at = head_; at != kNone;) {
+      const std::uint32_t next = nodes_[at].next;
+      if (wanted(nodes_[at].entry)) {
+        const Entry entry = nodes_[at].entry;
+        unlink(before, at);
+        taken(entry);
+      } else {
+        before = at;
+      }
+      at = next;
+    }
+  }
+
  private:
   static constexpr std::uint32_t kNone = Slab<int>::kNone;
 

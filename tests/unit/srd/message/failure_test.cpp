@@ -182,6 +182,25 @@ TEST(Failure, AMessengerThatIsClosedRefusesTheMessage) {
   EXPECT_EQ(lab[0].status(small), Status::bad_qpn);
 }
 
+// The watch is answered, but not by a messenger.
+TEST(Failure, AnEndpointThatAcceptsTheWatchIsNoMessenger) {
+  MessageLab lab(2);
+  const std::uint64_t waiting = lab[0].send(lab[1], 1, 100000);
+  lab.run_for(1ms);
+  for (std::uint32_t qpn = 8; qpn < 11; ++qpn) {
+    lab[1].engine().close_endpoint(srd::Qpn{qpn});
+  }
+  ASSERT_TRUE(lab[1].engine().open_endpoint(srd::Qpn{10}, {.qkey = 0x1CE, .receive_depth = 8}));
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(lab[1].engine().post_receive(srd::Qpn{10}, {}), srd::PostResult::accepted);
+  }
+  for (int i = 0; i < 1000 && lab[0].sends_open() != 0; ++i) {
+    lab.world().run_until(lab.world().now() + 1ms);
+    lab[0].collect();  // the other messenger is gone
+  }
+  EXPECT_EQ(lab[0].status(waiting), Status::bad_qpn);
+}
+
 TEST(Failure, AWrongQkeyIsTold) {
   MessageLab lab(2);
   srd::MessageAddress wrong = lab[0].address(lab[1]);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "srd/base/rng.hpp"
@@ -30,7 +31,16 @@ TEST(TakeList, AgreesWithAVector) {
   TakeList<std::uint64_t> list(1000);
   std::vector<std::uint64_t> model;
   for (int step = 0; step < 20000; ++step) {
-    if (rng.between(0, 1) == 0 && model.size() < 1000) {
+    if (rng.between(0, 100) == 0) {
+      const std::uint64_t wanted = rng.between(0, 20);
+      const auto is_wanted = [&](std::uint64_t value) { return value % 7 == wanted % 7; };
+      std::vector<std::uint64_t> taken;
+      list.take_all(is_wanted, [&](std::uint64_t value) { taken.push_back(value); });
+      std::vector<std::uint64_t> expected;
+      std::ranges::copy_if(model, std::back_inserter(expected), is_wanted);
+      ASSERT_EQ(taken, expected);
+      std::erase_if(model, is_wanted);
+    } else if (rng.between(0, 1) == 0 && model.size() < 1000) {
       const std::uint64_t value = rng.between(0, 20);
       ASSERT_TRUE(list.push(value));
       model.push_back(value);
