@@ -2,10 +2,29 @@
 #include "emu/daemon/capture.hpp"
 
 #include <algorithm>
+#include <future>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "emu/fabric/fabric.hpp"
 
 namespace weft::emu {
+
+Result<srd::PcapngWriter> open_within(Duration patience,
+                                      std::function<Result<srd::PcapngWriter>()> open) {
+  const auto promise = std::make_shared<std::promise<Result<srd::PcapngWriter>>>();
+  auto opened = promise->get_future();
+  try {
+    std::thread([promise, open = std::move(open)] { promise->set_value(open()); }).detach();
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::out_of_resources, std::string("capture: a thread: ") + error.what());
+  }
+  if (opened.wait_for(patience) != std::future_status::ready) {
+    return fail(ErrorCode::io_error, "the capture's file does not open: give one on another disk");
+  }
+  return opened.get();
+}
 
 Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
                                                 const CaptureOptions& options, std::uint64_t seed,
@@ -29,11 +48,13 @@ Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
   }
   const std::size_t links = names.size();
   names.emplace_back("weftd");
-  auto writer = srd::PcapngWriter::create(
-      options.file, {.interfaces = std::move(names),
-                     .comment = "network " + topology.name + ", seed " + std::to_string(seed),
-                     .snap_length = options.snap_length,
-                     .size_limit = options.size_limit});
+  const srd::PcapngWriter::Options form{
+      .interfaces = std::move(names),
+      .comment = "network " + topology.name + ", seed " + std::to_string(seed),
+      .snap_length = options.snap_length,
+      .size_limit = options.size_limit};
+  auto writer = open_within(
+      kPatience, [file = options.file, form] { return srd::PcapngWriter::create(file, form); });
   if (!writer) {
     return tl::unexpected(writer.error());
   }

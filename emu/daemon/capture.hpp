@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,11 @@ struct CaptureOptions {
   std::size_t snap_length = 262144;
   std::uint64_t size_limit = std::uint64_t{1} << 30;
 };
+
+// The file that `open` opens on a thread of its own: a server of files that does not answer keeps
+// that thread, but the caller only for `patience`.
+[[nodiscard]] Result<srd::PcapngWriter> open_within(
+    Duration patience, std::function<Result<srd::PcapngWriter>()> open);
 
 // One interface per link, and one, "weftd", for frames that no link lost. Timestamps are the
 // network's time (`now` and `when` are since it began) from the moment when the capture began, so a
@@ -50,7 +56,7 @@ class Capture {
   [[nodiscard]] std::uint64_t dropped() const { return queue_->dropped(); }
 
  private:
-  static constexpr Duration kPatience = std::chrono::seconds{1};
+  static constexpr Duration kPatience = std::chrono::seconds{1};  // with the file
 
   // What the writing thread says.
   struct Written {
