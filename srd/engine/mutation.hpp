@@ -34,6 +34,7 @@ enum class Mutation : std::uint8_t {
   complete_twice,              // a write completes a second time
   lose_status,                 // a refusal counts as success
   retry_without_end,           // the receiver-not-ready limit is forgotten
+  back_off_without_end,        // each refusal doubles the wait, however long it is already
   acknowledge_too_much,  // the cumulative acknowledgement is one too high while there is a gap
   acknowledge_without_window,  // the answer to a first probe claims that everything before 0
                                // arrived

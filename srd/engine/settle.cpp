@@ -44,9 +44,11 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
     return;
   }
   const std::uint32_t n = std::min<std::uint32_t>(work.refusals, kBackOffs - 1);
+  const std::uint32_t doublings =
+      mutated(Mutation::back_off_without_end) ? std::min<std::uint32_t>(work.refusals, 24) : n;
   work.refusals = static_cast<std::uint16_t>(std::min(work.refusals + 1, 0xFFFF));
   work.resend = packet;
-  work.not_before = now + config_.rnr_delay * (1 << n);
+  work.not_before = now + config_.rnr_delay * (1 << doublings);
   o.credits.want(slot.length);
   ++counters_.rnr_retries;
   o.queues.push_back(works_, WorkQueues::back_off(n), index, work);

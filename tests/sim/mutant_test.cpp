@@ -226,6 +226,7 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(complete_twice, swarm_passes),
     WEFT_MUTANT(lose_status, swarm_passes),
     WEFT_MUTANT(retry_without_end, retry_story),
+    WEFT_MUTANT(back_off_without_end, swarm_passes),
     WEFT_MUTANT(acknowledge_too_much, swarm_passes),
     WEFT_MUTANT(acknowledge_without_window, first_probe_story),
     WEFT_MUTANT(acknowledge_unplaced, swarm_passes),
