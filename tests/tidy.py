@@ -29,6 +29,9 @@ LAYERS = {
     "emu/world": TRANSPORT,
     "emu/swarm": [*TRANSPORT, "emu/world"],
     "emu/nic": TRANSPORT,
+    "emu/roce/wire": ["srd/base", "srd/wire"],
+    "emu/roce/engine": ["srd/base", "srd/wire", *MACHINE, "emu/roce/wire"],
+    "emu/roce/swarm": ["srd/base", "srd/wire", *MACHINE, "emu/roce/wire", "emu/roce/engine"],
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/kernel"],
     "emu/attach": ["srd"],
@@ -41,7 +44,7 @@ LAYERS = {
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
 PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
-        "emu/nic"]
+        "emu/nic", "emu/roce"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier
