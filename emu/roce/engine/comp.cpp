@@ -1,0 +1,296 @@
+// Owns the completer: what acknowledgements, responses and silence mean for requests.
+#include <algorithm>
+#include <array>
+
+#include "emu/roce/engine/engine.hpp"
+#include "emu/roce/engine/place.hpp"
+
+namespace weft::roce {
+namespace {
+
+constexpr std::uint8_t kForEver = 7;  // of rnr_retry
+
+// Microseconds, by the low five bits of the syndrome (specification, table 45).
+constexpr std::array<std::uint32_t, 32> kRnrTimers = {
+    655360, 10,    20,    30,    40,    60,     80,     120,    160,    240,   320,
+    480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
+    20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
+
+bool is_read_or_atomic(WrOpcode opcode) {
+  return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
+         opcode == WrOpcode::fetch_add;
+}
+
+}  // namespace
+
+Duration Engine::timeout_of(const QueuePair& qp) const {
+  constexpr std::int64_t kUnit = 4096;
+  return std::max(Duration{kUnit << qp.attributes.timeout}, config_.min_timeout);
+}
+
+void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
+  Requester& req = qp.req;
+  const wire::Packet& packet = arrival.packet;
+  if (psn_before(packet.psn, req.acked) || !psn_before(packet.psn, req.sent_end)) {
+    ++counters_.stale_responses;
+    return;
+  }
+  const wire::Operation operation = wire::operation_of(packet.opcode);
+  const bool is_reply = operation == wire::Operation::acknowledge;
+  const std::uint8_t kind = packet.syndrome & wire::kSyndromeKind;
+  const bool is_ack = is_reply && kind == 0;
+  // A response implies that all before it has been executed.
+  const std::uint32_t before = req.acked;
+  const std::uint64_t head = qp.send_queue.head();
+  const bool through = acknowledge_to(qp, is_ack ? psn_plus(packet.psn, 1) : packet.psn);
+  if (req.acked != before || qp.send_queue.head() != head) {
+    progressed(now, qp);
+  }
+  if (!through) {  // past a READ or atomic whose response must have been lost
+    if (req.rnr_until == kNever && !req.retry_started) {
+      retry(now, qp);
+    }
+    return;
+  }
+  if (operation == wire::Operation::atomic_acknowledge) {
+    take_atomic_response(qp, arrival);
+    progressed(now, qp);
+  } else if (!is_reply) {
+    take_read_response(qp, arrival);
+    progressed(now, qp);
+  } else if (kind == wire::kRnrNak) {
+    take_rnr_nak(now, qp, packet.syndrome & wire::kSyndromeValue);
+  } else if (kind == wire::kNak) {
+    take_nak(now, qp, packet.syndrome);
+  }
+}
+
+// Everything before `end` has been executed. False: the response to a READ or atomic is missing.
+bool Engine::acknowledge_to(QueuePair& qp, std::uint32_t end) {
+  Requester& req = qp.req;
+  SendQueue& queue = qp.send_queue;
+  while (queue.head() != queue.tail()) {
+    SendWqe& wqe = queue.at(queue.head());
+    if (!wqe.begun) {
+      break;
+    }
+    if (wqe.local) {
+      complete_head(qp, WcStatus::success);
+      continue;
+    }
+    if (!psn_before(req.acked, end)) {
+      break;
+    }
+    if (is_read_or_atomic(wqe.request.opcode) && !mutated(Mutation::acknowledge_reads)) {
+      return false;
+    }
+    if (!psn_before(wqe.last_psn, end)) {
+      req.acked = end;
+      break;
+    }
+    req.acked = psn_plus(wqe.last_psn, 1);
+    complete_head(qp, WcStatus::success);
+  }
+  return true;
+}
+
+void Engine::take_read_response(QueuePair& qp, const Arrival& arrival) {
+  Requester& req = qp.req;
+  const wire::Packet& packet = arrival.packet;
+  const std::uint64_t position = qp.send_queue.head();
+  const SendWqe& wqe = qp.send_queue.at(position);
+  if (position == qp.send_queue.tail() || !wqe.begun || wqe.request.opcode != WrOpcode::read) {
+    ++counters_.stale_responses;
+    return;
+  }
+  const auto done = static_cast<std::uint32_t>(psn_minus(packet.psn, wqe.first_psn)) * qp.mtu;
+  const bool ends = packet.psn == wqe.last_psn;
+  // First or Middle, Last or Only: an answer to a READ that was asked for again in its middle may
+  // begin with either.
+  if (packet.has(wire::kEnds) != ends ||
+      packet.payload_size != (ends ? wqe.length - done : qp.mtu)) {
+    fail_head(qp, WcStatus::bad_response);
+    return;
+  }
+  if (!scatter(qp, qp.send_queue.segments(position), done, arrival, packet.header_size,
+               packet.payload_size)) {
+    fail_head(qp, WcStatus::local_protection);
+    return;
+  }
+  req.acked = psn_plus(packet.psn, 1);
+  if (ends) {
+    complete_head(qp, WcStatus::success);
+  }
+}
+
+void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
+  const std::uint64_t position = qp.send_queue.head();
+  const SendWqe& wqe = qp.send_queue.at(position);
+  if (position == qp.send_queue.tail() || !wqe.begun || !is_read_or_atomic(wqe.request.opcode) ||
+      wqe.request.opcode == WrOpcode::read) {
+    ++counters_.stale_responses;
+    return;
+  }
+  srd::RxPacket value;
+  value.bytes = std::as_bytes(std::span(&arrival.packet.original, 1));
+  if (!scatter(qp, qp.send_queue.segments(position), 0, {arrival.packet, value, arrival.outer}, 0,
+               sizeof(std::uint64_t))) {
+    fail_head(qp, WcStatus::local_protection);
+    return;
+  }
+  qp.req.acked = psn_plus(arrival.packet.psn, 1);
+  complete_head(qp, WcStatus::success);
+}
+
+// Copies `length` bytes, from byte `skip` of the packet on, into the segments at `offset`.
+bool Engine::scatter(const QueuePair& qp, std::span<const Sge> segments, std::uint64_t offset,
+                     const Arrival& arrival, std::size_t skip, std::uint32_t length) {
+  for (const Sge& sge : segments) {
+    if (length == 0) {
+      break;
+    }
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const auto piece =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(sge.length - offset, length));
+    std::byte* const to =
+        keys_.local({sge.address + offset, piece, sge.lkey}, kLocalWrite, qp.made.domain);
+    if (to == nullptr || !copy_packet(arrival.rx, skip, to, piece)) {
+      return false;
+    }
+    skip += piece;
+    length -= piece;
+    offset = 0;
+  }
+  return length == 0;
+}
+
+void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
+  switch (syndrome) {
+    case wire::kNakSequence:
+      if (qp.req.rnr_until == kNever && !qp.req.retry_started) {
+        retry(now, qp);
+      }
+      return;
+    case wire::kNakInvalidRequest:
+      fail_head(qp, WcStatus::remote_invalid_request);
+      return;
+    case wire::kNakRemoteAccess:
+      fail_head(qp, WcStatus::remote_access);
+      return;
+    case wire::kNakRemoteOperation:
+      fail_head(qp, WcStatus::remote_operation);
+      return;
+    default:
+      ++counters_.stale_responses;
+  }
+}
+
+void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
+  Requester& req = qp.req;
+  if (req.rnr_until != kNever) {
+    return;
+  }
+  if (req.rnr_left == 0) {
+    fail_head(qp, WcStatus::rnr_retries_exceeded);
+    return;
+  }
+  if (qp.attributes.rnr_retry != kForEver) {
+    --req.rnr_left;
+  }
+  ++counters_.retries;
+  req.rnr_until = now + std::chrono::microseconds{kRnrTimers[timer]};
+  req.retransmit_at = kNever;
+  seek(qp, req.acked);
+  set_deadline(qp);
+}
+
+// Something new is acknowledged: the counters begin anew, the window moves.
+void Engine::progressed(TimePoint now, QueuePair& qp) {
+  Requester& req = qp.req;
+  if (qp.state() != QpState::rts && qp.state() != QpState::sqd) {
+    return;
+  }
+  req.retries_left = qp.attributes.retry_count;
+  req.rnr_left = qp.attributes.rnr_retry;
+  req.retry_started = false;
+  req.rnr_until = kNever;
+  if (psn_before(req.send_psn, req.acked)) {
+    seek(qp, req.acked);
+  }
+  const bool outstanding = psn_before(req.acked, req.sent_end) && qp.attributes.timeout != 0 &&
+                           !mutated(Mutation::lose_timer);
+  req.retransmit_at = outstanding ? now + timeout_of(qp) : kNever;
+  set_deadline(qp);
+  check_drained(qp);
+  wake(qp);
+}
+
+// The next packet to be sent is `psn`, which is not acknowledged.
+void Engine::seek(QueuePair& qp, std::uint32_t psn) {
+  SendQueue& queue = qp.send_queue;
+  Requester& req = qp.req;
+  req.send_psn = psn;
+  req.failed = WcStatus::success;
+  req.next = queue.head();
+  while (req.next != queue.tail()) {
+    const SendWqe& wqe = queue.at(req.next);
+    if (!wqe.begun || (!wqe.local && !psn_before(wqe.last_psn, psn))) {
+      break;
+    }
+    ++req.next;
+  }
+}
+
+void Engine::retry(TimePoint now, QueuePair& qp) {
+  Requester& req = qp.req;
+  if (req.retries_left == 0) {
+    fail_head(qp, WcStatus::retries_exceeded);
+    return;
+  }
+  if (!mutated(Mutation::retry_for_ever)) {
+    --req.retries_left;
+  }
+  ++counters_.retries;
+  req.retry_started = true;
+  req.retransmit_at = qp.attributes.timeout != 0 ? now + timeout_of(qp) : kNever;
+  seek(qp, req.acked);
+  set_deadline(qp);
+  wake(qp);
+}
+
+void Engine::fail_head(QueuePair& qp, WcStatus status) {
+  qp.req.failed = WcStatus::success;
+  complete_head(qp, status);
+  if (qp.type == QpType::rc) {
+    enter_error(qp);
+    return;
+  }
+  qp.attributes.state = QpState::sqe;  // it goes on receiving
+  flush_sends(qp);
+}
+
+void Engine::on_qp_timeout(TimePoint now, QueuePair& qp) {
+  Requester& req = qp.req;
+  if (req.rnr_until <= now) {
+    req.rnr_until = kNever;
+    req.retry_started = false;
+    wake(qp);
+  }
+  if (req.pace_at <= now) {
+    req.pace_at = kNever;
+    wake(qp);
+  }
+  if (req.retransmit_at <= now) {
+    req.retransmit_at = kNever;
+    if (psn_before(req.acked, req.sent_end)) {
+      retry(now, qp);
+      req.retry_started = false;  // a NAK to what is sent now is news
+    }
+  }
+  set_deadline(qp);
+}
+
+}  // namespace weft::roce

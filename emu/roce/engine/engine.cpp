@@ -1,0 +1,353 @@
+// Owns the tables of objects, their control calls, and the calls of a Machine.
+#include "emu/roce/engine/engine.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "srd/base/check.hpp"
+
+namespace weft::roce {
+namespace {
+
+constexpr Duration kNotificationGap = std::chrono::microseconds{50};
+constexpr std::uint16_t kPkeyBits = 0x7FFF;  // without the membership bit
+
+bool takes_sends(QpState state) {
+  return state == QpState::rts || state == QpState::sqd || state == QpState::sqe ||
+         state == QpState::error;
+}
+bool hears_requests(QpState state) {
+  return state == QpState::rtr || state == QpState::rts || state == QpState::sqd ||
+         state == QpState::sqe;
+}
+bool hears_responses(QpState state) { return state == QpState::rts || state == QpState::sqd; }
+
+wire::Transport transport_of(QpType type) {
+  switch (type) {
+    case QpType::rc:
+      return wire::Transport::rc;
+    case QpType::uc:
+      return wire::Transport::uc;
+    case QpType::ud:
+      break;
+  }
+  return wire::Transport::ud;
+}
+
+}  // namespace
+
+Engine::Engine(const EngineConfig& config, Sink& sink)
+    : config_(config), sink_(sink), keys_(config.salt), qps_(config.max_qps) {
+  WEFT_CHECK(!config.addresses.empty());
+}
+
+QueuePair* Engine::find(std::uint32_t qpn) const {
+  const std::uint32_t index = qpn - config_.first_qpn;
+  return index < qps_.size() ? qps_[index].get() : nullptr;
+}
+
+std::uint32_t Engine::create_qp(const QpRequest& request) {
+  if (request.max_send_sge > kMaxSge || request.max_receive_sge > kMaxSge ||
+      request.max_send == 0 || request.max_receive == 0) {
+    return 0;
+  }
+  if (request.srq != kNoSrq && request.srq >= srqs_.size()) {
+    return 0;
+  }
+  for (std::uint32_t tried = 0; tried < config_.max_qps; ++tried) {
+    const std::uint32_t index = next_qp_++ % config_.max_qps;
+    if (qps_[index] == nullptr) {
+      const std::uint32_t qpn = config_.first_qpn + index;
+      qps_[index] = std::make_unique<QueuePair>(qpn, request);
+      return qpn;
+    }
+  }
+  return 0;
+}
+
+int Engine::destroy_qp(std::uint32_t qpn) {
+  if (find(qpn) == nullptr) {
+    return EINVAL;
+  }
+  for (auto& [group, members] : groups_) {
+    std::erase(members, qpn);
+  }
+  deadlines_.clear(qpn - config_.first_qpn);
+  qps_[qpn - config_.first_qpn].reset();  // ready_ may still name it
+  return 0;
+}
+
+std::optional<QpAttributes> Engine::query_qp(std::uint32_t qpn) const {
+  const QueuePair* const qp = find(qpn);
+  return qp != nullptr ? std::optional(qp->attributes) : std::nullopt;
+}
+
+void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) {
+  QpAttributes& to = qp.attributes;
+  const auto copy = [mask](std::uint32_t bit, auto& field, const auto& value) {
+    if ((mask & bit) != 0) {
+      field = value;
+    }
+  };
+  copy(kMaskSqdEvent, to.sqd_event, from.sqd_event);
+  copy(kMaskAccess, to.access, from.access);
+  copy(kMaskPkeyIndex, to.pkey_index, from.pkey_index);
+  copy(kMaskPort, to.port, from.port);
+  copy(kMaskQkey, to.qkey, from.qkey);
+  copy(kMaskAddress, to.address, from.address);
+  copy(kMaskPathMtu, to.path_mtu, from.path_mtu);
+  copy(kMaskTimeout, to.timeout, from.timeout);
+  copy(kMaskRetryCount, to.retry_count, from.retry_count);
+  copy(kMaskRnrRetry, to.rnr_retry, from.rnr_retry);
+  copy(kMaskMaxReads, to.max_reads, from.max_reads);
+  copy(kMaskMinRnrTimer, to.min_rnr_timer, from.min_rnr_timer);
+  copy(kMaskDestQpn, to.destination_qpn, from.destination_qpn);
+  if ((mask & kMaskPathMtu) != 0) {
+    qp.mtu = 128U << from.path_mtu;
+  }
+  if ((mask & kMaskRqPsn) != 0) {
+    to.rq_psn = from.rq_psn & kPsnMask;
+    qp.resp.expected = to.rq_psn;
+  }
+  if ((mask & kMaskSqPsn) != 0) {
+    to.sq_psn = from.sq_psn & kPsnMask;
+    qp.req.send_psn = qp.req.sent_end = qp.req.acked = to.sq_psn;
+  }
+  if ((mask & kMaskMaxDestReads) != 0) {
+    to.max_dest_reads = from.max_dest_reads;
+    qp.resp.resources.assign(from.max_dest_reads, Resource{});
+    qp.resp.next_resource = 0;
+  }
+  qp.req.retries_left = to.retry_count;
+  qp.req.rnr_left = to.rnr_retry;
+}
+
+int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
+                      const QpAttributes& attributes) {
+  QueuePair* const qp = find(qpn);
+  if (qp == nullptr) {
+    return EINVAL;
+  }
+  const AttributeLimits limits{.max_path_mtu = config_.max_path_mtu,
+                               .addresses = static_cast<std::uint32_t>(config_.addresses.size())};
+  if (const int error = check_modify(qp->type, qp->state(), mask, attributes, limits); error != 0) {
+    return error;
+  }
+  if ((mask & kMaskState) == 0) {
+    apply(*qp, mask, attributes);
+    return 0;
+  }
+  if (attributes.state == QpState::reset) {
+    reset(*qp);
+    return 0;
+  }
+  apply(*qp, mask, attributes);
+  if (attributes.state == QpState::error) {
+    while (!qp->resp.responses.empty()) {
+      qp->resp.responses.pop();
+    }
+    qp->resp.ack_due = false;
+    enter_error(*qp);
+    return 0;
+  }
+  const QpState before = qp->state();
+  qp->attributes.state = attributes.state;
+  qp->established = qp->established || attributes.state == QpState::rts;
+  if (attributes.state == QpState::sqd && before == QpState::rts) {
+    qp->drained = false;
+    check_drained(*qp);
+  }
+  wake(*qp);
+  if (qp->req.retransmit_at != kNever) {
+    qp->req.retransmit_at = now + timeout_of(*qp);
+  }
+  set_deadline(*qp);
+  return 0;
+}
+
+void Engine::reset(QueuePair& qp) {
+  const std::uint32_t index = qp.qpn - config_.first_qpn;
+  const bool was_ready = qp.ready;
+  deadlines_.clear(index);
+  qps_[index] = std::make_unique<QueuePair>(qp.qpn, QpRequest(qp.made));
+  qps_[index]->ready = was_ready;
+}
+
+// The rest of the specification's error state: all that is posted completes, in order.
+void Engine::enter_error(QueuePair& qp) {
+  if (qp.state() == QpState::error) {
+    return;
+  }
+  qp.attributes.state = QpState::error;
+  qp.req.retransmit_at = qp.req.rnr_until = qp.req.pace_at = kNever;
+  flush_sends(qp);
+  flush_receives(qp);
+  if (qp.made.srq != kNoSrq) {
+    raise(EventType::last_wqe_reached, qp.qpn);
+  }
+  set_deadline(qp);
+}
+
+void Engine::flush_sends(QueuePair& qp) {
+  while (qp.send_queue.head() != qp.send_queue.tail() && !mutated(Mutation::forget_flush)) {
+    complete_head(qp, WcStatus::flushed);
+  }
+  qp.req.reads = 0;
+  qp.req.next = qp.send_queue.head();
+}
+
+void Engine::flush_receives(QueuePair& qp) {
+  const wire::Packet nothing;
+  if (qp.resp.has_receive) {
+    complete_receive(qp, nothing, WcStatus::flushed, 0);
+  }
+  while (qp.made.srq == kNoSrq && !qp.receive_queue.empty()) {
+    qp.receive_queue.take(qp.resp.receive);
+    complete_receive(qp, nothing, WcStatus::flushed, 0);
+  }
+  qp.resp.message = Responder::Message::none;
+}
+
+std::uint32_t Engine::create_srq(std::uint32_t max_receive, std::uint32_t max_sge) {
+  if (max_receive == 0 || max_sge > kMaxSge) {
+    return kNoSrq;
+  }
+  srqs_.push_back(std::make_unique<ReceiveQueue>(max_receive, max_sge));
+  return static_cast<std::uint32_t>(srqs_.size() - 1);
+}
+
+int Engine::arm_srq(std::uint32_t srq, std::uint32_t limit) {
+  if (srq >= srqs_.size()) {
+    return EINVAL;
+  }
+  srqs_[srq]->limit = limit;
+  return 0;
+}
+
+int Engine::post_send(std::uint32_t qpn, const WorkRequest& request, std::span<const Sge> segments,
+                      std::span<const std::byte> inline_data) {
+  QueuePair* const qp = find(qpn);
+  if (qp == nullptr || !takes_sends(qp->state())) {
+    return EINVAL;
+  }
+  if (qp->send_queue.full()) {
+    return ENOMEM;
+  }
+  if (!qp->send_queue.push(request, segments, inline_data)) {
+    return EINVAL;
+  }
+  if (qp->state() == QpState::error || qp->state() == QpState::sqe) {
+    flush_sends(*qp);
+    return 0;
+  }
+  wake(*qp);
+  return 0;
+}
+
+int Engine::post_receive(std::uint32_t qpn, std::uint64_t wr_id, std::span<const Sge> segments) {
+  QueuePair* const qp = find(qpn);
+  if (qp == nullptr || qp->state() == QpState::reset || qp->made.srq != kNoSrq) {
+    return EINVAL;
+  }
+  if (!qp->receive_queue.push(wr_id, segments)) {
+    return ENOMEM;
+  }
+  if (qp->state() == QpState::error) {
+    flush_receives(*qp);
+  }
+  return 0;
+}
+
+int Engine::post_srq_receive(std::uint32_t srq, std::uint64_t wr_id,
+                             std::span<const Sge> segments) {
+  if (srq >= srqs_.size()) {
+    return EINVAL;
+  }
+  return srqs_[srq]->push(wr_id, segments) ? 0 : ENOMEM;
+}
+
+// --- Machine
+
+void Engine::wake(QueuePair& qp) {
+  if (!qp.ready) {
+    qp.ready = true;
+    ready_.push_slot() = qp.qpn;
+  }
+}
+
+void Engine::set_deadline(QueuePair& qp) {
+  deadlines_.set(qp.qpn - config_.first_qpn,
+                 std::min({qp.req.retransmit_at, qp.req.rnr_until, qp.req.pace_at}));
+}
+
+bool Engine::is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const {
+  const AddressVector& address = qp.attributes.address;
+  return arrival.rx.from == address.destination &&
+         arrival.outer.destination == config_.addresses[address.source_index];
+}
+
+void Engine::on_packet(TimePoint now, const srd::RxPacket& packet) {
+  wire::DatagramHeader outer;
+  outer.source = packet.from;
+  outer.destination = config_.addresses.front();
+  outer.traffic_class = static_cast<std::uint8_t>(packet.ecn);
+  on_packet(now, packet, outer);
+}
+
+void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::DatagramHeader& outer) {
+  ++counters_.received;
+  wire::Packet packet;
+  if (rx.trimmed ||
+      wire::parse_packet(rx.bytes, rx.more.size(), packet) != wire::PacketFault::none) {
+    ++counters_.malformed;
+    return;
+  }
+  const Arrival arrival{packet, rx, outer};
+  if (packet.destination_qpn == wire::kMulticastQpn) {
+    on_multicast(arrival);
+    return;
+  }
+  QueuePair* const qp = find(packet.destination_qpn);
+  const bool is_cnp = packet.opcode == wire::kCongestionNotification;
+  if (qp == nullptr || (!is_cnp && wire::transport_of(packet.opcode) != transport_of(qp->type)) ||
+      !(packet.has(wire::kResponse) || is_cnp ? hears_responses(qp->state())
+                                              : hears_requests(qp->state())) ||
+      (qp->type != QpType::ud && !is_from_its_peer(*qp, arrival)) ||
+      (packet.pkey & kPkeyBits) != kPkeyBits) {
+    ++counters_.not_for_us;
+    return;
+  }
+  if (is_cnp) {
+    if (config_.congestion_control) {
+      qp->rate.congested(now, config_.line_rate);
+      set_deadline(*qp);
+    }
+    return;
+  }
+  if (qp->type == QpType::ud) {
+    on_datagram(*qp, arrival);
+    return;
+  }
+  const bool rested = qp->notified_at == kNever || now - qp->notified_at >= kNotificationGap;
+  if (config_.congestion_control && rx.ecn == srd::Ecn::congested && rested) {
+    qp->notify_peer_of_congestion = true;
+    wake(*qp);
+  }
+  if (!qp->established) {
+    qp->established = true;
+    raise(EventType::communication_established, qp->qpn);
+  }
+  if (packet.has(wire::kResponse)) {
+    on_response(now, *qp, arrival);
+  } else {
+    on_request(*qp, arrival);
+  }
+}
+
+void Engine::on_timeout(TimePoint now) {
+  while (deadlines_.earliest() <= now) {
+    on_qp_timeout(now, *qps_[deadlines_.earliest_index()]);
+  }
+}
+
+}  // namespace weft::roce

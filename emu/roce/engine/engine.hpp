@@ -1,0 +1,208 @@
+// Owns the engine: the queue pairs of one NIC in one process, as a Machine. Its parts have Linux's
+// names: req.cpp sends requests, comp.cpp takes what comes back, resp.cpp takes requests,
+// replay.cpp answers them and repeats the answers, ud.cpp is for datagrams.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/roce/engine/attributes.hpp"
+#include "emu/roce/engine/keys.hpp"
+#include "emu/roce/engine/mutation.hpp"
+#include "emu/roce/engine/qp.hpp"
+#include "emu/roce/wire/datagram.hpp"
+#include "emu/roce/wire/packet.hpp"
+#include "srd/base/deadline_heap.hpp"
+#include "srd/base/ring_queue.hpp"
+#include "srd/engine/machine.hpp"
+
+namespace weft::roce {
+
+struct EngineConfig {
+  std::vector<srd::Address> addresses;  // the NIC's GID table
+  std::uint32_t first_qpn = 2;
+  std::uint32_t max_qps = 64;
+  std::uint8_t max_path_mtu = 5;  // as QpAttributes::path_mtu; what the port carries
+  // A process waits for its core: what the specification counts in microseconds would be loss.
+  Duration min_timeout = std::chrono::milliseconds{20};
+  std::uint32_t window = 128;       // PSNs that are not acknowledged, as Linux has it
+  bool congestion_control = false;  // answer and obey congestion notifications
+  Rate line_rate = Rate::gbps(100);
+  std::uint64_t salt = 0;  // of the keys
+};
+
+// Each is a number of packets.
+struct Counters {
+  std::uint64_t received = 0;
+  std::uint64_t sent = 0;
+  std::uint64_t malformed = 0;
+  std::uint64_t not_for_us = 0;  // no such queue pair, another kind or state, a stranger, a P_Key
+  std::uint64_t duplicates = 0;  // requests that were executed before
+  std::uint64_t out_of_sequence = 0;
+  std::uint64_t not_ready = 0;  // no receive was posted
+  std::uint64_t refused = 0;    // requests answered with an error
+  std::uint64_t stale_responses = 0;
+  std::uint64_t bad_qkeys = 0;
+  std::uint64_t retries = 0;  // times that sending began again
+  std::uint64_t congestion_notifications = 0;
+};
+
+class Engine final : public srd::Machine {
+ public:
+  // Asks the owner to post what lies in a receive queue of its own: called only when the engine
+  // finds none and needs one.
+  struct RefillHook {
+    void (*refill)(void* owner, bool is_srq, std::uint32_t id) = nullptr;
+    void* owner = nullptr;
+  };
+
+  Engine(const EngineConfig& config, Sink& sink);
+
+  [[nodiscard]] KeyTable& keys() { return keys_; }
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  void set_refill(RefillHook hook) { refill_ = hook; }
+
+  // --- Objects. Control calls return 0 or an errno.
+  // The number of the new queue pair, or 0 when there is no room.
+  [[nodiscard]] std::uint32_t create_qp(const QpRequest& request);
+  // Its requests vanish.
+  [[nodiscard]] int destroy_qp(std::uint32_t qpn);
+  [[nodiscard]] int modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
+                              const QpAttributes& attributes);
+  [[nodiscard]] std::optional<QpAttributes> query_qp(std::uint32_t qpn) const;
+  [[nodiscard]] std::uint32_t create_srq(std::uint32_t max_receive, std::uint32_t max_sge);
+  [[nodiscard]] int arm_srq(std::uint32_t srq, std::uint32_t limit);
+  [[nodiscard]] int attach_multicast(std::uint32_t qpn, const srd::Address& group);
+  [[nodiscard]] int detach_multicast(std::uint32_t qpn, const srd::Address& group);
+
+  // --- Work: EINVAL in a state that takes none, or for a bad request; ENOMEM when the queue is
+  // full.
+  [[nodiscard]] int post_send(std::uint32_t qpn, const WorkRequest& request,
+                              std::span<const Sge> segments,
+                              std::span<const std::byte> inline_data = {});
+  [[nodiscard]] int post_receive(std::uint32_t qpn, std::uint64_t wr_id,
+                                 std::span<const Sge> segments);
+  [[nodiscard]] int post_srq_receive(std::uint32_t srq, std::uint64_t wr_id,
+                                     std::span<const Sge> segments);
+
+  // --- Machine. Packets are BTH to pad; the carrier makes and checks the ICRC.
+  void on_packet(TimePoint now, const srd::RxPacket& packet) override;
+  // For carriers that know the headers around the packet: a datagram's receiver sees them.
+  void on_packet(TimePoint now, const srd::RxPacket& packet, const wire::DatagramHeader& outer);
+  void on_timeout(TimePoint now) override;
+  [[nodiscard]] bool next_transmit(TimePoint now, srd::TxPacket& out) override;
+  [[nodiscard]] TimePoint next_timeout() const override { return deadlines_.earliest(); }
+  // Of the packet that next_transmit() gave last.
+  [[nodiscard]] const wire::DatagramHeader& outer() const { return outer_; }
+
+ private:
+  struct Arrival {
+    const wire::Packet& packet;
+    const srd::RxPacket& rx;
+    const wire::DatagramHeader& outer;
+  };
+
+  // engine.cpp
+  [[nodiscard]] QueuePair* find(std::uint32_t qpn) const;
+  [[nodiscard]] bool is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const;
+  void wake(QueuePair& qp);
+  void set_deadline(QueuePair& qp);
+  void raise(EventType type, std::uint32_t id) { sink_.events.push_slot() = {type, id}; }
+  void apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& attributes);
+  void enter_error(QueuePair& qp);
+  void flush_sends(QueuePair& qp);
+  void flush_receives(QueuePair& qp);
+  void reset(QueuePair& qp);
+  [[nodiscard]] bool transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+  void finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out);
+  void transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+
+  // req.cpp
+  [[nodiscard]] bool transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool begin(QueuePair& qp, SendWqe& wqe);
+  void execute_local(QueuePair& qp, SendWqe& wqe);
+  [[nodiscard]] WcStatus why_not(const QueuePair& qp, const SendWqe& wqe) const;
+  [[nodiscard]] WcStatus fill(QueuePair& qp, std::uint64_t position, wire::Packet& packet,
+                              srd::TxPacket& out);
+  [[nodiscard]] WcStatus lend(QueuePair& qp, std::uint64_t position, std::uint32_t offset,
+                              std::uint32_t length, srd::TxPacket& out);
+  [[nodiscard]] bool can_write(QueuePair& qp, std::uint64_t position);
+  void packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& packet, TimePoint now);
+  void fail_here(QueuePair& qp, WcStatus status);
+  void complete_head(QueuePair& qp, WcStatus status);
+  void check_drained(QueuePair& qp);
+
+  // comp.cpp
+  void on_response(TimePoint now, QueuePair& qp, const Arrival& arrival);
+  [[nodiscard]] bool acknowledge_to(QueuePair& qp, std::uint32_t end);
+  void take_read_response(QueuePair& qp, const Arrival& arrival);
+  void take_atomic_response(QueuePair& qp, const Arrival& arrival);
+  void take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome);
+  void take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer);
+  void progressed(TimePoint now, QueuePair& qp);
+  void seek(QueuePair& qp, std::uint32_t psn);
+  void retry(TimePoint now, QueuePair& qp);
+  void fail_head(QueuePair& qp, WcStatus status);
+  [[nodiscard]] bool scatter(const QueuePair& qp, std::span<const Sge> segments,
+                             std::uint64_t offset, const Arrival& arrival, std::size_t skip,
+                             std::uint32_t length);
+  void on_qp_timeout(TimePoint now, QueuePair& qp);
+  [[nodiscard]] Duration timeout_of(const QueuePair& qp) const;
+
+  // resp.cpp
+  void on_request(QueuePair& qp, const Arrival& arrival);
+  [[nodiscard]] bool is_in_sequence(QueuePair& qp, const wire::Packet& packet);
+  [[nodiscard]] static bool fits_message(const QueuePair& qp, const wire::Packet& packet);
+  [[nodiscard]] bool is_allowed(const QueuePair& qp, const wire::Packet& packet) const;
+  [[nodiscard]] static bool has_good_length(const QueuePair& qp, const wire::Packet& packet);
+  [[nodiscard]] bool take_receive(QueuePair& qp);
+  void accept(QueuePair& qp, const Arrival& arrival);
+  void accept_send(QueuePair& qp, const Arrival& arrival);
+  void accept_write(QueuePair& qp, const Arrival& arrival);
+  void accept_read(QueuePair& qp, const wire::Packet& packet);
+  void accept_atomic(QueuePair& qp, const wire::Packet& packet);
+  void executed(QueuePair& qp, const wire::Packet& packet);
+  void complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatus status,
+                        std::uint32_t length);
+  void refuse(QueuePair& qp, const wire::Packet& packet, std::uint8_t syndrome, WcStatus status);
+
+  // replay.cpp
+  void answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn);
+  void respond(QueuePair& qp, Response& response);
+  void on_duplicate(QueuePair& qp, const wire::Packet& packet);
+  void replay_read(QueuePair& qp, const wire::Packet& packet);
+  void replay_atomic(QueuePair& qp, const wire::Packet& packet);
+  Resource& new_resource(QueuePair& qp);
+  [[nodiscard]] bool transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool fill_read_response(QueuePair& qp, Response& response, wire::Packet& packet,
+                                        srd::TxPacket& out);
+
+  // ud.cpp
+  [[nodiscard]] bool transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+  void on_datagram(QueuePair& qp, const Arrival& arrival);
+  void on_multicast(const Arrival& arrival);
+  [[nodiscard]] ReceiveQueue* stocked_queue(QueuePair& qp);
+  void took_from_srq(QueuePair& qp);
+
+  EngineConfig config_;
+  Sink& sink_;
+  KeyTable keys_;
+  Counters counters_;
+  RefillHook refill_;
+  std::vector<std::unique_ptr<QueuePair>> qps_;  // by number - first_qpn
+  std::uint32_t next_qp_ = 0;
+  std::vector<std::unique_ptr<ReceiveQueue>> srqs_;
+  std::unordered_map<srd::Address, std::vector<std::uint32_t>> groups_;
+  RingQueue<std::uint32_t> ready_;
+  std::uint32_t turn_ = 0;  // packets of the first in ready_
+  DeadlineHeap deadlines_;
+  wire::DatagramHeader outer_;
+  std::array<std::byte, 4096> gathered_;  // the payload of one packet out of many pieces
+};
+
+}  // namespace weft::roce

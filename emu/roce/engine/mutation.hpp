@@ -1,0 +1,32 @@
+// Owns the deliberate defects of the engine, for the proof that its tests notice each.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::roce {
+
+enum class Mutation : std::uint8_t {
+  none = 0,
+  repeat_atomics,        // a duplicate atomic is executed again
+  repeat_sends,          // a duplicate SEND is executed again
+  forget_gap,            // a packet ahead is executed
+  acknowledge_reads,     // an ACK completes a READ whose data has not come
+  ignore_remote_rights,  // rights and bounds of a peer's key are not looked at
+  misplace,              // the second packet of a write lands four bytes later
+  skip_fence,            // a fenced request does not wait
+  retry_for_ever,        // the retry count is not counted
+  forget_flush,          // requests behind a failed one stay without completion
+  stale_replay,          // a replayed READ begins at its first packet
+  forget_rnr,            // a receiver that is not ready acknowledges
+  lose_timer,            // the retransmission timer is never armed
+  count,
+};
+
+#ifdef WEFT_MUTATIONS
+inline Mutation active_mutation = Mutation::none;
+[[nodiscard]] inline bool mutated(Mutation mutation) { return active_mutation == mutation; }
+#else
+[[nodiscard]] constexpr bool mutated(Mutation) { return false; }
+#endif
+
+}  // namespace weft::roce

@@ -1,0 +1,191 @@
+// Owns what the responder sends: acknowledgements, the data of READs, the results of atomics, and
+// all of that again for requests that come twice.
+#include <algorithm>
+
+#include "emu/roce/engine/engine.hpp"
+
+namespace weft::roce {
+
+// An acknowledgement that still waits takes in the next one; a NAK keeps its place.
+void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
+  Responder& resp = qp.resp;
+  wake(qp);
+  if (syndrome == wire::kAckNoCredit) {
+    resp.ack_due = true;
+    resp.ack_psn = psn;
+    return;
+  }
+  Response nak;
+  nak.syndrome = syndrome;
+  nak.psn = psn;
+  respond(qp, nak);
+}
+
+// Without room it is as if the response were lost.
+void Engine::respond(QueuePair& qp, Response& response) {
+  Responder& resp = qp.resp;
+  if (resp.ack_due) {
+    Response ack;
+    ack.syndrome = wire::kAckNoCredit;
+    ack.psn = resp.ack_psn;
+    ack.msn = resp.msn;
+    resp.ack_due = !resp.responses.push(ack);
+  }
+  response.msn = resp.msn;
+  static_cast<void>(resp.responses.push(response));
+  wake(qp);
+}
+
+void Engine::on_duplicate(QueuePair& qp, const wire::Packet& packet) {
+  Responder& resp = qp.resp;
+  if (packet.has(wire::kAtomic)) {
+    if (mutated(Mutation::repeat_atomics)) {
+      const std::uint32_t expected = resp.expected;
+      accept_atomic(qp, packet);
+      resp.expected = expected;
+      return;
+    }
+    replay_atomic(qp, packet);
+    return;
+  }
+  if (!packet.has(wire::kSend) && !packet.has(wire::kWrite)) {
+    replay_read(qp, packet);
+    return;
+  }
+  if (mutated(Mutation::repeat_sends) && packet.has(wire::kSend) && packet.has(wire::kEnds) &&
+      !resp.has_receive && take_receive(qp)) {
+    complete_receive(qp, packet, WcStatus::success, packet.payload_size);
+  }
+  answer(qp, wire::kAckNoCredit, psn_plus(resp.expected, kPsnMask));
+}
+
+Resource& Engine::new_resource(QueuePair& qp) {
+  auto& resources = qp.resp.resources;
+  Resource& resource = resources[qp.resp.next_resource++ % resources.size()];
+  resource = Resource{};
+  resource.used = true;
+  return resource;
+}
+
+// Answers a READ, new or repeated, from the resource that it has; without one it is dropped.
+void Engine::replay_read(QueuePair& qp, const wire::Packet& packet) {
+  Responder& resp = qp.resp;
+  const std::uint32_t packets = packet.length == 0 ? 1 : (packet.length - 1) / qp.mtu + 1;
+  const auto found = std::ranges::find_if(resp.resources, [&](const Resource& resource) {
+    const std::uint64_t offset = packet.address - resource.address;
+    return resource.used && resource.is_read && resource.rkey == packet.rkey &&
+           !psn_before(packet.psn, resource.first_psn) &&
+           !psn_before(resource.last_psn, psn_plus(packet.psn, packets - 1)) &&
+           (packet.length == 0 ||
+            (offset < resource.length && packet.length <= resource.length - offset));
+  });
+  if (found == resp.resources.end() || resp.responses.full()) {
+    return;
+  }
+  for (std::size_t i = 0; i < resp.responses.size(); ++i) {  // it will come to that anyway
+    const Response& waiting = resp.responses.at(i);
+    if (waiting.kind == Response::Kind::read && waiting.first_psn == found->first_psn &&
+        waiting.last_psn == psn_plus(packet.psn, packets - 1) &&
+        !psn_before(packet.psn, waiting.psn)) {
+      return;
+    }
+  }
+  Response response;
+  response.kind = Response::Kind::read;
+  response.syndrome = wire::kAckNoCredit;
+  response.psn = packet.psn;
+  response.first_psn = found->first_psn;
+  response.last_psn = psn_plus(packet.psn, packets - 1);
+  response.address = packet.address;
+  response.left = packet.length;
+  response.rkey = packet.rkey;
+  if (mutated(Mutation::stale_replay)) {
+    response.address = found->address;
+  }
+  respond(qp, response);
+}
+
+void Engine::replay_atomic(QueuePair& qp, const wire::Packet& packet) {
+  Responder& resp = qp.resp;
+  const auto found = std::ranges::find_if(resp.resources, [&](const Resource& resource) {
+    return resource.used && !resource.is_read && resource.first_psn == packet.psn;
+  });
+  if (found == resp.resources.end()) {
+    return;
+  }
+  Response response;
+  response.kind = Response::Kind::atomic;
+  response.syndrome = wire::kAckNoCredit;
+  response.psn = packet.psn;
+  response.original = found->original;
+  respond(qp, response);
+}
+
+bool Engine::transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+  Responder& resp = qp.resp;
+  wire::Packet packet;
+  packet.opcode = wire::opcode_of(wire::Transport::rc, wire::Operation::acknowledge);
+  if (!resp.responses.empty()) {
+    Response& response = resp.responses.front();
+    packet.psn = response.psn;
+    packet.msn = response.msn;
+    packet.syndrome = response.syndrome;
+    bool done = true;
+    if (response.kind == Response::Kind::atomic) {
+      packet.opcode = wire::opcode_of(wire::Transport::rc, wire::Operation::atomic_acknowledge);
+      packet.original = response.original;
+    } else if (response.kind == Response::Kind::read) {
+      done = fill_read_response(qp, response, packet, out);
+    }
+    if (done) {
+      resp.responses.pop();
+    }
+  } else if (resp.ack_due) {
+    resp.ack_due = false;
+    packet.psn = resp.ack_psn;
+    packet.msn = resp.msn;
+    packet.syndrome = wire::kAckNoCredit;
+  } else {
+    return false;
+  }
+  finish(qp, packet, now, out);
+  return true;
+}
+
+// Reads memory anew for each packet. True: nothing of this response remains.
+//
+// Linux takes First only for the first PSN of the READ, and Only for a READ of one packet: what is
+// repeated from the middle on is Middle and Last.
+bool Engine::fill_read_response(QueuePair& qp, Response& response, wire::Packet& packet,
+                                srd::TxPacket& out) {
+  using wire::Operation;
+  const std::uint32_t size = std::min(response.left, qp.mtu);
+  const std::byte* const from = size == 0 ? nullptr
+                                          : keys_.remote(response.rkey, response.address, size,
+                                                         kRemoteRead, qp.made.domain, qp.qpn);
+  if (size != 0 && from == nullptr) {
+    packet.syndrome = wire::kNakRemoteAccess;
+    ++counters_.refused;
+    raise(EventType::qp_access_error, qp.qpn);
+    while (qp.resp.responses.size() > 1) {
+      qp.resp.responses.pop();
+    }
+    qp.resp.ack_due = false;
+    enter_error(qp);
+    return true;
+  }
+  const bool begins = response.psn == response.first_psn;
+  const bool ends = response.psn == response.last_psn;
+  const Operation last = begins ? Operation::read_response_only : Operation::read_response_last;
+  const Operation other = begins ? Operation::read_response_first : Operation::read_response_middle;
+  packet.opcode = wire::opcode_of(wire::Transport::rc, ends ? last : other);
+  if (size != 0) {
+    out.payload[0] = {from, size};
+  }
+  response.psn = psn_plus(response.psn, 1);
+  response.address += size;
+  response.left -= size;
+  return ends;
+}
+
+}  // namespace weft::roce

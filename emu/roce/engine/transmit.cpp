@@ -1,0 +1,87 @@
+// Owns whose turn it is to send, and the last step of each packet.
+#include <algorithm>
+
+#include "emu/roce/engine/engine.hpp"
+
+namespace weft::roce {
+namespace {
+
+constexpr std::uint32_t kTurn = 8;  // packets of one queue pair in a row
+
+}  // namespace
+
+bool Engine::next_transmit(TimePoint now, srd::TxPacket& out) {
+  while (!ready_.empty()) {
+    const std::uint32_t qpn = ready_.front();
+    QueuePair* const qp = find(qpn);
+    if (qp != nullptr && turn_ < kTurn && transmit(*qp, now, out)) {
+      ++turn_;
+      return true;
+    }
+    const bool more = turn_ >= kTurn;
+    turn_ = 0;
+    ready_.pop();
+    if (qp != nullptr) {
+      qp->ready = false;
+      if (more) {
+        wake(*qp);
+      }
+    }
+  }
+  return false;
+}
+
+bool Engine::transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+  out.payload = {};
+  if (qp.notify_peer_of_congestion) {
+    transmit_congestion_notification(qp, now, out);
+    return true;
+  }
+  if (transmit_response(qp, now, out)) {
+    return true;
+  }
+  if (qp.state() != QpState::rts && qp.state() != QpState::sqd) {
+    return false;
+  }
+  return qp.type == QpType::ud ? transmit_datagram(qp, now, out) : transmit_request(qp, now, out);
+}
+
+void Engine::transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+  qp.notify_peer_of_congestion = false;
+  qp.notified_at = now;
+  ++counters_.congestion_notifications;
+  wire::Packet packet;
+  packet.opcode = wire::kCongestionNotification;
+  packet.backward_congestion = true;
+  finish(qp, packet, now, out);
+}
+
+// The last step of each packet: headers, pad, and where it goes.
+void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out) {
+  if (qp.type != QpType::ud) {
+    const AddressVector& address = qp.attributes.address;
+    packet.destination_qpn = qp.attributes.destination_qpn;
+    out.to = address.destination;
+    outer_.source = config_.addresses[address.source_index];
+    outer_.traffic_class = address.traffic_class;
+    outer_.hop_limit = address.hop_limit;
+    outer_.flow_label = address.flow_label;
+  }
+  outer_.destination = out.to;
+  outer_.source_port = wire::source_port_of(outer_.flow_label, qp.qpn, packet.destination_qpn);
+  out.path = srd::PathId{outer_.source_port};
+  out.ecn = config_.congestion_control && qp.type != QpType::ud ? srd::Ecn::capable_0
+                                                                : srd::Ecn::not_capable;
+  outer_.traffic_class =
+      static_cast<std::uint8_t>((outer_.traffic_class & 0xFC) | static_cast<unsigned>(out.ecn));
+  packet.pad = wire::pad_of(out.payload_size());
+  if (packet.pad != 0) {  // lend() leaves the second piece to the pad
+    static constexpr std::array<std::byte, 4> kZeros{};
+    out.payload[1] = std::span(kZeros).first(packet.pad);
+  }
+  out.header_size = static_cast<std::uint16_t>(wire::write_headers(packet, out.header.data()));
+  qp.rate.sent(now, out.size());
+  ++counters_.sent;
+}
+
+}  // namespace weft::roce

@@ -1,0 +1,304 @@
+// Owns the rules: each request completes once and in order, is executed exactly once, puts its
+// bytes where they belong and nowhere else, and fails only for a reason.
+#include "emu/roce/swarm/account.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::roce::swarm {
+namespace {
+
+bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::write_immediate; }
+bool writes(Kind kind) {
+  return kind == Kind::write || kind == Kind::write_immediate || kind == Kind::copy;
+}
+bool is_bad(Kind kind) { return kind >= Kind::bad_key; }
+
+WcStatus refusal_of(Kind kind) {
+  switch (kind) {
+    case Kind::too_long:
+      return WcStatus::remote_invalid_request;
+    case Kind::bad_local:
+      return WcStatus::local_protection;
+    default:
+      return WcStatus::remote_access;
+  }
+}
+
+}  // namespace
+
+std::byte pattern_byte(std::uint32_t number, std::size_t at) {
+  return static_cast<std::byte>((mix64(number) >> (8 * (at % 8))) + at / 8);
+}
+void paint(std::byte* to, std::uint32_t number, std::size_t length) {
+  for (std::size_t i = 0; i < length; ++i) {
+    to[i] = pattern_byte(number, i);
+  }
+}
+bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length) {
+  for (std::size_t i = 0; i < length; ++i) {
+    if (at[i] != pattern_byte(number, i)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Arena::margins_untouched() const {
+  const auto untouched = [](std::byte byte) { return byte == kUntouched; };
+  return std::all_of(bytes_.begin(), bytes_.begin() + kMargin, untouched) &&
+         std::all_of(bytes_.end() - kMargin, bytes_.end(), untouched);
+}
+
+void Account::condemn(const std::string& text) {
+  if (verdict_.empty()) {
+    verdict_ = "at " + std::to_string(nanoseconds(world_.now())) + " ns: " + text;
+  }
+}
+
+std::string Account::name(const Request& request) const {
+  return "request " + std::to_string(request.number) + " (kind " +
+         std::to_string(static_cast<int>(request.kind)) + ", " + std::to_string(request.length) +
+         " bytes, connection " + std::to_string(request.connection) + ", end " +
+         std::to_string(request.end) + ")";
+}
+
+End* Account::end_of(std::uint32_t host, std::uint32_t qpn) {
+  for (Connection& connection : connections) {
+    for (End& end : connection.ends) {
+      if (end.host == host && end.qpn == qpn) {
+        return &end;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void Account::heard_event(std::uint32_t host, const Event& event) {
+  if (event.type == EventType::qp_access_error || event.type == EventType::qp_request_error) {
+    if (End* const end = end_of(host, event.id)) {
+      end->ended = true;
+    }
+  }
+}
+
+void Account::completed(std::uint32_t host, const Completion& completion) {
+  if (completion.wr_id >= kReceiveId) {
+    completed_receive(host, completion);
+  } else {
+    completed_request(host, completion);
+  }
+}
+
+void Account::completed_request(std::uint32_t host, const Completion& completion) {
+  if (completion.wr_id == 0 || completion.wr_id > requests.size()) {
+    condemn("a completion of a request that nobody made");
+    return;
+  }
+  Request& request = this->request(completion.wr_id);
+  End& end = connections[request.connection].ends[request.end];
+  if (request.done || end.host != host || end.qpn != completion.qpn) {
+    condemn(name(request) + " completes twice, or elsewhere");
+    return;
+  }
+  if (request.number <= end.last_sent) {
+    condemn(name(request) + " completes out of order");
+  }
+  end.last_sent = request.number;
+  request.done = true;
+  --end.open;
+  if (completion.status == WcStatus::success) {
+    request.succeeded = true;
+    check_success(request, end);
+    return;
+  }
+  if (!explained(request, completion.status)) {
+    condemn(name(request) + " ends with status " +
+            std::to_string(static_cast<int>(completion.status)) + " for no reason");
+  }
+  end.ended = true;
+}
+
+bool Account::explained(const Request& request, WcStatus status) {
+  const Connection& connection = connections[request.connection];
+  const End& own = connection.ends[request.end];
+  const End& peer = connection.ends[1 - request.end];
+  if (status == WcStatus::flushed) {
+    return own.ended;
+  }
+  if (own.ended) {
+    return false;  // nothing but flushes after the first error
+  }
+  const LinkFaults& faults = plan_.faults;
+  if (status == WcStatus::retries_exceeded) {
+    return plan_.is_lossy() || faults.jitter > Duration{} || !world_.is_up(peer.host) || peer.ended;
+  }
+  if (status == WcStatus::rnr_retries_exceeded) {
+    return connection.plan.rnr_retry != 7;
+  }
+  return is_bad(request.kind) && status == refusal_of(request.kind);
+}
+
+void Account::check_success(Request& request, End& end) {
+  const Connection& connection = connections[request.connection];
+  if (end.ended) {
+    condemn(name(request) + " succeeds on a queue pair in error");
+  }
+  const bool reliable = connection.plan.type == QpType::rc;
+  if (is_bad(request.kind) && reliable) {
+    condemn(name(request) + " should have been refused");
+    return;
+  }
+  const std::size_t at = std::size_t{request.slot} * kSlot;
+  if (request.kind == Kind::read || request.kind == Kind::read_back) {
+    if (!is_painted(end.local.at(at), request.pattern, request.length)) {
+      condemn(name(request) + " has read something else");
+    }
+  } else if (request.kind == Kind::add) {
+    std::uint64_t original = 0;
+    std::memcpy(&original, end.local.at(at), sizeof original);
+    if (!end.originals.insert(original).second || original >= end.adds) {
+      condemn(name(request) + " has found a value of another");
+    }
+  } else if (writes(request.kind) && reliable &&
+             !is_painted(end.target.at(at), request.pattern, request.length)) {
+    condemn(name(request) + " has not arrived");
+  }
+}
+
+void Account::completed_receive(std::uint32_t host, const Completion& completion) {
+  const std::uint64_t number = completion.wr_id - kReceiveId;
+  if (number >= receives.size() || receives[number].done || receives[number].host != host) {
+    condemn("a receive completes twice, or nobody posted it");
+    return;
+  }
+  PostedReceive& receive = receives[number];
+  receive.done = true;
+  End* const end = end_of(host, completion.qpn);
+  if (end == nullptr || (receive.qpn != 0 && receive.qpn != completion.qpn)) {
+    condemn("a receive completes on another queue pair");
+    return;
+  }
+  if (receive.qpn != 0) {
+    --end->receives;
+    if (completion.wr_id <= end->last_receive) {
+      condemn("receives complete out of order");
+    }
+    end->last_receive = completion.wr_id;
+  }
+  if (completion.status == WcStatus::success) {
+    check_message(completion, *end, receive);
+    return;
+  }
+  const bool too_long = completion.status == WcStatus::local_length && plan_.bad_requests > 0;
+  if (!too_long && !(completion.status == WcStatus::flushed && end->ended)) {
+    condemn("a receive ends with status " + std::to_string(static_cast<int>(completion.status)));
+  }
+  end->ended = true;
+}
+
+void Account::check_message(const Completion& completion, End& end, const PostedReceive& receive) {
+  const bool datagram = (completion.flags & kWcGrh) != 0;
+  const std::size_t offset = datagram ? kGrhSize : 0;
+  std::byte* const bytes =
+      receive_memory[receive.host].at(std::size_t{receive.slot} * kReceiveSize);
+  if (completion.immediate == 0 || completion.immediate > requests.size()) {
+    condemn("a message that nobody sent");
+    return;
+  }
+  Request& request = this->request(completion.immediate);
+  Connection& connection = connections[request.connection];
+  End& sender = connection.ends[request.end];
+  if (&connection.ends[1 - request.end] != &end || !is_message(request.kind) ||
+      completion.source_qpn != sender.qpn) {
+    condemn(name(request) + " is heard by another");
+    return;
+  }
+  ++request.deliveries;
+  const bool ordered = !datagram || (plan_.faults.repeat == 0 && plan_.faults.jitter == Duration{});
+  if (ordered && (request.number <= end.last_heard || request.deliveries != 1)) {
+    condemn(name(request) + " is heard twice, or too late");
+  }
+  end.last_heard = request.number;
+  const bool is_send = request.kind == Kind::send;
+  if (completion.length != request.length + offset ||
+      (completion.opcode == WcOpcode::receive) != is_send) {
+    condemn(name(request) + " is heard with another length or kind");
+  }
+  const std::size_t used = is_send ? request.length + offset : 0;
+  if (is_send && !is_painted(bytes + offset, request.pattern, request.length)) {
+    condemn(name(request) + " is heard with other bytes");
+  }
+  if (!std::all_of(bytes + used, bytes + kReceiveSize,
+                   [](std::byte byte) { return byte == kUntouched; })) {
+    condemn(name(request) + " has written behind its end");
+  }
+  if (datagram && std::memcmp(bytes + 32, &address_of_host(sender.host).bytes[12], 4) != 0) {
+    condemn(name(request) + " shows another sender's header");
+  }
+  if (!is_send && connection.plan.type == QpType::rc &&
+      !is_painted(sender.target.at(std::size_t{request.slot} * kSlot), request.pattern,
+                  request.length)) {
+    condemn(name(request) + " is announced before it is there");
+  }
+}
+
+void Account::check_at_the_end() {
+  for (const Request& request : requests) {
+    Connection& connection = connections[request.connection];
+    const End& end = connection.ends[request.end];
+    const End& peer = connection.ends[1 - request.end];
+    if (!request.done && world_.is_up(end.host)) {
+      condemn(name(request) + " never completes");
+    }
+    if (request.succeeded && is_message(request.kind) && connection.plan.type == QpType::rc &&
+        world_.is_up(peer.host) && request.deliveries != 1) {
+      condemn(name(request) + " succeeded and was not heard");
+    }
+  }
+  for (Connection& connection : connections) {
+    for (std::uint32_t end = 0; end < connection.ends.size(); ++end) {
+      check_slots(connection, end);
+    }
+  }
+  for (const Arena& memory : receive_memory) {
+    if (!memory.margins_untouched()) {
+      condemn("bytes outside of the receives were written");
+    }
+  }
+}
+
+// Each slot holds what was there, or what its request put there.
+void Account::check_slots(Connection& connection, std::uint32_t index) {
+  End& end = connection.ends[index];
+  const auto untouched = [](std::byte byte) { return byte == kUntouched; };
+  if (!end.target.margins_untouched() || !end.local.margins_untouched() ||
+      !end.read_only.margins_untouched() ||
+      !std::all_of(end.read_only.at(0), end.read_only.at(kSlot), untouched)) {
+    condemn("bytes outside of a region were written");
+  }
+  std::uint64_t counter = 0;
+  std::memcpy(&counter, end.target.at(0), sizeof counter);
+  if (counter > end.adds || counter < end.originals.size() ||
+      (!end.ended && world_.is_up(end.host) && counter != end.originals.size())) {
+    condemn("a counter was increased to " + std::to_string(counter) + " by " +
+            std::to_string(end.originals.size()) + " of " + std::to_string(end.adds) + " adds");
+  }
+  for (const Request& request : requests) {
+    if (&connections[request.connection] != &connection || request.end != index ||
+        is_bad(request.kind)) {
+      continue;
+    }
+    const std::byte* const slot = end.target.at(std::size_t{request.slot} * kSlot);
+    const bool read = request.kind == Kind::read || request.kind == Kind::read_back;
+    for (std::size_t i = 0; i < kSlot && (read || writes(request.kind)); ++i) {
+      const bool painted = i < request.length && slot[i] == pattern_byte(request.pattern, i);
+      if (!painted && (slot[i] != kUntouched || (read && i < request.length))) {
+        condemn(name(request) + " has left other bytes at " + std::to_string(i));
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace weft::roce::swarm

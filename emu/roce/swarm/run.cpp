@@ -1,0 +1,428 @@
+// Owns what the applications of a run do: connect, post, take completions, post receives again.
+#include "emu/roce/swarm/run.hpp"
+
+#include <algorithm>
+
+#include "emu/roce/swarm/account.hpp"
+#include "srd/base/check.hpp"
+
+namespace weft::roce::swarm {
+namespace {
+
+constexpr std::uint32_t kDomain = 1;
+constexpr std::uint32_t kReceiveSlots = 128;  // of a host
+constexpr std::uint32_t kSharedReceives = 16;
+constexpr std::uint32_t kQkey = 0x11;
+constexpr std::uint32_t kEverything = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+// From the healing of the network until everything has completed: nine timeouts of 4.096 us * 2^8,
+// and waits for receivers (at most 0.64 ms each) that post late.
+constexpr Duration kPatience = std::chrono::milliseconds{250};
+
+class Run {
+ public:
+  explicit Run(const Plan& plan)
+      : plan_(plan),
+        rng_(mix64(plan.seed ^ 0x5EED)),
+        world_(rng_.next(), plan.faults),
+        account_(plan, world_) {}
+
+  Outcome carry_out();
+
+ private:
+  void make_hosts();
+  void connect(const ConnectionPlan& plan);
+  void make_qp(Connection& connection, std::uint32_t end);
+  void to_rts(Connection& connection, std::uint32_t end);
+  std::uint32_t add_region(std::uint32_t host, Arena& arena, std::uint32_t access);
+  void act();
+  void act_at(std::uint32_t connection, std::uint32_t end);
+  void post_receives(End& end, const ConnectionPlan& plan);
+  void post_receive(std::uint32_t host, std::uint32_t qpn);
+  bool post(std::uint32_t connection, std::uint32_t end, Kind kind, std::uint32_t slot);
+  [[nodiscard]] Kind draw_kind(QpType type);
+  void drain();
+  [[nodiscard]] bool is_finished() const;
+
+  const Plan& plan_;
+  Rng rng_;
+  World world_;
+  Account account_;
+  std::vector<std::uint32_t> srqs_;
+  std::vector<std::uint32_t> receive_keys_;
+  std::vector<std::vector<std::uint32_t>> free_slots_;  // of receive memory, by host
+  std::vector<std::uint32_t> shared_;                   // receives in the SRQ, by host
+};
+
+std::uint32_t Run::add_region(std::uint32_t host, Arena& arena, std::uint32_t access) {
+  const std::uint32_t key = world_.engine(host).keys().register_region(
+      {arena.at(0), arena.address(0), arena.size(), access, kDomain});
+  WEFT_CHECK(key != 0);
+  return key;
+}
+
+void Run::make_hosts() {
+  account_.receive_memory.reserve(plan_.hosts);
+  for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
+    EngineConfig config;
+    config.min_timeout = std::chrono::microseconds{200};
+    config.window = plan_.window;
+    config.congestion_control = plan_.congestion_control;
+    config.salt = rng_.next();
+    world_.add_host(config);
+    srqs_.push_back(world_.engine(host).create_srq(kSharedReceives, 2));
+    WEFT_CHECK(world_.engine(host).arm_srq(srqs_[host], 2) == 0);
+    shared_.push_back(0);
+    Arena& memory = account_.receive_memory.emplace_back(std::size_t{kReceiveSlots} * kReceiveSize);
+    receive_keys_.push_back(add_region(host, memory, kLocalWrite));
+    auto& slots = free_slots_.emplace_back();
+    for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) {
+      slots.push_back(slot);
+    }
+  }
+}
+
+void Run::make_qp(Connection& connection, std::uint32_t index) {
+  const ConnectionPlan& plan = connection.plan;
+  End& end = connection.ends[index];
+  end.host = plan.hosts[index];
+  QpRequest request;
+  request.type = plan.type;
+  request.domain = kDomain;
+  request.srq = plan_.shared_receives ? srqs_[end.host] : kNoSrq;
+  request.max_send = plan.sends;
+  request.max_receive = plan.receives;
+  request.max_send_sge = 4;
+  request.max_receive_sge = 2;
+  request.max_inline = 64;
+  request.signal_all = true;
+  end.qpn = world_.engine(end.host).create_qp(request);
+  WEFT_CHECK(end.qpn != 0);
+}
+
+void Run::to_rts(Connection& connection, std::uint32_t index) {
+  const ConnectionPlan& plan = connection.plan;
+  const End& end = connection.ends[index];
+  const End& peer = connection.ends[1 - index];
+  Engine& engine = world_.engine(end.host);
+  QpAttributes to;
+  const bool datagram = plan.type == QpType::ud;
+  const bool reliable = plan.type == QpType::rc;
+  to.state = QpState::init;
+  to.access = kEverything;
+  to.qkey = kQkey;
+  int error = engine.modify_qp(
+      world_.now(), end.qpn,
+      kMaskState | kMaskPkeyIndex | kMaskPort | std::uint32_t{datagram ? kMaskQkey : kMaskAccess},
+      to);
+  to.state = QpState::rtr;
+  to.address.destination = address_of_host(peer.host);
+  to.path_mtu = plan.path_mtu;
+  to.destination_qpn = peer.qpn;
+  to.rq_psn = plan.psn[1 - index];
+  to.max_dest_reads = plan.reads;
+  to.min_rnr_timer = plan.min_rnr_timer;
+  const std::uint32_t connected = kMaskAddress | kMaskPathMtu | kMaskDestQpn | kMaskRqPsn;
+  error |= engine.modify_qp(world_.now(), end.qpn,
+                            kMaskState | (datagram ? 0 : connected) |
+                                (reliable ? kMaskMaxDestReads | kMaskMinRnrTimer : 0),
+                            to);
+  to.state = QpState::rts;
+  to.sq_psn = plan.psn[index];
+  to.timeout = plan.timeout;
+  to.retry_count = plan.retry_count;
+  to.rnr_retry = plan.rnr_retry;
+  to.max_reads = plan.reads;
+  error |= engine.modify_qp(
+      world_.now(), end.qpn,
+      kMaskState | kMaskSqPsn |
+          (reliable ? kMaskTimeout | kMaskRetryCount | kMaskRnrRetry | kMaskMaxReads : 0),
+      to);
+  WEFT_CHECK(error == 0);
+}
+
+void Run::connect(const ConnectionPlan& plan) {
+  Connection& connection = account_.connections.emplace_back();
+  connection.plan = plan;
+  connection.ends.reserve(2);
+  for (const std::uint32_t steps : plan.steps) {
+    connection.ends.emplace_back(steps);
+  }
+  for (std::uint32_t end = 0; end < 2; ++end) {
+    make_qp(connection, end);
+    End& own = connection.ends[end];
+    const std::uint32_t peer = plan.hosts[1 - end];
+    std::fill_n(own.target.at(0), sizeof(std::uint64_t), std::byte{});
+    own.local_key = add_region(own.host, own.local, kLocalWrite);
+    own.target_key = add_region(peer, own.target, kEverything);
+    own.read_only_key = add_region(peer, own.read_only, kRemoteRead);
+  }
+  to_rts(connection, 0);
+  to_rts(connection, 1);
+}
+
+Kind Run::draw_kind(QpType type) {
+  if (type == QpType::ud) {
+    return Kind::send;
+  }
+  if (type == QpType::uc) {
+    return rng_.chance(0.5) ? Kind::send : Kind::write_immediate;
+  }
+  if (rng_.chance(plan_.bad_requests)) {
+    static constexpr Kind kBad[] = {Kind::bad_key, Kind::read_only, Kind::outside, Kind::too_long,
+                                    Kind::bad_local};
+    return kBad[rng_.below(5)];
+  }
+  static constexpr Kind kGood[] = {Kind::send, Kind::send, Kind::write, Kind::write_immediate,
+                                   Kind::read, Kind::add,  Kind::add,   Kind::read_back};
+  return kGood[rng_.below(8)];
+}
+
+// False: the queue is full.
+bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32_t slot) {
+  Connection& connection = account_.connections[number];
+  End& end = connection.ends[index];
+  Request request;
+  request.number = static_cast<std::uint32_t>(account_.requests.size() + 1);
+  request.pattern = request.number;
+  request.connection = number;
+  request.end = index;
+  request.kind = kind;
+  request.slot = slot;
+  const std::uint32_t longest = connection.plan.type == QpType::ud ? 1000 : kLongest;
+  request.length = rng_.chance(0.4) ? rng_.below(64) : rng_.below(longest + 1);
+  const std::size_t at = std::size_t{slot} * kSlot;
+  WorkRequest work;
+  work.wr_id = request.number;
+  work.immediate = request.number;
+  work.remote_address = end.target.address(at);
+  work.rkey = end.target_key;
+  work.flags = rng_.chance(0.1) ? std::uint8_t{kFence} : std::uint8_t{};
+  work.opcode = WrOpcode::write;
+  switch (kind) {
+    case Kind::send:
+      work.opcode = WrOpcode::send_immediate;
+      break;
+    case Kind::too_long:
+      work.opcode = WrOpcode::send_immediate;
+      request.length = kReceiveSize + 1;
+      break;
+    case Kind::write_immediate:
+      work.opcode = WrOpcode::write_immediate;
+      break;
+    case Kind::read:
+    case Kind::read_back:
+      work.opcode = WrOpcode::read;
+      paint(end.target.at(at), request.number, request.length);
+      break;
+    case Kind::add:
+      work.opcode = WrOpcode::fetch_add;
+      work.compare_add = 1;
+      work.remote_address = end.target.address(0);
+      request.length = sizeof(std::uint64_t);
+      ++end.adds;
+      break;
+    case Kind::copy:
+      work.flags = kFence;
+      request.pattern = account_.requests.back().number;
+      request.length = account_.requests.back().length;
+      break;
+    case Kind::bad_key:
+      work.rkey ^= 0x5A;
+      break;
+    case Kind::read_only:
+      work.rkey = end.read_only_key;
+      work.remote_address = end.read_only.address(0);
+      break;
+    case Kind::outside:
+      request.length = std::max(request.length, 1U);
+      work.remote_address = end.target.address(end.target.size()) - (request.length - 1) / 2;
+      break;
+    case Kind::write:
+    case Kind::bad_local:
+      break;
+  }
+  if (kind >= Kind::bad_key) {
+    request.length = std::max(request.length, 1U);
+  }
+  const bool reads = work.opcode == WrOpcode::read || kind == Kind::add;
+  std::size_t from = at;
+  if (kind == Kind::copy) {
+    from = std::size_t{slot - 1} * kSlot;
+  } else if (!reads) {
+    paint(end.local.at(at), request.pattern, request.length);
+  }
+  const std::uint32_t lkey = kind == Kind::bad_local ? end.local_key ^ 0xFF : end.local_key;
+  const std::uint32_t cut = rng_.below(request.length + 1);
+  const bool one_piece = kind == Kind::add || rng_.chance(0.5);
+  const Sge pieces[] = {{end.local.address(from), one_piece ? request.length : cut, lkey},
+                        {end.local.address(from + cut), request.length - cut, lkey}};
+  work.address.destination = address_of_host(connection.ends[1 - index].host);
+  work.remote_qpn = connection.ends[1 - index].qpn;
+  work.remote_qkey = kQkey;
+  Engine& engine = world_.engine(end.host);
+  const bool is_inline = !reads && kind != Kind::copy && kind != Kind::bad_local &&
+                         request.length <= 64 && rng_.chance(0.5);
+  work.flags |= is_inline ? std::uint8_t{kInline} : std::uint8_t{};
+  const int error =
+      is_inline ? engine.post_send(end.qpn, work, {}, {end.local.at(from), request.length})
+                : engine.post_send(end.qpn, work, std::span(pieces).first(one_piece ? 1 : 2));
+  if (error != 0) {
+    end.adds -= kind == Kind::add ? 1 : 0;
+    return false;
+  }
+  account_.requests.push_back(request);
+  ++end.open;
+  return true;
+}
+
+void Run::post_receive(std::uint32_t host, std::uint32_t qpn) {
+  auto& slots = free_slots_[host];
+  if (slots.empty()) {
+    return;
+  }
+  const std::uint32_t slot = slots.back();
+  Arena& memory = account_.receive_memory[host];
+  const std::size_t at = std::size_t{slot} * kReceiveSize;
+  std::fill_n(memory.at(at), kReceiveSize, kUntouched);
+  const std::uint32_t cut = rng_.below(kReceiveSize);
+  const Sge pieces[] = {{memory.address(at), cut, receive_keys_[host]},
+                        {memory.address(at + cut), kReceiveSize - cut, receive_keys_[host]}};
+  const std::uint64_t id = kReceiveId + account_.receives.size();
+  Engine& engine = world_.engine(host);
+  const int error = qpn != 0 ? engine.post_receive(qpn, id, pieces)
+                             : engine.post_srq_receive(srqs_[host], id, pieces);
+  if (error == 0) {
+    slots.pop_back();
+    account_.receives.push_back({host, qpn, slot, false});
+    if (qpn == 0) {
+      ++shared_[host];
+    } else {
+      ++account_.end_of(host, qpn)->receives;
+    }
+  }
+}
+
+void Run::post_receives(End& end, const ConnectionPlan& plan) {
+  if (rng_.chance(plan_.lazy_receives) || (end.ended && plan.type == QpType::rc)) {
+    return;
+  }
+  if (plan_.shared_receives) {
+    while (shared_[end.host] < kSharedReceives && !free_slots_[end.host].empty()) {
+      post_receive(end.host, 0);
+    }
+    return;
+  }
+  while (end.receives < plan.receives && end.receives < kReceiveSlots / 16) {
+    post_receive(end.host, end.qpn);
+  }
+}
+
+void Run::act_at(std::uint32_t number, std::uint32_t index) {
+  Connection& connection = account_.connections[number];
+  End& end = connection.ends[index];
+  if (!world_.is_up(end.host)) {
+    return;
+  }
+  post_receives(end, connection.plan);
+  while (end.posted < connection.plan.steps[index] && rng_.chance(0.7)) {
+    const Kind kind = draw_kind(connection.plan.type);
+    if (!post(number, index, kind, end.next_slot)) {
+      break;
+    }
+    ++end.next_slot;
+    ++end.posted;
+    if (kind == Kind::read_back && post(number, index, Kind::copy, end.next_slot)) {
+      ++end.next_slot;
+    }
+  }
+}
+
+void Run::act() {
+  for (std::uint32_t number = 0; number < account_.connections.size(); ++number) {
+    act_at(number, 0);
+    act_at(number, 1);
+  }
+}
+
+void Run::drain() {
+  for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
+    Sink& sink = world_.sink(host);
+    for (; !sink.events.empty(); sink.events.pop()) {
+      account_.heard_event(host, sink.events.front());
+    }
+    for (; !sink.completions.empty() && world_.is_up(host); sink.completions.pop()) {
+      const Completion completion = sink.completions.front();
+      account_.completed(host, completion);
+      if (completion.wr_id >= kReceiveId && account_.verdict().empty()) {
+        const PostedReceive& receive = account_.receives[completion.wr_id - kReceiveId];
+        free_slots_[host].push_back(receive.slot);
+        shared_[host] -= receive.qpn == 0 ? 1 : 0;
+      }
+    }
+  }
+}
+
+bool Run::is_finished() const {
+  for (const Connection& connection : account_.connections) {
+    for (std::uint32_t end = 0; end < 2; ++end) {
+      const End& own = connection.ends[end];
+      if (world_.is_up(own.host) && (own.open != 0 || own.posted < connection.plan.steps[end])) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Outcome Run::carry_out() {
+  make_hosts();
+  for (const ConnectionPlan& connection : plan_.connections) {
+    connect(connection);
+  }
+  std::vector<TimePoint> deaths;
+  for (std::uint32_t i = 0; i < plan_.deaths; ++i) {
+    deaths.push_back(world_.now() + Duration{rng_.below(2'000'000)});
+  }
+  const TimePoint healing = world_.now() + plan_.busy;
+  const TimePoint limit = healing + kPatience;
+  bool healed = false;
+  while (account_.verdict().empty() && !is_finished() && world_.now() < limit) {
+    act();
+    world_.run_until(world_.now() + std::chrono::microseconds{1 + rng_.below(200)});
+    drain();
+    for (std::uint32_t host = 0; host < deaths.size(); ++host) {
+      if (world_.is_up(host) && deaths[host] <= world_.now()) {
+        world_.kill(host);
+      }
+    }
+    if (!healed && world_.now() >= healing) {
+      world_.heal();
+      healed = true;
+    }
+  }
+  // What is still on its way may harm no more.
+  world_.run_until(world_.now() + std::chrono::milliseconds{5});
+  drain();
+  account_.check_at_the_end();
+  Outcome outcome;
+  outcome.failure = account_.verdict();
+  outcome.requests = account_.requests.size();
+  outcome.succeeded =
+      static_cast<std::uint64_t>(std::ranges::count_if(account_.requests, &Request::succeeded));
+  outcome.frames = world_.frames();
+  for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
+    if (world_.is_up(host)) {
+      const Counters& counters = world_.engine(host).counters();
+      outcome.retries += counters.retries;
+      outcome.duplicates += counters.duplicates;
+      outcome.not_ready += counters.not_ready;
+    }
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome carry_out(const Plan& plan) { return Run(plan).carry_out(); }
+
+}  // namespace weft::roce::swarm

@@ -1,0 +1,133 @@
+// Owns the road of a frame: headers and ICRC at the sender, faults, ICRC and headers at the
+// receiver.
+#include "emu/roce/swarm/world.hpp"
+
+#include <algorithm>
+
+#include "emu/roce/wire/icrc.hpp"
+
+namespace weft::roce::swarm {
+
+srd::Address address_of_host(std::uint32_t host) {
+  srd::Address address;
+  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+  address.bytes[12] = std::byte{10};
+  address.bytes[15] = static_cast<std::byte>(host + 1);
+  return address;
+}
+
+std::uint32_t World::add_host(EngineConfig config) {
+  const std::uint32_t host = hosts();
+  config.addresses = {address_of_host(host)};
+  Host& added = hosts_.emplace_back();
+  added.sink = std::make_unique<Sink>();
+  added.engine = std::make_unique<Engine>(config, *added.sink);
+  return host;
+}
+
+void World::step(TimePoint limit) {
+  pump();
+  TimePoint next = limit;
+  if (!in_flight_.empty()) {
+    next = std::min(next, in_flight_.top().when);
+  }
+  for (const Host& host : hosts_) {
+    if (host.engine != nullptr) {
+      next = std::min(next, host.engine->next_timeout());
+    }
+  }
+  now_ = std::max(now_, next);
+  while (!in_flight_.empty() && in_flight_.top().when <= now_) {
+    const Frame frame = in_flight_.top();
+    in_flight_.pop();
+    deliver(frame);
+  }
+  for (Host& host : hosts_) {
+    if (host.engine != nullptr && host.engine->next_timeout() <= now_) {
+      host.engine->on_timeout(now_);
+    }
+  }
+  pump();
+}
+
+void World::pump() {
+  srd::TxPacket packet;
+  for (std::uint32_t host = 0; host < hosts(); ++host) {
+    while (is_up(host) && engine(host).next_transmit(now_, packet)) {
+      put_on_wire(host, packet, engine(host).outer());
+    }
+  }
+}
+
+void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
+                        const wire::DatagramHeader& outer) {
+  std::vector<std::byte> frame(wire::kEthernetHeader + wire::kLargestIpUdp);
+  wire::DatagramHeader header = outer;
+  if (rng_.chance(faults_.mark) && packet.ecn != srd::Ecn::not_capable) {
+    header.traffic_class |= static_cast<std::uint8_t>(srd::Ecn::congested);
+  }
+  frame.resize(wire::write_datagram_header(
+      header, packet.size(),
+      std::span(frame).first<wire::kEthernetHeader + wire::kLargestIpUdp>()));
+  const std::size_t headers = frame.size();
+  const auto begin = packet.header.begin();
+  frame.insert(frame.end(), begin, begin + packet.header_size);
+  for (const auto& piece : packet.payload) {
+    frame.insert(frame.end(), piece.begin(), piece.end());
+  }
+  const auto all = std::span<const std::byte>(frame);
+  wire::Packet parsed;
+  static_cast<void>(wire::parse_packet(all.subspan(headers), 0, parsed));
+  const std::uint32_t crc = wire::icrc(
+      all.subspan(wire::kEthernetHeader, headers - wire::kEthernetHeader), all.subspan(headers));
+  for (unsigned shift = 0; shift < 32; shift += 8) {
+    frame.push_back(static_cast<std::byte>(crc >> shift));
+  }
+  ++number_;
+  if ((filter_ && !filter_(from, parsed)) || rng_.chance(faults_.lose)) {
+    return;
+  }
+  if (rng_.chance(faults_.repeat)) {
+    launch(frame);
+  }
+  if (rng_.chance(faults_.damage)) {
+    for (std::uint32_t bits = 1 + rng_.below(3); bits != 0; --bits) {
+      frame[rng_.below(static_cast<std::uint32_t>(frame.size()))] ^=
+          std::byte{1} << static_cast<int>(rng_.below(8));
+    }
+  }
+  launch(std::move(frame));
+}
+
+void World::launch(std::vector<std::byte> frame) {
+  const Duration jitter{static_cast<std::int64_t>(
+      rng_.between(0, static_cast<std::uint64_t>(faults_.jitter.count())))};
+  in_flight_.push({now_ + faults_.latency + jitter, ++number_, std::move(frame)});
+}
+
+void World::deliver(const Frame& frame) {
+  wire::Datagram datagram;
+  if (wire::parse_datagram(frame.bytes, datagram) != wire::DatagramFault::none ||
+      !wire::icrc_is_right(datagram)) {
+    return;
+  }
+  const bool to_all = wire::is_multicast(datagram.header.destination);
+  for (std::uint32_t host = 0; host < hosts(); ++host) {
+    if (!is_up(host) || (!to_all && datagram.header.destination != address_of_host(host))) {
+      continue;
+    }
+    const std::byte opcode = datagram.packet.front();
+    const std::size_t headers = std::min(
+        wire::header_size_of(std::to_integer<std::uint8_t>(opcode)), datagram.packet.size());
+    const auto cut =
+        static_cast<std::size_t>(rng_.between(headers, std::max(headers, datagram.packet.size())));
+    srd::RxPacket packet;
+    packet.from = datagram.header.source;
+    packet.ecn = static_cast<srd::Ecn>(datagram.header.traffic_class & 3);
+    packet.bytes = datagram.packet.first(cut);
+    packet.more = datagram.packet.subspan(cut);
+    engine(host).on_packet(now_, packet, datagram.header);
+  }
+}
+
+}  // namespace weft::roce::swarm

@@ -1,0 +1,85 @@
+// Owns engines joined by a network that loses, repeats, reorders and damages frames, and the clock
+// they live by.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "emu/roce/engine/engine.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::roce::swarm {
+
+// Chances are per frame.
+struct LinkFaults {
+  double lose = 0;
+  double repeat = 0;
+  double damage = 0;
+  double mark = 0;  // congestion experienced
+  Duration latency = std::chrono::microseconds{5};
+  Duration jitter{};  // at most so much more, each frame for itself
+};
+
+[[nodiscard]] srd::Address address_of_host(std::uint32_t host);
+
+class World {
+ public:
+  World(std::uint64_t seed, const LinkFaults& faults) : rng_(seed), faults_(faults) {}
+
+  // Returns the host's number. `config` gets its address.
+  std::uint32_t add_host(EngineConfig config);
+  void kill(std::uint32_t host) { hosts_[host].engine.reset(); }
+  [[nodiscard]] bool is_up(std::uint32_t host) const { return hosts_[host].engine != nullptr; }
+  [[nodiscard]] Engine& engine(std::uint32_t host) { return *hosts_[host].engine; }
+  [[nodiscard]] Sink& sink(std::uint32_t host) { return *hosts_[host].sink; }
+  [[nodiscard]] std::uint32_t hosts() const { return static_cast<std::uint32_t>(hosts_.size()); }
+  [[nodiscard]] TimePoint now() const { return now_; }
+  [[nodiscard]] std::uint64_t frames() const { return number_; }
+  void heal() { faults_.lose = faults_.repeat = faults_.damage = faults_.mark = 0; }
+
+  // Asked about each frame: false takes it out.
+  void set_filter(std::function<bool(std::uint32_t from, const wire::Packet&)> filter) {
+    filter_ = std::move(filter);
+  }
+
+  // Goes on to what happens next, at `limit` at the latest.
+  void step(TimePoint limit);
+  void run_until(TimePoint limit) {
+    while (now_ < limit) {
+      step(limit);
+    }
+  }
+
+ private:
+  struct Frame {
+    TimePoint when;
+    std::uint64_t number;
+    std::vector<std::byte> bytes;
+    friend bool operator>(const Frame& a, const Frame& b) {
+      return a.when != b.when ? a.when > b.when : a.number > b.number;
+    }
+  };
+  struct Host {
+    std::unique_ptr<Sink> sink;
+    std::unique_ptr<Engine> engine;
+  };
+
+  void pump();
+  void put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
+                   const wire::DatagramHeader& outer);
+  void launch(std::vector<std::byte> frame);
+  void deliver(const Frame& frame);
+
+  Rng rng_;
+  LinkFaults faults_;
+  std::vector<Host> hosts_;
+  TimePoint now_ = time_at(std::chrono::milliseconds{1});
+  std::uint64_t number_ = 0;
+  std::priority_queue<Frame, std::vector<Frame>, std::greater<>> in_flight_;
+  std::function<bool(std::uint32_t, const wire::Packet&)> filter_;
+};
+
+}  // namespace weft::roce::swarm
