@@ -212,7 +212,6 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
     case Kind::read:
     case Kind::read_back:
       work.opcode = WrOpcode::read;
-      paint(end.target.at(at), request.number, request.length);
       break;
     case Kind::add:
       work.opcode = WrOpcode::fetch_add;
@@ -269,6 +268,9 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
   if (error != 0) {
     end.adds -= kind == Kind::add ? 1 : 0;
     return false;
+  }
+  if (work.opcode == WrOpcode::read) {  // what it will find
+    paint(end.target.at(at), request.pattern, request.length);
   }
   account_.requests.push_back(request);
   ++end.open;
