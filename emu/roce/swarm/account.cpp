@@ -218,8 +218,7 @@ void Account::check_message(const Completion& completion, End& end, const Posted
   // UC takes the beginning of a message with any PSN, and uses a receive again whose message broke
   // off.
   const bool reliable = connection.plan.type == QpType::rc;
-  const bool ordered =
-      reliable || (plan_.faults.repeat == 0 && plan_.faults.jitter == Duration{});
+  const bool ordered = reliable || (plan_.faults.repeat == 0 && plan_.faults.jitter == Duration{});
   if (ordered && (request.number <= end.last_heard || request.deliveries != 1)) {
     condemn(name(request) + " is heard twice, or too late");
   }
@@ -234,7 +233,7 @@ void Account::check_message(const Completion& completion, End& end, const Posted
     condemn(name(request) + " is heard with other bytes");
   }
   if ((reliable || datagram) && !std::all_of(bytes + used, bytes + kReceiveSize,
-                   [](std::byte byte) { return byte == kUntouched; })) {
+                                             [](std::byte byte) { return byte == kUntouched; })) {
     condemn(name(request) + " has written behind its end");
   }
   if (datagram && std::memcmp(bytes + 32, &address_of_host(sender.host).bytes[12], 4) != 0) {

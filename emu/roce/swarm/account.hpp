@@ -77,7 +77,7 @@ struct End {
   std::uint32_t open = 0;
   std::uint32_t receives = 0;    // posted, not completed
   bool ended = false;            // a completion has said that its queue pair is in error
-  bool warned = false;            // an event has; what completed before may be heard after it
+  bool warned = false;           // an event has; what completed before may be heard after it
   std::uint32_t last_sent = 0;   // number of the last completed request
   std::uint32_t last_heard = 0;  // of the last delivered one
   std::uint64_t last_receive = 0;
