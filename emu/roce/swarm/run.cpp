@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "emu/roce/swarm/account.hpp"
+#include "emu/roce/swarm/draft.hpp"
 #include "srd/base/check.hpp"
 
 namespace weft::roce::swarm {
@@ -12,7 +13,6 @@ namespace {
 constexpr std::uint32_t kDomain = 1;
 constexpr std::uint32_t kReceiveSlots = 128;  // of a host
 constexpr std::uint32_t kSharedReceives = 16;
-constexpr std::uint32_t kQkey = 0x11;
 constexpr std::uint32_t kEverything = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
 // From the healing of the network until everything has completed: nine timeouts of 4.096 us * 2^8,
 // and waits for receivers (at most 0.64 ms each) that post late.
@@ -39,7 +39,6 @@ class Run {
   void post_receives(End& end, const ConnectionPlan& plan);
   void post_receive(std::uint32_t host, std::uint32_t qpn);
   bool post(std::uint32_t connection, std::uint32_t end, Kind kind, std::uint32_t slot);
-  [[nodiscard]] Kind draw_kind(QpType type);
   void drain();
   [[nodiscard]] bool is_finished() const;
 
@@ -93,7 +92,7 @@ void Run::make_qp(Connection& connection, std::uint32_t index) {
   request.max_receive = plan.receives;
   request.max_send_sge = 4;
   request.max_receive_sge = 2;
-  request.max_inline = 64;
+  request.max_inline = kMaxInline;
   request.signal_all = true;
   end.qpn = world_.engine(end.host).create_qp(request);
   WEFT_CHECK(end.qpn != 0);
@@ -160,118 +159,40 @@ void Run::connect(const ConnectionPlan& plan) {
   to_rts(connection, 1);
 }
 
-Kind Run::draw_kind(QpType type) {
-  if (type == QpType::ud) {
-    return Kind::send;
-  }
-  if (type == QpType::uc) {
-    return rng_.chance(0.5) ? Kind::send : Kind::write_immediate;
-  }
-  if (rng_.chance(plan_.bad_requests)) {
-    static constexpr Kind kBad[] = {Kind::bad_key, Kind::read_only, Kind::outside, Kind::too_long,
-                                    Kind::bad_local};
-    return kBad[rng_.below(5)];
-  }
-  static constexpr Kind kGood[] = {Kind::send, Kind::send, Kind::write, Kind::write_immediate,
-                                   Kind::read, Kind::add,  Kind::add,   Kind::read_back};
-  return kGood[rng_.below(8)];
-}
-
 // False: the queue is full.
 bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32_t slot) {
   Connection& connection = account_.connections[number];
   End& end = connection.ends[index];
-  Request request;
-  request.number = static_cast<std::uint32_t>(account_.requests.size() + 1);
-  request.pattern = request.number;
+  Draft draft = draft_of(rng_, connection, index, kind, slot,
+                         static_cast<std::uint32_t>(account_.requests.size() + 1));
+  Request& request = draft.request;
   request.connection = number;
-  request.end = index;
-  request.kind = kind;
-  request.slot = slot;
-  const std::uint32_t longest = connection.plan.type == QpType::ud ? 1000 : kLongest;
-  request.length = rng_.chance(0.4) ? rng_.below(64) : rng_.below(longest + 1);
-  const std::size_t at = std::size_t{slot} * kSlot;
-  WorkRequest work;
-  work.wr_id = request.number;
-  work.immediate = request.number;
-  work.remote_address = end.target.address(at);
-  work.rkey = end.target_key;
-  work.flags = rng_.chance(0.1) ? std::uint8_t{kFence} : std::uint8_t{};
-  work.opcode = WrOpcode::write;
-  switch (kind) {
-    case Kind::send:
-      work.opcode = WrOpcode::send_immediate;
-      break;
-    case Kind::too_long:
-      work.opcode = WrOpcode::send_immediate;
-      request.length = kReceiveSize + 1;
-      break;
-    case Kind::write_immediate:
-      work.opcode = WrOpcode::write_immediate;
-      break;
-    case Kind::read:
-    case Kind::read_back:
-      work.opcode = WrOpcode::read;
-      break;
-    case Kind::add:
-      work.opcode = WrOpcode::fetch_add;
-      work.compare_add = 1;
-      work.remote_address = end.target.address(0);
-      request.length = sizeof(std::uint64_t);
-      ++end.adds;
-      break;
-    case Kind::copy:
-      work.flags = kFence;
-      request.pattern = account_.requests.back().number;
-      request.length = account_.requests.back().length;
-      break;
-    case Kind::bad_key:
-      work.rkey ^= 0x5A;
-      break;
-    case Kind::read_only:
-      work.rkey = end.read_only_key;
-      work.remote_address = end.read_only.address(0);
-      break;
-    case Kind::outside:
-      request.length = std::max(request.length, 1U);
-      work.remote_address = end.target.address(end.target.size()) - (request.length - 1) / 2;
-      break;
-    case Kind::write:
-    case Kind::bad_local:
-      break;
-  }
-  if (kind >= Kind::bad_key) {
-    request.length = std::max(request.length, 1U);
-  }
-  const bool reads = work.opcode == WrOpcode::read || kind == Kind::add;
-  std::size_t from = at;
   if (kind == Kind::copy) {
-    from = std::size_t{slot - 1} * kSlot;
-  } else if (!reads) {
-    paint(end.local.at(at), request.pattern, request.length);
+    request.pattern = account_.requests.back().number;
+    request.length = account_.requests.back().length;
+  } else if (!draft.changes_local) {
+    paint(end.local.at(draft.from), request.pattern, request.length);
   }
   const std::uint32_t lkey = kind == Kind::bad_local ? end.local_key ^ 0xFF : end.local_key;
   const std::uint32_t cut = rng_.below(request.length + 1);
   const bool one_piece = kind == Kind::add || rng_.chance(0.5);
-  const Sge pieces[] = {{end.local.address(from), one_piece ? request.length : cut, lkey},
-                        {end.local.address(from + cut), request.length - cut, lkey}};
-  work.address.destination = address_of_host(connection.ends[1 - index].host);
-  work.remote_qpn = connection.ends[1 - index].qpn;
-  work.remote_qkey = kQkey;
+  const Sge pieces[] = {{end.local.address(draft.from), one_piece ? request.length : cut, lkey},
+                        {end.local.address(draft.from + cut), request.length - cut, lkey}};
+  const bool is_inline = !draft.changes_local && kind != Kind::copy && kind != Kind::bad_local &&
+                         request.length <= kMaxInline && rng_.chance(0.5);
+  draft.work.flags |= is_inline ? std::uint8_t{kInline} : std::uint8_t{};
   Engine& engine = world_.engine(end.host);
-  const bool is_inline = !reads && kind != Kind::copy && kind != Kind::bad_local &&
-                         request.length <= 64 && rng_.chance(0.5);
-  work.flags |= is_inline ? std::uint8_t{kInline} : std::uint8_t{};
   const int error =
-      is_inline ? engine.post_send(end.qpn, work, {}, {end.local.at(from), request.length})
-                : engine.post_send(end.qpn, work, std::span(pieces).first(one_piece ? 1 : 2));
+      is_inline
+          ? engine.post_send(end.qpn, draft.work, {}, {end.local.at(draft.from), request.length})
+          : engine.post_send(end.qpn, draft.work, std::span(pieces).first(one_piece ? 1 : 2));
   if (error != 0) {
-    end.adds -= kind == Kind::add ? 1 : 0;
     return false;
   }
-  if (work.opcode == WrOpcode::read) {  // what it will find
-    paint(end.target.at(at), request.pattern, request.length);
+  if (draft.work.opcode == WrOpcode::read) {  // what it will find
+    paint(end.target.at(draft.from), request.pattern, request.length);
   }
+  end.adds += kind == Kind::add ? 1 : 0;
   account_.requests.push_back(request);
   ++end.open;
   return true;
@@ -327,7 +248,7 @@ void Run::act_at(std::uint32_t number, std::uint32_t index) {
   }
   post_receives(end, connection.plan);
   while (end.posted < connection.plan.steps[index] && rng_.chance(0.7)) {
-    const Kind kind = draw_kind(connection.plan.type);
+    const Kind kind = draw_kind(rng_, connection.plan.type, plan_.bad_requests);
     if (!post(number, index, kind, end.next_slot)) {
       break;
     }

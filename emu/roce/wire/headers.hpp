@@ -84,7 +84,6 @@ inline constexpr std::uint8_t kNakRemoteAccess = 0x62;
 inline constexpr std::uint8_t kNakRemoteOperation = 0x63;
 
 inline constexpr std::uint32_t kMask24 = 0xFFFFFF;
-inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr std::uint32_t kMulticastQpn = 0xFFFFFF;
 
 }  // namespace weft::roce::wire

@@ -31,7 +31,7 @@ struct Packet {
   bool backward_congestion = false;
   bool ack_request = false;
   std::uint8_t pad = 0;
-  std::uint16_t pkey = kDefaultPkey;
+  std::uint16_t pkey = 0xFFFF;
   std::uint32_t destination_qpn = 0;
   std::uint32_t psn = 0;
 

@@ -1,0 +1,94 @@
+// Owns what each kind of request looks like.
+#include "emu/roce/swarm/draft.hpp"
+
+#include <algorithm>
+
+namespace weft::roce::swarm {
+
+Kind draw_kind(Rng& rng, QpType type, double bad_requests) {
+  if (type == QpType::ud) {
+    return Kind::send;
+  }
+  if (type == QpType::uc) {
+    return rng.chance(0.5) ? Kind::send : Kind::write_immediate;
+  }
+  if (rng.chance(bad_requests)) {
+    static constexpr Kind kBad[] = {Kind::bad_key, Kind::read_only, Kind::outside, Kind::too_long,
+                                    Kind::bad_local};
+    return kBad[rng.below(5)];
+  }
+  static constexpr Kind kGood[] = {Kind::send, Kind::send, Kind::write, Kind::write_immediate,
+                                   Kind::read, Kind::add,  Kind::add,   Kind::read_back};
+  return kGood[rng.below(8)];
+}
+
+Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind, std::uint32_t slot,
+               std::uint32_t number) {
+  End& end = connection.ends[index];
+  const End& peer = connection.ends[1 - index];
+  Draft draft;
+  Request& request = draft.request;
+  request.number = request.pattern = number;
+  request.end = index;
+  request.kind = kind;
+  request.slot = slot;
+  const std::uint32_t longest = connection.plan.type == QpType::ud ? 1000 : kLongest;
+  request.length = rng.chance(0.4) ? rng.below(64) : rng.below(longest + 1);
+  if (kind >= Kind::bad_key) {  // nothing is wrong with a key for no bytes
+    request.length = std::max(request.length, 1U);
+  }
+  draft.from = std::size_t{slot} * kSlot;
+  WorkRequest& work = draft.work;
+  work.wr_id = work.immediate = number;
+  work.remote_address = end.target.address(draft.from);
+  work.rkey = end.target_key;
+  work.flags = rng.chance(0.1) ? std::uint8_t{kFence} : std::uint8_t{};
+  work.opcode = WrOpcode::write;
+  work.address.destination = address_of_host(peer.host);
+  work.remote_qpn = peer.qpn;
+  work.remote_qkey = kQkey;
+  switch (kind) {
+    case Kind::send:
+      work.opcode = WrOpcode::send_immediate;
+      break;
+    case Kind::too_long:
+      work.opcode = WrOpcode::send_immediate;
+      request.length = kReceiveSize + 1;
+      break;
+    case Kind::write_immediate:
+      work.opcode = WrOpcode::write_immediate;
+      break;
+    case Kind::read:
+    case Kind::read_back:
+      work.opcode = WrOpcode::read;
+      draft.changes_local = true;
+      break;
+    case Kind::add:
+      work.opcode = WrOpcode::fetch_add;
+      work.compare_add = 1;
+      work.remote_address = end.target.address(0);
+      request.length = sizeof(std::uint64_t);
+      draft.changes_local = true;
+      break;
+    case Kind::copy:
+      work.flags = kFence;
+      draft.from -= kSlot;
+      break;
+    case Kind::bad_key:
+      work.rkey ^= 0x5A;
+      break;
+    case Kind::read_only:
+      work.rkey = end.read_only_key;
+      work.remote_address = end.read_only.address(0);
+      break;
+    case Kind::outside:
+      work.remote_address = end.target.address(end.target.size()) - (request.length - 1) / 2;
+      break;
+    case Kind::write:
+    case Kind::bad_local:
+      break;
+  }
+  return draft;
+}
+
+}  // namespace weft::roce::swarm
