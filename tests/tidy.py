@@ -14,16 +14,16 @@ from cpp_outline import outline, without_literals
 
 # --- Layers. A room sees itself and the rooms and single headers named here: nothing else of ours.
 OURS = ("srd/", "emu/", "integration/", "tests/")
-MACHINE = ["srd/engine/machine.hpp", "srd/engine/types.hpp"]  # the engine's face
-TRANSPORT = ["srd/base", "srd/wire", "srd/engine", "srd/message"]
+TRANSPORT = ["srd/base", "srd/net", "srd/wire", "srd/engine", "srd/message"]
 LAYERS = {
     "srd/base": [],
-    "srd/wire": ["srd/base"],
-    "srd/engine": ["srd/base", "srd/wire"],
-    "srd/message": ["srd/base", "srd/wire", "srd/engine"],
-    "srd/io": ["srd/base", "srd/wire", *MACHINE],
-    "srd/run": ["srd/base", "srd/wire", "srd/engine", "srd/io"],
-    "emu/fabric": ["srd/base", *MACHINE],
+    "srd/net": ["srd/base"],
+    "srd/wire": ["srd/base", "srd/net"],
+    "srd/engine": ["srd/base", "srd/net", "srd/wire"],
+    "srd/message": ["srd/base", "srd/net", "srd/wire", "srd/engine"],
+    "srd/io": ["srd/base", "srd/net", "srd/wire"],
+    "srd/run": ["srd/base", "srd/net", "srd/io"],
+    "emu/fabric": ["srd/base"],
     "emu/sim": [*TRANSPORT, "emu/fabric"],
     "emu/scenarios": [],
     "emu/world": TRANSPORT,

@@ -37,13 +37,13 @@ CLEAN = {
     + "int time(int now);\nauto a = x.time(0);\nint n = 1'000'000;\n"
     + "void random(int);\nint brand();\n",
     # Names that are used: in the same file, as a member, by a macro, as a default argument.
-    "srd/engine/machine.hpp": HEADER + "class M {\n  M();\n  ~M();\n"
+    "srd/net/machine.hpp": HEADER + "class M {\n  M();\n  ~M();\n"
     + "  bool operator==(const M&) const;\n"
     + "  int ready() const { return size() + kMost + kFew; }\n  int size() const;\n};\n"
     + "inline constexpr int kMost = 3;\ninline constexpr int kFew{2};\n#define READY m.ready()\n"
     + "enum class Kind { kNobodys };\nvoid start(int how = first());\nint first();\n",
     "srd/engine/peer.hpp": HEADER,
-    "srd/io/udp.cpp": TOP + '#include "srd/engine/machine.hpp"\n#include <mutex>\n'
+    "srd/io/udp.cpp": TOP + '#include "srd/net/machine.hpp"\n#include <mutex>\n'
     + "int M::size() const { return first(); }\nauto used = &start;\n// [wire 3.4]\n",
     "emu/cli/main.cpp": TOP + '#include <cstdio>\nint main() { std::puts(getenv("HOME")); }\n'
     + "namespace n {\n" + function(LONG_FUNCTION).replace("{\n", "{\n\n// Why.\n", 1) + "}\n",
@@ -123,8 +123,8 @@ BROKEN = {
     "exception": [
         (EXCEPTIONS, "long emu/cli/main.cpp f 80\n"),
         (EXCEPTIONS, "long srd/base/gone.cpp f 80\n"),
-        (EXCEPTIONS, "keep srd/engine/machine.hpp size for users\n"),
-        (EXCEPTIONS, "keep srd/engine/machine.hpp size\n"),
+        (EXCEPTIONS, "keep srd/net/machine.hpp size for users\n"),
+        (EXCEPTIONS, "keep srd/net/machine.hpp size\n"),
         (EXCEPTIONS, "allow everything\n"),
     ],
 }

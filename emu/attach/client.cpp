@@ -73,7 +73,7 @@ srd::Address to_address(const std::array<std::byte, 16>& bytes) {
   return address;
 }
 
-std::size_t max_frame(std::size_t mtu) { return srd::wire::kEnvelopeSizeV6 + mtu; }
+std::size_t max_frame(std::size_t mtu) { return srd::net::kEnvelopeSizeV6 + mtu; }
 
 srd::NetworkModel network_of(const AttachReply& reply) {
   constexpr std::uint64_t kLongest = 10'000'000'000;  // 10 s: more is nonsense

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
-#include "srd/engine/types.hpp"
 #include "srd/io/ring_io.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::emu {
 

@@ -6,9 +6,9 @@
 #include <span>
 
 #include "emu/fabric/topology.hpp"
-#include "srd/engine/types.hpp"
-#include "srd/io/packet_io.hpp"
 #include "srd/io/spsc_ring.hpp"
+#include "srd/net/address.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::emu {
 

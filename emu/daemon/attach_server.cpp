@@ -15,8 +15,8 @@
 
 #include "emu/daemon/attach_answers.hpp"
 #include "srd/io/ring_io.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
-#include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -68,7 +68,7 @@ AttachServer::AttachServer(boost::asio::io_context& io, SideThreads& side, Plant
       events_(events),
       options_(options),
       registry_(plant),
-      taps_(side, plant, network, srd::wire::kEnvelopeSizeV6 + options.mtu),
+      taps_(side, plant, network, srd::net::kEnvelopeSizeV6 + options.mtu),
       sweep_(io) {}
 
 AttachServer::~AttachServer() = default;
@@ -229,7 +229,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
     return tl::unexpected(nic.error());
   }
   const std::size_t ring_bytes = ring_bytes_for(request);
-  const std::size_t max_frame = srd::wire::kEnvelopeSizeV6 + options_.mtu;
+  const std::size_t max_frame = srd::net::kEnvelopeSizeV6 + options_.mtu;
   auto memory = srd::RingPort::create_memory(ring_bytes);
   auto bell = srd::Bell::create_pair();
   if (!memory || !bell) {

@@ -26,8 +26,8 @@
 #include "emu/daemon/side_threads.hpp"
 #include "emu/daemon/stream_server.hpp"
 #include "emu/daemon/watch.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
-#include "srd/wire/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -147,7 +147,7 @@ struct Daemon::Planes {
   void watch_notices();
   void heed_notices();
 
-  [[nodiscard]] std::size_t max_frame() const { return srd::wire::kEnvelopeSizeV6 + options.mtu; }
+  [[nodiscard]] std::size_t max_frame() const { return srd::net::kEnvelopeSizeV6 + options.mtu; }
 
   DaemonOptions options;
   TimePoint started = srd::monotonic_now();

@@ -8,17 +8,18 @@
 #include "emu/daemon/loans.hpp"
 #include "srd/base/check.hpp"
 #include "srd/base/rng.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
+namespace net = srd::net;
 namespace wire = srd::wire;
 
 // What a NIC takes from its processes before the first of it has left.
 constexpr Picos kNicQueue = 20'000'000;
-constexpr std::size_t kIp = wire::kEthernetSize;
+constexpr std::size_t kIp = net::kEthernetSize;
 constexpr std::size_t kTrimmedPacket = sizeof(wire::DataHeader);
 constexpr std::size_t kSmallFrame = 128;  // an acknowledgement
 
@@ -35,7 +36,7 @@ std::size_t ip_header_of(std::span<const std::byte> frame) {
   const unsigned type =
       std::to_integer<unsigned>(frame[12]) << 8 | std::to_integer<unsigned>(frame[13]);
   const std::size_t header = type == 0x0800 ? 20 : type == 0x86DD ? 40 : 0;
-  return frame.size() >= kIp + header + wire::kUdpSize ? header : 0;
+  return frame.size() >= kIp + header + net::kUdpSize ? header : 0;
 }
 
 // Everything that ECMP looks at: the IP addresses and the ports, or else the Ethernet addresses.
@@ -55,7 +56,7 @@ std::uint32_t flow_hash(std::span<const std::byte> frame) {
 // Where a wrong bit is noticed by the receiver: in packets with a checksum of their own. Elsewhere
 // Ethernet's would have shown it to the next switch.
 std::size_t checksummed_from(std::span<const std::byte> frame) {
-  const wire::Envelope envelope = wire::Envelope::parse(frame);
+  const net::Envelope envelope = net::Envelope::parse(frame);
   const bool checksummed = envelope.ok() && envelope.packet().size() > 2 &&
                            (envelope.packet()[2] & std::byte{wire::kChecksummed}) != std::byte{0};
   return checksummed ? static_cast<std::size_t>(envelope.packet().data() - frame.data()) : 0;
@@ -85,7 +86,7 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
     : topology_(std::make_unique<const Topology>(with_patient_nics(std::move(options.topology)))),
       fabric_(*topology_,
               {.seed = options.seed,
-               .trimmed_size = static_cast<std::uint16_t>(wire::kEnvelopeSizeV4 + kTrimmedPacket),
+               .trimmed_size = static_cast<std::uint16_t>(net::kEnvelopeSizeV4 + kTrimmedPacket),
                .live = true}),
       dilation_(options.dilation),
       max_frame_(options.max_frame),
@@ -173,7 +174,7 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
   if (fabric_.uplink_free(from) > time + kNicQueue) {
     return false;
   }
-  const unsigned ip_class = wire::traffic_class(frame);
+  const unsigned ip_class = net::traffic_class(frame);
   Frame meta;
   meta.destination = to.port;
   meta.hash = flow_hash(frame);
@@ -182,9 +183,9 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
     return true;
   }
   meta.size = static_cast<std::uint16_t>(frame.size());
-  meta.control = ip_class >> 2 == wire::kDscpControl;
+  meta.control = ip_class >> 2 == net::kDscpControl;
   meta.ecn_capable = (ip_class & 3) != 0;
-  meta.trimmable = trims_ && wire::can_trim(frame, kTrimmedPacket);
+  meta.trimmable = trims_ && net::can_trim(frame, kTrimmedPacket);
   // What a frame waits for weftd, or for its own NIC, is not the network's doing.
   inside_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
   fabric_.inject(time, from, meta);
@@ -217,10 +218,10 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
   scratch_.assign(stored.bytes, stored.bytes + stored.size);
   std::span<std::byte> frame{scratch_};
   if ((event.flags & kMarked) != 0) {
-    wire::mark_congested(frame);
+    net::mark_congested(frame);
   }
   if ((event.flags & kTrimmed) != 0) {
-    frame = frame.first(wire::trim(frame, kTrimmedPacket));
+    frame = frame.first(net::trim(frame, kTrimmedPacket));
   }
   capture_->frame(clock_.since_start(when), link, frame, event.flags, dropped);
 }
@@ -228,10 +229,10 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
 std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
   std::span<std::byte> frame{stored.bytes, stored.size};
   if ((flags & kMarked) != 0) {
-    wire::mark_congested(frame);
+    net::mark_congested(frame);
   }
   if ((flags & kTrimmed) != 0) {
-    frame = frame.first(wire::trim(frame, kTrimmedPacket));
+    frame = frame.first(net::trim(frame, kTrimmedPacket));
   }
   if ((flags & kCorrupted) != 0) {
     const std::size_t begin = checksummed_from(frame);

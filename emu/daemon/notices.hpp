@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "srd/base/result.hpp"
-#include "srd/engine/types.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::emu {
 

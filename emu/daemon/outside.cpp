@@ -10,13 +10,14 @@
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/tap_io.hpp"
 #include "srd/io/tunnel_io.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
+namespace net = srd::net;
 namespace wire = srd::wire;
 
 constexpr std::size_t kMac = 6;
@@ -71,7 +72,7 @@ Result<OutsideSpec> parse_outside(const std::string& text) {
 
 std::optional<srd::Address> claimed_source(std::span<const std::byte> frame) {
   constexpr std::size_t kType = 12;
-  constexpr std::size_t kBody = wire::kEthernetSize;
+  constexpr std::size_t kBody = net::kEthernetSize;
   const auto type =
       std::to_integer<unsigned>(frame[kType]) << 8 | std::to_integer<unsigned>(frame[kType + 1]);
   srd::Address address;
@@ -213,7 +214,7 @@ void Outside::stage(std::size_t index, std::span<const std::byte> frame, bool se
   std::byte* copy = to.staged.data() + begin;
   std::memcpy(copy, frame.data(), frame.size());
   if (seal) {
-    const auto envelope = wire::Envelope::parse({copy, frame.size()});
+    const auto envelope = net::Envelope::parse({copy, frame.size()});
     if (envelope.ok() && envelope.packet().size() >= sizeof(wire::CommonHeader)) {
       const auto offset = static_cast<std::size_t>(envelope.packet().data() - copy);
       wire::seal({copy + offset, envelope.packet().size()});

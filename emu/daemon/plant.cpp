@@ -10,7 +10,7 @@
 #include "emu/attach/protocol.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "srd/base/check.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -123,7 +123,7 @@ std::unique_ptr<Slot> Plant::take(Slot& slot) {
 
 std::string to_text(const srd::Address& address) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (srd::wire::is_ipv4(address)) {
+  if (srd::net::is_ipv4(address)) {
     ::inet_ntop(AF_INET, address.bytes.data() + 12, text, sizeof text);
   } else {
     ::inet_ntop(AF_INET6, address.bytes.data(), text, sizeof text);

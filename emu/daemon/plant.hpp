@@ -13,9 +13,9 @@
 #include "emu/daemon/loans.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
-#include "srd/engine/types.hpp"
 #include "srd/io/reader_stall.hpp"
 #include "srd/io/ring_port.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::emu {
 

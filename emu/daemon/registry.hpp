@@ -9,7 +9,7 @@
 #include "emu/daemon/places.hpp"
 #include "emu/daemon/plant.hpp"
 #include "srd/base/result.hpp"
-#include "srd/engine/types.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::emu {
 

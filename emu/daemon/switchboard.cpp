@@ -5,14 +5,15 @@
 #include <cstring>
 
 #include "emu/daemon/capture.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
-#include "srd/wire/envelope.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
+namespace net = srd::net;
 namespace wire = srd::wire;
 
 constexpr std::size_t kIpv4Header = 20;
@@ -50,7 +51,7 @@ srd::Address mapped(const std::byte* ipv4) {
 Switchboard::Switchboard(Plant& plant, OnFlow on_flow)
     : plant_(plant), on_flow_(std::move(on_flow)) {
   for (const auto& nic : plant.nics()) {
-    our_macs_.insert(wire::mac_of(nic->address));
+    our_macs_.insert(net::mac_of(nic->address));
   }
 }
 
@@ -88,8 +89,8 @@ struct Switchboard::Head {
 };
 
 bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
-  constexpr std::size_t kIp = wire::kEthernetSize;
-  constexpr std::size_t kRest = wire::kUdpSize + kRoceSteering;
+  constexpr std::size_t kIp = net::kEthernetSize;
+  constexpr std::size_t kRest = net::kUdpSize + kRoceSteering;
   if (frame.size() < kIp + kIpv4Header + kRest) {
     return false;
   }
@@ -107,9 +108,9 @@ bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
   } else {
     return false;
   }
-  const std::size_t packet = udp + wire::kUdpSize;
+  const std::size_t packet = udp + net::kUdpSize;
   switch (pair(frame, udp + 2)) {
-    case wire::kDestinationPort:
+    case net::kDestinationPort:
       if (frame.size() < packet + kTransportSteering) {
         return false;
       }
@@ -397,7 +398,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     refuse(FrameDrop::oversize);
     return;
   }
-  if (frame.size() < wire::kEthernetSize) {
+  if (frame.size() < net::kEthernetSize) {
     refuse(FrameDrop::malformed);
     return;
   }
@@ -421,7 +422,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     return;
   }
   // Processes do not look at checksums: for them everything comes out of memory.
-  const wire::Envelope envelope = wire::Envelope::parse(frame);
+  const net::Envelope envelope = net::Envelope::parse(frame);
   if (envelope.ok()) {
     const auto packet = wire::parse_packet(envelope.packet(), 0, envelope.trimmed());
     if (packet.reason() != srd::DropReason::none) {
@@ -468,7 +469,7 @@ bool Switchboard::claims_ours(const Outside::Port& port, std::span<const std::by
 }
 
 bool Switchboard::is_our_mac(std::span<const std::byte> frame) const {
-  wire::MacAddress mac;
+  net::MacAddress mac;
   std::memcpy(mac.data(), &frame[mac.size()], mac.size());
   return our_macs_.contains(mac);
 }

@@ -14,7 +14,7 @@
 #include "emu/daemon/outside.hpp"
 #include "emu/daemon/plant.hpp"
 #include "srd/base/time.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
@@ -121,7 +121,7 @@ class Switchboard {
 
   Plant& plant_;
   OnFlow on_flow_;
-  std::set<srd::wire::MacAddress> our_macs_;
+  std::set<srd::net::MacAddress> our_macs_;
   LiveFabric* fabric_ = nullptr;
   Outside* outside_ = nullptr;
   std::vector<Slot*> to_notify_;

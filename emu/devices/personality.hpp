@@ -18,7 +18,7 @@
 #include "emu/kernel/tree_writer.hpp"
 #include "srd/base/result.hpp"
 #include "srd/engine/types.hpp"
-#include "srd/io/packet_io.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::emu::devices {
 

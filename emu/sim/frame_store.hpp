@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "srd/base/check.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::emu {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "emu/fabric/topology.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::emu {
 

@@ -15,7 +15,7 @@
 #include "srd/base/rng.hpp"
 #include "srd/base/time.hpp"
 #include "srd/base/units.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::world {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "srd/io/packet_io.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::preload {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "srd/base/rng.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -17,7 +17,7 @@ using std::chrono::hours;
 using std::chrono::seconds;
 
 constexpr std::uint32_t kLargestPayload =
-    static_cast<std::uint32_t>(wire::kLargestPacket - sizeof(wire::DataHeader));
+    static_cast<std::uint32_t>(net::kLargestPacket - sizeof(wire::DataHeader));
 constexpr std::int64_t kMostPeers = 1 << 24;
 constexpr std::int64_t kMostRequests = 1 << 24;
 

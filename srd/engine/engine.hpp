@@ -20,13 +20,13 @@
 #include "srd/engine/config.hpp"
 #include "srd/engine/counters.hpp"
 #include "srd/engine/endpoint.hpp"
-#include "srd/engine/machine.hpp"
 #include "srd/engine/memory_table.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/observer.hpp"
 #include "srd/engine/peer.hpp"
 #include "srd/engine/requests.hpp"
 #include "srd/engine/work.hpp"
+#include "srd/net/machine.hpp"
 #include "srd/wire/parse.hpp"
 
 namespace weft::srd {

@@ -8,8 +8,8 @@
 
 #include "srd/base/lent_memory.hpp"
 #include "srd/base/units.hpp"
-#include "srd/engine/machine.hpp"
 #include "srd/engine/requests.hpp"
+#include "srd/net/machine.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {

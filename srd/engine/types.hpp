@@ -1,24 +1,12 @@
-// Owns the names that everybody around the transport speaks: addresses, paths, queue pairs,
-// statuses.
+// Owns the names that everybody around the transport speaks: peers, regions, statuses.
 #pragma once
 
 #include <cstdint>
 
 #include "srd/base/ids.hpp"
-#include "srd/base/serial.hpp"
-#include "srd/wire/address.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::srd {
-
-// Number of a queue pair on its NIC; 24 bits on the wire.
-using Qpn = Id<struct QpnTag, std::uint32_t>;
-
-// Which process on a NIC. With the address it names one end of a reliability context.
-using AttachmentId = Id<struct AttachmentTag, std::uint16_t>;
-
-// One incarnation of an attachment: a restarted process has a later one. Compared as a serial
-// number.
-using Life = Serial<struct LifeTag, std::uint32_t>;
 
 // Index of a peer (a reliability context) inside one engine.
 using PeerId = Id<struct PeerTag, std::uint32_t>;

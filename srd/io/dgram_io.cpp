@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::srd {
 namespace {
@@ -74,7 +74,7 @@ std::span<const RxFrame> DgramIo::receive() {
   for (int i = 0; i < got; ++i) {
     const auto index = static_cast<std::size_t>(i);
     const std::size_t size = messages_[index].msg_len;
-    if (size < wire::kEthernetSize || size > config_.max_frame) {
+    if (size < net::kEthernetSize || size > config_.max_frame) {
       ++counters_.rx_dropped;
       continue;
     }

@@ -15,7 +15,7 @@ constexpr std::size_t kSmallestMtu = 256;
 
 Result<std::unique_ptr<EnvelopeIo>> EnvelopeIo::create(const Config& config,
                                                        std::unique_ptr<FrameIo> frames) {
-  const auto writer = wire::EnvelopeWriter::make(config.own);
+  const auto writer = net::EnvelopeWriter::make(config.own);
   if (!writer) {
     return tl::unexpected(writer.error());
   }
@@ -53,7 +53,7 @@ IoCounters EnvelopeIo::counters() const {
 std::span<const RxPacket> EnvelopeIo::receive() {
   std::size_t count = 0;
   for (const RxFrame& frame : frames_->receive()) {
-    const auto envelope = wire::Envelope::parse(frame);
+    const auto envelope = net::Envelope::parse(frame);
     if (!envelope.ok() || envelope.destination() != config_.own || count == kBurst) {
       ++counters_.rx_malformed;
       continue;

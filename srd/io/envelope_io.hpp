@@ -9,8 +9,8 @@
 
 #include "srd/base/result.hpp"
 #include "srd/io/frame_io.hpp"
-#include "srd/io/packet_io.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 
@@ -36,16 +36,16 @@ class EnvelopeIo final : public PacketIo {
   void disarm() override { frames_->disarm(); }
 
  private:
-  EnvelopeIo(const Config& config, const wire::EnvelopeWriter& writer,
+  EnvelopeIo(const Config& config, const net::EnvelopeWriter& writer,
              std::unique_ptr<FrameIo> frames)
       : config_(config), writer_(writer), frames_(std::move(frames)) {}
 
   [[nodiscard]] bool wrap(const TxPacket& packet, std::size_t slot);
 
   Config config_;
-  wire::EnvelopeWriter writer_;
+  net::EnvelopeWriter writer_;
   std::unique_ptr<FrameIo> frames_;
-  std::array<std::array<std::byte, wire::kEnvelopeSizeV6>, kBurst> envelopes_;
+  std::array<std::array<std::byte, net::kEnvelopeSizeV6>, kBurst> envelopes_;
   std::array<TxFrame, kBurst> outgoing_;
   std::array<RxPacket, kBurst> received_;
   IoCounters counters_;

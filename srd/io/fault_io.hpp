@@ -12,8 +12,8 @@
 
 #include "srd/base/rng.hpp"
 #include "srd/base/time.hpp"
-#include "srd/io/packet_io.hpp"
 #include "srd/io/pcap_io.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 

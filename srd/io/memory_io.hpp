@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "srd/io/packet_io.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 

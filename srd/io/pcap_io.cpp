@@ -13,16 +13,16 @@ using Pieces = std::array<std::span<const std::byte>, 4>;
 
 std::uint8_t captured_dscp(std::span<const std::byte> header, bool trimmed) {
   if (trimmed) {
-    return wire::kDscpTrimmed;
+    return net::kDscpTrimmed;
   }
-  return header.size() > 1 ? dscp_of(header[1]) : wire::kDscpData;
+  return header.size() > 1 ? dscp_of(header[1]) : net::kDscpData;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<PacketCapture>> PacketCapture::create(const std::string& path,
                                                              const Address& own) {
-  const auto envelope = wire::EnvelopeWriter::make(own);
+  const auto envelope = net::EnvelopeWriter::make(own);
   if (!envelope) {
     return tl::unexpected(envelope.error());
   }
@@ -34,7 +34,7 @@ Result<std::shared_ptr<PacketCapture>> PacketCapture::create(const std::string& 
 }
 
 void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
-  std::array<std::byte, wire::kEnvelopeSizeV6> envelope;
+  std::array<std::byte, net::kEnvelopeSizeV6> envelope;
   const auto header = std::span(packet.header).first(packet.header_size);
   if (!envelope_.write(envelope.data(), packet.to, packet.path, packet.ecn,
                        captured_dscp(header, false), packet.size())) {
@@ -46,8 +46,8 @@ void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
 }
 
 void PacketCapture::received(const RxPacket& packet) {
-  std::array<std::byte, wire::kEnvelopeSizeV6> envelope;
-  const auto from = wire::EnvelopeWriter::make(packet.from);
+  std::array<std::byte, net::kEnvelopeSizeV6> envelope;
+  const auto from = net::EnvelopeWriter::make(packet.from);
   if (!from || !from->write(envelope.data(), own_, packet.path, packet.ecn,
                             captured_dscp(packet.bytes, packet.trimmed),
                             packet.bytes.size() + packet.more.size())) {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "srd/base/result.hpp"
-#include "srd/io/packet_io.hpp"
 #include "srd/io/pcapng.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 
@@ -18,7 +18,7 @@ class PacketCapture {
  public:
   [[nodiscard]] static Result<std::shared_ptr<PacketCapture>> create(const std::string& path,
                                                                      const Address& own);
-  PacketCapture(PcapngWriter file, const wire::EnvelopeWriter& envelope, const Address& own)
+  PacketCapture(PcapngWriter file, const net::EnvelopeWriter& envelope, const Address& own)
       : file_(std::move(file)), envelope_(envelope), own_(own) {}
 
   void sent(const TxPacket& packet, std::string_view comment = {});
@@ -28,7 +28,7 @@ class PacketCapture {
 
  private:
   PcapngWriter file_;
-  wire::EnvelopeWriter envelope_;
+  net::EnvelopeWriter envelope_;
   Address own_;
 };
 

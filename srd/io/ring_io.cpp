@@ -40,19 +40,19 @@ AttachmentId destination_of(const TxPacket& packet) {
                                                  std::to_integer<unsigned>(at[1]))};
 }
 
-bool is_from(const RingIo::Peer& peer, const wire::Envelope& envelope) {
+bool is_from(const RingIo::Peer& peer, const net::Envelope& envelope) {
   wire::CommonHeader header;
   return envelope.source() == peer.address && wire::load(envelope.packet(), header) &&
          header.source_attachment.value() == peer.attachment.value() &&
          header.source_life.value() == peer.life.value();
 }
 
-std::size_t max_frame_of(std::size_t mtu) { return wire::kEnvelopeSizeV6 + mtu; }
+std::size_t max_frame_of(std::size_t mtu) { return net::kEnvelopeSizeV6 + mtu; }
 
 }  // namespace
 
 Result<std::unique_ptr<RingIo>> RingIo::create(const Config& config, RingPort uplink) {
-  const auto envelope = wire::EnvelopeWriter::make(config.own);
+  const auto envelope = net::EnvelopeWriter::make(config.own);
   if (!envelope) {
     return tl::unexpected(envelope.error());
   }
@@ -170,7 +170,7 @@ std::size_t RingIo::take_share(RingPort& port, const Peer* peer, std::size_t mos
 }
 
 void RingIo::accept(std::span<const std::byte> frame, const RecordInfo& info, const Peer* peer) {
-  const auto envelope = wire::Envelope::parse(frame);
+  const auto envelope = net::Envelope::parse(frame);
   if (!envelope.ok() || envelope.destination() != config_.own) [[unlikely]] {
     ++counters_.rx_malformed;
     return;

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
-#include "srd/io/packet_io.hpp"
 #include "srd/io/reader_stall.hpp"
 #include "srd/io/ring_port.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 
@@ -97,7 +97,7 @@ class RingIo final : public PacketIo {
     ReaderStall* stall = nullptr;
   };
 
-  RingIo(const Config& config, const wire::EnvelopeWriter& envelope, UniqueFd wait)
+  RingIo(const Config& config, const net::EnvelopeWriter& envelope, UniqueFd wait)
       : config_(config), envelope_(envelope), wait_(std::move(wait)) {}
 
   void attend();
@@ -119,7 +119,7 @@ class RingIo final : public PacketIo {
   void for_each_port(F&& f);
 
   Config config_;
-  wire::EnvelopeWriter envelope_;
+  net::EnvelopeWriter envelope_;
   RingPort uplink_;
   ReaderStall uplink_stall_;
   std::size_t promised_ = 0;  // packets that the next transmit() takes

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::srd {
 namespace {
@@ -87,7 +87,7 @@ std::span<const RxFrame> TapIo::receive() {
       break;
     }
     const auto length = static_cast<std::size_t>(size);
-    if (length < wire::kEthernetSize || length > config_.max_frame) {
+    if (length < net::kEthernetSize || length > config_.max_frame) {
       ++counters_.rx_dropped;
       continue;
     }

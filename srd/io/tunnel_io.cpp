@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "srd/base/rng.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::srd {
 namespace {
@@ -184,7 +184,7 @@ std::span<std::byte> TunnelIo::accept(std::size_t index) {
       return {};
     }
   }
-  if (frame.size() < wire::kEthernetSize) {
+  if (frame.size() < net::kEthernetSize) {
     ++counters_.rx_dropped;
     return {};
   }
@@ -198,7 +198,7 @@ void TunnelIo::carry_mark(msghdr& message, std::span<std::byte> frame) {
     std::memcpy(&value, CMSG_DATA(at), std::min(sizeof value, at->cmsg_len - CMSG_LEN(0)));
     const bool traffic_class = (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) ||
                                (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS);
-    if (traffic_class && (value & 3) == 3 && wire::mark_congested(frame)) {
+    if (traffic_class && (value & 3) == 3 && net::mark_congested(frame)) {
       ++counters_.rx_marked;
     }
   }
@@ -266,7 +266,7 @@ void TunnelIo::send(const TxFrame& frame) {
     }
   }
   if (send(flow_of(frame.pieces[0]) % kSenders, std::span(pieces).first(count),
-           static_cast<int>(wire::traffic_class(frame.pieces[0])))) {
+           static_cast<int>(net::traffic_class(frame.pieces[0])))) {
     ++counters_.tx_frames;
     counters_.tx_bytes += frame.size();
   } else {

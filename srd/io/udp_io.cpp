@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "srd/io/dscp.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
 #ifndef UDP_SEGMENT
@@ -28,7 +28,7 @@ constexpr std::size_t kLargestSend = 65000;
 
 sockaddr_storage socket_address(const Address& address, std::uint16_t port, socklen_t& size) {
   sockaddr_storage storage{};
-  if (wire::is_ipv4(address)) {
+  if (net::is_ipv4(address)) {
     auto& ipv4 = reinterpret_cast<sockaddr_in&>(storage);
     ipv4.sin_family = AF_INET;
     ipv4.sin_port = htons(port);
@@ -98,22 +98,22 @@ cmsghdr* append(msghdr& message, cmsghdr* at, int level, int type, Value value) 
 }  // namespace
 
 UdpIo::UdpIo(const Config& config)
-    : config_(config), ipv6_(!wire::is_ipv4(config.own)), buffer_(kDatagrams * kDatagramBytes) {}
+    : config_(config), ipv6_(!net::is_ipv4(config.own)), buffer_(kDatagrams * kDatagramBytes) {}
 
 Result<std::unique_ptr<UdpIo>> UdpIo::create(const Config& config) {
-  if (config.paths == 0 || config.paths > wire::kPathPorts || config.mtu < 256 ||
+  if (config.paths == 0 || config.paths > net::kPathPorts || config.mtu < 256 ||
       config.mtu > kLargestSend) {
     return fail(ErrorCode::invalid_argument,
                 "udp: give 1 to 256 paths and an MTU of 256 to 65000 bytes");
   }
   std::unique_ptr<UdpIo> io(new UdpIo(config));
-  auto receiver = io->open_socket(wire::kDestinationPort, true);
+  auto receiver = io->open_socket(net::kDestinationPort, true);
   if (!receiver) {
     return tl::unexpected(receiver.error());
   }
   io->receiver_ = std::move(*receiver);
   for (std::uint16_t path = 0; path < config.paths; ++path) {
-    auto sender = io->open_socket(static_cast<std::uint16_t>(wire::kFirstSourcePort + path), false);
+    auto sender = io->open_socket(static_cast<std::uint16_t>(net::kFirstSourcePort + path), false);
     if (!sender) {
       return tl::unexpected(sender.error());
     }
@@ -182,9 +182,9 @@ void UdpIo::fill() {
   for (std::size_t i = 0; i < cursor_.count; ++i) {
     Datagram& datagram = datagrams_[i];
     const unsigned port = read_source(sources_[i], datagram.from);
-    datagram.valid = port - wire::kFirstSourcePort < wire::kPathPorts &&
+    datagram.valid = port - net::kFirstSourcePort < net::kPathPorts &&
                      (messages_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    datagram.path = PathId{static_cast<std::uint16_t>(port - wire::kFirstSourcePort)};
+    datagram.path = PathId{static_cast<std::uint16_t>(port - net::kFirstSourcePort)};
     datagram.ecn = Ecn::not_capable;
     datagram.trimmed = false;
     datagram.size = messages_[i].msg_len;
@@ -203,7 +203,7 @@ void UdpIo::fill() {
       } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) ||
                  (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS)) {
         datagram.ecn = static_cast<Ecn>(value & 3);
-        datagram.trimmed = value >> 2 == wire::kDscpTrimmed;
+        datagram.trimmed = value >> 2 == net::kDscpTrimmed;
       }
     }
   }
@@ -265,7 +265,7 @@ std::size_t UdpIo::transmit(std::span<const TxPacket> packets) {
     ++taken;
     if (packet.size() > config_.mtu) {
       ++counters_.tx_oversize;
-    } else if (wire::is_ipv4(packet.to) == ipv6_ || packet.path.value() >= config_.paths) {
+    } else if (net::is_ipv4(packet.to) == ipv6_ || packet.path.value() >= config_.paths) {
       ++counters_.tx_unroutable;
     } else {
       waiting[count++] = &packet;
@@ -313,7 +313,7 @@ void UdpIo::send_run(std::span<const TxPacket* const> run) {
     bytes += packet->size();
   }
   socklen_t size = 0;
-  sockaddr_storage to = socket_address(first.to, wire::kDestinationPort, size);
+  sockaddr_storage to = socket_address(first.to, net::kDestinationPort, size);
   alignas(cmsghdr) std::array<char, kControlBytes> control{};
   msghdr message{};
   message.msg_name = &to;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
-#include "srd/io/packet_io.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 

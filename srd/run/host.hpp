@@ -25,8 +25,8 @@
 #include <memory>
 #include <utility>
 
-#include "srd/io/packet_io.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/packet_io.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/run/poller.hpp"
 #include "srd/run/shared_progress.hpp"

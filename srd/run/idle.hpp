@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "srd/base/time.hpp"
+#include "srd/net/packet_io.hpp"
 #include "srd/run/short_turns.hpp"
 
 namespace weft::srd {
@@ -15,6 +16,16 @@ struct IdleLimits {
   // 20-50 us.
   Duration yield = std::chrono::microseconds{100};
 };
+
+// How long a process spins for what may come: not at all where a third process, weftd, has to run
+// in between, perhaps on the same core.
+[[nodiscard]] inline IdleLimits process_idle(const IoCapabilities& carrier) {
+  IdleLimits limits;
+  if (carrier.network.round_trip > Duration::zero()) {
+    limits.spin = Duration::zero();
+  }
+  return limits;
+}
 
 class Idler {
  public:

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "srd/base/time.hpp"
-#include "srd/engine/machine.hpp"
-#include "srd/io/packet_io.hpp"
+#include "srd/net/machine.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 

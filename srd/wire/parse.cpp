@@ -4,7 +4,7 @@
 #include <array>
 
 #include "srd/base/check.hpp"
-#include "srd/wire/crc32c.hpp"
+#include "srd/net/crc32c.hpp"
 
 namespace weft::srd::wire {
 namespace {

@@ -28,10 +28,10 @@
 #include "emu/daemon/daemon.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/engine/engine.hpp"
+#include "srd/engine/process_config.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/run/host.hpp"
 #include "srd/run/idle.hpp"
-#include "srd/run/process_config.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace weft {

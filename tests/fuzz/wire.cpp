@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "srd/base/check.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/parse.hpp"
 
 namespace weft::srd::wire {
@@ -61,7 +61,7 @@ void look_at_packet(std::span<const std::byte> bytes, std::size_t more_size, boo
 }
 
 void fix_header_checksum(std::span<std::byte> frame) {
-  if (frame.size() < kEnvelopeSizeV4) {
+  if (frame.size() < net::kEnvelopeSizeV4) {
     return;
   }
   std::uint32_t sum = 0;
@@ -77,14 +77,14 @@ void fix_header_checksum(std::span<std::byte> frame) {
 }
 
 // What was parsed, written again, parses to the same.
-void check_round_trip(const Envelope& envelope) {
-  const auto writer = EnvelopeWriter::make(envelope.source());
+void check_round_trip(const net::Envelope& envelope) {
+  const auto writer = net::EnvelopeWriter::make(envelope.source());
   WEFT_CHECK(writer.has_value());
   std::vector<std::byte> frame(writer->size() + envelope.packet().size());
   WEFT_CHECK(writer->write(frame.data(), envelope.destination(), envelope.path(), envelope.ecn(),
                            envelope.dscp(), envelope.packet().size()));
   std::ranges::copy(envelope.packet(), frame.begin() + static_cast<std::ptrdiff_t>(writer->size()));
-  const Envelope again = Envelope::parse(frame);
+  const net::Envelope again = net::Envelope::parse(frame);
   WEFT_CHECK(again.ok() && again.source() == envelope.source() &&
              again.destination() == envelope.destination() && again.path() == envelope.path() &&
              again.ecn() == envelope.ecn() && again.dscp() == envelope.dscp() &&
@@ -92,18 +92,18 @@ void check_round_trip(const Envelope& envelope) {
 }
 
 void look_at_frame(std::vector<std::byte> frame) {
-  const Envelope envelope = Envelope::parse(frame);
+  const net::Envelope envelope = net::Envelope::parse(frame);
   if (!envelope.ok()) {
     return;
   }
   check_round_trip(envelope);
   look_at_packet(envelope.packet(), 0, envelope.trimmed());
   const std::size_t before = envelope.packet().size();
-  const bool can_be_trimmed = envelope.dscp() == kDscpData && before > sizeof(DataHeader);
-  const std::size_t size = trim(frame, sizeof(DataHeader));
+  const bool can_be_trimmed = envelope.dscp() == net::kDscpData && before > sizeof(DataHeader);
+  const std::size_t size = net::trim(frame, sizeof(DataHeader));
   WEFT_CHECK(size <= frame.size());
   frame.resize(size);
-  const Envelope rest = Envelope::parse(frame);
+  const net::Envelope rest = net::Envelope::parse(frame);
   WEFT_CHECK(rest.ok());
   WEFT_CHECK(rest.packet().size() == (can_be_trimmed ? sizeof(DataHeader) : before));
   WEFT_CHECK(!can_be_trimmed || rest.trimmed());

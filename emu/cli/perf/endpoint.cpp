@@ -6,8 +6,8 @@
 #include <bit>
 #include <stdexcept>
 
+#include "srd/engine/process_config.hpp"
 #include "srd/run/clock.hpp"
-#include "srd/run/process_config.hpp"
 
 namespace weft::cli {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "emu/cli/perf/watched_io.hpp"
 #include "srd/engine/engine.hpp"
-#include "srd/io/packet_io.hpp"
+#include "srd/net/packet_io.hpp"
 #include "srd/run/host.hpp"
 #include "srd/run/idle.hpp"
 

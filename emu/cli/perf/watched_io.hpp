@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "srd/io/packet_io.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::cli {
 

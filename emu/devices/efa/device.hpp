@@ -12,7 +12,7 @@
 #include "emu/kernel/device.hpp"
 #include "emu/nic/nic.hpp"
 #include "srd/engine/engine.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::emu::devices::efa {
 

@@ -4,7 +4,7 @@
 #include "emu/devices/efa/abilities.hpp"
 #include "emu/devices/efa/device.hpp"
 #include "emu/devices/efa/gid.hpp"
-#include "srd/run/process_config.hpp"
+#include "srd/engine/process_config.hpp"
 
 namespace weft::emu::devices::efa {
 

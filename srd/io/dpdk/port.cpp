@@ -15,7 +15,7 @@
 #include "srd/io/dpdk/interrupts.hpp"
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/posix.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::srd::dpdk {
 namespace {
@@ -184,7 +184,7 @@ std::span<const RxFrame> Port::receive() {
   std::size_t count = 0;
   for (std::uint16_t i = 0; i < received_count_; ++i) {
     const RxFrame frame = read(received_[i], i);
-    if (frame.size() < wire::kEthernetSize) {
+    if (frame.size() < net::kEthernetSize) {
       ++counters_.rx_dropped;
       continue;
     }

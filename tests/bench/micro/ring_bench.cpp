@@ -10,7 +10,7 @@
 
 #include "srd/base/check.hpp"
 #include "srd/io/ring_io.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -57,7 +57,7 @@ std::vector<TxPacket> burst_of(std::size_t size, std::span<const std::byte> payl
 }
 
 void connect(RingIo& one, RingIo& other) {
-  constexpr std::size_t kFrame = wire::kEnvelopeSizeV6 + kMtu;
+  constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
   const UniqueFd memory = must(RingPort::create_memory(kRing));
   auto bells = must(Bell::create_pair());
   auto near = must(RingPort::open(memory.get(), kRing, 0, kFrame, std::move(bells.first)));

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "emu/daemon/switchboard.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::emu {
 namespace {
 
-namespace wire = srd::wire;
+namespace net = srd::net;
 using Frame = std::vector<std::byte>;
 
 // A port that gives out what is put into it and keeps what is sent.
@@ -54,11 +54,11 @@ srd::Address address(unsigned host) {
 
 // RoCE: nothing in it is checked by weftd, as anybody can write it.
 Frame roce(const srd::Address& from, const srd::Address& to) {
-  const auto writer = wire::EnvelopeWriter::make(from);
+  const auto writer = net::EnvelopeWriter::make(from);
   Frame frame(200);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, net::kDscpData,
                             frame.size() - writer->size()));
-  const std::size_t udp = writer->size() - wire::kUdpSize;
+  const std::size_t udp = writer->size() - net::kUdpSize;
   frame[udp + 2] = std::byte{4791 >> 8};
   frame[udp + 3] = std::byte{4791 & 0xFF};
   return frame;
@@ -157,7 +157,7 @@ TEST_F(ClaimsTest, NobodyOutThereIsOneOfUs) {
     EXPECT_EQ(forged(), ++count);
   }
   Frame frame = foreign(address(50), 0x0800);
-  const auto mac = wire::mac_of(ours);
+  const auto mac = net::mac_of(ours);
   std::memcpy(&frame[6], mac.data(), mac.size());
   EXPECT_TRUE(ways(0, frame).empty());
   EXPECT_EQ(forged(), ++count);

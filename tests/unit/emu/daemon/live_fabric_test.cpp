@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "emu/daemon/loans.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
+namespace net = srd::net;
 namespace wire = srd::wire;
 using std::chrono::microseconds;
 using std::chrono::seconds;
@@ -47,10 +48,10 @@ class LiveFabricTest : public testing::Test {
   }
   static std::vector<std::byte> frame(std::size_t packet_size, bool checksummed = true,
                                       std::uint16_t path = 0) {
-    const auto writer = wire::EnvelopeWriter::make(host(1));
+    const auto writer = net::EnvelopeWriter::make(host(1));
     std::vector<std::byte> bytes(writer->size() + packet_size, std::byte{0x11});
     EXPECT_TRUE(writer->write(bytes.data(), host(2), srd::PathId{path}, srd::Ecn::capable_0,
-                              wire::kDscpData, packet_size));
+                              net::kDscpData, packet_size));
     bytes[writer->size() + 2] = checksummed ? std::byte{wire::kChecksummed} : std::byte{0};
     return bytes;
   }
@@ -291,7 +292,7 @@ TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
   for (std::size_t i = 0; i < arrived_.size(); ++i) {
     const auto original = frame(200, true, static_cast<std::uint16_t>(i % 256));
     EXPECT_NE(arrived_[i], original);
-    EXPECT_TRUE(wire::Envelope::parse(arrived_[i]).ok());
+    EXPECT_TRUE(net::Envelope::parse(arrived_[i]).ok());
   }
   arrived_.clear();
   send_apart(100, 200, false);
@@ -324,7 +325,7 @@ TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
   ASSERT_EQ(arrived_.size(), 50U);
   int marked = 0;
   for (const auto& bytes : arrived_) {
-    const auto envelope = wire::Envelope::parse(bytes);
+    const auto envelope = net::Envelope::parse(bytes);
     ASSERT_TRUE(envelope.ok()) << to_string(envelope.fault());
     marked += envelope.ecn() == srd::Ecn::congested ? 1 : 0;
   }
@@ -355,7 +356,7 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
   ASSERT_EQ(arrived_.size(), 30U);
   int trimmed = 0;
   for (const auto& bytes : arrived_) {
-    const auto envelope = wire::Envelope::parse(bytes);
+    const auto envelope = net::Envelope::parse(bytes);
     ASSERT_TRUE(envelope.ok());
     if (envelope.trimmed()) {
       ++trimmed;

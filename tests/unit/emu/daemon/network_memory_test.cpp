@@ -8,12 +8,12 @@
 
 #include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/loans.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::emu {
 namespace {
 
-namespace wire = srd::wire;
+namespace net = srd::net;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
@@ -31,10 +31,10 @@ srd::Address host(unsigned number) {
 }
 
 std::vector<std::byte> frame_of(std::size_t size) {
-  const auto writer = wire::EnvelopeWriter::make(host(1));
+  const auto writer = net::EnvelopeWriter::make(host(1));
   std::vector<std::byte> bytes(size, std::byte{0x22});
   EXPECT_TRUE(writer->write(bytes.data(), host(4), srd::PathId{0}, srd::Ecn::capable_0,
-                            wire::kDscpData, size - writer->size()));
+                            net::kDscpData, size - writer->size()));
   return bytes;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "emu/devices/personality.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::emu::devices::fake {
 

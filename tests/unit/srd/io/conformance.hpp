@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "srd/io/packet_io.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd::test {
 

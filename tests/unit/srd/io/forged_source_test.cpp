@@ -33,7 +33,7 @@ class ForgedSource : public testing::Test {
     auto memory = RingPort::create_memory(kCapacity);
     auto bell = Bell::create_pair();
     ASSERT_TRUE(memory && bell);
-    const std::size_t frame = kMtu + wire::kEnvelopeSizeV6;
+    const std::size_t frame = kMtu + net::kEnvelopeSizeV6;
     auto near = RingPort::open(memory->get(), kCapacity, 0, frame, std::move(bell->first));
     auto far = RingPort::open(memory->get(), kCapacity, 1, frame, std::move(bell->second));
     ASSERT_TRUE(near && far);
@@ -48,7 +48,7 @@ class ForgedSource : public testing::Test {
     header.source_attachment = source.attachment;
     header.source_life = source.life;
     wire::store(packet.data(), header);
-    const auto envelope = wire::EnvelopeWriter::make(source.address);
+    const auto envelope = net::EnvelopeWriter::make(source.address);
     std::byte* const frame = peer_->tx().reserve(envelope->size() + size);
     EXPECT_TRUE(envelope->write(frame, own_, PathId{0}, Ecn::not_capable, 0, size));
     std::memcpy(frame + envelope->size(), packet.data(), size);

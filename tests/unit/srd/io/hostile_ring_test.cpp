@@ -24,7 +24,7 @@ class HostileRing : public testing::Test {
     auto bell = Bell::create_pair();
     ASSERT_TRUE(bell);
     bell_ = std::move(bell->second);
-    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + wire::kEnvelopeSizeV6,
+    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + net::kEnvelopeSizeV6,
                                std::move(bell->first));
     ASSERT_TRUE(port) << port.error().message;
     auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
@@ -78,7 +78,7 @@ TEST_F(HostileRing, ARecordBeyondTheEndBreaksIt) {
 }
 
 TEST_F(HostileRing, ARecordAboveTheFrameSizeBreaksIt) {
-  write_length(0, kMtu + wire::kEnvelopeSizeV6 + 1);
+  write_length(0, kMtu + net::kEnvelopeSizeV6 + 1);
   drain();
   EXPECT_EQ(io_->counters().ports_broken, 1U);
 }
@@ -124,8 +124,8 @@ TEST_F(HostileRing, GarbageIsLookedAtOnceAndInBursts) {
 }
 
 TEST_F(HostileRing, PacketsOfAnEarlierLapDoNotComeAgain) {
-  std::array<std::byte, 64 + wire::kEnvelopeSizeV4> frame{};
-  const auto envelope = wire::EnvelopeWriter::make(test::ipv4(127, 1, 0, 2));
+  std::array<std::byte, 64 + net::kEnvelopeSizeV4> frame{};
+  const auto envelope = net::EnvelopeWriter::make(test::ipv4(127, 1, 0, 2));
   ASSERT_TRUE(envelope && envelope->write(frame.data(), own_, PathId{0}, Ecn::not_capable, 0, 64));
   const std::size_t records = fill(frame);
   drain();

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "srd/io/ring_io.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd {
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kRing = kMinRingBytes;
 constexpr std::size_t kMtu = 1000;
-constexpr std::size_t kFrame = wire::kEnvelopeSizeV6 + kMtu;
+constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
 
 TEST(LatePort, WakesWhoSleepsAlready) {
   const Address own_address = test::ipv4(127, 1, 0, 1);

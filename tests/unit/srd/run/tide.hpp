@@ -10,8 +10,8 @@
 #include <span>
 #include <utility>
 
-#include "srd/io/packet_io.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/packet_io.hpp"
 #include "srd/run/host.hpp"
 
 namespace weft::srd {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "srd/net/envelope.hpp"
 #include "srd/wire/drop_reason.hpp"
-#include "srd/wire/envelope.hpp"
 
 namespace weft::srd {
 namespace {
@@ -62,7 +62,7 @@ TEST(WireDocs, ReasonsOfThePacketAgainstTheState) {
 // [wire 5.3]
 TEST(WireDocs, FaultsOfTheEnvelope) {
   EXPECT_EQ(names_in_section("5.3"),
-            names_in_code(wire::EnvelopeFault::too_short, wire::EnvelopeFault::bad_destination));
+            names_in_code(net::EnvelopeFault::too_short, net::EnvelopeFault::bad_destination));
 }
 
 TEST(WireDocs, NothingIsUnknown) {

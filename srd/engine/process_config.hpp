@@ -3,8 +3,7 @@
 
 #include "srd/base/result.hpp"
 #include "srd/engine/config.hpp"
-#include "srd/io/packet_io.hpp"
-#include "srd/run/idle.hpp"
+#include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 
@@ -16,9 +15,5 @@ namespace weft::srd {
 // Also whether the carrier can do what is asked for: of paths that it does not have every packet
 // would be lost.
 [[nodiscard]] Result<void> validate(const EngineConfig& config, const IoCapabilities& carrier);
-
-// How long such a process spins for what may come: not at all where a third process, weftd, has to
-// run in between, perhaps on the same core.
-[[nodiscard]] IdleLimits process_idle(const IoCapabilities& carrier);
 
 }  // namespace weft::srd

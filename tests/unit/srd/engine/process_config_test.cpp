@@ -1,5 +1,5 @@
 // Owns what carriers ask of configurations.
-#include "srd/run/process_config.hpp"
+#include "srd/engine/process_config.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Owns the ways to compute CRC32C and the choice between them, made once.
-#include "srd/wire/crc32c.hpp"
+#include "srd/net/crc32c.hpp"
 
 #include <array>
 #include <atomic>

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "srd/wire/envelope.hpp"
-#include "tests/unit/srd/wire/frames.hpp"
+#include "srd/net/envelope.hpp"
+#include "tests/unit/srd/net/frames.hpp"
 
-namespace weft::srd::wire {
+namespace weft::srd::net {
 namespace {
 
 using test::address4;
@@ -107,4 +107,4 @@ TEST(Tshark, ReadsOurEnvelopes) {
 }
 
 }  // namespace
-}  // namespace weft::srd::wire
+}  // namespace weft::srd::net

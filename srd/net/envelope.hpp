@@ -8,9 +8,9 @@
 #include <span>
 
 #include "srd/base/result.hpp"
-#include "srd/wire/address.hpp"
+#include "srd/net/address.hpp"
 
-namespace weft::srd::wire {
+namespace weft::srd::net {
 
 // [wire 2.3] The path is the low byte of the source port.
 inline constexpr std::uint16_t kFirstSourcePort = 0xF000;
@@ -128,4 +128,4 @@ bool mark_congested(std::span<std::byte> frame);
 // Whether trim() would cut the frame.
 [[nodiscard]] bool can_trim(std::span<const std::byte> frame, std::size_t keep);
 
-}  // namespace weft::srd::wire
+}  // namespace weft::srd::net

@@ -1,5 +1,5 @@
-// Owns the tests of the envelope: golden frames, each reason to refuse one, trimming.
-#include "srd/wire/envelope.hpp"
+// Owns the tests of the envelope: golden frames, each reason to refuse one.
+#include "srd/net/envelope.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "srd/base/rng.hpp"
-#include "srd/wire/parse.hpp"
-#include "tests/unit/srd/wire/frames.hpp"
+#include "tests/unit/srd/net/frames.hpp"
 #include "tests/unit/srd/wire/golden.hpp"
 
-namespace weft::srd::wire {
+namespace weft::srd::net {
 static void PrintTo(EnvelopeFault fault, std::ostream* out) { *out << to_string(fault); }
 namespace {
 
@@ -24,7 +23,7 @@ using test::address4;
 using test::address6;
 using test::Bytes;
 using test::frame_of;
-using test::from_hex;
+using wire::test::from_hex;
 
 const Bytes kWeft = from_hex("77656674");
 const Address kAlice = address4(10, 1, 2, 3);
@@ -323,41 +322,5 @@ TEST(AddressHash, SeparatesNeighbours) {
   EXPECT_EQ(hashes.size(), 10'000U);
 }
 
-// --- Trimming [wire 4.9]
-
-TEST(Trim, LeavesAValidShorterFrame) {
-  const Bytes packet = test::golden("write");
-  for (const bool v4 : {true, false}) {
-    Bytes frame =
-        frame_of(v4 ? kAlice : kAlice6, v4 ? kBob : kBob6, 9, Ecn::congested, kDscpData, packet);
-    const std::size_t size = trim(frame, sizeof(DataHeader));
-    EXPECT_EQ(size, frame.size() - 4);
-    frame.resize(size);
-    const Envelope envelope = Envelope::parse(frame);
-    ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
-    EXPECT_TRUE(envelope.trimmed());
-    EXPECT_EQ(envelope.ecn(), Ecn::congested);
-    EXPECT_EQ(envelope.path(), PathId{9});
-    EXPECT_EQ(envelope.source(), v4 ? kAlice : kAlice6);
-    EXPECT_EQ(envelope.destination(), v4 ? kBob : kBob6);
-    EXPECT_EQ(envelope.packet().size(), sizeof(DataHeader));
-    EXPECT_EQ(parse_packet(envelope.packet(), 0, envelope.trimmed()).reason(), DropReason::none);
-    EXPECT_EQ(trim(frame, 10), size) << "once is enough";
-  }
-}
-
-TEST(Trim, LeavesEverythingElseAlone) {
-  const Bytes ack = test::golden("ack");
-  Bytes control = frame_of(kAlice, kBob, 9, Ecn::capable_0, kDscpControl, ack);
-  Bytes brief = frame_of(kAlice, kBob, 9, Ecn::capable_0, kDscpData, kWeft);
-  Bytes foreign = from_hex(kGolden4);
-  foreign[kIp + 22] = std::byte{0x12};
-  for (Bytes* frame : {&control, &brief, &foreign}) {
-    const Bytes before = *frame;
-    EXPECT_EQ(trim(*frame, 64), before.size());
-    EXPECT_EQ(*frame, before);
-  }
-}
-
 }  // namespace
-}  // namespace weft::srd::wire
+}  // namespace weft::srd::net

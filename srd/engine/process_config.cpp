@@ -1,5 +1,5 @@
 // Owns the tuning of engines in processes.
-#include "srd/run/process_config.hpp"
+#include "srd/engine/process_config.hpp"
 
 #include <algorithm>
 #include <string>
@@ -59,14 +59,6 @@ Result<void> validate(const EngineConfig& config, const IoCapabilities& carrier)
                     std::to_string(carrier.paths) + ": ask for fewer, or open it with more");
   }
   return validate(config);
-}
-
-IdleLimits process_idle(const IoCapabilities& carrier) {
-  IdleLimits limits;
-  if (carrier.network.round_trip > Duration::zero()) {
-    limits.spin = Duration::zero();
-  }
-  return limits;
 }
 
 }  // namespace weft::srd

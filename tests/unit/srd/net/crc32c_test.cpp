@@ -1,5 +1,5 @@
 // Owns the tests of CRC32C: every way to compute it against the definition.
-#include "srd/wire/crc32c.hpp"
+#include "srd/net/crc32c.hpp"
 
 #include <gtest/gtest.h>
 

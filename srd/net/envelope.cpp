@@ -1,12 +1,12 @@
 // Owns the building, checking and trimming of envelopes.
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 
 #include <boost/endian/conversion.hpp>
 #include <cstring>
 
 #include "srd/base/rng.hpp"
 
-namespace weft::srd::wire {
+namespace weft::srd::net {
 namespace {
 
 constexpr std::uint16_t kEtherTypeV4 = 0x0800;
@@ -402,4 +402,4 @@ bool mark_congested(std::span<std::byte> frame) {
   return true;
 }
 
-}  // namespace weft::srd::wire
+}  // namespace weft::srd::net

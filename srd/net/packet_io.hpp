@@ -7,8 +7,8 @@
 #include <span>
 
 #include "srd/base/units.hpp"
-#include "srd/engine/machine.hpp"
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::srd {
 
@@ -27,7 +27,7 @@ struct IoCapabilities {
   bool reads_ecn = false;
   bool writes_ecn = false;
   std::uint16_t paths =
-      wire::kPathPorts;             // it tells so many apart; packets of others are unroutable
+      net::kPathPorts;              // it tells so many apart; packets of others are unroutable
   bool wide_spray_is_cheap = true;  // packets of one burst may take different paths at no cost
   std::uint32_t gigabits = 0;       // the link's rate, where it is known
   NetworkModel network{};           // if the carrier leads through one

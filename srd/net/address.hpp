@@ -1,4 +1,5 @@
-// Owns what a packet's envelope says: the address of a NIC, the path, the ECN mark.
+// Owns the names by which the ends of a network know each other, and what a packet's envelope says:
+// addresses of NICs, queue pairs, processes and their lives, paths, ECN marks.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 
 #include "srd/base/ids.hpp"
 #include "srd/base/rng.hpp"
+#include "srd/base/serial.hpp"
 
 namespace weft::srd {
 
@@ -27,6 +29,16 @@ struct Address {
     return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
   }
 };
+
+// Number of a queue pair on its NIC; 24 bits on the wire.
+using Qpn = Id<struct QpnTag, std::uint32_t>;
+
+// Which process on a NIC. With the address it names one end of a reliability context.
+using AttachmentId = Id<struct AttachmentTag, std::uint16_t>;
+
+// One incarnation of an attachment: a restarted process has a later one. Compared as a serial
+// number.
+using Life = Serial<struct LifeTag, std::uint32_t>;
 
 // The entropy of a packet: the index of its UDP source port within the sender's range, 0 ..
 // paths-1.

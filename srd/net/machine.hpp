@@ -23,7 +23,7 @@
 #include <span>
 
 #include "srd/base/time.hpp"
-#include "srd/engine/types.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::srd {
 

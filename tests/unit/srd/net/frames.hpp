@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "srd/wire/envelope.hpp"
+#include "srd/net/envelope.hpp"
 #include "tests/unit/srd/wire/golden.hpp"
 
-namespace weft::srd::wire::test {
+namespace weft::srd::net::test {
 
 using Bytes = std::vector<std::byte>;
 
@@ -28,7 +28,7 @@ inline Address address4(unsigned a, unsigned b, unsigned c, unsigned d) {
 
 inline Address address6(std::string_view hex) {
   Address address;
-  std::ranges::copy(from_hex(hex), address.bytes.begin());
+  std::ranges::copy(wire::test::from_hex(hex), address.bytes.begin());
   return address;
 }
 
@@ -60,4 +60,4 @@ inline void fix_ipv4_checksum(Bytes& frame) {
   frame[25] = static_cast<std::byte>(~sum);
 }
 
-}  // namespace weft::srd::wire::test
+}  // namespace weft::srd::net::test

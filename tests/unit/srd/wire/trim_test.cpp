@@ -1,0 +1,56 @@
+// Owns the tests of trimming [wire 4.9]: what may be cut, and what is left of it.
+#include <gtest/gtest.h>
+
+#include "srd/net/envelope.hpp"
+#include "srd/wire/parse.hpp"
+#include "tests/unit/srd/net/frames.hpp"
+
+namespace weft::srd::wire {
+namespace {
+
+using net::test::address4;
+using net::test::address6;
+using net::test::Bytes;
+using net::test::frame_of;
+
+const Address kAlice = address4(10, 1, 2, 3);
+const Address kBob = address4(10, 1, 2, 4);
+const Address kAlice6 = address6("fd005eed000000000000000000000001");
+const Address kBob6 = address6("fd005eed0000000000000000ffff0002");
+
+TEST(Trim, LeavesAValidShorterFrame) {
+  const Bytes packet = test::golden("write");
+  for (const bool v4 : {true, false}) {
+    Bytes frame = frame_of(v4 ? kAlice : kAlice6, v4 ? kBob : kBob6, 9, Ecn::congested,
+                           net::kDscpData, packet);
+    const std::size_t size = net::trim(frame, sizeof(DataHeader));
+    EXPECT_EQ(size, frame.size() - 4);
+    frame.resize(size);
+    const net::Envelope envelope = net::Envelope::parse(frame);
+    ASSERT_EQ(envelope.fault(), net::EnvelopeFault::none);
+    EXPECT_TRUE(envelope.trimmed());
+    EXPECT_EQ(envelope.ecn(), Ecn::congested);
+    EXPECT_EQ(envelope.path(), PathId{9});
+    EXPECT_EQ(envelope.source(), v4 ? kAlice : kAlice6);
+    EXPECT_EQ(envelope.destination(), v4 ? kBob : kBob6);
+    EXPECT_EQ(envelope.packet().size(), sizeof(DataHeader));
+    EXPECT_EQ(parse_packet(envelope.packet(), 0, envelope.trimmed()).reason(), DropReason::none);
+    EXPECT_EQ(net::trim(frame, 10), size) << "once is enough";
+  }
+}
+
+TEST(Trim, LeavesEverythingElseAlone) {
+  const Bytes ack = test::golden("ack");
+  Bytes control = frame_of(kAlice, kBob, 9, Ecn::capable_0, net::kDscpControl, ack);
+  Bytes brief = frame_of(kAlice, kBob, 9, Ecn::capable_0, net::kDscpData, Bytes(4));
+  Bytes foreign = frame_of(kAlice, kBob, 9, Ecn::capable_0, net::kDscpData, test::golden("write"));
+  foreign[net::kEnvelopeSizeV4 - net::kUdpSize + 2] = std::byte{0x12};
+  for (Bytes* frame : {&control, &brief, &foreign}) {
+    const Bytes before = *frame;
+    EXPECT_EQ(net::trim(*frame, 64), before.size());
+    EXPECT_EQ(*frame, before);
+  }
+}
+
+}  // namespace
+}  // namespace weft::srd::wire
