@@ -169,12 +169,7 @@ PerfPlace place_on_udp(int side) {
   const auto run = static_cast<unsigned>(::getppid());
   srd::Address addresses[2];
   for (unsigned i = 0; i < 2; ++i) {
-    auto& bytes = addresses[i].bytes;
-    bytes[10] = bytes[11] = std::byte{0xFF};
-    bytes[12] = std::byte{127};
-    bytes[13] = static_cast<std::byte>(80 + run / 250 % 100);
-    bytes[14] = static_cast<std::byte>(run % 250);
-    bytes[15] = static_cast<std::byte>(i + 1);
+    addresses[i] = srd::Address::v4(127, 80 + run / 250 % 100, run % 250, i + 1);
   }
   auto io = srd::UdpIo::create({.own = addresses[side], .mtu = 8192 + 64, .paths = 16});
   if (!io) {

@@ -1,14 +1,13 @@
 // Owns the joint between real frames and the modelled network.
 #include "emu/daemon/live_fabric.hpp"
 
-#include <cstring>
 #include <utility>
 
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/loans.hpp"
 #include "srd/base/check.hpp"
-#include "srd/base/rng.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/net/flow_key.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
@@ -19,7 +18,6 @@ namespace wire = srd::wire;
 
 // What a NIC takes from its processes before the first of it has left.
 constexpr Picos kNicQueue = 20'000'000;
-constexpr std::size_t kIp = net::kEthernetSize;
 constexpr std::size_t kTrimmedPacket = sizeof(wire::DataHeader);
 constexpr std::size_t kSmallFrame = 128;  // an acknowledgement
 
@@ -30,27 +28,6 @@ Topology with_patient_nics(Topology topology) {
     link.buffer = link.ecn_low = link.ecn_high = 0;
   }
   return topology;
-}
-
-std::size_t ip_header_of(std::span<const std::byte> frame) {
-  const unsigned type =
-      std::to_integer<unsigned>(frame[12]) << 8 | std::to_integer<unsigned>(frame[13]);
-  const std::size_t header = type == 0x0800 ? 20 : type == 0x86DD ? 40 : 0;
-  return frame.size() >= kIp + header + net::kUdpSize ? header : 0;
-}
-
-// Everything that ECMP looks at: the IP addresses and the ports, or else the Ethernet addresses.
-std::uint32_t flow_hash(std::span<const std::byte> frame) {
-  const std::size_t header = ip_header_of(frame);
-  const std::size_t begin = header == 0 ? 0 : header == 20 ? kIp + 12 : kIp + 8;
-  const std::size_t size = header == 0 ? 12 : header == 20 ? 12 : 36;
-  std::uint64_t hash = 0;
-  for (std::size_t i = 0; i < size; i += 4) {
-    std::uint32_t word;
-    std::memcpy(&word, frame.data() + begin + i, sizeof word);
-    hash = mix64(hash ^ word);
-  }
-  return static_cast<std::uint32_t>(hash);
 }
 
 // Where a wrong bit is noticed by the receiver: in packets with a checksum of their own. Elsewhere
@@ -177,7 +154,7 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
   const unsigned ip_class = net::traffic_class(frame);
   Frame meta;
   meta.destination = to.port;
-  meta.hash = flow_hash(frame);
+  meta.hash = net::FlowKey::parse(frame).hash();
   meta.handle = store(from, to, frame, lender);
   if (meta.handle == kNone) [[unlikely]] {
     return true;

@@ -70,36 +70,6 @@ Result<OutsideSpec> parse_outside(const std::string& text) {
   return spec;
 }
 
-std::optional<srd::Address> claimed_source(std::span<const std::byte> frame) {
-  constexpr std::size_t kType = 12;
-  constexpr std::size_t kBody = net::kEthernetSize;
-  const auto type =
-      std::to_integer<unsigned>(frame[kType]) << 8 | std::to_integer<unsigned>(frame[kType + 1]);
-  srd::Address address;
-  const auto ipv4 = [&](std::size_t at) -> std::optional<srd::Address> {
-    if (frame.size() < at + 4) {
-      return std::nullopt;
-    }
-    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-    std::memcpy(address.bytes.data() + 12, &frame[at], 4);
-    return address;
-  };
-  switch (type) {
-    case 0x0800:
-      return ipv4(kBody + 12);
-    case 0x0806:  // ARP
-      return ipv4(kBody + 14);
-    case 0x86DD:
-      if (frame.size() < kBody + 40) {
-        return std::nullopt;
-      }
-      std::memcpy(address.bytes.data(), &frame[kBody + 8], address.bytes.size());
-      return address;
-    default:
-      return std::nullopt;
-  }
-}
-
 namespace {
 
 Result<std::unique_ptr<srd::FrameIo>> open_tunnel(const OutsideSpec& spec,

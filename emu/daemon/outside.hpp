@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +30,6 @@ struct OutsideSpec {
 [[nodiscard]] Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec,
                                                                  std::size_t max_frame,
                                                                  const std::string& join_key);
-// Who an IP packet or an ARP message claims to come from.
-[[nodiscard]] std::optional<srd::Address> claimed_source(std::span<const std::byte> frame);
 
 class Outside {
  public:

@@ -17,17 +17,6 @@ namespace {
 
 constexpr std::size_t kMaxHosts = 254;
 
-srd::Address ipv4_address(const std::array<std::uint8_t, 2>& prefix, std::size_t host,
-                          std::size_t nic) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{prefix[0]};
-  address.bytes[13] = std::byte{prefix[1]};
-  address.bytes[14] = static_cast<std::byte>(host + 1);
-  address.bytes[15] = static_cast<std::byte>(nic + 1);
-  return address;
-}
-
 // The n of "h<n>".
 std::optional<std::uint32_t> number_of(const std::string& host) {
   std::uint32_t number = 0;
@@ -73,8 +62,9 @@ Result<Plant> Plant::make(const Options& options) {
       nic->host = host;
       nic->index = index;
       nic->port = static_cast<std::uint32_t>(plant.nics_.size());
-      nic->address =
-          ipv4_address(options.prefix, options.first_host - 1 + plant.hosts_.size(), index);
+      nic->address = srd::Address::v4(
+          options.prefix[0], options.prefix[1],
+          static_cast<unsigned>(options.first_host + plant.hosts_.size()), index + 1);
       plant.by_address_.emplace(nic->address, nic.get());
       plant.nics_.push_back(std::move(nic));
     }
@@ -123,8 +113,8 @@ std::unique_ptr<Slot> Plant::take(Slot& slot) {
 
 std::string to_text(const srd::Address& address) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (srd::net::is_ipv4(address)) {
-    ::inet_ntop(AF_INET, address.bytes.data() + 12, text, sizeof text);
+  if (address.is_v4()) {
+    ::inet_ntop(AF_INET, address.v4_bytes().data(), text, sizeof text);
   } else {
     ::inet_ntop(AF_INET6, address.bytes.data(), text, sizeof text);
   }

@@ -6,6 +6,7 @@
 
 #include "emu/daemon/capture.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/net/flow_key.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/parse.hpp"
 #include "srd/wire/srd_header.hpp"
@@ -16,11 +17,6 @@ namespace {
 namespace net = srd::net;
 namespace wire = srd::wire;
 
-constexpr std::size_t kIpv4Header = 20;
-constexpr std::size_t kIpv6Header = 40;
-constexpr unsigned kTypeIpv4 = 0x0800;
-constexpr unsigned kTypeIpv6 = 0x86DD;
-constexpr unsigned kUdp = 17;
 constexpr unsigned kRocePort = 4791;
 constexpr std::size_t kRoceQpnOffset = 5;  // of InfiniBand's base transport header, 24 bits
 // Of what UDP carries, as far as the last thing that is read of it.
@@ -37,13 +33,6 @@ unsigned octet(std::span<const std::byte> bytes, std::size_t at) {
 
 unsigned pair(std::span<const std::byte> bytes, std::size_t at) {
   return octet(bytes, at) << 8 | octet(bytes, at + 1);
-}
-
-srd::Address mapped(const std::byte* ipv4) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  std::memcpy(address.bytes.data() + 12, ipv4, 4);
-  return address;
 }
 
 }  // namespace
@@ -89,41 +78,27 @@ struct Switchboard::Head {
 };
 
 bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
-  constexpr std::size_t kIp = net::kEthernetSize;
-  constexpr std::size_t kRest = net::kUdpSize + kRoceSteering;
-  if (frame.size() < kIp + kIpv4Header + kRest) {
+  const auto flow = net::FlowKey::parse(frame);
+  if (!flow.is_udp() || flow.payload().size() < kRoceSteering) {
     return false;
   }
-  const unsigned type = pair(frame, 12);
-  std::size_t udp = kIp;
-  if (type == kTypeIpv4 && octet(frame, kIp) == 0x45 && octet(frame, kIp + 9) == kUdp) {
-    steering.source = mapped(&frame[kIp + 12]);
-    steering.destination = mapped(&frame[kIp + 16]);
-    udp += kIpv4Header;
-  } else if (type == kTypeIpv6 && octet(frame, kIp + 6) == kUdp &&
-             frame.size() >= kIp + kIpv6Header + kRest) {
-    std::memcpy(steering.source.bytes.data(), &frame[kIp + 8], 16);
-    std::memcpy(steering.destination.bytes.data(), &frame[kIp + 24], 16);
-    udp += kIpv6Header;
-  } else {
-    return false;
-  }
-  const std::size_t packet = udp + net::kUdpSize;
-  switch (pair(frame, udp + 2)) {
+  steering.source = flow.source();
+  steering.destination = flow.destination();
+  const auto packet = flow.payload();
+  switch (flow.destination_port()) {
     case net::kDestinationPort:
-      if (frame.size() < packet + kTransportSteering) {
+      if (packet.size() < kTransportSteering) {
         return false;
       }
-      steering.block = pair(frame, packet + wire::kDestinationAttachmentOffset);
-      steering.sender.attachment =
-          pair(frame, packet + offsetof(wire::CommonHeader, source_attachment));
-      std::memcpy(&steering.sender.life, &frame[packet + offsetof(wire::CommonHeader, source_life)],
+      steering.block = pair(packet, wire::kDestinationAttachmentOffset);
+      steering.sender.attachment = pair(packet, offsetof(wire::CommonHeader, source_attachment));
+      std::memcpy(&steering.sender.life, &packet[offsetof(wire::CommonHeader, source_life)],
                   sizeof steering.sender.life);
       steering.is_transport = true;
       return true;
     case kRocePort:
-      steering.block = pair(frame, packet + kRoceQpnOffset);
-      steering.management = steering.block == 0 && octet(frame, packet + kRoceQpnOffset + 2) == 1;
+      steering.block = pair(packet, kRoceQpnOffset);
+      steering.management = steering.block == 0 && octet(packet, kRoceQpnOffset + 2) == 1;
       return true;
     default:
       return false;
@@ -462,7 +437,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
 // Our own NICs are not out there; but the kernel of a host of ours may have that host's address.
 bool Switchboard::claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
                               bool steered) const {
-  const auto source = claimed_source(frame);
+  const auto source = net::FlowKey::parse(frame).claimed_source();
   const Nic* owner = source ? plant_.find(*source) : nullptr;
   const bool own_kernel = port.is_kernel && owner == port.nic && !steered;
   return (owner != nullptr && !own_kernel) || is_our_mac(frame);

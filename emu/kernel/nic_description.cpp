@@ -40,11 +40,11 @@ Result<NicDescription> nic_from_text(std::string_view text) {
 }
 
 Result<srd::Address> parse_address(const std::string& text) {
-  srd::Address address;
-  if (inet_pton(AF_INET, text.c_str(), &address.bytes[12]) == 1) {
-    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-    return address;
+  std::array<std::byte, 4> four;
+  if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) {
+    return srd::Address::v4(four.data());
   }
+  srd::Address address;
   if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) == 1) {
     return address;
   }

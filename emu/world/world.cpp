@@ -12,12 +12,7 @@ constexpr std::uint32_t kMostStepsAtOneTime = 10'000;
 }  // namespace
 
 srd::Address address_of_host(std::uint32_t index) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{10};
-  address.bytes[14] = static_cast<std::byte>(index >> 8);
-  address.bytes[15] = static_cast<std::byte>(index + 1);
-  return address;
+  return srd::Address::v4(10, 0, index >> 8, index + 1);
 }
 
 std::uint32_t VirtualWorld::add_host(const srd::EngineConfig& config) {

@@ -28,11 +28,11 @@ constexpr std::size_t kLargestSend = 65000;
 
 sockaddr_storage socket_address(const Address& address, std::uint16_t port, socklen_t& size) {
   sockaddr_storage storage{};
-  if (net::is_ipv4(address)) {
+  if (address.is_v4()) {
     auto& ipv4 = reinterpret_cast<sockaddr_in&>(storage);
     ipv4.sin_family = AF_INET;
     ipv4.sin_port = htons(port);
-    std::memcpy(&ipv4.sin_addr, address.bytes.data() + 12, 4);
+    std::memcpy(&ipv4.sin_addr, address.v4_bytes().data(), 4);
     size = sizeof ipv4;
   } else {
     auto& ipv6 = reinterpret_cast<sockaddr_in6&>(storage);
@@ -47,9 +47,7 @@ sockaddr_storage socket_address(const Address& address, std::uint16_t port, sock
 std::uint16_t read_source(const sockaddr_storage& storage, Address& address) {
   if (storage.ss_family == AF_INET) {
     const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(storage);
-    address = {};
-    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-    std::memcpy(address.bytes.data() + 12, &ipv4.sin_addr, 4);
+    address = Address::v4(reinterpret_cast<const std::byte*>(&ipv4.sin_addr));
     return ntohs(ipv4.sin_port);
   }
   const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(storage);
@@ -98,7 +96,7 @@ cmsghdr* append(msghdr& message, cmsghdr* at, int level, int type, Value value) 
 }  // namespace
 
 UdpIo::UdpIo(const Config& config)
-    : config_(config), ipv6_(!net::is_ipv4(config.own)), buffer_(kDatagrams * kDatagramBytes) {}
+    : config_(config), ipv6_(!config.own.is_v4()), buffer_(kDatagrams * kDatagramBytes) {}
 
 Result<std::unique_ptr<UdpIo>> UdpIo::create(const Config& config) {
   if (config.paths == 0 || config.paths > net::kPathPorts || config.mtu < 256 ||
@@ -265,7 +263,7 @@ std::size_t UdpIo::transmit(std::span<const TxPacket> packets) {
     ++taken;
     if (packet.size() > config_.mtu) {
       ++counters_.tx_oversize;
-    } else if (net::is_ipv4(packet.to) == ipv6_ || packet.path.value() >= config_.paths) {
+    } else if (packet.to.is_v4() == ipv6_ || packet.path.value() >= config_.paths) {
       ++counters_.tx_unroutable;
     } else {
       waiting[count++] = &packet;

@@ -2,11 +2,13 @@
 // addresses of NICs, queue pairs, processes and their lives, paths, ECN marks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "srd/base/ids.hpp"
 #include "srd/base/rng.hpp"
@@ -19,6 +21,28 @@ namespace weft::srd {
 struct Address {
   std::array<std::byte, 16> bytes{};
 
+  // a.b.c.d
+  [[nodiscard]] static constexpr Address v4(unsigned a, unsigned b, unsigned c, unsigned d) {
+    const std::array<std::byte, 4> four{static_cast<std::byte>(a), static_cast<std::byte>(b),
+                                        static_cast<std::byte>(c), static_cast<std::byte>(d)};
+    return v4(four.data());
+  }
+  // As they lie in an IPv4 header.
+  [[nodiscard]] static constexpr Address v4(const std::byte* four) {
+    Address address;
+    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
+    std::copy_n(four, 4, &address.bytes[kV4Prefix]);
+    return address;
+  }
+  [[nodiscard]] constexpr bool is_v4() const {
+    const auto quarters = std::bit_cast<std::array<std::uint32_t, 4>>(bytes);
+    return (quarters[0] | quarters[1] | (quarters[2] ^ kV4Mark)) == 0;
+  }
+  // Where is_v4(): the four bytes of the IPv4 address.
+  [[nodiscard]] constexpr std::span<const std::byte, 4> v4_bytes() const {
+    return std::span(bytes).last<4>();
+  }
+
   // Two words compare faster than sixteen bytes, and this happens for each packet.
   [[nodiscard]] constexpr std::array<std::uint64_t, 2> words() const {
     return std::bit_cast<std::array<std::uint64_t, 2>>(bytes);
@@ -28,6 +52,11 @@ struct Address {
     const auto y = b.words();
     return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
   }
+
+ private:
+  static constexpr std::size_t kV4Prefix = 12;  // bytes: ::ffff:0:0/96
+  static constexpr auto kV4Mark = std::bit_cast<std::uint32_t>(
+      std::array{std::byte{0}, std::byte{0}, std::byte{0xFF}, std::byte{0xFF}});
 };
 
 // Number of a queue pair on its NIC; 24 bits on the wire.

@@ -9,64 +9,10 @@
 namespace weft::srd::net {
 namespace {
 
-constexpr std::uint16_t kEtherTypeV4 = 0x0800;
-constexpr std::uint16_t kEtherTypeV6 = 0x86DD;
-constexpr std::size_t kIpV4Size = 20;
-constexpr std::size_t kIpV6Size = 40;
-constexpr std::uint8_t kUdp = 17;
-constexpr std::uint16_t kDontFragment = 0x4000;
-
-// Offsets within the IP header.
-constexpr std::size_t kV4TrafficClass = 1;
-constexpr std::size_t kV4Length = 2;
-constexpr std::size_t kV4Fragment = 6;
-constexpr std::size_t kV4Hops = 8;
-constexpr std::size_t kV4Protocol = 9;
-constexpr std::size_t kV4Checksum = 10;
-constexpr std::size_t kV4Source = 12;
-constexpr std::size_t kV4Destination = 16;
-constexpr std::size_t kV6FlowLabel = 2;
-constexpr std::size_t kV6Length = 4;
-constexpr std::size_t kV6NextHeader = 6;
-constexpr std::size_t kV6Hops = 7;
-constexpr std::size_t kV6Source = 8;
-constexpr std::size_t kV6Destination = 24;
-// Within the UDP header.
-constexpr std::size_t kUdpSourcePort = 0;
-constexpr std::size_t kUdpDestinationPort = 2;
-constexpr std::size_t kUdpLength = 4;
-constexpr std::size_t kUdpChecksum = 6;
-
-constexpr std::size_t kMappedPrefix = 12;  // ::ffff:0:0/96
-
-std::uint8_t load8(const std::byte* at) { return std::to_integer<std::uint8_t>(*at); }
-std::uint16_t load16(const std::byte* at) {
-  std::uint16_t value;
-  std::memcpy(&value, at, sizeof value);
-  return boost::endian::big_to_native(value);
-}
-void store8(std::byte* at, unsigned value) { *at = static_cast<std::byte>(value); }
-void store16(std::byte* at, std::size_t value) {
-  const std::uint16_t big = boost::endian::native_to_big(static_cast<std::uint16_t>(value));
-  std::memcpy(at, &big, sizeof big);
-}
-
-constexpr Address kMapped = [] {
-  Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  return address;
-}();
-
-Address map(const std::byte* ipv4) {
-  Address address = kMapped;
-  std::memcpy(address.bytes.data() + kMappedPrefix, ipv4, 4);
-  return address;
-}
-
 // Whether a NIC can have this address: it is neither unspecified nor multicast nor broadcast.
 bool is_host(const Address& address) {
-  if (is_ipv4(address)) {
-    const std::uint8_t first = load8(&address.bytes[kMappedPrefix]);
+  if (address.is_v4()) {
+    const std::uint8_t first = load8(address.v4_bytes().data());
     return first != 0 && first < 224;
   }
   return address != Address{} && address.bytes[0] != std::byte{0xFF};
@@ -94,7 +40,7 @@ unsigned traffic_class(std::uint8_t dscp, Ecn ecn) {
 void store_mac(std::byte* to, const Address& address, bool v4) {
   if (v4) {
     store16(to, 0x0200);
-    std::memcpy(to + 2, address.bytes.data() + kMappedPrefix, 4);
+    std::memcpy(to + 2, address.v4_bytes().data(), 4);
     return;
   }
   std::uint64_t high;
@@ -110,13 +56,9 @@ void store_mac(std::byte* to, const Address& address, bool v4) {
 
 }  // namespace
 
-bool is_ipv4(const Address& address) {
-  return std::memcmp(address.bytes.data(), kMapped.bytes.data(), kMappedPrefix) == 0;
-}
-
 MacAddress mac_of(const Address& address) {
   MacAddress mac;
-  store_mac(mac.data(), address, is_ipv4(address));
+  store_mac(mac.data(), address, address.is_v4());
   return mac;
 }
 
@@ -131,20 +73,20 @@ Result<EnvelopeWriter> EnvelopeWriter::make(const Address& from) {
 }
 
 EnvelopeWriter::EnvelopeWriter(const Address& from) {
-  store_mac(bytes_.data() + 6, from, is_ipv4(from));
+  store_mac(bytes_.data() + 6, from, from.is_v4());
   std::byte* const ip = bytes_.data() + kEthernetSize;
-  if (is_ipv4(from)) {
+  if (from.is_v4()) {
     size_ = kEnvelopeSizeV4;
-    store16(bytes_.data() + 12, kEtherTypeV4);
-    store8(ip, 0x45);
+    store16(bytes_.data() + kEtherType, kEtherTypeV4);
+    store8(ip, kPlainV4);
     store16(ip + kV4Fragment, kDontFragment);
     store8(ip + kV4Hops, kHopLimit);
     store8(ip + kV4Protocol, kUdp);
-    std::memcpy(ip + kV4Source, from.bytes.data() + kMappedPrefix, 4);
+    std::memcpy(ip + kV4Source, from.v4_bytes().data(), 4);
     constant_sum_ = sum_words(ip, kIpV4Size);
   } else {
     size_ = kEnvelopeSizeV6;
-    store16(bytes_.data() + 12, kEtherTypeV6);
+    store16(bytes_.data() + kEtherType, kEtherTypeV6);
     store8(ip + kV6NextHeader, kUdp);
     store8(ip + kV6Hops, kHopLimit);
     std::memcpy(ip + kV6Source, from.bytes.data(), from.bytes.size());
@@ -155,7 +97,7 @@ EnvelopeWriter::EnvelopeWriter(const Address& from) {
 bool EnvelopeWriter::write(std::byte* frame, const Address& to, PathId path, Ecn ecn,
                            std::uint8_t dscp, std::size_t packet_size) const {
   const bool v4 = size_ == kEnvelopeSizeV4;
-  if (is_ipv4(to) != v4 || !is_host(to) || path.value() >= kPathPorts ||
+  if (to.is_v4() != v4 || !is_host(to) || path.value() >= kPathPorts ||
       packet_size > kLargestPacket) {
     return false;
   }
@@ -168,7 +110,7 @@ bool EnvelopeWriter::write(std::byte* frame, const Address& to, PathId path, Ecn
     const std::size_t length = kIpV4Size + udp_length;
     store8(ip + kV4TrafficClass, ip_class);
     store16(ip + kV4Length, length);
-    std::memcpy(ip + kV4Destination, to.bytes.data() + kMappedPrefix, 4);
+    std::memcpy(ip + kV4Destination, to.v4_bytes().data(), 4);
     const auto sum = static_cast<std::uint32_t>(constant_sum_ + ip_class + length +
                                                 sum_words(ip + kV4Destination, 4));
     store16(ip + kV4Checksum, static_cast<std::uint16_t>(~fold(sum)));
@@ -197,7 +139,7 @@ EnvelopeFault Envelope::check(std::span<const std::byte> frame) {
   if (frame.size() < kEthernetSize) {
     return EnvelopeFault::too_short;
   }
-  const std::uint16_t ether_type = load16(frame.data() + 12);
+  const std::uint16_t ether_type = load16(frame.data() + kEtherType);
   const auto ip = frame.subspan(kEthernetSize);
   EnvelopeFault fault = EnvelopeFault::not_ip;
   if (ether_type == kEtherTypeV4) {
@@ -222,7 +164,7 @@ EnvelopeFault Envelope::check_v4(std::span<const std::byte> ip) {
   if (version >> 4 != 4) {
     return EnvelopeFault::bad_ip_version;
   }
-  if (version != 0x45) {
+  if (version != kPlainV4) {
     return EnvelopeFault::ip_options;
   }
   if (fold(sum_words(ip.data(), kIpV4Size)) != 0xFFFF) {
@@ -236,8 +178,8 @@ EnvelopeFault Envelope::check_v4(std::span<const std::byte> ip) {
   }
   traffic_class_ = load8(ip.data() + kV4TrafficClass);
   hop_limit_ = load8(ip.data() + kV4Hops);
-  source_ = map(ip.data() + kV4Source);
-  destination_ = map(ip.data() + kV4Destination);
+  source_ = Address::v4(ip.data() + kV4Source);
+  destination_ = Address::v4(ip.data() + kV4Destination);
   const std::size_t length = load16(ip.data() + kV4Length);
   if (length < kIpV4Size + kUdpSize) {
     return EnvelopeFault::bad_ip_length;
@@ -262,10 +204,10 @@ EnvelopeFault Envelope::check_v6(std::span<const std::byte> ip) {
   std::memcpy(destination_.bytes.data(), ip.data() + kV6Destination, destination_.bytes.size());
   // Inside the transport a mapped address means IPv4: in an IPv6 header it would be an alias of
   // another NIC.
-  if (is_ipv4(source_)) {
+  if (source_.is_v4()) {
     return EnvelopeFault::bad_source;
   }
-  if (is_ipv4(destination_)) {
+  if (destination_.is_v4()) {
     return EnvelopeFault::bad_destination;
   }
   const std::size_t length = load16(ip.data() + kV6Length);
@@ -313,7 +255,7 @@ std::size_t trim(std::span<std::byte> frame, std::size_t keep) {
   if (!can_trim(envelope, keep)) {
     return frame.size();
   }
-  const bool v4 = is_ipv4(envelope.source());
+  const bool v4 = envelope.source().is_v4();
   const std::size_t head = v4 ? kEnvelopeSizeV4 : kEnvelopeSizeV6;
   std::byte* const ip = frame.data() + kEthernetSize;
   std::byte* const udp = frame.data() + head - kUdpSize;
@@ -369,7 +311,7 @@ const char* to_string(EnvelopeFault fault) {
 namespace {
 
 bool has_ip(std::span<const std::byte> frame, std::uint16_t type, std::size_t header) {
-  return frame.size() >= kEthernetSize + header && load16(&frame[kEthernetSize - 2]) == type;
+  return frame.size() >= kEthernetSize + header && load16(&frame[kEtherType]) == type;
 }
 
 }  // namespace

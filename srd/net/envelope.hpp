@@ -9,6 +9,7 @@
 
 #include "srd/base/result.hpp"
 #include "srd/net/address.hpp"
+#include "srd/net/ip_layout.hpp"
 
 namespace weft::srd::net {
 
@@ -23,14 +24,10 @@ inline constexpr std::uint8_t kDscpControl = 47;  // acks and the like: short, a
 inline constexpr std::uint8_t kDscpTrimmed = 43;  // a switch has cut the payload off
 
 inline constexpr std::uint8_t kHopLimit = 64;
-inline constexpr std::size_t kEthernetSize = 14;
-inline constexpr std::size_t kUdpSize = 8;
-inline constexpr std::size_t kEnvelopeSizeV4 = kEthernetSize + 20 + kUdpSize;
-inline constexpr std::size_t kEnvelopeSizeV6 = kEthernetSize + 40 + kUdpSize;
+inline constexpr std::size_t kEnvelopeSizeV4 = kEthernetSize + kIpV4Size + kUdpSize;
+inline constexpr std::size_t kEnvelopeSizeV6 = kEthernetSize + kIpV6Size + kUdpSize;
 // The largest that the length fields of IP and UDP can express.
-inline constexpr std::size_t kLargestPacket = 0xFFFF - 20 - kUdpSize;
-
-[[nodiscard]] bool is_ipv4(const Address& address);
+inline constexpr std::size_t kLargestPacket = 0xFFFF - kIpV4Size - kUdpSize;
 
 // [wire 2.1] The locally administered Ethernet address that follows from a NIC's address: no NIC
 // needs ARP or neighbour discovery.

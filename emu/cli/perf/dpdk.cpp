@@ -109,11 +109,7 @@ PerfPlace place_on_dpdk(const DpdkPlan& plan, int side, unsigned run) {
          srd::clock_now() < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
   }
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{10};
-  address.bytes[13] = std::byte{77};
-  address.bytes[15] = static_cast<std::byte>(side + 1);
+  const auto address = srd::Address::v4(10, 77, 0, static_cast<unsigned>(side) + 1);
   auto port = srd::open_dpdk_port(
       {.devargs = plan.devargs[static_cast<std::size_t>(side)], .eal = plan.eal});
   if (!port) {

@@ -7,10 +7,6 @@
 namespace weft::emu::devices::efa {
 namespace {
 
-constexpr std::array<std::byte, 12> kMapped = {
-    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0},    std::byte{0},
-    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0xFF}, std::byte{0xFF}};
-
 // fe80::02aa:00ff:febb:ccdd stands for aa.bb.cc.dd (in hexadecimal).
 constexpr std::array<std::byte, 9> kGidHead = {std::byte{0xFE}, std::byte{0x80}, std::byte{0},
                                                std::byte{0},    std::byte{0},    std::byte{0},
@@ -20,7 +16,7 @@ constexpr std::array<std::byte, 3> kGidMiddle = {std::byte{0}, std::byte{0xFF}, 
 }  // namespace
 
 srd::Address gid_of(const srd::Address& address) {
-  if (std::memcmp(address.bytes.data(), kMapped.data(), kMapped.size()) != 0) {
+  if (!address.is_v4()) {
     return address;
   }
   srd::Address gid;
@@ -36,11 +32,8 @@ srd::Address address_of(const srd::Address& gid) {
       std::memcmp(&gid.bytes[10], kGidMiddle.data(), kGidMiddle.size()) != 0) {
     return gid;
   }
-  srd::Address address;
-  std::memcpy(address.bytes.data(), kMapped.data(), kMapped.size());
-  address.bytes[12] = gid.bytes[9];
-  std::memcpy(&address.bytes[13], &gid.bytes[13], 3);
-  return address;
+  const std::array four{gid.bytes[9], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
+  return srd::Address::v4(four.data());
 }
 
 }  // namespace weft::emu::devices::efa

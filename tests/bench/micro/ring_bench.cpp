@@ -24,13 +24,7 @@ constexpr AttachmentId kOne{7};
 constexpr AttachmentId kOther{8};
 constexpr Life kLife{100};
 
-Address address(unsigned last) {
-  Address own;
-  own.bytes[10] = own.bytes[11] = std::byte{0xFF};
-  own.bytes[12] = std::byte{127};
-  own.bytes[15] = static_cast<std::byte>(last);
-  return own;
-}
+Address address(unsigned last) { return Address::v4(127, 0, 0, last); }
 
 template <class T>
 T must(Result<T> result) {

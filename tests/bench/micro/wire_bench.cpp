@@ -47,11 +47,9 @@ BENCHMARK(crc32c_dispatched)->Name("crc32c/dispatched")->Arg(16)->Arg(64)->Arg(4
 Address address(bool v4, unsigned last) {
   Address result;
   if (v4) {
-    result.bytes[10] = result.bytes[11] = std::byte{0xFF};
-    result.bytes[12] = std::byte{10};
-  } else {
-    result.bytes[0] = std::byte{0xFD};
+    return Address::v4(10, 0, 0, last);
   }
+  result.bytes[0] = std::byte{0xFD};
   result.bytes[15] = static_cast<std::byte>(last);
   return result;
 }

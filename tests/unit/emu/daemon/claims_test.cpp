@@ -42,15 +42,7 @@ class FakePort final : public srd::FrameIo {
   std::vector<srd::RxFrame> shown_;
 };
 
-srd::Address address(unsigned host) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{127};
-  address.bytes[13] = std::byte{77};
-  address.bytes[14] = static_cast<std::byte>(host);
-  address.bytes[15] = std::byte{1};
-  return address;
-}
+srd::Address address(unsigned host) { return srd::Address::v4(127, 77, host, 1); }
 
 // RoCE: nothing in it is checked by weftd, as anybody can write it.
 Frame roce(const srd::Address& from, const srd::Address& to) {

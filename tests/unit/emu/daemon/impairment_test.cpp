@@ -28,15 +28,7 @@ using weft::testing::CaptureFile;
 constexpr int kFrames = 20'000;
 constexpr double kTolerance = 0.1;
 
-srd::Address host(unsigned number) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{127};
-  address.bytes[13] = std::byte{77};
-  address.bytes[14] = static_cast<std::byte>(number);
-  address.bytes[15] = std::byte{1};
-  return address;
-}
+srd::Address host(unsigned number) { return srd::Address::v4(127, 77, number, 1); }
 
 // Two hosts on a switch. Frames carry a number; "h1->sw" is troubled, and what comes out of it is
 // seen on "sw->h2".

@@ -18,15 +18,7 @@ namespace wire = srd::wire;
 using std::chrono::microseconds;
 using std::chrono::seconds;
 
-srd::Address host(unsigned number) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{127};
-  address.bytes[13] = std::byte{77};
-  address.bytes[14] = static_cast<std::byte>(number);
-  address.bytes[15] = std::byte{1};
-  return address;
-}
+srd::Address host(unsigned number) { return srd::Address::v4(127, 77, number, 1); }
 
 class LiveFabricTest : public testing::Test {
  protected:

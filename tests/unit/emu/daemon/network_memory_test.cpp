@@ -21,14 +21,7 @@ using std::chrono::seconds;
 constexpr std::size_t kMaxFrame = 9126;
 constexpr std::size_t kBudget = std::size_t{32} << 20;
 
-srd::Address host(unsigned number) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{127};
-  address.bytes[14] = static_cast<std::byte>(number);
-  address.bytes[15] = std::byte{1};
-  return address;
-}
+srd::Address host(unsigned number) { return srd::Address::v4(127, 0, number, 1); }
 
 std::vector<std::byte> frame_of(std::size_t size) {
   const auto writer = net::EnvelopeWriter::make(host(1));

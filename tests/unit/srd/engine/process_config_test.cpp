@@ -10,14 +10,7 @@
 namespace weft::srd {
 namespace {
 
-Address address(std::uint8_t last) {
-  Address own;
-  own.bytes[10] = own.bytes[11] = std::byte{0xFF};
-  own.bytes[12] = std::byte{127};
-  own.bytes[14] = std::byte{91};
-  own.bytes[15] = std::byte{last};
-  return own;
-}
+Address address(std::uint8_t last) { return Address::v4(127, 0, 91, last); }
 
 TEST(ProcessConfig, HasNoMorePathsThanItsCarrier) {
   for (const std::uint16_t paths : std::array<std::uint16_t, 3>{1, 2, 16}) {

@@ -200,15 +200,7 @@ IoPair ring_with_capture() {
 
 }  // namespace
 
-Address ipv4(unsigned a, unsigned b, unsigned c, unsigned d) {
-  Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = static_cast<std::byte>(a);
-  address.bytes[13] = static_cast<std::byte>(b);
-  address.bytes[14] = static_cast<std::byte>(c);
-  address.bytes[15] = static_cast<std::byte>(d);
-  return address;
-}
+Address ipv4(unsigned a, unsigned b, unsigned c, unsigned d) { return Address::v4(a, b, c, d); }
 
 Address ipv6(unsigned last) {
   Address address;

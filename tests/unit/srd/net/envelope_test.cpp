@@ -284,7 +284,7 @@ TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
     if (envelope.ok()) {
       ++good;
       ASSERT_LT(envelope.path().value(), kPathPorts);
-      ASSERT_EQ(is_ipv4(envelope.source()), is_ipv4(envelope.destination()));
+      ASSERT_EQ(envelope.source().is_v4(), envelope.destination().is_v4());
       const std::byte* const end = envelope.packet().data() + envelope.packet().size();
       ASSERT_LE(end, frame.data() + frame.size());
     }

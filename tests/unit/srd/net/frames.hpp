@@ -17,13 +17,7 @@ namespace weft::srd::net::test {
 using Bytes = std::vector<std::byte>;
 
 inline Address address4(unsigned a, unsigned b, unsigned c, unsigned d) {
-  Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = static_cast<std::byte>(a);
-  address.bytes[13] = static_cast<std::byte>(b);
-  address.bytes[14] = static_cast<std::byte>(c);
-  address.bytes[15] = static_cast<std::byte>(d);
-  return address;
+  return Address::v4(a, b, c, d);
 }
 
 inline Address address6(std::string_view hex) {
