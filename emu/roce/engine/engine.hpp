@@ -19,7 +19,7 @@
 #include "emu/roce/wire/packet.hpp"
 #include "srd/base/deadline_heap.hpp"
 #include "srd/base/ring_queue.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::roce {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "srd/base/lent_memory.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::roce {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "srd/base/ring_queue.hpp"
-#include "srd/wire/address.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::roce {
 
