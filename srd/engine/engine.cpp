@@ -45,6 +45,7 @@ Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memo
       counters_(counters != nullptr ? *counters : own_counters_),
       memory_(memory != nullptr ? *memory : own_memory_.emplace(memory_salt(config))),
       works_(2 * config.max_work_requests),
+      completions_(config.max_completions),
       peers_(config.max_peers),
       credit_window_(config.credit_window != 0 ? config.credit_window
                                                : config.line_rate.bytes_in(first_grant(config))),
@@ -163,7 +164,7 @@ void Engine::close_endpoint(Qpn qpn) {
     endpoint->works.for_each(works_, [&](std::uint32_t index) { abandon(index, Status::flushed); });
   }
   for (; !endpoint->receives.empty(); endpoint->receives.pop()) {
-    Completion& completion = push_received();
+    Completion& completion = completions_.push_receive();
     completion.cookie = endpoint->receives.front().cookie;
     completion.kind = Completion::Kind::receive;
     completion.status = Status::flushed;
@@ -385,8 +386,8 @@ void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
 
 std::size_t Engine::poll(std::span<Completion> completions) {
   std::size_t count = 0;
-  for (; count < completions.size() && !completions_.empty(); pop_completion()) {
-    completions[count++] = completions_.front();
+  for (; count < completions.size() && completions_.next() != nullptr; completions_.pop()) {
+    completions[count++] = *completions_.next();
   }
   return count;
 }

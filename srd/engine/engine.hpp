@@ -17,6 +17,7 @@
 #include "srd/base/rng.hpp"
 #include "srd/base/slab.hpp"
 #include "srd/engine/cc/credit_scheduler.hpp"
+#include "srd/engine/completion_queue.hpp"
 #include "srd/engine/config.hpp"
 #include "srd/engine/counters.hpp"
 #include "srd/engine/endpoint.hpp"
@@ -85,13 +86,8 @@ class Engine final : public Machine {
   // Takes up to completions.size() of what has ended.
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   // The same one by one, without a copy: nullptr if nothing has ended; pop_completion() takes it.
-  [[nodiscard]] const Completion* next_completion() const {
-    return completions_.empty() ? nullptr : &completions_.front();
-  }
-  void pop_completion() {
-    receive_completions_ -= is_receive(completions_.front().kind) ? 1 : 0;
-    completions_.pop();
-  }
+  [[nodiscard]] const Completion* next_completion() const { return completions_.next(); }
+  void pop_completion() { completions_.pop(); }
 
   // Whether endpoints of this domain that take acquainted peers only take this one.
   void acquaint(std::uint32_t domain, const Address& address, bool known);
@@ -168,27 +164,12 @@ class Engine final : public Machine {
                                            const RxPacket& packet);
   [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
                                                const wire::DataHeader& header);
-  static constexpr bool is_receive(Completion::Kind kind) {
-    return kind == Completion::Kind::receive || kind == Completion::Kind::receive_write_imm;
-  }
-  // The completion of a receive, to be filled in.
-  [[nodiscard]] Completion& push_received() {
-    ++receive_completions_;
-    Completion& completion = completions_.push_slot();
-    completion = Completion{};
-    completion.kind = Completion::Kind::receive;
-    return completion;
-  }
-  // Two budgets: what arrives must find room even if all requests of ours are under way, or two
-  // ends that are busy with each other would wait for ever.
   [[nodiscard]] bool receive_room() const {
-    return mutated(Mutation::shared_completion_budget)
-               ? completions_.size() + local_works_ < config_.max_completions
-               : receive_completions_ < config_.max_completions;
+    return completions_.has_room_for_receive(local_works_);
   }
   [[nodiscard]] bool request_room() const {
     return local_works_ < config_.max_work_requests &&
-           completions_.size() - receive_completions_ + local_works_ < config_.max_completions;
+           completions_.has_room_for_request(local_works_);
   }
 
   // Answers to reads have records of their own number, or readers could keep us from posting.
@@ -390,8 +371,7 @@ class Engine final : public Machine {
   std::size_t local_works_ = 0;
   std::size_t busy_peers_ = 0;     // with requests of ours
   EndpointWorks muted_responses_;  // answers to peers that were given up
-  RingQueue<Completion> completions_;
-  std::size_t receive_completions_ = 0;  // among these
+  CompletionQueue completions_;
 
   Slab<Peer, 8> peers_;  // records are large, and most engines know few
   FlatMap<PeerKey, PeerKeyHash> by_key_;

@@ -212,7 +212,7 @@ void Engine::adopt_life(Peer& peer, Life life) {
 
 // It is no longer among the endpoint's receives; its memory is not to be touched.
 void Engine::fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive) {
-  Completion& completion = push_received();
+  Completion& completion = completions_.push_receive();
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
   completion.status = Status::local_protection;
@@ -237,7 +237,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     }
     if (total_length(endpoint->receives.front().segments) < length) {
       if (mutated(Mutation::refusal_takes_receive)) [[unlikely]] {
-        Completion& taken = push_received();
+        Completion& taken = completions_.push_receive();
         taken.cookie = endpoint->receives.front().cookie;
         taken.status = Status::flushed;
         taken.endpoint = endpoint->qpn;
@@ -260,7 +260,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   if (mutated(Mutation::spill_message) && length < receive.segments[0].length) [[unlikely]] {
     receive.segments[0].data[length] = std::byte{0};
   }
-  Completion& completion = push_received();
+  Completion& completion = completions_.push_receive();
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
   completion.has_immediate =
@@ -360,7 +360,7 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
     }
     return code_of(Status::receiver_not_ready);
   }
-  Completion& completion = push_received();
+  Completion& completion = completions_.push_receive();
   completion.kind = Completion::Kind::receive_write_imm;
   completion.has_immediate = true;
   completion.immediate = header.immediate.value();

@@ -86,8 +86,7 @@ inline void Engine::tell_user(const Work& work, Status status) {
       WEFT_CHECK(false);
   }
   counters_.flushed_wrs += status == Status::flushed;
-  Completion& completion = completions_.push_slot();
-  completion = Completion{};
+  Completion& completion = completions_.push_request();
   completion.cookie = work.cookie;
   completion.kind = completion_kind(work.kind);
   completion.status = status;
@@ -96,7 +95,8 @@ inline void Engine::tell_user(const Work& work, Status status) {
   completion.peer = work.peer;
   completion.length = work.length;
   if (mutated(Mutation::complete_twice) && work.kind == WorkKind::write) [[unlikely]] {
-    (void)completions_.push(Completion{completion});
+    const Completion once = completion;
+    completions_.push_request() = once;
   }
 }
 

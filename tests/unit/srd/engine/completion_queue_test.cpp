@@ -1,0 +1,63 @@
+// Owns the proof that requests and receives do not take each other's room.
+#include "srd/engine/completion_queue.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::srd {
+namespace {
+
+constexpr std::size_t kLimit = 3;
+
+TEST(CompletionQueue, HandsOutWhatHasEndedInOrder) {
+  CompletionQueue queue(kLimit);
+  EXPECT_EQ(queue.next(), nullptr);
+  queue.push_request().cookie = 1;
+  queue.push_receive().cookie = 2;
+  ASSERT_NE(queue.next(), nullptr);
+  EXPECT_EQ(queue.next()->cookie, 1U);
+  EXPECT_EQ(queue.next()->kind, Completion::Kind::send);
+  queue.pop();
+  EXPECT_EQ(queue.next()->cookie, 2U);
+  EXPECT_EQ(queue.next()->kind, Completion::Kind::receive);
+  queue.pop();
+  EXPECT_EQ(queue.next(), nullptr);
+}
+
+TEST(CompletionQueue, RequestsUnderWayLeaveRoomForWhatArrives) {
+  CompletionQueue queue(kLimit);
+  EXPECT_FALSE(queue.has_room_for_request(kLimit));
+  for (std::size_t i = 0; i < kLimit; ++i) {
+    EXPECT_TRUE(queue.has_room_for_receive(kLimit));
+    (void)queue.push_receive();
+  }
+  EXPECT_FALSE(queue.has_room_for_receive(kLimit));
+}
+
+TEST(CompletionQueue, WhatHasArrivedLeavesRoomForRequests) {
+  CompletionQueue queue(kLimit);
+  for (std::size_t i = 0; i < kLimit; ++i) {
+    queue.push_receive().kind = Completion::Kind::receive_write_imm;
+  }
+  EXPECT_TRUE(queue.has_room_for_request(kLimit - 1));
+  EXPECT_FALSE(queue.has_room_for_request(kLimit));
+}
+
+TEST(CompletionQueue, ARequestKeepsItsPlaceFromPostToPoll) {
+  CompletionQueue queue(kLimit);
+  (void)queue.push_request();
+  EXPECT_TRUE(queue.has_room_for_request(kLimit - 2));
+  EXPECT_FALSE(queue.has_room_for_request(kLimit - 1));
+  queue.pop();
+  EXPECT_TRUE(queue.has_room_for_request(kLimit - 1));
+}
+
+TEST(CompletionQueue, ATakenReceiveGivesItsPlaceBack) {
+  CompletionQueue queue(1);
+  (void)queue.push_receive();
+  EXPECT_FALSE(queue.has_room_for_receive(0));
+  queue.pop();
+  EXPECT_TRUE(queue.has_room_for_receive(0));
+}
+
+}  // namespace
+}  // namespace weft::srd
