@@ -145,7 +145,7 @@ void Engine::take_result(TimePoint now, Peer& peer, SendSlot& slot,
       break;
     case wire::kResultDeferred:
       if (again) {
-        arm(peer, o.window.mark_deferred(slot, now, config_.rnr_delay));
+        schedule_.arm(peer, o.window.mark_deferred(slot, now, config_.rnr_delay));
       }
       break;
     default:
@@ -369,7 +369,7 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
   if (paths.on_feedback(now, path, event, rtt)) [[unlikely]] {
     ++counters_.paths_abandoned;
     tell(Event::Kind::path_abandoned, now, peer, Psn{}, path);
-    arm(peer, paths.next_probe());
+    schedule_.arm(peer, paths.next_probe());
   } else {
     note_recovery(now, peer, path, bad);
   }

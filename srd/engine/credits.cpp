@@ -6,7 +6,7 @@ namespace weft::srd {
 void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
   Outbound& o = *peer.out;
   o.asked_at = now;
-  arm(peer, now + o.retransmit_wait);
+  schedule_.arm(peer, now + o.retransmit_wait);
   o.ask_again = false;
   o.credits.on_requested();
   wire::CreditRequest request{};
@@ -32,7 +32,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   }
   peer.in.demand = request.demand.value();
   peer.in.grant = true;
-  queue_reply(peer);
+  schedule_.reply_now(peer);
 }
 
 // What may leave before anything is granted, when so many peers share the link.
@@ -44,9 +44,9 @@ CreditBalance Engine::first_credits(Bytes sharers) const {
 // Grants that are due travel in acknowledgements.
 void Engine::queue_grants(TimePoint now) {
   while (const std::optional<CreditScheduler::Grant> grant = credit_grants_.next(now)) {
-    Peer& peer = peers_[grant->peer.value()];
+    Peer& peer = peers_[grant->peer];
     peer.in.grant = true;
-    queue_reply(peer);
+    schedule_.reply_now(peer);
   }
 }
 

@@ -17,8 +17,7 @@ struct Endpoint {
   Qpn qpn;
   EndpointConfig config;
   RingQueue<ReceiveRequest> receives;
-  EndpointWorks works;         // requests that were posted here, the oldest first
-  std::uint32_t requests = 0;  // their number
+  EndpointWorks works;  // requests that were posted here
 };
 
 class EndpointTable {

@@ -47,6 +47,7 @@ Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memo
       works_(2 * config.max_work_requests),
       completions_(config.max_completions),
       peers_(config.max_peers),
+      schedule_(peers_),
       credit_window_(config.credit_window != 0 ? config.credit_window
                                                : config.line_rate.bytes_in(first_grant(config))),
       credit_grants_(
@@ -68,54 +69,21 @@ Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memo
 }
 
 Result<PeerId> Engine::peer(const Address& address, AttachmentId attachment) {
-  const std::uint32_t index = find_or_make_peer({address, attachment});
-  if (index == Slab<Peer>::kNone) {
+  Peer* const peer = peers_.find_or_make({address, attachment});
+  if (peer == nullptr) {
     return fail(ErrorCode::out_of_resources, "the engine knows " +
                                                  std::to_string(config_.max_peers) +
                                                  " peers already; raise max_peers");
   }
-  peers_[index].stranger = false;
-  return PeerId{index};
-}
-
-std::uint32_t Engine::look_up(const PeerKey& key) {
-  const std::uint32_t index = by_key_.find(key);
-  static_assert(Slab<Peer>::kNone == FlatMap<PeerKey, PeerKeyHash>::kAbsent);
-  if (index != Slab<Peer>::kNone) {
-    latest_peer_ = index;
-  }
-  return index;
-}
-
-std::uint32_t Engine::find_or_make_peer(const PeerKey& key) {
-  std::uint32_t index = look_up(key);
-  if (index != Slab<Peer>::kNone) {
-    return index;
-  }
-  index = peers_.allocate();
-  if (index != Slab<Peer>::kNone) {
-    peers_[index].key = key;
-    peers_[index].id = PeerId{index};
-    by_key_.insert(key, index);
-  }
-  return index;
-}
-
-void Engine::forget(Peer& peer) {
-  const std::uint32_t index = peer.id.value();
-  by_key_.erase(peer.key);
-  if (latest_peer_ == index) {
-    latest_peer_ = Slab<Peer>::kNone;
-  }
-  peer = Peer{};
-  peers_.release(index);
+  peer->stranger = false;
+  return peer->id;
 }
 
 std::optional<PeerHistory> Engine::history_of(PeerId peer) const {
-  if (peer.value() >= peers_.capacity() || !(peers_[peer.value()].id == peer)) {
+  if (!peers_.knows(peer)) {
     return std::nullopt;
   }
-  const Peer& known = peers_[peer.value()];
+  const Peer& known = peers_[peer];
   return PeerHistory{known.life, known.life_known, known.restarts};
 }
 
@@ -196,13 +164,10 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   if (endpoint == nullptr) {
     return PostResult::no_such_endpoint;
   }
-  if (request.peer.value() >= peers_.capacity()) {
+  if (!peers_.knows(request.peer)) {
     return PostResult::no_such_peer;
   }
-  Peer& peer = peers_[request.peer.value()];
-  if (!(peer.id == request.peer)) {
-    return PostResult::no_such_peer;
-  }
+  Peer& peer = peers_[request.peer];
   if (!request_room()) {
     return PostResult::queue_full;
   }
@@ -213,12 +178,11 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   Work& work = works_[index];
   made = {index, &work, &peer};
   ++local_works_;
-  busy_peers_ += peer.requests++ == 0 ? 1 : 0;
-  peer.works.push_back(works_, index, work);
-  ++endpoint->requests;
-  endpoint->works.push_back(works_, index, work);
   work.begin(kind, request.peer, request.source, request.destination,
              static_cast<std::uint32_t>(length));
+  busy_peers_ += peer.works.requests() == 0 ? 1 : 0;
+  peer.works.add(works_, index, work);
+  endpoint->works.add(works_, index, work);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     work.data[i] = segments[i].data;
     work.lengths[i] = segments[i].length;
@@ -246,7 +210,7 @@ void Engine::begin_exchange(Outbound& out) {
   } else {
     out.queues.push_back(works_, queue, made.index, work);
   }
-  if (peer.requests == 1) {
+  if (peer.works.requests() == 1) {
     begin_exchange(out);
   }
   out.credits.want(unsent_bytes(work));
@@ -347,8 +311,8 @@ void Engine::flush(PeerId id, Qpn source) {
       abandon(index, Status::flushed);
     }
   };
-  const Peer& peer = peers_[id.value()];
-  if (endpoint->requests <= peer.requests) {
+  const Peer& peer = peers_[id];
+  if (endpoint->works.requests() <= peer.works.requests()) {
     endpoint->works.for_each(works_, end);
   } else {
     peer.works.for_each(works_, end);

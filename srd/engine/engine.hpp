@@ -10,12 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "srd/base/deadline_heap.hpp"
 #include "srd/base/flat_map.hpp"
 #include "srd/base/result.hpp"
-#include "srd/base/ring_queue.hpp"
 #include "srd/base/rng.hpp"
-#include "srd/base/slab.hpp"
 #include "srd/engine/cc/credit_scheduler.hpp"
 #include "srd/engine/completion_queue.hpp"
 #include "srd/engine/config.hpp"
@@ -24,8 +21,9 @@
 #include "srd/engine/memory_table.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/observer.hpp"
-#include "srd/engine/peer.hpp"
+#include "srd/engine/peer_table.hpp"
 #include "srd/engine/requests.hpp"
+#include "srd/engine/scheduler.hpp"
 #include "srd/engine/work.hpp"
 #include "srd/net/machine.hpp"
 #include "srd/wire/parse.hpp"
@@ -53,13 +51,12 @@ class Engine final : public Machine {
   void on_timeout(TimePoint now) override;
   [[nodiscard]] bool next_transmit(TimePoint now, TxPacket& out) override;
   [[nodiscard]] TimePoint next_timeout() const override {
-    const TimePoint ack = acks_due_.empty() ? kNever : acks_due_.at(0).when;
-    return std::min({timers_.earliest(), ack, credit_grants_.next_due()});
+    return std::min(schedule_.next_due(), credit_grants_.next_due());
   }
 
   // --- Peers. A reliability context is made on first use and shared by all endpoints.
   [[nodiscard]] Result<PeerId> peer(const Address& address, AttachmentId attachment);
-  [[nodiscard]] const PeerKey& key_of(PeerId peer) const { return peers_[peer.value()].key; }
+  [[nodiscard]] const PeerKey& key_of(PeerId peer) const { return peers_[peer].key; }
   // Nothing for an id that peer() never gave.
   [[nodiscard]] std::optional<PeerHistory> history_of(PeerId peer) const;
 
@@ -106,15 +103,6 @@ class Engine final : public Machine {
 
  private:
   // engine.cpp
-  [[nodiscard]] std::uint32_t find_or_make_peer(const PeerKey& key);
-  // One that owes nothing and is owed nothing.
-  void forget(Peer& peer);
-  // kNone if there is none. Packets of one peer often come in a row.
-  [[nodiscard]] std::uint32_t known_peer(const PeerKey& key) {
-    return latest_peer_ != Slab<Peer>::kNone && peers_[latest_peer_].key == key ? latest_peer_
-                                                                                : look_up(key);
-  }
-  [[nodiscard]] std::uint32_t look_up(const PeerKey& key);
   Outbound& outbound(Peer& peer) { return peer.out ? *peer.out : make_outbound(peer); }
   Outbound& make_outbound(Peer& peer);
   struct NewWork {
@@ -140,10 +128,8 @@ class Engine final : public Machine {
   void emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out);
   void finish(TxPacket& out);
   void make_ready(Peer& peer) {
-    if (!peer.ready) {
-      peer.ready = true;
+    if (schedule_.make_ready(peer)) {
       peer.out->prefetch_to_send();
-      (void)ready_.push(peer.id.value());
     }
   }
 
@@ -197,10 +183,7 @@ class Engine final : public Machine {
   void note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
                     const RxPacket& packet, bool at_once);
   void note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code);
-  void queue_reply(Peer& peer);
-  void drop_acks_that_left();
-  void queue_overdue_acks(TimePoint now);
-  [[nodiscard]] bool transmit_reply(TimePoint now, TxPacket& out);
+  [[nodiscard]] bool transmit_reply(TimePoint now, Peer& peer, TxPacket& out);
   void forget_stranger(Peer& peer);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
@@ -261,14 +244,6 @@ class Engine final : public Machine {
   }
 
   // timers.cpp
-  // Each peer has one entry in the heap, never later than its next deadline. It may be earlier:
-  // then the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
-  void arm(Peer& peer, TimePoint when) {
-    if (when < peer.armed) {
-      peer.armed = when;
-      timers_.set(peer.id.value(), when);
-    }
-  }
   void on_peer_timeout(TimePoint now, Peer& peer);
   [[nodiscard]] static TimePoint expiry_of(const Outbound& out, const SendSlot& slot);
   void expire_packets(TimePoint now, Peer& peer);
@@ -314,12 +289,6 @@ class Engine final : public Machine {
     }
   }
 
-  struct PeerKeyHash {
-    std::size_t operator()(const PeerKey& key) const noexcept {
-      return std::hash<Address>{}(key.address) + key.attachment.value() * 0x9E3779B97F4A7C15ULL;
-    }
-  };
-
   struct Acquaintance {
     Address address;
     std::uint32_t domain = 0;
@@ -329,12 +298,6 @@ class Engine final : public Machine {
     std::size_t operator()(const Acquaintance& who) const noexcept {
       return std::hash<Address>{}(who.address) + who.domain * 0x9E3779B97F4A7C15ULL;
     }
-  };
-
-  // An acknowledgement that may wait no longer than `when`.
-  struct AckDue {
-    TimePoint when;
-    std::uint32_t peer = 0;
   };
 
   static constexpr std::uint32_t kMostToldOnce = 4 * PsnBitmap::kSpan;  // four whole windows
@@ -369,23 +332,17 @@ class Engine final : public Machine {
   WorkSlab works_;
   FlatMap<std::uint64_t> reads_by_number_;  // by read_key()
   std::size_t local_works_ = 0;
-  std::size_t busy_peers_ = 0;     // with requests of ours
-  EndpointWorks muted_responses_;  // answers to peers that were given up
+  std::size_t busy_peers_ = 0;      // with requests of ours
+  MutedResponses muted_responses_;  // answers to peers that were given up
   CompletionQueue completions_;
 
-  Slab<Peer, 8> peers_;  // records are large, and most engines know few
-  FlatMap<PeerKey, PeerKeyHash> by_key_;
+  PeerTable peers_;
+  Scheduler schedule_;
   FlatMap<Acquaintance, AcquaintanceHash> acquaintances_;
-  std::uint32_t latest_peer_ = Slab<Peer>::kNone;  // that a packet came from
   Bytes credit_window_;  // what a sender may send before it is granted anything
   CreditScheduler credit_grants_;
-  DeadlineHeap timers_;               // one deadline per peer
-  RingQueue<AckDue> acks_due_;        // all wait equally long: in order without a heap
-  RingQueue<std::uint32_t> ready_;    // peers that may have data to send
-  RingQueue<std::uint32_t> replies_;  // peers that are owed an acknowledgement
   OwedPool<ReceiveWindow::Result> told_once_{kMostToldOnce};
   OwedPool<Echo> probe_echoes_{kMostProbes};
-  std::uint32_t ready_turn_ = 0;       // packets that the first ready peer has sent in its turn
   std::vector<Overtaker> overtakers_;  // scratch of take_sack for find_gaps
 };
 

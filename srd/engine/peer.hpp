@@ -148,24 +148,30 @@ struct PeerHistory {
   std::uint32_t restarts = 0;  // later lives that were noticed
 };
 
+// Where a peer stands in the lists of the scheduler, whose part of the peer this is.
+class Turn {
+  friend class Scheduler;
+
+  TimePoint reply_due_ = kNever;  // of the delayed reply that it is owed
+  TimePoint deadline_ = kNever;   // in the heap
+  bool ready_ = false;
+  bool reply_queued_ = false;
+};
+
 struct alignas(kCacheLine) Peer {
   PeerKey key;
   PeerId id{0xFFFFFFFF};  // until the record is in use
   Life life;
-  std::uint32_t requests = 0;  // of ours to it
-  PeerWorks works;             // these, and our answers to its reads, the oldest first
+  PeerWorks works;  // our requests to it and our answers to its reads
   bool life_known = false;
   bool stranger = true;  // never verified, nor asked for by the program: forgotten once answered
   std::uint32_t restarts = 0;
-  bool heard = false;         // an acknowledgement has come, ever
-  bool ready = false;         // in the engine's list of peers with something to send
-  bool reply_queued = false;  // in the engine's list of peers that are owed a reply
-  bool refusing = false;      // owed a notice that it speaks to a former life of ours
-  Life hinted_life;           // from a trimmed packet of a peer that has no known life yet
+  bool heard = false;     // an acknowledgement has come, ever
+  bool refusing = false;  // owed a notice that it speaks to a former life of ours
+  Life hinted_life;       // from a trimmed packet of a peer that has no known life yet
   Life refused_life;
   Life refused_source;  // who spoke to it: perhaps not the life that we know
-  TimePoint ack_due = kNever;
-  TimePoint armed = kNever;  // its deadline in the engine's heap
+  Turn turn;
   std::unique_ptr<Outbound> out;
   Inbound in;
 };

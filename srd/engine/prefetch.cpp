@@ -15,12 +15,10 @@ constexpr std::size_t kHotOutbound = sizeof(Outbound) - sizeof(Outbound::last_on
 void Engine::prefetch(const PeerKey* from, unsigned step) const {
   switch (step) {
     case 1:
-      timers_.prefetch();
-      ready_.prefetch_front();
-      replies_.prefetch_front();
+      schedule_.prefetch();
       endpoints_.prefetch();
       if (from != nullptr) {
-        by_key_.prefetch(*from);
+        peers_.prefetch(*from);
       }
       return;
     case 2:
@@ -29,16 +27,11 @@ void Engine::prefetch(const PeerKey* from, unsigned step) const {
     default:
       return;
   }
-  std::uint32_t index = Slab<Peer>::kNone;
-  if (from != nullptr) {
-    index = by_key_.find(*from);
-  } else if (!ready_.empty()) {
-    index = ready_.front();
-  }
-  if (index == Slab<Peer>::kNone) {
+  const Peer* const next = from != nullptr ? peers_.peek(*from) : schedule_.first_ready();
+  if (next == nullptr) {
     return;
   }
-  const Peer& peer = peers_[index];
+  const Peer& peer = *next;
   if (step == 2) {
     weft::prefetch(&peer, sizeof peer);
     return;

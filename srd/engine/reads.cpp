@@ -53,7 +53,7 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
   work.remote_address = header.remote_address.value();
   work.message = header.message.value();
   work.packets = std::max(1U, (length + config_.mtu_payload - 1) / config_.mtu_payload);
-  peer.works.push_back(works_, index, work);
+  peer.works.add(works_, index, work);
   Outbound& out = outbound(peer);
   out.queues.push_back(works_,
                        mutated(Mutation::reads_behind_bulk)

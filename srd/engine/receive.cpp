@@ -37,15 +37,15 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
   // Only who wants something of us is worth remembering.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
-  std::uint32_t index = known_peer(key);
-  if (index == Slab<Peer>::kNone && asks) [[unlikely]] {
-    index = find_or_make_peer(key);
+  Peer* known = peers_.find(key);
+  if (known == nullptr && asks) [[unlikely]] {
+    known = peers_.find_or_make(key);
   }
-  if (index == Slab<Peer>::kNone) {
+  if (known == nullptr) {
     counters_.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
     return;
   }
-  Peer& peer = peers_[index];
+  Peer& peer = *known;
   if (asks) {
     peer.in.reply_to = Qpn{common.source_qpn.value()};
     peer.in.reply_from = Qpn{common.destination_qpn.value()};
@@ -122,7 +122,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
       peer.refused_life = destination;
       peer.refused_source = mutated(Mutation::notice_to_known_life) ? peer.life : source;
       peer.refusing = true;
-      queue_reply(peer);
+      schedule_.reply_now(peer);
     }
     return false;
   }

@@ -60,10 +60,9 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
   const bool asked = (header.common.flags & wire::kAckRequested) != 0;
   in.gap_at_end = !whole && (in.gap_at_end || asked);
   if (at_once || asked || closes || congested || probe || in.unacknowledged >= config_.ack_every) {
-    queue_reply(peer);
-  } else if (peer.ack_due == kNever) {
-    peer.ack_due = now + config_.ack_delay;
-    (void)acks_due_.push({peer.ack_due, peer.id.value()});
+    schedule_.reply_now(peer);
+  } else {
+    schedule_.reply_by(peer, now + config_.ack_delay);
   }
 }
 
@@ -72,41 +71,9 @@ void Engine::note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t
   told_once_.push(peer.in.again, {Psn{header.psn.value()}, code, header.common.attempt});
 }
 
-void Engine::queue_reply(Peer& peer) {
-  if (peer.ack_due != kNever) {
-    peer.ack_due = kNever;
-    drop_acks_that_left();
-  }
-  if (!peer.reply_queued) {
-    peer.reply_queued = true;
-    (void)replies_.push(peer.id.value());
-  }
-}
-
-// What has left early stays in the queue until it comes to the front.
-void Engine::drop_acks_that_left() {
-  while (!acks_due_.empty() && peers_[acks_due_.front().peer].ack_due != acks_due_.front().when) {
-    acks_due_.pop();
-  }
-}
-
-void Engine::queue_overdue_acks(TimePoint now) {
-  while (!acks_due_.empty() && acks_due_.front().when <= now) {
-    Peer& peer = peers_[acks_due_.front().peer];
-    if (peer.ack_due == acks_due_.front().when) {
-      queue_reply(peer);  // takes it out
-    } else {
-      acks_due_.pop();
-    }
-  }
-}
-
 // False: since the reply was asked for the peer has restarted, and there is nothing to say any
 // more.
-bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
-  Peer& peer = peers_[replies_.front()];
-  replies_.pop();
-  peer.reply_queued = false;
+bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
   if (!peer.refusing && !peer.in.owes_ack() && !peer.in.window.open()) {
     forget_stranger(peer);
     return false;
@@ -122,7 +89,7 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
     build_ack(now, peer, out);
   }
   if (peer.in.owes_ack()) {
-    queue_reply(peer);  // behind those of other peers
+    schedule_.reply_now(peer);  // behind those of other peers
   }
   forget_stranger(peer);
   finish(out);
@@ -131,8 +98,9 @@ bool Engine::transmit_reply(TimePoint now, TxPacket& out) {
 
 // Anybody can send what cannot be verified: whoever has sent nothing else takes no place for good.
 void Engine::forget_stranger(Peer& peer) {
-  if (peer.stranger && !peer.reply_queued && !mutated(Mutation::remember_strangers)) [[unlikely]] {
-    forget(peer);
+  if (peer.stranger && !Scheduler::awaits_reply(peer) && !mutated(Mutation::remember_strangers))
+      [[unlikely]] {
+    peers_.forget(peer);
   }
 }
 
@@ -217,7 +185,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   in.unacknowledged = 0;
   in.grant = false;
   in.echo.valid = false;
-  peer.ack_due = kNever;
+  schedule_.cancel_delayed_reply(peer);
   ++counters_.acks_sent;
 }
 

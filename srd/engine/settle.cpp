@@ -52,12 +52,12 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
   o.credits.want(slot.length);
   ++counters_.rnr_retries;
   o.queues.push_back(works_, WorkQueues::back_off(n), index, work);
-  arm(peer, work.not_before);
+  schedule_.arm(peer, work.not_before);
 }
 
 void Engine::complete(std::uint32_t index, Work& work, Status status) {
   if (mutated(Mutation::blame_restart) && status == Status::ok && work.message % 16 == 0 &&
-      peers_[work.peer.value()].restarts != 0) [[unlikely]] {
+      peers_[work.peer].restarts != 0) [[unlikely]] {
     status = Status::peer_restarted;
   }
   if (!work.is_response()) {
@@ -101,7 +101,7 @@ inline void Engine::tell_user(const Work& work, Status status) {
 }
 
 inline void Engine::release(std::uint32_t index, Work& work) {
-  Peer& peer = peers_[work.peer.value()];
+  Peer& peer = peers_[work.peer];
   peer.works.remove(works_, index, work);
   if (work.is_response()) {
     --peer.in.reads_served;
@@ -111,9 +111,8 @@ inline void Engine::release(std::uint32_t index, Work& work) {
   } else {
     Endpoint& endpoint = *endpoints_.find(work.source);
     endpoint.works.remove(works_, index, work);
-    --endpoint.requests;
     --local_works_;
-    busy_peers_ -= --peer.requests == 0 ? 1 : 0;
+    busy_peers_ -= peer.works.requests() == 0 ? 1 : 0;
     if (work.kind == WorkKind::read) {
       release_read(peer, work);
     }
@@ -136,7 +135,7 @@ void Engine::release_read(Peer& peer, const Work& work) {
 // the next packet that we do not care for them any more, and its memory is not read again.
 void Engine::abandon(std::uint32_t index, Status status) {
   Work& work = works_[index];
-  Peer& peer = peers_[work.peer.value()];
+  Peer& peer = peers_[work.peer];
   if (work.queued()) {
     peer.out->queues.remove(works_, index, work);
   }
@@ -189,7 +188,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   if (!mutated(Mutation::keep_window_of_former_life)) {
     peer.in = std::move(fresh);
   }
-  peer.ack_due = kNever;
+  schedule_.cancel_delayed_reply(peer);
   peer.works.for_each(works_, [&](std::uint32_t index) {
     if (!outlives_restart(works_[index]) && !mutated(Mutation::keep_work_for_new_life)) {
       abandon(index, Status::peer_restarted);

@@ -24,15 +24,12 @@ constexpr Duration kShortestNap = std::chrono::microseconds{1};
 
 void Engine::on_timeout(TimePoint at) {
   const TimePoint now = advance(at);
-  queue_overdue_acks(now);
-  while (timers_.earliest() <= now) {
-    Peer& peer = peers_[timers_.earliest_index()];
-    timers_.clear(peer.id.value());
-    peer.armed = kNever;
-    on_peer_timeout(now, peer);
-    const TimePoint next = next_deadline(peer);
+  schedule_.queue_overdue_replies(now);
+  while (Peer* const peer = schedule_.take_due(now)) {
+    on_peer_timeout(now, *peer);
+    const TimePoint next = next_deadline(*peer);
     if (next != kNever) {
-      arm(peer, std::max(next, now + kShortestNap));
+      schedule_.arm(*peer, std::max(next, now + kShortestNap));
     }
   }
 }

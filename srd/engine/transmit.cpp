@@ -11,10 +11,6 @@
 namespace weft::srd {
 namespace {
 
-// Packets a peer may send before it is the next one's turn: enough to keep its state in the cache,
-// few enough to be fair.
-constexpr std::uint32_t kTurn = 8;
-
 // Forced reorder: how often a request changes its place. Clearly more than half of the messages
 // shall come out of order.
 constexpr double kDisorder = 0.65;
@@ -26,30 +22,22 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
   if (credit_grants_.next_due() <= now) {
     queue_grants(now);
   }
-  while (!replies_.empty()) {
-    if (transmit_reply(now, out)) {
+  while (Peer* const peer = schedule_.take_reply()) {
+    if (transmit_reply(now, *peer, out)) {
       return true;
     }
   }
-  while (!ready_.empty()) {
-    const std::uint32_t index = ready_.front();
-    Peer& peer = peers_[index];
-    if (transmit_data(now, peer, out)) {
-      if (++ready_turn_ >= kTurn && !mutated(Mutation::endless_turn)) {
-        ready_turn_ = 0;
-        ready_.pop();
-        (void)ready_.push(index);
-      }
+  while (Peer* const peer = schedule_.first_ready()) {
+    if (transmit_data(now, *peer, out)) {
+      schedule_.count_packet();
       return true;
     }
     // Blocked by window, pacing or a lack of work: an acknowledgement, a timer or a post() brings
     // it back.
-    if (mutated(Mutation::wait_for_one) && peer.out->has_work()) [[unlikely]] {
+    if (mutated(Mutation::wait_for_one) && peer->out->has_work()) [[unlikely]] {
       return false;
     }
-    peer.ready = false;
-    ready_.pop();
-    ready_turn_ = 0;
+    schedule_.end_turn();
   }
   return false;
 }
@@ -75,11 +63,11 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
               : std::nullopt) [[unlikely]] {
     ++counters_.path_probes;
     emit_probe(now, peer, *path, out);
-    arm(peer, o.paths.next_probe());
+    schedule_.arm(peer, o.paths.next_probe());
     return true;
   }
   if (o.paced_until > now) {
-    arm(peer, o.paced_until);
+    schedule_.arm(peer, o.paced_until);
     return false;
   }
   SendSlot* lost = o.window.oldest_lost();
@@ -96,7 +84,7 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
   const bool overdue = lost != nullptr && o.timeouts != 0;
   if (!overdue && !has_credit(o)) {
     // The request for it may have been lost when nothing was waiting yet and no timer ran.
-    arm(peer, now + o.retransmit_wait);
+    schedule_.arm(peer, now + o.retransmit_wait);
     return false;
   }
   if (lost != nullptr) {
@@ -257,7 +245,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   o.last_from = work.source;
   o.last_to = work.destination;
   o.last_progress = now;
-  arm(peer, now + o.tail_wait);
+  schedule_.arm(peer, now + o.tail_wait);
   tell(Event::Kind::packet_sent, now, peer, slot.psn, out.path, slot.attempt);
 }
 
@@ -366,7 +354,7 @@ void Engine::reorder_on_purpose(TimePoint now, Peer& peer) {
           now + Duration{rng_.below(static_cast<std::uint32_t>(nanoseconds(config_.base_rtt)))};
       o.queues.remove(works_, index, work);
       o.queues.push_back(works_, Queue::held_back, index, work);
-      arm(peer, work.not_before);
+      schedule_.arm(peer, work.not_before);
     } else if (rng_.chance(kDisorder)) {
       o.queues.remove(works_, index, work);
       o.queues.push_back(works_, Queue::singles, index, work);

@@ -132,8 +132,35 @@ struct alignas(kCacheLine) Work {
 static_assert(sizeof(Work) == 2 * kCacheLine);
 
 using WorkSlab = Slab<Work>;
-using PeerWorks = IndexChain<WorkSlab, Work, &Work::of_peer>;
-using EndpointWorks = IndexChain<WorkSlab, Work, &Work::of_endpoint>;
+
+// Work of one owner, the oldest first. Requests of ours are counted, answers to peers' reads not.
+template <ChainLinks Work::*kLinks>
+class WorkList {
+ public:
+  [[nodiscard]] std::uint32_t requests() const { return requests_; }
+
+  // `work` is works[index] and has begun, in these.
+  void add(WorkSlab& works, std::uint32_t index, Work& work) {
+    chain_.push_back(works, index, work);
+    requests_ += work.is_response() ? 0 : 1;
+  }
+  void remove(WorkSlab& works, std::uint32_t index, const Work& work) {
+    chain_.remove(works, index, work);
+    requests_ -= work.is_response() ? 0 : 1;
+  }
+  // visit(index) may take that work out, but no other.
+  template <class Visit>
+  void for_each(const WorkSlab& works, const Visit& visit) const {
+    chain_.for_each(works, visit);
+  }
+
+ private:
+  IndexChain<WorkSlab, Work, kLinks> chain_;
+  std::uint32_t requests_ = 0;
+};
+using PeerWorks = WorkList<&Work::of_peer>;
+using EndpointWorks = WorkList<&Work::of_endpoint>;
+using MutedResponses = IndexChain<WorkSlab, Work, &Work::of_endpoint>;
 
 // All queues of one peer; a request is in one of them at most.
 class WorkQueues {
