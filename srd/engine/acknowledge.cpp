@@ -11,7 +11,7 @@
 // - Silence: no answer for a retransmission timeout (expire_packets() in timers.cpp). Only this one
 //   backs off.
 // The last two make PathHealth suspect the path (PathEvent::timeout). If a packet taken for lost
-// turns out to have arrived, widen() makes the third way more patient.
+// turns out to have arrived, LossDetector makes the third way more patient.
 #include <algorithm>
 
 #include "srd/engine/engine.hpp"
@@ -23,13 +23,6 @@ namespace {
 constexpr std::uint64_t low_bits(std::uint32_t count) {
   return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
 }
-
-// Longest walk along the packets of one path: what is further back was seen by earlier walks.
-constexpr int kGapWalk = 16;
-
-// Packets that must settle before one doubling of the reordering allowance is taken back.
-constexpr std::uint32_t kNarrowAfter = 4096;
-constexpr std::uint8_t kMaxWidening = 1;  // a dead path must not go unnoticed for long
 
 }  // namespace
 
@@ -55,16 +48,14 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
   ++counters_.acks_received;
   o.prefetch_to_control();
   peer.heard = true;
-  o.timeouts = 0;
-  o.last_progress = now;
-  o.tail_probed = false;
+  o.timer.on_ack(now);
 
   AckSample sample;
   sample.now = now;
   sample.path = PathId{header.common.path.value()};
   sample.congested = packet.has(wire::kEchoCongested);
   if (packet.has(wire::kEchoValid)) {
-    o.last_answer = now;
+    o.timer.on_answer(now);
     take_echo(now, arrived, peer, header, sample);
   }
   take_grant(peer, header);
@@ -102,9 +93,7 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
     const Duration whole{elapsed - wait};
     sample.rtt = std::max(whole - (now - arrived), Duration::zero());
     sample.rtt_valid = true;
-    o.rtt.add(now, whole);
-    o.backoff = 0;
-    update_waits(o);
+    o.timer.on_round_trip(now, whole, patience_);
   }
   if (probe) {
     if (header.common.path.value() < config_.paths) {
@@ -112,7 +101,7 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
     }
     // The probe left so long ago: whatever left long before it and is not here is lost.
     if (sample.rtt_valid) {
-      o.newest_arrival = std::max(o.newest_arrival, now - Duration{elapsed});
+      o.losses.on_arrival(now - Duration{elapsed});
     }
   }
 }
@@ -222,7 +211,7 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
                        const wire::AckHeader& header, AckSample& sample) {
   SendWindow& window = peer.out->window;
   const OtherMarks others = take_marks(*peer.out, packet, header, sample);
-  overtakers_.clear();
+  gaps_.clear();
   for_each_claim(window, packet, header, [&](std::uint64_t claim, Psn at) {
     for (; claim != 0; claim &= claim - 1) {
       SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
@@ -249,10 +238,8 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
     credit_path(now, peer, slot, marked, echoed || others != OtherMarks::some,
                 echoed ? rtt : Duration::zero());
     if (slot.state == SendSlot::State::in_flight) {
-      o.newest_arrival = std::max(o.newest_arrival, slot.sent_at);
-      if (slot.path_before != 0) {
-        overtakers_.push_back({slot.psn_before(), slot.path, slot.sent_at});
-      }
+      o.losses.on_arrival(slot.sent_at);
+      gaps_.note_arrival(slot);
     } else {
       late = true;
     }
@@ -261,17 +248,14 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
     late = true;
   }
   if (late) {
-    widen(o);
+    o.losses.on_mistake();
   }
   tell(Event::Kind::packet_settled, now, peer, slot.psn, PathId{slot.path});
   const std::uint32_t index = slot.work;
   o.window.settle(slot);
   Work& work = works_[index];
   --work.outstanding;
-  if (++o.settled_since_widening >= kNarrowAfter && o.widening != 0) {
-    --o.widening;
-    o.settled_since_widening = 0;
-  }
+  o.losses.on_settled();
   finish_if_done(index, work);
   return late;
 }
@@ -288,46 +272,19 @@ inline void Engine::credit_path(TimePoint now, Peer& peer, const SendSlot& slot,
   }
 }
 
-// What was taken for lost had arrived: be more patient.
-void Engine::widen(Outbound& out) {
-  out.widening = std::min<std::uint8_t>(static_cast<std::uint8_t>(out.widening + 1), kMaxWidening);
-  out.settled_since_widening = 0;
-}
-
-// A path keeps its order: what left earlier along the same one and is not here is lost.
 void Engine::find_gaps(TimePoint now, Peer& peer) {
-  SendWindow& window = peer.out->window;
-  for (const Overtaker& overtaker : overtakers_) {
-    Psn psn = overtaker.before;
-    for (int steps = 0; steps < kGapWalk && window.contains(psn); ++steps) {
-      SendSlot& slot = window.slot(psn);
-      if (slot.path != overtaker.path || overtaker.sent_at < slot.sent_at) {
-        break;
-      }
-      if (slot.state == SendSlot::State::in_flight &&
-          slot.overtaken++ >= config_.path_reorder_tolerance) {
-        ++counters_.lost_by_gap;
-        lose(now, peer, slot, PathEvent::gap);
-      }
-      if (slot.path_before == 0) {
-        break;
-      }
-      psn = slot.psn_before();
-    }
-  }
+  gaps_.find(peer.out->window, config_.path_reorder_tolerance, [&](SendSlot& slot) {
+    ++counters_.lost_by_gap;
+    lose(now, peer, slot, PathEvent::gap);
+  });
 }
 
-// Across paths: what left so much earlier than something that has arrived is lost.
 void Engine::find_losses(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
-  const Duration allowance = o.rtt.reorder_allowance() * (1 << o.widening);
-  while (SendSlot* slot = o.window.oldest_in_flight()) {
-    if (slot->sent_at + allowance >= o.newest_arrival) {
-      break;
-    }
+  o.losses.find(o.window, o.timer.rtt(), [&](SendSlot& slot) {
     ++counters_.lost_by_time;
-    lose(now, peer, *slot, PathEvent::timeout);
-  }
+    lose(now, peer, slot, PathEvent::timeout);
+  });
 }
 
 void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
@@ -397,7 +354,7 @@ void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destin
                              Life refused) {
   if (destination != config_.life) {
     counters_.drop(DropReason::stale_destination_life);
-  } else if (!peer.life_known || refused != peer.life || !peer.life.before(source)) {
+  } else if (!peer.life.is(refused) || !peer.life.is_followed_by(source)) {
     counters_.drop(DropReason::stale_source_life);
   } else {
     restart_peer(now, peer, source);

@@ -5,8 +5,8 @@ namespace weft::srd {
 
 void Engine::emit_credit_request(TimePoint now, Peer& peer, TxPacket& out) {
   Outbound& o = *peer.out;
-  o.asked_at = now;
-  schedule_.arm(peer, now + o.retransmit_wait);
+  (void)o.timer.on_question(now);
+  schedule_.arm(peer, now + o.timer.retransmit_wait());
   o.ask_again = false;
   o.credits.on_requested();
   wire::CreditRequest request{};

@@ -38,8 +38,12 @@ Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memo
     : config_(config),
       selector_kind_(must(parse_path_selector(config.path_selector))),
       cc_kind_(must(parse_congestion_control(config.congestion_control))),
-      min_rto_(config.min_rto > Duration::zero() ? config.min_rto
-                                                 : kMinRtoInBaseRtts * config.base_rtt),
+      patience_{.base_rtt = config.base_rtt,
+                .ack_delay = config.ack_delay,
+                .min_rto = config.min_rto > Duration::zero() ? config.min_rto
+                                                             : kMinRtoInBaseRtts * config.base_rtt,
+                .max_rto = config.max_rto,
+                .peer_timeout = config.peer_timeout},
       window_span_(std::min(config.window_packets, PsnBitmap::kSpan)),
       rng_(config.seed),
       counters_(counters != nullptr ? *counters : own_counters_),
@@ -75,7 +79,7 @@ Result<PeerId> Engine::peer(const Address& address, AttachmentId attachment) {
                                                  std::to_string(config_.max_peers) +
                                                  " peers already; raise max_peers");
   }
-  peer->stranger = false;
+  peer->life.introduce();
   return peer->id;
 }
 
@@ -83,8 +87,8 @@ std::optional<PeerHistory> Engine::history_of(PeerId peer) const {
   if (!peers_.knows(peer)) {
     return std::nullopt;
   }
-  const Peer& known = peers_[peer];
-  return PeerHistory{known.life, known.life_known, known.restarts};
+  const PeerLife& life = peers_[peer].life;
+  return PeerHistory{life.present(), life.known(), life.restarts()};
 }
 
 Outbound& Engine::make_outbound(Peer& peer) {
@@ -103,10 +107,9 @@ Outbound& Engine::make_outbound(Peer& peer) {
       PeerPaths{PathSelector{selector_kind_, config_.paths, rng_.next(), path_tuning_},
                 PathHealthTuning{config_.base_rtt, config_.path_timeouts_to_abandon,
                                  config_.path_probe_interval}},
-      CongestionControl{cc_kind_, tuning}, config_.base_rtt);
+      CongestionControl{cc_kind_, tuning}, patience_);
   peer.out->header = common_header(peer, wire::PacketType::send);
   peer.out->credits = first_credits(sharers);
-  update_waits(*peer.out);
   return *peer.out;
 }
 
@@ -193,12 +196,6 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   return PostResult::accepted;
 }
 
-// Nobody expected anything of the peer until now: silence before this does not count against it.
-void Engine::begin_exchange(Outbound& out) {
-  out.timeouts = 0;
-  out.asked_at = TimePoint{};
-}
-
 [[gnu::always_inline]] inline void Engine::enqueue(const NewWork& made, Outbound& out) {
   Work& work = *made.work;
   Peer& peer = *made.peer;
@@ -211,7 +208,7 @@ void Engine::begin_exchange(Outbound& out) {
     out.queues.push_back(works_, queue, made.index, work);
   }
   if (peer.works.requests() == 1) {
-    begin_exchange(out);
+    out.timer.on_exchange_begins();
   }
   out.credits.want(unsent_bytes(work));
   unmute(peer);

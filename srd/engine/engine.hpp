@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "srd/base/flat_map.hpp"
 #include "srd/base/result.hpp"
@@ -113,7 +112,6 @@ class Engine final : public Machine {
   [[nodiscard]] PostResult new_work(const RequestBase& request, WorkKind kind,
                                     const SegmentList& segments, Bytes limit, NewWork& made);
   void enqueue(const NewWork& made, Outbound& out);
-  static void begin_exchange(Outbound& out);
 
   // transmit.cpp
   [[nodiscard]] bool transmit_data(TimePoint now, Peer& peer, TxPacket& out);
@@ -138,7 +136,7 @@ class Engine final : public Machine {
   void on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                   const RxPacket& packet);
   [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool asks);
-  void adopt_life(Peer& peer, Life life);
+  static void adopt_life(Peer& peer, Life life);
   [[nodiscard]] std::uint8_t deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
                                      const RxPacket& packet);
   void fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive);
@@ -210,7 +208,6 @@ class Engine final : public Machine {
                  Duration rtt, OtherMarks others);
   void credit_path(TimePoint now, Peer& peer, const SendSlot& slot, bool marked, bool known,
                    Duration rtt);
-  static void widen(Outbound& out);
   void find_losses(TimePoint now, Peer& peer);
   void lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how);
   void path_feedback(TimePoint now, Peer& peer, PathId path, PathEvent event, Duration rtt);
@@ -245,15 +242,12 @@ class Engine final : public Machine {
 
   // timers.cpp
   void on_peer_timeout(TimePoint now, Peer& peer);
-  [[nodiscard]] static TimePoint expiry_of(const Outbound& out, const SendSlot& slot);
   void expire_packets(TimePoint now, Peer& peer);
-  [[nodiscard]] static TimePoint question_due(const Outbound& out);
   void ask_for_life(TimePoint now, Peer& peer);
   [[nodiscard]] TimePoint path_probe_due(const Outbound& out) const;
   [[nodiscard]] bool owed_by_peer(const Outbound& out) const;
   [[nodiscard]] bool died_of_silence(TimePoint now, Peer& peer, TimePoint since);
   void release_waiting(TimePoint now, WorkQueues& queues);
-  void update_waits(Outbound& out) const;
   [[nodiscard]] TimePoint next_deadline(const Peer& peer) const;
 
   // settle.cpp
@@ -303,19 +297,12 @@ class Engine final : public Machine {
   static constexpr std::uint32_t kMostToldOnce = 4 * PsnBitmap::kSpan;  // four whole windows
   static constexpr std::uint32_t kMostProbes = 16 * wire::kMaxPaths;    // of all paths of 16 peers
 
-  // A packet that has arrived, and the one that left before it along the same path.
-  struct Overtaker {
-    Psn before;
-    std::uint8_t path;
-    TimePoint sent_at;
-  };
-
   EngineConfig config_;
   PathSelectorKind selector_kind_;
   PathTuning path_tuning_;
   CongestionControlKind cc_kind_;
   CcTuning cc_tuning_;
-  Duration min_rto_;
+  RetransmissionTuning patience_;
   std::uint32_t window_span_;
   Rng rng_;
   // The latest `now`: for an engine time never goes backwards.
@@ -343,7 +330,7 @@ class Engine final : public Machine {
   CreditScheduler credit_grants_;
   OwedPool<ReceiveWindow::Result> told_once_{kMostToldOnce};
   OwedPool<Echo> probe_echoes_{kMostProbes};
-  std::vector<Overtaker> overtakers_;  // scratch of take_sack for find_gaps
+  GapFinder gaps_;  // scratch of take_sack for find_gaps
 };
 
 }  // namespace weft::srd

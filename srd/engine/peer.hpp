@@ -9,10 +9,12 @@
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/engine/cc/credit_balance.hpp"
 #include "srd/engine/immediate_table.hpp"
+#include "srd/engine/loss_detector.hpp"
 #include "srd/engine/owed.hpp"
 #include "srd/engine/paths/peer_paths.hpp"
+#include "srd/engine/peer_life.hpp"
 #include "srd/engine/receive_window.hpp"
-#include "srd/engine/rtt.hpp"
+#include "srd/engine/retransmission_timer.hpp"
 #include "srd/engine/send_window.hpp"
 #include "srd/engine/work.hpp"
 
@@ -67,40 +69,32 @@ struct Inbound {
 
 // The sending half, made when the first request to this peer is posted.
 struct alignas(kCacheLine) Outbound {
-  Outbound(Psn first, PeerPaths&& spread, const CongestionControl& control, Duration base_rtt)
-      : rtt(base_rtt), paths(std::move(spread)), window(first), cc(control) {
-    last_on_path.fill(Psn{first.value() - 1});
-    next_message = next_read = first.value() + 1;
-  }
+  Outbound(Psn first, PeerPaths&& spread, const CongestionControl& control,
+           const RetransmissionTuning& tuning)
+      : next_message(first.value() + 1),
+        next_read(first.value() + 1),
+        timer(tuning),
+        paths(std::move(spread)),
+        window(first),
+        cc(control),
+        chain(first) {}
 
   // --- What every packet looks at, side by side.
   WorkQueues queues;
-  TimePoint paced_until{};     // nothing leaves before
-  Duration retransmit_wait{};  // silence after which a packet in flight is lost
-  Duration tail_wait{};        // silence after which a probe asks what has arrived
-  TimePoint last_progress{};   // of the latest departure or acknowledgement
-  TimePoint last_answer{};     // latest acknowledgement that a packet of ours has caused
-  TimePoint newest_arrival{};  // latest departure among packets known to have arrived
-  std::uint8_t turn = 0;       // which queue is next
-  std::uint8_t widening = 0;   // reordering was mistaken for loss: the allowance is shifted by this
-  bool muted = false;          // given up: nothing leaves until the peer is heard or work is posted
+  TimePoint paced_until{};  // nothing leaves before
+  std::uint8_t turn = 0;    // which queue is next
+  bool muted = false;       // given up: nothing leaves until the peer is heard or work is posted
   bool tail_probe_wanted = false;
-  bool tail_probed = false;  // since the last progress
   bool ask_again = false;    // for credits: nobody has answered
-  std::uint32_t settled_since_widening = 0;
-  std::uint32_t marked = 0;    // packets of ours that have arrived with a mark, as the peer says
-  std::uint32_t timeouts = 0;  // in a row, without a sign of life
-  std::uint32_t backoff = 0;   // timeouts since the last round trip that was measured
-  Psn asked;                   // latest number that asked for an acknowledgement
-  Qpn last_from;               // endpoints of the latest request, for packets that belong to none
+  std::uint32_t marked = 0;  // packets of ours that have arrived with a mark, as the peer says
+  Psn asked;                 // latest number that asked for an acknowledgement
+  Qpn last_from;             // endpoints of the latest request, for packets that belong to none
   Qpn last_to;
-  std::uint32_t next_message = 1;
-  std::uint32_t next_read = 1;
-  TimePoint timed_out_at{};  // of the latest of the timeouts
-  Duration silence{};        // that these have lasted
-  TimePoint asked_at{};      // of the latest question to a peer that owes us bytes or credits
-  PathId asked_along;        // that it took
-  RttEstimator rtt;
+  std::uint32_t next_message;
+  std::uint32_t next_read;
+  PathId asked_along;  // that the latest question took
+  RetransmissionTimer timer;
+  LossDetector losses;
   CreditBalance credits;
   PeerPaths paths;
   wire::CommonHeader header{};  // what is the same in all data packets
@@ -109,8 +103,8 @@ struct alignas(kCacheLine) Outbound {
 
   // --- The rest
   std::uint32_t reads_outstanding = 0;
-  std::uint32_t last_probe_time = 0;                                  // as it travels in the packet
-  alignas(kCacheLine) std::array<Psn, wire::kMaxPaths> last_on_path;  // latest number sent there
+  std::uint32_t last_probe_time = 0;  // as it travels in the packet
+  alignas(kCacheLine) PathChain chain;
 
   // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
   void prefetch_to_send() const {
@@ -128,15 +122,6 @@ struct alignas(kCacheLine) Outbound {
   [[nodiscard]] bool awaits_answer_before(Psn psn) {
     return asked != psn && window.contains(asked) &&
            window.slot(asked).state == SendSlot::State::in_flight;
-  }
-  // Chains the packet to the one before it on the same path, unless that one left too long ago to
-  // matter. A path that was never used has an entry from before the first packet.
-  void note_path(SendSlot& slot) {
-    const auto distance =
-        static_cast<std::int32_t>(last_on_path[slot.path].value() - slot.psn.value());
-    slot.path_before =
-        distance == static_cast<std::int16_t>(distance) ? static_cast<std::int16_t>(distance) : 0;
-    last_on_path[slot.path] = slot.psn;
   }
 };
 
@@ -161,16 +146,9 @@ class Turn {
 struct alignas(kCacheLine) Peer {
   PeerKey key;
   PeerId id{0xFFFFFFFF};  // until the record is in use
-  Life life;
-  PeerWorks works;  // our requests to it and our answers to its reads
-  bool life_known = false;
-  bool stranger = true;  // never verified, nor asked for by the program: forgotten once answered
-  std::uint32_t restarts = 0;
-  bool heard = false;     // an acknowledgement has come, ever
-  bool refusing = false;  // owed a notice that it speaks to a former life of ours
-  Life hinted_life;       // from a trimmed packet of a peer that has no known life yet
-  Life refused_life;
-  Life refused_source;  // who spoke to it: perhaps not the life that we know
+  PeerLife life;
+  PeerWorks works;     // our requests to it and our answers to its reads
+  bool heard = false;  // an acknowledgement has come, ever
   Turn turn;
   std::unique_ptr<Outbound> out;
   Inbound in;

@@ -8,7 +8,7 @@ namespace weft::srd {
 namespace {
 
 // What a packet touches of the sending half: all but the table of the paths' latest packets.
-constexpr std::size_t kHotOutbound = sizeof(Outbound) - sizeof(Outbound::last_on_path);
+constexpr std::size_t kHotOutbound = sizeof(Outbound) - sizeof(Outbound::chain);
 
 }  // namespace
 

@@ -100,7 +100,7 @@ std::uint32_t Engine::fill_response(const Work& work, const SendSlot& slot, std:
 void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
                            const RxPacket& packet) {
   if (peer.out) {
-    peer.out->last_progress = now;
+    peer.out->timer.on_response(now);
   }
   const std::uint32_t index = reads_by_number_.find(read_key(peer.id, header.message.value()));
   if (index == decltype(reads_by_number_)::kAbsent || works_[index].answered) {

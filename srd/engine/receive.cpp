@@ -90,16 +90,15 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   const Life destination{header.common.destination_life.value()};
   const Life source{header.common.source_life.value()};
   ReceiveWindow& window = peer.in.window;
-  if (mutated(Mutation::trimmed_life_counts) && peer.life_known && peer.life.before(source))
-      [[unlikely]] {
+  if (mutated(Mutation::trimmed_life_counts) && peer.life.is_followed_by(source)) [[unlikely]] {
     restart_peer(now, peer, source);
   }
   if ((destination != config_.life && destination.value() != 0) ||
-      (peer.life_known && source != peer.life)) {
+      (peer.life.known() && source != peer.life.present())) {
     counters_.drop(DropReason::unverified_life);
     return;
   }
-  peer.hinted_life = source;
+  peer.life.hint(source);
   if (!window.open() || window.classify(Psn{header.psn.value()}) == ReceiveWindow::Verdict::fresh) {
     note_again(peer, header, wire::kResultTrimmed);
   }
@@ -110,7 +109,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 // one.
 [[gnu::always_inline]] inline bool Engine::meet_life(TimePoint now, Peer& peer, Life source,
                                                      Life destination, bool asks) {
-  if (peer.life_known && source.before(peer.life) && !mutated(Mutation::forget_source_life)) {
+  if (peer.life.has_ended(source) && !mutated(Mutation::forget_source_life)) {
     counters_.drop(DropReason::stale_source_life);
     return false;
   }
@@ -119,25 +118,21 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
     // Teaches no life: it may be as old as the one that it speaks of.
     counters_.drop(DropReason::stale_destination_life);
     if (asks) {  // nothing else is answered: two ends must not answer each other for ever
-      peer.refused_life = destination;
-      peer.refused_source = mutated(Mutation::notice_to_known_life) ? peer.life : source;
-      peer.refusing = true;
+      peer.life.refuse(destination, source);
       schedule_.reply_now(peer);
     }
     return false;
   }
-  if (!peer.life_known) {
+  if (!peer.life.known()) {
     adopt_life(peer, source);
-  } else if (source != peer.life) {
+  } else if (source != peer.life.present()) {
     restart_peer(now, peer, source);
   }
   return true;
 }
 
 void Engine::adopt_life(Peer& peer, Life life) {
-  peer.life = life;
-  peer.life_known = true;
-  peer.stranger = false;
+  peer.life.adopt(life);
   if (peer.out) {
     peer.out->header.destination_life = life.value();
   }
@@ -297,7 +292,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     const MemoryTable::Lookup target =
         memory_.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
                         Access::remote_write, endpoint->config.domain);
-    if (mutated(Mutation::blame_keys) && peer.restarts != 0 && header.psn.value() % 16 == 0)
+    if (mutated(Mutation::blame_keys) && peer.life.restarts() != 0 && header.psn.value() % 16 == 0)
         [[unlikely]] {
       return code_of(Status::bad_key);
     }

@@ -74,7 +74,7 @@ void Engine::note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t
 // False: since the reply was asked for the peer has restarted, and there is nothing to say any
 // more.
 bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
-  if (!peer.refusing && !peer.in.owes_ack() && !peer.in.window.open()) {
+  if (!peer.life.owes_notice() && !peer.in.owes_ack() && !peer.in.window.open()) {
     forget_stranger(peer);
     return false;
   }
@@ -82,8 +82,7 @@ bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
   out.ecn = Ecn::capable_0;
   out.payload = {};
   out.path = reply_path(now, peer);
-  if (peer.refusing) {
-    peer.refusing = false;
+  if (peer.life.owes_notice()) {
     build_stale_notice(peer, out);
   } else {
     build_ack(now, peer, out);
@@ -98,8 +97,8 @@ bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
 
 // Anybody can send what cannot be verified: whoever has sent nothing else takes no place for good.
 void Engine::forget_stranger(Peer& peer) {
-  if (peer.stranger && !Scheduler::awaits_reply(peer) && !mutated(Mutation::remember_strangers))
-      [[unlikely]] {
+  if (peer.life.is_stranger() && !Scheduler::awaits_reply(peer) &&
+      !mutated(Mutation::remember_strangers)) [[unlikely]] {
     peers_.forget(peer);
   }
 }
@@ -117,7 +116,7 @@ wire::CommonHeader Engine::common_header(const Peer& peer, wire::PacketType type
   header.destination_attachment = peer.key.attachment.value();
   header.source_attachment = config_.attachment.value();
   header.source_life = config_.life.value();
-  header.destination_life = peer.life_known ? peer.life.value() : 0;
+  header.destination_life = peer.life.addressed().value();
   return header;
 }
 
@@ -136,9 +135,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   if (!in.window.open() && !mutated(Mutation::acknowledge_without_window)) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }
-  if (!peer.life_known) {
-    header.common.destination_life = peer.hinted_life.value();  // [wire 4.9]
-  }
+  header.common.destination_life = peer.life.answered().value();  // [wire 4.9]
   if (config_.receiver_credits || in.grant) {
     header.common.flags |= wire::kCreditValid;
     header.credit = config_.receiver_credits ? credit_grants_.granted(peer.id) : in.demand;
@@ -195,10 +192,10 @@ void Engine::build_stale_notice(Peer& peer, TxPacket& out) {
   header.common = common_header(peer, wire::PacketType::stale_life);
   header.common.destination_qpn = peer.in.reply_to.value();
   header.common.source_qpn = peer.in.reply_from.value();
-  // To whom it concerns: after both have restarted, that is not whom we believe in.
-  header.common.destination_life = peer.refused_source.value();
+  const PeerLife::Notice notice = peer.life.take_notice();
+  header.common.destination_life = notice.addressee.value();
   header.common.path = out.path.value();
-  header.refused_life = peer.refused_life.value();
+  header.refused_life = notice.refused.value();
   wire::store(out.header.data(), header);
   out.header_size = sizeof header;
 }

@@ -57,7 +57,7 @@ void Engine::refuse_work(TimePoint now, Peer& peer, SendSlot& slot, Status statu
 
 void Engine::complete(std::uint32_t index, Work& work, Status status) {
   if (mutated(Mutation::blame_restart) && status == Status::ok && work.message % 16 == 0 &&
-      peers_[work.peer].restarts != 0) [[unlikely]] {
+      peers_[work.peer].life.restarts() != 0) [[unlikely]] {
     status = Status::peer_restarted;
   }
   if (!work.is_response()) {
@@ -177,7 +177,6 @@ bool Engine::outlives_restart(const Work& work) {
 // knows.
 void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   ++counters_.peer_restarts;
-  ++peer.restarts;
   tell(Event::Kind::peer_restarted, now, peer, Psn{}, PathId{});
   Inbound fresh;
   fresh.reads_served = peer.in.reads_served;  // until the answers have ended
@@ -198,9 +197,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   restart_credits(peer);
   if (peer.out) {
     peer.out->marked = 0;
-    peer.out->timeouts = 0;
-    peer.out->backoff = 0;
-    update_waits(*peer.out);
+    peer.out->timer.forget_silence(patience_);
   }
 }
 
@@ -221,9 +218,7 @@ void Engine::lose_peer(TimePoint now, Peer& peer) {
   }
   mute(peer);
   o.tail_probe_wanted = false;
-  o.timeouts = 0;
-  o.backoff = 0;
-  update_waits(o);
+  o.timer.forget_silence(patience_);
   o.cc = CongestionControl{cc_kind_, cc_tuning_};
 }
 

@@ -7,7 +7,6 @@
 // that owes an answer and is silent. Sending adds pacing to these. When the deadline is due,
 // on_peer_timeout() looks at all of them: what is not due costs a comparison.
 #include <algorithm>
-#include <utility>
 
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
@@ -15,9 +14,6 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::uint32_t kMaxBackoffShift = 6;
-constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
-constexpr int kPatience = 4;                 // timeouts before a silent debtor is asked
 constexpr Duration kShortestNap = std::chrono::microseconds{1};
 
 }  // namespace
@@ -44,10 +40,10 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
   }
   expire_packets(now, peer);
   ask_for_life(now, peer);
-  const bool tail_silent = o.window.oldest_in_flight() != nullptr && !o.tail_probed && peer.heard &&
-                           o.last_progress + o.tail_wait <= now;
+  const bool tail_silent =
+      o.window.oldest_in_flight() != nullptr && peer.heard && o.timer.tail_probe_due() <= now;
   if (tail_silent) {
-    o.tail_probed = true;
+    o.timer.on_tail_probe();
     o.tail_probe_wanted = true;
     ++counters_.tail_probes;
   }
@@ -56,21 +52,13 @@ void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
   }
 }
 
-// A packet expires a timeout after it has left or, if that was later, after the peer has answered a
-// packet of ours: in a queue that grows faster than the estimate learns of it every packet is older
-// than the timeout, while answers go on telling what is lost. As in RFC 6298, 5.3. Grants of
-// credits are no answers.
-TimePoint Engine::expiry_of(const Outbound& out, const SendSlot& slot) {
-  return std::max(slot.sent_at, out.last_answer) + out.retransmit_wait;
-}
-
 void Engine::expire_packets(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
   SendSlot* slot = o.window.oldest_in_flight();
-  if (slot == nullptr || expiry_of(o, *slot) > now) {
+  if (slot == nullptr || o.timer.expiry_of(slot->sent_at) > now) {
     return;
   }
-  const TimePoint latest = now - o.retransmit_wait;  // before it doubles
+  const TimePoint latest = now - o.timer.retransmit_wait();  // before it doubles
   if (died_of_silence(now, peer, slot->sent_at)) {
     return;
   }
@@ -85,21 +73,11 @@ void Engine::expire_packets(TimePoint now, Peer& peer) {
 // peer.
 bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
   Outbound& o = *peer.out;
-  if (o.timeouts == 0) {
-    o.silence = Duration::zero();
-    o.timed_out_at = since;
-  }
-  // No wait is meant to be longer than max_rto: what is beyond it this process has slept through,
-  // stopped or without a core, and heard nobody.
-  o.silence += std::min(now - o.timed_out_at, config_.max_rto);
-  o.timed_out_at = now;
-  ++o.timeouts;
-  ++o.backoff;
-  update_waits(o);
-  if (o.timeouts == kTimeoutsToDie) {
+  o.timer.on_timeout(now, since, patience_);
+  if (o.timer.has_become_impaired()) {
     ++counters_.impaired_remote_conn_events;
   }
-  if (o.timeouts < kTimeoutsToDie || o.silence < config_.peer_timeout) {
+  if (!o.timer.has_died(patience_)) {
     return false;
   }
   lose_peer(now, peer);
@@ -111,7 +89,7 @@ bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
 TimePoint Engine::path_probe_due(const Outbound& out) const {
   const TimePoint due = out.paths.next_probe();
   const bool busy = out.window.oldest_in_flight() != nullptr || out.has_work();
-  const bool wanted = busy || due - out.last_progress < config_.peer_timeout;
+  const bool wanted = busy || !out.timer.is_out_of_touch(due, patience_);
   return !out.muted && wanted ? due : kNever;
 }
 
@@ -123,22 +101,15 @@ bool Engine::owed_by_peer(const Outbound& out) const {
           (out.has_work() && !has_credit(out)));
 }
 
-// When a peer that owes us something is to be asked. A debtor has time; a question is answered at
-// once, and without an answer it is as lost as any packet.
-TimePoint Engine::question_due(const Outbound& out) {
-  return out.asked_at > out.last_progress ? out.asked_at + out.retransmit_wait
-                                          : out.last_progress + kPatience * out.retransmit_wait;
-}
-
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.
 // [wire 4.7]
 void Engine::ask_for_life(TimePoint now, Peer& peer) {
   Outbound& o = *peer.out;
-  if (!owed_by_peer(o) || question_due(o) > now) {
+  if (!owed_by_peer(o) || o.timer.question_due() > now) {
     return;
   }
-  const bool unanswered = o.asked_at > o.last_progress;
-  const TimePoint asked_before = std::exchange(o.asked_at, now);
+  const bool unanswered = o.timer.question_open();
+  const TimePoint asked_before = o.timer.on_question(now);
   if (unanswered && died_of_silence(now, peer, asked_before)) {
     return;
   }
@@ -177,24 +148,6 @@ void Engine::release_waiting(TimePoint now, WorkQueues& queues) {
   });
 }
 
-// The back-off ends with a measured round trip, not with any answer: while all packets are sent
-// twice none is measured, and a wait that fell back to the old estimate would go on sending
-// everything twice.
-//
-// How long to wait for an answer follows from the round-trip time and from how long there was none.
-// The wait for a tail is shorter than a retransmission timeout: asking costs a packet without
-// payload.
-void Engine::update_waits(Outbound& out) const {
-  const Duration base =
-      std::clamp(out.rtt.timeout() + config_.ack_delay, min_rto_, config_.max_rto);
-  // Until then nothing is known of queues, such as many first windows make.
-  const std::uint32_t doublings = std::max(out.backoff, out.rtt.seasoned() ? 0U : 1U);
-  out.retransmit_wait =
-      std::min(base * (1 << std::min(doublings, kMaxBackoffShift)), config_.max_rto);
-  const Duration tail = out.rtt.mean() + out.rtt.mean() / 2 + config_.ack_delay;
-  out.tail_wait = out.rtt.measured() ? std::min(tail, out.retransmit_wait) : out.retransmit_wait;
-}
-
 TimePoint Engine::next_deadline(const Peer& peer) const {
   TimePoint next = kNever;
   if (!peer.out) {
@@ -203,13 +156,10 @@ TimePoint Engine::next_deadline(const Peer& peer) const {
   const Outbound& o = *peer.out;
   next = std::min(next, path_probe_due(o));
   if (const SendSlot* slot = o.window.oldest_in_flight()) {
-    next = std::min(next, expiry_of(o, *slot));
-    if (!o.tail_probed) {
-      next = std::min(next, o.last_progress + o.tail_wait);
-    }
+    next = std::min({next, o.timer.expiry_of(slot->sent_at), o.timer.tail_probe_due()});
   }
   if (owed_by_peer(o)) {
-    next = std::min(next, question_due(o));
+    next = std::min(next, o.timer.question_due());
   }
   if (const SendSlot* slot = o.window.oldest_deferred()) {
     next = std::min(next, slot->sent_at);

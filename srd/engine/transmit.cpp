@@ -59,7 +59,7 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
   }
   if (const std::optional<PathId> path =
           o.paths.next_probe() <= now && path_probe_due(o) <= now
-              ? o.paths.take_probe(now, o.retransmit_wait, o.timeouts != 0)
+              ? o.paths.take_probe(now, o.timer.retransmit_wait(), o.timer.is_silent())
               : std::nullopt) [[unlikely]] {
     ++counters_.path_probes;
     emit_probe(now, peer, *path, out);
@@ -81,10 +81,10 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
     return false;
   }
   // Who is silent cannot grant: what timed out goes again, as often as the back-off lets it.
-  const bool overdue = lost != nullptr && o.timeouts != 0;
+  const bool overdue = lost != nullptr && o.timer.is_silent();
   if (!overdue && !has_credit(o)) {
     // The request for it may have been lost when nothing was waiting yet and no timer ran.
-    schedule_.arm(peer, now + o.retransmit_wait);
+    schedule_.arm(peer, now + o.timer.retransmit_wait());
     return false;
   }
   if (lost != nullptr) {
@@ -129,7 +129,7 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
 // may hold on to a path that is dead.
 PathId Engine::pick_for_question(TimePoint now, Outbound& out) {
   out.asked_along =
-      out.timeouts != 0 ? out.paths.pick_other_than(now, out.asked_along) : out.paths.pick(now);
+      out.timer.is_silent() ? out.paths.pick_other_than(now, out.asked_along) : out.paths.pick(now);
   return out.asked_along;
 }
 
@@ -221,7 +221,7 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   header.payload_length = slot.length;
 
   o.window.mark_in_flight(slot, now);
-  o.note_path(slot);
+  o.chain.link(slot);
   const Bytes window = o.cc.window();
   const bool last = !o.has_work() && !(config_.ask_sparingly && o.awaits_answer_before(slot.psn));
   const bool tight = window < Bytes{2} * config_.ack_every * cc_tuning_.mtu_wire;
@@ -244,8 +244,8 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   o.credits.on_sent(slot.length);
   o.last_from = work.source;
   o.last_to = work.destination;
-  o.last_progress = now;
-  schedule_.arm(peer, now + o.tail_wait);
+  o.timer.on_sent(now);
+  schedule_.arm(peer, now + o.timer.tail_wait());
   tell(Event::Kind::packet_sent, now, peer, slot.psn, out.path, slot.attempt);
 }
 

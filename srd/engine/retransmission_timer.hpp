@@ -1,0 +1,148 @@
+// Owns a sender's patience with one peer: how long it waits for an answer before it asks, sends
+// again, and gives up.
+//
+// Three waits follow from the round-trip time:
+// - tail_wait(), the shortest: the last packets are not acknowledged, so a probe asks what has
+//   arrived. Asking costs a packet without payload.
+// - retransmit_wait(): a packet is lost. It doubles with each timeout until a round trip has been
+//   measured again, and not merely with any answer: while all packets are sent twice none is
+//   measured, and a wait that fell back to the old estimate would go on sending everything twice.
+// - the wait before a question, four times as long: nothing is in flight, and yet the peer owes
+//   something (bytes of a read, credits). The answer to a question is waited for like any packet's.
+//
+// Any sign of life ends the count of timeouts. A peer has died of silence after kTimeoutsToDie of
+// them, if these took as long as peer_timeout.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "srd/base/time.hpp"
+#include "srd/engine/rtt.hpp"
+
+namespace weft::srd {
+
+struct RetransmissionTuning {
+  Duration base_rtt{};
+  Duration ack_delay{};  // how long a peer holds an acknowledgement back
+  Duration min_rto{};    // retransmit_wait() is between these two
+  Duration max_rto{};
+  Duration peer_timeout{};  // silence after which the peer is dead
+};
+
+// Its user says what happens, in the order in which it happens.
+class RetransmissionTimer {
+ public:
+  explicit RetransmissionTimer(const RetransmissionTuning& tuning) : rtt_(tuning.base_rtt) {
+    update_waits(tuning);
+  }
+
+  // --- What happens
+  // The first request after none: silence before this does not count against the peer.
+  void on_exchange_begins() {
+    timeouts_ = 0;
+    asked_at_ = TimePoint{};
+  }
+  void on_sent(TimePoint now) { last_progress_ = now; }
+  // Bytes of a read.
+  void on_response(TimePoint now) { last_progress_ = now; }
+  void on_ack(TimePoint now) {
+    timeouts_ = 0;
+    last_progress_ = now;
+    tail_probed_ = false;
+  }
+  // An acknowledgement that a packet of ours has caused; a grant of credits is none.
+  void on_answer(TimePoint now) { last_answer_ = now; }
+  void on_round_trip(TimePoint now, Duration rtt, const RetransmissionTuning& tuning) {
+    rtt_.add(now, rtt);
+    backoff_ = 0;
+    update_waits(tuning);
+  }
+  void on_tail_probe() { tail_probed_ = true; }
+  // A question was asked. Returns when the one before was.
+  TimePoint on_question(TimePoint now) { return std::exchange(asked_at_, now); }
+  // One more timeout without a sign of life; the first one since `since`.
+  void on_timeout(TimePoint now, TimePoint since, const RetransmissionTuning& tuning) {
+    if (timeouts_ == 0) {
+      silence_ = Duration::zero();
+      timed_out_at_ = since;
+    }
+    // No wait is meant to be longer than max_rto: what is beyond it this process has slept through,
+    // stopped or without a core, and heard nobody.
+    silence_ += std::min(now - timed_out_at_, tuning.max_rto);
+    timed_out_at_ = now;
+    ++timeouts_;
+    ++backoff_;
+    update_waits(tuning);
+  }
+  // The peer has restarted or was given up: what it did not say does not count any more.
+  void forget_silence(const RetransmissionTuning& tuning) {
+    timeouts_ = 0;
+    backoff_ = 0;
+    update_waits(tuning);
+  }
+
+  // --- What follows
+  [[nodiscard]] const RttEstimator& rtt() const { return rtt_; }
+  [[nodiscard]] Duration retransmit_wait() const { return retransmit_wait_; }
+  [[nodiscard]] Duration tail_wait() const { return tail_wait_; }
+  // The last timeout has not been followed by a sign of life.
+  [[nodiscard]] bool is_silent() const { return timeouts_ != 0; }
+  // This timeout was the one that made the connection look impaired.
+  [[nodiscard]] bool has_become_impaired() const { return timeouts_ == kTimeoutsToDie; }
+  [[nodiscard]] bool has_died(const RetransmissionTuning& tuning) const {
+    return timeouts_ >= kTimeoutsToDie && silence_ >= tuning.peer_timeout;
+  }
+  // A packet expires a timeout after it has left or, if that was later, after the peer has answered
+  // a packet of ours: in a queue that grows faster than the estimate learns of it every packet is
+  // older than the timeout, while answers go on telling what is lost. As in RFC 6298, 5.3.
+  [[nodiscard]] TimePoint expiry_of(TimePoint sent_at) const {
+    return std::max(sent_at, last_answer_) + retransmit_wait_;
+  }
+  // When a tail that is in flight is to be asked for; once for each progress.
+  [[nodiscard]] TimePoint tail_probe_due() const {
+    return tail_probed_ ? kNever : last_progress_ + tail_wait_;
+  }
+  // When a peer that owes us something is to be asked.
+  [[nodiscard]] TimePoint question_due() const {
+    return question_open() ? asked_at_ + retransmit_wait_
+                           : last_progress_ + kWaitsBeforeQuestion * retransmit_wait_;
+  }
+  // Nothing has come since the latest question.
+  [[nodiscard]] bool question_open() const { return asked_at_ > last_progress_; }
+  // Whether the peer will have been silent for so long, at `when`, that it may be dead.
+  [[nodiscard]] bool is_out_of_touch(TimePoint when, const RetransmissionTuning& tuning) const {
+    return when - last_progress_ >= tuning.peer_timeout;
+  }
+
+ private:
+  static constexpr std::uint32_t kMaxBackoffShift = 6;
+  static constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
+  static constexpr int kWaitsBeforeQuestion = 4;
+
+  void update_waits(const RetransmissionTuning& tuning) {
+    const Duration base =
+        std::clamp(rtt_.timeout() + tuning.ack_delay, tuning.min_rto, tuning.max_rto);
+    // Until then nothing is known of queues, such as many first windows make.
+    const std::uint32_t doublings = std::max(backoff_, rtt_.seasoned() ? 0U : 1U);
+    retransmit_wait_ =
+        std::min(base * (1 << std::min(doublings, kMaxBackoffShift)), tuning.max_rto);
+    const Duration tail = rtt_.mean() + rtt_.mean() / 2 + tuning.ack_delay;
+    tail_wait_ = rtt_.measured() ? std::min(tail, retransmit_wait_) : retransmit_wait_;
+  }
+
+  Duration retransmit_wait_{};
+  Duration tail_wait_{};
+  TimePoint last_progress_{};   // of the latest departure or acknowledgement
+  TimePoint last_answer_{};     // of the latest acknowledgement that a packet of ours has caused
+  std::uint32_t timeouts_ = 0;  // in a row, without a sign of life
+  std::uint32_t backoff_ = 0;   // timeouts since the last round trip that was measured
+  TimePoint timed_out_at_{};    // of the latest of the timeouts
+  Duration silence_{};          // that these have lasted
+  TimePoint asked_at_{};        // of the latest question
+  RttEstimator rtt_;
+  bool tail_probed_ = false;  // since the last progress
+};
+
+}  // namespace weft::srd
