@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <weft/help_texts.hpp>
 
 #include "srd/base/check.hpp"
-#include "weft/help_texts.hpp"
 
 namespace weft::cli {
 

@@ -1,5 +1,5 @@
 // Owns what a sender learns from an acknowledgement: what arrived, what did not, and along which
-// paths.
+// paths_.
 //
 // A packet in flight turns out to be lost in one of four ways, the surest first:
 // - The peer says so: only its header has arrived, or it had no room to note the outcome
@@ -14,7 +14,7 @@
 // turns out to have arrived, LossDetector makes the third way more patient.
 #include <algorithm>
 
-#include "srd/engine/engine.hpp"
+#include "srd/engine/engine_parts.hpp"
 #include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
@@ -26,58 +26,53 @@ constexpr std::uint64_t low_bits(std::uint32_t count) {
 
 }  // namespace
 
-void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
-                    const wire::ParsedPacket& packet) {
-  if (!peer.out) {
-    counters_.drop(DropReason::ack_for_nothing);
-    return;
-  }
-  Outbound& o = *peer.out;
+void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& packet) {
   const wire::AckHeader header = packet.ack();
   // [wire 4.4] Without a window the peer can speak of the echo only: its numbers begin nowhere.
   const bool has_window = !packet.has(wire::kNoWindow);
-  const Psn cumulative = has_window ? Psn{header.cumulative.value()} : o.window.una();
-  if (o.window.next().before(cumulative)) {
-    counters_.drop(DropReason::ack_not_sent);
+  const Psn cumulative = has_window ? Psn{header.cumulative.value()} : window_.una();
+  if (window_.next().before(cumulative)) {
+    parts_.counters.drop(DropReason::ack_not_sent);
     return;
   }
-  if (cumulative.before(o.window.una()) && o.window.una().minus(cumulative) >= PsnBitmap::kBits) {
-    counters_.drop(DropReason::ack_for_nothing);
+  if (cumulative.before(window_.una()) && window_.una().minus(cumulative) >= PsnBitmap::kBits) {
+    parts_.counters.drop(DropReason::ack_for_nothing);
     return;
   }
-  ++counters_.acks_received;
-  o.prefetch_to_control();
-  peer.heard = true;
-  o.timer.on_ack(now);
+  ++parts_.counters.acks_received;
+  prefetch(&cc_, sizeof cc_);
+  heard_ = true;
+  timer_.on_ack(now);
 
   AckSample sample;
   sample.now = now;
   sample.path = PathId{header.common.path.value()};
   sample.congested = packet.has(wire::kEchoCongested);
   if (packet.has(wire::kEchoValid)) {
-    o.timer.on_answer(now);
-    take_echo(now, arrived, peer, header, sample);
+    timer_.on_answer(now);
+    take_echo(now, arrived, header, sample);
   }
-  take_grant(peer, header);
-  take_results(now, peer, packet, header.results);
+  if (packet.has(wire::kCreditValid)) {
+    credits_.on_grant(header.credit.value());
+  }
+  take_results(now, packet, header.results);
   if (has_window) {
-    take_sack(now, peer, packet, header, sample);
+    take_sack(now, packet, header, sample);
   }
-  sample.in_flight = o.window.bytes_in_flight();
-  find_gaps(now, peer);
-  find_losses(now, peer);
+  sample.in_flight = window_.bytes_in_flight();
+  find_gaps(now);
+  find_losses(now);
   if (sample.acked != 0) {
-    o.cc.on_ack(sample);
+    cc_.on_ack(sample);
   }
-  if (o.has_work()) {
-    make_ready(peer);
+  if (has_work()) {
+    make_ready();
   }
 }
 
-[[gnu::always_inline]] inline void Engine::take_echo(TimePoint now, TimePoint arrived, Peer& peer,
+[[gnu::always_inline]] inline void Sender::take_echo(TimePoint now, TimePoint arrived,
                                                      const wire::AckHeader& header,
                                                      AckSample& sample) {
-  Outbound& o = *peer.out;
   const std::uint32_t elapsed =
       static_cast<std::uint32_t>(nanoseconds(now)) - header.echo_send_time.value();
   const std::uint32_t wait = header.wait.value();
@@ -86,70 +81,98 @@ void Engine::on_ack(TimePoint now, TimePoint arrived, Peer& peer,
   const bool probe = (header.common.flags & wire::kEchoProbe) != 0;
   const Psn psn{header.echo_psn.value()};
   const bool current =
-      probe ? header.echo_send_time.value() == o.last_probe_time
-            : o.window.contains(psn) && o.window.slot(psn).state != SendSlot::State::settled;
+      probe ? header.echo_send_time.value() == last_probe_time_
+            : window_.contains(psn) && window_.slot(psn).state != SendSlot::State::settled;
   if (current && elapsed <= 0x7FFFFFFF && wait <= elapsed) {
     // The network is judged by its own time; what is waited for takes that of the processes, too.
     const Duration whole{elapsed - wait};
     sample.rtt = std::max(whole - (now - arrived), Duration::zero());
     sample.rtt_valid = true;
-    o.timer.on_round_trip(now, whole, patience_);
+    timer_.on_round_trip(now, whole, parts_.patience);
   }
   if (probe) {
-    if (header.common.path.value() < config_.paths) {
-      path_feedback(now, peer, sample.path, PathEvent::probe_ok, sample.rtt);
+    if (header.common.path.value() < parts_.config.paths) {
+      path_feedback(now, sample.path, PathEvent::probe_ok, sample.rtt);
     }
     // The probe left so long ago: whatever left long before it and is not here is lost.
     if (sample.rtt_valid) {
-      o.losses.on_arrival(now - Duration{elapsed});
+      losses_.on_arrival(now - Duration{elapsed});
     }
   }
 }
 
-void Engine::take_results(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
-                          std::size_t count) {
-  SendWindow& window = peer.out->window;
+void Sender::take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const wire::ResultEntry entry = packet.result(i);
     const Psn psn{entry.psn.value()};
-    if (!window.contains(psn)) {
+    if (!window_.contains(psn)) {
       continue;  // repeated until the peer has seen that we have moved on
     }
-    SendSlot& slot = window.slot(psn);
+    SendSlot& slot = window_.slot(psn);
     if (slot.state != SendSlot::State::settled) {
-      take_result(now, peer, slot, entry);
+      take_result(now, slot, entry);
     }
   }
 }
 
-void Engine::take_result(TimePoint now, Peer& peer, SendSlot& slot,
-                         const wire::ResultEntry& entry) {
-  Outbound& o = *peer.out;
+void Sender::take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry) {
   const bool again = slot.state == SendSlot::State::in_flight && slot.attempt == entry.attempt;
   switch (entry.code) {
     case wire::kResultTrimmed:
       if (again) {
-        lose(now, peer, slot, PathEvent::trimmed);
+        lose(now, slot, PathEvent::trimmed);
       }
       break;
     case wire::kResultDeferred:
       if (again) {
-        schedule_.arm(peer, o.window.mark_deferred(slot, now, config_.rnr_delay));
+        parts_.schedule.arm(peer_, window_.mark_deferred(slot, now, parts_.config.rnr_delay));
       }
       break;
     default:
-      refuse_work(now, peer, slot, static_cast<Status>(entry.code));
+      refuse(now, slot, static_cast<Status>(entry.code));
       break;
   }
 }
 
+// [wire 4.3] The peer has refused this packet for good. A receiver that was not ready, or a
+// responder that was busy, is asked again later: with a new sequence number, because this one's
+// fate is on record.
+void Sender::refuse(TimePoint now, SendSlot& slot, Status status) {
+  const std::uint32_t index = slot.work;
+  Work& work = parts_.works[index];
+  const std::uint32_t packet = slot.packet;
+  window_.settle(slot);
+  --work.outstanding;
+  const bool retry = (status == Status::receiver_not_ready &&
+                      (work.rnr_retry >= kRnrRetryForever || work.refusals < work.rnr_retry ||
+                       mutated(Mutation::retry_without_end))) ||
+                     (status == Status::responder_busy && work.kind == WorkKind::read);
+  if (retry && work.revoked) {
+    parts_.works.abandon(index, Status::local_protection);
+    return;
+  }
+  if (!retry || work.queued() || work.resend != Work::kNoPacket || work.status != Status::ok) {
+    parts_.works.abandon(index, mutated(Mutation::lose_status) ? Status::ok : status);
+    return;
+  }
+  const std::uint32_t n = std::min<std::uint32_t>(work.refusals, kBackOffs - 1);
+  const std::uint32_t doublings =
+      mutated(Mutation::back_off_without_end) ? std::min<std::uint32_t>(work.refusals, 24) : n;
+  work.refusals = static_cast<std::uint16_t>(std::min(work.refusals + 1, 0xFFFF));
+  work.resend = packet;
+  work.not_before = now + parts_.config.rnr_delay * (1 << doublings);
+  credits_.want(slot.length);
+  ++parts_.counters.rnr_retries;
+  queues_.push_back(parts_.works.slab(), WorkQueues::back_off(n), index, work);
+  parts_.schedule.arm(peer_, work.not_before);
+}
+
 // visit(claim, first number of the word) for each word of the map with claims that are news.
 template <class Visit>
-[[gnu::always_inline]] inline void Engine::for_each_claim(const SendWindow& window,
-                                                          const wire::ParsedPacket& packet,
+[[gnu::always_inline]] inline void Sender::for_each_claim(const wire::ParsedPacket& packet,
                                                           const wire::AckHeader& header,
                                                           const Visit& visit) const {
-  const Psn next = window.next();
+  const Psn next = window_.next();
   const Psn cumulative{header.cumulative.value()};
   const Psn mapped{cumulative.value() & ~63U};  // what the first word of the map begins with
   Psn end = cumulative;
@@ -159,9 +182,9 @@ template <class Visit>
   if (next.before(end)) {
     end = next;
   }
-  for (Psn at{window.una().value() & ~63U}; at.before(end); at = at.plus(64)) {
+  for (Psn at{window_.una().value() & ~63U}; at.before(end); at = at.plus(64)) {
     // Settling moves una, and what is before it has no bits any more: ask for each word.
-    const Psn una = window.una();
+    const Psn una = window_.una();
     std::uint64_t claim = 0;
     if (at.before(cumulative)) {
       claim = low_bits(cumulative.minus(at));
@@ -175,7 +198,7 @@ template <class Visit>
     if (next.minus(at) < 64) {
       claim &= low_bits(next.minus(at));
     }
-    claim &= ~window.settled_word(at);
+    claim &= ~window_.settled_word(at);
     if (claim != 0) {
       visit(claim, at);
     }
@@ -184,16 +207,15 @@ template <class Visit>
 
 // [wire 4.4] How many of the newly acknowledged packets were marked is known, which ones only if it
 // is one, or all.
-inline Engine::OtherMarks Engine::take_marks(Outbound& out, const wire::ParsedPacket& packet,
-                                             const wire::AckHeader& header,
-                                             AckSample& sample) const {
-  const auto more = static_cast<std::int32_t>(header.marked.value() - out.marked);
+inline Sender::OtherMarks Sender::take_marks(const wire::ParsedPacket& packet,
+                                             const wire::AckHeader& header, AckSample& sample) {
+  const auto more = static_cast<std::int32_t>(header.marked.value() - marked_);
   if (more <= 0) [[likely]] {
     return OtherMarks::none;
   }
-  out.marked = header.marked.value();
+  marked_ = header.marked.value();
   std::uint32_t packets = 0;
-  for_each_claim(out.window, packet, header, [&](std::uint64_t claim, Psn) {
+  for_each_claim(packet, header, [&](std::uint64_t claim, Psn) {
     packets += static_cast<std::uint32_t>(std::popcount(claim));
   });
   sample.marked = std::min(static_cast<std::uint32_t>(more), packets);
@@ -207,26 +229,24 @@ inline Engine::OtherMarks Engine::take_marks(Outbound& out, const wire::ParsedPa
 }
 
 // Everything that is claimed and was not known before.
-void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& packet,
+void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
                        const wire::AckHeader& header, AckSample& sample) {
-  SendWindow& window = peer.out->window;
-  const OtherMarks others = take_marks(*peer.out, packet, header, sample);
-  gaps_.clear();
-  for_each_claim(window, packet, header, [&](std::uint64_t claim, Psn at) {
+  const OtherMarks others = take_marks(packet, header, sample);
+  parts_.gaps.clear();
+  for_each_claim(packet, header, [&](std::uint64_t claim, Psn at) {
     for (; claim != 0; claim &= claim - 1) {
-      SendSlot& slot = window.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
+      SendSlot& slot = window_.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
       ++sample.packets;
       sample.acked += SendWindow::charged(slot);
-      sample.late |= take_slot(now, peer, slot, header, sample.rtt, others);
+      sample.late |= take_slot(now, slot, header, sample.rtt, others);
     }
   });
 }
 
 // True if the packet had been taken for lost.
-[[gnu::always_inline]] inline bool Engine::take_slot(TimePoint now, Peer& peer, SendSlot& slot,
+[[gnu::always_inline]] inline bool Sender::take_slot(TimePoint now, SendSlot& slot,
                                                      const wire::AckHeader& header, Duration rtt,
                                                      OtherMarks others) {
-  Outbound& o = *peer.out;
   bool late = false;
   constexpr std::uint8_t kEchoMask = wire::kEchoValid | wire::kEchoProbe;
   const bool echoed = (header.common.flags & kEchoMask) == wire::kEchoValid &&
@@ -235,65 +255,63 @@ void Engine::take_sack(TimePoint now, Peer& peer, const wire::ParsedPacket& pack
   if (slot.attempt == 0 || (echoed && header.common.attempt == slot.attempt)) {
     const bool marked =
         echoed ? (header.common.flags & wire::kEchoCongested) != 0 : others == OtherMarks::all;
-    credit_path(now, peer, slot, marked, echoed || others != OtherMarks::some,
+    credit_path(now, slot, marked, echoed || others != OtherMarks::some,
                 echoed ? rtt : Duration::zero());
     if (slot.state == SendSlot::State::in_flight) {
-      o.losses.on_arrival(slot.sent_at);
-      gaps_.note_arrival(slot);
+      losses_.on_arrival(slot.sent_at);
+      parts_.gaps.note_arrival(slot);
     } else {
       late = true;
     }
   } else if (echoed) {
-    ++counters_.spurious_retrans_pkts;
+    ++parts_.counters.spurious_retrans_pkts;
     late = true;
   }
   if (late) {
-    o.losses.on_mistake();
+    losses_.on_mistake();
   }
-  tell(Event::Kind::packet_settled, now, peer, slot.psn, PathId{slot.path});
+  parts_.tell(Event::Kind::packet_settled, now, peer_.id, slot.psn, PathId{slot.path});
   const std::uint32_t index = slot.work;
-  o.window.settle(slot);
-  Work& work = works_[index];
+  window_.settle(slot);
+  Work& work = parts_.works[index];
   --work.outstanding;
-  o.losses.on_settled();
-  finish_if_done(index, work);
+  losses_.on_settled();
+  parts_.works.finish_if_done(index, work);
   return late;
 }
 
 // The path has brought a packet here. A policy that heard of a clean path where the mark is not
 // known would go on with the paths that are full.
-inline void Engine::credit_path(TimePoint now, Peer& peer, const SendSlot& slot, bool marked,
-                                bool known, Duration rtt) {
+inline void Sender::credit_path(TimePoint now, const SendSlot& slot, bool marked, bool known,
+                                Duration rtt) {
   const PathId path{slot.path};
   if (known || mutated(Mutation::marks_in_bursts_count_once)) [[likely]] {
-    path_feedback(now, peer, path, marked ? PathEvent::congested : PathEvent::good, rtt);
+    path_feedback(now, path, marked ? PathEvent::congested : PathEvent::good, rtt);
   } else {
-    path_delivery(now, peer, path);
+    path_delivery(now, path);
   }
 }
 
-void Engine::find_gaps(TimePoint now, Peer& peer) {
-  gaps_.find(peer.out->window, config_.path_reorder_tolerance, [&](SendSlot& slot) {
-    ++counters_.lost_by_gap;
-    lose(now, peer, slot, PathEvent::gap);
+void Sender::find_gaps(TimePoint now) {
+  parts_.gaps.find(window_, parts_.config.path_reorder_tolerance, [&](SendSlot& slot) {
+    ++parts_.counters.lost_by_gap;
+    lose(now, slot, PathEvent::gap);
   });
 }
 
-void Engine::find_losses(TimePoint now, Peer& peer) {
-  Outbound& o = *peer.out;
-  o.losses.find(o.window, o.timer.rtt(), [&](SendSlot& slot) {
-    ++counters_.lost_by_time;
-    lose(now, peer, slot, PathEvent::timeout);
+void Sender::find_losses(TimePoint now) {
+  losses_.find(window_, timer_.rtt(), [&](SendSlot& slot) {
+    ++parts_.counters.lost_by_time;
+    lose(now, slot, PathEvent::timeout);
   });
 }
 
-void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
-  Outbound& o = *peer.out;
+void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
   LossKind kind = LossKind::gap;
   switch (how) {
     case PathEvent::trimmed:
       kind = LossKind::trimmed;
-      ++counters_.lost_by_trim;
+      ++parts_.counters.lost_by_trim;
       break;
     case PathEvent::timeout:
       kind = LossKind::timeout;
@@ -303,61 +321,45 @@ void Engine::lose(TimePoint now, Peer& peer, SendSlot& slot, PathEvent how) {
   }
   if (mutated(Mutation::settle_lost)) [[unlikely]] {
     const std::uint32_t index = slot.work;
-    o.window.settle(slot);
-    --works_[index].outstanding;
-    finish_if_done(index, works_[index]);
+    window_.settle(slot);
+    --parts_.works[index].outstanding;
+    parts_.works.finish_if_done(index, parts_.works[index]);
     return;
   }
-  o.window.mark_lost(slot);
-  o.cc.on_loss(now, SendWindow::charged(slot), kind, PathId{slot.path});
-  tell(Event::Kind::packet_lost, now, peer, slot.psn, PathId{slot.path},
-       static_cast<std::uint64_t>(how));
-  path_feedback(now, peer, PathId{slot.path}, how, Duration::zero());
-  make_ready(peer);
+  window_.mark_lost(slot);
+  cc_.on_loss(now, SendWindow::charged(slot), kind, PathId{slot.path});
+  parts_.tell(Event::Kind::packet_lost, now, peer_.id, slot.psn, PathId{slot.path},
+              static_cast<std::uint64_t>(how));
+  path_feedback(now, PathId{slot.path}, how, Duration::zero());
+  make_ready();
 }
 
-[[gnu::always_inline]] inline void Engine::path_feedback(TimePoint now, Peer& peer, PathId path,
+[[gnu::always_inline]] inline void Sender::path_feedback(TimePoint now, PathId path,
                                                          PathEvent event, Duration rtt) {
-  PeerPaths& paths = peer.out->paths;
   if (event == PathEvent::timeout && mutated(Mutation::never_abandon_paths)) [[unlikely]] {
     return;
   }
-  const std::uint16_t bad = paths.health().bad_paths();
-  if (paths.on_feedback(now, path, event, rtt)) [[unlikely]] {
-    ++counters_.paths_abandoned;
-    tell(Event::Kind::path_abandoned, now, peer, Psn{}, path);
-    schedule_.arm(peer, paths.next_probe());
+  const std::uint16_t bad = paths_.health().bad_paths();
+  if (paths_.on_feedback(now, path, event, rtt)) [[unlikely]] {
+    ++parts_.counters.paths_abandoned;
+    parts_.tell(Event::Kind::path_abandoned, now, peer_.id, Psn{}, path);
+    parts_.schedule.arm(peer_, paths_.next_probe());
   } else {
-    note_recovery(now, peer, path, bad);
+    note_recovery(now, path, bad);
   }
 }
 
 // A packet came through, and its mark is not known.
-void Engine::path_delivery(TimePoint now, Peer& peer, PathId path) {
-  PeerPaths& paths = peer.out->paths;
-  const std::uint16_t bad = paths.health().bad_paths();
-  paths.on_delivery(now, path);
-  note_recovery(now, peer, path, bad);
+void Sender::path_delivery(TimePoint now, PathId path) {
+  const std::uint16_t bad = paths_.health().bad_paths();
+  paths_.on_delivery(now, path);
+  note_recovery(now, path, bad);
 }
 
-inline void Engine::note_recovery(TimePoint now, const Peer& peer, PathId path,
-                                  std::uint16_t bad_before) {
-  if (peer.out->paths.health().bad_paths() < bad_before) [[unlikely]] {
-    ++counters_.paths_recovered;
-    tell(Event::Kind::path_recovered, now, peer, Psn{}, path);
-  }
-}
-
-// [wire 3.7] The peer's life that we spoke to is over. Accepted only if the notice quotes the life
-// we last used for this peer.
-void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination,
-                             Life refused) {
-  if (destination != config_.life) {
-    counters_.drop(DropReason::stale_destination_life);
-  } else if (!peer.life.is(refused) || !peer.life.is_followed_by(source)) {
-    counters_.drop(DropReason::stale_source_life);
-  } else {
-    restart_peer(now, peer, source);
+inline void Sender::note_recovery(TimePoint now, PathId path, std::uint16_t bad_before) {
+  if (paths_.health().bad_paths() < bad_before) [[unlikely]] {
+    ++parts_.counters.paths_recovered;
+    parts_.tell(Event::Kind::path_recovered, now, peer_.id, Psn{}, path);
   }
 }
 

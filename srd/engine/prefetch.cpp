@@ -5,20 +5,13 @@
 #include "srd/engine/engine.hpp"
 
 namespace weft::srd {
-namespace {
-
-// What a packet touches of the sending half: all but the table of the paths' latest packets.
-constexpr std::size_t kHotOutbound = sizeof(Outbound) - sizeof(Outbound::chain);
-
-}  // namespace
-
 void Engine::prefetch(const PeerKey* from, unsigned step) const {
   switch (step) {
     case 1:
-      schedule_.prefetch();
-      endpoints_.prefetch();
+      parts_.schedule.prefetch();
+      parts_.endpoints.prefetch();
       if (from != nullptr) {
-        peers_.prefetch(*from);
+        parts_.peers.prefetch(*from);
       }
       return;
     case 2:
@@ -27,7 +20,8 @@ void Engine::prefetch(const PeerKey* from, unsigned step) const {
     default:
       return;
   }
-  const Peer* const next = from != nullptr ? peers_.peek(*from) : schedule_.first_ready();
+  const Peer* const next =
+      from != nullptr ? parts_.peers.peek(*from) : parts_.schedule.first_ready();
   if (next == nullptr) {
     return;
   }
@@ -39,8 +33,8 @@ void Engine::prefetch(const PeerKey* from, unsigned step) const {
   if (peer.in.immediates) {
     weft::prefetch(peer.in.immediates.get(), kCacheLine);
   }
-  if (peer.out) {
-    weft::prefetch(peer.out.get(), kHotOutbound);
+  if (peer.sender) {
+    peer.sender->prefetch_all();
   }
 }
 

@@ -17,32 +17,32 @@ constexpr std::uint8_t kAccepted = code_of(Status::ok);
 
 void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   const TimePoint now = advance(at);
-  ++counters_.rx_pkts;
-  counters_.rx_bytes += packet.bytes.size() + packet.more.size();
+  ++parts_.counters.rx_pkts;
+  parts_.counters.rx_bytes += packet.bytes.size() + packet.more.size();
   const wire::ParsedPacket parsed =
       wire::parse_packet(packet.bytes, packet.more.size(), packet.trimmed);
   DropReason reason = parsed.reason();
-  if (reason == DropReason::none && config_.checksum && !mutated(Mutation::accept_damage)) {
+  if (reason == DropReason::none && parts_.config.checksum && !mutated(Mutation::accept_damage)) {
     reason = wire::verify_checksum(parsed, packet.more, true);
   }
   if (reason != DropReason::none) {
-    counters_.drop(reason);
+    parts_.counters.drop(reason);
     return;
   }
   const wire::CommonHeader& common = parsed.common();
-  if (common.destination_attachment.value() != config_.attachment.value()) {
-    counters_.drop(DropReason::not_for_us);
+  if (common.destination_attachment.value() != parts_.config.attachment.value()) {
+    parts_.counters.drop(DropReason::not_for_us);
     return;
   }
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
   // Only who wants something of us is worth remembering.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
-  Peer* known = peers_.find(key);
+  Peer* known = parts_.peers.find(key);
   if (known == nullptr && asks) [[unlikely]] {
-    known = peers_.find_or_make(key);
+    known = parts_.peers.find_or_make(key);
   }
   if (known == nullptr) {
-    counters_.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
+    parts_.counters.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
     return;
   }
   Peer& peer = *known;
@@ -64,13 +64,17 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   if (!meet_life(now, peer, source, destination, asks)) {
     return;
   }
-  if (peer.out && peer.out->muted) [[unlikely]] {
-    end_mute(peer);
-    make_ready(peer);
+  if (peer.sender && peer.sender->muted()) [[unlikely]] {
+    peer.sender->unmute();
+    peer.sender->make_ready();
   }
   switch (parsed.type()) {
     case PacketType::ack:
-      on_ack(now, arrival_of(now, packet), peer, parsed);
+      if (peer.sender) {
+        peer.sender->on_ack(now, arrival_of(now, packet), parsed);
+      } else {
+        parts_.counters.drop(DropReason::ack_for_nothing);
+      }
       return;
     case PacketType::credit_request:
       on_credit_request(now, peer, parsed.credit_request());
@@ -86,16 +90,16 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
 // the life that the header speaks of, and says that there is no window.
 void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                         const RxPacket& packet) {
-  ++counters_.trimmed_pkts;
+  ++parts_.counters.trimmed_pkts;
   const Life destination{header.common.destination_life.value()};
   const Life source{header.common.source_life.value()};
   ReceiveWindow& window = peer.in.window;
   if (mutated(Mutation::trimmed_life_counts) && peer.life.is_followed_by(source)) [[unlikely]] {
     restart_peer(now, peer, source);
   }
-  if ((destination != config_.life && destination.value() != 0) ||
+  if ((destination != parts_.config.life && destination.value() != 0) ||
       (peer.life.known() && source != peer.life.present())) {
-    counters_.drop(DropReason::unverified_life);
+    parts_.counters.drop(DropReason::unverified_life);
     return;
   }
   peer.life.hint(source);
@@ -110,16 +114,16 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 [[gnu::always_inline]] inline bool Engine::meet_life(TimePoint now, Peer& peer, Life source,
                                                      Life destination, bool asks) {
   if (peer.life.has_ended(source) && !mutated(Mutation::forget_source_life)) {
-    counters_.drop(DropReason::stale_source_life);
+    parts_.counters.drop(DropReason::stale_source_life);
     return false;
   }
-  if (destination != config_.life && destination.value() != 0 &&
+  if (destination != parts_.config.life && destination.value() != 0 &&
       !mutated(Mutation::forget_destination_life)) {
     // Teaches no life: it may be as old as the one that it speaks of.
-    counters_.drop(DropReason::stale_destination_life);
+    parts_.counters.drop(DropReason::stale_destination_life);
     if (asks) {  // nothing else is answered: two ends must not answer each other for ever
       peer.life.refuse(destination, source);
-      schedule_.reply_now(peer);
+      parts_.schedule.reply_now(peer);
     }
     return false;
   }
@@ -133,9 +137,61 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 
 void Engine::adopt_life(Peer& peer, Life life) {
   peer.life.adopt(life);
-  if (peer.out) {
-    peer.out->header.destination_life = life.value();
+  if (peer.sender) {
+    peer.sender->address(life);
   }
+}
+
+// [wire 3.7] The peer's life that we spoke to is over. Accepted only if the notice quotes the life
+// we last used for this peer.
+void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination,
+                             Life refused) {
+  if (destination != parts_.config.life) {
+    parts_.counters.drop(DropReason::stale_destination_life);
+  } else if (!peer.life.is(refused) || !peer.life.is_followed_by(source)) {
+    parts_.counters.drop(DropReason::stale_source_life);
+  } else {
+    restart_peer(now, peer, source);
+  }
+}
+
+// [wire 4.2] A later life: nothing of the former one is delivered, and what it had received nobody
+// knows. A send that has not left names an endpoint and its Q_Key, which the new life has as well.
+// A read or write names memory of the former life, and must never meet that of the next one.
+void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
+  const auto is_lost = [](const Work& work) {
+    const bool outlives = work.next_packet == 0 && (work.kind == WorkKind::send ||
+                                                    mutated(Mutation::one_sided_survives_restart));
+    return !outlives && !mutated(Mutation::keep_work_for_new_life);
+  };
+  ++parts_.counters.peer_restarts;
+  parts_.tell(Event::Kind::peer_restarted, now, peer.id, Psn{}, PathId{});
+  Inbound fresh;
+  fresh.reply_to = peer.in.reply_to;
+  fresh.reply_from = peer.in.reply_from;
+  parts_.told_once.forget(peer.in.again);
+  parts_.probe_echoes.forget(peer.in.probes);
+  if (!mutated(Mutation::keep_window_of_former_life)) {
+    peer.in = std::move(fresh);
+  }
+  parts_.schedule.cancel_delayed_reply(peer);
+  parts_.works.abandon_if(peer, Status::peer_restarted, is_lost);
+  adopt_life(peer, life);
+  parts_.grants.forget(peer.id);
+  if (peer.sender) {
+    peer.sender->restart();
+  }
+}
+
+// Each request is answered, so that a sender whose turn is far away knows that it was heard. A
+// receiver that does not ration grants everything. [wire 4.8]
+void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request) {
+  if (parts_.config.receiver_credits) {
+    (void)parts_.grants.on_demand(now, peer.id, request.demand.value());
+  }
+  peer.in.demand = request.demand.value();
+  peer.in.grant = true;
+  parts_.schedule.reply_now(peer);
 }
 
 [[gnu::always_inline]] inline void Engine::on_data(TimePoint now, Peer& peer,
@@ -151,12 +207,12 @@ void Engine::adopt_life(Peer& peer, Life life) {
   window.advance(una);
   switch (window.classify(psn)) {
     case ReceiveWindow::Verdict::outside:
-      counters_.drop(DropReason::outside_window);
+      parts_.counters.drop(DropReason::outside_window);
       return;
     case ReceiveWindow::Verdict::duplicate:
       // Told again: the acknowledgement may have been lost.
-      ++counters_.duplicate_pkts;
-      counters_.drop(DropReason::duplicate);
+      ++parts_.counters.duplicate_pkts;
+      parts_.counters.drop(DropReason::duplicate);
       if (mutated(Mutation::deliver_copies)) [[unlikely]] {
         (void)deliver(now, peer, header, packet);
       }
@@ -178,7 +234,7 @@ void Engine::adopt_life(Peer& peer, Life life) {
   const std::uint8_t code = deliver(now, peer, header, packet);
   const bool plain = code == kAccepted;
   if (code == wire::kResultDeferred || (!plain && !window.note(psn, static_cast<Status>(code)))) {
-    ++counters_.deferred_pkts;
+    ++parts_.counters.deferred_pkts;
     note_again(peer, header, wire::kResultDeferred);
   } else {
     count_arrival(peer, header, packet.path);
@@ -207,7 +263,7 @@ void Engine::adopt_life(Peer& peer, Life life) {
 
 // It is no longer among the endpoint's receives; its memory is not to be touched.
 void Engine::fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive) {
-  Completion& completion = completions_.push_receive();
+  Completion& completion = parts_.completions.push_receive();
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
   completion.status = Status::local_protection;
@@ -216,7 +272,7 @@ void Engine::fail_receive(const Endpoint& endpoint, const ReceiveRequest& receiv
 
 std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
                                   const RxPacket& packet) {
-  Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
+  Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }
@@ -227,12 +283,12 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   for (;;) {
     if (endpoint->receives.empty() ||
         (mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0)) {
-      ++counters_.rnr_sent;
+      ++parts_.counters.rnr_sent;
       return code_of(Status::receiver_not_ready);
     }
     if (total_length(endpoint->receives.front().segments) < length) {
       if (mutated(Mutation::refusal_takes_receive)) [[unlikely]] {
-        Completion& taken = completions_.push_receive();
+        Completion& taken = parts_.completions.push_receive();
         taken.cookie = endpoint->receives.front().cookie;
         taken.status = Status::flushed;
         taken.endpoint = endpoint->qpn;
@@ -255,7 +311,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   if (mutated(Mutation::spill_message) && length < receive.segments[0].length) [[unlikely]] {
     receive.segments[0].data[length] = std::byte{0};
   }
-  Completion& completion = completions_.push_receive();
+  Completion& completion = parts_.completions.push_receive();
   completion.cookie = receive.cookie;
   completion.kind = Completion::Kind::receive;
   completion.has_immediate =
@@ -270,15 +326,15 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
     endpoint->receives.pop();
   }
   count_order(peer, header.message.value());
-  ++counters_.recv_wrs;
-  counters_.recv_bytes += length;
+  ++parts_.counters.recv_wrs;
+  parts_.counters.recv_bytes += length;
   return kAccepted;
 }
 
 [[gnu::always_inline]] inline std::uint8_t Engine::deliver_write(Peer& peer,
                                                                  const wire::DataHeader& header,
                                                                  const RxPacket& packet) {
-  Endpoint* endpoint = endpoints_.find(Qpn{header.common.destination_qpn.value()});
+  Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }
@@ -290,8 +346,8 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
   // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
   if (header.message_length.value() != 0) {
     const MemoryTable::Lookup target =
-        memory_.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
-                        Access::remote_write, endpoint->config.domain);
+        parts_.memory.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
+                              Access::remote_write, endpoint->config.domain);
     if (mutated(Mutation::blame_keys) && peer.life.restarts() != 0 && header.psn.value() % 16 == 0)
         [[unlikely]] {
       return code_of(Status::bad_key);
@@ -315,7 +371,7 @@ std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
       return code;
     }
   }
-  counters_.rdma_write_recv_bytes += length;
+  parts_.counters.rdma_write_recv_bytes += length;
   return kAccepted;
 }
 
@@ -344,7 +400,7 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
   }
   const bool consumes = !endpoint.config.unsolicited_immediate;
   if (consumes && endpoint.receives.empty()) {
-    ++counters_.rnr_sent;
+    ++parts_.counters.rnr_sent;
     if (entry != nullptr) {
       // A refusal that cannot be noted is none: the packet comes again as it is, and must be
       // counted.
@@ -355,7 +411,7 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
     }
     return code_of(Status::receiver_not_ready);
   }
-  Completion& completion = completions_.push_receive();
+  Completion& completion = parts_.completions.push_receive();
   completion.kind = Completion::Kind::receive_write_imm;
   completion.has_immediate = true;
   completion.immediate = header.immediate.value();
@@ -367,7 +423,7 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
   if (consumes) {
     completion.cookie = endpoint.receives.front().cookie;
     endpoint.receives.pop();
-    ++counters_.recv_wrs;
+    ++parts_.counters.recv_wrs;
   }
   if (entry != nullptr) {
     entry->used = false;
@@ -385,9 +441,9 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
   const bool same = header.message.value() == in.latest_placed.message;
   const bool late =
       Psn{header.psn.value()}.before(in.window.top()) || (same && place < in.latest_placed.address);
-  ++counters_.delivered_pkts;
-  counters_.reordered_pkts += late ? 1U : 0U;
-  counters_.see_path(path.value());
+  ++parts_.counters.delivered_pkts;
+  parts_.counters.reordered_pkts += late ? 1U : 0U;
+  parts_.counters.see_path(path.value());
   in.latest_placed = {header.message.value(),
                       same ? std::max(place, in.latest_placed.address) : place};
 }
@@ -395,9 +451,9 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
 // Messages are numbered as they are posted; there is no promise that they come so.
 void Engine::count_order(Peer& peer, std::uint32_t message) {
   const auto ahead = static_cast<std::int32_t>(message - peer.in.latest_message);
-  ++counters_.delivered_msgs;
+  ++parts_.counters.delivered_msgs;
   if (ahead < 0 && peer.in.latest_message != 0) {
-    ++counters_.reordered_msgs;
+    ++parts_.counters.reordered_msgs;
   } else {
     peer.in.latest_message = message;
   }

@@ -43,11 +43,11 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
   const bool congested = packet.ecn == Ecn::congested;
   const bool probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
   if (congested) {
-    ++counters_.congested_pkts;
+    ++parts_.counters.congested_pkts;
   }
   if (probe) [[unlikely]] {
     if (in.probes.empty() || !mutated(Mutation::answer_one_probe)) {
-      probe_echoes_.push(in.probes, echo_of(now, header, packet));
+      parts_.probe_echoes.push(in.probes, echo_of(now, header, packet));
     }
   } else if (!in.echo.valid || !in.echo.congested || congested) {
     in.echo = echo_of(now, header, packet);
@@ -59,16 +59,17 @@ void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& hea
   const bool closes = in.gap_at_end && whole;
   const bool asked = (header.common.flags & wire::kAckRequested) != 0;
   in.gap_at_end = !whole && (in.gap_at_end || asked);
-  if (at_once || asked || closes || congested || probe || in.unacknowledged >= config_.ack_every) {
-    schedule_.reply_now(peer);
+  if (at_once || asked || closes || congested || probe ||
+      in.unacknowledged >= parts_.config.ack_every) {
+    parts_.schedule.reply_now(peer);
   } else {
-    schedule_.reply_by(peer, now + config_.ack_delay);
+    parts_.schedule.reply_by(peer, now + parts_.config.ack_delay);
   }
 }
 
 // To be told once, in one of the next acknowledgements.
 void Engine::note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code) {
-  told_once_.push(peer.in.again, {Psn{header.psn.value()}, code, header.common.attempt});
+  parts_.told_once.push(peer.in.again, {Psn{header.psn.value()}, code, header.common.attempt});
 }
 
 // False: since the reply was asked for the peer has restarted, and there is nothing to say any
@@ -88,10 +89,10 @@ bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
     build_ack(now, peer, out);
   }
   if (peer.in.owes_ack()) {
-    schedule_.reply_now(peer);  // behind those of other peers
+    parts_.schedule.reply_now(peer);  // behind those of other peers
   }
   forget_stranger(peer);
-  finish(out);
+  parts_.finish(out);
   return true;
 }
 
@@ -99,35 +100,24 @@ bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
 void Engine::forget_stranger(Peer& peer) {
   if (peer.life.is_stranger() && !Scheduler::awaits_reply(peer) &&
       !mutated(Mutation::remember_strangers)) [[unlikely]] {
-    peers_.forget(peer);
+    parts_.peers.forget(peer);
   }
 }
 
 // Replies spray like data. A peer to which nothing was ever sent has no path state, and needs none.
 PathId Engine::reply_path(TimePoint now, Peer& peer) {
-  const PathId path{static_cast<std::uint16_t>(rng_.below(config_.paths))};
-  return peer.out ? peer.out->paths.usable_near(now, path) : path;
-}
-
-wire::CommonHeader Engine::common_header(const Peer& peer, wire::PacketType type) const {
-  wire::CommonHeader header{};
-  header.version = wire::kVersion;
-  header.type = static_cast<std::uint8_t>(type);
-  header.destination_attachment = peer.key.attachment.value();
-  header.source_attachment = config_.attachment.value();
-  header.source_life = config_.life.value();
-  header.destination_life = peer.life.addressed().value();
-  return header;
+  const PathId path{static_cast<std::uint16_t>(parts_.rng.below(parts_.config.paths))};
+  return peer.sender ? peer.sender->reply_path(now, path) : path;
 }
 
 void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   Inbound& in = peer.in;
   wire::AckHeader header{};
-  header.common = common_header(peer, wire::PacketType::ack);
+  header.common = parts_.common_header(peer, wire::PacketType::ack);
   header.common.destination_qpn = in.reply_to.value();
   header.common.source_qpn = in.reply_from.value();
   if (!in.echo.valid && !in.probes.empty()) [[unlikely]] {
-    in.echo = probe_echoes_.take(in.probes);
+    in.echo = parts_.probe_echoes.take(in.probes);
   }
   if (in.echo.valid) {
     tell_echo(now, in.echo, header);
@@ -136,9 +126,9 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }
   header.common.destination_life = peer.life.answered().value();  // [wire 4.9]
-  if (config_.receiver_credits || in.grant) {
+  if (parts_.config.receiver_credits || in.grant) {
     header.common.flags |= wire::kCreditValid;
-    header.credit = config_.receiver_credits ? credit_grants_.granted(peer.id) : in.demand;
+    header.credit = parts_.config.receiver_credits ? parts_.grants.granted(peer.id) : in.demand;
   }
   const Psn cumulative = in.window.cumulative();
   header.cumulative = cumulative.value();
@@ -173,7 +163,7 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
     add(result);
   }
   while (results < wire::kMaxResults && !in.again.empty()) {
-    add(told_once_.take(in.again));
+    add(parts_.told_once.take(in.again));
   }
   header.results = results;
   wire::store(out.header.data(), header);
@@ -182,14 +172,14 @@ void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   in.unacknowledged = 0;
   in.grant = false;
   in.echo.valid = false;
-  schedule_.cancel_delayed_reply(peer);
-  ++counters_.acks_sent;
+  parts_.schedule.cancel_delayed_reply(peer);
+  ++parts_.counters.acks_sent;
 }
 
 // [wire 3.7]
 void Engine::build_stale_notice(Peer& peer, TxPacket& out) {
   wire::StaleLife header{};
-  header.common = common_header(peer, wire::PacketType::stale_life);
+  header.common = parts_.common_header(peer, wire::PacketType::stale_life);
   header.common.destination_qpn = peer.in.reply_to.value();
   header.common.source_qpn = peer.in.reply_from.value();
   const PeerLife::Notice notice = peer.life.take_notice();

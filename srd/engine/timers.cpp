@@ -8,172 +8,143 @@
 // on_peer_timeout() looks at all of them: what is not due costs a comparison.
 #include <algorithm>
 
-#include "srd/engine/engine.hpp"
+#include "srd/engine/engine_parts.hpp"
 #include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
-namespace {
 
-constexpr Duration kShortestNap = std::chrono::microseconds{1};
-
-}  // namespace
-
-void Engine::on_timeout(TimePoint at) {
-  const TimePoint now = advance(at);
-  schedule_.queue_overdue_replies(now);
-  while (Peer* const peer = schedule_.take_due(now)) {
-    on_peer_timeout(now, *peer);
-    const TimePoint next = next_deadline(*peer);
-    if (next != kNever) {
-      schedule_.arm(*peer, std::max(next, now + kShortestNap));
-    }
+void Sender::on_timeout(TimePoint now) {
+  release_waiting(now);
+  while (window_.release_deferred(now)) {
   }
-}
-
-void Engine::on_peer_timeout(TimePoint now, Peer& peer) {
-  if (!peer.out) {
-    return;
-  }
-  Outbound& o = *peer.out;
-  release_waiting(now, o.queues);
-  while (o.window.release_deferred(now)) {
-  }
-  expire_packets(now, peer);
-  ask_for_life(now, peer);
+  expire_packets(now);
+  ask_for_life(now);
   const bool tail_silent =
-      o.window.oldest_in_flight() != nullptr && peer.heard && o.timer.tail_probe_due() <= now;
+      window_.oldest_in_flight() != nullptr && heard_ && timer_.tail_probe_due() <= now;
   if (tail_silent) {
-    o.timer.on_tail_probe();
-    o.tail_probe_wanted = true;
-    ++counters_.tail_probes;
+    timer_.on_tail_probe();
+    tail_probe_wanted_ = true;
+    ++parts_.counters.tail_probes;
   }
-  if (o.tail_probe_wanted || o.has_work() || path_probe_due(o) <= now) {
-    make_ready(peer);
+  if (tail_probe_wanted_ || has_work() || path_probe_due() <= now) {
+    make_ready();
   }
 }
 
-void Engine::expire_packets(TimePoint now, Peer& peer) {
-  Outbound& o = *peer.out;
-  SendSlot* slot = o.window.oldest_in_flight();
-  if (slot == nullptr || o.timer.expiry_of(slot->sent_at) > now) {
+void Sender::expire_packets(TimePoint now) {
+  SendSlot* slot = window_.oldest_in_flight();
+  if (slot == nullptr || timer_.expiry_of(slot->sent_at) > now) {
     return;
   }
-  const TimePoint latest = now - o.timer.retransmit_wait();  // before it doubles
-  if (died_of_silence(now, peer, slot->sent_at)) {
+  const TimePoint latest = now - timer_.retransmit_wait();  // before it doubles
+  if (died_of_silence(now, slot->sent_at)) {
     return;
   }
-  for (; slot != nullptr && slot->sent_at <= latest; slot = o.window.oldest_in_flight()) {
-    ++counters_.lost_by_timeout;
-    ++counters_.retrans_timeout_events;
-    lose(now, peer, *slot, PathEvent::timeout);
+  for (; slot != nullptr && slot->sent_at <= latest; slot = window_.oldest_in_flight()) {
+    ++parts_.counters.lost_by_timeout;
+    ++parts_.counters.retrans_timeout_events;
+    lose(now, *slot, PathEvent::timeout);
   }
 }
 
 // One more timeout without a sign of life; the first one since `since`. True if that ended the
 // peer.
-bool Engine::died_of_silence(TimePoint now, Peer& peer, TimePoint since) {
-  Outbound& o = *peer.out;
-  o.timer.on_timeout(now, since, patience_);
-  if (o.timer.has_become_impaired()) {
-    ++counters_.impaired_remote_conn_events;
+bool Sender::died_of_silence(TimePoint now, TimePoint since) {
+  timer_.on_timeout(now, since, parts_.patience);
+  if (timer_.has_become_impaired()) {
+    ++parts_.counters.impaired_remote_conn_events;
   }
-  if (!o.timer.has_died(patience_)) {
+  if (!timer_.has_died(parts_.patience)) {
     return false;
   }
-  lose_peer(now, peer);
+  give_up_peer(now);
   return true;
 }
 
 // When the next abandoned path shall be probed. A peer for whom there is no work may die unnoticed:
 // after a while without a sign of life it is left alone.
-TimePoint Engine::path_probe_due(const Outbound& out) const {
-  const TimePoint due = out.paths.next_probe();
-  const bool busy = out.window.oldest_in_flight() != nullptr || out.has_work();
-  const bool wanted = busy || !out.timer.is_out_of_touch(due, patience_);
-  return !out.muted && wanted ? due : kNever;
+TimePoint Sender::path_probe_due() const {
+  const TimePoint due = paths_.next_probe();
+  const bool busy = window_.oldest_in_flight() != nullptr || has_work();
+  const bool wanted = busy || !timer_.is_out_of_touch(due, parts_.patience);
+  return !muted_ && wanted ? due : kNever;
 }
 
 // Nothing is in flight that could time out, and yet something has to come: the bytes of a read, or
 // credits.
-bool Engine::owed_by_peer(const Outbound& out) const {
-  return !out.muted && out.window.oldest_in_flight() == nullptr &&
-         (mutated(Mutation::ask_for_nothing) || out.reads_outstanding != 0 ||
-          (out.has_work() && !has_credit(out)));
+bool Sender::owed_by_peer() const {
+  return !muted_ && window_.oldest_in_flight() == nullptr &&
+         (mutated(Mutation::ask_for_nothing) || reads_outstanding_ != 0 ||
+          (has_work() && !has_credit()));
 }
 
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.
 // [wire 4.7]
-void Engine::ask_for_life(TimePoint now, Peer& peer) {
-  Outbound& o = *peer.out;
-  if (!owed_by_peer(o) || o.timer.question_due() > now) {
+void Sender::ask_for_life(TimePoint now) {
+  if (!owed_by_peer() || timer_.question_due() > now) {
     return;
   }
-  const bool unanswered = o.timer.question_open();
-  const TimePoint asked_before = o.timer.on_question(now);
-  if (unanswered && died_of_silence(now, peer, asked_before)) {
+  const bool unanswered = timer_.question_open();
+  const TimePoint asked_before = timer_.on_question(now);
+  if (unanswered && died_of_silence(now, asked_before)) {
     return;
   }
-  if (has_credit(o)) {
-    o.tail_probe_wanted = true;
+  if (has_credit()) {
+    tail_probe_wanted_ = true;
   } else {
-    o.ask_again = true;
+    ask_again_ = true;
   }
-  make_ready(peer);
+  make_ready();
 }
 
 // Requests whose back-off is over go back to where they came from.
-void Engine::release_waiting(TimePoint now, WorkQueues& queues) {
-  const auto is_due = [&](std::uint32_t index) { return works_[index].not_before <= now; };
+void Sender::release_waiting(TimePoint now) {
+  const auto is_due = [&](std::uint32_t index) { return parts_.works[index].not_before <= now; };
   const auto release = [&](std::uint32_t index) {
-    Work& work = works_[index];
-    queues.remove(works_, index, work);
+    Work& work = parts_.works[index];
+    queues_.remove(parts_.works.slab(), index, work);
     if (work.kind == WorkKind::read) {
       // A read that was refused counts as outstanding: behind new ones, which wait for it, it would
       // wait for ever.
-      queues.push_front(works_, Queue::reads, index, work);
+      queues_.push_front(parts_.works.slab(), Queue::reads, index, work);
     } else {
-      queues.push_back(works_, Queue::singles, index, work);
+      queues_.push_back(parts_.works.slab(), Queue::singles, index, work);
     }
   };
   for (std::uint32_t n = 0; n < kBackOffs; ++n) {
     const Queue queue = WorkQueues::back_off(n);
-    while (!queues.empty(queue) && is_due(queues.front(queue))) {
-      release(queues.front(queue));
+    while (!queues_.empty(queue) && is_due(queues_.front(queue))) {
+      release(queues_.front(queue));
     }
   }
-  queues.for_each(works_, Queue::held_back, [&](std::uint32_t index) {
+  queues_.for_each(parts_.works.slab(), Queue::held_back, [&](std::uint32_t index) {
     if (is_due(index)) {
       release(index);
     }
   });
 }
 
-TimePoint Engine::next_deadline(const Peer& peer) const {
-  TimePoint next = kNever;
-  if (!peer.out) {
-    return next;
+TimePoint Sender::next_deadline() const {
+  TimePoint next = path_probe_due();
+  if (const SendSlot* slot = window_.oldest_in_flight()) {
+    next = std::min({next, timer_.expiry_of(slot->sent_at), timer_.tail_probe_due()});
   }
-  const Outbound& o = *peer.out;
-  next = std::min(next, path_probe_due(o));
-  if (const SendSlot* slot = o.window.oldest_in_flight()) {
-    next = std::min({next, o.timer.expiry_of(slot->sent_at), o.timer.tail_probe_due()});
+  if (owed_by_peer()) {
+    next = std::min(next, timer_.question_due());
   }
-  if (owed_by_peer(o)) {
-    next = std::min(next, o.timer.question_due());
-  }
-  if (const SendSlot* slot = o.window.oldest_deferred()) {
+  if (const SendSlot* slot = window_.oldest_deferred()) {
     next = std::min(next, slot->sent_at);
   }
   const auto wait_for = [&](std::uint32_t index) {
-    next = std::min(next, works_[index].not_before);
+    next = std::min(next, parts_.works[index].not_before);
   };
   for (std::uint32_t n = 0; n < kBackOffs; ++n) {
     const Queue queue = WorkQueues::back_off(n);
-    if (!o.queues.empty(queue)) {
-      wait_for(o.queues.front(queue));
+    if (!queues_.empty(queue)) {
+      wait_for(queues_.front(queue));
     }
   }
-  o.queues.for_each(works_, Queue::held_back, wait_for);
+  queues_.for_each(parts_.works.slab(), Queue::held_back, wait_for);
   return next;
 }
 

@@ -1,9 +1,9 @@
-// Owns what leaves: whose turn it is, which packet, along which path.
+// Owns what a sender sends: which packet is next, along which path, and what its header says.
 #include <algorithm>
 #include <new>
 
 #include "srd/base/lent_memory.hpp"
-#include "srd/engine/engine.hpp"
+#include "srd/engine/engine_parts.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
 #include "srd/wire/parse.hpp"
@@ -17,92 +17,89 @@ constexpr double kDisorder = 0.65;
 
 }  // namespace
 
-bool Engine::next_transmit(TimePoint at, TxPacket& out) {
-  const TimePoint now = advance(at);
-  if (credit_grants_.next_due() <= now) {
-    queue_grants(now);
+bool Sender::transmit(TimePoint now, TxPacket& out) {
+  if (transmit_question(now, out)) {
+    return true;
   }
-  while (Peer* const peer = schedule_.take_reply()) {
-    if (transmit_reply(now, *peer, out)) {
-      return true;
-    }
+  if (muted_) {
+    return false;
   }
-  while (Peer* const peer = schedule_.first_ready()) {
-    if (transmit_data(now, *peer, out)) {
-      schedule_.count_packet();
-      return true;
-    }
-    // Blocked by window, pacing or a lack of work: an acknowledgement, a timer or a post() brings
-    // it back.
-    if (mutated(Mutation::wait_for_one) && peer->out->has_work()) [[unlikely]] {
-      return false;
-    }
-    schedule_.end_turn();
+  if (paths_.next_probe() <= now && transmit_path_probe(now, out)) [[unlikely]] {
+    return true;
+  }
+  if (paced_until_ > now) {
+    parts_.schedule.arm(peer_, paced_until_);
+    return false;
+  }
+  SendSlot* const lost = next_lost();
+  const Bytes next = lost != nullptr ? SendWindow::charged(*lost) : parts_.cc_tuning.mtu_wire;
+  const Bytes in_flight = window_.bytes_in_flight();
+  if (in_flight != 0 && in_flight + next > cc_.window()) {
+    return false;
+  }
+  // A silent peer cannot grant: what timed out goes again, as often as the back-off lets it.
+  const bool overdue = lost != nullptr && timer_.is_silent();
+  if (!overdue && !has_credit()) {
+    // The request for it may have been lost when nothing was waiting yet and no timer ran.
+    parts_.schedule.arm(peer_, now + timer_.retransmit_wait());
+    return false;
+  }
+  return lost != nullptr ? retransmit(now, *lost, out) : transmit_next(now, out);
+}
+
+// Requests for credits and probes of a tail: neither window nor pacing holds them back.
+[[gnu::always_inline]] inline bool Sender::transmit_question(TimePoint now, TxPacket& out) {
+  if (credit_request_due()) {
+    out.path = pick_for_question(now);
+    emit_credit_request(now, out);
+    return true;
+  }
+  if (tail_probe_wanted_) {
+    tail_probe_wanted_ = false;
+    emit_probe(now, pick_for_question(now), out);
+    return true;
   }
   return false;
 }
 
-[[gnu::always_inline]] inline bool Engine::transmit_data(TimePoint now, Peer& peer, TxPacket& out) {
-  Outbound& o = *peer.out;
-  if (credit_request_due(o)) {
-    out.path = pick_for_question(now, o);
-    emit_credit_request(now, peer, out);
-    return true;
-  }
-  if (o.tail_probe_wanted) {
-    o.tail_probe_wanted = false;
-    emit_probe(now, peer, pick_for_question(now, o), out);
-    return true;
-  }
-  if (o.muted) {
+bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
+  const std::optional<PathId> path =
+      path_probe_due() <= now ? paths_.take_probe(now, timer_.retransmit_wait(), timer_.is_silent())
+                              : std::nullopt;
+  if (!path) {
     return false;
   }
-  if (const std::optional<PathId> path =
-          o.paths.next_probe() <= now && path_probe_due(o) <= now
-              ? o.paths.take_probe(now, o.timer.retransmit_wait(), o.timer.is_silent())
-              : std::nullopt) [[unlikely]] {
-    ++counters_.path_probes;
-    emit_probe(now, peer, *path, out);
-    schedule_.arm(peer, o.paths.next_probe());
-    return true;
-  }
-  if (o.paced_until > now) {
-    schedule_.arm(peer, o.paced_until);
-    return false;
-  }
-  SendSlot* lost = o.window.oldest_lost();
+  ++parts_.counters.path_probes;
+  emit_probe(now, *path, out);
+  parts_.schedule.arm(peer_, paths_.next_probe());
+  return true;
+}
+
+// The oldest lost packet; those that must not leave again end here, with their work.
+[[gnu::always_inline]] inline SendSlot* Sender::next_lost() {
+  SendSlot* lost = window_.oldest_lost();
   while (lost != nullptr && !may_leave_again(*lost)) [[unlikely]] {
-      abandon(lost->work, Status::local_protection);
-      lost = o.window.oldest_lost();
+      parts_.works.abandon(lost->work, Status::local_protection);
+      lost = window_.oldest_lost();
     }
-  const Bytes next = lost != nullptr ? SendWindow::charged(*lost) : cc_tuning_.mtu_wire;
-  const Bytes in_flight = o.window.bytes_in_flight();
-  if (in_flight != 0 && in_flight + next > o.cc.window()) {
+  return lost;
+}
+
+// The next packet of the work whose turn it is.
+[[gnu::always_inline]] inline bool Sender::transmit_next(TimePoint now, TxPacket& out) {
+  if (window_.span() >= parts_.window_span) {
     return false;
   }
-  // Who is silent cannot grant: what timed out goes again, as often as the back-off lets it.
-  const bool overdue = lost != nullptr && o.timer.is_silent();
-  if (!overdue && !has_credit(o)) {
-    // The request for it may have been lost when nothing was waiting yet and no timer ran.
-    schedule_.arm(peer, now + o.timer.retransmit_wait());
-    return false;
+  if (parts_.config.forced_reorder != 0) [[unlikely]] {
+    reorder_on_purpose(now);
   }
-  if (lost != nullptr) {
-    return retransmit(now, peer, *lost, out);
-  }
-  if (o.window.span() >= window_span_) {
-    return false;
-  }
-  if (config_.forced_reorder != 0) [[unlikely]] {
-    reorder_on_purpose(now, peer);
-  }
-  const Queue queue = choose_queue(o);
+  const Queue queue = choose_queue();
   if (queue == Queue::none) {
     return false;
   }
-  const std::uint32_t index = o.queues.front(queue);
-  Work& work = works_[index];
-  SendSlot& slot = o.window.open();
+  const std::uint32_t index = queues_.front(queue);
+  Work& work = parts_.works[index];
+  SendSlot& slot = window_.open();
   slot.work = index;
   if (work.resend != Work::kNoPacket) {
     slot.packet = work.resend;
@@ -114,85 +111,83 @@ bool Engine::next_transmit(TimePoint at, TxPacket& out) {
     work.first_psn = static_cast<std::uint16_t>(slot.psn.value());
   }
   if (work.all_sent()) {
-    o.queues.remove(works_, index, work);
+    queues_.remove(parts_.works.slab(), index, work);
     if (work.kind == WorkKind::read && work.refusals == 0) {
-      ++o.reads_outstanding;
+      ++reads_outstanding_;
     }
   }
-  ++counters_.data_pkts;
-  slot.path = static_cast<std::uint8_t>(o.paths.pick(now).value());
-  emit(now, peer, slot, out);
+  ++parts_.counters.data_pkts;
+  slot.path = static_cast<std::uint8_t>(paths_.pick(now).value());
+  emit(now, slot, out);
   return true;
 }
 
 // After silence another path than before: no timer of a path watches over questions, and a policy
 // may hold on to a path that is dead.
-PathId Engine::pick_for_question(TimePoint now, Outbound& out) {
-  out.asked_along =
-      out.timer.is_silent() ? out.paths.pick_other_than(now, out.asked_along) : out.paths.pick(now);
-  return out.asked_along;
+PathId Sender::pick_for_question(TimePoint now) {
+  asked_along_ = timer_.is_silent() ? paths_.pick_other_than(now, asked_along_) : paths_.pick(now);
+  return asked_along_;
 }
 
 // Not if its memory was taken back, or is gone: carriers drop what they cannot read, so that it
 // counts as lost.
-bool Engine::may_leave_again(const SendSlot& slot) const {
-  const Work& work = works_[slot.work];
+bool Sender::may_leave_again(const SendSlot& slot) const {
+  const Work& work = parts_.works[slot.work];
   if (work.revoked) {
     return false;
   }
   if ((work.kind != WorkKind::send && work.kind != WorkKind::write) || work.phantom) {
     return true;
   }
-  const std::uint32_t offset = slot.packet * config_.mtu_payload;
+  const std::uint32_t offset = slot.packet * parts_.config.mtu_payload;
   std::array<std::span<const std::byte>, kMaxSegments> parts{};
-  work.slice(offset, std::min(config_.mtu_payload, work.length - offset), parts);
+  work.slice(offset, std::min(parts_.config.mtu_payload, work.length - offset), parts);
   return std::all_of(parts.begin(), parts.end(), [](const std::span<const std::byte>& part) {
     return lent_is_readable(part.data(), part.size());
   });
 }
 
-bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
-  Outbound& o = *peer.out;
-  o.window.take_lost(slot);
+bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
+  window_.take_lost(slot);
   ++slot.attempt;
   if (!mutated(Mutation::retransmit_on_same_path)) {
-    slot.path = static_cast<std::uint8_t>(o.paths.pick_other_than(now, PathId{slot.path}).value());
+    slot.path = static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}).value());
   }
-  emit(now, peer, slot, out);
-  o.credits.want(slot.length);
-  ++counters_.retrans_pkts;
-  counters_.retrans_bytes += slot.length;
+  emit(now, slot, out);
+  credits_.want(slot.length);
+  ++parts_.counters.retrans_pkts;
+  parts_.counters.retrans_bytes += slot.length;
   return true;
 }
 
 // Single packets, reads and bulk take turns, and so do the size classes of bulk: nothing waits
 // behind a gigabyte.
-[[gnu::always_inline]] inline Queue Engine::choose_queue(Outbound& out) {
-  WorkQueues& queues = out.queues;
-  if (!queues.has_bulk() && queues.empty(Queue::reads)) {
-    out.turn = queues.empty(Queue::singles) ? out.turn : 0;
-    return queues.empty(Queue::singles) ? Queue::none : Queue::singles;
+[[gnu::always_inline]] inline Queue Sender::choose_queue() {
+  if (!queues_.has_bulk() && queues_.empty(Queue::reads)) {
+    turn_ = queues_.empty(Queue::singles) ? turn_ : 0;
+    return queues_.empty(Queue::singles) ? Queue::none : Queue::singles;
   }
-  if (mutated(Mutation::starve_bulk) && !queues.empty(Queue::singles)) [[unlikely]] {
+  if (mutated(Mutation::starve_bulk) && !queues_.empty(Queue::singles)) [[unlikely]] {
     return Queue::singles;
   }
   for (int tries = 0; tries < 3; ++tries) {
-    out.turn = static_cast<std::uint8_t>(out.turn == 2 ? 0 : out.turn + 1);
-    switch (out.turn) {
+    turn_ = static_cast<std::uint8_t>(turn_ == 2 ? 0 : turn_ + 1);
+    switch (turn_) {
       case 0:
-        if (!queues.empty(Queue::singles)) {
+        if (!queues_.empty(Queue::singles)) {
           return Queue::singles;
         }
         break;
       case 1:
-        if (queues.has_bulk()) {
-          return queues.next_bulk();
+        if (queues_.has_bulk()) {
+          return queues_.next_bulk();
         }
         break;
       default:
         // A refused read already counts.
-        if (!queues.empty(Queue::reads) && (out.reads_outstanding < config_.max_reads_per_peer ||
-                                            works_[queues.front(Queue::reads)].refusals != 0)) {
+        if (!queues_.empty(Queue::reads) &&
+            (reads_outstanding_ < parts_.config.max_reads_per_peer ||
+             parts_.works[queues_.front(Queue::reads)].refusals != 0)) {
           return Queue::reads;
         }
         break;
@@ -201,18 +196,17 @@ bool Engine::retransmit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out
   return Queue::none;
 }
 
-void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
-  Outbound& o = *peer.out;
-  const Work& work = works_[slot.work];
+void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
+  const Work& work = parts_.works[slot.work];
   // Written where it will be read: a copy of what was just stored piece by piece is slow.
   wire::DataHeader& header = *new (out.header.data()) wire::DataHeader{};
-  header.common = o.header;
+  header.common = header_;
   header.common.attempt = slot.attempt;
   header.common.destination_qpn = work.destination.value();
   header.common.source_qpn = work.source.value();
   header.common.path = slot.path;
   header.psn = slot.psn.value();
-  header.back = static_cast<std::uint16_t>(slot.psn.minus(o.window.una()));
+  header.back = static_cast<std::uint16_t>(slot.psn.minus(window_.una()));
   header.send_time = static_cast<std::uint32_t>(nanoseconds(now));
   header.message = work.message;
   header.message_length = work.length;
@@ -220,40 +214,40 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   fill_message(work, slot, out, header);
   header.payload_length = slot.length;
 
-  o.window.mark_in_flight(slot, now);
-  o.chain.link(slot);
-  const Bytes window = o.cc.window();
-  const bool last = !o.has_work() && !(config_.ask_sparingly && o.awaits_answer_before(slot.psn));
-  const bool tight = window < Bytes{2} * config_.ack_every * cc_tuning_.mtu_wire;
+  window_.mark_in_flight(slot, now);
+  chain_.link(slot);
+  const Bytes window = cc_.window();
+  const bool last = !has_work() && !(parts_.config.ask_sparingly && awaits_answer_before(slot.psn));
+  const bool tight = window < Bytes{2} * parts_.config.ack_every * parts_.cc_tuning.mtu_wire;
   if (last || tight || slot.attempt != 0) {
     header.common.flags |= wire::kAckRequested;
-    o.asked = slot.psn;
+    asked_ = slot.psn;
   }
-  out.to = peer.key.address;
+  out.to = peer_.key.address;
   out.path = PathId{slot.path};
   out.ecn = Ecn::capable_0;
   out.header_size = sizeof header;
-  finish(out);
+  parts_.finish(out);
 
   const Bytes charged = SendWindow::charged(slot);
-  if (const Rate rate = o.cc.pacing_rate(); !rate.is_zero()) [[unlikely]] {
+  if (const Rate rate = cc_.pacing_rate(); !rate.is_zero()) [[unlikely]] {
     // However slow: a rate that a bad sample made must not stop the packets that would correct it.
-    o.paced_until =
-        std::min(std::max(o.paced_until, now) + rate.time_for(charged), now + config_.max_rto);
+    paced_until_ =
+        std::min(std::max(paced_until_, now) + rate.time_for(charged), now + parts_.config.max_rto);
   }
-  o.credits.on_sent(slot.length);
-  o.last_from = work.source;
-  o.last_to = work.destination;
-  o.timer.on_sent(now);
-  schedule_.arm(peer, now + o.timer.tail_wait());
-  tell(Event::Kind::packet_sent, now, peer, slot.psn, out.path, slot.attempt);
+  credits_.on_sent(slot.length);
+  last_from_ = work.source;
+  last_to_ = work.destination;
+  timer_.on_sent(now);
+  parts_.schedule.arm(peer_, now + timer_.tail_wait());
+  parts_.tell(Event::Kind::packet_sent, now, peer_.id, slot.psn, out.path, slot.attempt);
 }
 
 // What depends on the kind of message: type, placement, payload.
-[[gnu::always_inline]] inline void Engine::fill_message(const Work& work, SendSlot& slot,
+[[gnu::always_inline]] inline void Sender::fill_message(const Work& work, SendSlot& slot,
                                                         TxPacket& out, wire::DataHeader& header) {
-  const std::uint32_t offset = slot.packet * config_.mtu_payload;
-  std::uint32_t length = std::min(config_.mtu_payload, work.length - offset);
+  const std::uint32_t offset = slot.packet * parts_.config.mtu_payload;
+  std::uint32_t length = std::min(parts_.config.mtu_payload, work.length - offset);
   out.payload = {};
   if (work.has_immediate) {
     header.common.flags |= wire::kImmediate;
@@ -299,65 +293,85 @@ void Engine::emit(TimePoint now, Peer& peer, SendSlot& slot, TxPacket& out) {
   slot.length = static_cast<std::uint16_t>(length);
 }
 
-void Engine::emit_probe(TimePoint now, Peer& peer, PathId path, TxPacket& out) {
-  Outbound& o = *peer.out;
+// Whether the region is still there is asked for each packet, retransmissions included: it may be
+// gone since the request was accepted. Then the packet carries the reason instead of bytes. So it
+// does when it was lost and its bytes cannot be read: that may be why the carrier did not take it.
+std::uint32_t Sender::fill_response(const Work& work, const SendSlot& slot, std::uint32_t offset,
+                                    std::uint32_t length, TxPacket& out, wire::DataHeader& header) {
+  if (work.length == 0) {
+    return 0;
+  }
+  const Endpoint* endpoint = parts_.endpoints.find(work.source);
+  MemoryTable::Lookup source;
+  source.status = Status::bad_qpn;
+  if (endpoint != nullptr) {
+    source = parts_.memory.resolve(RegionKey{work.key}, work.remote_address + offset, length,
+                                   Access::remote_read, endpoint->config.domain);
+  }
+  if (source.status == Status::ok && slot.attempt != 0 && !source.phantom &&
+      !lent_is_readable(source.data, length)) {
+    source.status = Status::access_denied;
+  }
+  if (source.status != Status::ok) {
+    header.common.flags |= wire::kReadFailed;
+    header.key = static_cast<std::uint8_t>(source.status);
+    return 0;
+  }
+  out.payload[0] =
+      source.phantom ? phantom_payload(length) : std::span<const std::byte>{source.data, length};
+  parts_.counters.rdma_read_resp_bytes += length;
+  return length;
+}
+
+void Sender::emit_probe(TimePoint now, PathId path, TxPacket& out) {
   wire::DataHeader header{};
-  header.common = o.header;
+  header.common = header_;
   header.common.type = static_cast<std::uint8_t>(wire::PacketType::probe);
   header.common.flags |= wire::kAckRequested;
-  header.common.destination_qpn = o.last_to.value();
-  header.common.source_qpn = o.last_from.value();
+  header.common.destination_qpn = last_to_.value();
+  header.common.source_qpn = last_from_.value();
   header.common.path = path.value();
-  header.psn = o.window.una().value();
-  o.last_probe_time = static_cast<std::uint32_t>(nanoseconds(now));
-  header.send_time = o.last_probe_time;
-  out.to = peer.key.address;
+  header.psn = window_.una().value();
+  last_probe_time_ = static_cast<std::uint32_t>(nanoseconds(now));
+  header.send_time = last_probe_time_;
+  out.to = peer_.key.address;
   out.path = path;
   out.ecn = Ecn::capable_0;
   out.header_size = sizeof header;
   out.payload = {};
   wire::store(out.header.data(), header);
-  finish(out);
-}
-
-// The last touch of every packet: the checksum and the books.
-void Engine::finish(TxPacket& out) {
-  if (config_.checksum) {
-    wire::seal(std::span(out.header).first(out.header_size), out.payload[0], out.payload[1]);
-  }
-  ++counters_.tx_pkts;
-  counters_.tx_bytes += out.size();
+  parts_.finish(out);
 }
 
 // Which packet of a request is sent as its n-th one.
-std::uint32_t Engine::packet_order(const Work& work, std::uint32_t n) const {
+std::uint32_t Sender::packet_order(const Work& work, std::uint32_t n) const {
   constexpr std::uint32_t kBlock = 16;
   const std::uint32_t block = n / kBlock * kBlock;
-  if (config_.forced_reorder == 0 || block + kBlock > work.packets) {
+  if (parts_.config.forced_reorder == 0 || block + kBlock > work.packets) {
     return n;
   }
-  const auto shuffle = static_cast<std::uint32_t>(mix64(config_.seed ^ (block + work.message)));
+  const auto shuffle =
+      static_cast<std::uint32_t>(mix64(parts_.config.seed ^ (block + work.message)));
   return block + ((n ^ shuffle) & (kBlock - 1));
 }
 
 // The contract allows any order, and applications must be shown so: requests change places and
 // wait, and the packets of one request change places (packet_order). Seeded like everything else.
-void Engine::reorder_on_purpose(TimePoint now, Peer& peer) {
-  Outbound& o = *peer.out;
-  for (std::uint16_t tries = 0; tries < config_.forced_reorder && !o.queues.empty(Queue::singles);
-       ++tries) {
-    const std::uint32_t index = o.queues.front(Queue::singles);
-    Work& work = works_[index];
-    if (!work.held_back && rng_.chance(kDisorder)) {
+void Sender::reorder_on_purpose(TimePoint now) {
+  for (std::uint16_t tries = 0;
+       tries < parts_.config.forced_reorder && !queues_.empty(Queue::singles); ++tries) {
+    const std::uint32_t index = queues_.front(Queue::singles);
+    Work& work = parts_.works[index];
+    if (!work.held_back && parts_.rng.chance(kDisorder)) {
       work.held_back = true;
-      work.not_before =
-          now + Duration{rng_.below(static_cast<std::uint32_t>(nanoseconds(config_.base_rtt)))};
-      o.queues.remove(works_, index, work);
-      o.queues.push_back(works_, Queue::held_back, index, work);
-      schedule_.arm(peer, work.not_before);
-    } else if (rng_.chance(kDisorder)) {
-      o.queues.remove(works_, index, work);
-      o.queues.push_back(works_, Queue::singles, index, work);
+      work.not_before = now + Duration{parts_.rng.below(
+                                  static_cast<std::uint32_t>(nanoseconds(parts_.config.base_rtt)))};
+      queues_.remove(parts_.works.slab(), index, work);
+      queues_.push_back(parts_.works.slab(), Queue::held_back, index, work);
+      parts_.schedule.arm(peer_, work.not_before);
+    } else if (parts_.rng.chance(kDisorder)) {
+      queues_.remove(parts_.works.slab(), index, work);
+      queues_.push_back(parts_.works.slab(), Queue::singles, index, work);
     } else {
       break;
     }

@@ -133,20 +133,21 @@ static_assert(sizeof(Work) == 2 * kCacheLine);
 
 using WorkSlab = Slab<Work>;
 
-// Work of one owner, the oldest first. Requests of ours are counted, answers to peers' reads not.
+// Work of one owner, the oldest first, counted: requests of ours, and answers to peers' reads.
 template <ChainLinks Work::*kLinks>
 class WorkList {
  public:
   [[nodiscard]] std::uint32_t requests() const { return requests_; }
+  [[nodiscard]] std::uint32_t responses() const { return responses_; }
 
   // `work` is works[index] and has begun, in these.
   void add(WorkSlab& works, std::uint32_t index, Work& work) {
     chain_.push_back(works, index, work);
-    requests_ += work.is_response() ? 0 : 1;
+    ++(work.is_response() ? responses_ : requests_);
   }
   void remove(WorkSlab& works, std::uint32_t index, const Work& work) {
     chain_.remove(works, index, work);
-    requests_ -= work.is_response() ? 0 : 1;
+    --(work.is_response() ? responses_ : requests_);
   }
   // visit(index) may take that work out, but no other.
   template <class Visit>
@@ -157,6 +158,7 @@ class WorkList {
  private:
   IndexChain<WorkSlab, Work, kLinks> chain_;
   std::uint32_t requests_ = 0;
+  std::uint32_t responses_ = 0;
 };
 using PeerWorks = WorkList<&Work::of_peer>;
 using EndpointWorks = WorkList<&Work::of_endpoint>;

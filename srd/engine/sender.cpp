@@ -1,0 +1,193 @@
+// Owns what a sender does besides packets and time: work that comes and goes, credits, and the end
+// of its peer.
+#include "srd/engine/sender.hpp"
+
+#include <algorithm>
+
+#include "srd/engine/engine_parts.hpp"
+#include "srd/engine/mutation.hpp"
+
+namespace weft::srd {
+namespace {
+
+constexpr Bytes kLeastStart = 4;  // packets that may always leave before the peer has answered
+
+// The link is shared by all peers that are being sent to: so is what may leave before anyone has
+// answered. Otherwise a host that begins to send to many at once floods all of them. Where
+// receivers ration, their credits say so, and the window need not.
+CcTuning first_window(const EngineParts& parts, Bytes sharers) {
+  CcTuning tuning = parts.cc_tuning;
+  if (sharers > 1 && !parts.config.receiver_credits) {
+    const Bytes least = kLeastStart * parts.cc_tuning.mtu_wire;
+    const Bytes most = parts.config.line_rate.bytes_in(parts.config.base_rtt) * 3 / 2;
+    tuning.initial_window = std::max(most / sharers, least);
+  }
+  return tuning;
+}
+
+Bytes sharers_of(const EngineParts& parts) { return std::max<Bytes>(parts.works.busy_peers(), 1); }
+
+PeerPaths make_paths(EngineParts& parts) {
+  const EngineConfig& config = parts.config;
+  return PeerPaths{
+      PathSelector{parts.selector_kind, config.paths, parts.rng.next(), parts.path_tuning},
+      PathHealthTuning{config.base_rtt, config.path_timeouts_to_abandon,
+                       config.path_probe_interval}};
+}
+
+}  // namespace
+
+Sender::Sender(EngineParts& parts, Peer& peer)
+    : parts_(parts),
+      peer_(peer),
+      rationed_(parts.config.receiver_credits),
+      next_message_(parts.config.first_psn.value() + 1),
+      next_read_(parts.config.first_psn.value() + 1),
+      timer_(parts.patience),
+      credits_(first_credits(sharers_of(parts))),
+      paths_(make_paths(parts)),
+      header_(parts.common_header(peer, wire::PacketType::send)),
+      window_(parts.config.first_psn),
+      cc_(parts.cc_kind, first_window(parts, sharers_of(parts))),
+      chain_(parts.config.first_psn) {}
+
+void Sender::enqueue_request(std::uint32_t index, Work& work) {
+  const Queue queue =
+      work.kind == WorkKind::read ? Queue::reads : WorkQueues::queue_for(work.packets, work.length);
+  if (mutated(Mutation::favour_one_endpoint) && queue == Queue::singles &&
+      work.source.value() % 2 != 0) [[unlikely]] {
+    queues_.push_front(parts_.works.slab(), queue, index, work);
+  } else {
+    queues_.push_back(parts_.works.slab(), queue, index, work);
+  }
+  if (peer_.works.requests() == 1) {
+    timer_.on_exchange_begins();
+  }
+  credits_.want(parts_.unsent_bytes(work));
+  if (muted_) [[unlikely]] {
+    unmute();
+  }
+  make_ready();
+}
+
+void Sender::enqueue_response(std::uint32_t index, Work& work) {
+  queues_.push_back(parts_.works.slab(),
+                    mutated(Mutation::reads_behind_bulk)
+                        ? Queue::longest_bulk
+                        : WorkQueues::queue_for(work.packets, work.length),
+                    index, work);
+  credits_.want(work.length);
+  make_ready();
+}
+
+void Sender::make_ready() {
+  if (parts_.schedule.make_ready(peer_)) {
+    prefetch_to_send();
+  }
+}
+
+void Sender::withdraw(std::uint32_t index, Work& work) {
+  if (work.queued()) {
+    queues_.remove(parts_.works.slab(), index, work);
+  }
+  settle_packets(work, index);
+  credits_.give_up(parts_.unsent_bytes(work));
+}
+
+// From the work's oldest packet on. The window's beginning follows only if that oldest number was
+// from so long ago that half of it says nothing any more.
+void Sender::settle_packets(Work& work, std::uint32_t index) {
+  const auto settle_from = [&](Psn psn) {
+    for (const Psn end = window_.next(); work.outstanding != 0 && psn != end; ++psn) {
+      SendSlot& slot = window_.slot(psn);
+      if (slot.state != SendSlot::State::settled && slot.work == index) {
+        window_.settle(slot);
+        --work.outstanding;
+      }
+    }
+  };
+  const auto ahead = static_cast<std::uint16_t>(work.first_psn - window_.una().value());
+  if (ahead < window_.span()) {
+    settle_from(window_.una().plus(ahead));
+  }
+  settle_from(window_.una());
+}
+
+void Sender::end_read() {
+  --reads_outstanding_;
+  if (!queues_.empty(Queue::reads)) {
+    make_ready();
+  }
+}
+
+// [wire 4.8] A packet may overdraw the balance by itself, so little is enough to begin with when so
+// many peers share the link.
+CreditBalance Sender::first_credits(Bytes sharers) const {
+  const Bytes least = std::min<Bytes>(parts_.config.mtu_payload, parts_.credit_window);
+  return {least, std::max(parts_.credit_window / sharers, least)};
+}
+
+void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
+  (void)timer_.on_question(now);
+  parts_.schedule.arm(peer_, now + timer_.retransmit_wait());
+  ask_again_ = false;
+  credits_.on_requested();
+  wire::CreditRequest request{};
+  request.common = parts_.common_header(peer_, wire::PacketType::credit_request);
+  request.common.destination_qpn = last_to_.value();
+  request.common.source_qpn = last_from_.value();
+  request.common.path = out.path.value();
+  request.demand = credits_.demand();
+  out.to = peer_.key.address;
+  out.ecn = Ecn::capable_0;
+  out.payload = {};
+  out.header_size = sizeof request;
+  wire::store(out.header.data(), request);
+  parts_.finish(out);
+  ++parts_.counters.credit_requests;
+}
+
+// The new life knows of no demand: whatever has not left yet is asked for anew.
+void Sender::restart() {
+  credits_ = first_credits(1);
+  peer_.works.for_each(parts_.works.slab(), [&](std::uint32_t index) {
+    credits_.want(parts_.unsent_bytes(parts_.works[index]));
+  });
+  marked_ = 0;
+  timer_.forget_silence(parts_.patience);
+}
+
+// All requests end; answers to the peer's reads are kept, because it may hear us no more but wait
+// for them. The context survives: a later request tries again, a sign of life brings it back.
+void Sender::give_up_peer(TimePoint now) {
+  const Status status = heard_ ? Status::unresponsive : Status::unreachable;
+  ++(heard_ ? parts_.counters.unresponsive_remote_events
+            : parts_.counters.unreachable_remote_events);
+  parts_.tell(Event::Kind::peer_lost, now, peer_.id, Psn{}, PathId{}, 0, status);
+  parts_.works.abandon_if(peer_, status, [](const Work& work) { return !work.is_response(); });
+  while (SendSlot* slot = window_.oldest_in_flight()) {
+    window_.mark_lost(*slot);
+  }
+  muted_ = true;
+  parts_.works.mute(peer_);
+  tail_probe_wanted_ = false;
+  timer_.forget_silence(parts_.patience);
+  cc_ = CongestionControl{parts_.cc_kind, parts_.cc_tuning};
+}
+
+void Sender::unmute() {
+  parts_.works.unmute(peer_);
+  muted_ = false;
+}
+
+void Sender::prefetch_to_send() const {
+  const auto* const window_begins = reinterpret_cast<const std::byte*>(&window_);
+  prefetch(this,
+           static_cast<std::size_t>(window_begins - reinterpret_cast<const std::byte*>(this)));
+  window_.prefetch_next();
+  prefetch(&cc_, kCacheLine);
+}
+
+void Sender::prefetch_all() const { prefetch(this, sizeof(Sender) - sizeof(PathChain)); }
+
+}  // namespace weft::srd

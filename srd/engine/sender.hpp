@@ -1,0 +1,199 @@
+// Owns the sending half of a reliability context: what waits to be sent to one peer, what is in
+// flight, and along which paths, how fast and how patiently it is sent.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "srd/base/prefetch.hpp"
+#include "srd/engine/cc/congestion_control.hpp"
+#include "srd/engine/cc/credit_balance.hpp"
+#include "srd/engine/loss_detector.hpp"
+#include "srd/engine/paths/peer_paths.hpp"
+#include "srd/engine/retransmission_timer.hpp"
+#include "srd/engine/send_window.hpp"
+#include "srd/engine/work.hpp"
+#include "srd/net/machine.hpp"
+#include "srd/wire/parse.hpp"
+
+namespace weft::srd {
+
+struct EngineParts;
+struct Peer;
+
+// Made when the first request to the peer is posted, or its first read is answered, and kept from
+// then on. Between two calls:
+// - Whatever may be sent now, or could be if window, pacing or credits let it, has made the peer
+//   ready in the scheduler; an acknowledgement, a deadline or a post brings it back.
+// - The peer has a deadline in the scheduler that is not later than next_deadline().
+// - Each slot of the window that is not settled names a work of this peer, and each work counts its
+//   slots (Work::outstanding).
+// - A muted sender has nothing in flight: its peer was given up, and nothing leaves until the peer
+//   is heard or work is posted.
+//
+// What a packet passes on its way is inlined by force where one function calls it: saving and
+// restoring registers for each call made a tenth of all instructions. The fields lie in the order
+// of how often packets look at them, side by side, because with thousands of peers none of them is
+// in the cache.
+class alignas(kCacheLine) Sender {
+ public:
+  // Both must outlive it. `peer` is the one whose sender this is.
+  Sender(EngineParts& parts, Peer& peer);
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  // --- Work that begins
+  // `work` is the one at `index`; it has its number already.
+  void enqueue_request(std::uint32_t index, Work& work);
+  void enqueue_response(std::uint32_t index, Work& work);
+  [[nodiscard]] std::uint32_t number_message() { return next_message_++; }
+  // Where the numbers of reads go on; the caller counts it up.
+  [[nodiscard]] std::uint32_t& next_read() { return next_read_; }
+
+  // --- Packets (transmit.cpp, acknowledge.cpp)
+  // Fills `out` with the next packet to the peer, or returns false if none may leave now.
+  [[nodiscard]] bool transmit(TimePoint now, TxPacket& out);
+  void on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& packet);
+  // Bytes of a read have come.
+  void on_response(TimePoint now) { timer_.on_response(now); }
+  void make_ready();
+  [[nodiscard]] bool has_work() const { return queues_.has_ready() || window_.has_lost(); }
+  // The path of a reply: `path`, or one near it that is not abandoned.
+  [[nodiscard]] PathId reply_path(TimePoint now, PathId path) {
+    return paths_.usable_near(now, path);
+  }
+
+  // --- Time (timers.cpp)
+  void on_timeout(TimePoint now);
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  // --- Work that ends
+  // Out of its queue and out of the window.
+  void withdraw(std::uint32_t index, Work& work);
+  // A read that had left has ended.
+  void end_read();
+
+  // --- The peer
+  // A later life of it, or the first one that is known.
+  void address(Life life) { header_.destination_life = life.value(); }
+  // A later life is addressed now, which has seen nothing of what we sent.
+  void restart();
+  [[nodiscard]] bool muted() const { return muted_; }
+  void unmute();
+
+  // --- Hints for callers that know who comes next
+  // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
+  void prefetch_to_send() const;
+  // All that a packet touches: everything but the table of the paths' latest packets.
+  void prefetch_all() const;
+
+ private:
+  // transmit.cpp
+  [[nodiscard]] bool transmit_question(TimePoint now, TxPacket& out);
+  [[nodiscard]] bool transmit_path_probe(TimePoint now, TxPacket& out);
+  [[nodiscard]] SendSlot* next_lost();
+  [[nodiscard]] bool transmit_next(TimePoint now, TxPacket& out);
+  [[nodiscard]] PathId pick_for_question(TimePoint now);
+  [[nodiscard]] bool may_leave_again(const SendSlot& slot) const;
+  [[nodiscard]] bool retransmit(TimePoint now, SendSlot& slot, TxPacket& out);
+  [[nodiscard]] Queue choose_queue();
+  [[nodiscard]] std::uint32_t packet_order(const Work& work, std::uint32_t n) const;
+  void reorder_on_purpose(TimePoint now);
+  void emit(TimePoint now, SendSlot& slot, TxPacket& out);
+  void fill_message(const Work& work, SendSlot& slot, TxPacket& out, wire::DataHeader& header);
+  [[nodiscard]] std::uint32_t fill_response(const Work& work, const SendSlot& slot,
+                                            std::uint32_t offset, std::uint32_t length,
+                                            TxPacket& out, wire::DataHeader& header);
+  void emit_probe(TimePoint now, PathId path, TxPacket& out);
+  // A packet before this one asked for an acknowledgement and is under way.
+  [[nodiscard]] bool awaits_answer_before(Psn psn) {
+    return asked_ != psn && window_.contains(asked_) &&
+           window_.slot(asked_).state == SendSlot::State::in_flight;
+  }
+
+  // Credits (transmit.cpp). [wire 4.8]
+  // Whether one more packet may be sent; otherwise the sender waits for a grant and must have asked
+  // for one. A packet may overdraw the balance by itself: then messages without bytes need no
+  // credit. Nor does what is left when no bytes are wanted: no grant would ever come for it.
+  [[nodiscard]] bool has_credit() const {
+    return !rationed_ || credits_.may_send(0) || !credits_.wants_more();
+  }
+  // True if a request has to leave before anything else: the receiver does not know of all that
+  // waits.
+  [[nodiscard]] bool credit_request_due() const {
+    return rationed_ && (ask_again_ || credits_.should_request());
+  }
+  void emit_credit_request(TimePoint now, TxPacket& out);
+  [[nodiscard]] CreditBalance first_credits(Bytes sharers) const;
+
+  // acknowledge.cpp
+  // What an acknowledgement says about the marks of the packets that it does not echo.
+  enum class OtherMarks : std::uint8_t { none, some, all };
+
+  void take_echo(TimePoint now, TimePoint arrived, const wire::AckHeader& header,
+                 AckSample& sample);
+  void take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count);
+  void take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry);
+  void refuse(TimePoint now, SendSlot& slot, Status status);
+  void take_sack(TimePoint now, const wire::ParsedPacket& packet, const wire::AckHeader& header,
+                 AckSample& sample);
+  template <class Visit>
+  void for_each_claim(const wire::ParsedPacket& packet, const wire::AckHeader& header,
+                      const Visit& visit) const;
+  [[nodiscard]] OtherMarks take_marks(const wire::ParsedPacket& packet,
+                                      const wire::AckHeader& header, AckSample& sample);
+  bool take_slot(TimePoint now, SendSlot& slot, const wire::AckHeader& header, Duration rtt,
+                 OtherMarks others);
+  void credit_path(TimePoint now, const SendSlot& slot, bool marked, bool known, Duration rtt);
+  void find_gaps(TimePoint now);
+  void find_losses(TimePoint now);
+  void lose(TimePoint now, SendSlot& slot, PathEvent how);
+  void path_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt);
+  void path_delivery(TimePoint now, PathId path);
+  void note_recovery(TimePoint now, PathId path, std::uint16_t bad_before);
+  void settle_packets(Work& work, std::uint32_t index);
+
+  // timers.cpp
+  void expire_packets(TimePoint now);
+  void ask_for_life(TimePoint now);
+  [[nodiscard]] TimePoint path_probe_due() const;
+  [[nodiscard]] bool owed_by_peer() const;
+  [[nodiscard]] bool died_of_silence(TimePoint now, TimePoint since);
+  void give_up_peer(TimePoint now);
+  void release_waiting(TimePoint now);
+
+  // --- What every packet looks at, side by side.
+  EngineParts& parts_;
+  Peer& peer_;
+  WorkQueues queues_;
+  TimePoint paced_until_{};  // nothing leaves before
+  std::uint8_t turn_ = 0;    // which queue is next
+  bool muted_ = false;
+  bool rationed_;       // the receiver grants credits
+  bool heard_ = false;  // an acknowledgement has come, ever
+  bool tail_probe_wanted_ = false;
+  bool ask_again_ = false;    // for credits: nobody has answered
+  std::uint32_t marked_ = 0;  // packets of ours that have arrived with a mark, as the peer says
+  Psn asked_;                 // latest number that asked for an acknowledgement
+  Qpn last_from_;             // endpoints of the latest request, for packets that belong to none
+  Qpn last_to_;
+  std::uint32_t next_message_;
+  std::uint32_t next_read_;
+  PathId asked_along_;  // that the latest question took
+  RetransmissionTimer timer_;
+  LossDetector losses_;
+  CreditBalance credits_;
+  PeerPaths paths_;
+  wire::CommonHeader header_{};  // what is the same in all data packets
+  alignas(kCacheLine) SendWindow window_;
+  alignas(kCacheLine) CongestionControl cc_;
+
+  // --- The rest
+  std::uint32_t reads_outstanding_ = 0;
+  std::uint32_t last_probe_time_ = 0;  // as it travels in the packet
+  alignas(kCacheLine) PathChain chain_;
+};
+
+}  // namespace weft::srd
