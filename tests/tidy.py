@@ -21,7 +21,7 @@ LAYERS = {
     "srd/wire": ["srd/base", "srd/net"],
     "srd/engine": ["srd/base", "srd/net", "srd/wire"],
     "srd/message": ["srd/base", "srd/net", "srd/wire", "srd/engine"],
-    "srd/io": ["srd/base", "srd/net", "srd/wire"],
+    "srd/io": ["srd/base", "srd/net"],
     "srd/run": ["srd/base", "srd/net", "srd/io"],
     "emu/fabric": ["srd/base"],
     "emu/sim": [*TRANSPORT, "emu/fabric"],

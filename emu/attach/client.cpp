@@ -11,6 +11,8 @@
 
 #include "emu/attach/protocol.hpp"
 #include "emu/attach/seqpacket.hpp"
+#include "srd/io/ring_io.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::emu {
 namespace {
@@ -114,8 +116,8 @@ Result<Place> accept_reply(Received& received) {
   return Place{*reply, std::move(*uplink)};
 }
 
-// Lives inside the RingIo. While weftd is gone it tries to connect ten times a second, and asks for
-// its old place.
+// Lives inside the RingPorts. While weftd is gone it tries to connect ten times a second, and asks
+// for its old place.
 class Keeper final : public srd::PortKeeper {
  public:
   Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
@@ -126,7 +128,7 @@ class Keeper final : public srd::PortKeeper {
 
   [[nodiscard]] int control_fd() const { return socket_.get(); }
 
-  void attend(srd::RingIo& io) override {
+  void attend(srd::RingPorts& io) override {
     while (socket_) {
       Received received = receive_message(socket_.get());
       if (received.state == Received::State::nothing) {
@@ -144,7 +146,7 @@ class Keeper final : public srd::PortKeeper {
   }
 
  private:
-  void hear(srd::RingIo& io, Received& received) {
+  void hear(srd::RingPorts& io, Received& received) {
     if (rejoining_) {
       rejoin(io, received);
       return;
@@ -173,7 +175,7 @@ class Keeper final : public srd::PortKeeper {
     }
   }
 
-  void lose(srd::RingIo& io) {
+  void lose(srd::RingPorts& io) {
     socket_.reset();
     rejoining_ = false;
     io.close_uplink();  // direct rings live on
@@ -185,7 +187,7 @@ class Keeper final : public srd::PortKeeper {
     }
   }
 
-  void knock(srd::RingIo& io) {
+  void knock(srd::RingPorts& io) {
     std::uint64_t expirations;
     if (socket_ || ::read(knock_.get(), &expirations, sizeof expirations) < 0) {
       return;
@@ -204,7 +206,7 @@ class Keeper final : public srd::PortKeeper {
     }
   }
 
-  void rejoin(srd::RingIo& io, Received& received) {
+  void rejoin(srd::RingPorts& io, Received& received) {
     auto place = accept_reply(received);
     if (!place || place->reply.attachment != place_.attachment ||
         place->reply.life != place_.life || place->reply.address != place_.address ||
@@ -254,8 +256,8 @@ Result<Attachment> attach(AttachOptions options) {
   }
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
-  auto io = srd::RingIo::create({.own = address, .mtu = reply.mtu, .network = network_of(reply)},
-                                std::move(place->uplink));
+  auto io = srd::RingIo<srd::wire::SrdCodec>::create(
+      {.own = address, .mtu = reply.mtu, .network = network_of(reply)}, std::move(place->uplink));
   if (!io) {
     return tl::unexpected(io.error());
   }

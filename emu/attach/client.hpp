@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
-#include "srd/io/ring_io.hpp"
+#include "srd/io/ring_ports.hpp"
 #include "srd/net/address.hpp"
 
 namespace weft::emu {
@@ -23,7 +23,7 @@ struct AttachOptions {
   std::size_t ring_bytes = 0;  // 0: weftd decides
   bool direct_rings = true;
   bool wants_management = false;  // a copy of what comes for queue pair 1
-  // Called when the NIC's link goes down or comes up again, by whoever uses the RingIo at that
+  // Called when the NIC's link goes down or comes up again, by whoever uses the rings at that
   // moment. It is up at first.
   std::function<void(bool up)> on_link{};
 };
@@ -34,8 +34,8 @@ struct Attachment {
   srd::Life life;
   std::uint32_t first_qpn = 0;  // this process's queue pair numbers
   std::uint32_t qpn_count = 0;
-  std::size_t mtu = 0;              // largest transport packet, header and payload
-  std::unique_ptr<srd::RingIo> io;  // detaches when it is destroyed
+  std::size_t mtu = 0;                 // largest transport packet, header and payload
+  std::unique_ptr<srd::RingPorts> io;  // detaches when it is destroyed
 };
 
 // Says in the error what to do when there is no weftd.

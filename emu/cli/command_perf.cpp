@@ -33,6 +33,7 @@
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/io/pcap_io.hpp"
 #include "srd/io/udp_io.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::cli {
 namespace {
@@ -171,7 +172,8 @@ PerfPlace place_on_udp(int side) {
   for (unsigned i = 0; i < 2; ++i) {
     addresses[i] = srd::Address::v4(127, 80 + run / 250 % 100, run % 250, i + 1);
   }
-  auto io = srd::UdpIo::create({.own = addresses[side], .mtu = 8192 + 64, .paths = 16});
+  auto io = srd::UdpIo<srd::wire::SrdCodec>::create(
+      {.own = addresses[side], .mtu = 8192 + 64, .paths = 16});
   if (!io) {
     throw std::runtime_error(io.error().message);
   }
@@ -239,7 +241,8 @@ void record(const Options& options, PerfPlace& place, int side) {
   }
   std::filesystem::create_directories(options.capture);
   auto capture = srd::PacketCapture::create(
-      options.capture + (side == 0 ? "/client.pcapng" : "/server.pcapng"), place.address);
+      options.capture + (side == 0 ? "/client.pcapng" : "/server.pcapng"), place.address,
+      srd::CaptureFormat::of<srd::wire::SrdCodec>());
   if (!capture) {
     throw std::runtime_error(capture.error().message);
   }

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "emu/daemon/attach_answers.hpp"
-#include "srd/io/ring_io.hpp"
+#include "srd/io/ring_ports.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
 
@@ -452,7 +452,7 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
 }
 
 void AttachServer::give_direct_ring(Process& from, Process& to) {
-  constexpr std::size_t kMost = srd::RingIo::kMaxDirectPorts;
+  constexpr std::size_t kMost = srd::RingPorts::kMaxDirectPorts;
   // A process that has no room for one more would not read it, and nobody would know.
   if (network_.is_modelled() || from.leaving || to.leaving || from.peers.size() >= kMost ||
       to.peers.size() >= kMost ||

@@ -5,20 +5,18 @@
 
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/loans.hpp"
+#include "emu/daemon/protocols.hpp"
 #include "srd/base/check.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
-#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
 namespace net = srd::net;
-namespace wire = srd::wire;
 
 // What a NIC takes from its processes before the first of it has left.
 constexpr Picos kNicQueue = 20'000'000;
-constexpr std::size_t kTrimmedPacket = sizeof(wire::DataHeader);
 constexpr std::size_t kSmallFrame = 128;  // an acknowledgement
 
 // A NIC neither marks nor drops what its own host sends: it takes no more than it can send.
@@ -28,15 +26,6 @@ Topology with_patient_nics(Topology topology) {
     link.buffer = link.ecn_low = link.ecn_high = 0;
   }
   return topology;
-}
-
-// Where a wrong bit is noticed by the receiver: in packets with a checksum of their own. Elsewhere
-// Ethernet's would have shown it to the next switch.
-std::size_t checksummed_from(std::span<const std::byte> frame) {
-  const net::Envelope envelope = net::Envelope::parse(frame);
-  const bool checksummed = envelope.ok() && envelope.packet().size() > 2 &&
-                           (envelope.packet()[2] & std::byte{wire::kChecksummed}) != std::byte{0};
-  return checksummed ? static_cast<std::size_t>(envelope.packet().data() - frame.data()) : 0;
 }
 
 }  // namespace
@@ -61,10 +50,10 @@ struct LiveFabric::Sink {
 
 LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
     : topology_(std::make_unique<const Topology>(with_patient_nics(std::move(options.topology)))),
-      fabric_(*topology_,
-              {.seed = options.seed,
-               .trimmed_size = static_cast<std::uint16_t>(net::kEnvelopeSizeV4 + kTrimmedPacket),
-               .live = true}),
+      fabric_(*topology_, {.seed = options.seed,
+                           .trimmed_size = static_cast<std::uint16_t>(net::kEnvelopeSizeV4 +
+                                                                      Protocols::kTrimmedPacket),
+                           .live = true}),
       dilation_(options.dilation),
       max_frame_(options.max_frame),
       clock_(now, options.dilation),
@@ -152,17 +141,18 @@ bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
     return false;
   }
   const unsigned ip_class = net::traffic_class(frame);
+  const auto flow = net::FlowKey::parse(frame);
   Frame meta;
   meta.destination = to.port;
-  meta.hash = net::FlowKey::parse(frame).hash();
+  meta.hash = flow.hash();
   meta.handle = store(from, to, frame, lender);
   if (meta.handle == kNone) [[unlikely]] {
     return true;
   }
   meta.size = static_cast<std::uint16_t>(frame.size());
-  meta.control = ip_class >> 2 == net::kDscpControl;
+  meta.control = Protocols::is_control(flow, static_cast<std::uint8_t>(ip_class >> 2));
   meta.ecn_capable = (ip_class & 3) != 0;
-  meta.trimmable = trims_ && net::can_trim(frame, kTrimmedPacket);
+  meta.trimmable = trims_ && Protocols::can_trim(flow, frame);
   // What a frame waits for weftd, or for its own NIC, is not the network's doing.
   inside_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
   fabric_.inject(time, from, meta);
@@ -198,7 +188,7 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
     net::mark_congested(frame);
   }
   if ((event.flags & kTrimmed) != 0) {
-    frame = frame.first(net::trim(frame, kTrimmedPacket));
+    frame = frame.first(Protocols::trim(frame));
   }
   capture_->frame(clock_.since_start(when), link, frame, event.flags, dropped);
 }
@@ -209,10 +199,11 @@ std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
     net::mark_congested(frame);
   }
   if ((flags & kTrimmed) != 0) {
-    frame = frame.first(net::trim(frame, kTrimmedPacket));
+    frame = frame.first(Protocols::trim(frame));
   }
   if ((flags & kCorrupted) != 0) {
-    const std::size_t begin = checksummed_from(frame);
+    // Elsewhere Ethernet's checksum would have shown it to the next switch.
+    const std::size_t begin = Protocols::checked_from(frame);
     if (begin == 0) {
       return {};
     }

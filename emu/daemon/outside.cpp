@@ -6,19 +6,16 @@
 #include <cstring>
 #include <utility>
 
+#include "emu/daemon/protocols.hpp"
 #include "srd/io/dgram_io.hpp"
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/tap_io.hpp"
 #include "srd/io/tunnel_io.hpp"
-#include "srd/net/envelope.hpp"
-#include "srd/wire/parse.hpp"
-#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
 namespace net = srd::net;
-namespace wire = srd::wire;
 
 constexpr std::size_t kMac = 6;
 constexpr const char* kInsecure = ",insecure";
@@ -184,11 +181,7 @@ void Outside::stage(std::size_t index, std::span<const std::byte> frame, bool se
   std::byte* copy = to.staged.data() + begin;
   std::memcpy(copy, frame.data(), frame.size());
   if (seal) {
-    const auto envelope = net::Envelope::parse({copy, frame.size()});
-    if (envelope.ok() && envelope.packet().size() >= sizeof(wire::CommonHeader)) {
-      const auto offset = static_cast<std::size_t>(envelope.packet().data() - copy);
-      wire::seal({copy + offset, envelope.packet().size()});
-    }
+    Protocols::seal({copy, frame.size()});
   }
   to.ends.push_back(begin + frame.size());
 }

@@ -73,7 +73,7 @@ class Outside {
   [[nodiscard]] int find(const srd::Address& address) const;
 
   [[nodiscard]] bool has_room(std::size_t port);
-  // Keeps a copy until flush(). With `seal` the transport's checksum is computed: memory ends here.
+  // Keeps a copy until flush(). With `seal` the packet's checksum is computed: memory ends here.
   void stage(std::size_t port, std::span<const std::byte> frame, bool seal);
   void flush();
 

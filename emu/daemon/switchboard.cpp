@@ -8,32 +8,15 @@
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
 #include "srd/run/clock.hpp"
-#include "srd/wire/parse.hpp"
-#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 namespace {
 
 namespace net = srd::net;
-namespace wire = srd::wire;
-
-constexpr unsigned kRocePort = 4791;
-constexpr std::size_t kRoceQpnOffset = 5;  // of InfiniBand's base transport header, 24 bits
-// Of what UDP carries, as far as the last thing that is read of it.
-constexpr std::size_t kRoceSteering = 8;
-constexpr std::size_t kTransportSteering = offsetof(wire::CommonHeader, destination_life);
 
 // When a process may say that a frame left.
 constexpr Duration kOldestStamp = std::chrono::seconds{10};
 constexpr Duration kClockSkew = std::chrono::milliseconds{1};
-
-unsigned octet(std::span<const std::byte> bytes, std::size_t at) {
-  return std::to_integer<unsigned>(bytes[at]);
-}
-
-unsigned pair(std::span<const std::byte> bytes, std::size_t at) {
-  return octet(bytes, at) << 8 | octet(bytes, at + 1);
-}
 
 }  // namespace
 
@@ -73,36 +56,17 @@ struct Switchboard::Head {
   }
   [[nodiscard]] std::span<const std::byte> span() const { return {bytes.data(), size}; }
 
-  std::array<std::byte, 128> bytes;  // more than steering and sender take
+  std::array<std::byte, 128> bytes;
+  static_assert(net::kEnvelopeSizeV6 + Protocols::kSteeringBytes <= sizeof bytes);
   std::size_t size;
 };
 
-bool Switchboard::read(std::span<const std::byte> frame, Steering& steering) {
-  const auto flow = net::FlowKey::parse(frame);
-  if (!flow.is_udp() || flow.payload().size() < kRoceSteering) {
-    return false;
+std::optional<Switchboard::Steering> Switchboard::read(const net::FlowKey& flow) {
+  const auto packet = Protocols::steer(flow);
+  if (!packet) {
+    return std::nullopt;
   }
-  steering.source = flow.source();
-  steering.destination = flow.destination();
-  const auto packet = flow.payload();
-  switch (flow.destination_port()) {
-    case net::kDestinationPort:
-      if (packet.size() < kTransportSteering) {
-        return false;
-      }
-      steering.block = pair(packet, wire::kDestinationAttachmentOffset);
-      steering.sender.attachment = pair(packet, offsetof(wire::CommonHeader, source_attachment));
-      std::memcpy(&steering.sender.life, &packet[offsetof(wire::CommonHeader, source_life)],
-                  sizeof steering.sender.life);
-      steering.is_transport = true;
-      return true;
-    case kRocePort:
-      steering.block = pair(packet, kRoceQpnOffset);
-      steering.management = steering.block == 0 && octet(packet, kRoceQpnOffset + 2) == 1;
-      return true;
-    default:
-      return false;
-  }
+  return Steering{flow.source(), flow.destination(), *packet};
 }
 
 SwitchboardCounters Switchboard::counters() const {
@@ -165,31 +129,31 @@ void Switchboard::give_room(TimePoint now, Slot& from) {
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                           const srd::RecordInfo& info) {
   const Head head(frame);
-  Steering steering;
-  if (!read(head.span(), steering)) [[unlikely]] {
+  const auto steering = read(net::FlowKey::parse(head.span()));
+  if (!steering) [[unlikely]] {
     drop(FrameDrop::malformed, frame);
     return true;
   }
-  if (!is_from(source_of(from), steering)) [[unlikely]] {
+  if (!is_from(source_of(from), *steering)) [[unlikely]] {
     drop(FrameDrop::wrong_source, frame);
     return true;
   }
-  const Nic* nic = nic_of(from, steering.destination);
+  const Nic* nic = nic_of(from, steering->destination);
   if (nic == nullptr) [[unlikely]] {
     if (outside_ != nullptr) {
-      return leave(now, from, steering, head, frame, info);
+      return leave(now, from, *steering, head, frame, info);
     }
     drop(FrameDrop::no_nic, frame);
     return true;
   }
   if (fabric_ != nullptr) {
-    return enter_fabric(now, from, *nic, steering, frame, info);
+    return enter_fabric(now, from, *nic, *steering, frame, info);
   }
-  if (steering.management) [[unlikely]] {
+  if (steering->packet.management) [[unlikely]] {
     deliver_management(*nic, &from, head, frame, info);
     return true;
   }
-  Slot* to = slot_of(*nic, steering.block);
+  Slot* to = slot_of(*nic, steering->packet.place);
   if (to == nullptr) [[unlikely]] {
     drop(FrameDrop::no_process, frame);
     return true;
@@ -213,8 +177,8 @@ FrameSource Switchboard::source_of(const Slot& from) {
 
 bool Switchboard::is_from(const FrameSource& from, const Steering& steering) const {
   return steering.source == plant_.nics()[from.nic]->address &&
-         (!steering.is_transport || (steering.sender.attachment == from.attachment &&
-                                     steering.sender.life.value() == from.life.value()));
+         (!steering.packet.names_sender ||
+          (steering.packet.sender.value() == from.attachment && steering.packet.life == from.life));
 }
 
 const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
@@ -228,9 +192,9 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Nic& nic, const 
                                std::span<const std::byte> frame, const srd::RecordInfo& info) {
   return fabric_->submit(now, from.nic->port,
                          {.port = nic.port,
-                          .block = steering.block,
+                          .block = steering.packet.place,
                           .record = info,
-                          .management = steering.management,
+                          .management = steering.packet.management,
                           .outside = -1,
                           .outside_serial = 0,
                           .source = source_of(from),
@@ -266,8 +230,8 @@ bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const 
   if (arrival.source.nic == FrameSource::kNone || arrival.damaged) {
     return true;
   }
-  Steering steering;
-  return read(head.span(), steering) && is_from(arrival.source, steering);
+  const auto steering = read(net::FlowKey::parse(head.span()));
+  return steering && is_from(arrival.source, *steering);
 }
 
 void Switchboard::deliver_management(const Nic& nic, const Slot* from, const Head& head,
@@ -377,19 +341,19 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     refuse(FrameDrop::malformed);
     return;
   }
-  Steering steering;
-  const bool steered = read(frame, steering);
-  if (claims_ours(port, frame, steered)) {
+  const auto flow = net::FlowKey::parse(frame);
+  const auto steering = read(flow);
+  if (claims_ours(port, frame, steering.has_value())) {
     refuse(FrameDrop::wrong_source);
     return;
   }
-  if (!steered) {
+  if (!steering) {
     relay(now, index, frame);
     return;
   }
-  const Nic* nic = plant_.find(steering.destination);
+  const Nic* nic = plant_.find(steering->destination);
   if (nic == nullptr) {
-    if (outside_->claim(now, index, steering.source)) {
+    if (outside_->claim(now, index, steering->source)) {
       relay(now, index, frame);
     } else {
       refuse(FrameDrop::wrong_source);
@@ -397,29 +361,18 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     return;
   }
   // Processes do not look at checksums: for them everything comes out of memory.
-  const net::Envelope envelope = net::Envelope::parse(frame);
-  if (envelope.ok()) {
-    const auto packet = wire::parse_packet(envelope.packet(), 0, envelope.trimmed());
-    if (packet.reason() != srd::DropReason::none) {
-      refuse(FrameDrop::malformed);
-      return;
-    }
-    if (wire::verify_checksum(packet, {}, true) != srd::DropReason::none) {
-      refuse(FrameDrop::corrupted);
-      return;
-    }
-  } else if (steering.is_transport) {
-    refuse(FrameDrop::malformed);
+  if (const auto fault = Protocols::check(flow, frame); fault != net::PacketFault::none) {
+    refuse(fault == net::PacketFault::corrupted ? FrameDrop::corrupted : FrameDrop::malformed);
     return;
   }
-  if (!outside_->claim(now, index, steering.source)) {
+  if (!outside_->claim(now, index, steering->source)) {
     refuse(FrameDrop::wrong_source);
     return;
   }
   Arrival arrival{.port = nic->port,
-                  .block = steering.block,
+                  .block = steering->packet.place,
                   .record = {},
-                  .management = steering.management,
+                  .management = steering->packet.management,
                   .outside = -1,
                   .outside_serial = 0,
                   .source = {},

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -13,14 +14,14 @@
 #include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/outside.hpp"
 #include "emu/daemon/plant.hpp"
+#include "emu/daemon/protocols.hpp"
 #include "srd/base/time.hpp"
 #include "srd/net/envelope.hpp"
-#include "srd/wire/srd_header.hpp"
 
 namespace weft::emu {
 
 enum class FrameDrop : std::uint8_t {
-  malformed,      // no UDP frame of a transport that we know
+  malformed,      // no UDP frame of a protocol that we know
   wrong_source,   // its address, attachment or life is not that of the process that sent it
   no_nic,         // nobody has the destination address
   no_process,     // nobody has the destination queue pair
@@ -73,22 +74,17 @@ class Switchboard {
   static constexpr Duration kPatience = std::chrono::milliseconds{20};
   static constexpr Duration kLongestLoan = std::chrono::milliseconds{5};
 
+  // What a frame says of both ends.
   struct Steering {
     srd::Address source;
     srd::Address destination;
-    std::uint32_t block = 0;  // which process
-    bool management = false;  // queue pair 1: for whoever listens on that NIC
-    bool is_transport = false;
-    struct {
-      std::uint32_t attachment = 0;
-      srd::wire::big_uint32_buf_t life;
-    } sender;  // of frames of our transport
+    srd::net::Steering packet;
   };
   // True: the frame is dealt with. False: its destination has no room, it must wait.
   struct Head;  // of a frame: a copy
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                const srd::RecordInfo& info);
-  [[nodiscard]] static bool read(std::span<const std::byte> frame, Steering& steering);
+  [[nodiscard]] static std::optional<Steering> read(const srd::net::FlowKey& flow);
   [[nodiscard]] static FrameSource source_of(const Slot& from);
   [[nodiscard]] bool is_from(const FrameSource& from, const Steering& steering) const;
   [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;

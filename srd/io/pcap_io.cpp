@@ -3,26 +3,17 @@
 
 #include <array>
 
-#include "srd/io/dscp.hpp"
-#include "srd/wire/srd_header.hpp"
-
 namespace weft::srd {
 namespace {
 
 using Pieces = std::array<std::span<const std::byte>, 4>;
 
-std::uint8_t captured_dscp(std::span<const std::byte> header, bool trimmed) {
-  if (trimmed) {
-    return net::kDscpTrimmed;
-  }
-  return header.size() > 1 ? dscp_of(header[1]) : net::kDscpData;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<PacketCapture>> PacketCapture::create(const std::string& path,
-                                                             const Address& own) {
-  const auto envelope = net::EnvelopeWriter::make(own);
+                                                             const Address& own,
+                                                             const CaptureFormat& format) {
+  const auto envelope = net::EnvelopeWriter::make(own, format.ports);
   if (!envelope) {
     return tl::unexpected(envelope.error());
   }
@@ -30,14 +21,14 @@ Result<std::shared_ptr<PacketCapture>> PacketCapture::create(const std::string& 
   if (!file) {
     return tl::unexpected(file.error());
   }
-  return std::make_shared<PacketCapture>(std::move(*file), *envelope, own);
+  return std::make_shared<PacketCapture>(std::move(*file), *envelope, own, format);
 }
 
 void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
   std::array<std::byte, net::kEnvelopeSizeV6> envelope;
   const auto header = std::span(packet.header).first(packet.header_size);
   if (!envelope_.write(envelope.data(), packet.to, packet.path, packet.ecn,
-                       captured_dscp(header, false), packet.size())) {
+                       format_.dscp_of(header, false), packet.size())) {
     return;
   }
   const Pieces pieces = {std::span<const std::byte>(envelope.data(), envelope_.size()), header,
@@ -47,9 +38,9 @@ void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
 
 void PacketCapture::received(const RxPacket& packet) {
   std::array<std::byte, net::kEnvelopeSizeV6> envelope;
-  const auto from = net::EnvelopeWriter::make(packet.from);
+  const auto from = net::EnvelopeWriter::make(packet.from, format_.ports);
   if (!from || !from->write(envelope.data(), own_, packet.path, packet.ecn,
-                            captured_dscp(packet.bytes, packet.trimmed),
+                            format_.dscp_of(packet.bytes, packet.trimmed),
                             packet.bytes.size() + packet.more.size())) {
     return;
   }

@@ -1,25 +1,41 @@
 // Owns the recording of a port: everything that goes in and out, in a capture file of its own.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "srd/base/result.hpp"
 #include "srd/io/pcapng.hpp"
-#include "srd/net/envelope.hpp"
+#include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 
-// Writes packets as the frames that they are on the wire. Shared by all who see packets of a port.
+// What a capture needs of a protocol's codec. Pointers will do: a capture writes to a file.
+struct CaptureFormat {
+  net::UdpPorts ports;
+  std::uint8_t (*dscp_of)(std::span<const std::byte> packet, bool trimmed);
+
+  template <net::FrameCodec Codec>
+  [[nodiscard]] static CaptureFormat of() {
+    return {Codec::kPorts, Codec::dscp_of};
+  }
+};
+
+// Writes packets as the frames that they are on the wire, without trailers. Shared by all who see
+// packets of a port.
 class PacketCapture {
  public:
   [[nodiscard]] static Result<std::shared_ptr<PacketCapture>> create(const std::string& path,
-                                                                     const Address& own);
-  PacketCapture(PcapngWriter file, const net::EnvelopeWriter& envelope, const Address& own)
-      : file_(std::move(file)), envelope_(envelope), own_(own) {}
+                                                                     const Address& own,
+                                                                     const CaptureFormat& format);
+  PacketCapture(PcapngWriter file, const net::EnvelopeWriter& envelope, const Address& own,
+                const CaptureFormat& format)
+      : file_(std::move(file)), envelope_(envelope), own_(own), format_(format) {}
 
   void sent(const TxPacket& packet, std::string_view comment = {});
   void received(const RxPacket& packet);
@@ -30,6 +46,7 @@ class PacketCapture {
   PcapngWriter file_;
   net::EnvelopeWriter envelope_;
   Address own_;
+  CaptureFormat format_;
 };
 
 class PcapIo final : public PacketIo {

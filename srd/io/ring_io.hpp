@@ -1,139 +1,241 @@
-// Owns packets over shared-memory rings: one uplink that reaches everybody, and direct rings to
-// some peers.
+// Owns packets over shared-memory rings: the data path, for the protocol of its codec.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include "srd/base/result.hpp"
-#include "srd/io/reader_stall.hpp"
-#include "srd/io/ring_port.hpp"
-#include "srd/net/envelope.hpp"
-#include "srd/net/packet_io.hpp"
+#include "srd/base/lent_memory.hpp"
+#include "srd/io/ring_ports.hpp"
+#include "srd/net/frame_codec.hpp"
 
 namespace weft::srd {
 
-class RingIo;
-
-// Whoever manages the ports from outside the data path (a client of weftd). It is called on the
-// thread that polls, and only between bursts, so that no second thread ever touches a mapping.
-class PortKeeper {
+template <net::FrameCodec Codec>
+class RingIo final : public RingPorts {
  public:
-  virtual ~PortKeeper() = default;
-  // Something may have happened on the control socket: ports to add or remove, or its end.
-  virtual void attend(RingIo& io) = 0;
-};
-
-class RingIo final : public PacketIo {
- public:
-  struct Config {
-    Address own;
-    std::size_t mtu = 0;
-    NetworkModel network{};  // behind the uplink
-    // A full ring holds everything up for so long per ringful that its reader takes (ReaderStall);
-    // beyond that what would go there is dropped until there is room. The windows of contexts are
-    // smaller than a ring, so what overflows one was mostly sent again to somebody who does not
-    // look. weftd is no neighbour, and takes what it wants to: as slowly as a modelled network
-    // does. Only if it takes nothing at all for so long it is taken for stopped.
-    Duration patience = std::chrono::milliseconds{2};
-    Duration uplink_patience = std::chrono::milliseconds{30};
-  };
-  // Who is at the other end of a direct ring: nothing else may come out of it.
-  struct Peer {
-    Address address;
-    AttachmentId attachment;
-    Life life;
-  };
-  static constexpr std::size_t kBurst = 32;
-  static constexpr std::size_t kShare = 8;  // of one port, before it is the next one's turn
-  static constexpr std::size_t kMaxDirectPorts = 64;
-  static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 21;
-
   [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config,
-                                                              RingPort uplink);
+                                                              RingPort uplink) {
+    const auto envelope = net::EnvelopeWriter::make(config.own, Codec::kPorts);
+    if (!envelope) {
+      return tl::unexpected(envelope.error());
+    }
+    auto wait = create_wait();
+    if (!wait) {
+      return tl::unexpected(wait.error());
+    }
+    std::unique_ptr<RingIo> io(new RingIo(config, *envelope, std::move(*wait)));
+    if (auto placed = io->replace_uplink(std::move(uplink)); !placed) {
+      return tl::unexpected(placed.error());
+    }
+    return io;
+  }
+
   using Pair = std::pair<std::unique_ptr<RingIo>, std::unique_ptr<RingIo>>;
   // Two ends whose uplinks are joined, without any daemon.
   [[nodiscard]] static Result<Pair> create_pair(const Config& first, const Config& second,
-                                                std::size_t ring_bytes = kDefaultRingBytes);
+                                                std::size_t ring_bytes = kDefaultRingBytes) {
+    auto ports = joined_ports(ring_bytes, max_frame_of(first.mtu), max_frame_of(second.mtu));
+    if (!ports) {
+      return tl::unexpected(ports.error());
+    }
+    auto one = create(first, std::move(ports->first));
+    auto other = create(second, std::move(ports->second));
+    if (!one || !other) {
+      return tl::unexpected(one ? other.error() : one.error());
+    }
+    return Pair{std::move(*one), std::move(*other)};
+  }
 
-  [[nodiscard]] IoCapabilities capabilities() const override;
-  [[nodiscard]] IoCounters counters() const override { return counters_; }
+  [[nodiscard]] IoCapabilities capabilities() const override {
+    return capabilities_with(Codec::kPorts.paths);
+  }
   [[nodiscard]] std::span<const RxPacket> receive() override;
-  void release() override;
   [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
-  [[nodiscard]] std::size_t transmit_room() override;
-  [[nodiscard]] int wait_fd() const override { return wait_.get(); }
-  [[nodiscard]] bool arm() override;
-  void disarm() override;
-
-  void set_keeper(std::unique_ptr<PortKeeper> keeper);
-  // Edges on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
-  [[nodiscard]] Result<void> watch(int fd);
-  // Packets to that attachment of that NIC take this port from now on.
-  [[nodiscard]] bool add_direct(const Peer& peer, RingPort port);
-  // What the peer wrote before is received yet: its last acknowledgements, if it has ended.
-  void remove_direct(const Address& peer, AttachmentId attachment);
-  // The other side of the uplink is gone: what would take it is dropped and counted.
-  void close_uplink() { uplink_open_ = false; }
-  [[nodiscard]] Result<void> replace_uplink(RingPort uplink);
-  void remove_all_direct();
-  [[nodiscard]] std::size_t direct_ports() const { return direct_.size(); }
 
  private:
-  struct Direct {
-    Peer peer;
-    RingPort port;
-    ReaderStall stall;
-    bool ended = false;  // nothing goes there any more; what has come is still read
-  };
-  struct Route {
-    RingPort* port = nullptr;
-    ReaderStall* stall = nullptr;
-  };
+  using RingPorts::RingPorts;
 
-  RingIo(const Config& config, const net::EnvelopeWriter& envelope, UniqueFd wait)
-      : config_(config), envelope_(envelope), wait_(std::move(wait)) {}
-
-  void attend();
   // `peer`: the only one whose packets may come; null: weftd's port, where anybody's may.
   [[nodiscard]] std::size_t take_share(RingPort& port, const Peer* peer, std::size_t most);
   void accept(std::span<const std::byte> frame, const RecordInfo& info, const Peer* peer);
   [[nodiscard]] Route route(const TxPacket& packet);
   [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
-  [[nodiscard]] bool given_up(RingPort& port, ReaderStall& stall) const;
-  // In that ring, for packets of any allowed size; kBurst if it is not waited for.
-  [[nodiscard]] std::size_t room_in(RingPort& port, ReaderStall& stall) const;
-  void drop_broken_ports();
-  void join_sleep(RingPort& port) const;
-  void hear_edges();
-  // An edge on that descriptor.
-  void hear(int fd);
-  void end_direct(int bell);
-  template <class F>
-  void for_each_port(F&& f);
 
-  Config config_;
-  net::EnvelopeWriter envelope_;
-  RingPort uplink_;
-  ReaderStall uplink_stall_;
-  std::size_t promised_ = 0;  // packets that the next transmit() takes
-  bool uplink_open_ = true;
-  bool armed_ = false;
-  std::vector<std::unique_ptr<Direct>> direct_;
-  Direct* last_route_ = nullptr;
-  UniqueFd wait_;
-  std::unique_ptr<PortKeeper> keeper_;
-  std::uint32_t until_attend_ = 0;
   std::size_t received_count_ = 0;
-  std::size_t next_direct_ = 0;
   std::array<RxPacket, kBurst> received_;
-  IoCounters counters_;
 };
+
+// Round by round a share of every port, so that none can starve the others: first of the one to
+// weftd, behind which there may be many, then of the others from where the last burst ended.
+template <net::FrameCodec Codec>
+std::span<const RxPacket> RingIo<Codec>::receive() {
+  if (until_attend_-- == 0 || uplink_.rx().take_notice()) [[unlikely]] {
+    attend();
+  }
+  received_count_ = 0;
+  std::size_t left = kBurst;
+  for (bool more = true; more && left > 0;) {
+    std::size_t taken = take_share(uplink_, nullptr, left);
+    left -= taken;
+    more = taken == kShare;
+    for (std::size_t i = 0; i < direct_.size() && left > 0; ++i) {
+      if (++next_direct_ >= direct_.size()) {
+        next_direct_ = 0;
+      }
+      Direct& direct = *direct_[next_direct_];
+      taken = take_share(direct.port, &direct.peer, left);
+      left -= taken;
+      more = more || taken == kShare;
+    }
+  }
+  if (received_count_ == 0) {
+    until_attend_ -= std::min(until_attend_, kIdlePollCounts);
+  }
+  return {received_.data(), received_count_};
+}
+
+// Returns how many records it took, good or bad: it is they who cost time.
+template <net::FrameCodec Codec>
+std::size_t RingIo<Codec>::take_share(RingPort& port, const Peer* peer, std::size_t most) {
+  const std::size_t share = std::min(kShare, most);
+  std::size_t taken = 0;
+  for (; taken < share; ++taken) {
+    RecordInfo info;
+    const auto frame = port.rx().next(info);
+    if (frame.empty()) {
+      if (port.rx().broken()) [[unlikely]] {
+        until_attend_ = 0;
+      }
+      break;
+    }
+    accept(frame, info, peer);
+  }
+  return taken;
+}
+
+template <net::FrameCodec Codec>
+void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& info,
+                           const Peer* peer) {
+  const auto envelope = net::Envelope::parse(frame, Codec::kPorts);
+  if (!envelope.ok() || envelope.destination() != config_.own) [[unlikely]] {
+    ++counters_.rx_malformed;
+    return;
+  }
+  if (peer != nullptr && !(envelope.source() == peer->address &&
+                           Codec::is_from(envelope.packet(), peer->attachment, peer->life)))
+      [[unlikely]] {
+    ++counters_.rx_forged;
+    return;
+  }
+  RxPacket& packet = received_[received_count_++];
+  packet.from = envelope.source();
+  packet.path = envelope.path();
+  packet.ecn = envelope.ecn();
+  packet.trimmed = Codec::is_trimmed(envelope.dscp());
+  packet.bytes = envelope.packet();
+  packet.more = {};
+  packet.arrived = (info.flags & kRecordArrival) != 0 ? time_at(Duration{info.time}) : kNever;
+  ++counters_.rx_packets;
+  counters_.rx_bytes += packet.bytes.size();
+}
+
+template <net::FrameCodec Codec>
+typename RingIo<Codec>::Route RingIo<Codec>::route(const TxPacket& packet) {
+  std::optional<AttachmentId> attachment;
+  if (!direct_.empty() && (attachment = Codec::destination_of(packet))) {
+    const auto leads_there = [&](const Direct& direct) {
+      return direct.peer.attachment == *attachment && direct.peer.address == packet.to &&
+             !direct.ended;
+    };
+    if (last_route_ != nullptr && leads_there(*last_route_)) {
+      return {&last_route_->port, &last_route_->stall};
+    }
+    for (auto& direct : direct_) {
+      if (leads_there(*direct)) {
+        last_route_ = direct.get();
+        return {&direct->port, &direct->stall};
+      }
+    }
+  }
+  return uplink_open_ ? Route{&uplink_, &uplink_stall_} : Route{};
+}
+
+template <net::FrameCodec Codec>
+bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
+  const std::size_t envelope = envelope_.size();
+  const std::size_t trailer = net::trailer_size<Codec>(packet);
+  const std::size_t size = packet.size() + trailer;
+  std::byte* frame = port.tx().reserve(envelope + size);
+  if (frame == nullptr) {
+    return false;
+  }
+  // From the end to the beginning: the consumer watches the first line. The payload's first of two
+  // copies; place.hpp has the second.
+  std::byte* to = frame + envelope + packet.header_size;
+  for (const auto& piece : packet.payload) {
+    if (!piece.empty()) {
+      if (!touch_lent(piece.data(), piece.size(), [&] { port.tx().copy(to, piece); }))
+          [[unlikely]] {
+        ++counters_.tx_unreadable;
+        return true;
+      }
+      to += piece.size();
+    }
+  }
+  if constexpr (net::WritesTrailer<Codec>) {
+    Codec::write_trailer(to, packet);
+  }
+  std::memcpy(frame + envelope, packet.header.data(), packet.header_size);
+  if (!envelope_.write(frame, packet.to, packet.path, packet.ecn, Codec::dscp_of(packet), size)) {
+    ++counters_.tx_unroutable;
+    return true;
+  }
+  port.tx().commit(envelope + size, {.flags = kRecordUnchecked, .time = nanoseconds(packet.when)});
+  ++counters_.tx_packets;
+  counters_.tx_bytes += size;
+  return true;
+}
+
+template <net::FrameCodec Codec>
+std::size_t RingIo<Codec>::transmit(std::span<const TxPacket> packets) {
+  std::size_t taken = 0;
+  RingPort* previous = nullptr;
+  for (const TxPacket& packet : packets) {
+    const auto [port, stall] = route(packet);
+    if (port == nullptr || port->broken()) [[unlikely]] {
+      ++counters_.tx_unroutable;
+    } else if (packet.size() + net::trailer_size<Codec>(packet) > config_.mtu) [[unlikely]] {
+      ++counters_.tx_oversize;
+    } else {
+      if (port != previous && previous != nullptr) {
+        previous->notify_peer();
+      }
+      previous = port;
+      if (!send_one(*port, packet)) {
+        if (port->broken()) {
+          until_attend_ = 0;
+          break;
+        }
+        if (taken >= promised_ && !given_up(*port, *stall)) {
+          break;
+        }
+        ++counters_.tx_stalled;
+      }
+    }
+    ++taken;
+  }
+  if (previous != nullptr) {
+    previous->notify_peer();
+  }
+  promised_ = 0;
+  return taken;
+}
 
 }  // namespace weft::srd

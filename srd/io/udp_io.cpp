@@ -10,10 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "srd/io/dscp.hpp"
-#include "srd/net/envelope.hpp"
-#include "srd/wire/srd_header.hpp"
-
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -95,32 +91,34 @@ cmsghdr* append(msghdr& message, cmsghdr* at, int level, int type, Value value) 
 
 }  // namespace
 
-UdpIo::UdpIo(const Config& config)
-    : config_(config), ipv6_(!config.own.is_v4()), buffer_(kDatagrams * kDatagramBytes) {}
+UdpSockets::UdpSockets(const Config& config, const net::UdpPorts& ports)
+    : config_(config),
+      ports_(ports),
+      ipv6_(!config.own.is_v4()),
+      buffer_(kDatagrams * kDatagramBytes) {}
 
-Result<std::unique_ptr<UdpIo>> UdpIo::create(const Config& config) {
-  if (config.paths == 0 || config.paths > net::kPathPorts || config.mtu < 256 ||
-      config.mtu > kLargestSend) {
-    return fail(ErrorCode::invalid_argument,
-                "udp: give 1 to 256 paths and an MTU of 256 to 65000 bytes");
+Result<void> UdpSockets::open() {
+  if (config_.paths == 0 || config_.paths > ports_.paths || config_.mtu < 256 ||
+      config_.mtu > kLargestSend) {
+    return fail(ErrorCode::invalid_argument, "udp: give 1 to " + std::to_string(ports_.paths) +
+                                                 " paths and an MTU of 256 to 65000 bytes");
   }
-  std::unique_ptr<UdpIo> io(new UdpIo(config));
-  auto receiver = io->open_socket(net::kDestinationPort, true);
+  auto receiver = open_socket(ports_.destination, true);
   if (!receiver) {
     return tl::unexpected(receiver.error());
   }
-  io->receiver_ = std::move(*receiver);
-  for (std::uint16_t path = 0; path < config.paths; ++path) {
-    auto sender = io->open_socket(static_cast<std::uint16_t>(net::kFirstSourcePort + path), false);
+  receiver_ = std::move(*receiver);
+  for (std::uint16_t path = 0; path < config_.paths; ++path) {
+    auto sender = open_socket(static_cast<std::uint16_t>(ports_.first_source + path), false);
     if (!sender) {
       return tl::unexpected(sender.error());
     }
-    io->senders_.push_back(std::move(*sender));
+    senders_.push_back(std::move(*sender));
   }
-  return io;
+  return {};
 }
 
-Result<UniqueFd> UdpIo::open_socket(std::uint16_t port, bool receives) const {
+Result<UniqueFd> UdpSockets::open_socket(std::uint16_t port, bool receives) const {
   UniqueFd fd(::socket(ipv6_ ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   socklen_t size = 0;
   const sockaddr_storage own = socket_address(config_.own, port, size);
@@ -148,7 +146,7 @@ Result<UniqueFd> UdpIo::open_socket(std::uint16_t port, bool receives) const {
   return fd;
 }
 
-IoCapabilities UdpIo::capabilities() const {
+IoCapabilities UdpSockets::capabilities() const {
   return {.mtu = config_.mtu,
           .burst = kBurst,
           .lossless_memory = false,
@@ -158,7 +156,13 @@ IoCapabilities UdpIo::capabilities() const {
           .wide_spray_is_cheap = false};
 }
 
-void UdpIo::fill() {
+void UdpSockets::refill() {
+  if (cursor_.datagram >= cursor_.count) {
+    fill();
+  }
+}
+
+void UdpSockets::fill() {
   for (std::size_t i = 0; i < kDatagrams; ++i) {
     pieces_[i] = {buffer_.data() + i * kDatagramBytes, kDatagramBytes};
     messages_[i] = {};
@@ -180,11 +184,11 @@ void UdpIo::fill() {
   for (std::size_t i = 0; i < cursor_.count; ++i) {
     Datagram& datagram = datagrams_[i];
     const unsigned port = read_source(sources_[i], datagram.from);
-    datagram.valid = port - net::kFirstSourcePort < net::kPathPorts &&
+    datagram.valid = port - ports_.first_source < ports_.paths &&
                      (messages_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    datagram.path = PathId{static_cast<std::uint16_t>(port - net::kFirstSourcePort)};
+    datagram.path = PathId{static_cast<std::uint16_t>(port - ports_.first_source)};
     datagram.ecn = Ecn::not_capable;
-    datagram.trimmed = false;
+    datagram.dscp = 0;
     datagram.size = messages_[i].msg_len;
     datagram.segment = datagram.size;
     datagram.arrived = kNever;
@@ -201,13 +205,13 @@ void UdpIo::fill() {
       } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) ||
                  (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS)) {
         datagram.ecn = static_cast<Ecn>(value & 3);
-        datagram.trimmed = value >> 2 == net::kDscpTrimmed;
+        datagram.dscp = static_cast<std::uint8_t>(value >> 2);
       }
     }
   }
 }
 
-bool UdpIo::take_next(RxPacket& packet) {
+bool UdpSockets::take_next(RxPacket& packet, std::uint8_t& dscp) {
   while (cursor_.datagram < cursor_.count) {
     const Datagram& datagram = datagrams_[cursor_.datagram];
     if (!datagram.valid || cursor_.offset >= datagram.size) {
@@ -220,88 +224,79 @@ bool UdpIo::take_next(RxPacket& packet) {
     packet.from = datagram.from;
     packet.path = datagram.path;
     packet.ecn = datagram.ecn;
-    packet.trimmed = datagram.trimmed;
+    dscp = datagram.dscp;
     packet.arrived = datagram.arrived;
     packet.bytes = {buffer_.data() + cursor_.datagram * kDatagramBytes + cursor_.offset, size};
     packet.more = {};
     cursor_.offset += size;
+    ++counters_.rx_packets;
+    counters_.rx_bytes += size;
     return true;
   }
   return false;
 }
 
-std::span<const RxPacket> UdpIo::receive() {
-  if (cursor_.datagram >= cursor_.count) {
-    fill();
-  }
-  std::size_t count = 0;
-  while (count < kBurst && take_next(received_[count])) {
-    counters_.rx_bytes += received_[count].bytes.size();
-    ++count;
-  }
-  counters_.rx_packets += count;
-  return {received_.data(), count};
-}
+void UdpSockets::release() {}
 
-void UdpIo::release() {}
-
-bool UdpIo::arm() {
+bool UdpSockets::arm() {
   pollfd fd{receiver_.get(), POLLIN, 0};
   return cursor_.datagram >= cursor_.count && ::poll(&fd, 1, 0) == 0;
 }
 
-bool UdpIo::goes_with(const TxPacket& first, const TxPacket& other) {
-  return first.path == other.path && first.ecn == other.ecn && first.to == other.to &&
-         dscp_of(first) == dscp_of(other);
+bool UdpSockets::goes_with(const Waiting& first, const Waiting& other) {
+  const TxPacket& a = *first.packet;
+  const TxPacket& b = *other.packet;
+  return a.path == b.path && a.ecn == b.ecn && a.to == b.to && first.dscp == other.dscp;
 }
 
-std::size_t UdpIo::transmit(std::span<const TxPacket> packets) {
-  std::array<const TxPacket*, kTransmitBurst> waiting;
+std::size_t UdpSockets::send(std::span<const TxPacket> packets,
+                             std::span<const std::uint8_t> dscp) {
+  std::array<Waiting, kTransmitBurst> waiting;
   std::size_t count = 0;
-  std::size_t taken = 0;
-  for (const TxPacket& packet : packets.first(std::min(packets.size(), kTransmitBurst))) {
-    ++taken;
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    const TxPacket& packet = packets[i];
     if (packet.size() > config_.mtu) {
       ++counters_.tx_oversize;
     } else if (packet.to.is_v4() == ipv6_ || packet.path.value() >= config_.paths) {
       ++counters_.tx_unroutable;
     } else {
-      waiting[count++] = &packet;
+      waiting[count++] = {&packet, dscp[i]};
     }
   }
   // Runs of one way: equal sizes, only the last may be shorter.
   while (count > 0) {
-    std::array<const TxPacket*, kMaxSegments> run;
+    std::array<Waiting, kMaxSegments> run;
     std::size_t length = 0;
     std::size_t bytes = 0;
     std::size_t kept = 0;
     bool closed = false;
     for (std::size_t i = 0; i < count; ++i) {
-      const TxPacket* packet = waiting[i];
-      const bool fits = length == 0 || (!closed && goes_with(*run[0], *packet) &&
-                                        packet->size() <= run[0]->size() &&
-                                        bytes + packet->size() <= kLargestSend);
+      const Waiting next = waiting[i];
+      const std::size_t size = next.packet->size();
+      const bool fits =
+          length == 0 || (!closed && goes_with(run[0], next) && size <= run[0].packet->size() &&
+                          bytes + size <= kLargestSend);
       if (!fits) {
-        waiting[kept++] = packet;
-        closed = closed || (length != 0 && goes_with(*run[0], *packet));
+        waiting[kept++] = next;
+        closed = closed || (length != 0 && goes_with(run[0], next));
         continue;
       }
-      closed = length != 0 && packet->size() < run[0]->size();
-      run[length++] = packet;
-      bytes += packet->size();
+      closed = length != 0 && size < run[0].packet->size();
+      run[length++] = next;
+      bytes += size;
     }
     count = kept;
     send_run({run.data(), length});
   }
-  return taken;
+  return packets.size();
 }
 
-void UdpIo::send_run(std::span<const TxPacket* const> run) {
-  const TxPacket& first = *run[0];
+void UdpSockets::send_run(std::span<const Waiting> run) {
+  const TxPacket& first = *run[0].packet;
   std::array<iovec, 3 * kMaxSegments> pieces;
   std::size_t count = 0;
   std::size_t bytes = 0;
-  for (const TxPacket* packet : run) {
+  for (const auto& [packet, dscp] : run) {
     pieces[count++] = {const_cast<std::byte*>(packet->header.data()), packet->header_size};
     for (const auto& piece : packet->payload) {
       if (!piece.empty()) {
@@ -311,7 +306,7 @@ void UdpIo::send_run(std::span<const TxPacket* const> run) {
     bytes += packet->size();
   }
   socklen_t size = 0;
-  sockaddr_storage to = socket_address(first.to, net::kDestinationPort, size);
+  sockaddr_storage to = socket_address(first.to, ports_.destination, size);
   alignas(cmsghdr) std::array<char, kControlBytes> control{};
   msghdr message{};
   message.msg_name = &to;
@@ -320,7 +315,7 @@ void UdpIo::send_run(std::span<const TxPacket* const> run) {
   message.msg_iovlen = count;
   message.msg_control = control.data();
   auto* at = reinterpret_cast<cmsghdr*>(control.data());
-  const int ip_class = dscp_of(first) << 2 | static_cast<int>(first.ecn);
+  const int ip_class = run[0].dscp << 2 | static_cast<int>(first.ecn);
   at = append(message, at, ipv6_ ? IPPROTO_IPV6 : IPPROTO_IP, ipv6_ ? IPV6_TCLASS : IP_TOS,
               ip_class);
   if (run.size() > 1) {
@@ -334,7 +329,7 @@ void UdpIo::send_run(std::span<const TxPacket* const> run) {
     ++counters_.tx_oversize;
   } else if (run.size() > 1 &&
              (errno == EINVAL || errno == EMSGSIZE || errno == EIO || errno == EFAULT)) {
-    for (const TxPacket* const& packet : run) {  // a route that cannot segment, or one bad packet
+    for (const Waiting& packet : run) {  // a route that cannot segment, or one bad packet
       send_run({&packet, 1});
     }
   } else if (errno == EFAULT) {

@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +14,15 @@
 
 #include "srd/base/result.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
 namespace weft::srd {
 
-// The address belongs to this object alone: it holds the transport's port on it. Packets of one
+// The address belongs to this object alone: it holds the protocol's port on it. Packets of one
 // burst that go the same way leave together as one large send that the kernel (or the NIC) cuts, so
 // the order within a burst is that of the paths.
-class UdpIo final : public PacketIo {
+class UdpSockets : public PacketIo {
  public:
   static constexpr std::size_t kBurst = 64;
   static constexpr std::size_t kTransmitBurst = 64;
@@ -28,20 +30,29 @@ class UdpIo final : public PacketIo {
   struct Config {
     Address own;
     std::size_t mtu = 1400;      // of transport packets; what fits into the links' frames
-    std::uint16_t paths = 16;    // source ports, from 0xF000 on
+    std::uint16_t paths = 16;    // source ports
     int socket_bytes = 4 << 20;  // buffer of each socket; the kernel may give less
   };
-  [[nodiscard]] static Result<std::unique_ptr<UdpIo>> create(const Config& config);
-
   [[nodiscard]] IoCapabilities capabilities() const override;
   [[nodiscard]] IoCounters counters() const override { return counters_; }
-  [[nodiscard]] std::span<const RxPacket> receive() override;
   void release() override;
-  [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
   [[nodiscard]] std::size_t transmit_room() override { return kTransmitBurst; }
   [[nodiscard]] int wait_fd() const override { return receiver_.get(); }
   [[nodiscard]] bool arm() override;
   void disarm() override {}
+
+ protected:
+  UdpSockets(const Config& config, const net::UdpPorts& ports);
+  [[nodiscard]] Result<void> open();
+  // Asks the kernel, unless it has given more than was taken. What was taken before is gone then.
+  void refill();
+  // The next packet that came, its class of service in `dscp`. False: nothing has come.
+  [[nodiscard]] bool take_next(RxPacket& packet, std::uint8_t& dscp);
+  // A burst, which is taken whole.
+  [[nodiscard]] std::size_t send(std::span<const TxPacket> packets,
+                                 std::span<const std::uint8_t> dscp);
+
+  IoCounters counters_;
 
  private:
   static constexpr std::size_t kDatagrams = 8;  // per system call; each may hold many packets
@@ -56,14 +67,19 @@ class UdpIo final : public PacketIo {
     std::size_t offset = 0;
   };
 
-  explicit UdpIo(const Config& config);
+  // A packet of a burst and its class of service.
+  struct Waiting {
+    const TxPacket* packet;
+    std::uint8_t dscp;
+  };
+
   [[nodiscard]] Result<UniqueFd> open_socket(std::uint16_t port, bool receives) const;
   void fill();
-  [[nodiscard]] bool take_next(RxPacket& packet);
-  void send_run(std::span<const TxPacket* const> run);
-  [[nodiscard]] static bool goes_with(const TxPacket& first, const TxPacket& other);
+  void send_run(std::span<const Waiting> run);
+  [[nodiscard]] static bool goes_with(const Waiting& first, const Waiting& other);
 
   Config config_;
+  net::UdpPorts ports_;
   bool ipv6_;
   UniqueFd receiver_;
   std::vector<UniqueFd> senders_;  // by path
@@ -77,15 +93,50 @@ class UdpIo final : public PacketIo {
     PathId path;
     Ecn ecn = Ecn::not_capable;
     bool valid = false;
-    bool trimmed = false;
+    std::uint8_t dscp = 0;
     TimePoint arrived = kNever;  // in the kernel's hands
     std::size_t segment = 0;
     std::size_t size = 0;
   };
   std::array<Datagram, kDatagrams> datagrams_;
   Cursor cursor_;
+};
+
+// The protocol is that of the codec.
+template <net::FrameCodec Codec>
+class UdpIo final : public UdpSockets {
+  // The kernel writes the headers that a trailer might have to protect.
+  static_assert(!net::WritesTrailer<Codec>);
+
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<UdpIo>> create(const Config& config) {
+    std::unique_ptr<UdpIo> io(new UdpIo(config));
+    if (auto opened = io->open(); !opened) {
+      return tl::unexpected(opened.error());
+    }
+    return io;
+  }
+
+  [[nodiscard]] std::span<const RxPacket> receive() override {
+    refill();
+    std::size_t count = 0;
+    for (std::uint8_t dscp = 0; count < kBurst && take_next(received_[count], dscp); ++count) {
+      received_[count].trimmed = Codec::is_trimmed(dscp);
+    }
+    return {received_.data(), count};
+  }
+  [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override {
+    const auto burst = packets.first(std::min(packets.size(), kTransmitBurst));
+    std::array<std::uint8_t, kTransmitBurst> dscp;
+    std::transform(burst.begin(), burst.end(), dscp.begin(),
+                   [](const TxPacket& packet) { return Codec::dscp_of(packet); });
+    return send(burst, dscp);
+  }
+
+ private:
+  explicit UdpIo(const Config& config) : UdpSockets(config, Codec::kPorts) {}
+
   std::array<RxPacket, kBurst> received_;
-  IoCounters counters_;
 };
 
 }  // namespace weft::srd

@@ -35,8 +35,10 @@ struct Address {
     return address;
   }
   [[nodiscard]] constexpr bool is_v4() const {
-    const auto quarters = std::bit_cast<std::array<std::uint32_t, 4>>(bytes);
-    return (quarters[0] | quarters[1] | (quarters[2] ^ kV4Mark)) == 0;
+    const auto [high, low] = words();
+    const auto middle =
+        static_cast<std::uint32_t>(std::endian::native == std::endian::little ? low : low >> 32);
+    return (high | (middle ^ kV4Mark)) == 0;
   }
   // Where is_v4(): the four bytes of the IPv4 address.
   [[nodiscard]] constexpr std::span<const std::byte, 4> v4_bytes() const {

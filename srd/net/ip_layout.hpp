@@ -57,4 +57,18 @@ inline void store16(std::byte* at, std::size_t value) {
   std::memcpy(at, &big, sizeof big);
 }
 
+// The ones' complement sum of 16-bit words, not yet folded.
+[[nodiscard]] inline std::uint32_t sum_words(const std::byte* at, std::size_t size) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < size; i += 2) {
+    sum += load16(at + i);
+  }
+  return sum;
+}
+[[nodiscard]] inline std::uint16_t fold(std::uint32_t sum) {
+  sum = (sum & 0xFFFF) + (sum >> 16);
+  sum += sum >> 16;
+  return static_cast<std::uint16_t>(sum);
+}
+
 }  // namespace weft::srd::net

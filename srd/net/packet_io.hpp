@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "srd/base/units.hpp"
-#include "srd/net/envelope.hpp"
 #include "srd/net/machine.hpp"
 
 namespace weft::srd {
@@ -26,8 +26,8 @@ struct IoCapabilities {
       false;  // bytes cannot be damaged on the way: the packet checksum may be left out
   bool reads_ecn = false;
   bool writes_ecn = false;
-  std::uint16_t paths =
-      net::kPathPorts;              // it tells so many apart; packets of others are unroutable
+  // It tells so many apart; packets of others are unroutable. As a rule the protocol's own number.
+  std::uint16_t paths = std::numeric_limits<std::uint16_t>::max();
   bool wide_spray_is_cheap = true;  // packets of one burst may take different paths at no cost
   std::uint32_t gigabits = 0;       // the link's rate, where it is known
   NetworkModel network{};           // if the carrier leads through one

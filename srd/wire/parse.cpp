@@ -9,7 +9,6 @@
 namespace weft::srd::wire {
 namespace {
 
-constexpr std::size_t kSmallestHeader = sizeof(StaleLife);
 static_assert(sizeof(CreditRequest) == kSmallestHeader && sizeof(AckHeader) >= kSmallestHeader);
 
 constexpr std::uint8_t kRefused = 0;

@@ -13,6 +13,9 @@
 
 namespace weft::srd::wire {
 
+// Of any packet.
+inline constexpr std::size_t kSmallestHeader = sizeof(StaleLife);
+
 // What parse_packet() found. The accessors cannot fail if the packet is ok() and its type has what
 // they return. Headers are copies: the bytes may lie in memory that the sender can still write to,
 // and what was checked must be what is used.

@@ -8,6 +8,7 @@
 #include "srd/base/check.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/wire/parse.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::srd::wire {
 namespace {
@@ -78,13 +79,13 @@ void fix_header_checksum(std::span<std::byte> frame) {
 
 // What was parsed, written again, parses to the same.
 void check_round_trip(const net::Envelope& envelope) {
-  const auto writer = net::EnvelopeWriter::make(envelope.source());
+  const auto writer = net::EnvelopeWriter::make(envelope.source(), wire::SrdCodec::kPorts);
   WEFT_CHECK(writer.has_value());
   std::vector<std::byte> frame(writer->size() + envelope.packet().size());
   WEFT_CHECK(writer->write(frame.data(), envelope.destination(), envelope.path(), envelope.ecn(),
                            envelope.dscp(), envelope.packet().size()));
   std::ranges::copy(envelope.packet(), frame.begin() + static_cast<std::ptrdiff_t>(writer->size()));
-  const net::Envelope again = net::Envelope::parse(frame);
+  const net::Envelope again = net::Envelope::parse(frame, wire::SrdCodec::kPorts);
   WEFT_CHECK(again.ok() && again.source() == envelope.source() &&
              again.destination() == envelope.destination() && again.path() == envelope.path() &&
              again.ecn() == envelope.ecn() && again.dscp() == envelope.dscp() &&
@@ -92,21 +93,21 @@ void check_round_trip(const net::Envelope& envelope) {
 }
 
 void look_at_frame(std::vector<std::byte> frame) {
-  const net::Envelope envelope = net::Envelope::parse(frame);
+  const net::Envelope envelope = net::Envelope::parse(frame, wire::SrdCodec::kPorts);
   if (!envelope.ok()) {
     return;
   }
   check_round_trip(envelope);
-  look_at_packet(envelope.packet(), 0, envelope.trimmed());
+  look_at_packet(envelope.packet(), 0, wire::SrdCodec::is_trimmed(envelope.dscp()));
   const std::size_t before = envelope.packet().size();
-  const bool can_be_trimmed = envelope.dscp() == net::kDscpData && before > sizeof(DataHeader);
-  const std::size_t size = net::trim(frame, sizeof(DataHeader));
+  const bool can_be_trimmed = envelope.dscp() == wire::kDscpData && before > sizeof(DataHeader);
+  const std::size_t size = wire::SrdCodec::trim(frame);
   WEFT_CHECK(size <= frame.size());
   frame.resize(size);
-  const net::Envelope rest = net::Envelope::parse(frame);
+  const net::Envelope rest = net::Envelope::parse(frame, wire::SrdCodec::kPorts);
   WEFT_CHECK(rest.ok());
   WEFT_CHECK(rest.packet().size() == (can_be_trimmed ? sizeof(DataHeader) : before));
-  WEFT_CHECK(!can_be_trimmed || rest.trimmed());
+  WEFT_CHECK(!can_be_trimmed || wire::SrdCodec::is_trimmed(rest.dscp()));
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ void CongestionWorld::transmit(std::uint32_t index) {
 
 void CongestionWorld::at_port(std::uint32_t slot) {
   Packet& packet = packets_[slot];
-  if (srd::dscp_of(packet.bytes[1]) == srd::net::kDscpControl) {  // goes first
+  if (srd::dscp_of(packet.bytes[1]) == srd::wire::kDscpControl) {  // goes first
     post(now_, Kind::delivered, kReceiver, slot);
     return;
   }

@@ -11,6 +11,7 @@
 #include "emu/launch/namespaces.hpp"
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/envelope_io.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::cli {
 namespace {
@@ -115,7 +116,8 @@ PerfPlace place_on_dpdk(const DpdkPlan& plan, int side, unsigned run) {
   if (!port) {
     throw std::runtime_error(port.error().message);
   }
-  auto io = srd::EnvelopeIo::create({.own = address, .mtu = kMtu}, std::move(*port));
+  auto io =
+      srd::EnvelopeIo<srd::wire::SrdCodec>::create({.own = address, .mtu = kMtu}, std::move(*port));
   if (!io) {
     throw std::runtime_error(io.error().message);
   }

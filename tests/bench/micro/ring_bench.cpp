@@ -11,6 +11,7 @@
 #include "srd/base/check.hpp"
 #include "srd/io/ring_io.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -50,7 +51,7 @@ std::vector<TxPacket> burst_of(std::size_t size, std::span<const std::byte> payl
   return packets;
 }
 
-void connect(RingIo& one, RingIo& other) {
+void connect(RingPorts& one, RingPorts& other) {
   constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
   const UniqueFd memory = must(RingPort::create_memory(kRing));
   auto bells = must(Bell::create_pair());
@@ -62,8 +63,8 @@ void connect(RingIo& one, RingIo& other) {
 
 // Bursts of one size from one end to the other: through a direct ring, or the uplink.
 void carry(benchmark::State& state, bool direct) {
-  auto ends = must(RingIo::create_pair({.own = address(1), .mtu = kMtu},
-                                       {.own = address(2), .mtu = kMtu}, kRing));
+  auto ends = must(RingIo<wire::SrdCodec>::create_pair({.own = address(1), .mtu = kMtu},
+                                                       {.own = address(2), .mtu = kMtu}, kRing));
   if (direct) {
     connect(*ends.first, *ends.second);
   }

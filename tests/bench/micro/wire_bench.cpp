@@ -9,6 +9,7 @@
 #include "srd/net/crc32c.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/wire/parse.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::srd::wire {
 namespace {
@@ -57,7 +58,7 @@ Address address(bool v4, unsigned last) {
 // A burst of frames to changing peers along changing paths; range(0): 4 or 6.
 void envelope_build(benchmark::State& state) {
   const bool v4 = state.range(0) == 4;
-  const auto writer = net::EnvelopeWriter::make(address(v4, 1));
+  const auto writer = net::EnvelopeWriter::make(address(v4, 1), wire::SrdCodec::kPorts);
   std::array<Address, kBurst> peers;
   for (std::size_t i = 0; i < kBurst; ++i) {
     peers[i] = address(v4, static_cast<unsigned>(i) + 2);
@@ -67,7 +68,7 @@ void envelope_build(benchmark::State& state) {
     for (std::size_t i = 0; i < kBurst; ++i) {
       benchmark::DoNotOptimize(writer->write(frames.data() + i * 128, peers[i],
                                              PathId{static_cast<std::uint16_t>(i)}, Ecn::capable_0,
-                                             net::kDscpData, 64 + i));
+                                             wire::kDscpData, 64 + i));
     }
     benchmark::ClobberMemory();
   }
@@ -77,16 +78,16 @@ BENCHMARK(envelope_build)->Arg(4)->Arg(6);
 
 void envelope_parse(benchmark::State& state) {
   const bool v4 = state.range(0) == 4;
-  const auto writer = net::EnvelopeWriter::make(address(v4, 1));
+  const auto writer = net::EnvelopeWriter::make(address(v4, 1), wire::SrdCodec::kPorts);
   std::vector<Bytes> frames(kBurst, Bytes(writer->size() + 128));
   for (std::size_t i = 0; i < kBurst; ++i) {
     benchmark::DoNotOptimize(writer->write(frames[i].data(), address(v4, 2),
                                            PathId{static_cast<std::uint16_t>(i)}, Ecn::capable_0,
-                                           net::kDscpData, 128));
+                                           wire::kDscpData, 128));
   }
   for (auto _ : state) {
     for (const Bytes& frame : frames) {
-      const net::Envelope envelope = net::Envelope::parse(frame);
+      const net::Envelope envelope = net::Envelope::parse(frame, wire::SrdCodec::kPorts);
       benchmark::DoNotOptimize(envelope);
     }
   }

@@ -7,6 +7,7 @@
 
 #include "emu/daemon/switchboard.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::emu {
 namespace {
@@ -46,9 +47,9 @@ srd::Address address(unsigned host) { return srd::Address::v4(127, 77, host, 1);
 
 // RoCE: nothing in it is checked by weftd, as anybody can write it.
 Frame roce(const srd::Address& from, const srd::Address& to) {
-  const auto writer = net::EnvelopeWriter::make(from);
+  const auto writer = net::EnvelopeWriter::make(from, srd::wire::SrdCodec::kPorts);
   Frame frame(200);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, net::kDscpData,
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
                             frame.size() - writer->size()));
   const std::size_t udp = writer->size() - net::kUdpSize;
   frame[udp + 2] = std::byte{4791 >> 8};

@@ -10,7 +10,7 @@
 
 #include "emu/attach/protocol.hpp"
 #include "srd/base/rng.hpp"
-#include "srd/io/ring_io.hpp"
+#include "srd/io/ring_ports.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
 namespace weft::emu {
@@ -184,7 +184,7 @@ TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
   auto a = join("h1");
   ASSERT_TRUE(a);
   std::vector<Attachment> peers;
-  for (std::uint32_t i = 0; i < srd::RingIo::kMaxDirectPorts + 6; ++i) {
+  for (std::uint32_t i = 0; i < srd::RingPorts::kMaxDirectPorts + 6; ++i) {
     auto peer = join("h2");
     ASSERT_TRUE(peer) << peer.error().message;
     peers.push_back(std::move(*peer));
@@ -197,7 +197,7 @@ TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
       ASSERT_TRUE(passes(*a, peers[i], 2000 + i)) << "peer " << i;
     }
   }
-  EXPECT_EQ(a->io->direct_ports(), srd::RingIo::kMaxDirectPorts);
+  EXPECT_EQ(a->io->direct_ports(), srd::RingPorts::kMaxDirectPorts);
 }
 
 // The ring of one that ended is read to its end, and takes nobody's place meanwhile.
@@ -206,7 +206,7 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   auto a = join("h1");
   ASSERT_TRUE(a);
   std::vector<Attachment> peers;
-  for (std::uint32_t i = 0; i < srd::RingIo::kMaxDirectPorts; ++i) {
+  for (std::uint32_t i = 0; i < srd::RingPorts::kMaxDirectPorts; ++i) {
     auto peer = join("h2");
     ASSERT_TRUE(peer);
     peers.push_back(std::move(*peer));
@@ -218,7 +218,7 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   }
   ASSERT_TRUE(eventually([&] {
     poll_once(*a);
-    return a->io->direct_ports() == srd::RingIo::kMaxDirectPorts;
+    return a->io->direct_ports() == srd::RingPorts::kMaxDirectPorts;
   }));
   for (std::uint32_t i = 0; i < 100; ++i) {
     const srd::TxPacket unread = packet(peers.front(), *a, 500);
@@ -226,7 +226,7 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   }
   peers.erase(peers.begin());
   ASSERT_TRUE(
-      eventually([&] { return status()["direct_pairs"] == srd::RingIo::kMaxDirectPorts - 1; }));
+      eventually([&] { return status()["direct_pairs"] == srd::RingPorts::kMaxDirectPorts - 1; }));
   auto heir = join("h2");
   ASSERT_TRUE(heir);
   const srd::TxPacket first = packet(*heir, *a, 600);

@@ -9,6 +9,7 @@
 #include "emu/daemon/live_fabric.hpp"
 #include "emu/daemon/loans.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::emu {
 namespace {
@@ -24,10 +25,10 @@ constexpr std::size_t kBudget = std::size_t{32} << 20;
 srd::Address host(unsigned number) { return srd::Address::v4(127, 0, number, 1); }
 
 std::vector<std::byte> frame_of(std::size_t size) {
-  const auto writer = net::EnvelopeWriter::make(host(1));
+  const auto writer = net::EnvelopeWriter::make(host(1), srd::wire::SrdCodec::kPorts);
   std::vector<std::byte> bytes(size, std::byte{0x22});
   EXPECT_TRUE(writer->write(bytes.data(), host(4), srd::PathId{0}, srd::Ecn::capable_0,
-                            net::kDscpData, size - writer->size()));
+                            wire::kDscpData, size - writer->size()));
   return bytes;
 }
 

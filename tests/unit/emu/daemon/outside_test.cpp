@@ -26,6 +26,7 @@
 #include "srd/io/tap_io.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/wire/parse.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
@@ -199,7 +200,7 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   far.address.bytes[14] = std::byte{99};
   far.id = srd::AttachmentId{1};
   far.life = srd::Life{1};
-  const auto writer = net::EnvelopeWriter::make(far.address);
+  const auto writer = net::EnvelopeWriter::make(far.address, wire::SrdCodec::kPorts);
   ASSERT_TRUE(writer);
   Rng rng(11);
   std::uint64_t sent = 0;
@@ -217,7 +218,7 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
     srd::TxPacket inner = packet(far, *a, number, 100);
     std::vector<std::byte> frame(writer->size() + inner.size());
     EXPECT_TRUE(writer->write(frame.data(), a->address, srd::PathId{3}, srd::Ecn::capable_0,
-                              net::kDscpData, inner.size()));
+                              wire::kDscpData, inner.size()));
     std::memcpy(frame.data() + writer->size(), inner.header.data(), inner.header_size);
     std::memcpy(frame.data() + writer->size() + inner.header_size, inner.payload[0].data(), 100);
     if (sealed) {
@@ -302,14 +303,14 @@ class GenerousIo final : public srd::FrameIo {
 std::vector<std::byte> roce_frame(const srd::Address& to, std::size_t size) {
   srd::Address stranger = to;
   stranger.bytes[14] = std::byte{99};
-  const auto writer = net::EnvelopeWriter::make(stranger);
+  const auto writer = net::EnvelopeWriter::make(stranger, wire::SrdCodec::kPorts);
   std::vector<std::byte> frame(size);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, net::kDscpData,
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
                             size - writer->size()));
   const std::size_t udp = writer->size() - net::kUdpSize;
   frame[udp + 2] = std::byte{4791 >> 8};
   frame[udp + 3] = std::byte{4791 & 0xFF};
-  frame[writer->size() + 6] = std::byte{1};  // of the first process
+  frame[writer->size() + 5] = std::byte{1};  // of the first process
   return frame;
 }
 

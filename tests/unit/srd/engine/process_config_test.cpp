@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "srd/io/udp_io.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -14,7 +14,7 @@ Address address(std::uint8_t last) { return Address::v4(127, 0, 91, last); }
 
 TEST(ProcessConfig, HasNoMorePathsThanItsCarrier) {
   for (const std::uint16_t paths : std::array<std::uint16_t, 3>{1, 2, 16}) {
-    const auto io = UdpIo::create({.own = address(1), .paths = paths});
+    const auto io = test::SrdSockets::create({.own = address(1), .paths = paths});
     ASSERT_TRUE(io) << io.error().message;
     const IoCapabilities carrier = (*io)->capabilities();
     EXPECT_EQ(carrier.paths, paths);

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "srd/io/posix.hpp"
-#include "srd/io/udp_io.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -22,8 +22,8 @@ constexpr Duration kApart = 1ms;
 class ArrivalStamp : public testing::Test {
  protected:
   void SetUp() override {
-    auto sender = UdpIo::create({.own = test::ipv4(127, 1, 7, 1), .paths = 1});
-    auto reader = UdpIo::create({.own = reader_address_, .paths = 1});
+    auto sender = test::SrdSockets::create({.own = test::ipv4(127, 1, 7, 1), .paths = 1});
+    auto reader = test::SrdSockets::create({.own = reader_address_, .paths = 1});
     ASSERT_TRUE(sender && reader);
     sender_ = std::move(*sender);
     reader_ = std::move(*reader);
@@ -41,8 +41,8 @@ class ArrivalStamp : public testing::Test {
   }
 
   Address reader_address_ = test::ipv4(127, 1, 7, 2);
-  std::unique_ptr<UdpIo> sender_;
-  std::unique_ptr<UdpIo> reader_;
+  std::unique_ptr<test::SrdSockets> sender_;
+  std::unique_ptr<test::SrdSockets> reader_;
 };
 
 // One undisturbed try proves it: a stamp of the reading is 20 ms too late each time. Some tries

@@ -13,9 +13,9 @@
 #include <cstring>
 #include <thread>
 
-#include "srd/io/ring_io.hpp"
 #include "tests/support/lingering_socket.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -199,8 +199,8 @@ constexpr std::size_t kMtu = 4160;
 class SharedSleep : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto pair = RingIo::create_pair({.own = test::ipv4(127, 1, 0, 1), .mtu = kMtu},
-                                    {.own = test::ipv4(127, 1, 0, 2), .mtu = kMtu});
+    auto pair = test::SrdRings::create_pair({.own = test::ipv4(127, 1, 0, 1), .mtu = kMtu},
+                                            {.own = test::ipv4(127, 1, 0, 2), .mtu = kMtu});
     ASSERT_TRUE(pair) << pair.error().message;
     io_ = std::move(pair->first);
     peer_ = std::move(pair->second);
@@ -242,8 +242,8 @@ class SharedSleep : public ::testing::Test {
     return woken;
   }
 
-  std::unique_ptr<RingIo> io_;
-  std::unique_ptr<RingIo> peer_;
+  std::unique_ptr<test::SrdRings> io_;
+  std::unique_ptr<test::SrdRings> peer_;
   Bell hostile_;
 };
 

@@ -9,16 +9,14 @@
 
 #include "srd/io/dgram_io.hpp"
 #include "srd/io/dpdk_port.hpp"
-#include "srd/io/envelope_io.hpp"
 #include "srd/io/fault_io.hpp"
 #include "srd/io/memory_io.hpp"
 #include "srd/io/pcap_io.hpp"
-#include "srd/io/ring_io.hpp"
 #include "srd/io/tap_io.hpp"
 #include "srd/io/tunnel_io.hpp"
-#include "srd/io/udp_io.hpp"
 #include "tests/unit/srd/io/bridged_taps.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd::test {
 namespace {
@@ -35,12 +33,12 @@ IoPair memory_pair() {
 IoPair ring_pair(const Address& first, const Address& second, std::size_t bytes) {
   // Whoever reads here does it in the same thread, however long that may be off its core.
   const auto config = [](const Address& own) {
-    return RingIo::Config{.own = own,
-                          .mtu = kMtu,
-                          .patience = std::chrono::hours{1},
-                          .uplink_patience = std::chrono::hours{1}};
+    return test::SrdRings::Config{.own = own,
+                                  .mtu = kMtu,
+                                  .patience = std::chrono::hours{1},
+                                  .uplink_patience = std::chrono::hours{1}};
   };
-  auto pair = RingIo::create_pair(config(first), config(second), bytes);
+  auto pair = test::SrdRings::create_pair(config(first), config(second), bytes);
   if (!pair) {
     throw std::runtime_error(pair.error().message);
   }
@@ -48,8 +46,8 @@ IoPair ring_pair(const Address& first, const Address& second, std::size_t bytes)
 }
 
 IoPair udp_pair(const Address& first, const Address& second) {
-  auto a = UdpIo::create({.own = first, .mtu = kMtu, .paths = 8});
-  auto b = UdpIo::create({.own = second, .mtu = kMtu, .paths = 8});
+  auto a = test::SrdSockets::create({.own = first, .mtu = kMtu, .paths = 8});
+  auto b = test::SrdSockets::create({.own = second, .mtu = kMtu, .paths = 8});
   if (!a || !b) {
     throw std::runtime_error(!a ? a.error().message : b.error().message);
   }
@@ -65,7 +63,7 @@ T must(Result<T> result) {
 }
 
 std::unique_ptr<PacketIo> wrapped(const Address& own, std::unique_ptr<FrameIo> frames) {
-  return must(EnvelopeIo::create({.own = own, .mtu = kMtu}, std::move(frames)));
+  return must(test::SrdEnvelopes::create({.own = own, .mtu = kMtu}, std::move(frames)));
 }
 
 IoPair dgram_pair() {
@@ -192,7 +190,7 @@ IoPair ring_with_capture() {
   return decorated(ring(), [](std::unique_ptr<PacketIo> io, const Address& own) {
     char path[] = "/tmp/weft-capture-XXXXXX";
     const UniqueFd file(::mkstemp(path));  // the name is all that is wanted
-    auto capture = must(PacketCapture::create(path, own));
+    auto capture = must(PacketCapture::create(path, own, CaptureFormat::of<wire::SrdCodec>()));
     ::unlink(path);
     return std::make_unique<PcapIo>(std::move(io), std::move(capture));
   });

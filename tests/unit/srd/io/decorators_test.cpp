@@ -139,7 +139,7 @@ TEST(Capture, HoldsEveryPacketAndSaysWhyOnesWereDropped) {
   ASSERT_GE(fd, 0);
   ::close(fd);
   {
-    auto capture = PacketCapture::create(path, kFirst);
+    auto capture = PacketCapture::create(path, kFirst, CaptureFormat::of<wire::SrdCodec>());
     ASSERT_TRUE(capture) << capture.error().message;
     auto [first, second] = MemoryIo::create_pair({.own = kFirst}, {.own = kSecond});
     FaultIo io({.seed = 1, .loss = 0.5}, std::make_unique<PcapIo>(std::move(first), *capture),

@@ -7,9 +7,9 @@
 #include <optional>
 #include <span>
 
-#include "srd/io/ring_io.hpp"
 #include "srd/wire/srd_header.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -26,7 +26,8 @@ struct Source {
 class ForgedSource : public testing::Test {
  protected:
   void SetUp() override {
-    auto pair = RingIo::create_pair({.own = own_, .mtu = kMtu}, {.own = other_, .mtu = kMtu});
+    auto pair =
+        test::SrdRings::create_pair({.own = own_, .mtu = kMtu}, {.own = other_, .mtu = kMtu});
     ASSERT_TRUE(pair) << pair.error().message;
     io_ = std::move(pair->first);
     uplink_ = std::move(pair->second);
@@ -48,7 +49,7 @@ class ForgedSource : public testing::Test {
     header.source_attachment = source.attachment;
     header.source_life = source.life;
     wire::store(packet.data(), header);
-    const auto envelope = net::EnvelopeWriter::make(source.address);
+    const auto envelope = net::EnvelopeWriter::make(source.address, wire::SrdCodec::kPorts);
     std::byte* const frame = peer_->tx().reserve(envelope->size() + size);
     EXPECT_TRUE(envelope->write(frame, own_, PathId{0}, Ecn::not_capable, 0, size));
     std::memcpy(frame + envelope->size(), packet.data(), size);
@@ -60,8 +61,8 @@ class ForgedSource : public testing::Test {
 
   Address own_ = test::ipv4(127, 1, 0, 1);
   Address other_ = test::ipv4(127, 1, 0, 2);
-  std::unique_ptr<RingIo> io_;
-  std::unique_ptr<RingIo> uplink_;
+  std::unique_ptr<test::SrdRings> io_;
+  std::unique_ptr<test::SrdRings> uplink_;
   std::optional<RingPort> peer_;
 };
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "srd/base/rng.hpp"
-#include "srd/io/ring_io.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -30,7 +30,7 @@ class HostileRing : public testing::Test {
     auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
     ASSERT_TRUE(memory);
     memory_ = std::move(*memory);
-    auto io = RingIo::create({.own = own_, .mtu = kMtu}, std::move(*port));
+    auto io = test::SrdRings::create({.own = own_, .mtu = kMtu}, std::move(*port));
     ASSERT_TRUE(io);
     io_ = std::move(*io);
   }
@@ -68,7 +68,7 @@ class HostileRing : public testing::Test {
   Address own_ = test::ipv4(127, 1, 0, 1);
   Mapping memory_;
   Bell bell_;  // the peer's end
-  std::unique_ptr<RingIo> io_;
+  std::unique_ptr<test::SrdRings> io_;
 };
 
 TEST_F(HostileRing, ARecordBeyondTheEndBreaksIt) {
@@ -113,7 +113,7 @@ TEST_F(HostileRing, GarbageIsLookedAtOnceAndInBursts) {
     io_->release();
     const std::size_t now = io_->counters().rx_malformed;
     ASSERT_GT(now, seen);
-    ASSERT_LE(now - seen, RingIo::kBurst);
+    ASSERT_LE(now - seen, test::SrdRings::kBurst);
     seen = now;
   }
   drain();
@@ -125,7 +125,7 @@ TEST_F(HostileRing, GarbageIsLookedAtOnceAndInBursts) {
 
 TEST_F(HostileRing, PacketsOfAnEarlierLapDoNotComeAgain) {
   std::array<std::byte, 64 + net::kEnvelopeSizeV4> frame{};
-  const auto envelope = net::EnvelopeWriter::make(test::ipv4(127, 1, 0, 2));
+  const auto envelope = net::EnvelopeWriter::make(test::ipv4(127, 1, 0, 2), wire::SrdCodec::kPorts);
   ASSERT_TRUE(envelope && envelope->write(frame.data(), own_, PathId{0}, Ecn::not_capable, 0, 64));
   const std::size_t records = fill(frame);
   drain();

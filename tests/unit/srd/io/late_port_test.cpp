@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "srd/io/ring_io.hpp"
 #include "srd/net/envelope.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -18,10 +18,10 @@ constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
 TEST(LatePort, WakesWhoSleepsAlready) {
   const Address own_address = test::ipv4(127, 1, 0, 1);
   const Address peer_address = test::ipv4(127, 1, 0, 2);
-  auto pair = RingIo::create_pair({.own = own_address, .mtu = kMtu},
-                                  {.own = peer_address, .mtu = kMtu}, kRing);
+  auto pair = test::SrdRings::create_pair({.own = own_address, .mtu = kMtu},
+                                          {.own = peer_address, .mtu = kMtu}, kRing);
   ASSERT_TRUE(pair) << pair.error().message;
-  RingIo& sleeper = *pair->first;
+  test::SrdRings& sleeper = *pair->first;
   ASSERT_TRUE(sleeper.arm());
 
   const auto memory = RingPort::create_memory(kRing);

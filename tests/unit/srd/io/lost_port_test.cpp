@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "srd/io/ring_io.hpp"
 #include "srd/net/envelope.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -46,7 +46,7 @@ class LostPort : public testing::TestWithParam<bool> {
   void SetUp() override {
     uplink_ = join();
     direct_ = join();
-    auto io = RingIo::create({.own = kOwn, .mtu = kMtu}, std::move(*uplink_.ours));
+    auto io = test::SrdRings::create({.own = kOwn, .mtu = kMtu}, std::move(*uplink_.ours));
     ASSERT_TRUE(io) << io.error().message;
     io_ = std::move(*io);
     ASSERT_TRUE(io_->add_direct({kPeer, AttachmentId{0}, Life{1}}, std::move(*direct_.ours)));
@@ -72,7 +72,7 @@ class LostPort : public testing::TestWithParam<bool> {
 
   Ends uplink_;
   Ends direct_;
-  std::unique_ptr<RingIo> io_;
+  std::unique_ptr<test::SrdRings> io_;
 };
 
 TEST_P(LostPort, IsReplacedByTheUplink) {

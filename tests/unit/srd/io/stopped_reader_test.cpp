@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 
-#include "srd/io/ring_io.hpp"
 #include "srd/wire/srd_header.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -22,8 +22,8 @@ constexpr AttachmentId kStopped{7};
 class StoppedReader : public testing::Test {
  protected:
   void build(Duration patience) {
-    auto pair = RingIo::create_pair({.own = own_, .mtu = kMtu, .patience = patience},
-                                    {.own = other_, .mtu = kMtu});
+    auto pair = test::SrdRings::create_pair({.own = own_, .mtu = kMtu, .patience = patience},
+                                            {.own = other_, .mtu = kMtu});
     ASSERT_TRUE(pair) << pair.error().message;
     io_ = std::move(pair->first);
     reader_ = std::move(pair->second);
@@ -72,8 +72,8 @@ class StoppedReader : public testing::Test {
   Address own_ = test::ipv4(127, 1, 0, 1);
   Address other_ = test::ipv4(127, 1, 0, 2);
   Address stopped_ = test::ipv4(127, 1, 0, 3);
-  std::unique_ptr<RingIo> io_;
-  std::unique_ptr<RingIo> reader_;
+  std::unique_ptr<test::SrdRings> io_;
+  std::unique_ptr<test::SrdRings> reader_;
   std::optional<RingPort> far_;
 };
 

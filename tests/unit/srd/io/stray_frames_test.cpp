@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "srd/io/dpdk_port.hpp"
-#include "srd/io/envelope_io.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
+#include "tests/unit/srd/io/srd_carriers.hpp"
 
 namespace weft::srd {
 namespace {
@@ -47,7 +47,8 @@ class BusyLink final : public FrameIo {
 TEST(StrayFrames, OccupyNoBuffers) {
   auto link = std::make_unique<BusyLink>();
   BusyLink& below = *link;
-  auto io = EnvelopeIo::create({.own = test::ipv4(127, 1, 0, 1), .mtu = 1400}, std::move(link));
+  auto io =
+      test::SrdEnvelopes::create({.own = test::ipv4(127, 1, 0, 1), .mtu = 1400}, std::move(link));
   ASSERT_TRUE(io) << io.error().message;
   for (int burst = 0; burst < 100; ++burst) {
     EXPECT_TRUE((*io)->receive().empty());

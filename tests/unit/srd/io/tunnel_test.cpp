@@ -10,6 +10,7 @@
 
 #include "srd/io/tunnel_io.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd {
@@ -24,7 +25,7 @@ class Tunnel : public testing::Test {
     io_ = std::move(*io);
   }
   std::vector<std::byte> frame(Ecn ecn) const {
-    const auto writer = net::EnvelopeWriter::make(test::ipv4(10, 0, 0, 1));
+    const auto writer = net::EnvelopeWriter::make(test::ipv4(10, 0, 0, 1), wire::SrdCodec::kPorts);
     std::vector<std::byte> bytes(writer->size() + 100);
     EXPECT_TRUE(writer->write(bytes.data(), test::ipv4(10, 0, 0, 2), PathId{3}, ecn, 0, 100));
     return bytes;
@@ -49,7 +50,7 @@ class Tunnel : public testing::Test {
   std::optional<Ecn> arrives() {
     for (int i = 0; i < 10'000; ++i) {
       for (const RxFrame& received : io_->receive()) {
-        const auto envelope = net::Envelope::parse(received);
+        const auto envelope = net::Envelope::parse(received, wire::SrdCodec::kPorts);
         EXPECT_TRUE(envelope.ok()) << to_string(envelope.fault());
         return envelope.ecn();
       }

@@ -25,6 +25,8 @@ using test::Bytes;
 using test::frame_of;
 using wire::test::from_hex;
 
+constexpr std::uint8_t kBest = 0;  // two code points
+constexpr std::uint8_t kShort = 47;
 const Bytes kWeft = from_hex("77656674");
 const Address kAlice = address4(10, 1, 2, 3);
 const Address kBob = address4(10, 1, 2, 4);
@@ -39,53 +41,50 @@ constexpr std::string_view kGolden6 =
     "fd005eed0000000000000000ffff0002f0ffef00000c000077656674";
 
 TEST(Envelope, GoldenFrames) {
-  EXPECT_EQ(frame_of(kAlice, kBob, 5, Ecn::capable_0, kDscpData, kWeft), from_hex(kGolden4));
-  EXPECT_EQ(frame_of(kAlice6, kBob6, 255, Ecn::not_capable, kDscpControl, kWeft),
-            from_hex(kGolden6));
+  EXPECT_EQ(frame_of(kAlice, kBob, 5, Ecn::capable_0, kBest, kWeft), from_hex(kGolden4));
+  EXPECT_EQ(frame_of(kAlice6, kBob6, 255, Ecn::not_capable, kShort, kWeft), from_hex(kGolden6));
 }
 
 TEST(Envelope, ParsesTheGoldenFrames) {
   const Bytes frame4 = from_hex(kGolden4);
-  const Envelope four = Envelope::parse(frame4);
+  const Envelope four = Envelope::parse(frame4, test::kPorts);
   ASSERT_EQ(four.fault(), EnvelopeFault::none);
   EXPECT_EQ(four.source(), kAlice);
   EXPECT_EQ(four.destination(), kBob);
   EXPECT_EQ(four.path(), PathId{5});
   EXPECT_EQ(four.ecn(), Ecn::capable_0);
-  EXPECT_EQ(four.dscp(), kDscpData);
+  EXPECT_EQ(four.dscp(), kBest);
   EXPECT_EQ(four.hop_limit(), 64);
-  EXPECT_FALSE(four.trimmed());
   EXPECT_TRUE(std::ranges::equal(four.packet(), kWeft));
 
   const Bytes frame6 = from_hex(kGolden6);
-  const Envelope six = Envelope::parse(frame6);
+  const Envelope six = Envelope::parse(frame6, test::kPorts);
   ASSERT_EQ(six.fault(), EnvelopeFault::none);
   EXPECT_EQ(six.source(), kAlice6);
   EXPECT_EQ(six.destination(), kBob6);
   EXPECT_EQ(six.path(), PathId{255});
   EXPECT_EQ(six.ecn(), Ecn::not_capable);
-  EXPECT_EQ(six.dscp(), kDscpControl);
+  EXPECT_EQ(six.dscp(), kShort);
   EXPECT_TRUE(std::ranges::equal(six.packet(), kWeft));
 }
 
 TEST(Envelope, RoundTripOfEverything) {
   Rng rng{1};
-  for (unsigned path = 0; path < kPathPorts; ++path) {
+  for (unsigned path = 0; path < test::kPorts.paths; ++path) {
     for (const bool v4 : {true, false}) {
       for (const Ecn ecn : {Ecn::not_capable, Ecn::capable_1, Ecn::capable_0, Ecn::congested}) {
-        for (const std::uint8_t dscp : {kDscpData, kDscpControl, kDscpTrimmed, std::uint8_t{63}}) {
+        for (const std::uint8_t dscp : {kBest, kShort, std::uint8_t{43}, std::uint8_t{63}}) {
           const Bytes packet(rng.below(200), std::byte{0x5A});
           const Address& from = v4 ? kAlice : kAlice6;
           const Address& to = v4 ? kBob : kBob6;
           const Bytes frame = frame_of(from, to, path, ecn, dscp, packet);
-          const Envelope envelope = Envelope::parse(frame);
+          const Envelope envelope = Envelope::parse(frame, test::kPorts);
           ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
           ASSERT_EQ(envelope.source(), from);
           ASSERT_EQ(envelope.destination(), to);
           ASSERT_EQ(envelope.path().value(), path);
           ASSERT_EQ(envelope.ecn(), ecn);
           ASSERT_EQ(envelope.dscp(), dscp);
-          ASSERT_EQ(envelope.trimmed(), dscp == kDscpTrimmed);
           ASSERT_EQ(envelope.packet().size(), packet.size());
         }
       }
@@ -103,18 +102,20 @@ TEST(Envelope, HeaderChecksumHoldsForAllAddressesAndSizes) {
     const Bytes packet(rng.below(50));
     const Bytes frame = frame_of(address(), address(), rng.below(256), Ecn::congested,
                                  static_cast<std::uint8_t>(rng.below(64)), packet);
-    ASSERT_EQ(Envelope::parse(frame).fault(), EnvelopeFault::none) << "round " << round;
+    ASSERT_EQ(Envelope::parse(frame, test::kPorts).fault(), EnvelopeFault::none)
+        << "round " << round;
   }
 }
 
 TEST(EnvelopeWriter, RefusesWhatCannotBeSent) {
-  EXPECT_FALSE(EnvelopeWriter::make(Address{}).has_value());
-  EXPECT_FALSE(EnvelopeWriter::make(address4(0, 0, 0, 0)).has_value());
-  EXPECT_FALSE(EnvelopeWriter::make(address4(224, 0, 0, 1)).has_value());
-  EXPECT_FALSE(EnvelopeWriter::make(address6("ff020000000000000000000000000001")).has_value());
+  EXPECT_FALSE(EnvelopeWriter::make(Address{}, test::kPorts).has_value());
+  EXPECT_FALSE(EnvelopeWriter::make(address4(0, 0, 0, 0), test::kPorts).has_value());
+  EXPECT_FALSE(EnvelopeWriter::make(address4(224, 0, 0, 1), test::kPorts).has_value());
+  EXPECT_FALSE(
+      EnvelopeWriter::make(address6("ff020000000000000000000000000001"), test::kPorts).has_value());
 
-  const auto four = EnvelopeWriter::make(kAlice);
-  const auto six = EnvelopeWriter::make(kAlice6);
+  const auto four = EnvelopeWriter::make(kAlice, test::kPorts);
+  const auto six = EnvelopeWriter::make(kAlice6, test::kPorts);
   ASSERT_TRUE(four && six);
   Bytes frame(kEnvelopeSizeV6, std::byte{0xAB});
   const Bytes before = frame;
@@ -135,7 +136,7 @@ TEST(EnvelopeWriter, RefusesWhatCannotBeSent) {
 
 TEST(EnvelopeWriter, WritesNoMoreThanItsSize) {
   for (const bool v4 : {true, false}) {
-    const auto writer = EnvelopeWriter::make(v4 ? kAlice : kAlice6);
+    const auto writer = EnvelopeWriter::make(v4 ? kAlice : kAlice6, test::kPorts);
     ASSERT_TRUE(writer);
     EXPECT_EQ(writer->size(), v4 ? kEnvelopeSizeV4 : kEnvelopeSizeV6);
     Bytes frame(100, std::byte{0xAB});
@@ -155,7 +156,7 @@ EnvelopeFault fault_with(std::string_view golden, std::size_t at, std::string_vi
   if (fix_checksum) {
     test::fix_ipv4_checksum(frame);
   }
-  return Envelope::parse(frame).fault();
+  return Envelope::parse(frame, test::kPorts).fault();
 }
 constexpr std::size_t kIp = 14;
 
@@ -164,7 +165,7 @@ TEST(EnvelopeFaults, EveryTruncation) {
     const Bytes whole = from_hex(golden);
     const std::size_t head = golden == kGolden4 ? kEnvelopeSizeV4 : kEnvelopeSizeV6;
     for (std::size_t size = 0; size < whole.size(); ++size) {
-      EXPECT_EQ(Envelope::parse(std::span{whole}.first(size)).fault(),
+      EXPECT_EQ(Envelope::parse(std::span{whole}.first(size), test::kPorts).fault(),
                 size < head ? EnvelopeFault::too_short : EnvelopeFault::bad_ip_length)
           << size;
     }
@@ -174,7 +175,7 @@ TEST(EnvelopeFaults, EveryTruncation) {
 TEST(EnvelopeFaults, PaddingIsIgnored) {
   Bytes frame = from_hex(kGolden4);
   frame.resize(60, std::byte{0xEE});
-  const Envelope envelope = Envelope::parse(frame);
+  const Envelope envelope = Envelope::parse(frame, test::kPorts);
   ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
   EXPECT_TRUE(std::ranges::equal(envelope.packet(), kWeft));
 }
@@ -193,7 +194,8 @@ TEST(EnvelopeFaults, HeaderChecksum) {
   for (std::size_t bit = 8 * (kIp + 1); bit < 8 * (kIp + 20); ++bit) {
     Bytes frame = whole;
     frame[bit / 8] ^= std::byte{1} << (bit % 8);
-    EXPECT_EQ(Envelope::parse(frame).fault(), EnvelopeFault::bad_ip_checksum) << "bit " << bit;
+    EXPECT_EQ(Envelope::parse(frame, test::kPorts).fault(), EnvelopeFault::bad_ip_checksum)
+        << "bit " << bit;
   }
 }
 
@@ -280,10 +282,10 @@ TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
       test::fix_ipv4_checksum(frame);
     }
     frame.resize(rng.chance(0.7) ? frame.size() : rng.below(120));
-    const Envelope envelope = Envelope::parse(frame);
+    const Envelope envelope = Envelope::parse(frame, test::kPorts);
     if (envelope.ok()) {
       ++good;
-      ASSERT_LT(envelope.path().value(), kPathPorts);
+      ASSERT_LT(envelope.path().value(), test::kPorts.paths);
       ASSERT_EQ(envelope.source().is_v4(), envelope.destination().is_v4());
       const std::byte* const end = envelope.packet().data() + envelope.packet().size();
       ASSERT_LE(end, frame.data() + frame.size());
@@ -293,6 +295,37 @@ TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, EnvelopeAnything, testing::Values(1, 2, 3));
+
+// --- Changed on the way
+
+TEST(Cut, LeavesAValidShorterFrame) {
+  for (const bool v4 : {true, false}) {
+    Bytes frame =
+        frame_of(v4 ? kAlice : kAlice6, v4 ? kBob : kBob6, 9, Ecn::congested, kBest, Bytes(100));
+    frame.resize(cut(frame, Envelope::parse(frame, test::kPorts), 64, kShort));
+    const Envelope envelope = Envelope::parse(frame, test::kPorts);
+    ASSERT_EQ(envelope.fault(), EnvelopeFault::none);
+    EXPECT_EQ(envelope.dscp(), kShort);
+    EXPECT_EQ(envelope.ecn(), Ecn::congested);
+    EXPECT_EQ(envelope.path(), PathId{9});
+    EXPECT_EQ(envelope.packet().size(), 64U);
+  }
+}
+
+// A frame is of one protocol only, by its ports.
+TEST(Envelope, OtherPortsAreAnotherProtocols) {
+  constexpr UdpPorts kOther{.destination = 4791, .first_source = 0xC000, .paths = 0x4000};
+  const auto writer = EnvelopeWriter::make(kAlice, kOther);
+  ASSERT_TRUE(writer);
+  Bytes frame(writer->size() + 8);
+  for (const unsigned path : {0U, 0x3FFFU}) {
+    ASSERT_TRUE(writer->write(frame.data(), kBob, PathId{static_cast<std::uint16_t>(path)},
+                              Ecn::capable_0, kBest, 8));
+    EXPECT_EQ(Envelope::parse(frame, kOther).path(), PathId{static_cast<std::uint16_t>(path)});
+    EXPECT_EQ(Envelope::parse(frame, test::kPorts).fault(), EnvelopeFault::other_port);
+  }
+  EXPECT_FALSE(writer->write(frame.data(), kBob, PathId{0x4000}, Ecn::capable_0, kBest, 8));
+}
 
 // --- MAC addresses [wire 2.1]
 

@@ -16,6 +16,8 @@ namespace weft::srd::net::test {
 
 using Bytes = std::vector<std::byte>;
 
+inline constexpr UdpPorts kPorts{.destination = 0xEF00, .first_source = 0xF000, .paths = 256};
+
 inline Address address4(unsigned a, unsigned b, unsigned c, unsigned d) {
   return Address::v4(a, b, c, d);
 }
@@ -28,7 +30,7 @@ inline Address address6(std::string_view hex) {
 
 inline Bytes frame_of(const Address& from, const Address& to, unsigned path, Ecn ecn,
                       std::uint8_t dscp, const Bytes& packet) {
-  const auto writer = EnvelopeWriter::make(from);
+  const auto writer = EnvelopeWriter::make(from, kPorts);
   EXPECT_TRUE(writer.has_value());
   Bytes frame(writer->size());
   EXPECT_TRUE(writer->write(frame.data(), to, PathId{static_cast<std::uint16_t>(path)}, ecn, dscp,

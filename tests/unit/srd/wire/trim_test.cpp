@@ -3,6 +3,7 @@
 
 #include "srd/net/envelope.hpp"
 #include "srd/wire/parse.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "tests/unit/srd/net/frames.hpp"
 
 namespace weft::srd::wire {
@@ -22,32 +23,33 @@ TEST(Trim, LeavesAValidShorterFrame) {
   const Bytes packet = test::golden("write");
   for (const bool v4 : {true, false}) {
     Bytes frame = frame_of(v4 ? kAlice : kAlice6, v4 ? kBob : kBob6, 9, Ecn::congested,
-                           net::kDscpData, packet);
-    const std::size_t size = net::trim(frame, sizeof(DataHeader));
+                           wire::kDscpData, packet);
+    const std::size_t size = SrdCodec::trim(frame);
     EXPECT_EQ(size, frame.size() - 4);
     frame.resize(size);
-    const net::Envelope envelope = net::Envelope::parse(frame);
+    const net::Envelope envelope = net::Envelope::parse(frame, SrdCodec::kPorts);
     ASSERT_EQ(envelope.fault(), net::EnvelopeFault::none);
-    EXPECT_TRUE(envelope.trimmed());
+    EXPECT_TRUE(SrdCodec::is_trimmed(envelope.dscp()));
     EXPECT_EQ(envelope.ecn(), Ecn::congested);
     EXPECT_EQ(envelope.path(), PathId{9});
     EXPECT_EQ(envelope.source(), v4 ? kAlice : kAlice6);
     EXPECT_EQ(envelope.destination(), v4 ? kBob : kBob6);
     EXPECT_EQ(envelope.packet().size(), sizeof(DataHeader));
-    EXPECT_EQ(parse_packet(envelope.packet(), 0, envelope.trimmed()).reason(), DropReason::none);
-    EXPECT_EQ(net::trim(frame, 10), size) << "once is enough";
+    EXPECT_EQ(parse_packet(envelope.packet(), 0, SrdCodec::is_trimmed(envelope.dscp())).reason(),
+              DropReason::none);
+    EXPECT_EQ(SrdCodec::trim(frame), size) << "once is enough";
   }
 }
 
 TEST(Trim, LeavesEverythingElseAlone) {
   const Bytes ack = test::golden("ack");
-  Bytes control = frame_of(kAlice, kBob, 9, Ecn::capable_0, net::kDscpControl, ack);
-  Bytes brief = frame_of(kAlice, kBob, 9, Ecn::capable_0, net::kDscpData, Bytes(4));
-  Bytes foreign = frame_of(kAlice, kBob, 9, Ecn::capable_0, net::kDscpData, test::golden("write"));
+  Bytes control = frame_of(kAlice, kBob, 9, Ecn::capable_0, wire::kDscpControl, ack);
+  Bytes brief = frame_of(kAlice, kBob, 9, Ecn::capable_0, wire::kDscpData, Bytes(4));
+  Bytes foreign = frame_of(kAlice, kBob, 9, Ecn::capable_0, wire::kDscpData, test::golden("write"));
   foreign[net::kEnvelopeSizeV4 - net::kUdpSize + 2] = std::byte{0x12};
   for (Bytes* frame : {&control, &brief, &foreign}) {
     const Bytes before = *frame;
-    EXPECT_EQ(net::trim(*frame, 64), before.size());
+    EXPECT_EQ(SrdCodec::trim(*frame), before.size());
     EXPECT_EQ(*frame, before);
   }
 }

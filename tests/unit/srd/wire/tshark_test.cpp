@@ -11,15 +11,16 @@
 #include <vector>
 
 #include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "tests/unit/srd/net/frames.hpp"
 
-namespace weft::srd::net {
+namespace weft::srd::wire {
 namespace {
 
-using test::address4;
-using test::address6;
-using test::Bytes;
-using test::frame_of;
+using net::test::address4;
+using net::test::address6;
+using net::test::Bytes;
+using net::test::frame_of;
 
 void append(std::string& out, std::uint32_t value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -84,7 +85,7 @@ TEST(Tshark, ReadsOurEnvelopes) {
   const Address four = address4(10, 1, 2, 3);
   const Address six = address6("fd005eed000000000000000000000001");
   Bytes trimmed = frame_of(four, address4(10, 1, 2, 4), 77, Ecn::congested, kDscpData, Bytes(500));
-  trimmed.resize(trim(trimmed, 64));
+  trimmed.resize(SrdCodec::trim(trimmed));
   const std::vector<Bytes> frames{
       frame_of(four, address4(10, 1, 2, 4), 5, Ecn::capable_0, kDscpData, Bytes(100)),
       trimmed,
@@ -107,4 +108,4 @@ TEST(Tshark, ReadsOurEnvelopes) {
 }
 
 }  // namespace
-}  // namespace weft::srd::net
+}  // namespace weft::srd::wire

@@ -1,0 +1,140 @@
+// Owns the rings of one process: one uplink that reaches everybody, and direct rings to some peers;
+// and sleeping on them. What is in the frames is RingIo's concern.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/io/reader_stall.hpp"
+#include "srd/io/ring_port.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/net/packet_io.hpp"
+
+namespace weft::srd {
+
+class RingPorts;
+
+// Whoever manages the ports from outside the data path (a client of weftd). It is called on the
+// thread that polls, and only between bursts, so that no second thread ever touches a mapping.
+class PortKeeper {
+ public:
+  virtual ~PortKeeper() = default;
+  // Something may have happened on the control socket: ports to add or remove, or its end.
+  virtual void attend(RingPorts& io) = 0;
+};
+
+class RingPorts : public PacketIo {
+ public:
+  struct Config {
+    Address own;
+    std::size_t mtu = 0;
+    NetworkModel network{};  // behind the uplink
+    // A full ring holds everything up for so long per ringful that its reader takes (ReaderStall);
+    // beyond that what would go there is dropped until there is room. The windows of contexts are
+    // smaller than a ring, so what overflows one was mostly sent again to somebody who does not
+    // look. weftd is no neighbour, and takes what it wants to: as slowly as a modelled network
+    // does. Only if it takes nothing at all for so long it is taken for stopped.
+    Duration patience = std::chrono::milliseconds{2};
+    Duration uplink_patience = std::chrono::milliseconds{30};
+  };
+  // Who is at the other end of a direct ring: nothing else may come out of it.
+  struct Peer {
+    Address address;
+    AttachmentId attachment;
+    Life life;
+  };
+  static constexpr std::size_t kBurst = 32;
+  static constexpr std::size_t kShare = 8;  // of one port, before it is the next one's turn
+  static constexpr std::size_t kMaxDirectPorts = 64;
+  static constexpr std::size_t kDefaultRingBytes = std::size_t{1} << 21;
+
+  [[nodiscard]] IoCounters counters() const override { return counters_; }
+  void release() override;
+  [[nodiscard]] std::size_t transmit_room() override;
+  [[nodiscard]] int wait_fd() const override { return wait_.get(); }
+  [[nodiscard]] bool arm() override;
+  void disarm() override;
+
+  void set_keeper(std::unique_ptr<PortKeeper> keeper);
+  // Edges on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
+  [[nodiscard]] Result<void> watch(int fd);
+  // Packets to that attachment of that NIC take this port from now on.
+  [[nodiscard]] bool add_direct(const Peer& peer, RingPort port);
+  // What the peer wrote before is received yet: its last acknowledgements, if it has ended.
+  void remove_direct(const Address& peer, AttachmentId attachment);
+  // The other side of the uplink is gone: what would take it is dropped and counted.
+  void close_uplink() { uplink_open_ = false; }
+  [[nodiscard]] Result<void> replace_uplink(RingPort uplink);
+  void remove_all_direct();
+  [[nodiscard]] std::size_t direct_ports() const { return direct_.size(); }
+
+ protected:
+  struct Direct {
+    Peer peer;
+    RingPort port;
+    ReaderStall stall;
+    bool ended = false;  // nothing goes there any more; what has come is still read
+  };
+  struct Route {
+    RingPort* port = nullptr;
+    ReaderStall* stall = nullptr;
+  };
+
+  // A poll that found nothing counts for several, until the keeper is asked: there is time then,
+  // and polls may be rare.
+  static constexpr std::uint32_t kIdlePollCounts = 64;
+
+  RingPorts(const Config& config, const net::EnvelopeWriter& envelope, UniqueFd wait)
+      : config_(config), envelope_(envelope), wait_(std::move(wait)) {}
+
+  // What create() needs: the envelope's template, and something to sleep on.
+  [[nodiscard]] static Result<UniqueFd> create_wait();
+  [[nodiscard]] static std::size_t max_frame_of(std::size_t mtu) {
+    return net::kEnvelopeSizeV6 + mtu;
+  }
+  [[nodiscard]] IoCapabilities capabilities_with(std::uint16_t paths) const;
+  // Two ports that are joined, for frames of so many bytes.
+  [[nodiscard]] static Result<std::pair<RingPort, RingPort>> joined_ports(std::size_t ring_bytes,
+                                                                          std::size_t first_frame,
+                                                                          std::size_t second_frame);
+
+  void attend();
+  [[nodiscard]] bool given_up(RingPort& port, ReaderStall& stall) const;
+
+  Config config_;
+  net::EnvelopeWriter envelope_;
+  RingPort uplink_;
+  ReaderStall uplink_stall_;
+  std::size_t promised_ = 0;  // packets that the next transmit() takes
+  bool uplink_open_ = true;
+  std::vector<std::unique_ptr<Direct>> direct_;
+  Direct* last_route_ = nullptr;
+  std::uint32_t until_attend_ = 0;
+  std::size_t next_direct_ = 0;
+  IoCounters counters_;
+
+ private:
+  // In that ring, for packets of any allowed size; kBurst if it is not waited for.
+  [[nodiscard]] std::size_t room_in(RingPort& port, ReaderStall& stall) const;
+  void drop_broken_ports();
+  void join_sleep(RingPort& port) const;
+  void hear_edges();
+  // An edge on that descriptor.
+  void hear(int fd);
+  void end_direct(int bell);
+  template <class F>
+  void for_each_port(F&& f);
+
+  bool armed_ = false;
+  UniqueFd wait_;
+  std::unique_ptr<PortKeeper> keeper_;
+};
+
+}  // namespace weft::srd
