@@ -1,0 +1,201 @@
+// Owns what leaves: segmentation, order, waiting, and what is refused before it leaves.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/unit/emu/roce/engine/bench.hpp"
+
+namespace weft::roce {
+namespace {
+
+using wire::Operation;
+
+class Req : public ::testing::Test {
+ protected:
+  void acknowledge(std::uint32_t psn) { bench.arrive(bench.request(Operation::acknowledge, psn)); }
+  Bench bench;
+};
+
+TEST_F(Req, CutsByThePathMtu) {
+  bench.bring_up();
+  ASSERT_EQ(bench.send(WrOpcode::write_immediate, 600, 1, kSolicitedEvent), 0);
+  const auto sent = bench.all();
+  ASSERT_EQ(sent.size(), 3U);
+  constexpr Operation kExpected[] = {Operation::write_first, Operation::write_middle,
+                                     Operation::write_last_immediate};
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(wire::operation_of(sent[i].packet.opcode), kExpected[i]);
+    EXPECT_EQ(sent[i].packet.psn, kSqPsn + i);
+    EXPECT_EQ(sent[i].packet.ack_request, i == 2);
+    EXPECT_EQ(sent[i].packet.solicited, i == 2);
+    EXPECT_EQ(sent[i].payload.size(), i == 2 ? 88U : 256U);
+    EXPECT_EQ(sent[i].packet.destination_qpn, kPeerQpn);
+  }
+  EXPECT_EQ(sent[0].packet.length, 600U);
+  EXPECT_EQ(sent[2].packet.immediate, 0xABCDU);
+}
+
+TEST_F(Req, NamesEachOperation) {
+  bench.bring_up();
+  const auto operation = [this](WrOpcode opcode, std::uint32_t length) {
+    EXPECT_EQ(bench.send(opcode, length), 0);
+    const auto sent = bench.all();
+    EXPECT_EQ(sent.size(), 1U);
+    acknowledge(sent.back().packet.psn);
+    return wire::operation_of(sent.back().packet.opcode);
+  };
+  EXPECT_EQ(operation(WrOpcode::send, 0), Operation::send_only);
+  EXPECT_EQ(operation(WrOpcode::send, 256), Operation::send_only);
+  EXPECT_EQ(operation(WrOpcode::send_immediate, 1), Operation::send_only_immediate);
+  EXPECT_EQ(operation(WrOpcode::send_invalidate, 1), Operation::send_only_invalidate);
+  EXPECT_EQ(operation(WrOpcode::write, 1), Operation::write_only);
+  EXPECT_EQ(operation(WrOpcode::write_immediate, 1), Operation::write_only_immediate);
+  EXPECT_EQ(operation(WrOpcode::compare_swap, 8), Operation::compare_swap);
+}
+
+TEST_F(Req, GathersManyPieces) {
+  bench.bring_up();
+  for (std::size_t i = 0; i < 64; ++i) {
+    bench.memory[i] = static_cast<std::byte>(i);
+  }
+  const Sge pieces[] = {bench.sge(32, 3), bench.sge(0, 0), bench.sge(10, 2), bench.sge(1, 4)};
+  WorkRequest work;
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, pieces), 0);
+  const auto sent = bench.next();
+  ASSERT_TRUE(sent);
+  const std::vector<std::byte> expected = {std::byte{32}, std::byte{33}, std::byte{34},
+                                           std::byte{10}, std::byte{11}, std::byte{1},
+                                           std::byte{2},  std::byte{3},  std::byte{4}};
+  EXPECT_EQ(sent->payload, expected);
+  EXPECT_EQ(sent->packet.pad, 3);
+}
+
+TEST_F(Req, SendsInlineDataAsItWasWhenPosted) {
+  bench.bring_up();
+  std::array<std::byte, 5> data{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4},
+                                std::byte{5}};
+  WorkRequest work;
+  work.flags = kInline;
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, {}, data), 0);
+  data.fill(std::byte{9});
+  EXPECT_EQ(bench.next()->payload[4], std::byte{5});
+  std::array<std::byte, 65> large{};
+  EXPECT_EQ(bench.engine.post_send(bench.qpn, work, {}, large), EINVAL);
+}
+
+TEST_F(Req, KeepsToItsWindow) {
+  auto config = Bench::default_config();
+  config.window = 8;
+  Bench narrow(QpType::rc, Bench::default_request(), config);
+  narrow.bring_up();
+  ASSERT_EQ(narrow.send(WrOpcode::write, 256 * 20), 0);
+  const auto sent = narrow.all();
+  ASSERT_EQ(sent.size(), 8U);
+  EXPECT_TRUE(sent[3].packet.ack_request);  // every half window
+  EXPECT_FALSE(sent[4].packet.ack_request);
+  narrow.arrive(narrow.request(Operation::acknowledge, kSqPsn + 3));
+  EXPECT_EQ(narrow.all().size(), 4U);
+}
+
+TEST_F(Req, HasNoMoreReadsUnderWayThanItMay) {
+  bench.attributes.max_reads = 2;
+  bench.bring_up();
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(bench.send(WrOpcode::read, 10, id), 0);
+  }
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 4), 0);
+  EXPECT_EQ(bench.all().size(), 2U);
+  bench.arrive(bench.request(Operation::read_response_only, kSqPsn), 10);
+  EXPECT_EQ(bench.all().size(), 2U);
+}
+
+TEST_F(Req, FencesBehindReads) {
+  bench.bring_up();
+  ASSERT_EQ(bench.send(WrOpcode::read, 10, 1), 0);
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 2), 0);
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 3, kFence), 0);
+  EXPECT_EQ(bench.all().size(), 2U);
+  bench.arrive(bench.request(Operation::read_response_only, kSqPsn), 10);
+  EXPECT_EQ(bench.all().size(), 1U);
+}
+
+TEST_F(Req, FailsInItsTurn) {
+  bench.bring_up();
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 1), 0);
+  WorkRequest bad;
+  bad.wr_id = 2;
+  const Sge nowhere{bench.address(0), 10, bench.key ^ 1};
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, bad, {&nowhere, 1}), 0);
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 3), 0);
+  EXPECT_EQ(bench.all().size(), 1U);
+  EXPECT_FALSE(bench.completion());
+  acknowledge(kSqPsn);
+  EXPECT_TRUE(bench.all().empty());
+  EXPECT_EQ(bench.completion()->status, WcStatus::success);
+  EXPECT_EQ(bench.completion()->status, WcStatus::local_protection);
+  EXPECT_EQ(bench.completion()->status, WcStatus::flushed);
+}
+
+TEST_F(Req, RefusesWhatMakesNoSense) {
+  const auto status = [](QpType type, WrOpcode opcode, std::uint32_t length,
+                         std::uint8_t max_reads) {
+    Bench fresh(type);
+    fresh.attributes.max_reads = max_reads;
+    fresh.bring_up(type);
+    EXPECT_EQ(fresh.send(opcode, length), 0);
+    EXPECT_TRUE(fresh.all().empty());
+    const auto completion = fresh.completion();
+    return completion ? completion->status : WcStatus::success;
+  };
+  EXPECT_EQ(status(QpType::rc, WrOpcode::read, 8, 0), WcStatus::local_qp_operation);
+  EXPECT_EQ(status(QpType::rc, WrOpcode::fetch_add, 4, 1), WcStatus::local_length);
+  EXPECT_EQ(status(QpType::uc, WrOpcode::read, 8, 1), WcStatus::local_qp_operation);
+  EXPECT_EQ(status(QpType::ud, WrOpcode::write, 8, 1), WcStatus::local_qp_operation);
+}
+
+TEST_F(Req, CompletesUcWhenTheLastPacketHasLeftAndStopsInSqe) {
+  Bench uc(QpType::uc);
+  uc.bring_up(QpType::uc);
+  ASSERT_EQ(uc.send(WrOpcode::send, 300, 1), 0);
+  const auto sent = uc.all();
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(sent[0].packet.opcode, 0x20);
+  EXPECT_FALSE(sent[1].packet.ack_request);
+  EXPECT_EQ(uc.completion()->status, WcStatus::success);
+  EXPECT_EQ(uc.engine.next_timeout(), kNever);
+  ASSERT_EQ(uc.send(WrOpcode::read, 8, 2), 0);
+  EXPECT_TRUE(uc.all().empty());
+  EXPECT_EQ(uc.completion()->status, WcStatus::local_qp_operation);
+  EXPECT_EQ(uc.state(), QpState::sqe);
+  ASSERT_EQ(uc.to(QpState::rts, 0), 0);
+  ASSERT_EQ(uc.send(WrOpcode::send, 8, 3), 0);
+  EXPECT_EQ(uc.all().size(), 1U);
+}
+
+TEST_F(Req, TakesWorkOnlyInTheRightStates) {
+  EXPECT_EQ(bench.send(WrOpcode::send, 8), EINVAL);
+  const Sge segment = bench.sge(0, 8);
+  EXPECT_EQ(bench.engine.post_receive(bench.qpn, 1, {&segment, 1}), EINVAL);
+  bench.bring_up(QpType::rc, QpState::init);
+  EXPECT_EQ(bench.engine.post_receive(bench.qpn, 1, {&segment, 1}), 0);
+  EXPECT_EQ(bench.send(WrOpcode::send, 8), EINVAL);
+  ASSERT_EQ(bench.to(QpState::reset, 0), 0);
+  EXPECT_FALSE(bench.completion());  // vanished
+  bench.bring_up();
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(bench.send(WrOpcode::send, 8), 0);
+  }
+  EXPECT_EQ(bench.send(WrOpcode::send, 8), ENOMEM);
+  EXPECT_EQ(bench.engine.post_receive(bench.qpn, 1, {&segment, 1}), 0);
+  ASSERT_EQ(bench.to(QpState::error, 0), 0);
+  for (int i = 0; i < 9; ++i) {
+    const auto flushed = bench.completion();
+    ASSERT_TRUE(flushed);
+    EXPECT_EQ(flushed->status, WcStatus::flushed);
+    EXPECT_EQ(flushed->opcode, i < 8 ? WcOpcode::send : WcOpcode::receive);
+  }
+  EXPECT_FALSE(bench.completion());
+}
+
+}  // namespace
+}  // namespace weft::roce
