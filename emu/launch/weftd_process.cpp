@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,18 +26,27 @@
 namespace weft::launch {
 namespace {
 
+bool has_ended(pid_t child) { return ::waitpid(child, nullptr, WNOHANG) != 0; }
+
+// Also one that is stopped, or stuck.
+void end_weftd(pid_t weftd) {
+  const auto give_up = std::chrono::steady_clock::now() + kPatienceWithEnd;
+  while (!has_ended(weftd)) {
+    const bool is_patient = std::chrono::steady_clock::now() < give_up;
+    // Again and again: between fork and exec our own handler takes a signal, and forgets it.
+    ::kill(weftd, is_patient ? SIGTERM : SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+}
+
 // A weftd that does not accept programs yet. Ends it when destroyed, unless it was released: the
 // start may be interrupted, and its directory is then removed.
 class StartingWeftd {
  public:
   explicit StartingWeftd(pid_t pid) : pid_(pid) {}
   ~StartingWeftd() {
-    const auto give_up = std::chrono::steady_clock::now() + kPatienceWithEnd;
-    while (!has_ended()) {
-      const bool is_patient = std::chrono::steady_clock::now() < give_up;
-      // Again and again: between fork and exec our own handler takes a signal, and forgets it.
-      ::kill(pid_, is_patient ? SIGTERM : SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    if (pid_ > 0) {
+      end_weftd(pid_);
     }
   }
   StartingWeftd(const StartingWeftd&) = delete;
@@ -46,7 +54,7 @@ class StartingWeftd {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool has_ended() {
-    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) {
+    if (pid_ > 0 && launch::has_ended(pid_)) {
       pid_ = -1;
     }
     return pid_ <= 0;
@@ -255,9 +263,7 @@ PrivateWeftd::PrivateWeftd(PrivateWeftd&& other) noexcept
 
 PrivateWeftd::~PrivateWeftd() {
   if (pid_ > 0) {
-    ::kill(pid_, SIGTERM);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    end_weftd(pid_);
   }
 }
 

@@ -353,5 +353,13 @@ TEST_F(ProgramTest, AStoppedProgramIsReported) {
   EXPECT_TRUE(outcome.says("h1 is stopped")) << outcome.output;
 }
 
+TEST_F(ProgramTest, AWeftdThatIsStoppedDoesNotHoldTheRun) {
+  const Outcome outcome =
+      weft("run --device none -q -- sh -c 'pgrep -P $PPID weftd >pid; kill -STOP $(cat pid)'");
+  EXPECT_EQ(outcome.code, 1) << outcome.output;  // and not that of `timeout`
+  const Outcome state = run_shell("grep State: /proc/$(cat " + directory_ + "/pid)/status");
+  EXPECT_TRUE(state.code != 0 || state.says("zombie")) << state.output;
+}
+
 }  // namespace
 }  // namespace weft::testing
