@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,18 +18,6 @@ constexpr std::size_t kMaxFds = 4;  // of any message of ours
 // can wait.
 constexpr std::size_t kMostFds = 253;
 constexpr std::size_t kControlRoom = CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMostFds);
-
-Result<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return fail(ErrorCode::invalid_argument, "socket path '" + path + "' is too long: at most " +
-                                                 std::to_string(sizeof address.sun_path - 1) +
-                                                 " characters");
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
-}
 
 std::optional<ucred> credentials_of(int socket) {
   ucred peer{};
@@ -58,6 +45,18 @@ std::vector<srd::UniqueFd> descriptors_of(msghdr& message) {
 
 }  // namespace
 
+Result<sockaddr_un> unix_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return fail(ErrorCode::invalid_argument, "socket path '" + path + "' is too long: at most " +
+                                                 std::to_string(sizeof address.sun_path - 1) +
+                                                 " characters");
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
 void close_unwanted(std::vector<srd::UniqueFd>& fds) {
   const linger not_at_all{0, 0};
   for (const srd::UniqueFd& fd : fds) {
@@ -67,7 +66,7 @@ void close_unwanted(std::vector<srd::UniqueFd>& fds) {
 }
 
 Result<srd::UniqueFd> connect_seqpacket(const std::string& path, Duration patience) {
-  const auto address = address_of(path);
+  const auto address = unix_address(path);
   if (!address) {
     return tl::unexpected(address.error());
   }
@@ -93,7 +92,7 @@ Result<srd::UniqueFd> connect_seqpacket(const std::string& path, Duration patien
 }
 
 Result<srd::UniqueFd> listen_unix(const std::string& path, int type) {
-  const auto address = address_of(path);
+  const auto address = unix_address(path);
   if (!address) {
     return tl::unexpected(address.error());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include <array>
 #include <chrono>
@@ -37,6 +38,8 @@ struct Received {
   }
 };
 
+// Where a unix socket of any type is, or is to be. Paths are short: 107 characters.
+[[nodiscard]] Result<sockaddr_un> unix_address(const std::string& path);
 // Waits at most `patience` for a server that is behind with accepting; 0: not at all.
 [[nodiscard]] Result<srd::UniqueFd> connect_seqpacket(const std::string& path,
                                                       Duration patience = std::chrono::seconds{5});

@@ -3,14 +3,13 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
+#include "emu/attach/seqpacket.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
@@ -35,17 +34,15 @@ nlohmann::json to_json(const YAML::Node& node) {
 
 Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json request) {
   const std::string path = directory + "/control.sock";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return fail(ErrorCode::invalid_argument, "'" + path + "' is too long for a socket");
+  const auto address = emu::unix_address(path);
+  if (!address) {
+    return tl::unexpected(address.error());
   }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const srd::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval patience{kPatienceSeconds, 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
     return fail(nobody ? ErrorCode::not_found : ErrorCode::io_error,
                 srd::errno_text("no weftd answers at '" + path + "'"));
