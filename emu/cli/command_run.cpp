@@ -142,6 +142,7 @@ std::optional<launch::RunDirectory> open_directory(const Options& options,
   return std::move(*run);
 }
 
+// `counters`: weftd's, or null if it did not answer.
 void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& counters,
             const Options& options) {
   if (options.json) {
@@ -162,6 +163,9 @@ void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& c
   complain("{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
   for (const launch::ProgramEnd& end : ends) {
     complain("{:<10}{:>6}{:>10.2f}\n", end.name, end.code, end.seconds);
+  }
+  if (counters.is_null()) {
+    return;
   }
   std::uint64_t dropped = 0;
   std::string why;
@@ -295,6 +299,57 @@ bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
   return true;
 }
 
+struct Outcome {
+  std::vector<launch::ProgramEnd> ends;
+  int interrupt = 0;    // that kept programs from starting
+  int lost_output = 0;  // why, an errno
+};
+
+Outcome run_group(const std::vector<Words>& commands, const Options& options,
+                  const std::string& directory, const launch::DeviceKind& kind, Networks& networks,
+                  const std::optional<launch::RunDirectory>& run) {
+  Outcome outcome;
+  launch::ProgramGroup group;
+  launch::check_interrupt();  // from here on signals are for the programs
+  const bool all = start_all(group, commands, options, directory, kind, networks, run);
+  outcome.ends = group.finish(
+      std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
+  outcome.interrupt = all ? 0 : group.interrupt();
+  outcome.lost_output = group.output_failure();
+  return outcome;
+}
+
+// While the network is still there. Returns the exit code.
+int conclude(const Outcome& outcome, const std::string& directory, const Options& options,
+             const std::optional<launch::RunDirectory>& run) {
+  const auto counters = launch::ask_weftd(directory, {{"cmd", "counters"}});
+  if (run) {
+    for (const launch::ProgramEnd& end : outcome.ends) {
+      run->event("end", {{"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}});
+    }
+    const auto metrics = counters ? launch::ask_weftd(directory, {{"cmd", "metrics"}})
+                                  : counters;  // one that is stuck is not waited for twice
+    if (metrics) {
+      run->write("metrics.prom", (*metrics)["metrics"].get<std::string>());
+    }
+  }
+  report(outcome.ends, counters ? (*counters)["counters"] : nlohmann::json(), options);
+  if (!options.quiet) {
+    print_device_statistics(device_statistics(directory), options.json);
+  }
+  const int code = verdict(outcome.ends, options, run);
+  if (outcome.lost_output != 0) {
+    complain("weft run: output of the programs is lost: {}\n", std::strerror(outcome.lost_output));
+  }
+  if (!counters) {
+    complain("weft run: weftd did not answer: {}\n", counters.error().message);
+  }
+  return code != kSuccess                        ? code
+         : outcome.interrupt != 0                ? 128 + outcome.interrupt
+         : outcome.lost_output != 0 || !counters ? kFailure
+                                                 : kSuccess;
+}
+
 int run_programs(const Options& options) {
   const launch::Interruptible interruptible;
   const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
@@ -341,41 +396,8 @@ int run_programs(const Options& options) {
   for (const std::string& fault : options.faults) {
     unwrap(launch::apply_fault(weftd.directory(), fault));
   }
-  std::vector<launch::ProgramEnd> ends;
-  int interrupt = 0;  // that kept programs from starting
-  int lost_output = 0;
-  {
-    launch::ProgramGroup group;
-    launch::check_interrupt();  // from here on signals are for the programs
-    const bool all = start_all(group, commands, options, weftd.directory(), kind, networks, run);
-    ends = group.finish(
-        std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
-    interrupt = all ? 0 : group.interrupt();
-    lost_output = group.output_failure();
-  }
-  // Asked for before the network goes.
-  const auto counters = launch::ask_weftd(weftd.directory(), {{"cmd", "counters"}});
-  if (run) {
-    for (const launch::ProgramEnd& end : ends) {
-      run->event("end", {{"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}});
-    }
-    if (const auto metrics = launch::ask_weftd(weftd.directory(), {{"cmd", "metrics"}})) {
-      run->write("metrics.prom", (*metrics)["metrics"].get<std::string>());
-    }
-  }
-  report(ends, counters ? (*counters)["counters"] : nlohmann::json{{"frames", 0}, {"dropped", {}}},
-         options);
-  if (!options.quiet) {
-    print_device_statistics(device_statistics(weftd.directory()), options.json);
-  }
-  const int code = verdict(ends, options, run);
-  if (lost_output != 0) {
-    complain("weft run: output of the programs is lost: {}\n", std::strerror(lost_output));
-  }
-  return code != kSuccess   ? code
-         : interrupt != 0   ? 128 + interrupt
-         : lost_output != 0 ? kFailure
-                            : kSuccess;
+  const Outcome outcome = run_group(commands, options, weftd.directory(), kind, networks, run);
+  return conclude(outcome, weftd.directory(), options, run);
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
   while (answer.find('\n') == std::string::npos) {
     const ssize_t size = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
     if (size <= 0) {
-      return fail(ErrorCode::io_error, "weftd did not answer");
+      return fail(ErrorCode::io_error,
+                  size == 0 ? "weftd closed the connection" : srd::errno_text("waiting for weftd"));
     }
     answer.append(buffer.data(), static_cast<std::size_t>(size));
   }

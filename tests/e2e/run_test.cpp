@@ -353,6 +353,17 @@ TEST_F(ProgramTest, AStoppedProgramIsReported) {
   EXPECT_TRUE(outcome.says("h1 is stopped")) << outcome.output;
 }
 
+TEST_F(ProgramTest, AWeftdThatDiedIsNoIdleOne) {
+  const Outcome outcome =
+      weft("run --device none --json -- sh -c 'kill -KILL $(pgrep -P $PPID weftd)'");
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_TRUE(outcome.says("weftd did not answer: ")) << outcome.output;
+  const auto lines = objects(outcome.output);
+  ASSERT_EQ(lines.size(), 2U) << outcome.output;
+  EXPECT_EQ(lines[0]["exit_code"], 0);
+  EXPECT_TRUE(lines[1].at("network").is_null()) << lines[1];
+}
+
 TEST_F(ProgramTest, AWeftdThatIsStoppedDoesNotHoldTheRun) {
   const Outcome outcome =
       weft("run --device none -q -- sh -c 'pgrep -P $PPID weftd >pid; kill -STOP $(cat pid)'");
