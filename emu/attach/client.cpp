@@ -17,9 +17,6 @@
 namespace weft::emu {
 namespace {
 
-// Each of the steps of attaching waits for a core. Where 70 programs that poll share two of them
-// that is 200 ms a step, and five seconds were too few.
-constexpr int kHandshakeMilliseconds = 20'000;
 constexpr std::size_t kMinMtu = 256;
 constexpr std::size_t kMaxMtu = 65000;
 
@@ -299,6 +296,24 @@ Result<std::vector<srd::Address>> describe_host(AttachOptions options) {
     addresses.push_back(to_address(reply->addresses[i]));
   }
   return addresses;
+}
+
+Result<srd::UniqueFd> give_tap(AttachOptions options, int tap) {
+  if (auto completed = complete(options); !completed) {
+    return tl::unexpected(completed.error());
+  }
+  auto socket = connect_seqpacket(options.socket);
+  if (!socket) {
+    return socket;
+  }
+  TapRequest request;
+  std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
+  (void)send_struct(socket->get(), request, {tap});
+  const Received received = await_message(socket->get(), kHandshakeMilliseconds);
+  if (!is_well_formed(received.as<HostReply>(), AttachMessage::host)) {
+    return tl::unexpected(refusal(received));
+  }
+  return socket;
 }
 
 }  // namespace weft::emu

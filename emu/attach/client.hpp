@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
+#include "srd/io/posix.hpp"
 #include "srd/io/ring_ports.hpp"
 #include "srd/net/address.hpp"
 
@@ -38,10 +39,18 @@ struct Attachment {
   std::unique_ptr<srd::RingPorts> io;  // detaches when it is destroyed
 };
 
+// Each of the steps of attaching waits for a core. Where 70 programs that poll share two of them
+// that is 200 ms a step, and five seconds were too few.
+inline constexpr int kHandshakeMilliseconds = 20'000;
+
 // Says in the error what to do when there is no weftd.
 [[nodiscard]] Result<Attachment> attach(AttachOptions options = {});
 
 // The addresses of the NICs of options.host, in order.
 [[nodiscard]] Result<std::vector<srd::Address>> describe_host(AttachOptions options = {});
+
+// Makes a tap the kernel's end of the link of options.host. weftd has it until the connection,
+// which is returned, ends.
+[[nodiscard]] Result<srd::UniqueFd> give_tap(AttachOptions options, int tap);
 
 }  // namespace weft::emu

@@ -14,6 +14,7 @@ inline constexpr std::uint32_t kAttachMagic = 0x57454654;
 inline constexpr std::uint16_t kAttachVersion = 6;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
+inline constexpr std::size_t kMaxPorts = 64;  // of a weftd to the outside, taps among them
 inline constexpr std::uint32_t kQpnsPerAttachment = 256;
 
 enum class AttachMessage : std::uint16_t {

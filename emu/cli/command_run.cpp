@@ -364,11 +364,12 @@ int run_programs(const Options& options) {
     commands.resize(options.copies, commands.front());
   }
   const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
-  if (hosts > kMostHosts) {
+  const std::size_t most = options.netns ? launch::HostNetwork::kMost : kMostHosts;
+  if (hosts > most) {
     complain(
-        "weft run: {} programs take {} hosts, and a network has at most {}; let --per-host "
+        "weft run: {} programs take {} hosts, and a network has at most {}{}; let --per-host "
         "programs share one\n",
-        commands.size(), hosts, kMostHosts);
+        commands.size(), hosts, most, options.netns ? " with a kernel of their own" : "");
     return kUsage;
   }
   warn_of_mpi(commands, options);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/attach/protocol.hpp"
 #include "emu/daemon/plant.hpp"
 #include "emu/daemon/whereabouts.hpp"
 #include "srd/base/result.hpp"
@@ -33,7 +34,7 @@ struct OutsideSpec {
 
 class Outside {
  public:
-  static constexpr std::size_t kMaxPorts = 64;
+  static constexpr std::size_t kMaxPorts = emu::kMaxPorts;
   static constexpr std::size_t kBurst = 32;
 
   struct Port {

@@ -5,17 +5,18 @@
 #include <fcntl.h>
 #include <linux/if.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "emu/attach/protocol.hpp"
+#include "emu/attach/client.hpp"
 #include "emu/attach/seqpacket.hpp"
 #include "emu/launch/namespaces.hpp"
 #include "srd/io/tap_io.hpp"
@@ -23,7 +24,6 @@
 namespace weft::launch {
 namespace {
 
-constexpr int kPatienceMilliseconds = 5000;
 constexpr const char* kNetmask = "255.255.0.0";
 
 struct Made {
@@ -85,26 +85,6 @@ Result<srd::UniqueFd> furnish(const std::string& address) {
   ::_exit(0);
 }
 
-// The tap stays with weftd until the connection ends.
-Result<srd::UniqueFd> give_to_weftd(const std::string& directory, const std::string& host,
-                                    int tap) {
-  auto socket = emu::connect_seqpacket(directory + "/attach.sock");
-  if (!socket) {
-    return tl::unexpected(socket.error());
-  }
-  emu::TapRequest request;
-  std::memcpy(request.host.data(), host.data(), std::min(host.size(), request.host.size() - 1));
-  if (!emu::send_struct(socket->get(), request, {tap})) {
-    return fail(ErrorCode::io_error, srd::errno_text("giving weftd a tap"));
-  }
-  const emu::Received received = emu::await_message(socket->get(), kPatienceMilliseconds);
-  const auto reply = received.as<emu::HostReply>();
-  if (!reply || reply->header.type != emu::AttachMessage::host) {
-    return fail(ErrorCode::io_error, "weftd does not take the tap of host '" + host + "'");
-  }
-  return std::move(*socket);
-}
-
 }  // namespace
 
 Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, const std::string& host,
@@ -123,16 +103,19 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
     return fail(ErrorCode::out_of_resources, srd::errno_text("starting a process"));
   }
   theirs.reset();
-  emu::Received received = emu::await_message(ours.get(), kPatienceMilliseconds);
-  ::waitpid(child, nullptr, 0);
+  emu::Received received = emu::await_message(ours.get(), emu::kHandshakeMilliseconds);
+  ::kill(child, SIGKILL);  // it has nothing more to say, or hangs
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
   const auto made = received.as<Made>();
   if (!made || received.fds.size() != 3) {
     return fail(ErrorCode::not_permitted,
                 "--netns: " + (made ? std::string(made->failure.data()) : "no answer"));
   }
-  auto donor = give_to_weftd(weftd_directory, host, received.fds[0].get());
+  auto donor = emu::give_tap({.socket = weftd_directory + "/attach.sock", .host = host},
+                             received.fds[0].get());
   if (!donor) {
-    return tl::unexpected(donor.error());
+    return fail(donor.error().code, "the tap of host '" + host + "': " + donor.error().message);
   }
   HostNetwork network;
   network.donor_ = std::move(*donor);

@@ -1,8 +1,10 @@
 // Owns a network namespace for one emulated host, whose only cable is a tap into weftd's network.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
+#include "emu/attach/protocol.hpp"
 #include "srd/base/result.hpp"
 #include "srd/io/posix.hpp"
 
@@ -12,6 +14,8 @@ namespace weft::launch {
 // object.
 class HostNetwork {
  public:
+  static constexpr std::size_t kMost = emu::kMaxPorts;  // of one weftd
+
   // `address` is the IPv4 address of the host's first NIC; the kernel in there answers to it too.
   [[nodiscard]] static Result<HostNetwork> create(const std::string& weftd_directory,
                                                   const std::string& host,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,7 @@ Result<void> run_ip(const std::vector<std::string>& words) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGPIPE, SIG_DFL);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::execvp("ip", arguments.data());
     ::execv("/sbin/ip", arguments.data());
     ::_exit(127);

@@ -328,7 +328,8 @@ TEST_F(ProgramTest, WhatIsAskedTheWrongWayIsSaidSo) {
         "name: lab\ntopology:\n  nodes: {a: {kind: host}, b: {kind: host}, sw: {}}\n"
         "  links:\n    - {endpoints: [a, sw]}\n    - {endpoints: [b, sw]}\n");
   for (const char* arguments :
-       {"run --device none -n 300 -- true", "run --device none --nics 2 --topology net.yml -- true",
+       {"run --device none -n 300 -- true", "run --netns --device none -n 65 -- true",
+        "run --device none --nics 2 --topology net.yml -- true",
         "up x --hosts 3 --topology net.yml", "up x --nics 2 --topology net.yml", "exec",
         "exec x h1"}) {
     const Outcome outcome = weft(arguments);

@@ -379,6 +379,13 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
     ASSERT_TRUE(refused) << host;
     EXPECT_EQ(refused->header.type, AttachMessage::refused);
   }
+  const auto no_tap = srd::create_doorbell();
+  ASSERT_TRUE(no_tap);
+  const auto given =
+      give_tap({.socket = place("one") + "/attach.sock", .host = "nobody"}, no_tap->get());
+  ASSERT_FALSE(given);
+  EXPECT_NE(given.error().message.find("weftd refused: "), std::string::npos)
+      << given.error().message;
   EXPECT_TRUE(one.alive());
   EXPECT_EQ(one.status()["ports"].size(), 0U);
 }
