@@ -7,6 +7,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <weft/builtin_profiles.hpp>
 
 #include "emu/devices/registry.hpp"
@@ -22,15 +23,15 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-// Numbers may be written in hexadecimal.
+// Numbers may be written in hexadecimal. What is none, or too large for any field, stays as it is.
 std::string plain_value(const std::string& value) {
-  std::uint64_t number = 0;
-  const char* const end = value.data() + value.size();
-  const bool hexadecimal = value.starts_with("0x") && value.size() > 2;
-  if (!hexadecimal || std::from_chars(value.data() + 2, end, number, 16).ptr != end) {
+  if (!value.starts_with("0x")) {
     return value;
   }
-  return std::to_string(number);
+  std::uint64_t number = 0;
+  const char* const end = value.data() + value.size();
+  const auto [read, error] = std::from_chars(value.data() + 2, end, number, 16);
+  return error == std::errc{} && read == end ? std::to_string(number) : value;
 }
 
 tl::unexpected<Error> bad_field(const std::string& where, const std::string& name,

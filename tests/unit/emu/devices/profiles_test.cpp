@@ -78,6 +78,8 @@ TEST(Profiles, MistakesAreExplained) {
   EXPECT_THAT(mistake(profile_with("mtu", "mtu: {value: 900, mark: guess}")), HasSubstr("mark"));
   EXPECT_THAT(mistake(with_value("mtu", "many")), AllOf(HasSubstr("field mtu"), HasSubstr("many")));
   EXPECT_THAT(mistake(with_value("mtu", "0xfg")), HasSubstr("0xfg"));
+  EXPECT_THAT(mistake(with_value("forced_reorder", "0x10000000000000000")),
+              AllOf(HasSubstr("field forced_reorder"), HasSubstr("32 bits")));
   EXPECT_THAT(mistake(with_value("rdma_read", "2")), HasSubstr("field rdma_read"));
   EXPECT_THAT(mistake(with_value("mtu", "900") + "  warp: {value: 9, mark: fact}\n"),
               AllOf(HasSubstr("field warp"), HasSubstr("max_rq_sge")));
