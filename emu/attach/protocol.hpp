@@ -15,6 +15,9 @@ inline constexpr std::uint16_t kAttachVersion = 6;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::size_t kMaxPorts = 64;  // of a weftd to the outside, taps among them
+// Payload bytes of a packet on a weftd's network: the longest acknowledgement fits, too.
+inline constexpr std::size_t kLeastPayload = 512;
+inline constexpr std::size_t kMostPayload = 9000;
 inline constexpr std::uint32_t kQpnsPerAttachment = 256;
 
 enum class AttachMessage : std::uint16_t {

@@ -6,24 +6,32 @@
 #include <cstdio>
 #include <string>
 
+#include "emu/attach/protocol.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "emu/fabric/topology_yaml.hpp"
+#include "srd/wire/srd_header.hpp"
 
 namespace {
 
 constexpr int kUsage = 2;  // it was asked the wrong way
+constexpr std::size_t kHeader = 64;
+static_assert(weft::emu::kLeastPayload + kHeader >= weft::srd::wire::kLargestAck);
+
+// A process on the network takes six or seven of them.
+void take_all_descriptors() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   // Whoever reads what weftd writes may leave at any moment.
   ::signal(SIGPIPE, SIG_IGN);
-  // A process on the network takes six or seven descriptors.
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &files);
-  }
+  take_all_descriptors();
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::emu::DaemonOptions options;
   std::size_t hosts = 2;
@@ -35,7 +43,8 @@ int main(int argc, char** argv) {
       app.add_option("--hosts", hosts, "Number of hosts: h1, h2, ...")->check(CLI::Range(1, 254));
   auto* nics_option = app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
                           ->check(CLI::Range(1, 16));
-  app.add_option("--mtu", payload, "Payload bytes of a packet")->check(CLI::Range(512, 9000));
+  app.add_option("--mtu", payload, "Payload bytes of a packet")
+      ->check(CLI::Range(weft::emu::kLeastPayload, weft::emu::kMostPayload));
   app.add_flag(
       "--no-direct", no_direct,
       "Carry every frame through weftd, also between two processes that could share a ring");
@@ -78,7 +87,7 @@ int main(int argc, char** argv) {
     options.topology = std::move(*network);
   }
   options.direct_rings = !no_direct;
-  options.mtu = payload + 64;
+  options.mtu = payload + kHeader;
   options.plant.hosts.clear();
   for (std::size_t i = first; i < first + hosts; ++i) {
     options.plant.hosts.push_back("h" + std::to_string(i));

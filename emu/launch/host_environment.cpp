@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 
 #include "emu/attach/client.hpp"
+#include "emu/attach/protocol.hpp"
 #include "emu/daemon/plant.hpp"
 #include "emu/devices/device_tree.hpp"
 #include "emu/devices/registry.hpp"
@@ -130,7 +132,7 @@ Result<std::string> without_separators(const std::string& library, const std::st
 }
 
 std::size_t payload_of(const DeviceKind& kind) {
-  return kind ? kind->kind->largest_send(kind->abilities) : 0;
+  return kind ? std::max(kind->kind->largest_send(kind->abilities), emu::kLeastPayload) : 0;
 }
 
 Result<Environment> equip_host(const std::string& directory, const std::string& host,

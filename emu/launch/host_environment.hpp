@@ -18,7 +18,7 @@ using DeviceKind = std::optional<emu::devices::Profile>;
 [[nodiscard]] std::string known_devices();
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
 
-// The largest send of the emulated devices, which weftd's network must carry.
+// The payload that weftd's network must carry: the largest send of the emulated devices at least.
 [[nodiscard]] std::size_t payload_of(const DeviceKind& kind);
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
