@@ -67,9 +67,7 @@ Outcome<void> IoctlCall::take(const IoctlAttributeSpec& spec, Given& given) {
   given.bytes.resize(attribute.length);
   if (attribute.length <= kInlineBytes) {
     std::memcpy(given.bytes.data(), &attribute.value, attribute.length);
-    return {};
-  }
-  if (!copy_from_user(given.bytes, attribute.value)) {
+  } else if (!copy_from_user(given.bytes, attribute.value)) {
     return refuse(EFAULT);
   }
   // What a newer library says beyond what we know has to be nothing.

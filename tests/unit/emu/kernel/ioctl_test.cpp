@@ -364,6 +364,15 @@ INSTANTIATE_TEST_SUITE_P(All, BadIoctl,
                                                [](Call& c, Handle, Handle) {
                                                  c.attributes[0].length = 0;
                                                }},
+                                           BadCall{"InputOfANewerLibrary", 0,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].length = 8;
+                                                   }},
+                                           BadCall{"InputThatSaysMore", EOPNOTSUPP,
+                                                   [](Call& c, Handle, Handle) {
+                                                     c.attributes[0].length = 8;
+                                                     c.attributes[0].value = 0x101;
+                                                   }},
                                            BadCall{"InputTooLong", EINVAL,
                                                    [](Call& c, Handle, Handle) {
                                                      c.attributes[0].length = 5000;
