@@ -366,6 +366,7 @@ int run_peers(const Options& options) {
     for (const std::uint32_t size : options.sizes) {
       std::vector<PeerRow> rows;
       for (int round = 0; round < options.rounds; ++round) {
+        launch::check_interrupt();  // which came between two of them
         const auto row = measure_peer(provider, size);
         if (!row) {
           complain("weft perf: {}\n", row.error().message);

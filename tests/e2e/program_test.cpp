@@ -518,6 +518,19 @@ TEST_F(ProgramTest, PeersAreMeasuredInTheSameSession) {
   EXPECT_GT(lines[1]["latency_us_p50"], 0);
 }
 
+TEST_F(ProgramTest, AnInterruptEndsAllPeers) {
+  write("fi_pingpong", "#!/bin/sh\necho started >>" + directory_ + "/said\nexec sleep 60\n");
+  std::filesystem::permissions(directory_ + "/fi_pingpong", std::filesystem::perms::owner_all);
+  const Outcome outcome =
+      run_shell("cd " + directory_ + "; PATH=" + directory_ +
+                ":$PATH timeout 60 " WEFT_PROGRAM
+                " perf --op send --size 64 --rounds 1 --seconds 0.02 --peers a,b,c & "
+                "for i in $(seq 200); do test -s said && break; sleep 0.05; done; "
+                "kill -TERM $(pgrep -P $! weft); wait $!");
+  EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.output;
+  EXPECT_EQ(read("said"), "started\n");
+}
+
 TEST_F(ProgramTest, CompletionsKnowEveryCommand) {
   const Outcome bash = run_shell(
       "bash -c 'source <(" WEFT_PROGRAM

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "emu/cli/doctor/packages.hpp"
+#include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
 
 namespace weft::cli {
@@ -87,6 +88,9 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
                      port};
     if (!server) {
       group.wait_until([&] { return group.is_serving(0); }, 5s);
+      if (group.interrupt() != 0) {
+        break;
+      }
       output.clear();
       program.words.emplace_back("127.0.0.1");
     }
@@ -95,6 +99,9 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
     }
   }
   const auto ends = group.finish(1s, 60s);
+  if (group.interrupt() != 0) {
+    throw launch::Interrupted(group.interrupt());
+  }
   // Labels are "[ ] " before every line.
   std::string table;
   std::istringstream lines(output);

@@ -18,7 +18,8 @@ struct PeerRow {
   double messages_per_s = 0;  // ditto
 };
 
-// Two processes of fi_pingpong on loopback. fi_pingpong itself decides what it warms up.
+// Two processes of fi_pingpong on loopback. fi_pingpong itself decides what it warms up. A signal
+// that asks to end is passed on to them and thrown as launch::Interrupted.
 [[nodiscard]] Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size);
 
 // What fi_pingpong prints, as rows.
