@@ -291,8 +291,8 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
         if (options.pairs == 1) {
           print(options, one, result);
           std::fflush(stdout);
-        } else if (number < Board::kMostCases) {
-          board.medians[number++] = result;
+        } else {
+          board.medians.at(number++) = result;
         }
       }
     }
@@ -392,7 +392,7 @@ void print_sums(const Options& options, std::span<const Board> boards) {
     print_head();
   }
   const auto cases = cases_of(options);
-  for (std::size_t i = 0; i < std::min(cases.size(), Board::kMostCases); ++i) {
+  for (std::size_t i = 0; i < cases.size(); ++i) {
     PerfResult sum = boards[0].medians[i];
     for (const Board& board : boards.subspan(1)) {
       const PerfResult& one = board.medians[i];
@@ -407,19 +407,32 @@ void print_sums(const Options& options, std::span<const Board> boards) {
   }
 }
 
-int run_perf(const Options& options) {
+constexpr std::string_view kDpdk = "dpdk:";
+
+// What is wrong with what was asked for, or nothing.
+std::string mistake_in(const Options& options) {
+  const std::size_t cases = cases_of(options).size();
   if (options.pairs > 1 && (options.io != "ring" || !options.topology.empty())) {
-    complain("weft perf: several pairs need --io ring and no topology\n");
-    return kUsage;
+    return "several pairs need --io ring and no topology";
   }
-  if (cases_of(options).empty()) {
-    complain("weft perf: nothing to measure: a send is at most 4096 bytes\n");
-    return kUsage;
+  if (options.pairs > 1 && cases > Board::kMostCases) {
+    return fmt::format(
+        "several pairs measure {} cases at the most, and these are {}: give fewer "
+        "of --op or --size",
+        Board::kMostCases, cases);
   }
-  constexpr std::string_view kDpdk = "dpdk:";
-  const bool dpdk = options.io.rfind(kDpdk, 0) == 0;
-  if (options.io != "ring" && options.io != "udp" && !dpdk) {
-    complain("weft perf: there is no --io {}; there are: ring, udp, dpdk:DEVICE\n", options.io);
+  if (cases == 0) {
+    return "nothing to measure: a send is at most 4096 bytes";
+  }
+  if (options.io != "ring" && options.io != "udp" && !options.io.starts_with(kDpdk)) {
+    return fmt::format("there is no --io {}; there are: ring, udp, dpdk:DEVICE", options.io);
+  }
+  return {};
+}
+
+int run_perf(const Options& options) {
+  if (const std::string mistake = mistake_in(options); !mistake.empty()) {
+    complain("weft perf: {}\n", mistake);
     return kUsage;
   }
   const launch::Interruptible interruptible;
@@ -438,7 +451,7 @@ int run_perf(const Options& options) {
     if (is_pinned(options) && passes_weftd(options)) {
       launch::pin_to_core(weftd->pid(), 1);
     }
-  } else if (dpdk) {
+  } else if (options.io.starts_with(kDpdk)) {
     auto plan = plan_dpdk(options.io.substr(kDpdk.size()), options.eal);
     if (!plan) {
       throw std::runtime_error(plan.error().message);
