@@ -112,6 +112,11 @@ std::string resolved(const Options& options, const std::vector<Words>& commands,
       "topology: {}\n",
       options.seed, quoted(options.device), hosts, options.nics, options.per_host, options.dilation,
       options.through_weftd, options.topology.empty() ? "null" : quoted("topology.yml"));
+  text += fmt::format("netns: {}\npin: {}\ngrace: {}\nno_prefix: {}\n", options.netns,
+                      options.pin > 0   ? "true"
+                      : options.pin < 0 ? "false"
+                                        : "null",  // as for most
+                      options.grace_seconds, options.no_prefix);
   text += options.faults.empty() ? "faults: []\n" : "faults:\n";
   for (const std::string& fault : options.faults) {
     text += "  - {" + fault + "}\n";

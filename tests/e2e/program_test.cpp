@@ -291,13 +291,16 @@ TEST_F(ProgramTest, ARunLeavesWhatItTakesToRepeatIt) {
         "  links:\n    - {endpoints: [h1, sw]}\n    - {endpoints: [h2, sw]}\n");
   const Outcome outcome = weft(
       "run --device none --topology net.yml --fault 'link: h1->sw, loss: 0.5' --seed 77 --out out "
-      "-- true : sh -c 'exit 4'");
+      "--no-pin --grace 1.5 --no-prefix -- true : sh -c 'exit 4'");
   EXPECT_EQ(outcome.code, 4);
   EXPECT_TRUE(outcome.output.starts_with("weft run: seed 77\n")) << outcome.output;
   EXPECT_TRUE(outcome.says("weft run: h2 ended with 4; seed 77; events in out\n"))
       << outcome.output;
   const std::string config = read("out/config.resolved.yml");
   EXPECT_NE(config.find("seed: 77\n"), std::string::npos) << config;
+  EXPECT_NE(config.find("netns: false\npin: false\ngrace: 1.5\nno_prefix: true\n"),
+            std::string::npos)
+      << config;
   EXPECT_NE(config.find("- [\"sh\",\"-c\",\"exit 4\"]\n"), std::string::npos) << config;
   EXPECT_EQ(read("out/topology.yml"), read("net.yml"));
   const auto events = objects(read("out/events.jsonl"));
