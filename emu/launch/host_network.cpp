@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +86,13 @@ Result<srd::UniqueFd> furnish(const std::string& address) {
   ::_exit(0);
 }
 
+bool is_our_user_namespace(int there) {
+  struct stat theirs {};
+  struct stat ours {};
+  return ::fstat(there, &theirs) == 0 && ::stat("/proc/self/ns/user", &ours) == 0 &&
+         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+}
+
 }  // namespace
 
 Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, const std::string& host,
@@ -119,13 +127,16 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
   }
   HostNetwork network;
   network.donor_ = std::move(*donor);
-  network.user_ = std::move(received.fds[1]);
+  if (!is_our_user_namespace(received.fds[1].get())) {  // which cannot be entered again
+    network.user_ = std::move(received.fds[1]);
+  }
   network.network_ = std::move(received.fds[2]);
   return network;
 }
 
 bool HostNetwork::enter() const {
-  return ::setns(user_.get(), CLONE_NEWUSER) == 0 && ::setns(network_.get(), CLONE_NEWNET) == 0;
+  return (!user_ || ::setns(user_.get(), CLONE_NEWUSER) == 0) &&
+         ::setns(network_.get(), CLONE_NEWNET) == 0;
 }
 
 }  // namespace weft::launch

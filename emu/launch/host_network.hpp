@@ -26,7 +26,7 @@ class HostNetwork {
 
  private:
   srd::UniqueFd donor_;  // the connection with which weftd was given the tap
-  srd::UniqueFd user_;
+  srd::UniqueFd user_;   // unless it is ours
   srd::UniqueFd network_;
 };
 

@@ -23,15 +23,16 @@ bool write_file(const char* path, const std::string& text) {
 Result<void> enter_private_network() {
   const std::string user = std::to_string(::geteuid());
   const std::string group = std::to_string(::getegid());
-  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) {
+    // Root inside, so that devices can be made; for files it stays who it was.
+    if (!write_file("/proc/self/setgroups", "deny") ||
+        !write_file("/proc/self/uid_map", "0 " + user + " 1") ||
+        !write_file("/proc/self/gid_map", "0 " + group + " 1")) {
+      return fail(ErrorCode::not_permitted, srd::errno_text("mapping users into the namespace"));
+    }
+  } else if (::unshare(CLONE_NEWNET) != 0) {  // which root can where there are no user namespaces
     return fail(ErrorCode::not_permitted,
                 srd::errno_text("a network namespace of one's own (`weft doctor` says more)"));
-  }
-  // Root inside, so that devices can be made; for files it stays who it was.
-  if (!write_file("/proc/self/setgroups", "deny") ||
-      !write_file("/proc/self/uid_map", "0 " + user + " 1") ||
-      !write_file("/proc/self/gid_map", "0 " + group + " 1")) {
-    return fail(ErrorCode::not_permitted, srd::errno_text("mapping users into the namespace"));
   }
   return run_ip({"link", "set", "lo", "up"});
 }

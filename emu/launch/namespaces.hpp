@@ -1,4 +1,4 @@
-// Owns network namespaces of one's own, which take no root.
+// Owns network namespaces of one's own, which take no root where there are user namespaces.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 namespace weft::launch {
 
 // Moves this process, and all that it starts, into a new user and network namespace, in which it
-// may make devices. Its user stays the same for files. Call it before there are threads.
+// may make devices. Its user stays the same for files. Root stays in its user namespace if it can
+// make none. Call it before there are threads.
 [[nodiscard]] Result<void> enter_private_network();
 
 // The `ip` program with these words.

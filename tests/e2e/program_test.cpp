@@ -88,6 +88,33 @@ TEST_F(ProgramTest, TheDoctorSeesWhatASandboxTakesAway) {
   ADD_FAILURE() << outcome.output;
 }
 
+// What the doctor calls good works: here a network namespace, but no user namespace.
+TEST_F(ProgramTest, RootNeedsNoUserNamespaceForAHostWithAKernelOfItsOwn) {
+  WEFT_NEEDS_A_PLAIN_BUILD("DPDK, which the doctor asks, leaks");
+  WEFT_NEEDS("ip");
+  if (run_shell("unshare --user --map-root-user true").code != 0) {
+    GTEST_SKIP() << "this machine allows no user namespaces";
+  }
+  if (::access("/dev/net/tun", R_OK | W_OK) != 0) {
+    GTEST_SKIP() << "there is no /dev/net/tun";
+  }
+  const auto as_root = [](const std::string& arguments) {
+    return run_shell(
+        "unshare --user --map-root-user sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; "
+        "exec timeout 60 " WEFT_PROGRAM " " +
+        arguments + "'");
+  };
+  for (const json& line : objects(as_root("doctor --json").output)) {
+    if (line.value("topic", "") == "namespaces") {
+      EXPECT_EQ(line["health"], "good") << line;
+    }
+  }
+  const Outcome outcome =
+      as_root("run --netns --device none -q -- sh -c \"ip -br address show weft0\"");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("10.77.1.1/16")) << outcome.output;
+}
+
 TEST_F(ProgramTest, FilesAreCheckedWithFileLineAndRemedy) {
   write("good.yml",
         "name: lab\ntopology:\n  nodes: {h1: {kind: host}, h2: {kind: host}, sw: {}}\n"

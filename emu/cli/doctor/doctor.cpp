@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "emu/cli/doctor/packages.hpp"
+#include "emu/launch/namespaces.hpp"
 #include "emu/launch/weftd_process.hpp"
 #include "srd/io/posix.hpp"
 
@@ -131,11 +132,12 @@ Finding huge_pages() {
                                  "hugetlbfs none /dev/hugepages"};
 }
 
-// In a child: does this combination of namespaces come to life?
-bool can_unshare(int flags) {
+// Tried in a child.
+template <class Try>
+bool works(const Try& try_it) {
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::_exit(::unshare(flags) == 0 ? 0 : 1);
+    ::_exit(try_it() ? 0 : 1);
   }
   int status = 1;
   ::waitpid(pid, &status, 0);
@@ -143,22 +145,26 @@ bool can_unshare(int flags) {
 }
 
 Finding namespaces() {
-  const bool user = can_unshare(CLONE_NEWUSER | CLONE_NEWNET);
-  const bool plain = can_unshare(CLONE_NEWNET);
+  const bool user = works([] { return ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0; });
+  const bool plain = works([] { return ::unshare(CLONE_NEWNET) == 0; });
+  const bool entered = works([] { return launch::enter_private_network().has_value(); });
   std::string reason;
   if (!user && first_line("/proc/sys/kernel/unprivileged_userns_clone") == "0") {
     reason = " (kernel.unprivileged_userns_clone is 0)";
   } else if (!user && first_line("/proc/sys/user/max_user_namespaces") == "0") {
     reason = " (user.max_user_namespaces is 0)";
   }
-  return {"namespaces", user || plain ? Health::good : Health::absent,
-          fmt::format("user + network namespace {}{}, network namespace alone {}",
-                      user ? "yes" : "no", reason, plain ? "yes" : "no"),
+  return {"namespaces", entered ? Health::good : Health::absent,
+          fmt::format("user + network namespace {}{}, network namespace alone {}{}",
+                      user ? "yes" : "no", reason, plain ? "yes" : "no",
+                      entered || !(user || plain) ? "" : ", but its loopback cannot be set up"),
           "emulated hosts can have a network of their own; without, they use loopback addresses "
           "(127.77.h.n)",
-          user || plain ? ""
-                        : "as root: sysctl kernel.unprivileged_userns_clone=1 "
-                          "user.max_user_namespaces=1000, or a container runtime that allows them"};
+          entered         ? ""
+          : user || plain ? "apt-get install iproute2"
+                          : "as root: sysctl kernel.unprivileged_userns_clone=1 "
+                            "user.max_user_namespaces=1000, or a container runtime that allows "
+                            "them"};
 }
 
 Finding tap() {
