@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
@@ -41,6 +42,7 @@ int run_capture(const Options& options) {
     }
   }
   const json capture = unwrap(launch::ask_weftd(directory, request))["capture"];
+  const bool complete = capture.is_null() || capture.value("complete", true);
   if (options.as_json) {
     fmt::print("{}\n", capture.dump());
   } else if (capture.is_null()) {
@@ -50,12 +52,18 @@ int run_capture(const Options& options) {
       const auto number = capture[count].get<std::uint64_t>();
       return number == 0 ? std::string() : fmt::format("; {} more {}", number, what);
     };
-    fmt::print("{} {}: {} packets of {} links{}{}\n", options.stop ? "wrote" : "writing",
+    fmt::print("{} {}: {} packets of {} links{}{}\n",
+               !options.stop ? "writing"
+               : complete    ? "wrote"
+                             : "still writing",
                capture["file"].get<std::string>(), capture["packets"].get<std::uint64_t>(),
                capture["links"].get<std::uint64_t>(), note("skipped", "did not fit"),
                note("dropped", "came faster than the disk takes them"));
   }
-  return kSuccess;
+  if (!complete) {
+    complain("weft capture: the disk is behind: frames are missing in the file, or come later\n");
+  }
+  return complete ? kSuccess : kFailure;
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ class Capture {
              const char* dropped);
   // A frame that weftd itself did not pass on.
   void refused(Duration when, std::span<const std::byte> bytes, const char* why);
-  // Nothing comes any more: waits a moment for what is not written yet.
-  void finish() { queue_->finish(kPatience); }
+  // Nothing comes any more: waits a moment for what is not written yet. False: that was too short.
+  [[nodiscard]] bool finish() { return queue_->finish(kPatience); }
 
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] std::size_t links() const { return links_; }

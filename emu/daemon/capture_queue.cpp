@@ -105,7 +105,11 @@ Result<std::unique_ptr<CaptureQueue>> CaptureQueue::start(Sink sink, std::size_t
   return std::unique_ptr<CaptureQueue>(new CaptureQueue(std::move(shared)));
 }
 
-CaptureQueue::~CaptureQueue() { finish(kPatience); }
+CaptureQueue::~CaptureQueue() {
+  if (!finished_) {
+    finish(kPatience);
+  }
+}
 
 void CaptureQueue::push(const CapturedFrame& frame) {
   const Header header{.time = frame.time,
@@ -124,6 +128,7 @@ void CaptureQueue::push(const CapturedFrame& frame) {
 }
 
 bool CaptureQueue::finish(Duration patience) {
+  finished_ = true;
   std::unique_lock lock(shared_->mutex);
   shared_->ending = true;
   shared_->changed.notify_all();

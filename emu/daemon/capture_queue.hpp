@@ -33,6 +33,7 @@ class CaptureQueue {
   // `bytes` is a power of two.
   [[nodiscard]] static Result<std::unique_ptr<CaptureQueue>> start(Sink sink,
                                                                    std::size_t bytes = kBytes);
+  // Waits a moment for the disk, unless finish() has waited already.
   ~CaptureQueue();
   CaptureQueue(const CaptureQueue&) = delete;
   CaptureQueue& operator=(const CaptureQueue&) = delete;
@@ -50,6 +51,7 @@ class CaptureQueue {
   std::shared_ptr<Shared> shared_;
   std::uint64_t head_ = 0;
   std::uint64_t dropped_ = 0;
+  bool finished_ = false;
 };
 
 }  // namespace weft::emu

@@ -127,6 +127,17 @@ json capture_json(const Capture* capture, const NetworkFigures& figures) {
           {"dropped", figures.capture_dropped}};
 }
 
+json capture_json(const NetworkControl::StoppedCapture& stopped) {
+  const Capture& capture = *stopped.capture;
+  NetworkFigures figures;
+  figures.captured = capture.packets();
+  figures.capture_skipped = capture.skipped();
+  figures.capture_dropped = capture.dropped();
+  json last = capture_json(&capture, figures);
+  last["complete"] = stopped.complete;
+  return last;
+}
+
 json nics_json(const NetworkControl& network, const NetworkFigures& figures) {
   json nics = json::array();
   auto process = figures.processes.begin();
@@ -176,17 +187,31 @@ Result<void> impair(NetworkControl& network, const json& request) {
   return network.impairments().set(network, link, request["set"]);
 }
 
-Result<void> change_capture(NetworkControl& network, const json& request) {
-  if (request.contains("start")) {
+// The request's "start", a file, or "stop"; without either the capture that is running. The
+// answer's "capture" goes into `reply`.
+Result<void> change_capture(NetworkControl& network, const json& request, json& reply) {
+  const bool stops = request.value("stop", false);
+  const bool starts = request.contains("start");
+  if (stops && starts) {
+    return fail(ErrorCode::invalid_argument, "start a capture, or stop one: not both in a request");
+  }
+  if (stops) {
+    return network.stop_capture().map([&](const NetworkControl::StoppedCapture& stopped) {
+      reply["capture"] = capture_json(stopped);
+    });
+  }
+  Result<void> done;
+  if (starts) {
     CaptureOptions options;
     options.file = request["start"].get<std::string>();
     options.links = request.value("links", options.links);
     options.snap_length = std::clamp<std::size_t>(request.value("snap_length", options.snap_length),
                                                   64, options.snap_length);
     options.size_limit = request.value("size_limit", options.size_limit);
-    return network.start_capture(options);
+    done = network.start_capture(options);
   }
-  return request.value("stop", false) ? network.stop_capture() : Result<void>{};
+  reply["capture"] = capture_json(network.capture(), network.figures());
+  return done;
 }
 
 json answer(const ControlView& view, const json& request) {
@@ -211,14 +236,7 @@ json answer(const ControlView& view, const json& request) {
     done = impair(network, request);
     reply["impairments"] = network.impairments().json();
   } else if (command == "capture") {
-    if (request.value("stop", false)) {
-      network.finish_capture();  // what there was
-    }
-    reply["capture"] = capture_json(network.capture(), network.figures());
-    done = change_capture(network, request);
-    if (network.capture() != nullptr) {
-      reply["capture"] = capture_json(network.capture(), network.figures());
-    }
+    done = change_capture(network, request, reply);
   } else if (command == "stop") {
     view.stop();
   } else {

@@ -175,24 +175,18 @@ Result<void> NetworkControl::start_capture(const CaptureOptions& options) {
   return {};
 }
 
-Result<void> NetworkControl::stop_capture() {
+Result<NetworkControl::StoppedCapture> NetworkControl::stop_capture() {
   if (capture_ == nullptr) {
     return fail(ErrorCode::not_found, "no capture is running");
   }
-  finish_capture();
+  call([&] { forwarder_.fabric()->set_capture(nullptr); });
+  const bool complete = capture_->finish();
   events_.note("capture_ended", {{"file", capture_->file()},
                                  {"packets", capture_->packets()},
                                  {"skipped", capture_->skipped()},
-                                 {"dropped", capture_->dropped()}});
-  capture_.reset();
-  return {};
-}
-
-void NetworkControl::finish_capture() {
-  if (capture_ != nullptr) {
-    call([&] { forwarder_.fabric()->set_capture(nullptr); });
-    capture_->finish();
-  }
+                                 {"dropped", capture_->dropped()},
+                                 {"complete", complete}});
+  return StoppedCapture{std::move(capture_), complete};
 }
 
 NetworkFigures NetworkControl::figures() {

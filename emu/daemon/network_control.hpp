@@ -60,9 +60,12 @@ class NetworkControl {
   [[nodiscard]] Impairments& impairments() { return impairments_; }
   // One at a time.
   [[nodiscard]] Result<void> start_capture(const CaptureOptions& options);
-  [[nodiscard]] Result<void> stop_capture();
-  // It takes no more frames, and its figures are those of its end.
-  void finish_capture();
+  // Its figures are those of its end.
+  struct StoppedCapture {
+    std::unique_ptr<Capture> capture;
+    bool complete = false;  // else the last frames are still being written
+  };
+  [[nodiscard]] Result<StoppedCapture> stop_capture();
 
   [[nodiscard]] NetworkFigures figures();
 

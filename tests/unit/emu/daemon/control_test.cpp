@@ -98,8 +98,16 @@ TEST_F(ControlTest, ACaptureBeginsAndEnds) {
   ASSERT_TRUE(ask({{"cmd", "capture"}, {"start", file}, {"links", {"h1->*"}}})["ok"]);
   EXPECT_FALSE(ask({{"cmd", "capture"}, {"start", file}})["ok"]);  // one at a time
   EXPECT_EQ(ask({{"cmd", "capture"}})["capture"]["links"], 1);
-  ASSERT_TRUE(ask({{"cmd", "capture"}, {"stop", true}})["ok"]);
+  const std::string next = directory_ + "/next.pcapng";
+  EXPECT_FALSE(ask({{"cmd", "capture"}, {"stop", true}, {"start", next}})["ok"]);
+  EXPECT_FALSE(std::filesystem::exists(next));
+  EXPECT_EQ(ask({{"cmd", "capture"}})["capture"]["file"], file);  // it goes on
+  const json stopped = ask({{"cmd", "capture"}, {"stop", true}});
+  ASSERT_TRUE(stopped["ok"]) << stopped;
+  EXPECT_EQ(stopped["capture"]["file"], file);
+  EXPECT_EQ(stopped["capture"]["complete"], true);
   EXPECT_TRUE(ask({{"cmd", "capture"}})["capture"].is_null());
+  EXPECT_FALSE(ask({{"cmd", "capture"}, {"stop", true}})["ok"]);
   const auto read = weft::testing::read_pcapng(file);
   EXPECT_TRUE(read.well_formed);
   EXPECT_EQ(read.interfaces, (std::vector<std::string>{"h1->fabric", "weftd"}));
