@@ -75,7 +75,7 @@ int down(const Options& options) {
     const auto peer = emu::connect_seqpacket(directory + "/attach.sock");
     return peer || peer.error().code != ErrorCode::not_found;
   };
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+  const auto patience = std::chrono::steady_clock::now() + launch::kPatienceWithEnd;
   while (stopped && is_there() && std::chrono::steady_clock::now() < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds{10});
   }

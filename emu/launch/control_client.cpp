@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -16,7 +17,6 @@ namespace weft::launch {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr long kPatienceSeconds = 10;
 
 // Scalars stay text: the reader of faults knows their types.
 nlohmann::json to_json(const YAML::Node& node) {
@@ -30,6 +30,17 @@ nlohmann::json to_json(const YAML::Node& node) {
   return map;
 }
 
+// Each call may wait: together no longer than that.
+void let_wait_until(std::chrono::steady_clock::time_point give_up, int socket) {
+  using std::chrono::microseconds;
+  const auto left =
+      std::max(std::chrono::duration_cast<microseconds>(give_up - std::chrono::steady_clock::now()),
+               microseconds{1});  // 0 would be for ever
+  const timeval patience{left.count() / 1'000'000, left.count() % 1'000'000};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+}
+
 }  // namespace
 
 Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json request) {
@@ -39,9 +50,8 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
     return tl::unexpected(address.error());
   }
   const srd::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval patience{kPatienceSeconds, 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const auto give_up = std::chrono::steady_clock::now() + kPatienceWithAnswer;
+  let_wait_until(give_up, socket.get());
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
     return fail(nobody ? ErrorCode::not_found : ErrorCode::io_error,
@@ -49,6 +59,7 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
   }
   request["v"] = kVersion;
   const std::string line = request.dump() + "\n";
+  let_wait_until(give_up, socket.get());
   if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(line.size())) {
     return fail(ErrorCode::io_error, srd::errno_text("asking weftd"));
@@ -56,6 +67,7 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
   std::string answer;
   std::array<char, 4096> buffer;
   while (answer.find('\n') == std::string::npos) {
+    let_wait_until(give_up, socket.get());
     const ssize_t size = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
     if (size <= 0) {
       return fail(ErrorCode::io_error,

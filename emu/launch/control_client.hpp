@@ -1,12 +1,16 @@
 // Owns asking a weftd over its control socket.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "srd/base/result.hpp"
 
 namespace weft::launch {
+
+// What a weftd may take for an answer.
+inline constexpr std::chrono::seconds kPatienceWithAnswer{10};
 
 // One request, one answer; an answer that says no is an error. `not_found`: there is no weftd.
 [[nodiscard]] Result<nlohmann::json> ask_weftd(const std::string& directory,

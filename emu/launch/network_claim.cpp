@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "emu/launch/interrupt.hpp"
-#include "emu/launch/weftd_process.hpp"
 
 namespace weft::launch {
 namespace {
@@ -25,7 +24,7 @@ bool is_at(int directory, const std::string& path) {
 }  // namespace
 
 Result<NetworkClaim> NetworkClaim::take(const std::string& name, bool create) {
-  const auto give_up = std::chrono::steady_clock::now() + kPatienceWithStart + kPatienceWithEnd;
+  const auto give_up = std::chrono::steady_clock::now() + kLongestClaim;
   do {
     auto path = named_directory(name, create);
     if (!path) {

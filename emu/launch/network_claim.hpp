@@ -1,18 +1,26 @@
 // Owns the lock that lets only one weft at a time start or end a named network.
 #pragma once
 
+#include <chrono>
 #include <string>
 
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/weftd_process.hpp"
 #include "srd/base/result.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
 
+// `weft up` holds one longest: it asks whether a weftd is there, starts one, asks it, perhaps in
+// the last moment, whether it serves, and ends it if it does not.
+inline constexpr std::chrono::seconds kLongestClaim =
+    kPatienceWithAnswer + kPatienceWithStart + kPatienceWithAnswer + kPatienceWithEnd;
+
 // A lock on the network's directory, for as long as the network comes up or goes. The kernel gives
 // it back when its holder ends, however that ends.
 class NetworkClaim {
  public:
-  // Waits for another weft that has it, as long as starting or ending a weftd takes at most.
+  // Waits kLongestClaim for another weft that has it.
   [[nodiscard]] static Result<NetworkClaim> take(const std::string& name, bool create);
 
   NetworkClaim(NetworkClaim&& other) noexcept = default;

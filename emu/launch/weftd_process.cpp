@@ -182,7 +182,7 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
     check_interrupt();
     // Another weftd may have been there first.
-    if (const auto peer = emu::connect_seqpacket(socket);
+    if (const auto peer = emu::connect_seqpacket(socket, Duration{0});
         peer && emu::peer_process(peer->get()) == weftd.pid()) {
       const auto answer = ask_weftd(directory, {{"cmd", "counters"}});
       if (answer) {  // its loop runs, with all its ports

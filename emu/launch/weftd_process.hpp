@@ -32,9 +32,9 @@ struct WeftdOptions {
 // A file that was built with this program and lies beside it or in its build tree.
 [[nodiscard]] std::string companion(const std::string& file, const std::string& folder_in_build);
 
-// What a weftd may take to start, and then to end if nobody wants it any more.
+// What a weftd may take to start, and to end.
 inline constexpr std::chrono::seconds kPatienceWithStart{10};
-inline constexpr std::chrono::seconds kPatienceWithEnd{2};
+inline constexpr std::chrono::seconds kPatienceWithEnd{5};
 
 // Starts a weftd on that directory and returns its process id when it accepts programs. A bound one
 // ends with this program, another one goes on.
