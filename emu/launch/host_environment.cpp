@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/io/posix.hpp"
 
 namespace weft::launch {
 namespace {
@@ -58,18 +58,26 @@ std::string fingerprint(const std::vector<emu::kernel::NicDescription>& nics) {
 // Several programs may come to a host at once: a tree appears whole, or not at all.
 Result<void> write_devices(const std::string& root, const emu::devices::Personality& kind,
                            const std::vector<emu::kernel::NicDescription>& nics) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (std::filesystem::exists(root, error)) {
+  if (fs::exists(root, error)) {
     return {};
   }
-  const std::string draft = root + ".draft" + std::to_string(::getpid());
-  std::filesystem::create_directories(draft, error);
-  const auto written = emu::devices::write_device_tree(draft, kind, nics);
-  if (written) {
-    std::filesystem::rename(draft, root, error);
+  fs::create_directories(fs::path(root).parent_path(), error);
+  std::string draft = root + ".draftXXXXXX";
+  if (::mkdtemp(draft.data()) == nullptr) {
+    return fail(ErrorCode::io_error, srd::errno_text("making directory '" + draft + "'"));
   }
-  if (!written || error) {  // somebody was faster
-    std::filesystem::remove_all(draft, error);
+  auto written = emu::devices::write_device_tree(draft, kind, nics);
+  if (written) {
+    fs::rename(draft, root, error);
+    std::error_code none;
+    if (error && !fs::exists(root, none)) {  // else another program was faster
+      written = fail(ErrorCode::io_error, "cannot rename '" + draft + "': " + error.message());
+    }
+  }
+  if (!written || error) {
+    fs::remove_all(draft, error);
   }
   return written;
 }
