@@ -1,5 +1,5 @@
-// Owns the smallest kind of device: all that a new one must bring, with one verb. It has no
-// traffic.
+// Owns the smallest kind of device: all that a new one must bring, with one verb. Of packets it
+// only counts those that come.
 #pragma once
 
 #include <memory>
@@ -48,7 +48,7 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
   }
 
   // --- Machine
-  void on_packet(TimePoint /*now*/, const srd::RxPacket& /*packet*/) override {}
+  void on_packet(TimePoint /*now*/, const srd::RxPacket& /*packet*/) override { ++packets_; }
   void on_timeout(TimePoint /*now*/) override {}
   [[nodiscard]] bool next_transmit(TimePoint /*now*/, srd::TxPacket& /*out*/) override {
     return false;
@@ -57,7 +57,10 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] bool network_is_perfect() const { return true; }
   [[nodiscard]] Duration longest_owed() const { return {}; }
 
+  [[nodiscard]] std::size_t packets() const { return packets_; }
+
  private:
+  std::size_t packets_ = 0;
   std::vector<abi::GidEntry> gids_;
   kernel::DeviceCounters counters_;
   kernel::LiveObjects live_;
