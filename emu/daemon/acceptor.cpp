@@ -93,7 +93,9 @@ void Acceptor::refuse_one() {
   }
   ClientSocket refused(side_, std::move(socket));
   rules_.refuse(refused.get(), "weftd has no file descriptor left (ulimit -n)");
-  // Closed here, what it has said could last; closed elsewhere, somebody else could get its number.
+  // Closing it here could block on descriptors in its queue. Closing it on a side thread would free
+  // its number, and another open() could take it; so the side thread puts the spare in its place
+  // with dup3().
   refused.become(listener_.fd(), [this](srd::UniqueFd fd) {
     spare_ = std::move(fd);
     accept_some();

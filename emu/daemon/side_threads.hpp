@@ -11,9 +11,8 @@
 
 namespace weft::emu {
 
-// What is done here may take for ever: a file of a FUSE system that does not answer. Whoever hands
-// something over does not wait, and neither does what is handed over later, for as long as a thread
-// is left: there are as many as are held up, and one more.
+// Work here may never end (a file of a FUSE system that does not answer). run() does not wait for
+// it. While one thread is stuck another takes what follows, up to kMostThreads.
 class SideThreads {
  public:
   explicit SideThreads(boost::asio::io_context& io);

@@ -60,8 +60,8 @@ class Personality {
   // What programs need in their environment to use such devices. A variable that the user has set
   // already should be left alone.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> environment() const = 0;
-  // Writes what is of this kind in the trees of /sys and /dev: the device in `folders.device` (a
-  // real folder below sys/devices) and its verbs device in `folders.infiniband`.
+  // Writes what is of this kind below device_folder(nic): the device's own files, and
+  // infiniband/<name>, its verbs device.
   virtual void write_device(kernel::TreeWriter& tree, const kernel::NicDescription& nic) const = 0;
   // Where that device's own folder is, below the root of the tree.
   [[nodiscard]] virtual std::string device_folder(const kernel::NicDescription& nic) const = 0;

@@ -14,7 +14,7 @@ volatile sig_atomic_t received = 0;
 
 void receive(int signal) { received = signal; }
 
-// Without SA_RESTART: waits shall end.
+// Without SA_RESTART: a signal ends waits.
 void set_handlers(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;

@@ -15,9 +15,9 @@ class Interrupted : public std::runtime_error {
   int signal_;
 };
 
-// Once one was made, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end this process at once:
-// check_interrupt() throws. Also when the work is done: what it says to have done must not be
-// followed by the exit code of an interrupted one.
+// From the first Interruptible on, SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end the process;
+// check_interrupt() throws instead. A signal after the last check_interrupt() has no effect: a
+// command that has said what it did exits with that result.
 struct Interruptible {
   Interruptible();
 };

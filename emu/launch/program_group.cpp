@@ -302,8 +302,8 @@ bool ProgramGroup::have_left_others() {
   return any;
 }
 
-// What the programs have said is passed on for as long as somebody reads. Once we were asked to
-// end, nobody is waited for who does not read.
+// Passes on what the programs have written while it is being read. After an interrupt it gives up
+// when nothing was read for kTermToKill.
 void ProgramGroup::drain() {
   auto patience = steady_clock::now() + kTermToKill;
   bool is_open = true;

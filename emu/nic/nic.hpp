@@ -1,5 +1,5 @@
-// Owns the device-neutral NIC of one process: protection domains, memory regions, address handles
-// and datagram queue pairs (SRD, UD) over the transport engine.
+// Owns address handles and datagram queue pairs (SRD, UD) of one process, over the engine and the
+// NIC's Domains.
 #pragma once
 
 #include <array>

@@ -33,7 +33,7 @@ struct DemoBoard {
   std::uint32_t key = 0;
   std::uint64_t buffer = 0;
   std::atomic<std::uint32_t> meeting{0};  // 1: the receiver is there
-  std::atomic<bool> stop{false};          // the sender shall finish what it began
+  std::atomic<bool> stop{false};          // the sender finishes what it began
   std::atomic<bool> sent{false};          // the sender has
   std::atomic<bool> failed{false};
 
