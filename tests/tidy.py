@@ -36,7 +36,7 @@ LAYERS = {
     "emu/devices": ["srd", "emu/nic", "emu/kernel"],
     "emu/attach": ["srd"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric"],
-    "emu/launch": ["srd", "emu/attach", "emu/daemon", "emu/devices", "emu/fabric", "emu/kernel"],
+    "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
     "emu/cli": ["srd", "emu"],
     "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
     "tests": ["srd", "emu", "integration"],

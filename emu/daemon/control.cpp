@@ -9,6 +9,7 @@
 
 #include "emu/daemon/metrics.hpp"
 #include "emu/fabric/topology_yaml.hpp"
+#include "srd/net/address_text.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::emu {
@@ -148,7 +149,7 @@ json nics_json(const NetworkControl& network, const NetworkFigures& figures) {
     }
     nics.push_back({{"host", nic->host},
                     {"nic", nic->index},
-                    {"address", to_text(nic->address)},
+                    {"address", srd::to_text(nic->address)},
                     {"link_up", network.link_up(*nic)},
                     {"processes", processes}});
   }

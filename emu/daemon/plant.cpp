@@ -1,8 +1,6 @@
 // Owns the names and addresses of NICs, and the table of slots.
 #include "emu/daemon/plant.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -10,7 +8,6 @@
 #include "emu/attach/protocol.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "srd/base/check.hpp"
-#include "srd/net/envelope.hpp"
 
 namespace weft::emu {
 namespace {
@@ -109,16 +106,6 @@ std::unique_ptr<Slot> Plant::take(Slot& slot) {
   occupied_[slot.place]->place = slot.place;
   occupied_.pop_back();
   return std::move(slot.nic->slots[slot.id]);
-}
-
-std::string to_text(const srd::Address& address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address.is_v4()) {
-    ::inet_ntop(AF_INET, address.v4_bytes().data(), text, sizeof text);
-  } else {
-    ::inet_ntop(AF_INET6, address.bytes.data(), text, sizeof text);
-  }
-  return text;
 }
 
 }  // namespace weft::emu

@@ -115,6 +115,4 @@ class Plant {
   std::vector<Slot*> occupied_;
 };
 
-[[nodiscard]] std::string to_text(const srd::Address& address);
-
 }  // namespace weft::emu

@@ -6,6 +6,7 @@
 
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::emu::devices {
 namespace {
@@ -42,7 +43,7 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
   kernel::write_classes(tree);
   tree.folder("statistics");
   for (const kernel::NicDescription& nic : nics) {
-    if (const auto address = kernel::parse_address(nic.address); !address) {
+    if (const auto address = srd::parse_address(nic.address); !address) {
       return tl::unexpected(address.error());
     }
     if (auto good = kind.read(nic.abilities); !good) {

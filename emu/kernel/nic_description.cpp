@@ -1,8 +1,6 @@
 // Owns the text form of a NIC.
 #include "emu/kernel/nic_description.hpp"
 
-#include <arpa/inet.h>
-
 #include "emu/kernel/key_table.hpp"
 
 namespace weft::emu::kernel {
@@ -37,18 +35,6 @@ Result<NicDescription> nic_from_text(std::string_view text) {
     return tl::unexpected(good.error());
   }
   return description;
-}
-
-Result<srd::Address> parse_address(const std::string& text) {
-  std::array<std::byte, 4> four;
-  if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) {
-    return srd::Address::v4(four.data());
-  }
-  srd::Address address;
-  if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) == 1) {
-    return address;
-  }
-  return fail(ErrorCode::invalid_argument, "\"" + text + "\" is no IPv4 or IPv6 address of a NIC");
 }
 
 }  // namespace weft::emu::kernel

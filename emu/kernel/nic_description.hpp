@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "srd/base/result.hpp"
-#include "srd/engine/types.hpp"
 
 namespace weft::emu::kernel {
 
@@ -28,7 +27,5 @@ struct NicDescription {
 // Keys it does not name keep their defaults; those that are not of every NIC are its abilities. A
 // bad value is an error that names the line.
 [[nodiscard]] Result<NicDescription> nic_from_text(std::string_view text);
-
-[[nodiscard]] Result<srd::Address> parse_address(const std::string& text);
 
 }  // namespace weft::emu::kernel

@@ -10,11 +10,11 @@
 
 #include "emu/attach/client.hpp"
 #include "emu/attach/protocol.hpp"
-#include "emu/daemon/plant.hpp"
 #include "emu/devices/device_tree.hpp"
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/net/address_text.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
@@ -38,7 +38,7 @@ std::vector<emu::kernel::NicDescription> describe_nics(const std::vector<srd::Ad
     nic.abilities = profile.abilities;
     nic.name = profile.kind->device_name(i);
     nic.index = static_cast<std::uint32_t>(i);
-    nic.address = emu::to_text(addresses[i]);
+    nic.address = srd::to_text(addresses[i]);
     nics.push_back(nic);
   }
   return nics;
@@ -217,8 +217,8 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
       continue;
     }
     filled += what == "dev"  ? device_name(kind, 0)
-              : what == "ip" ? emu::to_text(addresses->front())
-                             : emu::to_text(gid_of(kind, addresses->front()));
+              : what == "ip" ? srd::to_text(addresses->front())
+                             : srd::to_text(gid_of(kind, addresses->front()));
     at = close + 1;
   }
   return filled + word.substr(at);

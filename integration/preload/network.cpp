@@ -12,6 +12,7 @@
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs.hpp"
 #include "integration/preload/loopback_io.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::preload {
 namespace {
@@ -48,7 +49,7 @@ struct Joined {
 };
 
 Result<Joined> join(const std::string& root, const kernel::NicDescription& description) {
-  const auto address = kernel::parse_address(description.address);
+  const auto address = srd::parse_address(description.address);
   if (!address) {
     return tl::unexpected(address.error());
   }

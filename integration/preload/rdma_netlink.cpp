@@ -24,6 +24,7 @@
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/paths.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::preload {
 namespace {
@@ -58,7 +59,7 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   device.index = nic.index;
   const emu::devices::Personality* const kind = emu::devices::find_kind(nic.kind);
   device.driver = kind == nullptr ? 0 : kind->driver_id();
-  if (const auto address = kernel::parse_address(nic.address); address && kind != nullptr) {
+  if (const auto address = srd::parse_address(nic.address); address && kind != nullptr) {
     const auto gid = kind->gid(*address);
     for (std::size_t i = 8; i < gid.bytes.size(); ++i) {
       device.guid = device.guid << 8 | static_cast<std::uint64_t>(gid.bytes[i]);

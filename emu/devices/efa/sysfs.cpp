@@ -9,6 +9,7 @@
 #include "emu/devices/efa/personality.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "srd/base/check.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::emu::devices::efa {
 namespace {
@@ -48,7 +49,7 @@ std::string EfaPersonality::device_folder(const kernel::NicDescription& nic) con
 
 void EfaPersonality::write_device(kernel::TreeWriter& tree,
                                   const kernel::NicDescription& nic) const {
-  const auto address = kernel::parse_address(nic.address);
+  const auto address = srd::parse_address(nic.address);
   const auto abilities = abilities_from_text(nic.abilities);
   WEFT_CHECK(address && abilities);  // write_device_tree() has checked both
   const srd::Address port_gid = gid_of(*address);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "emu/attach/protocol.hpp"
+#include "srd/net/address_text.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
 namespace weft::emu {

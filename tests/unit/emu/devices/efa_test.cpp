@@ -4,6 +4,7 @@
 #include "emu/devices/efa/abilities.hpp"
 #include "emu/devices/efa/gid.hpp"
 #include "emu/kernel/nic_description.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::emu::devices::efa {
 namespace {
@@ -27,10 +28,10 @@ TEST(Abilities, ErrorsNameTheLine) {
 
 TEST(Gid, LeadsBackToTheAddress) {
   for (const char* const text : {"10.1.2.3", "127.77.1.1", "255.255.255.255", "fd00::5"}) {
-    const srd::Address address = *kernel::parse_address(text);
+    const srd::Address address = *srd::parse_address(text);
     EXPECT_EQ(address_of(gid_of(address)), address) << text;
   }
-  const srd::Address gid = gid_of(*kernel::parse_address("10.1.2.3"));
+  const srd::Address gid = gid_of(*srd::parse_address("10.1.2.3"));
   EXPECT_EQ(gid.bytes[0], std::byte{0xFE});  // link-local, as EFA's are
   EXPECT_EQ(gid.bytes[1], std::byte{0x80});
 }

@@ -146,7 +146,7 @@ class CommandFields : public RawClient, public ::testing::WithParamInterface<Fie
         return join(abi::RegMr{0, address, 4096, address, 0, 1});
       case Command::create_ah: {
         abi::CreateAh request{};
-        request.attributes.dgid = gid_of(*parse_address("10.1.2.3")).bytes;
+        request.attributes.dgid = gid_of(*srd::parse_address("10.1.2.3")).bytes;
         request.attributes.is_global = 1;
         request.attributes.port_num = 1;
         return join(request);

@@ -109,7 +109,7 @@ TEST_F(Commands, AddressHandlesAreOnePerDomainAndAddress) {
   std::uint16_t first = 0;
   std::uint16_t second = 0;
   std::uint16_t third = 0;
-  const srd::Address gid = gid_of(*parse_address("10.9.8.7"));
+  const srd::Address gid = gid_of(*srd::parse_address("10.9.8.7"));
   EXPECT_EQ(create_ah(pd, gid, first), 0);
   EXPECT_EQ(create_ah(pd, gid, second), 0);
   EXPECT_EQ(first, second);

@@ -25,12 +25,5 @@ TEST(NicText, ErrorsNameTheLine) {
   }
 }
 
-TEST(NicText, AddressesAreNumbers) {
-  EXPECT_TRUE(parse_address("10.1.2.3"));
-  EXPECT_TRUE(parse_address("fd00::1"));
-  EXPECT_FALSE(parse_address("10.1.2"));
-  EXPECT_FALSE(parse_address(""));
-}
-
 }  // namespace
 }  // namespace weft::emu::kernel

@@ -223,7 +223,7 @@ TEST_F(PlainIoctl, WhatKernelsKnowAndDevicesLackIsNotSupported) {
 
 TEST_F(PlainIoctl, TheGidIsInTheTable) {
   open_context();
-  const srd::Address gid = gid_of(*parse_address(kTestAddress));
+  const srd::Address gid = gid_of(*srd::parse_address(kTestAddress));
   abi::GidEntry entry{};
   Call one = Call(0, 6).in(0, 1U).in(1, 0U).in(2, 0U).out(3, entry);
   ASSERT_EQ(run(one), 0);

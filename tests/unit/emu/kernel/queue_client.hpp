@@ -15,7 +15,7 @@ class QueueClient : public RawClient {
     std::array<std::uint32_t, 3> keys{};
     ASSERT_EQ(reg_mr(pd, memory.data(), memory.size(), 7, keys), 0);
     lkey = keys[1];
-    ASSERT_EQ(create_ah(pd, gid_of(*parse_address(kTestAddress)), ah), 0);
+    ASSERT_EQ(create_ah(pd, gid_of(*srd::parse_address(kTestAddress)), ah), 0);
     make_cq(-1, 4);
     make_qp(qp_words(), qp_request(pd, cq.handle));
   }

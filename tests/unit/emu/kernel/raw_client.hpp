@@ -17,6 +17,7 @@
 #include "emu/kernel/nic_description.hpp"
 #include "emu/kernel/uverbs_abi.hpp"
 #include "emu/kernel/uverbs_file.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::emu::kernel {
 
@@ -31,7 +32,7 @@ inline constexpr const char* kTestAddress = "10.1.2.3";
 class LoopRunner final : public Runner {
  public:
   explicit LoopRunner(const Abilities& abilities)
-      : device(abilities, *parse_address(kTestAddress), {256, 256},
+      : device(abilities, *srd::parse_address(kTestAddress), {256, 256},
                efa::engine_config(abilities, config())) {}
 
   static srd::EngineConfig config() {

@@ -160,7 +160,7 @@ TEST_P(WrongHandle, IsRefused) {
   ASSERT_EQ(reg_mr(handles[0], memory.data(), memory.size(), 1, keys), 0);
   handles[1] = keys[0];
   std::uint16_t ah = 0;
-  ASSERT_EQ(create_ah(handles[0], gid_of(*parse_address("10.1.2.3")), ah), 0);
+  ASSERT_EQ(create_ah(handles[0], gid_of(*srd::parse_address("10.1.2.3")), ah), 0);
   handles[2] = 2;
   CqHandle cq;
   ASSERT_EQ(create_cq(cq_request(16), cq_words(), cq), 0);

@@ -53,7 +53,7 @@ class RefusedWork : public QueueClient {
     EXPECT_EQ(reg_mr(pd, memory.data(), memory.size(), 7, keys), 0);
     work.gone_key = keys[1];
     EXPECT_EQ(destroy(abi::Command::dereg_mr, keys[0]), 0);
-    const srd::Address gid = gid_of(*parse_address(kTestAddress));
+    const srd::Address gid = gid_of(*srd::parse_address(kTestAddress));
     EXPECT_EQ(create_ah(other_pd, gid, work.foreign_ah), 0);
     work.gone_ah = 0x0FFF;
     QpHandle other;

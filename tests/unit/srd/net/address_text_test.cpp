@@ -1,0 +1,27 @@
+// Tests that addresses survive the way through text.
+#include "srd/net/address_text.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::srd {
+namespace {
+
+TEST(AddressText, IsReadAsItIsWritten) {
+  for (const char* text : {"10.77.1.1", "0.0.0.0", "fd00::1", "fe80::12:34ff:fe56:7890", "::1"}) {
+    const auto address = parse_address(text);
+    ASSERT_TRUE(address) << text;
+    EXPECT_EQ(to_text(*address), text);
+  }
+  EXPECT_EQ(*parse_address("10.1.2.3"), *parse_address("::ffff:10.1.2.3"));
+}
+
+TEST(AddressText, WhatIsNoAddressIsRefused) {
+  for (const char* text : {"", "10.1.2", "10.1.2.3.4", "10.1.2.256", "fd00::1::2", "h1"}) {
+    const auto address = parse_address(text);
+    ASSERT_FALSE(address) << text;
+    EXPECT_NE(address.error().message.find(text), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace weft::srd
