@@ -26,6 +26,12 @@ using nic::refuse;
 struct Udata {
   std::span<const std::byte> in;
   std::vector<std::byte> out;
+
+  template <class T>
+  void answer(const T& value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    out.insert(out.end(), bytes.begin(), bytes.end());
+  }
 };
 
 // What one open device file offers to the objects that are made through it.

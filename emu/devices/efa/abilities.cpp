@@ -53,8 +53,6 @@ struct Range {
   const char* why;
 };
 
-constexpr std::uint32_t kMostDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
-
 const Range kRanges[] = {
     {"gbps", &D::gbps, 1, 100'000, "the rate in Gb/s"},
     {"mtu", &D::mtu, 256, 8928, "what a frame of 9000 bytes can carry"},
@@ -107,8 +105,9 @@ Result<void> validate(const Abilities& d) {
   }
   if (std::uint64_t{d.max_rq_wr} * d.max_rq_sge > kMostDescriptors) {
     return wrong("fields max_rq_wr and max_rq_sge are " + std::to_string(d.max_rq_wr) + " and " +
-                 std::to_string(d.max_rq_sge) +
-                 "; allowed is a product of 32768 at the most: a "
+                 std::to_string(d.max_rq_sge) + "; allowed is a product of " +
+                 std::to_string(kMostDescriptors) +
+                 " at the most: a "
                  "receive queue has a descriptor for each piece and counts them in 16 bits");
   }
   if (d.inline_size_wide != 0 && d.inline_size_wide < d.inline_size) {

@@ -11,6 +11,8 @@
 
 namespace weft::emu::devices::efa {
 
+inline constexpr std::uint32_t kMostDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
+
 struct Abilities {
   std::uint32_t part_id = 0xEFA1;
   std::uint32_t gbps = 100;

@@ -8,12 +8,6 @@
 namespace weft::emu::devices::efa {
 namespace {
 
-template <class T>
-void append(std::vector<std::byte>& to, const T& value) {
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
-  to.insert(to.end(), bytes, bytes + sizeof value);
-}
-
 bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(),
                      [](std::byte byte) { return byte == std::byte{0}; });
@@ -38,7 +32,7 @@ nic::Outcome<std::unique_ptr<kernel::Pd>> EfaDevice::alloc_pd(kernel::Udata& uda
   if (!number) {
     return nic::refuse(number.error());
   }
-  append(udata.out, NumberReply{0, static_cast<std::uint16_t>(*number), 0});
+  udata.answer(NumberReply{0, static_cast<std::uint16_t>(*number), 0});
   return std::make_unique<EfaPd>(nic_, *number);
 }
 
@@ -86,7 +80,7 @@ nic::Outcome<std::unique_ptr<kernel::Ah>> EfaDevice::create_ah(kernel::Pd& pd,
   if (!number) {
     return nic::refuse(number.error());
   }
-  append(udata.out, NumberReply{0, *number, 0});
+  udata.answer(NumberReply{0, *number, 0});
   return std::make_unique<EfaAh>(nic_, domain, *number);
 }
 
@@ -130,7 +124,7 @@ nic::Outcome<std::unique_ptr<kernel::Cq>> EfaDevice::create_cq(const kernel::Fil
   reply.ring_size = cq->ring().size;
   reply.cq_index = next_cq_++;
   reply.doorbell_key = cq->doorbell().key;
-  append(udata.out, reply);
+  udata.answer(reply);
   return cq;
 }
 
@@ -159,7 +153,6 @@ nic::Outcome<QueuePair::Shape> EfaDevice::qp_shape(const kernel::QpRequest& requ
   if (request.max_recv_wr > 0) {
     shape.rq_descriptors =
         command.rq_ring_size / static_cast<std::uint32_t>(sizeof(ReceiveDescriptor));
-    constexpr std::uint32_t kMostDescriptors = 32768;  // the doorbell counts modulo 2^16
     if (!std::has_single_bit(shape.rq_descriptors) || shape.rq_descriptors > kMostDescriptors ||
         shape.rq_descriptors < request.max_recv_wr) {
       return nic::refuse(EINVAL);
@@ -214,7 +207,7 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::Fil
   qp->max_inline_data = request.max_inline_data;
   QpReply reply{};
   qp->describe(reply);
-  append(udata.out, reply);
+  udata.answer(reply);
   return qp;
 }
 

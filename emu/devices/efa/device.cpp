@@ -25,12 +25,6 @@ nic::NicConfig nic_config(const Abilities& abilities, const srd::Address& addres
                         .loopback = abilities.loopback};
 }
 
-template <class T>
-void append(std::vector<std::byte>& to, const T& value) {
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
-  to.insert(to.end(), bytes, bytes + sizeof value);
-}
-
 }  // namespace
 
 srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig base) {
@@ -205,7 +199,7 @@ nic::Outcome<void> EfaDevice::get_context(kernel::Udata& udata) const {
   reply.inline_size = static_cast<std::uint16_t>(d.inline_size);
   reply.max_llq_size = d.max_sq_wr * static_cast<std::uint32_t>(kWqeSize);
   reply.inline_size_wide = static_cast<std::uint16_t>(d.inline_size_wide);
-  append(udata.out, reply);
+  udata.answer(reply);
   return {};
 }
 
@@ -218,7 +212,7 @@ nic::Outcome<void> EfaDevice::query_device_extended(kernel::Udata& udata) const 
   reply.max_rq_sge = static_cast<std::uint16_t>(d.max_rq_sge);
   reply.max_rdma_size = d.rdma_read || d.rdma_write ? d.max_rdma_size : 0;
   reply.capabilities = capabilities();
-  append(udata.out, reply);
+  udata.answer(reply);
   return {};
 }
 
