@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "emu/kernel/uverbs_abi.hpp"
+
 namespace weft::emu::kernel::nldev {
 namespace {
 
@@ -235,8 +237,8 @@ class Conversation {
           .put(kNodeType, kUnspecifiedNode);
     } else if (command == kGetPort) {
       message.put(kCapabilities, std::uint64_t{0})
-          .put(kPortState, std::uint8_t{device.up ? std::uint8_t{4} : std::uint8_t{1}})
-          .put(kPortPhysicalState, std::uint8_t{device.up ? std::uint8_t{5} : std::uint8_t{3}});
+          .put(kPortState, abi::port_state(device.up))
+          .put(kPortPhysicalState, abi::port_physical_state(device.up));
     } else {
       tell_named(message, device.port_counters, {kCounters, kCounter, kCounterName, kCounterValue});
     }

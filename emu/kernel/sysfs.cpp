@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <string>
 #include <string_view>
+
+#include "emu/kernel/uverbs_abi.hpp"
 
 namespace weft::emu::kernel {
 namespace {
@@ -15,8 +18,12 @@ fs::path class_folder(const NicDescription& nic) {
   return fs::path("sys/class/infiniband") / nic.name;
 }
 
-const char* state_text(bool up) { return up ? "4: ACTIVE" : "1: DOWN"; }
-const char* phys_state_text(bool up) { return up ? "5: LinkUp" : "3: Disabled"; }
+std::string state_text(bool up) {
+  return std::to_string(abi::port_state(up)) + (up ? ": ACTIVE" : ": DOWN");
+}
+std::string phys_state_text(bool up) {
+  return std::to_string(abi::port_physical_state(up)) + (up ? ": LinkUp" : ": Disabled");
+}
 
 // Readers find the old line or the new one, whenever they look.
 void replace_line(const std::string& path, std::string_view line) {

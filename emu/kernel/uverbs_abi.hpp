@@ -133,6 +133,12 @@ inline constexpr std::size_t kExtendedQueryDeviceSize = 304;
 // The common part, a mask, and how long the reply is.
 inline constexpr std::size_t kLeastExtendedQueryDevice = sizeof(QueryDevice) + 8;
 
+// How a port's states are numbered: in queries, by netlink, in sysfs.
+[[nodiscard]] constexpr std::uint8_t port_state(bool up) { return up ? 4 : 1; }  // active, down
+[[nodiscard]] constexpr std::uint8_t port_physical_state(bool up) {
+  return up ? 5 : 3;  // link up, disabled
+}
+
 struct QueryPort {
   std::uint32_t port_cap_flags;
   std::uint32_t max_msg_sz;

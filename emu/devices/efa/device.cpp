@@ -180,9 +180,9 @@ nic::Outcome<void> EfaDevice::query_port(std::uint8_t port, abi::QueryPort& to) 
   to.max_msg_sz = static_cast<std::uint32_t>(engine_.max_send_size());
   to.gid_tbl_len = 1;
   to.pkey_tbl_len = 1;
-  to.state = port_up() ? 4 : 1;       // active, down
-  to.phys_state = port_up() ? 5 : 3;  // link up, disabled
-  to.max_mtu = 5;                     // 4096, the largest there is a number for
+  to.state = abi::port_state(port_up());
+  to.phys_state = abi::port_physical_state(port_up());
+  to.max_mtu = 5;  // 4096, the largest there is a number for
   to.active_mtu = 5;
   to.lmc = 1;
   to.max_vl_num = 1;

@@ -37,7 +37,7 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
       return nic::refuse(EINVAL);
     }
     to.gid_tbl_len = static_cast<std::uint32_t>(gids_.size());
-    to.state = port_up() ? 4 : 1;
+    to.state = abi::port_state(port_up());
     return {};
   }
   [[nodiscard]] std::span<const abi::GidEntry> gids() const override { return gids_; }
