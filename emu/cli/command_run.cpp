@@ -31,6 +31,7 @@
 #include "emu/launch/program_group.hpp"
 #include "emu/launch/run_directory.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::cli {
 namespace {
@@ -90,14 +91,6 @@ bool passes_weftd(const Options& options) { return options.through_weftd || draw
 bool is_pinned(const Options& options, std::size_t programs) {
   return options.pin > 0 ||
          (options.pin == 0 && passes_weftd(options) && programs == 2 && launch::core_count() == 2);
-}
-
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : " ") + word;
-  }
-  return text;
 }
 
 // What it takes to run the same again.
@@ -239,7 +232,7 @@ void warn_of_mpi(const std::vector<Words>& commands, const Options& options) {
     complain(
         "weft run: '{0}' is an MPI program: without a launcher each copy is a world of size "
         "1. Use\n  weft up --hosts {1} && mpirun -n {1} weft exec -- {2}\n",
-        commands.front().front(), commands.size(), joined(commands.front()));
+        commands.front().front(), commands.size(), joined(commands.front(), " "));
   }
 }
 
@@ -298,7 +291,7 @@ bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
     }
     unwrap(group.start(program));
     if (run) {
-      run->event("start", {{"host", host}, {"command", joined(program.words)}});
+      run->event("start", {{"host", host}, {"command", joined(program.words, " ")}});
     }
   }
   return true;

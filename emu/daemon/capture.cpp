@@ -32,14 +32,11 @@ Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
   std::vector<std::uint32_t> interface(topology.links().size(), kNone);
   std::vector<std::string> names;
   for (const std::string& pattern : options.links) {
-    const auto found = topology.find_links(pattern);
-    if (found.empty()) {
-      return fail(ErrorCode::not_found, "no link is called '" + pattern +
-                                            "'; write \"a->b\" or \"a-b\", with * for any "
-                                            "(for example \"" +
-                                            topology.link_name(0) + "\")");
+    const auto found = topology.links_called(pattern);
+    if (!found) {
+      return tl::unexpected(found.error());
     }
-    for (const LinkId link : found) {
+    for (const LinkId link : *found) {
       if (interface[link] == kNone) {
         interface[link] = static_cast<std::uint32_t>(names.size());
         names.push_back(topology.link_name(link));

@@ -7,6 +7,7 @@
 
 #include "emu/daemon/network_control.hpp"
 #include "emu/fabric/topology_yaml.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::emu {
 namespace {
@@ -66,18 +67,12 @@ Result<void> Impairments::set(NetworkControl& network, const std::string& link,
   }
   for (const auto& [key, value] : fields.items()) {
     if (std::find(kFields.begin(), kFields.end(), key) == kFields.end()) {
-      std::string known;
-      for (const char* name : kFields) {
-        known += (known.empty() ? "" : ", ") + std::string(name);
-      }
       return fail(ErrorCode::invalid_argument,
-                  "there is no impairment '" + key + "'; there are: " + known);
+                  "there is no impairment '" + key + "'; there are: " + joined(kFields, ", "));
     }
   }
-  if (network.topology_to_be().find_links(link).empty()) {
-    return fail(ErrorCode::not_found, "no link is called '" + link +
-                                          "'; write \"a->b\" or \"a-b\", for example \"" +
-                                          network.topology_to_be().link_name(0) + "\"");
+  if (const auto links = network.topology_to_be().links_called(link); !links) {
+    return tl::unexpected(links.error());
   }
   const auto before = by_link_.find(link);
   if (before == by_link_.end() && by_link_.size() >= kMostPatterns) {

@@ -11,17 +11,10 @@
 #include <weft/builtin_profiles.hpp>
 
 #include "emu/devices/registry.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::emu::devices {
 namespace {
-
-std::string list_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) {
-    text += (text.empty() ? "" : ", ") + name;
-  }
-  return text;
-}
 
 // Numbers may be written in hexadecimal. What is none, or too large for any field, stays as it is.
 std::string plain_value(const std::string& value) {
@@ -68,7 +61,7 @@ Result<std::string> read_abilities(const Personality& kind, const YAML::Node& fi
     const auto name = field.first.as<std::string>();
     const std::string where = origin + ":" + std::to_string(field.first.Mark().line + 1);
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return bad_field(where, name, "is none of a profile's: " + list_of(known));
+      return bad_field(where, name, "is none of a profile's: " + joined(known, ", "));
     }
     if (std::erase(missing, name) == 0) {
       return bad_field(where, name, "is there twice");
@@ -78,7 +71,8 @@ Result<std::string> read_abilities(const Personality& kind, const YAML::Node& fi
     }
   }
   if (!missing.empty()) {
-    return fail(ErrorCode::parse_error, origin + ": these fields are missing: " + list_of(missing) +
+    return fail(ErrorCode::parse_error, origin +
+                                            ": these fields are missing: " + joined(missing, ", ") +
                                             "; every profile says all of them, each with its mark");
   }
   return text;
@@ -141,7 +135,7 @@ Result<Profile> load_profile(const Personality& kind, const std::string& name_or
   }
   if (!name_or_file.ends_with(".yaml")) {
     return fail(ErrorCode::not_found, "there is no device profile \"" + name_or_file +
-                                          "\"; known are " + list_of(profile_names(kind)) +
+                                          "\"; known are " + joined(profile_names(kind), ", ") +
                                           ", or give a *.yaml file");
   }
   std::ifstream file(name_or_file);

@@ -2,8 +2,10 @@
 #include "emu/devices/registry.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "emu/devices/efa/personality.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::emu::devices {
 namespace {
@@ -24,11 +26,11 @@ const Personality* find_kind(std::string_view kind) {
 }
 
 std::string names_of_kinds() {
-  std::string names;
+  std::vector<std::string_view> names;
   for (const Personality* const kind : kKinds) {
-    names.append(names.empty() ? "" : ", ").append(kind->kind());
+    names.push_back(kind->kind());
   }
-  return names;
+  return joined(names, ", ");
 }
 
 }  // namespace weft::emu::devices

@@ -1,6 +1,7 @@
 // Owns faults at work: their schedule, their sums on each link, paused hosts.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "emu/fabric/fabric.hpp"
 #include "srd/base/check.hpp"
@@ -59,12 +60,11 @@ Result<void> Fabric::resolve(AppliedFault& applied) {
     return bad(problem);
   }
   if (fault.target == Fault::Target::links) {
-    applied.links = topology_.find_links(fault.where);
-    if (applied.links.empty()) {
-      return bad("no link is called '" + fault.where +
-                 "'; write \"a->b\" or \"a-b\" with names of this topology" + " (for example \"" +
-                 topology_.link_name(0) + "\")");
+    auto found = topology_.links_called(fault.where);
+    if (!found) {
+      return bad(found.error().message);
     }
+    applied.links = std::move(*found);
     if (fault.share < 1) {
       const auto keep = std::max<std::size_t>(
           static_cast<std::size_t>(

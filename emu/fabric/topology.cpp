@@ -77,6 +77,17 @@ std::string Topology::link_name(LinkId link) const {
   return text;
 }
 
+Result<std::vector<LinkId>> Topology::links_called(std::string_view pattern) const {
+  auto found = find_links(pattern);
+  if (found.empty()) {
+    return fail(ErrorCode::not_found,
+                "no link is called '" + std::string(pattern) +
+                    "'; write \"a->b\" or \"a-b\", with * for any (for example \"" + link_name(0) +
+                    "\")");
+  }
+  return found;
+}
+
 std::vector<LinkId> Topology::find_links(std::string_view pattern) const {
   std::size_t wanted = std::string_view::npos;
   if (const auto hash = pattern.rfind('#'); hash != std::string_view::npos) {

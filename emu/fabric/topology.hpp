@@ -69,6 +69,8 @@ class Topology {
   // names, and
   // "#n" to choose one of parallel cables.
   [[nodiscard]] std::vector<LinkId> find_links(std::string_view pattern) const;
+  // At least one. The error says how to write one.
+  [[nodiscard]] Result<std::vector<LinkId>> links_called(std::string_view pattern) const;
 
   // The uplink (host to network) of every port, in the order of PortId.
   [[nodiscard]] std::vector<LinkId> ports() const;

@@ -13,6 +13,7 @@
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::cli {
 namespace {
@@ -23,14 +24,6 @@ constexpr const char* kPackages =
     "install perftest, ibverbs-utils and ibverbs-providers to see one (`./weft setup rdma`)";
 
 bool has(const char* program) { return !find_program(program).empty(); }
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : " ") + word;
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -73,7 +66,8 @@ DemoProgramEnd run_demo_program(const DemoProgram& program, const std::string& d
     }
     return end;
   }
-  end.note = joined(program.words) + (program.pair ? ", then the same with {h1.ip} on h2" : "");
+  end.note =
+      joined(program.words, " ") + (program.pair ? ", then the same with {h1.ip} on h2" : "");
   if (!quiet) {
     fmt::print("\nan unmodified RDMA program on the same network: {}\n", end.note);
     std::fflush(stdout);

@@ -24,6 +24,7 @@
 #include "emu/cli/doctor/packages.hpp"
 #include "emu/launch/namespaces.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/base/joined.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -199,12 +200,8 @@ Finding real_devices() {
   for (const auto& entry : fs::directory_iterator("/sys/class/infiniband", error)) {
     names.push_back(entry.path().filename().string());
   }
-  std::string list;
-  for (const std::string& name : names) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
   return {"rdma-devices", Health::good,
-          names.empty() ? "no RDMA device of the kernel" : "the kernel has " + list,
+          names.empty() ? "no RDMA device of the kernel" : "the kernel has " + joined(names, ", "),
           names.empty() ? "programs see only emulated ones"
                         : "programs under `weft run` see the emulated ones instead",
           ""};

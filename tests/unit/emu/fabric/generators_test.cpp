@@ -156,6 +156,11 @@ TEST(Topology, FindsLinksByNameAndPattern) {
   EXPECT_EQ(net.find_links("core0->*").size(), 4U);
   EXPECT_TRUE(net.find_links("tor0->core0").empty());
   EXPECT_TRUE(net.find_links("nonsense").empty());
+  EXPECT_EQ(*net.links_called("tor*->agg*"), net.find_links("tor*->agg*"));
+  const auto none = net.links_called("nonsense");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("'nonsense'"), std::string::npos) << none.error().message;
+  EXPECT_NE(none.error().message.find(net.link_name(0)), std::string::npos);
   EXPECT_TRUE(net.find_links("tor0->agg0#x").empty());
   for (LinkId link = 0; link < net.links().size(); ++link) {
     EXPECT_EQ(net.find_links(net.link_name(link)), std::vector<LinkId>{link});
