@@ -211,7 +211,7 @@ PerfResult median(std::vector<PerfResult> results) {
 }
 
 bool passes_weftd(const Options& options) {
-  return options.through_weftd || !options.topology.empty() || !options.faults.empty();
+  return launch::passes_weftd(options.through_weftd, options.topology, options.faults);
 }
 
 // Of three processes on two cores one is in the way of the others, unless it is told where to be.

@@ -84,13 +84,12 @@ bool draws_by_lot(const Options& options) {
   return !options.topology.empty() || !options.faults.empty();
 }
 
-bool passes_weftd(const Options& options) { return options.through_weftd || draws_by_lot(options); }
-
 // Of three processes that wait for each other on two cores one is always in the way, unless the one
 // in the middle has a core of its own.
 bool is_pinned(const Options& options, std::size_t programs) {
   return options.pin > 0 ||
-         (options.pin == 0 && passes_weftd(options) && programs == 2 && launch::core_count() == 2);
+         (options.pin == 0 && programs == 2 && launch::core_count() == 2 &&
+          launch::passes_weftd(options.through_weftd, options.topology, options.faults));
 }
 
 // What it takes to run the same again.

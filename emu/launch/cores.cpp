@@ -48,4 +48,9 @@ void keep_off_core(pid_t process, std::size_t number) {
   }
 }
 
+bool passes_weftd(bool asked_for, const std::string& topology,
+                  const std::vector<std::string>& faults) {
+  return asked_for || !topology.empty() || !faults.empty();
+}
+
 }  // namespace weft::launch

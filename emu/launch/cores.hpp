@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace weft::launch {
 
@@ -16,5 +18,10 @@ void pin_to_core(pid_t process, std::size_t number);
 
 // Lets a process run on every core but the n-th.
 void keep_off_core(pid_t process, std::size_t number);
+
+// What two programs say to each other goes through weftd, and not through a ring of their own: it
+// was asked for, or the network is a modelled one.
+[[nodiscard]] bool passes_weftd(bool asked_for, const std::string& topology,
+                                const std::vector<std::string>& faults);
 
 }  // namespace weft::launch

@@ -102,12 +102,18 @@ TEST_F(SurroundingsTest, DirectoriesThatOnlyLookLikeOursStay) {
   EXPECT_EQ(outcome.output, "owner\n");
 }
 
+// Runs that script so often for each `$wait` within which a command starts.
+std::string after_short_waits(int rounds, const std::string& script) {
+  return "for round in $(seq " + std::to_string(rounds) +
+         "); do for wait in 0.005 0.01 0.015 0.02 0.025 0.03 0.05 0.08; do " + script +
+         "; done; done";
+}
+
 TEST_F(SurroundingsTest, AnInterruptAtTheStartLeavesNothing) {
-  const Outcome outcome = here(
-      "for signal in INT QUIT; do for round in 1 2 3; do "
-      "for wait in 0.005 0.01 0.015 0.02 0.025 0.03 0.05 0.08; do "
-      "timeout -s $signal $wait $weft run --device none -q -- sleep 5; done; done; done; ls r | wc "
-      "-l");
+  const Outcome outcome =
+      here("for signal in INT QUIT; do " +
+           after_short_waits(3, "timeout -s $signal $wait $weft run --device none -q -- sleep 5") +
+           "; done; ls r | wc -l");
   EXPECT_EQ(outcome.output, "0\n");
 }
 
@@ -127,11 +133,11 @@ TEST_F(SurroundingsTest, OfTwoWhoStartANetworkOfOneNameOneWins) {
 }
 
 TEST_F(SurroundingsTest, AnInterruptedUpLeavesNothing) {
-  const Outcome outcome = here(
-      "for round in 1 2 3 4 5; do for wait in 0.005 0.01 0.015 0.02 0.025 0.03; do "
+  const Outcome outcome = here(after_short_waits(
+      5,
       "timeout --preserve-status -s INT $wait $weft up lab >/dev/null; code=$?; "
       "if test $code = 0; then $weft down lab; continue; fi; test $code = 130 || echo $code; "
-      "ls r/weft-* 2>/dev/null; pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\"; done; done");
+      "ls r/weft-* 2>/dev/null; pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\""));
   EXPECT_EQ(outcome.output, "");
 }
 

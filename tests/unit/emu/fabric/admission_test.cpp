@@ -13,10 +13,6 @@ namespace {
 using std::chrono::microseconds;
 constexpr Picos kUs = 1'000'000;
 
-Frame data(PortId to, std::uint32_t handle) {
-  return {.destination = to, .hash = handle * 2654435761U, .handle = handle, .size = 4150};
-}
-
 Fault on_link(const std::string& where, const Impairment& impairment) {
   Fault fault;
   fault.where = where;
@@ -211,18 +207,14 @@ TEST(Admission, ACopyOfAFrameThatFindsTheQueueFullIsMadeFromItsBytes) {
       return Collector::duplicate(handle);
     }
   };
-  LinkProperties down;
-  down.buffer = 4 * 4150;
-  const Topology net = star(9, down);
+  const Topology net = star(9, queue_of_four());
   Fabric fabric(net, {});
   Owner seen;
   Impairment is;
   is.duplication = 1;
   ASSERT_TRUE(fabric.apply(0, on_link("hub->h8", is)));
   fabric.advance(0, seen);
-  for (std::uint32_t i = 0; i < 8; ++i) {
-    fabric.inject(0, i, data(8, i));
-  }
+  send_eight(fabric);
   fabric.advance(kNoTime, seen);
   EXPECT_EQ(seen.arrivals.size(), 4U);
   EXPECT_EQ(seen.drops.size(), 12U);

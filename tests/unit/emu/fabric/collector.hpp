@@ -50,4 +50,25 @@ inline Topology star(std::uint32_t hosts, const LinkProperties& down = {}) {
   return net;
 }
 
+inline constexpr std::uint32_t kDataBytes = 4150;
+
+inline Frame data(PortId to, std::uint32_t handle = 0) {
+  return {.destination = to, .hash = handle * 2654435761U, .handle = handle, .size = kDataBytes};
+}
+
+inline LinkProperties queue_of_four() {
+  LinkProperties down;
+  down.buffer = 4 * kDataBytes;
+  return down;
+}
+
+// At once, from h0 to h7 of a star, all to h8.
+inline void send_eight(Fabric& fabric, bool trimmable = false) {
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    Frame frame = data(8, i);
+    frame.trimmable = trimmable;
+    fabric.inject(0, i, frame);
+  }
+}
+
 }  // namespace weft::emu

@@ -17,9 +17,6 @@ constexpr Picos kUs = 1'000'000;
 constexpr Picos kData = 4150 * 80;  // one full frame at 100 Gb/s
 constexpr Picos kAck = 64 * 80;
 
-Frame data(PortId to, std::uint32_t handle = 0) {
-  return {.destination = to, .hash = handle * 2654435761U, .handle = handle, .size = 4150};
-}
 Frame ack(PortId to, std::uint32_t handle = 0) {
   return {.destination = to, .handle = handle, .size = 64, .control = true, .ecn_capable = false};
 }
@@ -87,14 +84,10 @@ TEST(Fabric, ControlOvertakesWaitingDataButNotTheFrameOnTheWire) {
 }
 
 TEST(Fabric, AFullQueueDropsWithoutTrimming) {
-  LinkProperties down;
-  down.buffer = 4 * 4150;
-  const Topology net = star(9, down);
+  const Topology net = star(9, queue_of_four());
   Fabric fabric(net, {});
   Collector seen;
-  for (std::uint32_t i = 0; i < 8; ++i) {
-    fabric.inject(0, i, data(8, i));
-  }
+  send_eight(fabric);
   fabric.advance(kNoTime, seen);
   EXPECT_EQ(seen.arrivals.size(), 4U);
   ASSERT_EQ(seen.drops.size(), 4U);
@@ -104,17 +97,12 @@ TEST(Fabric, AFullQueueDropsWithoutTrimming) {
 }
 
 TEST(Fabric, AFullQueueTrimsAndTheHeaderArrivesFirst) {
-  LinkProperties down;
-  down.buffer = 4 * 4150;
+  LinkProperties down = queue_of_four();
   down.trimming = true;
   const Topology net = star(9, down);
   Fabric fabric(net, {});
   Collector seen;
-  for (std::uint32_t i = 0; i < 8; ++i) {
-    Frame frame = data(8, i);
-    frame.trimmable = true;
-    fabric.inject(0, i, frame);
-  }
+  send_eight(fabric, /*trimmable=*/true);
   fabric.advance(kNoTime, seen);
   ASSERT_EQ(seen.arrivals.size(), 8U);
   EXPECT_EQ(fabric.totals().trimmed, 4U);

@@ -43,21 +43,6 @@ class LentMemory : public TwoNics {
     Gone::begin = reinterpret_cast<std::uintptr_t>(side.memory.data()) + kGoneAt;
     Gone::end = reinterpret_cast<std::uintptr_t>(side.memory.data()) + side.memory.size();
   }
-  [[nodiscard]] SendWork work(Operation operation, const Qp& to, std::uint64_t wr_id,
-                              std::uint64_t local, std::uint64_t remote,
-                              std::uint32_t length) const {
-    SendWork made;
-    made.wr_id = wr_id;
-    made.operation = operation;
-    made.ah = ah;
-    made.destination = to.number();
-    made.qkey = 7;
-    made.sges[0] = left.sge(local, length);
-    made.sge_count = 1;
-    made.remote_address = Side::kIova + remote;
-    made.remote_key = right.key.value();
-    return made;
-  }
   // Of everything that ended at a side: the number and how.
   static std::vector<std::pair<std::uint64_t, WorkStatus>> ends(Side& side) {
     std::vector<std::pair<std::uint64_t, WorkStatus>> all;
@@ -81,9 +66,9 @@ TEST_P(LentSource, IsALocalProtectionErrorOfItsRequestOnly) {
   left.fill(0, "here");
   take_away(left);
   const std::uint32_t length = GetParam() == Operation::send ? 2000 : kMost;
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, 0, 0, 100)));
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, kGoneAt - 1000, 0, length)));
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, 0, 0, 100)));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, left.sge(0, 100))));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, left.sge(kGoneAt - 1000, length))));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, left.sge(0, 100))));
   run(std::chrono::milliseconds{20});
   EXPECT_EQ(ends(left),
             (Ends{{1, WorkStatus::ok}, {2, WorkStatus::bad_local_key}, {3, WorkStatus::ok}}));
@@ -98,8 +83,8 @@ TEST_F(LentMemory, OfAReadsTargetIsALocalProtectionError) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
   take_away(left);
-  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 1, 0, 0, kMost)));
-  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 2, 0, 0, 4000)));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 1, left.sge(0, kMost))));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 2, left.sge(0, 4000))));
   run(std::chrono::milliseconds{20});
   EXPECT_EQ(ends(left), (Ends{{1, WorkStatus::bad_local_key}, {2, WorkStatus::ok}}));
 }
@@ -110,9 +95,9 @@ TEST_P(LentTarget, IsARemoteAccessErrorOfItsRequestOnly) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
   take_away(right);
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, 0, 0, 1000)));
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, 0, 0, kMost)));
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, 0, 0, 1000)));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, left.sge(0, 1000))));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, left.sge(0, kMost))));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, left.sge(0, 1000))));
   run(std::chrono::milliseconds{20});
   EXPECT_EQ(ends(left),
             (Ends{{1, WorkStatus::ok}, {2, WorkStatus::remote_bad_key}, {3, WorkStatus::ok}}));
@@ -151,7 +136,7 @@ TEST_F(LentMemory, OfADatagramsSourceIsToldItsSender) {
   Qp& to = right.ready_qp(QpType::ud);
   ASSERT_TRUE(right.receive(to, 1));
   take_away(left);
-  ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, kGoneAt, 0, 100)));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, left.sge(kGoneAt, 100))));
   run(std::chrono::milliseconds{20});
   EXPECT_EQ(ends(left), (Ends{{1, WorkStatus::bad_local_key}}));
 }
@@ -161,7 +146,7 @@ TEST_F(LentMemory, ThatWasReadInTimeIsNotMissed) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
   ASSERT_TRUE(right.receive(to, 1));
-  ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, kGoneAt, 0, 100)));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, left.sge(kGoneAt, 100))));
   run(std::chrono::microseconds{1});
   take_away(left);
   run();

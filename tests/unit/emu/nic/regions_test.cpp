@@ -40,19 +40,8 @@ class TakenMemory : public TwoNics {
     ASSERT_TRUE(left.nic.deregister(taken));
     unmap();
   }
-  SendWork work(Operation operation, const Qp& to, std::uint64_t wr_id,
-                std::uint32_t length) const {
-    SendWork made;
-    made.wr_id = wr_id;
-    made.operation = operation;
-    made.ah = ah;
-    made.destination = to.number();
-    made.qkey = 7;
-    made.sges[0] = {kAddress, length, taken.value()};
-    made.sge_count = 1;
-    made.remote_address = Side::kIova;
-    made.remote_key = right.key.value();
-    return made;
+  [[nodiscard]] Sge taken_sge(std::uint32_t length) const {
+    return {kAddress, length, taken.value()};
   }
 
   std::byte* pages = map();
@@ -101,9 +90,9 @@ TEST_P(TakenMemoryUnderWork, EndsItOnceAndTouchesNothingMore) {
   const std::uint32_t length = operation == Operation::send ? 4000 : kMost / 4;
   for (std::uint64_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(right.receive(to, i));
-    ASSERT_TRUE(left.nic.post_send(from, work(operation, to, i, length)));
+    ASSERT_TRUE(left.nic.post_send(from, work(operation, to, i, taken_sge(length))));
   }
-  SendWork kept = work(operation, to, 100, 100);  // from other memory
+  SendWork kept = work(operation, to, 100, taken_sge(100));  // from other memory
   kept.sges[0] = left.sge(0, 100);
   ASSERT_TRUE(left.nic.post_send(from, kept));
   right.receive(to, 100);
@@ -137,7 +126,7 @@ TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
   cut = true;
-  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 1, 50'000)));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 1, taken_sge(50'000))));
   run(std::chrono::microseconds{3});
   take_away();
   run(std::chrono::milliseconds{400});  // retransmission would read it
@@ -151,7 +140,7 @@ TEST_F(TakenMemory, WorkOfAnotherRegionOverTheSameBytesGoesOn) {
   const srd::RegionKey other = add_region();
   ASSERT_TRUE(right.receive(to, 1));
   ASSERT_TRUE(right.receive(to, 2));
-  SendWork message = work(Operation::send, to, 1, 100);
+  SendWork message = work(Operation::send, to, 1, taken_sge(100));
   ASSERT_TRUE(left.nic.post_send(from, message));
   message.wr_id = 2;
   message.sges[0].key = other.value();

@@ -119,6 +119,21 @@ class TwoNics : public ::testing::Test {
     work.inline_data = std::as_bytes(std::span(kept_));
     return work;
   }
+  // From the left side to a queue pair and the memory of the right one.
+  [[nodiscard]] SendWork work(Operation operation, const Qp& to, std::uint64_t wr_id,
+                              const Sge& local) const {
+    SendWork made;
+    made.wr_id = wr_id;
+    made.operation = operation;
+    made.ah = ah;
+    made.destination = to.number();
+    made.qkey = 7;
+    made.sges[0] = local;
+    made.sge_count = 1;
+    made.remote_address = Side::kIova;
+    made.remote_key = right.key.value();
+    return made;
+  }
   WorkCompletion only(std::vector<WorkCompletion> completions) {
     EXPECT_EQ(completions.size(), 1U);
     return completions.empty() ? WorkCompletion{} : completions.front();
