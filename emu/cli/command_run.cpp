@@ -1,7 +1,6 @@
 // Owns `weft run`: a network, programs on its hosts, one table of what happened, and all of it
 // gone.
 #include <fmt/core.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -21,6 +19,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/device_statistics.hpp"
+#include "emu/cli/doctor/packages.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -208,18 +207,8 @@ bool wants_mpi(const std::string& program) {
             text.find("libmpich.so") != std::string::npos ||
             text.find("libmpi_cxx.so") != std::string::npos);
   };
-  std::error_code error;
-  if (program.find('/') != std::string::npos) {
-    return needs_it(program);
-  }
-  const char* path = ::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (std::filesystem::is_regular_file(folder + "/" + program, error)) {
-      return needs_it(folder + "/" + program);
-    }
-  }
-  return false;
+  const std::string path = program.find('/') == std::string::npos ? find_program(program) : program;
+  return !path.empty() && needs_it(path);
 }
 
 // Copies of an MPI program know nothing of each other: that is a launcher's doing.

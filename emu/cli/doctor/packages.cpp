@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <sstream>
+#include <system_error>
 
 namespace weft::cli {
 namespace {
@@ -110,7 +111,8 @@ std::string find_program(const std::string& name) {
   std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string full = folder + "/" + name;
-    if (::access(full.c_str(), X_OK) == 0) {
+    std::error_code error;
+    if (::access(full.c_str(), X_OK) == 0 && fs::is_regular_file(full, error)) {
       return full;
     }
   }
