@@ -53,7 +53,7 @@ void Engine::on_timeout(TimePoint at) {
 void Engine::queue_grants(TimePoint now) {
   while (const std::optional<CreditScheduler::Grant> grant = parts_.grants.next(now)) {
     Peer& peer = parts_.peers[grant->peer];
-    peer.in.grant = true;
+    peer.receiver.note_grant();
     parts_.schedule.reply_now(peer);
   }
 }

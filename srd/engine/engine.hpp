@@ -147,7 +147,6 @@ class Engine final : public Machine {
   // reply.cpp
   void note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
                     const RxPacket& packet, bool at_once);
-  void note_again(Peer& peer, const wire::DataHeader& header, std::uint8_t code);
   [[nodiscard]] bool transmit_reply(TimePoint now, Peer& peer, TxPacket& out);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);

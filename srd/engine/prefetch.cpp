@@ -30,8 +30,8 @@ void Engine::prefetch(const PeerKey* from, unsigned step) const {
     weft::prefetch(&peer, sizeof peer);
     return;
   }
-  if (peer.in.immediates) {
-    weft::prefetch(peer.in.immediates.get(), kCacheLine);
+  if (const ImmediateTable* const immediates = peer.receiver.known_immediates()) {
+    weft::prefetch(immediates, kCacheLine);
   }
   if (peer.sender) {
     peer.sender->prefetch_all();

@@ -62,7 +62,7 @@ void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& he
   const std::uint32_t index = parts_.works.find_read(peer.id, header.message.value());
   if (index == WorkTable::kNoRead || parts_.works[index].answered) {
     parts_.counters.drop(DropReason::unknown_read);
-    ReceiveWindow& window = peer.in.window;
+    ReceiveWindow& window = peer.receiver.window();
     if (window.results().empty() && !mutated(Mutation::hide_cancelled_reads)) {
       (void)window.note(Psn{header.psn.value()}, Status::bad_key);
     }

@@ -47,8 +47,7 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   }
   Peer& peer = *known;
   if (asks) {
-    peer.in.reply_to = Qpn{common.source_qpn.value()};
-    peer.in.reply_from = Qpn{common.destination_qpn.value()};
+    peer.receiver.answer(Qpn{common.source_qpn.value()}, Qpn{common.destination_qpn.value()});
   }
   const Life source{common.source_life.value()};
   const Life destination{common.destination_life.value()};
@@ -93,7 +92,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   ++parts_.counters.trimmed_pkts;
   const Life destination{header.common.destination_life.value()};
   const Life source{header.common.source_life.value()};
-  ReceiveWindow& window = peer.in.window;
+  ReceiveWindow& window = peer.receiver.window();
   if (mutated(Mutation::trimmed_life_counts) && peer.life.is_followed_by(source)) [[unlikely]] {
     restart_peer(now, peer, source);
   }
@@ -104,7 +103,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   }
   peer.life.hint(source);
   if (!window.open() || window.classify(Psn{header.psn.value()}) == ReceiveWindow::Verdict::fresh) {
-    note_again(peer, header, wire::kResultTrimmed);
+    peer.receiver.note_again(parts_, header, wire::kResultTrimmed);
   }
   note_arrival(now, peer, header, packet, true);
 }
@@ -166,14 +165,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   };
   ++parts_.counters.peer_restarts;
   parts_.tell(Event::Kind::peer_restarted, now, peer.id, Psn{}, PathId{});
-  Inbound fresh;
-  fresh.reply_to = peer.in.reply_to;
-  fresh.reply_from = peer.in.reply_from;
-  parts_.told_once.forget(peer.in.again);
-  parts_.probe_echoes.forget(peer.in.probes);
-  if (!mutated(Mutation::keep_window_of_former_life)) {
-    peer.in = std::move(fresh);
-  }
+  peer.receiver.forget(parts_);
   parts_.schedule.cancel_delayed_reply(peer);
   parts_.works.abandon_if(peer, Status::peer_restarted, is_lost);
   adopt_life(peer, life);
@@ -189,8 +181,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   if (parts_.config.receiver_credits) {
     (void)parts_.grants.on_demand(now, peer.id, request.demand.value());
   }
-  peer.in.demand = request.demand.value();
-  peer.in.grant = true;
+  peer.receiver.note_demand(request.demand.value());
   parts_.schedule.reply_now(peer);
 }
 
@@ -202,7 +193,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
     return;
   }
   const Psn psn{header.psn.value()};
-  ReceiveWindow& window = peer.in.window;
+  ReceiveWindow& window = peer.receiver.window();
   const Psn una{psn.value() - header.back.value()};
   window.advance(una);
   switch (window.classify(psn)) {
@@ -221,7 +212,8 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
           (header.common.flags & wire::kImmediate) == 0) [[unlikely]] {
         (void)deliver_write(peer, header, packet);
       }
-      if (mutated(Mutation::count_copies) && peer.in.immediates) [[unlikely]] {
+      if (mutated(Mutation::count_copies) && peer.receiver.known_immediates() != nullptr)
+          [[unlikely]] {
         (void)deliver(now, peer, header, packet);
       }
       if (!mutated(Mutation::ignore_copies)) {
@@ -235,11 +227,11 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   const bool plain = code == kAccepted;
   if (code == wire::kResultDeferred || (!plain && !window.note(psn, static_cast<Status>(code)))) {
     ++parts_.counters.deferred_pkts;
-    note_again(peer, header, wire::kResultDeferred);
+    peer.receiver.note_again(parts_, header, wire::kResultDeferred);
   } else {
     count_arrival(peer, header, packet.path);
     window.accept(psn);
-    peer.in.marked += packet.ecn == Ecn::congested ? 1U : 0U;
+    peer.receiver.count_mark(packet.ecn == Ecn::congested);
   }
   note_arrival(now, peer, header, packet, !plain);
 }
@@ -385,11 +377,8 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
   ImmediateTable::Entry* entry = nullptr;
   const bool alone = length == whole || (header.common.flags & wire::kCompletes) != 0;
   if (!alone) {
-    if (!peer.in.immediates) {
-      peer.in.immediates = std::make_unique<ImmediateTable>();
-    }
-    entry = peer.in.immediates->find(header.message.value(), whole, Psn{header.psn.value()},
-                                     peer.in.window.cumulative());
+    entry = peer.receiver.immediates().find(header.message.value(), whole, Psn{header.psn.value()},
+                                            peer.receiver.window().cumulative());
     if (entry == nullptr) {
       return wire::kResultDeferred;
     }
@@ -404,7 +393,7 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
     if (entry != nullptr) {
       // A refusal that cannot be noted is none: the packet comes again as it is, and must be
       // counted.
-      if (!peer.in.window.may_note(Psn{header.psn.value()})) {
+      if (!peer.receiver.window().may_note(Psn{header.psn.value()})) {
         return wire::kResultDeferred;
       }
       entry->used = mutated(Mutation::immediate_table_unfair);
@@ -436,27 +425,17 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
 // message, one that belongs behind it.
 [[gnu::always_inline]] inline void Engine::count_arrival(Peer& peer, const wire::DataHeader& header,
                                                          PathId path) {
-  Inbound& in = peer.in;
-  const std::uint64_t place = header.remote_address.value();
-  const bool same = header.message.value() == in.latest_placed.message;
-  const bool late =
-      Psn{header.psn.value()}.before(in.window.top()) || (same && place < in.latest_placed.address);
+  const bool overtaken =
+      peer.receiver.order().note_packet(header.message.value(), header.remote_address.value());
+  const bool late = Psn{header.psn.value()}.before(peer.receiver.window().top()) || overtaken;
   ++parts_.counters.delivered_pkts;
   parts_.counters.reordered_pkts += late ? 1U : 0U;
   parts_.counters.see_path(path.value());
-  in.latest_placed = {header.message.value(),
-                      same ? std::max(place, in.latest_placed.address) : place};
 }
 
-// Messages are numbered as they are posted; there is no promise that they come so.
 void Engine::count_order(Peer& peer, std::uint32_t message) {
-  const auto ahead = static_cast<std::int32_t>(message - peer.in.latest_message);
   ++parts_.counters.delivered_msgs;
-  if (ahead < 0 && peer.in.latest_message != 0) {
-    ++parts_.counters.reordered_msgs;
-  } else {
-    peer.in.latest_message = message;
-  }
+  parts_.counters.reordered_msgs += peer.receiver.order().note_message(message) ? 1U : 0U;
 }
 
 }  // namespace weft::srd

@@ -20,18 +20,34 @@ Completion::Kind completion_kind(WorkKind kind) {
 
 }  // namespace
 
-void WorkTable::complete(std::uint32_t index, Work& work, Status status) {
-  if (mutated(Mutation::blame_restart) && status == Status::ok && work.message % 16 == 0 &&
-      neighbours_.peers[work.peer].life.restarts() != 0) [[unlikely]] {
-    status = Status::peer_restarted;
+inline void WorkTable::release_read(Peer& peer, const Work& work) {
+  reads_by_number_.erase(read_key(peer.id, work.message));
+  if (work.all_sent()) {
+    peer.sender->end_read();
   }
-  if (!work.is_response()) {
-    tell_user(work, status);
-  }
-  release(index, work);
 }
 
-inline void WorkTable::tell_user(const Work& work, Status status) {
+[[gnu::always_inline]] inline void WorkTable::release(std::uint32_t index, Work& work) {
+  Peer& peer = neighbours_.peers[work.peer];
+  peer.works.remove(works_, index, work);
+  if (work.is_response()) {
+    if (peer.sender->muted()) {
+      muted_responses_.remove(works_, index, work);
+    }
+  } else {
+    Endpoint& endpoint = *neighbours_.endpoints.find(work.source);
+    endpoint.works.remove(works_, index, work);
+    --requests_;
+    busy_peers_ -= peer.works.requests() == 0 ? 1 : 0;
+    if (work.kind == WorkKind::read) {
+      release_read(peer, work);
+    }
+  }
+  work.kind = WorkKind::none;
+  works_.release(index);
+}
+
+[[gnu::always_inline]] inline void WorkTable::tell_user(const Work& work, Status status) {
   const bool ok = status == Status::ok;
   switch (work.kind) {
     case WorkKind::send:
@@ -65,31 +81,15 @@ inline void WorkTable::tell_user(const Work& work, Status status) {
   }
 }
 
-void WorkTable::release(std::uint32_t index, Work& work) {
-  Peer& peer = neighbours_.peers[work.peer];
-  peer.works.remove(works_, index, work);
-  if (work.is_response()) {
-    if (peer.sender->muted()) {
-      muted_responses_.remove(works_, index, work);
-    }
-  } else {
-    Endpoint& endpoint = *neighbours_.endpoints.find(work.source);
-    endpoint.works.remove(works_, index, work);
-    --requests_;
-    busy_peers_ -= peer.works.requests() == 0 ? 1 : 0;
-    if (work.kind == WorkKind::read) {
-      release_read(peer, work);
-    }
+void WorkTable::complete(std::uint32_t index, Work& work, Status status) {
+  if (mutated(Mutation::blame_restart) && status == Status::ok && work.message % 16 == 0 &&
+      neighbours_.peers[work.peer].life.restarts() != 0) [[unlikely]] {
+    status = Status::peer_restarted;
   }
-  work.kind = WorkKind::none;
-  works_.release(index);
-}
-
-void WorkTable::release_read(Peer& peer, const Work& work) {
-  reads_by_number_.erase(read_key(peer.id, work.message));
-  if (work.all_sent()) {
-    peer.sender->end_read();
+  if (!work.is_response()) {
+    tell_user(work, status);
   }
+  release(index, work);
 }
 
 void WorkTable::abandon(std::uint32_t index, Status status) {

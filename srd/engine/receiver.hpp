@@ -1,0 +1,138 @@
+// Owns the receiving half of a reliability context: what has arrived from one peer, and what the
+// next acknowledgements have to tell it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "srd/engine/immediate_table.hpp"
+#include "srd/engine/machine.hpp"
+#include "srd/engine/owed.hpp"
+#include "srd/engine/receive_window.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::srd {
+
+struct EngineParts;
+
+// A packet that has to be echoed.
+struct Echo {
+  TimePoint arrived{};
+  Psn psn;
+  std::uint32_t send_time = 0;
+  std::uint16_t path = 0;
+  std::uint8_t attempt = 0;
+  bool valid = false;
+  bool congested = false;
+  bool probe = false;
+};
+
+// Whether packets and messages come in the order in which the peer sent them; only for counters.
+class ArrivalOrder {
+ public:
+  // A packet is late if one of the same message that belongs behind it has come.
+  [[nodiscard]] bool note_packet(std::uint32_t message, std::uint64_t address) {
+    const bool same = message == message_;
+    const bool late = same && address < address_;
+    message_ = message;
+    address_ = same ? std::max(address, address_) : address;
+    return late;
+  }
+  // Messages are numbered as they are posted; there is no promise that they come so. True if one
+  // that was posted later has been delivered.
+  [[nodiscard]] bool note_message(std::uint32_t message) {
+    const auto ahead = static_cast<std::int32_t>(message - latest_delivered_);
+    if (ahead < 0 && latest_delivered_ != 0) {
+      return true;
+    }
+    latest_delivered_ = message;
+    return false;
+  }
+
+ private:
+  std::uint32_t message_ = 0;           // of the latest packet
+  std::uint32_t latest_delivered_ = 0;  // the message posted last among those delivered
+  std::uint64_t address_ = 0;           // the highest one that this message was placed at
+};
+
+// Little, because in an incast there are thousands of them; ordered by how often it is looked at.
+// Between two calls:
+// - If it owes something (owes_ack()), the peer awaits a reply in the scheduler, or a delayed one.
+// - What is owed once (trimmed and deferred packets, answers to probes) lies in the pools of
+//   EngineParts, and forget() gives it back.
+class Receiver {
+ public:
+  [[nodiscard]] ReceiveWindow& window() { return window_; }
+  [[nodiscard]] const ReceiveWindow& window() const { return window_; }
+  [[nodiscard]] ArrivalOrder& order() { return order_; }
+  // What is missing of messages with immediate data; made on first use.
+  [[nodiscard]] ImmediateTable& immediates() {
+    if (!immediates_) {
+      immediates_ = std::make_unique<ImmediateTable>();
+    }
+    return *immediates_;
+  }
+  [[nodiscard]] const ImmediateTable* known_immediates() const { return immediates_.get(); }
+
+  // Replies go to this endpoint of the peer, and come from that one of ours: they are steered so.
+  void answer(Qpn to, Qpn from) {
+    reply_to_ = to;
+    reply_from_ = from;
+  }
+  // A packet was accepted that carried a congestion mark, if `marked`.
+  void count_mark(bool marked) { marked_ += marked ? 1U : 0U; }
+
+  // --- What is owed to the peer (receiver.cpp)
+  // A packet has arrived, of which an acknowledgement is to tell. True: at once.
+  [[nodiscard]] bool note_arrival(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
+                                  const RxPacket& packet);
+  // To be told once, in one of the next acknowledgements: the packet must come again.
+  void note_again(EngineParts& parts, const wire::DataHeader& header, std::uint8_t code);
+  // The peer is to be told what it may send.
+  void note_grant() { grant_ = true; }
+  // The peer wants so many credits, cumulative.
+  void note_demand(std::uint32_t demand) {
+    demand_ = demand;
+    grant_ = true;
+  }
+  // There is something that the next acknowledgement has to say.
+  [[nodiscard]] bool owes_ack() const {
+    return echo_.valid || grant_ || !again_.empty() || !probes_.empty();
+  }
+  // An acknowledgement would make sense to the peer: after a restart there may be nothing to say.
+  [[nodiscard]] bool can_ack() const { return owes_ack() || window_.open(); }
+
+  // Writes an acknowledgement of what has arrived. Its common header, and how many credits are
+  // granted where they are rationed, are the caller's.
+  void write_ack(EngineParts& parts, TimePoint now, const wire::CommonHeader& common,
+                 std::uint32_t granted, TxPacket& out);
+  void steer(wire::CommonHeader& header) const {
+    header.destination_qpn = reply_to_.value();
+    header.source_qpn = reply_from_.value();
+  }
+
+  // The peer has restarted: nothing of its former life counts any more.
+  void forget(EngineParts& parts);
+
+ private:
+  [[nodiscard]] std::byte* write_map(std::byte* cursor, wire::AckHeader& header) const;
+  [[nodiscard]] std::byte* write_results(EngineParts& parts, std::byte* cursor,
+                                         wire::AckHeader& header);
+
+  Echo echo_;
+  std::uint8_t unacknowledged_ = 0;  // packets since the last acknowledgement
+  bool gap_at_end_ = false;          // an acknowledgement that was asked for had to leave gaps
+  bool grant_ = false;               // credits are to be told
+  std::uint32_t marked_ = 0;         // accepted packets that carried a congestion mark
+  ArrivalOrder order_;
+  Qpn reply_to_;
+  Qpn reply_from_;
+  ReceiveWindow window_;
+  std::uint32_t demand_ = 0;
+  OwedList again_;   // trimmed and deferred packets, not told yet
+  OwedList probes_;  // their echoes: each is answered
+  std::unique_ptr<ImmediateTable> immediates_;
+};
+
+}  // namespace weft::srd

@@ -1,0 +1,137 @@
+// Owns the proof of what a receiver owes its peer, and of when it has paid. [wire 4.4]
+#include "srd/engine/receiver.hpp"
+
+#include <gtest/gtest.h>
+
+#include "srd/engine/engine_parts.hpp"
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr TimePoint kStart{Duration{1s}};
+
+class ReceiverTest : public ::testing::Test {
+ protected:
+  // A packet arrives and is accepted. True if it is to be acknowledged at once.
+  bool arrive(std::uint32_t psn, std::uint8_t flags = 0, Ecn ecn = Ecn::capable_0) {
+    wire::DataHeader header{};
+    header.common.type = static_cast<std::uint8_t>(wire::PacketType::write);
+    header.common.flags = flags;
+    header.psn = psn;
+    RxPacket packet;
+    packet.ecn = ecn;
+    receiver_.window().advance(Psn{100});
+    receiver_.window().accept(Psn{psn});
+    receiver_.count_mark(ecn == Ecn::congested);
+    return receiver_.note_arrival(parts_, kStart, header, packet);
+  }
+  wire::AckHeader write() {
+    TxPacket packet;
+    receiver_.write_ack(parts_, kStart + 1us, wire::CommonHeader{}, 0, packet);
+    wire::AckHeader header{};
+    std::memcpy(&header, packet.header.data(), sizeof header);
+    return header;
+  }
+
+  EngineParts parts_{EngineConfig{}, nullptr, nullptr};
+  Receiver receiver_;
+};
+
+TEST_F(ReceiverTest, OwesNothingToBeginWith) {
+  EXPECT_FALSE(receiver_.owes_ack());
+  EXPECT_FALSE(receiver_.can_ack());
+}
+
+TEST_F(ReceiverTest, AnswersEverySoManyPackets) {
+  EXPECT_FALSE(arrive(100));
+  EXPECT_FALSE(arrive(101));
+  EXPECT_FALSE(arrive(102));
+  EXPECT_TRUE(arrive(103));
+  EXPECT_TRUE(receiver_.owes_ack());
+  const wire::AckHeader ack = write();
+  EXPECT_EQ(ack.cumulative.value(), 104U);
+  EXPECT_EQ(ack.echo_psn.value(), 103U);
+  EXPECT_EQ(ack.wait.value(), 1000U);
+  EXPECT_FALSE(receiver_.owes_ack());
+  EXPECT_FALSE(arrive(104)) << "the count begins anew";
+}
+
+TEST_F(ReceiverTest, AnswersAtOnceWhatAsksAndWhatIsMarked) {
+  EXPECT_TRUE(arrive(100, wire::kAckRequested));
+  EXPECT_TRUE(arrive(101, 0, Ecn::congested));
+}
+
+TEST_F(ReceiverTest, AnswersAtOnceWhatFillsTheLastGap) {
+  EXPECT_TRUE(arrive(101, wire::kAckRequested));  // the end of a message overtook the rest
+  (void)write();
+  EXPECT_TRUE(arrive(100));
+}
+
+TEST_F(ReceiverTest, EchoesAMarkThatWasNotToldYet) {
+  (void)arrive(100, 0, Ecn::congested);
+  (void)arrive(101);
+  const wire::AckHeader ack = write();
+  EXPECT_EQ(ack.echo_psn.value(), 100U);
+  EXPECT_NE(ack.common.flags & wire::kEchoCongested, 0);
+  EXPECT_EQ(ack.marked.value(), 1U);
+}
+
+TEST_F(ReceiverTest, TellsOnceWhatMustComeAgain) {
+  wire::DataHeader header{};
+  header.psn = 105;
+  receiver_.note_again(parts_, header, wire::kResultTrimmed);
+  EXPECT_TRUE(receiver_.owes_ack());
+  EXPECT_EQ(write().results, 1);
+  EXPECT_FALSE(receiver_.owes_ack());
+  EXPECT_EQ(write().results, 0);
+}
+
+TEST_F(ReceiverTest, AnswersADemandWithAllOfIt) {
+  receiver_.note_demand(77);
+  EXPECT_TRUE(receiver_.owes_ack());
+  const wire::AckHeader ack = write();
+  EXPECT_NE(ack.common.flags & wire::kCreditValid, 0);
+  EXPECT_EQ(ack.credit.value(), 77U);
+  EXPECT_FALSE(receiver_.owes_ack());
+}
+
+TEST_F(ReceiverTest, SaysThatItHasNoWindow) {
+  receiver_.note_grant();
+  EXPECT_NE(write().common.flags & wire::kNoWindow, 0);
+  (void)arrive(100);
+  EXPECT_EQ(write().common.flags & wire::kNoWindow, 0);
+}
+
+TEST_F(ReceiverTest, ARestartLeavesNothingButTheWayToAnswer) {
+  receiver_.answer(Qpn{3}, Qpn{4});
+  (void)arrive(101, 0, Ecn::congested);
+  receiver_.note_demand(5);
+  receiver_.forget(parts_);
+  EXPECT_FALSE(receiver_.can_ack());
+  wire::CommonHeader header{};
+  receiver_.steer(header);
+  EXPECT_EQ(header.destination_qpn.value(), 3U);
+  EXPECT_EQ(header.source_qpn.value(), 4U);
+  receiver_.note_grant();
+  EXPECT_EQ(write().marked.value(), 0U);
+}
+
+TEST(ArrivalOrder, APacketThatBelongsBeforeAnotherOfItsMessageIsLate) {
+  ArrivalOrder order;
+  EXPECT_FALSE(order.note_packet(1, 4096));
+  EXPECT_TRUE(order.note_packet(1, 0));
+  EXPECT_FALSE(order.note_packet(1, 8192));
+  EXPECT_FALSE(order.note_packet(2, 0));
+}
+
+TEST(ArrivalOrder, AMessageThatWasPostedEarlierIsLate) {
+  ArrivalOrder order;
+  EXPECT_FALSE(order.note_message(5));
+  EXPECT_TRUE(order.note_message(4));
+  EXPECT_FALSE(order.note_message(6));
+}
+
+}  // namespace
+}  // namespace weft::srd

@@ -1,0 +1,150 @@
+// Owns the proof that a sender waits as long as the round-trip time and the silence say.
+#include "srd/engine/retransmission_timer.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::srd {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr TimePoint kStart{Duration{1s}};
+constexpr RetransmissionTuning kTuning{
+    .base_rtt = 10us, .ack_delay = 2us, .min_rto = 30us, .max_rto = 1ms, .peer_timeout = 5ms};
+
+// Two round trips, the second of a packet that left after the first answer.
+RetransmissionTimer measured(Duration rtt) {
+  RetransmissionTimer timer(kTuning);
+  timer.on_round_trip(kStart, rtt, kTuning);
+  timer.on_round_trip(kStart + 2 * rtt, rtt, kTuning);
+  return timer;
+}
+
+TEST(RetransmissionTimer, KeepsItsWaitsWithinTheirBounds) {
+  EXPECT_EQ(measured(1us).retransmit_wait(), kTuning.min_rto);
+  EXPECT_EQ(measured(50ms).retransmit_wait(), kTuning.max_rto);
+  for (const Duration rtt : {1us, 10us, 100us, 1000us}) {
+    EXPECT_LE(measured(rtt).tail_wait(), measured(rtt).retransmit_wait());
+  }
+}
+
+TEST(RetransmissionTimer, IsTwiceAsPatientUntilQueuesAreKnown) {
+  RetransmissionTimer timer(kTuning);
+  EXPECT_EQ(timer.retransmit_wait(), 2 * (30us + 2us));  // rtt 10 us, deviation 5 us
+  EXPECT_EQ(timer.tail_wait(), timer.retransmit_wait());
+  timer.on_round_trip(kStart, 10us, kTuning);
+  EXPECT_EQ(timer.retransmit_wait(), 64us);
+  EXPECT_EQ(timer.tail_wait(), 17us);
+  timer.on_round_trip(kStart + 11us, 10us, kTuning);
+  EXPECT_LT(timer.retransmit_wait(), 64us);
+}
+
+TEST(RetransmissionTimer, DoublesUntilARoundTripIsMeasured) {
+  RetransmissionTimer timer = measured(10us);
+  const Duration wait = timer.retransmit_wait();
+  timer.on_timeout(kStart, kStart - wait, kTuning);
+  EXPECT_EQ(timer.retransmit_wait(), 2 * wait);
+  timer.on_timeout(kStart, kStart - wait, kTuning);
+  EXPECT_EQ(timer.retransmit_wait(), 4 * wait);
+  timer.on_ack(kStart);  // an answer that measures nothing
+  EXPECT_FALSE(timer.is_silent());
+  EXPECT_EQ(timer.retransmit_wait(), 4 * wait);
+  timer.on_round_trip(kStart, 10us, kTuning);
+  EXPECT_LE(timer.retransmit_wait(), wait);
+}
+
+TEST(RetransmissionTimer, NeverWaitsLongerThanTheLongest) {
+  RetransmissionTimer timer = measured(10us);
+  for (int i = 0; i < 40; ++i) {
+    timer.on_timeout(kStart, kStart, kTuning);
+    EXPECT_LE(timer.retransmit_wait(), kTuning.max_rto);
+  }
+}
+
+TEST(RetransmissionTimer, APeerDiesAfterThreeTimeoutsAndTheTimeout) {
+  RetransmissionTimer timer(kTuning);
+  TimePoint now = kStart;
+  int timeouts = 0;
+  while (!timer.has_died(kTuning)) {
+    timer.on_timeout(now + 1ms, now, kTuning);
+    now += 1ms;
+    ++timeouts;
+    EXPECT_EQ(timer.has_become_impaired(), timeouts == 3);
+  }
+  EXPECT_EQ(timeouts, 5);  // 5 ms of silence
+}
+
+TEST(RetransmissionTimer, TwoTimeoutsAreNotEnoughHoweverLongTheyLast) {
+  RetransmissionTuning hasty = kTuning;
+  hasty.peer_timeout = 1us;
+  RetransmissionTimer timer(hasty);
+  timer.on_timeout(kStart + 1ms, kStart, hasty);
+  timer.on_timeout(kStart + 2ms, kStart, hasty);
+  EXPECT_FALSE(timer.has_died(hasty));
+  timer.on_timeout(kStart + 3ms, kStart, hasty);
+  EXPECT_TRUE(timer.has_died(hasty));
+}
+
+TEST(RetransmissionTimer, TimeThatTheProcessSleptThroughIsNoSilence) {
+  RetransmissionTimer timer(kTuning);
+  for (int i = 1; i <= 4; ++i) {
+    timer.on_timeout(kStart + i * 1s, kStart, kTuning);
+  }
+  EXPECT_FALSE(timer.has_died(kTuning));
+}
+
+TEST(RetransmissionTimer, ASignOfLifeEndsTheCount) {
+  RetransmissionTimer timer(kTuning);
+  for (int i = 0; i < 10; ++i) {
+    timer.on_timeout(kStart + 1ms, kStart, kTuning);
+    timer.on_timeout(kStart + 2ms, kStart, kTuning);
+    timer.on_ack(kStart + 2ms);
+    EXPECT_FALSE(timer.has_died(kTuning));
+  }
+}
+
+TEST(RetransmissionTimer, APacketExpiresAfterItsDepartureAndTheLatestAnswer) {
+  RetransmissionTimer timer(kTuning);
+  const Duration wait = timer.retransmit_wait();
+  EXPECT_EQ(timer.expiry_of(kStart), kStart + wait);
+  timer.on_answer(kStart + 3us);
+  EXPECT_EQ(timer.expiry_of(kStart), kStart + 3us + wait);
+  EXPECT_EQ(timer.expiry_of(kStart + 9us), kStart + 9us + wait);
+}
+
+TEST(RetransmissionTimer, ATailIsAskedForOncePerProgress) {
+  RetransmissionTimer timer(kTuning);
+  timer.on_sent(kStart);
+  EXPECT_EQ(timer.tail_probe_due(), kStart + timer.tail_wait());
+  timer.on_tail_probe();
+  EXPECT_EQ(timer.tail_probe_due(), kNever);
+  timer.on_ack(kStart + 5us);
+  EXPECT_EQ(timer.tail_probe_due(), kStart + 5us + timer.tail_wait());
+}
+
+TEST(RetransmissionTimer, ADebtorHasTimeAndAQuestionNot) {
+  RetransmissionTimer timer(kTuning);
+  timer.on_sent(kStart);
+  const Duration wait = timer.retransmit_wait();
+  EXPECT_EQ(timer.question_due(), kStart + 4 * wait);
+  EXPECT_FALSE(timer.question_open());
+  (void)timer.on_question(kStart + 7us);
+  EXPECT_TRUE(timer.question_open());
+  EXPECT_EQ(timer.question_due(), kStart + 7us + wait);
+  EXPECT_EQ(timer.on_question(kStart + 9us), kStart + 7us);
+  timer.on_response(kStart + 20us);
+  EXPECT_FALSE(timer.question_open());
+  EXPECT_EQ(timer.question_due(), kStart + 20us + 4 * wait);
+}
+
+TEST(RetransmissionTimer, SilenceBeforeAnExchangeDoesNotCount) {
+  RetransmissionTimer timer(kTuning);
+  timer.on_timeout(kStart, kStart, kTuning);
+  (void)timer.on_question(kStart);
+  timer.on_exchange_begins();
+  EXPECT_FALSE(timer.is_silent());
+  EXPECT_FALSE(timer.question_open());
+}
+
+}  // namespace
+}  // namespace weft::srd
