@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "srd/engine/immediate_table.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 #include "srd/engine/owed.hpp"
 #include "srd/engine/receive_window.hpp"
 #include "srd/wire/srd_header.hpp"

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "srd/engine/place.hpp"
-#include "srd/io/dscp.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -216,7 +216,7 @@ void CongestionWorld::transmit(std::uint32_t index) {
 
 void CongestionWorld::at_port(std::uint32_t slot) {
   Packet& packet = packets_[slot];
-  if (srd::dscp_of(packet.bytes[1]) == srd::wire::kDscpControl) {  // goes first
+  if (srd::wire::SrdCodec::dscp_of(packet.bytes, false) == srd::wire::kDscpControl) {  // goes first
     post(now_, Kind::delivered, kReceiver, slot);
     return;
   }
