@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "srd/engine/place.hpp"
-#include "srd/wire/srd_codec.hpp"
 #include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::testing {
