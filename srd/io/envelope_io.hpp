@@ -116,6 +116,7 @@ std::span<const RxPacket> EnvelopeIo<Codec>::receive() {
     packet.ecn = envelope.ecn();
     packet.trimmed = Codec::is_trimmed(envelope.dscp());
     packet.bytes = envelope.packet();
+    packet.envelope_size = static_cast<std::uint8_t>(packet.bytes.data() - frame.data());
     packet.more = {};
     counters_.rx_bytes += packet.bytes.size();
   }

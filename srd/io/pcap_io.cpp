@@ -37,6 +37,10 @@ void PacketCapture::sent(const TxPacket& packet, std::string_view comment) {
 }
 
 void PacketCapture::received(const RxPacket& packet) {
+  if (const auto seen = packet.envelope(); !seen.empty()) {
+    write_inbound({seen, packet.bytes, packet.more});
+    return;
+  }
   std::array<std::byte, net::kEnvelopeSizeV6> envelope;
   const auto from = net::EnvelopeWriter::make(packet.from, format_.ports);
   if (!from || !from->write(envelope.data(), own_, packet.path, packet.ecn,
@@ -44,8 +48,11 @@ void PacketCapture::received(const RxPacket& packet) {
                             packet.bytes.size() + packet.more.size())) {
     return;
   }
-  const Pieces pieces = {std::span<const std::byte>(envelope.data(), from->size()), packet.bytes,
-                         packet.more};
+  write_inbound(
+      {std::span<const std::byte>(envelope.data(), from->size()), packet.bytes, packet.more});
+}
+
+void PacketCapture::write_inbound(const std::array<std::span<const std::byte>, 3>& pieces) {
   file_.write(wall_clock_now(), PcapngWriter::Direction::inbound, pieces);
 }
 

@@ -1,6 +1,8 @@
 // Owns the recording of a port: everything that goes in and out, in a capture file of its own.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -43,6 +45,8 @@ class PacketCapture {
   [[nodiscard]] std::uint64_t packets() const { return file_.packets(); }
 
  private:
+  void write_inbound(const std::array<std::span<const std::byte>, 3>& pieces);
+
   PcapngWriter file_;
   net::EnvelopeWriter envelope_;
   Address own_;

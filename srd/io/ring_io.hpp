@@ -140,6 +140,7 @@ void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& i
   packet.ecn = envelope.ecn();
   packet.trimmed = Codec::is_trimmed(envelope.dscp());
   packet.bytes = envelope.packet();
+  packet.envelope_size = static_cast<std::uint8_t>(packet.bytes.data() - frame.data());
   packet.more = {};
   packet.arrived = (info.flags & kRecordArrival) != 0 ? time_at(Duration{info.time}) : kNever;
   ++counters_.rx_packets;

@@ -27,17 +27,23 @@
 
 namespace weft::srd {
 
-// A packet that arrived, without its Ethernet/IP/UDP envelope. Borrowed for the duration of
-// on_packet().
+// A packet that arrived. Borrowed for the duration of on_packet().
 struct RxPacket {
   Address from;
   PathId path;
   Ecn ecn = Ecn::not_capable;
   bool trimmed = false;              // a switch cut the payload off and says so in the envelope
+  std::uint8_t envelope_size = 0;    // see envelope()
   std::span<const std::byte> bytes;  // the transport header and (the beginning of) the payload
   std::span<const std::byte> more;   // the rest, for carriers that keep header and payload apart
   // When it was here, if the carrier knows better than the caller: it may have waited for a core.
   TimePoint arrived = kNever;
+
+  // Ethernet, IP and UDP headers as they came, right before `bytes`. Empty where the carrier does
+  // not see them.
+  [[nodiscard]] std::span<const std::byte> envelope() const {
+    return {bytes.data() - envelope_size, envelope_size};
+  }
 };
 
 // Arrival stamps in the future, or older than 1 s, are ignored.

@@ -88,6 +88,20 @@ TEST_F(SecondProtocol, PacketsHaveTheirTrailer) {
   }
 }
 
+// For checksums that protect parts of the headers around a packet.
+TEST_F(SecondProtocol, TheReceiverSeesTheEnvelope) {
+  const TxPacket packet = packet_to(7, {});
+  ASSERT_EQ(one_->transmit({&packet, 1}), 1U);
+  const auto received = other_->receive();
+  ASSERT_EQ(received.size(), 1U);
+  const auto envelope = received[0].envelope();
+  ASSERT_EQ(envelope.size(), net::kEnvelopeSizeV4);
+  const auto frame = std::span(envelope.data(), envelope.size() + received[0].bytes.size());
+  EXPECT_EQ(net::FlowKey::parse(frame).source(), kOne);
+  EXPECT_EQ(net::FlowKey::parse(frame).destination_port(), TrailerCodec::kPorts.destination);
+  other_->release();
+}
+
 TEST_F(SecondProtocol, TheTrailerCountsForTheMtu) {
   const std::vector<std::byte> payload(kMtu - TrailerCodec::kHeader);
   for (const std::size_t size : {payload.size() - TrailerCodec::kCheck, payload.size()}) {
