@@ -1,0 +1,83 @@
+// Owns what command lines and options say about hosts and their devices.
+#include "emu/launch/host_environment.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "emu/attach/protocol.hpp"
+#include "emu/devices/registry.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/unit/emu/daemon/weftd.hpp"
+
+namespace weft::launch {
+namespace {
+
+class PlaceholderTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string filled(const std::string& word) const {
+    const auto text = fill_placeholders(folder_.path(), word, DeviceKind{});
+    EXPECT_TRUE(text) << word << ": " << text.error().message;
+    return text.value_or("");
+  }
+  static emu::DaemonOptions options(const std::string& directory) {
+    emu::DaemonOptions options;
+    options.directory = directory;
+    options.plant.hosts = {"h1", "h2"};
+    return options;
+  }
+
+  const testing::TemporaryFolder folder_;
+  const emu::Weftd weftd_{options(folder_.path())};
+};
+
+TEST_F(PlaceholderTest, HostsGetTheirAddresses) {
+  EXPECT_EQ(filled("{h1.ip}"), "127.77.1.1");
+  EXPECT_EQ(filled("to={h2.ip}:5000,{h1.ip}"), "to=127.77.2.1:5000,127.77.1.1");
+  EXPECT_EQ(filled("{h1.gid}").substr(0, 6), "fe80::");
+  EXPECT_EQ(filled("[{h1.dev}]"), "[]");  // there is none
+}
+
+TEST_F(PlaceholderTest, OtherBracesAreThePrograms) {
+  for (const char* word : {"", "{", "}", "{}", "{h1}", "{h1.ip", "{h1.mac}", "{x.ip}", "{.ip}",
+                           "{ h1.ip }", "a{b}c", "${HOME}", "{\"a\": 1}"}) {
+    EXPECT_EQ(filled(word), word);
+  }
+  EXPECT_EQ(filled("{{h1.ip}}"), "{127.77.1.1}");
+  EXPECT_EQ(filled("{a}{h1.ip}{"), "{a}127.77.1.1{");
+}
+
+TEST_F(PlaceholderTest, AHostThatIsNotThereIsAMistake) {
+  const auto text = fill_placeholders(folder_.path(), "{h3.ip}", DeviceKind{});
+  ASSERT_FALSE(text);
+  EXPECT_NE(text.error().message.find("there is no host 'h3'"), std::string::npos)
+      << text.error().message;
+}
+
+TEST(Devices, AreKindsWithProfilesOrNone) {
+  EXPECT_FALSE(*parse_device_kind("none"));
+  for (const char* name : {"efa", "efa:first"}) {
+    const auto kind = parse_device_kind(name);
+    ASSERT_TRUE(kind && *kind) << name;
+    EXPECT_EQ((*kind)->kind->kind(), "efa");
+  }
+  const auto none = parse_device_kind("ufo");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("efa:PROFILE, or none"), std::string::npos)
+      << none.error().message;
+  EXPECT_FALSE(parse_device_kind("efa:nosuch"));
+}
+
+// The transport's own packets have to pass, too.
+TEST(Devices, AreOnANetworkThatCarriesAcknowledgements) {
+  EXPECT_EQ(payload_of(DeviceKind{}), 0U);  // weftd's own choice
+  auto kind = parse_device_kind("efa").value();
+  EXPECT_EQ(payload_of(kind), 8928U);
+  const std::string large = "\nmtu 8928\n";
+  kind->abilities.replace(kind->abilities.find(large), large.size(), "\nmtu 300\n");
+  ASSERT_TRUE(kind->kind->validate(kind->abilities));
+  EXPECT_EQ(payload_of(kind), emu::kLeastPayload);
+}
+
+}  // namespace
+}  // namespace weft::launch
