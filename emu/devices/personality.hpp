@@ -34,8 +34,9 @@ struct Network {
 };
 
 // A kind of device has one of these, which lives as long as the program. To add a kind: a folder
-// beside efa/ with a library weft_device_<kind>, a class that derives from this, and a line in
-// registry.cpp. Its profiles are the files profiles/*.yaml in that folder.
+// beside efa/ with a library weft_device_<kind>, a class that derives from this, a line in
+// registry.cpp, and in integration/preload/paths.cpp the beginnings of its own paths in /sys. Its
+// profiles are the files profiles/*.yaml in that folder.
 class Personality {
  public:
   // As in `weft run --device KIND`.
