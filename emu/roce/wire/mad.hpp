@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "srd/wire/address.hpp"
+#include "srd/net/address.hpp"
 
 namespace weft::roce::wire {
 
