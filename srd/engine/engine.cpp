@@ -103,7 +103,6 @@ void Engine::close_endpoint(Qpn qpn) {
   for (; !endpoint->receives.empty(); endpoint->receives.pop()) {
     Completion& completion = parts_.completions.push_receive();
     completion.cookie = endpoint->receives.front().cookie;
-    completion.kind = Completion::Kind::receive;
     completion.status = Status::flushed;
     completion.endpoint = qpn;
   }
@@ -206,18 +205,7 @@ PostResult Engine::post(const ReadRequest& request) {
 }
 
 void Engine::acquaint(std::uint32_t domain, const Address& address, bool known) {
-  const Acquaintance who{address, domain};
-  const bool was_known = acquaintances_.find(who) != decltype(acquaintances_)::kAbsent;
-  if (known && !was_known) {
-    acquaintances_.insert(who, 0);
-  } else if (!known && was_known) {
-    acquaintances_.erase(who);
-  }
-}
-
-bool Engine::is_acquainted(const Endpoint& endpoint, const Peer& peer) const {
-  return acquaintances_.find({peer.key.address, endpoint.config.domain}) !=
-         decltype(acquaintances_)::kAbsent;
+  delivery_.acquaint(domain, address, known);
 }
 
 PostResult Engine::post_receive(Qpn qpn, const ReceiveRequest& request) {
@@ -271,7 +259,7 @@ void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
         (void)endpoint.receives.push(receive);  // behind the others: the order stays
         continue;
       }
-      fail_receive(endpoint, receive);
+      delivery_.fail_receive(endpoint, receive);
     }
   }
 }

@@ -9,10 +9,10 @@
 #include <optional>
 #include <span>
 
-#include "srd/base/flat_map.hpp"
 #include "srd/base/result.hpp"
 #include "srd/engine/config.hpp"
 #include "srd/engine/counters.hpp"
+#include "srd/engine/delivery.hpp"
 #include "srd/engine/engine_parts.hpp"
 #include "srd/engine/memory_table.hpp"
 #include "srd/engine/observer.hpp"
@@ -22,8 +22,6 @@
 
 namespace weft::srd {
 
-inline constexpr std::uint32_t kMaxTransfer = 1U << 30;  // bytes of one read or write
-
 // How to drive it is at the head of machine.hpp. It does little itself: it takes calls and packets,
 // and passes them on to the parts that keep the state, each with invariants of its own.
 //   WorkTable     requests and answers to reads, until they have ended
@@ -32,10 +30,11 @@ inline constexpr std::uint32_t kMaxTransfer = 1U << 30;  // bytes of one read or
 //     PeerLife      which incarnation of its process is the present one
 //     Sender        what we send: queues, window, paths, congestion control, timers, credits
 //     Receiver      what it sends: window, and the acknowledgements that are owed
+//   Delivery      what an arrived message does: receives, regions, reads
 //   EndpointTable, CompletionQueue, MemoryTable
 // The road of a packet: post() engine.cpp - Sender::transmit() transmit.cpp - on_packet()
-// receive.cpp, reads.cpp - acknowledgements: Receiver reply.cpp (made), Sender acknowledge.cpp
-// (taken) - on_timeout() timers.cpp - the end of requests: WorkTable.
+// receive.cpp - deliver.cpp, reads.cpp - acknowledgements: Receiver reply.cpp (made), Sender
+// acknowledge.cpp (taken) - on_timeout() timers.cpp - the end of requests: WorkTable.
 class Engine final : public Machine {
  public:
   // The configuration must have passed validate().
@@ -120,29 +119,7 @@ class Engine final : public Machine {
   static void adopt_life(Peer& peer, Life life);
   void restart_peer(TimePoint now, Peer& peer, Life life);
   void forget_stranger(Peer& peer);
-  [[nodiscard]] std::uint8_t deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                                     const RxPacket& packet);
-  void fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive);
-  [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
-                                          const RxPacket& packet);
   void count_arrival(Peer& peer, const wire::DataHeader& header, PathId path);
-  void count_order(Peer& peer, std::uint32_t message);
-  [[nodiscard]] std::uint8_t deliver_write(Peer& peer, const wire::DataHeader& header,
-                                           const RxPacket& packet);
-  [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
-                                               const wire::DataHeader& header);
-  [[nodiscard]] bool receive_room() const {
-    return parts_.completions.has_room_for_receive(parts_.works.outstanding());
-  }
-  [[nodiscard]] bool may_access(const Endpoint& endpoint, const Peer& peer) const {
-    return !endpoint.config.acquainted_only || is_acquainted(endpoint, peer);
-  }
-  [[nodiscard]] bool is_acquainted(const Endpoint& endpoint, const Peer& peer) const;
-
-  // reads.cpp
-  [[nodiscard]] std::uint8_t accept_read(Peer& peer, const wire::DataHeader& header);
-  void take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                     const RxPacket& packet);
 
   // reply.cpp
   void note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
@@ -152,23 +129,12 @@ class Engine final : public Machine {
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
   void build_stale_notice(Peer& peer, TxPacket& out);
 
-  struct Acquaintance {
-    Address address;
-    std::uint32_t domain = 0;
-    friend bool operator==(const Acquaintance&, const Acquaintance&) = default;
-  };
-  struct AcquaintanceHash {
-    std::size_t operator()(const Acquaintance& who) const noexcept {
-      return std::hash<Address>{}(who.address) + who.domain * 0x9E3779B97F4A7C15ULL;
-    }
-  };
-
   // The latest `now`: for an engine time never goes backwards.
   TimePoint advance(TimePoint now) { return latest_ = std::max(latest_, now); }
 
   TimePoint latest_ = TimePoint::min();
   EngineParts parts_;
-  FlatMap<Acquaintance, AcquaintanceHash> acquaintances_;
+  Delivery delivery_{parts_};
 };
 
 }  // namespace weft::srd

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "srd/base/lent_memory.hpp"
-#include "srd/engine/engine.hpp"
+#include "srd/engine/delivery.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
 
@@ -15,7 +15,7 @@ constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>
 
 // [wire 4.5] The key is checked now; the answer is work of ours, and takes turns with what we send
 // to this peer like any message of its length.
-std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
+std::uint8_t Delivery::accept_read(Peer& peer, const wire::DataHeader& header) {
   const Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
@@ -54,8 +54,8 @@ std::uint8_t Engine::accept_read(Peer& peer, const wire::DataHeader& header) {
 
 // [wire 4.5] An answer to a read that has ended changes no memory. The responder is told once, so
 // that it does not send all of it.
-void Engine::take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                           const RxPacket& packet) {
+void Delivery::take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                             const RxPacket& packet) {
   if (peer.sender) {
     peer.sender->on_response(now);
   }

@@ -1,8 +1,7 @@
-// Owns what arrives: who sent it, whether it is new, where its payload goes.
-#include "srd/base/check.hpp"
+// Owns what an engine does with a packet that arrives: which peer and which life it is of, whether
+// it is new, and who takes it.
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
-#include "srd/engine/place.hpp"
 #include "srd/wire/parse.hpp"
 
 namespace weft::srd {
@@ -10,8 +9,37 @@ namespace {
 
 using wire::PacketType;
 
-constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>(status); }
-constexpr std::uint8_t kAccepted = code_of(Status::ok);
+constexpr std::uint8_t kAccepted = static_cast<std::uint8_t>(Status::ok);
+
+// --- The rules, one by one. Each has a mutation that breaks it.
+
+bool checks_sums(const EngineConfig& config) {
+  return config.checksum && !mutated(Mutation::accept_damage);
+}
+
+// A packet of a life of the peer's that is over.
+bool is_from_former_life(const Peer& peer, Life source) {
+  return peer.life.has_ended(source) && !mutated(Mutation::forget_source_life);
+}
+
+// A packet for a life of ours that is over. 0: the peer does not know ours yet.
+bool is_for_former_life(const EngineConfig& config, Life destination) {
+  return destination != config.life && destination.value() != 0 &&
+         !mutated(Mutation::forget_destination_life);
+}
+
+// A header that cannot be verified must not end a life.
+bool ends_life_unverified(const Peer& peer, Life source) {
+  return mutated(Mutation::trimmed_life_counts) && peer.life.is_followed_by(source);
+}
+
+// [wire 4.2] A send that has not left names an endpoint and its Q_Key, which the new life has as
+// well. A read or write names memory of the former life, and must never meet that of the next one.
+bool outlives_restart(const Work& work) {
+  const bool may_outlive =
+      work.kind == WorkKind::send || mutated(Mutation::one_sided_survives_restart);
+  return (work.next_packet == 0 && may_outlive) || mutated(Mutation::keep_work_for_new_life);
+}
 
 }  // namespace
 
@@ -22,7 +50,7 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   const wire::ParsedPacket parsed =
       wire::parse_packet(packet.bytes, packet.more.size(), packet.trimmed);
   DropReason reason = parsed.reason();
-  if (reason == DropReason::none && parts_.config.checksum && !mutated(Mutation::accept_damage)) {
+  if (reason == DropReason::none && checks_sums(parts_.config)) {
     reason = wire::verify_checksum(parsed, packet.more, true);
   }
   if (reason != DropReason::none) {
@@ -93,7 +121,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   const Life destination{header.common.destination_life.value()};
   const Life source{header.common.source_life.value()};
   ReceiveWindow& window = peer.receiver.window();
-  if (mutated(Mutation::trimmed_life_counts) && peer.life.is_followed_by(source)) [[unlikely]] {
+  if (ends_life_unverified(peer, source)) [[unlikely]] {
     restart_peer(now, peer, source);
   }
   if ((destination != parts_.config.life && destination.value() != 0) ||
@@ -112,12 +140,11 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
 // one.
 [[gnu::always_inline]] inline bool Engine::meet_life(TimePoint now, Peer& peer, Life source,
                                                      Life destination, bool asks) {
-  if (peer.life.has_ended(source) && !mutated(Mutation::forget_source_life)) {
+  if (is_from_former_life(peer, source)) {
     parts_.counters.drop(DropReason::stale_source_life);
     return false;
   }
-  if (destination != parts_.config.life && destination.value() != 0 &&
-      !mutated(Mutation::forget_destination_life)) {
+  if (is_for_former_life(parts_.config, destination)) {
     // Teaches no life: it may be as old as the one that it speaks of.
     parts_.counters.drop(DropReason::stale_destination_life);
     if (asks) {  // nothing else is answered: two ends must not answer each other for ever
@@ -155,19 +182,14 @@ void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destin
 }
 
 // [wire 4.2] A later life: nothing of the former one is delivered, and what it had received nobody
-// knows. A send that has not left names an endpoint and its Q_Key, which the new life has as well.
-// A read or write names memory of the former life, and must never meet that of the next one.
+// knows.
 void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
-  const auto is_lost = [](const Work& work) {
-    const bool outlives = work.next_packet == 0 && (work.kind == WorkKind::send ||
-                                                    mutated(Mutation::one_sided_survives_restart));
-    return !outlives && !mutated(Mutation::keep_work_for_new_life);
-  };
   ++parts_.counters.peer_restarts;
   parts_.tell(Event::Kind::peer_restarted, now, peer.id, Psn{}, PathId{});
   peer.receiver.forget(parts_);
   parts_.schedule.cancel_delayed_reply(peer);
-  parts_.works.abandon_if(peer, Status::peer_restarted, is_lost);
+  parts_.works.abandon_if(peer, Status::peer_restarted,
+                          [](const Work& work) { return !outlives_restart(work); });
   adopt_life(peer, life);
   parts_.grants.forget(peer.id);
   if (peer.sender) {
@@ -204,18 +226,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
       // Told again: the acknowledgement may have been lost.
       ++parts_.counters.duplicate_pkts;
       parts_.counters.drop(DropReason::duplicate);
-      if (mutated(Mutation::deliver_copies)) [[unlikely]] {
-        (void)deliver(now, peer, header, packet);
-      }
-      if (mutated(Mutation::place_copies) &&
-          header.common.type == static_cast<std::uint8_t>(PacketType::write) &&
-          (header.common.flags & wire::kImmediate) == 0) [[unlikely]] {
-        (void)deliver_write(peer, header, packet);
-      }
-      if (mutated(Mutation::count_copies) && peer.receiver.known_immediates() != nullptr)
-          [[unlikely]] {
-        (void)deliver(now, peer, header, packet);
-      }
+      delivery_.deliver_copy(now, peer, header, packet);
       if (!mutated(Mutation::ignore_copies)) {
         note_arrival(now, peer, header, packet, true);
       }
@@ -223,7 +234,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
     case ReceiveWindow::Verdict::fresh:
       break;
   }
-  const std::uint8_t code = deliver(now, peer, header, packet);
+  const std::uint8_t code = delivery_.deliver(now, peer, header, packet);
   const bool plain = code == kAccepted;
   if (code == wire::kResultDeferred || (!plain && !window.note(psn, static_cast<Status>(code)))) {
     ++parts_.counters.deferred_pkts;
@@ -236,191 +247,6 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   note_arrival(now, peer, header, packet, !plain);
 }
 
-// The outcome: a Status, or kResultDeferred.
-[[gnu::always_inline]] inline std::uint8_t Engine::deliver(TimePoint now, Peer& peer,
-                                                           const wire::DataHeader& header,
-                                                           const RxPacket& packet) {
-  switch (static_cast<PacketType>(header.common.type)) {
-    case PacketType::send:
-      return deliver_send(peer, header, packet);
-    case PacketType::write:
-      return deliver_write(peer, header, packet);
-    case PacketType::read_request:
-      return accept_read(peer, header);
-    default:
-      take_response(now, peer, header, packet);
-      return kAccepted;
-  }
-}
-
-// It is no longer among the endpoint's receives; its memory is not to be touched.
-void Engine::fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive) {
-  Completion& completion = parts_.completions.push_receive();
-  completion.cookie = receive.cookie;
-  completion.kind = Completion::Kind::receive;
-  completion.status = Status::local_protection;
-  completion.endpoint = endpoint.qpn;
-}
-
-std::uint8_t Engine::deliver_send(Peer& peer, const wire::DataHeader& header,
-                                  const RxPacket& packet) {
-  Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
-  if (endpoint == nullptr || !endpoint->config.receiving) {
-    return code_of(Status::bad_qpn);
-  }
-  if (endpoint->config.qkey != header.key.value() && !mutated(Mutation::skip_qkey)) {
-    return code_of(Status::bad_qkey);
-  }
-  const std::uint32_t length = header.payload_length.value();
-  for (;;) {
-    if (endpoint->receives.empty() ||
-        (mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0)) {
-      ++parts_.counters.rnr_sent;
-      return code_of(Status::receiver_not_ready);
-    }
-    if (total_length(endpoint->receives.front().segments) < length) {
-      if (mutated(Mutation::refusal_takes_receive)) [[unlikely]] {
-        Completion& taken = parts_.completions.push_receive();
-        taken.cookie = endpoint->receives.front().cookie;
-        taken.status = Status::flushed;
-        taken.endpoint = endpoint->qpn;
-        endpoint->receives.pop();
-      }
-      return code_of(Status::length_error);
-    }
-    if (!receive_room()) {
-      return wire::kResultDeferred;
-    }
-    if (place(packet, length, endpoint->receives.front().segments, 0)) [[likely]] {
-      break;
-    }
-    // Its memory is gone: as if it had been taken back, the message goes to the next one.
-    const ReceiveRequest gone = endpoint->receives.front();
-    endpoint->receives.pop();
-    fail_receive(*endpoint, gone);
-  }
-  const ReceiveRequest& receive = endpoint->receives.front();
-  if (mutated(Mutation::spill_message) && length < receive.segments[0].length) [[unlikely]] {
-    receive.segments[0].data[length] = std::byte{0};
-  }
-  Completion& completion = parts_.completions.push_receive();
-  completion.cookie = receive.cookie;
-  completion.kind = Completion::Kind::receive;
-  completion.has_immediate =
-      (header.common.flags & wire::kImmediate) != 0 && !mutated(Mutation::lose_immediate);
-  completion.immediate = header.immediate.value();
-  completion.endpoint = endpoint->qpn;
-  completion.remote =
-      mutated(Mutation::wrong_sender) ? endpoint->qpn : Qpn{header.common.source_qpn.value()};
-  completion.peer = peer.id;
-  completion.length = length;
-  if (!mutated(Mutation::reuse_buffers)) {
-    endpoint->receives.pop();
-  }
-  count_order(peer, header.message.value());
-  ++parts_.counters.recv_wrs;
-  parts_.counters.recv_bytes += length;
-  return kAccepted;
-}
-
-[[gnu::always_inline]] inline std::uint8_t Engine::deliver_write(Peer& peer,
-                                                                 const wire::DataHeader& header,
-                                                                 const RxPacket& packet) {
-  Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
-  if (endpoint == nullptr || !endpoint->config.receiving) {
-    return code_of(Status::bad_qpn);
-  }
-  if (!may_access(*endpoint, peer)) [[unlikely]] {
-    return code_of(Status::unknown_peer);
-  }
-  const std::uint32_t length = header.payload_length.value();
-  const bool has_room = (header.common.flags & wire::kImmediate) == 0 || receive_room();
-  // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
-  if (header.message_length.value() != 0) {
-    const MemoryTable::Lookup target =
-        parts_.memory.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
-                              Access::remote_write, endpoint->config.domain);
-    if (mutated(Mutation::blame_keys) && peer.life.restarts() != 0 && header.psn.value() % 16 == 0)
-        [[unlikely]] {
-      return code_of(Status::bad_key);
-    }
-    if (target.status != Status::ok) {
-      return code_of(target.status);
-    }
-    if (!target.phantom && has_room &&
-        !(mutated(Mutation::acknowledge_unplaced) && header.psn.value() % 16 == 0)) {
-      if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
-        return code_of(Status::access_denied);  // registered, and gone
-      }
-    }
-  }
-  if (!has_room) {
-    return wire::kResultDeferred;
-  }
-  if ((header.common.flags & wire::kImmediate) != 0) {
-    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
-    if (code != kAccepted) {
-      return code;
-    }
-  }
-  parts_.counters.rdma_write_recv_bytes += length;
-  return kAccepted;
-}
-
-// Counts the bytes of a write with immediate data and tells the endpoint when all are there. The
-// packet that completes the message and finds no receive is refused. When it comes again its sender
-// says that it completes the message, so nothing is kept until then. [wire 4.6]
-std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
-                                       const wire::DataHeader& header) {
-  const std::uint32_t length = header.payload_length.value();
-  const std::uint32_t whole = header.message_length.value();
-  ImmediateTable::Entry* entry = nullptr;
-  const bool alone = length == whole || (header.common.flags & wire::kCompletes) != 0;
-  if (!alone) {
-    entry = peer.receiver.immediates().find(header.message.value(), whole, Psn{header.psn.value()},
-                                            peer.receiver.window().cumulative());
-    if (entry == nullptr) {
-      return wire::kResultDeferred;
-    }
-    if (entry->missing > length && !mutated(Mutation::announce_early)) {
-      entry->missing -= length;
-      return kAccepted;
-    }
-  }
-  const bool consumes = !endpoint.config.unsolicited_immediate;
-  if (consumes && endpoint.receives.empty()) {
-    ++parts_.counters.rnr_sent;
-    if (entry != nullptr) {
-      // A refusal that cannot be noted is none: the packet comes again as it is, and must be
-      // counted.
-      if (!peer.receiver.window().may_note(Psn{header.psn.value()})) {
-        return wire::kResultDeferred;
-      }
-      entry->used = mutated(Mutation::immediate_table_unfair);
-    }
-    return code_of(Status::receiver_not_ready);
-  }
-  Completion& completion = parts_.completions.push_receive();
-  completion.kind = Completion::Kind::receive_write_imm;
-  completion.has_immediate = true;
-  completion.immediate = header.immediate.value();
-  completion.consumed_receive = consumes;
-  completion.endpoint = endpoint.qpn;
-  completion.remote = Qpn{header.common.source_qpn.value()};
-  completion.peer = peer.id;
-  completion.length = whole;
-  if (consumes) {
-    completion.cookie = endpoint.receives.front().cookie;
-    endpoint.receives.pop();
-    ++parts_.counters.recv_wrs;
-  }
-  if (entry != nullptr) {
-    entry->used = false;
-  }
-  count_order(peer, header.message.value());
-  return kAccepted;
-}
-
 // Before the window knows of it. A packet is late if one that left later has come, or, of the same
 // message, one that belongs behind it.
 [[gnu::always_inline]] inline void Engine::count_arrival(Peer& peer, const wire::DataHeader& header,
@@ -431,11 +257,6 @@ std::uint8_t Engine::deliver_immediate(Peer& peer, Endpoint& endpoint,
   ++parts_.counters.delivered_pkts;
   parts_.counters.reordered_pkts += late ? 1U : 0U;
   parts_.counters.see_path(path.value());
-}
-
-void Engine::count_order(Peer& peer, std::uint32_t message) {
-  ++parts_.counters.delivered_msgs;
-  parts_.counters.reordered_msgs += peer.receiver.order().note_message(message) ? 1U : 0U;
 }
 
 }  // namespace weft::srd

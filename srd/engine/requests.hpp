@@ -10,6 +10,8 @@
 
 namespace weft::srd {
 
+inline constexpr std::uint32_t kMaxTransfer = 1U << 30;  // bytes of one read or write
+
 enum class PostResult : std::uint8_t {
   accepted,
   queue_full,  // a limit of the configuration: try again after poll()

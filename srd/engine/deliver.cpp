@@ -1,0 +1,293 @@
+// Owns the delivery of sends and writes: which receive or region, and what its owner is told.
+#include "srd/engine/delivery.hpp"
+#include "srd/engine/mutation.hpp"
+#include "srd/engine/place.hpp"
+
+namespace weft::srd {
+namespace {
+
+using wire::PacketType;
+
+constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>(status); }
+constexpr std::uint8_t kAccepted = code_of(Status::ok);
+
+constexpr bool has_immediate(const wire::DataHeader& header) {
+  return (header.common.flags & wire::kImmediate) != 0;
+}
+
+// --- The rules, one by one. Each has a mutation that breaks it.
+
+bool accepts_key(const Endpoint& endpoint, const wire::DataHeader& header) {
+  return endpoint.config.qkey == header.key.value() || mutated(Mutation::skip_qkey);
+}
+
+bool has_receive(const Endpoint& endpoint, const wire::DataHeader& header) {
+  const bool doubted = mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0;
+  return !endpoint.receives.empty() && !doubted;
+}
+
+void take_receive(Endpoint& endpoint) {
+  if (!mutated(Mutation::reuse_buffers)) {
+    endpoint.receives.pop();
+  }
+}
+
+// A message that is refused leaves the receive where it is.
+void flush_receive(Endpoint& endpoint, CompletionQueue& completions) {
+  Completion& taken = completions.push_receive();
+  taken.cookie = endpoint.receives.front().cookie;
+  taken.status = Status::flushed;
+  taken.endpoint = endpoint.qpn;
+  endpoint.receives.pop();
+}
+
+// Bytes behind a message stay as they are.
+bool spills(const ReceiveRequest& receive, std::uint32_t length) {
+  return mutated(Mutation::spill_message) && length < receive.segments[0].length;
+}
+
+bool tells_immediate(const wire::DataHeader& header) {
+  return has_immediate(header) && !mutated(Mutation::lose_immediate);
+}
+
+Qpn sender_of(const Endpoint& endpoint, const wire::DataHeader& header) {
+  return mutated(Mutation::wrong_sender) ? endpoint.qpn : Qpn{header.common.source_qpn.value()};
+}
+
+// A peer that came back has the same rights as before.
+bool blames_key(const Peer& peer, const wire::DataHeader& header) {
+  return mutated(Mutation::blame_keys) && peer.life.restarts() != 0 && header.psn.value() % 16 == 0;
+}
+
+// What is acknowledged was placed.
+bool must_place(const wire::DataHeader& header) {
+  return !(mutated(Mutation::acknowledge_unplaced) && header.psn.value() % 16 == 0);
+}
+
+// Immediate data is told when the whole message is there.
+bool waits_for_rest() { return !mutated(Mutation::announce_early); }
+
+// Which copies the deliberate bugs deliver once more, though the window knows them.
+bool delivers_copy(const Peer& peer) {
+  return mutated(Mutation::deliver_copies) ||
+         (mutated(Mutation::count_copies) && peer.receiver.known_immediates() != nullptr);
+}
+bool places_copy(const wire::DataHeader& header) {
+  return mutated(Mutation::place_copies) &&
+         header.common.type == static_cast<std::uint8_t>(PacketType::write) &&
+         !has_immediate(header);
+}
+
+}  // namespace
+
+std::uint8_t Delivery::deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                               const RxPacket& packet) {
+  switch (static_cast<PacketType>(header.common.type)) {
+    case PacketType::send:
+      return deliver_send(peer, header, packet);
+    case PacketType::write:
+      return deliver_write(peer, header, packet);
+    case PacketType::read_request:
+      return accept_read(peer, header);
+    default:
+      take_response(now, peer, header, packet);
+      return kAccepted;
+  }
+}
+
+void Delivery::deliver_copy(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                            const RxPacket& packet) {
+  if (delivers_copy(peer)) [[unlikely]] {
+    (void)deliver(now, peer, header, packet);
+  }
+  if (places_copy(header)) [[unlikely]] {
+    (void)deliver_write(peer, header, packet);
+  }
+}
+
+void Delivery::fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive) {
+  Completion& completion = parts_.completions.push_receive();
+  completion.cookie = receive.cookie;
+  completion.status = Status::local_protection;
+  completion.endpoint = endpoint.qpn;
+}
+
+std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
+                                    const RxPacket& packet) {
+  Endpoint* const endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
+  if (endpoint == nullptr || !endpoint->config.receiving) {
+    return code_of(Status::bad_qpn);
+  }
+  if (!accepts_key(*endpoint, header)) {
+    return code_of(Status::bad_qkey);
+  }
+  if (const std::uint8_t code = find_receive(*endpoint, header, packet); code != kAccepted) {
+    return code;
+  }
+  const ReceiveRequest& receive = endpoint->receives.front();
+  const std::uint32_t length = header.payload_length.value();
+  if (spills(receive, length)) [[unlikely]] {
+    receive.segments[0].data[length] = std::byte{0};
+  }
+  Completion& completion = parts_.completions.push_receive();
+  completion.cookie = receive.cookie;
+  completion.has_immediate = tells_immediate(header);
+  completion.immediate = header.immediate.value();
+  completion.endpoint = endpoint->qpn;
+  completion.remote = sender_of(*endpoint, header);
+  completion.peer = peer.id;
+  completion.length = length;
+  take_receive(*endpoint);
+  count_order(peer, header.message.value());
+  ++parts_.counters.recv_wrs;
+  parts_.counters.recv_bytes += length;
+  return kAccepted;
+}
+
+// Places the message in the first receive that still has its memory.
+[[gnu::always_inline]] inline std::uint8_t Delivery::find_receive(Endpoint& endpoint,
+                                                                  const wire::DataHeader& header,
+                                                                  const RxPacket& packet) {
+  const std::uint32_t length = header.payload_length.value();
+  for (;;) {
+    if (!has_receive(endpoint, header)) {
+      ++parts_.counters.rnr_sent;
+      return code_of(Status::receiver_not_ready);
+    }
+    const ReceiveRequest& first = endpoint.receives.front();
+    if (total_length(first.segments) < length) {
+      if (mutated(Mutation::refusal_takes_receive)) [[unlikely]] {
+        flush_receive(endpoint, parts_.completions);
+      }
+      return code_of(Status::length_error);
+    }
+    if (!receive_room()) {
+      return wire::kResultDeferred;
+    }
+    if (place(packet, length, first.segments, 0)) [[likely]] {
+      return kAccepted;
+    }
+    // Its memory is gone: as if it had been taken back, the message goes to the next one.
+    const ReceiveRequest gone = first;
+    endpoint.receives.pop();
+    fail_receive(endpoint, gone);
+  }
+}
+
+[[gnu::always_inline]] inline std::uint8_t Delivery::deliver_write(Peer& peer,
+                                                                   const wire::DataHeader& header,
+                                                                   const RxPacket& packet) {
+  Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
+  if (endpoint == nullptr || !endpoint->config.receiving) {
+    return code_of(Status::bad_qpn);
+  }
+  if (!may_access(*endpoint, peer)) [[unlikely]] {
+    return code_of(Status::unknown_peer);
+  }
+  const std::uint32_t length = header.payload_length.value();
+  const bool has_room = !has_immediate(header) || receive_room();
+  // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
+  if (header.message_length.value() != 0) {
+    const MemoryTable::Lookup target =
+        parts_.memory.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
+                              Access::remote_write, endpoint->config.domain);
+    if (blames_key(peer, header)) [[unlikely]] {
+      return code_of(Status::bad_key);
+    }
+    if (target.status != Status::ok) {
+      return code_of(target.status);
+    }
+    if (!target.phantom && has_room && must_place(header)) {
+      if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
+        return code_of(Status::access_denied);  // registered, and gone
+      }
+    }
+  }
+  if (!has_room) {
+    return wire::kResultDeferred;
+  }
+  if (has_immediate(header)) {
+    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
+    if (code != kAccepted) {
+      return code;
+    }
+  }
+  parts_.counters.rdma_write_recv_bytes += length;
+  return kAccepted;
+}
+
+// Counts the bytes of a write with immediate data and tells the endpoint when all are there. The
+// packet that completes the message and finds no receive is refused. When it comes again its sender
+// says that it completes the message, so nothing is kept until then. [wire 4.6]
+std::uint8_t Delivery::deliver_immediate(Peer& peer, Endpoint& endpoint,
+                                         const wire::DataHeader& header) {
+  const std::uint32_t length = header.payload_length.value();
+  const std::uint32_t whole = header.message_length.value();
+  ImmediateTable::Entry* entry = nullptr;
+  const bool alone = length == whole || (header.common.flags & wire::kCompletes) != 0;
+  if (!alone) {
+    entry = peer.receiver.immediates().find(header.message.value(), whole, Psn{header.psn.value()},
+                                            peer.receiver.window().cumulative());
+    if (entry == nullptr) {
+      return wire::kResultDeferred;
+    }
+    if (entry->missing > length && waits_for_rest()) {
+      entry->missing -= length;
+      return kAccepted;
+    }
+  }
+  const bool consumes = !endpoint.config.unsolicited_immediate;
+  if (consumes && endpoint.receives.empty()) {
+    ++parts_.counters.rnr_sent;
+    if (entry != nullptr) {
+      // A refusal that cannot be noted is none: the packet comes again as it is, and must be
+      // counted.
+      if (!peer.receiver.window().may_note(Psn{header.psn.value()})) {
+        return wire::kResultDeferred;
+      }
+      entry->used = mutated(Mutation::immediate_table_unfair);
+    }
+    return code_of(Status::receiver_not_ready);
+  }
+  Completion& completion = parts_.completions.push_receive();
+  completion.kind = Completion::Kind::receive_write_imm;
+  completion.has_immediate = true;
+  completion.immediate = header.immediate.value();
+  completion.consumed_receive = consumes;
+  completion.endpoint = endpoint.qpn;
+  completion.remote = Qpn{header.common.source_qpn.value()};
+  completion.peer = peer.id;
+  completion.length = whole;
+  if (consumes) {
+    completion.cookie = endpoint.receives.front().cookie;
+    endpoint.receives.pop();
+    ++parts_.counters.recv_wrs;
+  }
+  if (entry != nullptr) {
+    entry->used = false;
+  }
+  count_order(peer, header.message.value());
+  return kAccepted;
+}
+
+void Delivery::count_order(Peer& peer, std::uint32_t message) {
+  ++parts_.counters.delivered_msgs;
+  parts_.counters.reordered_msgs += peer.receiver.order().note_message(message) ? 1U : 0U;
+}
+
+void Delivery::acquaint(std::uint32_t domain, const Address& address, bool known) {
+  const Acquaintance who{address, domain};
+  const bool was_known = acquaintances_.find(who) != decltype(acquaintances_)::kAbsent;
+  if (known && !was_known) {
+    acquaintances_.insert(who, 0);
+  } else if (!known && was_known) {
+    acquaintances_.erase(who);
+  }
+}
+
+bool Delivery::is_acquainted(const Endpoint& endpoint, const Peer& peer) const {
+  return acquaintances_.find({peer.key.address, endpoint.config.domain}) !=
+         decltype(acquaintances_)::kAbsent;
+}
+
+}  // namespace weft::srd
