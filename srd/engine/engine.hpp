@@ -122,8 +122,15 @@ class Engine final : public Machine {
   void count_arrival(Peer& peer, const wire::DataHeader& header, PathId path);
 
   // reply.cpp
-  void note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                    const RxPacket& packet, bool at_once);
+  [[gnu::always_inline]] void note_arrival(TimePoint now, Peer& peer,
+                                           const wire::DataHeader& header, const RxPacket& packet,
+                                           bool at_once) {
+    if (peer.receiver.note_arrival(parts_, now, header, packet) || at_once) {
+      parts_.schedule.reply_now(peer);
+    } else {
+      parts_.schedule.reply_by(peer, now + parts_.config.ack_delay);
+    }
+  }
   [[nodiscard]] bool transmit_reply(TimePoint now, Peer& peer, TxPacket& out);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);

@@ -14,6 +14,7 @@
 #include "srd/engine/endpoint.hpp"
 #include "srd/engine/loss_detector.hpp"
 #include "srd/engine/memory_table.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/observer.hpp"
 #include "srd/engine/owed.hpp"
 #include "srd/engine/peer_table.hpp"
@@ -85,5 +86,31 @@ struct EngineParts {
   OwedPool<Echo> probe_echoes;
   GapFinder gaps;  // of the acknowledgement that is being taken
 };
+
+// What a sender does for each request that is posted, inline.
+inline void Sender::make_ready() {
+  if (parts_.schedule.make_ready(peer_)) {
+    prefetch_to_send();
+  }
+}
+
+[[gnu::always_inline]] inline void Sender::enqueue_request(std::uint32_t index, Work& work) {
+  const Queue queue =
+      work.kind == WorkKind::read ? Queue::reads : WorkQueues::queue_for(work.packets, work.length);
+  if (mutated(Mutation::favour_one_endpoint) && queue == Queue::singles &&
+      work.source.value() % 2 != 0) [[unlikely]] {
+    queues_.push_front(parts_.works.slab(), queue, index, work);
+  } else {
+    queues_.push_back(parts_.works.slab(), queue, index, work);
+  }
+  if (peer_.works.requests() == 1) {
+    timer_.on_exchange_begins();
+  }
+  credits_.want(parts_.unsent_bytes(work));
+  if (muted_) [[unlikely]] {
+    unmute();
+  }
+  make_ready();
+}
 
 }  // namespace weft::srd

@@ -4,15 +4,6 @@
 
 namespace weft::srd {
 
-void Engine::note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                          const RxPacket& packet, bool at_once) {
-  if (peer.receiver.note_arrival(parts_, now, header, packet) || at_once) {
-    parts_.schedule.reply_now(peer);
-  } else {
-    parts_.schedule.reply_by(peer, now + parts_.config.ack_delay);
-  }
-}
-
 // False: since the reply was asked for the peer has restarted, and there is nothing to say any
 // more.
 bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {

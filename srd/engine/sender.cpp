@@ -51,25 +51,6 @@ Sender::Sender(EngineParts& parts, Peer& peer)
       cc_(parts.cc_kind, first_window(parts, sharers_of(parts))),
       chain_(parts.config.first_psn) {}
 
-void Sender::enqueue_request(std::uint32_t index, Work& work) {
-  const Queue queue =
-      work.kind == WorkKind::read ? Queue::reads : WorkQueues::queue_for(work.packets, work.length);
-  if (mutated(Mutation::favour_one_endpoint) && queue == Queue::singles &&
-      work.source.value() % 2 != 0) [[unlikely]] {
-    queues_.push_front(parts_.works.slab(), queue, index, work);
-  } else {
-    queues_.push_back(parts_.works.slab(), queue, index, work);
-  }
-  if (peer_.works.requests() == 1) {
-    timer_.on_exchange_begins();
-  }
-  credits_.want(parts_.unsent_bytes(work));
-  if (muted_) [[unlikely]] {
-    unmute();
-  }
-  make_ready();
-}
-
 void Sender::enqueue_response(std::uint32_t index, Work& work) {
   queues_.push_back(parts_.works.slab(),
                     mutated(Mutation::reads_behind_bulk)
@@ -78,12 +59,6 @@ void Sender::enqueue_response(std::uint32_t index, Work& work) {
                     index, work);
   credits_.want(work.length);
   make_ready();
-}
-
-void Sender::make_ready() {
-  if (parts_.schedule.make_ready(peer_)) {
-    prefetch_to_send();
-  }
 }
 
 void Sender::withdraw(std::uint32_t index, Work& work) {
@@ -178,14 +153,6 @@ void Sender::give_up_peer(TimePoint now) {
 void Sender::unmute() {
   parts_.works.unmute(peer_);
   muted_ = false;
-}
-
-void Sender::prefetch_to_send() const {
-  const auto* const window_begins = reinterpret_cast<const std::byte*>(&window_);
-  prefetch(this,
-           static_cast<std::size_t>(window_begins - reinterpret_cast<const std::byte*>(this)));
-  window_.prefetch_next();
-  prefetch(&cc_, kCacheLine);
 }
 
 void Sender::prefetch_all() const { prefetch(this, sizeof(Sender) - sizeof(PathChain)); }

@@ -85,7 +85,13 @@ class alignas(kCacheLine) Sender {
 
   // --- Hints for callers that know who comes next
   // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
-  void prefetch_to_send() const;
+  void prefetch_to_send() const {
+    const auto* const window_begins = reinterpret_cast<const std::byte*>(&window_);
+    prefetch(this,
+             static_cast<std::size_t>(window_begins - reinterpret_cast<const std::byte*>(this)));
+    window_.prefetch_next();
+    prefetch(&cc_, kCacheLine);
+  }
   // All that a packet touches: everything but the table of the paths' latest packets.
   void prefetch_all() const;
 

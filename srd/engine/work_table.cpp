@@ -2,6 +2,7 @@
 #include "srd/engine/work_table.hpp"
 
 #include "srd/base/check.hpp"
+#include "srd/engine/engine_parts.hpp"
 #include "srd/engine/mutation.hpp"
 
 namespace weft::srd {

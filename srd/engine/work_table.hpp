@@ -49,8 +49,9 @@ class WorkTable {
     std::uint32_t index = WorkSlab::kNone;
     Work* work = nullptr;  // nullptr: there is no room
   };
-  [[nodiscard]] NewWork begin_request(Peer& peer, Endpoint& endpoint, WorkKind kind,
-                                      Qpn destination, std::uint32_t length) {
+  [[nodiscard]] [[gnu::always_inline]] NewWork begin_request(Peer& peer, Endpoint& endpoint,
+                                                             WorkKind kind, Qpn destination,
+                                                             std::uint32_t length) {
     if (requests_ >= max_requests_ || !neighbours_.completions.has_room_for_request(requests_)) {
       return {};
     }

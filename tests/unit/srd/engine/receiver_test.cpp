@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "srd/engine/engine_parts.hpp"
 
 namespace weft::srd {
