@@ -13,6 +13,7 @@
 #include "srd/io/fault_io.hpp"
 #include "srd/io/memory_io.hpp"
 #include "srd/io/pcap_io.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd {

@@ -37,13 +37,13 @@ std::pair<RingPort, RingPort> joined_ports() {
 }
 
 // To queue pair 9 of that process.
-TxPacket packet_to(std::uint8_t attachment, std::span<const std::byte> payload) {
+TxPacket packet_to(unsigned attachment, std::span<const std::byte> payload) {
   TxPacket packet;
   packet.to = kOther;
   packet.path = PathId{0x3FFF};
   packet.header_size = TrailerCodec::kHeader;
   packet.header.fill({});
-  packet.header[1] = std::byte{attachment};
+  packet.header[1] = static_cast<std::byte>(attachment);
   packet.header[3] = std::byte{9};
   packet.payload[0] = payload;
   return packet;
@@ -116,7 +116,7 @@ TEST_F(SecondProtocol, TheTrailerCountsForTheMtu) {
 TEST_F(SecondProtocol, DirectRingsAreFoundByItsRouteKey) {
   auto ports = joined_ports();
   ASSERT_TRUE(one_->add_direct({kOther, AttachmentId{8}, Life{1}}, std::move(ports.first)));
-  for (const std::uint8_t attachment : {7, 8, 8}) {
+  for (const unsigned attachment : {7U, 8U, 8U}) {
     const TxPacket packet = packet_to(attachment, {});
     ASSERT_EQ(one_->transmit({&packet, 1}), 1U);
   }

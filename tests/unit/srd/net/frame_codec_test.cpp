@@ -80,7 +80,7 @@ TEST(CodecList, SealsAndChecksEachItsOwnWay) {
     Both::seal(frame);
     EXPECT_EQ(Both::check(FlowKey::parse(frame), frame), PacketFault::none);
     EXPECT_EQ(Both::checked_from(frame), kEnvelopeSizeV4);
-    frame[kEnvelopeSizeV4 + 60] ^= std::byte{1};
+    frame[kEnvelopeSizeV4 + 56] ^= std::byte{1};
     EXPECT_EQ(Both::check(FlowKey::parse(frame), frame), PacketFault::corrupted);
   }
 }
