@@ -8,7 +8,7 @@
 
 #include "srd/base/flat_map.hpp"
 #include "srd/engine/engine_parts.hpp"
-#include "srd/engine/machine.hpp"
+#include "srd/net/machine.hpp"
 
 namespace weft::srd {
 

@@ -18,6 +18,11 @@ bool within(std::uint64_t address, std::uint64_t length, std::uint64_t start, st
   return length == 0 || (offset < size && length <= size - offset);
 }
 
+// No bytes are anywhere.
+std::byte* place_in(const MemoryRegion& memory, std::uint64_t address, std::uint64_t length) {
+  return length == 0 ? memory.data : memory.data + (address - memory.address);
+}
+
 template <class Entry>
 std::uint32_t next_index(std::vector<Entry>& entries, std::vector<std::uint32_t>& free,
                          std::uint32_t limit) {
@@ -121,16 +126,17 @@ std::byte* KeyTable::local(const Sge& sge, std::uint32_t access, std::uint32_t d
       !within(sge.address, sge.length, found->memory.address, found->memory.length)) {
     return nullptr;
   }
-  return found->memory.data + (sge.address - found->memory.address);
+  return place_in(found->memory, sge.address, sge.length);
 }
 
 std::byte* KeyTable::remote(std::uint32_t rkey, std::uint64_t address, std::uint64_t length,
                             std::uint32_t access, std::uint32_t domain, std::uint32_t qpn) const {
   if ((rkey >> kIndexShift) < kFirstWindow) {
-    return local({address, 0, rkey}, access, domain) != nullptr &&
-                   within(address, length, region(rkey)->memory.address,
-                          region(rkey)->memory.length)
-               ? region(rkey)->memory.data + (address - region(rkey)->memory.address)
+    const Region* const found = region(rkey);
+    return found != nullptr && found->memory.domain == domain &&
+                   (found->memory.access & access) == access &&
+                   within(address, length, found->memory.address, found->memory.length)
+               ? place_in(found->memory, address, length)
                : nullptr;
   }
   const Window* const found = window(rkey);
@@ -143,7 +149,7 @@ std::byte* KeyTable::remote(std::uint32_t rkey, std::uint64_t address, std::uint
     return nullptr;
   }
   const MemoryRegion& memory = regions_[found->region].memory;
-  return memory.data + (found->address - memory.address) + (address - start);
+  return place_in(memory, found->address + (address - start), length);
 }
 
 bool KeyTable::bind(const WorkRequest& request, std::uint32_t domain, std::uint32_t qpn) {
