@@ -118,7 +118,10 @@ class Engine final : public srd::Machine {
   void flush_sends(QueuePair& qp);
   void flush_receives(QueuePair& qp);
   void reset(QueuePair& qp);
+
+  // transmit.cpp
   [[nodiscard]] bool transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out);
   void finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out);
   void transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out);
 

@@ -123,7 +123,8 @@ struct QueuePair {
   ReceiveQueue receive_queue;
   Requester req;
   Responder resp;
-  bool ready = false;        // it is in the list of those that may have something to send
+  bool ready = false;  // it is in the list of those that may have something to send
+  bool responded_last = false;
   bool established = false;  // the event has been raised, or is not due
   bool drained = false;
   bool notify_peer_of_congestion = false;

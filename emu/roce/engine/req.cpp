@@ -145,11 +145,11 @@ bool Engine::begin(QueuePair& qp, SendWqe& wqe) {
 }
 
 void Engine::execute_local(QueuePair& qp, SendWqe& wqe) {
-  const bool done = wqe.request.opcode == WrOpcode::bind_window
-                        ? keys_.bind(wqe.request, qp.made.domain, qp.qpn)
-                        : keys_.invalidate(wqe.request.invalidate, qp.qpn);
+  const bool binds = wqe.request.opcode == WrOpcode::bind_window;
+  const bool done = binds ? keys_.bind(wqe.request, qp.made.domain, qp.qpn)
+                          : keys_.invalidate(wqe.request.invalidate, qp.qpn);
   if (!done) {
-    fail_here(qp, WcStatus::window_bind);
+    fail_here(qp, binds ? WcStatus::window_bind : WcStatus::local_qp_operation);
     return;
   }
   wqe.begun = wqe.local = true;

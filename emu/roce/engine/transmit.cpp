@@ -37,9 +37,17 @@ bool Engine::transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
     transmit_congestion_notification(qp, now, out);
     return true;
   }
-  if (transmit_response(qp, now, out)) {
+  // Requests and responses take turns: a peer that reads a gigabyte holds up no send.
+  if (qp.responded_last && transmit_own(qp, now, out)) {
+    qp.responded_last = false;
     return true;
   }
+  const bool asked = qp.responded_last;
+  qp.responded_last = transmit_response(qp, now, out);
+  return qp.responded_last || (!asked && transmit_own(qp, now, out));
+}
+
+bool Engine::transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   if (qp.state() != QpState::rts && qp.state() != QpState::sqd) {
     return false;
   }

@@ -172,6 +172,57 @@ TEST_F(Req, CompletesUcWhenTheLastPacketHasLeftAndStopsInSqe) {
   EXPECT_EQ(uc.all().size(), 1U);
 }
 
+TEST_F(Req, TakesTurnsWithWhatIsOwedToThePeer) {
+  bench.bring_up();
+  auto read = bench.request(Operation::read_request, kRqPsn);
+  read.length = 2048;
+  bench.arrive(read);
+  ASSERT_EQ(bench.send(WrOpcode::write, 2048), 0);
+  const auto sent = bench.all();
+  ASSERT_EQ(sent.size(), 16U);
+  for (std::size_t i = 0; i + 1 < sent.size(); ++i) {
+    EXPECT_NE(sent[i].packet.has(wire::kResponse), sent[i + 1].packet.has(wire::kResponse)) << i;
+  }
+}
+
+TEST_F(Req, ExecutesLocalRequestsInTheirTurn) {
+  bench.bring_up();
+  const std::uint32_t window = bench.engine.keys().allocate_window(2, kDomain);
+  WorkRequest work;
+  work.opcode = WrOpcode::bind_window;
+  work.window = window;
+  work.new_rkey = window + 1;
+  work.bind_lkey = bench.key;
+  work.bind_access = kRemoteRead;
+  work.bind_address = bench.address(0);
+  work.bind_length = 8;
+  const std::uint32_t rkey = (window & ~0xFFU) | ((window + 1) & 0xFF);
+  const auto opens = [&] {
+    return bench.engine.keys().remote(rkey, bench.address(0), 8, kRemoteRead, kDomain, bench.qpn) !=
+           nullptr;
+  };
+  ASSERT_EQ(bench.send(WrOpcode::send, 8, 1), 0);
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, {}), 0);
+  work.opcode = WrOpcode::local_invalidate;
+  work.invalidate = rkey;
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, {}), 0);
+  ASSERT_EQ(bench.send(WrOpcode::send, 8, 4), 0);
+  EXPECT_EQ(bench.all().size(), 1U);
+  EXPECT_TRUE(opens());  // bound, and not invalidated before all that is before that is done
+  EXPECT_FALSE(bench.completion());
+  acknowledge(kSqPsn);
+  EXPECT_EQ(bench.all().size(), 1U);
+  EXPECT_FALSE(opens());
+  EXPECT_EQ(bench.completion()->opcode, WcOpcode::send);
+  EXPECT_EQ(bench.completion()->opcode, WcOpcode::bind_window);
+  EXPECT_EQ(bench.completion()->opcode, WcOpcode::local_invalidate);
+  acknowledge(kSqPsn + 1);
+  EXPECT_EQ(bench.completion()->status, WcStatus::success);
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, {}), 0);  // there is nothing to invalidate
+  EXPECT_TRUE(bench.all().empty());
+  EXPECT_EQ(bench.completion()->status, WcStatus::local_qp_operation);
+}
+
 TEST_F(Req, TakesWorkOnlyInTheRightStates) {
   EXPECT_EQ(bench.send(WrOpcode::send, 8), EINVAL);
   const Sge segment = bench.sge(0, 8);
