@@ -68,6 +68,9 @@ IMPURE = {
 IMPURE = {rule: (advice, re.compile(pattern, re.VERBOSE))
           for rule, (advice, pattern) in IMPURE.items()}
 
+# --- Names. What is in emu/ROOM is in weft::ROOM, so that a name says where to look.
+NAMESPACE = re.compile(r"^\s*(?:inline )?namespace weft((?:::\w+)*) \{")
+
 # --- Form.
 CPP = {".cpp", ".hpp", ".c", ".h"}
 SCRIPTS = {".py", ".sh"}
@@ -156,6 +159,8 @@ class Tidy:
                 self.check_includes(path, lines)
             if suffix in CPP and within(path, PURE):
                 self.check_purity(path)
+            if suffix in CPP and path.startswith("emu/"):
+                self.check_namespace(path)
         self.check_citations()
         self.check_documents()
         self.check_dead_files()
@@ -213,6 +218,13 @@ class Tidy:
             for rule, (advice, pattern) in IMPURE.items():
                 if pattern.search(line):
                     self.find(path, number, rule, advice)
+
+    def check_namespace(self, path):
+        folders = path.split("/")
+        for number, line in numbered(self.bare[path]):
+            found = NAMESPACE.match(line)
+            if found and found[1].split("::")[1:2] != folders[1:2]:
+                self.find(path, number, "namespace", f"what is here belongs to weft::{folders[1]}")
 
     def check_citations(self):
         """Each citation names a section; each section that binds is cited by code and by a test."""

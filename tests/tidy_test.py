@@ -81,6 +81,11 @@ BROKEN = {
         ("srd/base/a.cpp", TOP + "#include <srd/base/time.hpp>\n"),
         ("srd/base/a.cpp", TOP + '#include "srd/base/gone.hpp"\n'),
     ],
+    "namespace": [
+        ("emu/fabric/a.cpp", TOP + "namespace weft {\n}\n"),
+        ("emu/fabric/a.cpp", TOP + "namespace weft::emu::fabric {\n}\n"),
+        ("emu/fabric/a.cpp", TOP + "namespace weft::sim::fabric {\n}\n"),
+    ],
     "pragma-once": [("srd/base/a.hpp", TOP)],
     "top-sentence": [("srd/base/a.cpp", "int x;\n"), ("a.py", "#!/usr/bin/env python3\nx = 1\n")],
     "no-tab": [("a.md", "\tx\n"), ("a.md", "x\r\n")],

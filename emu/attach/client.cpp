@@ -14,7 +14,7 @@
 #include "srd/io/ring_io.hpp"
 #include "srd/wire/srd_codec.hpp"
 
-namespace weft::emu {
+namespace weft::attach {
 namespace {
 
 constexpr std::size_t kMinMtu = 256;
@@ -316,4 +316,4 @@ Result<srd::UniqueFd> give_tap(AttachOptions options, int tap) {
   return socket;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::attach

@@ -13,7 +13,7 @@
 #include "srd/io/ring_ports.hpp"
 #include "srd/net/address.hpp"
 
-namespace weft::emu {
+namespace weft::attach {
 
 // This ends up inside other people's programs: it starts no thread, prints nothing, and allocates
 // nothing after attaching except when the daemon changes something.
@@ -53,4 +53,4 @@ inline constexpr int kHandshakeMilliseconds = 20'000;
 // which is returned, ends.
 [[nodiscard]] Result<srd::UniqueFd> give_tap(AttachOptions options, int tap);
 
-}  // namespace weft::emu
+}  // namespace weft::attach

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace weft::emu {
+namespace weft::attach {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
 // Also of the layout of rings (srd/io/spsc_ring.hpp).
@@ -120,4 +120,4 @@ template <class Message>
          message->header.version == kAttachVersion && message->header.type == type;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::attach

@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-namespace weft::emu {
+namespace weft::attach {
 namespace {
 
 constexpr std::size_t kMaxMessage = 1024;
@@ -194,4 +194,4 @@ Received await_message(int socket, int milliseconds) {
   return ready > 0 ? receive_message(socket) : Received{};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::attach

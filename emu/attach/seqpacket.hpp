@@ -18,7 +18,7 @@
 #include "srd/base/time.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::attach {
 
 struct Received {
   enum class State { message, nothing, closed };
@@ -66,4 +66,4 @@ void close_unwanted(std::vector<srd::UniqueFd>& fds);
 // Waits up to that long for one.
 [[nodiscard]] Received await_message(int socket, int milliseconds);
 
-}  // namespace weft::emu
+}  // namespace weft::attach

@@ -154,7 +154,7 @@ void print_peer(const Options& options, const PeerRow& row) {
 
 PerfPlace place_on_ring(const launch::PrivateWeftd& weftd, int pair, int side) {
   auto attached =
-      emu::attach({.socket = weftd.socket(), .host = "h" + std::to_string(2 * pair + side + 1)});
+      attach::attach({.socket = weftd.socket(), .host = "h" + std::to_string(2 * pair + side + 1)});
   if (!attached) {
     throw std::runtime_error(attached.error().message);
   }

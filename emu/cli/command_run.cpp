@@ -126,7 +126,7 @@ std::optional<launch::RunDirectory> open_directory(const Options& options,
                                                    std::size_t hosts) {
   launch::RunDirectory::Files files{{"config.resolved.yml", resolved(options, commands, hosts)}};
   if (!options.topology.empty()) {
-    files.emplace("topology.yml", unwrap(emu::read_text_file(options.topology)));
+    files.emplace("topology.yml", unwrap(fabric::read_text_file(options.topology)));
   }
   auto run = launch::RunDirectory::create(options.out, options.seed, files);
   if (!run) {

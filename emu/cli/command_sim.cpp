@@ -45,8 +45,8 @@ int usage(const std::string& text) {
 }
 
 int list_scenarios() {
-  for (const auto& [name, text] : emu::built_in_scenarios()) {
-    const auto scenario = emu::read_scenario(std::string(name), std::string(text), {}, "");
+  for (const auto& [name, text] : scenarios::built_in_scenarios()) {
+    const auto scenario = sim::read_scenario(std::string(name), std::string(text), {}, "");
     fmt::print("{:<24} {}\n", name, scenario ? scenario->title : scenario.error().message);
     for (std::size_t i = 0; scenario && i < scenario->variants.size(); ++i) {
       fmt::print("{:<24}   variant {}\n", "", scenario->variants[i].name);
@@ -59,7 +59,7 @@ int list_scenarios() {
 Result<SimJob> find_scenario(const std::string& name) {
   SimJob job;
   job.file_name = name;
-  for (const auto& [known, text] : emu::built_in_scenarios()) {
+  for (const auto& [known, text] : scenarios::built_in_scenarios()) {
     if (known == name) {
       job.file_name += ".yaml";
       job.text = text;
@@ -73,7 +73,7 @@ Result<SimJob> find_scenario(const std::string& name) {
             "there is no scenario and no file called '{}'; `weft sim --list` shows the scenarios",
             name));
   }
-  auto text = emu::read_text_file(name);
+  auto text = fabric::read_text_file(name);
   if (!text) {
     return tl::unexpected<Error>(text.error());
   }
@@ -92,9 +92,9 @@ Result<std::pair<std::string, std::string>> split(const std::string& text, const
 }
 
 // Every combination of the sweeps' values on top of `base`.
-Result<std::vector<emu::Settings>> combinations(const std::vector<std::string>& sweeps,
-                                                emu::Settings base) {
-  std::vector<emu::Settings> all{std::move(base)};
+Result<std::vector<sim::Settings>> combinations(const std::vector<std::string>& sweeps,
+                                                sim::Settings base) {
+  std::vector<sim::Settings> all{std::move(base)};
   for (const std::string& sweep : sweeps) {
     const auto pair = split(sweep, "--sweep");
     if (!pair) {
@@ -104,8 +104,8 @@ Result<std::vector<emu::Settings>> combinations(const std::vector<std::string>& 
       return fail(ErrorCode::invalid_argument,
                   fmt::format("--sweep {} needs values: {}a,b,c", sweep, sweep));
     }
-    std::vector<emu::Settings> next;
-    for (const emu::Settings& before : all) {
+    std::vector<sim::Settings> next;
+    for (const sim::Settings& before : all) {
       for (std::size_t at = 0; at <= pair->second.size();) {
         const std::size_t comma = std::min(pair->second.find(',', at), pair->second.size());
         next.push_back(before);
@@ -127,11 +127,11 @@ Result<std::vector<SimJob>> with_variants(const SimJob& job, const Options& opti
   if (!options.variants && options.variant.empty()) {
     return jobs;
   }
-  const auto scenario = emu::read_scenario(job.file_name, job.text, job.settings, job.directory);
+  const auto scenario = sim::read_scenario(job.file_name, job.text, job.settings, job.directory);
   if (!scenario) {
     return tl::unexpected<Error>(scenario.error());
   }
-  for (const emu::Variant& variant : scenario->variants) {
+  for (const sim::Variant& variant : scenario->variants) {
     if (options.variants || variant.name == options.variant) {
       SimJob other = job;
       other.variant = variant.name;
@@ -150,7 +150,7 @@ Result<std::vector<SimJob>> with_variants(const SimJob& job, const Options& opti
 }
 
 Result<std::vector<SimJob>> plan(const Options& options) {
-  emu::Settings base;
+  sim::Settings base;
   for (const std::string& text : options.set) {
     const auto pair = split(text, "--set");
     if (!pair) {
@@ -171,12 +171,12 @@ Result<std::vector<SimJob>> plan(const Options& options) {
     if (!found) {
       return tl::unexpected<Error>(found.error());
     }
-    for (const emu::Settings& each : *settings) {
+    for (const sim::Settings& each : *settings) {
       for (unsigned n = 0; n < options.repeat; ++n) {
         SimJob job = *found;
         job.settings = each;
         if (n > 0) {  // further seeds follow from the first one
-          const auto first = emu::read_scenario(job.file_name, job.text, each, job.directory);
+          const auto first = sim::read_scenario(job.file_name, job.text, each, job.directory);
           if (!first) {
             return tl::unexpected<Error>(first.error());
           }
@@ -199,7 +199,7 @@ int run(const Options& given) {
     return list_scenarios();
   }
   if (options.all) {
-    for (const auto& [name, text] : emu::built_in_scenarios()) {
+    for (const auto& [name, text] : scenarios::built_in_scenarios()) {
       if (name.starts_with("e")) {
         options.names.emplace_back(name);
       }

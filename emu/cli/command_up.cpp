@@ -72,7 +72,7 @@ int down(const Options& options) {
   const std::string& directory = claim.directory();
   const auto stopped = launch::ask_weftd(directory, {{"cmd", "stop"}});
   const auto is_there = [&] {
-    const auto peer = emu::connect_seqpacket(directory + "/attach.sock");
+    const auto peer = attach::connect_seqpacket(directory + "/attach.sock");
     return peer || peer.error().code != ErrorCode::not_found;
   };
   const auto patience = std::chrono::steady_clock::now() + launch::kPatienceWithEnd;

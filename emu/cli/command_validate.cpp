@@ -28,9 +28,9 @@ int run_validate(const Options& options) {
     complain("weft validate: {}\n", kind.error().message);
     return kUsage;
   }
-  std::optional<emu::Topology> network;
+  std::optional<fabric::Topology> network;
   if (!options.topology.empty()) {
-    network = unwrap(emu::read_topology_file(options.topology));
+    network = unwrap(fabric::read_topology_file(options.topology));
   }
   int code = kSuccess;
   for (const std::string& file : options.files) {

@@ -60,7 +60,7 @@ std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
     // One tree for each kind of device that was asked for.
     for (const auto& tree : fs::directory_iterator(host.path(), error)) {
       for (const auto& file : fs::directory_iterator(tree.path() / "statistics", error)) {
-        if (auto counted = emu::kernel::read_statistics(file.path().string())) {
+        if (auto counted = kernel::read_statistics(file.path().string())) {
           devices.push_back(
               {host.path().filename().string(), file.path().filename().string(), *counted});
         }

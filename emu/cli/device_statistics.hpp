@@ -11,7 +11,7 @@ namespace weft::cli {
 struct DeviceStatistics {
   std::string host;
   std::string nic;
-  emu::kernel::Statistics counted;
+  kernel::Statistics counted;
 
   [[nodiscard]] std::size_t paths() const;
   // In percent of what was delivered.

@@ -10,7 +10,7 @@
 
 #include "emu/attach/seqpacket.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr auto kLookAgain = std::chrono::milliseconds{100};
@@ -66,7 +66,7 @@ void Acceptor::accept_some() {
     if (!socket) {
       return;
     }
-    if (rules_.strangers || may_connect(socket->get())) {
+    if (rules_.strangers || attach::may_connect(socket->get())) {
       rules_.take(std::move(*socket));
     } else if (rules_.tell_strangers) {
       rules_.refuse(socket->get(), "this weftd belongs to another user");
@@ -102,4 +102,4 @@ void Acceptor::refuse_one() {
   });
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

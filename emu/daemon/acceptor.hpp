@@ -13,7 +13,7 @@
 #include "emu/daemon/watch.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // A bounded number of connections a turn, so that whoever else waits for the control thread gets
 // one in between.
@@ -49,4 +49,4 @@ class Acceptor {
   srd::UniqueFd spare_;  // lent to a connection to tell it that there are no others
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

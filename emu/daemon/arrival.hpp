@@ -10,13 +10,13 @@
 #include "srd/net/address.hpp"
 #include "srd/net/packet_io.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // Which process of this machine has sent a frame, if one has.
 struct FrameSource {
-  static constexpr PortId kNone = UINT32_MAX;
+  static constexpr fabric::PortId kNone = UINT32_MAX;
 
-  PortId nic = kNone;
+  fabric::PortId nic = kNone;
   std::uint16_t attachment = 0;
   srd::Life life{};
 };
@@ -24,7 +24,7 @@ struct FrameSource {
 // A frame that has come through, perhaps changed. Empty if a bit got wrong that no checksum inside
 // would show: on a wire Ethernet's own would have.
 struct Arrival {
-  PortId port = 0;
+  fabric::PortId port = 0;
   std::uint32_t block = 0;  // which process on that NIC
   srd::RecordInfo record;   // in which it came, or will go on
   bool management = false;
@@ -37,4 +37,4 @@ struct Arrival {
   std::span<const std::byte> frame;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -13,12 +13,12 @@
 #include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/plant.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 inline void refuse(int socket, std::string_view text) {
-  RefusedReply reply;
+  attach::RefusedReply reply;
   std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
-  [[maybe_unused]] const bool sent = send_struct(socket, reply);
+  [[maybe_unused]] const bool sent = attach::send_struct(socket, reply);
 }
 
 // Nothing: it does not end, or something comes after its end.
@@ -32,7 +32,7 @@ std::optional<std::string> name_in(const std::array<char, N>& text) {
 }
 
 inline Result<std::vector<Nic*>> nics_named(Plant& plant,
-                                            const std::array<char, kMaxHostName>& host) {
+                                            const std::array<char, attach::kMaxHostName>& host) {
   const auto name = name_in(host);
   if (!name) {
     return fail(ErrorCode::invalid_argument, "the host's name does not end with a zero");
@@ -40,4 +40,4 @@ inline Result<std::vector<Nic*>> nics_named(Plant& plant,
   return plant.nics_of(*name);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -18,7 +18,7 @@
 #include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr std::size_t kMostNewcomers = 256;
@@ -93,7 +93,7 @@ std::uint32_t AttachServer::life_of_now() {
 // --- Newcomers.
 
 void AttachServer::take(ClientSocket socket) {
-  const uid_t user = peer_user(socket.get());
+  const uid_t user = attach::peer_user(socket.get());
   if (newcomers_.size() >= kMostNewcomers || newcomers_of_[user] >= kMostNewcomersOfAUser) {
     refuse(socket.get(), "too many processes come to this weftd at once; try again");
     return;
@@ -151,17 +151,18 @@ void AttachServer::hear_newcomer(std::uint64_t number) {
     return;
   }
   const int socket = newcomer.socket->fd();
-  const Received received = receive_message(socket);
-  bool stays = received.state == Received::State::nothing;
-  std::optional<AttachRequest> attach;
-  if (is_well_formed(received.as<TapRequest>(), AttachMessage::tap)) {
+  const attach::Received received = attach::receive_message(socket);
+  bool stays = received.state == attach::Received::State::nothing;
+  std::optional<attach::AttachRequest> attach;
+  if (attach::is_well_formed(received.as<attach::TapRequest>(), attach::AttachMessage::tap)) {
     refuse(socket, "a tap request brings one descriptor");
-  } else if (const auto describe = received.as<DescribeRequest>();
-             is_well_formed(describe, AttachMessage::describe)) {
+  } else if (const auto describe = received.as<attach::DescribeRequest>();
+             attach::is_well_formed(describe, attach::AttachMessage::describe)) {
     stays = answer_describe(socket, *describe);
-  } else if (is_well_formed(received.as<AttachRequest>(), AttachMessage::attach)) {
-    attach = received.as<AttachRequest>();
-  } else if (received.state == Received::State::message) {
+  } else if (attach::is_well_formed(received.as<attach::AttachRequest>(),
+                                    attach::AttachMessage::attach)) {
+    attach = received.as<attach::AttachRequest>();
+  } else if (received.state == attach::Received::State::message) {
     refuse(socket, "the program and weftd are of different versions of weft");
   }
   if (stays) {
@@ -182,23 +183,23 @@ std::unique_ptr<ClientWatch> AttachServer::dismiss_newcomer(std::uint64_t number
   return std::move(newcomer.mapped()->socket);
 }
 
-bool AttachServer::answer_describe(int socket, const DescribeRequest& request) {
+bool AttachServer::answer_describe(int socket, const attach::DescribeRequest& request) {
   const auto nics = nics_named(plant_, request.host);
   if (!nics) {
     refuse(socket, nics.error().message);
     return false;
   }
-  HostReply reply;
+  attach::HostReply reply;
   reply.nics = static_cast<std::uint32_t>(nics->size());
   for (std::size_t i = 0; i < nics->size(); ++i) {
     reply.addresses[i] = (*nics)[i]->address.bytes;
   }
-  return send_struct(socket, reply);
+  return attach::send_struct(socket, reply);
 }
 
 // --- Attaching.
 
-std::size_t AttachServer::ring_bytes_for(const AttachRequest& request) const {
+std::size_t AttachServer::ring_bytes_for(const attach::AttachRequest& request) const {
   if (request.ring_bytes == 0) {
     return options_.ring_bytes;
   }
@@ -206,12 +207,12 @@ std::size_t AttachServer::ring_bytes_for(const AttachRequest& request) const {
       std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, kLargestRing));
 }
 
-Result<Nic*> AttachServer::nic_for(const AttachRequest& request) const {
+Result<Nic*> AttachServer::nic_for(const attach::AttachRequest& request) const {
   const auto nics = nics_named(plant_, request.host);
   if (!nics) {
     return tl::unexpected(nics.error());
   }
-  if ((request.flags & ~kAttachFlags) != 0) {
+  if ((request.flags & ~attach::kAttachFlags) != 0) {
     return fail(ErrorCode::invalid_argument, "unknown flags " + std::to_string(request.flags));
   }
   if (request.nic >= nics->size()) {
@@ -223,7 +224,7 @@ Result<Nic*> AttachServer::nic_for(const AttachRequest& request) const {
 
 // Takes the connection if it succeeds.
 Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
-                                  const AttachRequest& request) {
+                                  const attach::AttachRequest& request) {
   const auto nic = nic_for(request);
   if (!nic) {
     return tl::unexpected(nic.error());
@@ -242,7 +243,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   // Later than any life that a weftd before this one gave out: whoever died while there was none
   // must not be taken for whoever gets its place.
   const srd::Life now{life_of_now()};
-  const pid_t pid = peer_process(socket->fd());
+  const pid_t pid = attach::peer_process(socket->fd());
   registry_.keep_unknown(srd::monotonic_now() - options_.started < kWaitForUnknown);
   const auto place =
       registry_.occupy(**nic, {.attachment = request.attachment, .life = request.life},
@@ -255,7 +256,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   process->place = *place;
   process->socket = std::move(socket);
   process->pid = pid;
-  process->direct_rings = (request.flags & kNoDirectRings) == 0;
+  process->direct_rings = (request.flags & attach::kNoDirectRings) == 0;
   process->ring_bytes = ring_bytes;
   // Not there in other pid namespaces; then the end of the socket has to do.
   if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
@@ -276,7 +277,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   Process& in = *process;
   by_place_[place_key(place->nic->port, place->id)] = &in;
   processes_.emplace(in.number, std::move(process));
-  if (send_struct(in.socket->fd(), reply_for(in), {memory->get(), bell->second.fd()})) {
+  if (attach::send_struct(in.socket->fd(), reply_for(in), {memory->get(), bell->second.fd()})) {
     bell->second.given_away();
     watch(in);
   } else {
@@ -285,7 +286,8 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   return {};
 }
 
-std::unique_ptr<Slot> AttachServer::slot_for(const Process& process, const AttachRequest& request,
+std::unique_ptr<Slot> AttachServer::slot_for(const Process& process,
+                                             const attach::AttachRequest& request,
                                              srd::RingPort port) {
   auto slot = std::make_unique<Slot>();
   slot->nic = process.place.nic;
@@ -296,18 +298,18 @@ std::unique_ptr<Slot> AttachServer::slot_for(const Process& process, const Attac
   slot->ring_bytes = process.ring_bytes;
   slot->pid = process.pid;
   slot->direct_rings = options_.direct_rings && process.direct_rings;
-  slot->wants_management = (request.flags & kWantsManagement) != 0;
+  slot->wants_management = (request.flags & attach::kWantsManagement) != 0;
   return slot;
 }
 
-AttachReply AttachServer::reply_for(const Process& process) const {
+attach::AttachReply AttachServer::reply_for(const Process& process) const {
   const Nic& nic = *process.place.nic;
-  AttachReply reply;
+  attach::AttachReply reply;
   reply.address = nic.address.bytes;
   reply.attachment = process.place.id;
   reply.life = process.place.life.value();
-  reply.first_qpn = process.place.id * kQpnsPerAttachment;
-  reply.qpn_count = kQpnsPerAttachment;
+  reply.first_qpn = process.place.id * attach::kQpnsPerAttachment;
+  reply.qpn_count = attach::kQpnsPerAttachment;
   reply.mtu = static_cast<std::uint32_t>(options_.mtu);
   reply.ring_bytes = static_cast<std::uint32_t>(process.ring_bytes);
   if (options_.tells_network) {
@@ -403,11 +405,11 @@ void AttachServer::take_out(Process& process) {
 // Who cannot be told, as it reads nothing, would go on writing past weftd: it loses its place
 // instead, and asks for it again when it looks.
 void AttachServer::take_ring_back(Process& from, const Process& peer) {
-  DirectNotice notice;
-  notice.header.type = AttachMessage::undirect;
+  attach::DirectNotice notice;
+  notice.header.type = attach::AttachMessage::undirect;
   notice.peer = peer.place.nic->address.bytes;
   notice.attachment = peer.place.id;
-  if (!send_struct(from.socket->fd(), notice)) {
+  if (!attach::send_struct(from.socket->fd(), notice)) {
     leave(from);
   }
 }
@@ -434,7 +436,7 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
   const Nic& changed = *plant_.nics()[nic];
   network_.note_link(nic, up);
   events_.note("link", {{"host", changed.host}, {"nic", changed.index}, {"up", up}});
-  LinkNotice notice;
+  attach::LinkNotice notice;
   notice.up = up ? 1 : 0;
   std::vector<Slot*> slots;
   for (std::uint16_t id = 1; id < kSlotsPerNic; ++id) {
@@ -444,7 +446,7 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
     }
     Process& process = *found->second;
     slots.push_back(process.slot);
-    if (!send_struct(process.socket->fd(), notice)) {
+    if (!attach::send_struct(process.socket->fd(), notice)) {
       leave(process);  // it hears the state when it is back
     }
   }
@@ -469,14 +471,14 @@ void AttachServer::give_direct_ring(Process& from, Process& to) {
   }
   const auto tell = [&](const Process& process, const Process& peer, std::uint32_t end,
                         srd::Bell& bell_end) {
-    DirectNotice notice;
-    notice.header.type = AttachMessage::direct;
+    attach::DirectNotice notice;
+    notice.header.type = attach::AttachMessage::direct;
     notice.peer = peer.place.nic->address.bytes;
     notice.attachment = peer.place.id;
     notice.life = peer.place.life.value();
     notice.ring_bytes = static_cast<std::uint32_t>(bytes);
     notice.end = end;
-    if (!send_struct(process.socket->fd(), notice, {memory->get(), bell_end.fd()})) {
+    if (!attach::send_struct(process.socket->fd(), notice, {memory->get(), bell_end.fd()})) {
       return false;
     }
     bell_end.given_away();
@@ -496,4 +498,4 @@ void AttachServer::give_direct_ring(Process& from, Process& to) {
   network_.raise_notices(slots);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -22,7 +22,7 @@
 #include "emu/daemon/tap_donors.hpp"
 #include "srd/base/result.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class AttachServer {
  public:
@@ -60,14 +60,15 @@ class AttachServer {
   std::unique_ptr<ClientWatch> dismiss_newcomer(std::uint64_t number);
   void send_idle_newcomers_away();
   // True: the connection stays that of a newcomer.
-  [[nodiscard]] bool answer_describe(int socket, const DescribeRequest& request);
+  [[nodiscard]] bool answer_describe(int socket, const attach::DescribeRequest& request);
   [[nodiscard]] Result<void> let_in(std::unique_ptr<ClientWatch>& socket,
-                                    const AttachRequest& request);
-  [[nodiscard]] Result<Nic*> nic_for(const AttachRequest& request) const;
-  [[nodiscard]] std::size_t ring_bytes_for(const AttachRequest& request) const;
-  [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process, const AttachRequest& request,
+                                    const attach::AttachRequest& request);
+  [[nodiscard]] Result<Nic*> nic_for(const attach::AttachRequest& request) const;
+  [[nodiscard]] std::size_t ring_bytes_for(const attach::AttachRequest& request) const;
+  [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process,
+                                               const attach::AttachRequest& request,
                                                srd::RingPort port);
-  [[nodiscard]] AttachReply reply_for(const Process& process) const;
+  [[nodiscard]] attach::AttachReply reply_for(const Process& process) const;
 
   void watch(Process& process);
   [[nodiscard]] Process* find(const SlotKey& key);
@@ -100,4 +101,4 @@ class AttachServer {
   std::size_t direct_pairs_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

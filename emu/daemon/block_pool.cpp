@@ -5,7 +5,7 @@
 
 #include <bit>
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // So many empty slabs stay: a pool that breathes at a slab's border need not ask the system.
@@ -94,4 +94,4 @@ void BlockPool::release(std::uint32_t block) {
   }
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // Blocks lie in slabs, the lowest ones first: so after a flood the later slabs become empty and are
 // given back, whatever stays.
@@ -60,4 +60,4 @@ class BlockPool {
   std::size_t used_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 
 #include "emu/fabric/fabric.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 Result<srd::PcapngWriter> open_within(Duration patience,
                                       std::function<Result<srd::PcapngWriter>()> open) {
@@ -26,18 +26,18 @@ Result<srd::PcapngWriter> open_within(Duration patience,
   return opened.get();
 }
 
-Result<std::unique_ptr<Capture>> Capture::start(const Topology& topology,
+Result<std::unique_ptr<Capture>> Capture::start(const fabric::Topology& topology,
                                                 const CaptureOptions& options, std::uint64_t seed,
                                                 Duration now) {
-  std::vector<std::uint32_t> interface(topology.links().size(), kNone);
+  std::vector<std::uint32_t> interface(topology.links().size(), fabric::kNone);
   std::vector<std::string> names;
   for (const std::string& pattern : options.links) {
     const auto found = topology.links_called(pattern);
     if (!found) {
       return tl::unexpected(found.error());
     }
-    for (const LinkId link : *found) {
-      if (interface[link] == kNone) {
+    for (const fabric::LinkId link : *found) {
+      if (interface[link] == fabric::kNone) {
         interface[link] = static_cast<std::uint32_t>(names.size());
         names.push_back(topology.link_name(link));
       }
@@ -88,8 +88,8 @@ Result<void> Capture::write_to(srd::PcapngWriter file) {
   return {};
 }
 
-void Capture::frame(Duration when, LinkId link, std::span<const std::byte> bytes, unsigned flags,
-                    const char* dropped) {
+void Capture::frame(Duration when, fabric::LinkId link, std::span<const std::byte> bytes,
+                    unsigned flags, const char* dropped) {
   if (!watches(link)) {
     return;
   }
@@ -102,9 +102,9 @@ void Capture::frame(Duration when, LinkId link, std::span<const std::byte> bytes
       comment += (comment.empty() ? "" : ", ") + std::string(text);
     }
   };
-  add(kMarked, "marked: congestion");
-  add(kTrimmed, "trimmed: queue full");
-  add(kCorrupted, "corrupted: a bit is wrong");
+  add(fabric::kMarked, "marked: congestion");
+  add(fabric::kTrimmed, "trimmed: queue full");
+  add(fabric::kCorrupted, "corrupted: a bit is wrong");
   write(interface_[link], when, bytes, comment);
 }
 
@@ -118,4 +118,4 @@ void Capture::write(std::uint32_t interface, Duration when, std::span<const std:
   queue_->push({interface, epoch_ + past, bytes, comment});
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

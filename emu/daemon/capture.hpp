@@ -15,7 +15,7 @@
 #include "srd/base/time.hpp"
 #include "srd/io/pcapng.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 struct CaptureOptions {
   std::string file;
@@ -34,13 +34,15 @@ struct CaptureOptions {
 // dilated network shows its own.
 class Capture {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Capture>> start(const Topology& topology,
+  [[nodiscard]] static Result<std::unique_ptr<Capture>> start(const fabric::Topology& topology,
                                                               const CaptureOptions& options,
                                                               std::uint64_t seed, Duration now);
 
-  [[nodiscard]] bool watches(LinkId link) const { return interface_[link] != kNone; }
+  [[nodiscard]] bool watches(fabric::LinkId link) const {
+    return interface_[link] != fabric::kNone;
+  }
   // `flags` are FrameFlags; `dropped` says why, or is null for a frame that passes.
-  void frame(Duration when, LinkId link, std::span<const std::byte> bytes, unsigned flags,
+  void frame(Duration when, fabric::LinkId link, std::span<const std::byte> bytes, unsigned flags,
              const char* dropped);
   // A frame that weftd itself did not pass on.
   void refused(Duration when, std::span<const std::byte> bytes, const char* why);
@@ -77,4 +79,4 @@ class Capture {
   Duration begin_{};
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

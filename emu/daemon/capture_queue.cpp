@@ -15,7 +15,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // Nobody is woken for a frame: that would be a system call for each.
@@ -135,4 +135,4 @@ bool CaptureQueue::finish(Duration patience) {
   return shared_->changed.wait_for(lock, patience, [this] { return shared_->written; });
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

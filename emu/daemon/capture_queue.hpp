@@ -11,7 +11,7 @@
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 struct CapturedFrame {
   std::uint32_t interface = 0;
@@ -54,4 +54,4 @@ class CaptureQueue {
   bool finished_ = false;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

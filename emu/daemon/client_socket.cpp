@@ -11,7 +11,7 @@
 
 #include "emu/attach/seqpacket.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 struct Look {
@@ -57,8 +57,8 @@ bool holds_messages(int socket) {
 
 void empty(int socket) {
   while (holds_messages(socket)) {
-    Received received = receive_message(socket);
-    close_unwanted(received.fds);
+    attach::Received received = attach::receive_message(socket);
+    attach::close_unwanted(received.fds);
   }
 }
 
@@ -112,4 +112,4 @@ ssize_t ClientSocket::read(std::span<std::byte> to) const {
              : next.size;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

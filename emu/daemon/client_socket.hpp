@@ -11,7 +11,7 @@
 #include "emu/daemon/side_threads.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // The last close of a descriptor that a client has passed can wait for as long as that client
 // likes, and the kernel does it in whatever thread receives it without room for it, or closes the
@@ -40,4 +40,4 @@ class ClientSocket {
   srd::UniqueFd fd_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -12,7 +12,7 @@
 #include "srd/net/address_text.hpp"
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using nlohmann::json;
@@ -24,10 +24,10 @@ json failure(const std::string& text) {
   return {{"v", kControlVersion}, {"ok", false}, {"error", text}};
 }
 
-json drops_json(const FabricTotals& totals) {
+json drops_json(const fabric::FabricTotals& totals) {
   json dropped;
-  for (std::size_t i = 0; i < kDropReasons; ++i) {
-    dropped[to_string(static_cast<DropReason>(i))] = totals.dropped[i];
+  for (std::size_t i = 0; i < fabric::kDropReasons; ++i) {
+    dropped[to_string(static_cast<fabric::DropReason>(i))] = totals.dropped[i];
   }
   return dropped;
 }
@@ -56,21 +56,21 @@ json process_json(const NetworkFigures::Process& slot) {
           {"bytes_out", slot.counters.bytes_out}};
 }
 
-json fabric_json(const std::optional<ModelledFigures>& modelled, const Topology& topology) {
+json fabric_json(const std::optional<ModelledFigures>& modelled, const fabric::Topology& topology) {
   if (!modelled) {
     return nullptr;
   }
-  const FabricTotals& totals = modelled->totals;
+  const fabric::FabricTotals& totals = modelled->totals;
   json links = json::array();
-  for (LinkId link = 0; link < modelled->links.size(); ++link) {
-    const LinkCounters& counters = modelled->links[link];
+  for (fabric::LinkId link = 0; link < modelled->links.size(); ++link) {
+    const fabric::LinkCounters& counters = modelled->links[link];
     if (counters.bytes != 0 || counters.drops != 0) {
       links.push_back({{"link", topology.link_name(link)},
                        {"bytes", counters.bytes},
                        {"drops", counters.drops},
                        {"trims", counters.trims},
                        {"marks", counters.marks},
-                       {"longest_queue_us", microseconds(counters.longest_queue)}});
+                       {"longest_queue_us", fabric::microseconds(counters.longest_queue)}});
     }
   }
   return {{"injected", totals.injected},
@@ -86,9 +86,10 @@ json fabric_json(const std::optional<ModelledFigures>& modelled, const Topology&
 
 // The request's "fault" has the keys of a fault in a scenario file; JSON is YAML.
 json apply_fault(NetworkControl& network, const json& request) {
-  YamlFile file("fault");
+  fabric::YamlFile file("fault");
   const YAML::Node node = file.load(request.at("fault").dump());
-  const Fault fault = file.failed() ? Fault{} : read_fault(file, node, "fault");
+  const fabric::Fault fault =
+      file.failed() ? fabric::Fault{} : fabric::read_fault(file, node, "fault");
   if (file.failed()) {
     return failure(file.error().message);
   }
@@ -275,4 +276,4 @@ std::string answer_control(const ControlView& view, const std::string& line) {
   return reply.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 #include "emu/daemon/network_control.hpp"
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // What can be asked and told over a connection.
 struct ControlView {
@@ -25,4 +25,4 @@ struct ControlView {
 // Any bytes may come; the answer is always one line of JSON.
 [[nodiscard]] std::string answer_control(const ControlView& view, const std::string& line);
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -29,7 +29,7 @@
 #include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // Of notices, before somebody else on the control thread has its turn.
@@ -37,14 +37,14 @@ constexpr int kNoticesATurn = 64;
 constexpr Duration kIdleMetrics = std::chrono::seconds{30};
 
 // Hosts and NICs in the order of the network's ports; addresses as asked for.
-Plant::Options plant_of(const Topology& topology, const Plant::Options& asked) {
+Plant::Options plant_of(const fabric::Topology& topology, const Plant::Options& asked) {
   Plant::Options options;
   options.hosts.clear();
   options.prefix = asked.prefix;
   options.first_host = asked.first_host;
-  NodeId previous = kNone;
-  for (const LinkId uplink : topology.ports()) {
-    const NodeId host = topology.links()[uplink].from;
+  fabric::NodeId previous = fabric::kNone;
+  for (const fabric::LinkId uplink : topology.ports()) {
+    const fabric::NodeId host = topology.links()[uplink].from;
     if (host != previous) {
       options.hosts.push_back(topology.nodes()[host].name);
       options.nics_of_host.push_back(0);
@@ -262,11 +262,11 @@ Result<void> Daemon::Planes::listen() {
   if (auto remembered = attach->remember(options.directory + "/places"); !remembered) {
     return remembered;
   }
-  auto control_socket = listen_unix(options.directory + "/control.sock", SOCK_STREAM);
+  auto control_socket = attach::listen_unix(options.directory + "/control.sock", SOCK_STREAM);
   if (!control_socket) {
     return tl::unexpected(control_socket.error());
   }
-  auto metrics_socket = listen_unix(options.directory + "/metrics.sock", SOCK_STREAM);
+  auto metrics_socket = attach::listen_unix(options.directory + "/metrics.sock", SOCK_STREAM);
   if (!metrics_socket) {
     return tl::unexpected(metrics_socket.error());
   }
@@ -277,7 +277,7 @@ Result<void> Daemon::Planes::listen() {
     }
     public_metrics.listen(std::move(*port), true);
   }
-  auto attach_socket = listen_unix(options.directory + "/attach.sock", SOCK_SEQPACKET);
+  auto attach_socket = attach::listen_unix(options.directory + "/attach.sock", SOCK_SEQPACKET);
   if (!attach_socket) {
     return tl::unexpected(attach_socket.error());
   }
@@ -357,4 +357,4 @@ Result<void> Daemon::run() {
 
 const ControlView& Daemon::control() const { return planes_->view; }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -12,7 +12,7 @@
 #include "emu/fabric/topology.hpp"
 #include "srd/base/result.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 struct DaemonOptions {
   std::string directory;           // holds attach.sock, control.sock and metrics.sock
@@ -24,7 +24,7 @@ struct DaemonOptions {
   // back from the reader's core, and bandwidth is a third.
   std::size_t ring_bytes = std::size_t{1} << 21;
   bool direct_rings = true;
-  std::optional<Topology>
+  std::optional<fabric::Topology>
       topology;  // must be valid; its hosts count, with addresses as `plant` says
   std::uint64_t seed = 1;
   double dilation = 1;               // seconds here per second in the network
@@ -55,4 +55,4 @@ class Daemon {
   std::unique_ptr<Planes> planes_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 Result<void> EventLog::open(const std::string& path, TimePoint begin) {
   begin_ = begin;
@@ -40,4 +40,4 @@ void EventLog::note(const char* event, const nlohmann::json& details) {
   [[maybe_unused]] const auto written = ::write(file_.get(), text.data(), text.size());
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

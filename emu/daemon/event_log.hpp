@@ -9,7 +9,7 @@
 #include "srd/base/time.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // What is not interesting enough to be kept for ever is not an event: the file is bounded.
 class EventLog {
@@ -27,4 +27,4 @@ class EventLog {
   std::uint64_t events_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

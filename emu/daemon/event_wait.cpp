@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <ctime>
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr std::int64_t kMillisecond = 1'000'000;
@@ -64,4 +64,4 @@ int EventWait::wait_with_timer(std::span<epoll_event> events, std::int64_t nanos
                   0);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -8,7 +8,7 @@
 
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // Not every kernel has, and not every sandbox allows, epoll_pwait2(): without it a timer among the
 // descriptors ends the sleep, as exactly. Its number is what `event.data.fd` then says.
@@ -29,4 +29,4 @@ class EventWait {
   srd::UniqueFd timer_;   // made when it is needed first
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

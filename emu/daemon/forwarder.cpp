@@ -11,7 +11,7 @@
 #include "srd/run/clock.hpp"
 #include "srd/run/idle.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // A frame that comes out so soon is not worth a yield.
@@ -275,7 +275,7 @@ bool Forwarder::consider_direct(Slot& from, Slot& to) {
 
 // A link changed: the processes of a NIC whose own one it is see it as they would on a real one.
 void Forwarder::watch_links() {
-  const Fabric& fabric = fabric_->fabric();
+  const fabric::Fabric& fabric = fabric_->fabric();
   for (const auto& nic : plant_.nics()) {
     const bool up = !fabric.is_down(fabric.routes().uplink(nic->port)) &&
                     !fabric.is_down(fabric.routes().downlink(nic->port));
@@ -292,4 +292,4 @@ void Forwarder::watch_links() {
   outages_ = fabric.outages();
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

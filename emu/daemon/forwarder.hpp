@@ -19,7 +19,7 @@
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 struct ForwarderCounters {
   std::uint64_t rounds = 0;
@@ -93,4 +93,4 @@ class Forwarder {
   bool end_ = false;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

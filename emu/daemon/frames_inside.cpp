@@ -8,13 +8,13 @@
 #include "emu/fabric/event.hpp"
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 static_assert(std::is_trivially_destructible_v<Stored>);
 
 // A frame's record, and its event in the calendar, whose vectors may be half empty.
-constexpr std::size_t kBookkeeping = sizeof(Stored) + 3 * sizeof(Event);
+constexpr std::size_t kBookkeeping = sizeof(Stored) + 3 * sizeof(fabric::Event);
 
 }  // namespace
 
@@ -44,7 +44,7 @@ std::size_t FramesInside::charge_of(std::size_t size) const {
   return pools_[kind].block_bytes() + kBookkeeping;
 }
 
-std::uint32_t FramesInside::add(PortId from, std::size_t size) {
+std::uint32_t FramesInside::add(fabric::PortId from, std::size_t size) {
   WEFT_CHECK(size <= pools_.back().block_bytes());  // ports and rings see to it
   const std::size_t charge = charge_of(size);
   if (charged_ + charge > budget_ || charged_to_[from] + charge > budget_ - charged_) {
@@ -94,4 +94,4 @@ std::size_t FramesInside::memory() const {
   return sum;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -12,7 +12,7 @@
 #include "emu/daemon/block_pool.hpp"
 #include "emu/fabric/picos.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class Loans;
 
@@ -24,9 +24,9 @@ struct Stored {
   Arrival to;
   Loans* lender = nullptr;
   std::uint64_t loan = 0;
-  bool gone = false;  // the system had no memory for the copy
-  Picos entered = 0;  // when its NIC began to send it
-  PortId from = 0;
+  bool gone = false;          // the system had no memory for the copy
+  fabric::Picos entered = 0;  // when its NIC began to send it
+  fabric::PortId from = 0;
 };
 
 // Each NIC may have as much inside as is still free for all, as ports of a switch share its buffer:
@@ -39,7 +39,7 @@ class FramesInside {
   FramesInside(std::size_t max_frame, std::size_t budget, std::size_t ports);
 
   // Room for a frame that came from that port, or kNone. Its bytes come with keep().
-  [[nodiscard]] std::uint32_t add(PortId from, std::size_t size);
+  [[nodiscard]] std::uint32_t add(fabric::PortId from, std::size_t size);
   // Copies them into a block of ours. False: the system has no memory.
   [[nodiscard]] bool keep(Stored& stored, std::span<const std::byte> frame);
   void remove(std::uint32_t handle);
@@ -69,4 +69,4 @@ class FramesInside {
   std::vector<BlockPool> pools_;  // by size class
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 #include "emu/fabric/topology_yaml.hpp"
 #include "srd/base/joined.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using nlohmann::json;
@@ -24,11 +24,11 @@ std::string text_of(const json& value) {
 }
 
 // The faults for these fields: one, or one a link if a rate is given, for links differ in theirs.
-Result<std::vector<Fault>> faults_of(const Topology& topology, const std::string& link,
-                                     json fields) {
+Result<std::vector<fabric::Fault>> faults_of(const fabric::Topology& topology,
+                                             const std::string& link, json fields) {
   std::optional<Rate> rate;
   if (fields.contains("rate")) {
-    rate = parse_rate(text_of(fields["rate"]));
+    rate = fabric::parse_rate(text_of(fields["rate"]));
     if (!rate || rate->bits_per_second() == 0) {
       return fail(ErrorCode::invalid_argument, "rate: expected a rate such as 1Gbps, found '" +
                                                    text_of(fields["rate"]) +
@@ -37,18 +37,19 @@ Result<std::vector<Fault>> faults_of(const Topology& topology, const std::string
     fields.erase("rate");
   }
   fields["link"] = link;
-  YamlFile file("impair");
+  fabric::YamlFile file("impair");
   const YAML::Node node = file.load(fields.dump());
-  const Fault fault = file.failed() ? Fault{} : read_fault(file, node, link);
+  const fabric::Fault fault =
+      file.failed() ? fabric::Fault{} : fabric::read_fault(file, node, link);
   if (file.failed()) {
     return tl::unexpected(file.error());
   }
   if (!rate) {
     return std::vector{fault};
   }
-  std::vector<Fault> faults;
-  for (const LinkId id : topology.find_links(link)) {
-    Fault one = fault;
+  std::vector<fabric::Fault> faults;
+  for (const fabric::LinkId id : topology.find_links(link)) {
+    fabric::Fault one = fault;
     one.where = topology.link_name(id);
     one.impairment.rate_factor *=
         static_cast<double>(rate->bits_per_second()) /
@@ -90,7 +91,7 @@ Result<void> Impairments::set(NetworkControl& network, const std::string& link,
   }
   // The new ones first: no frame slips through unimpaired, and an error changes nothing.
   std::vector<std::uint32_t> numbers;
-  for (const Fault& fault : *faults) {
+  for (const fabric::Fault& fault : *faults) {
     const auto applied = network.apply(fault);
     if (!applied) {
       for (const std::uint32_t number : numbers) {
@@ -136,4 +137,4 @@ nlohmann::json Impairments::json() const {
   return list;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

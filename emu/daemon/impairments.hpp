@@ -10,7 +10,7 @@
 
 #include "srd/base/result.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class NetworkControl;
 
@@ -32,4 +32,4 @@ class Impairments {
   std::map<std::string, Impaired> by_link_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

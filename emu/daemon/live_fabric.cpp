@@ -10,19 +10,19 @@
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
 
 // What a NIC takes from its processes before the first of it has left.
-constexpr Picos kNicQueue = 20'000'000;
+constexpr fabric::Picos kNicQueue = 20'000'000;
 constexpr std::size_t kSmallFrame = 128;  // an acknowledgement
 
 // A NIC neither marks nor drops what its own host sends: it takes no more than it can send.
-Topology with_patient_nics(Topology topology) {
-  for (const LinkId uplink : topology.ports()) {
-    LinkProperties& link = topology.links()[uplink].properties;
+fabric::Topology with_patient_nics(fabric::Topology topology) {
+  for (const fabric::LinkId uplink : topology.ports()) {
+    fabric::LinkProperties& link = topology.links()[uplink].properties;
     link.buffer = link.ecn_low = link.ecn_high = 0;
   }
   return topology;
@@ -32,11 +32,12 @@ Topology with_patient_nics(Topology topology) {
 
 struct LiveFabric::Sink {
   LiveFabric& live;
-  void deliver(Picos, PortId, const Event& event) { live.deliver(event); }
-  void passed(Picos when, const Event& event, LinkId link) {
+  void deliver(fabric::Picos, fabric::PortId, const fabric::Event& event) { live.deliver(event); }
+  void passed(fabric::Picos when, const fabric::Event& event, fabric::LinkId link) {
     live.record(when, event, link, nullptr);
   }
-  void drop(Picos when, const Event& event, DropReason reason, LinkId link) {
+  void drop(fabric::Picos when, const fabric::Event& event, fabric::DropReason reason,
+            fabric::LinkId link) {
     ++live.moved_;
     if (live.capture_ != nullptr) [[unlikely]] {
       live.record(when, event, link, to_string(reason));
@@ -44,12 +45,13 @@ struct LiveFabric::Sink {
     live.release(event.frame);
   }
   std::uint32_t duplicate(std::uint32_t handle) { return live.copy(handle); }
-  void wake(Picos, std::uint32_t) {}
-  void paused(Picos, PortId, bool) {}
+  void wake(fabric::Picos, std::uint32_t) {}
+  void paused(fabric::Picos, fabric::PortId, bool) {}
 };
 
 LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
-    : topology_(std::make_unique<const Topology>(with_patient_nics(std::move(options.topology)))),
+    : topology_(
+          std::make_unique<const fabric::Topology>(with_patient_nics(std::move(options.topology)))),
       fabric_(*topology_, {.seed = options.seed,
                            .trimmed_size = static_cast<std::uint16_t>(net::kEnvelopeSizeV4 +
                                                                       Protocols::kTrimmedPacket),
@@ -60,13 +62,13 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
       deliver_(std::move(deliver)),
       rng_(options.seed),
       inside_(options.max_frame, options.max_memory, topology_->ports().size()) {
-  for (const Link& link : topology_->links()) {
+  for (const fabric::Link& link : topology_->links()) {
     trims_ = trims_ || link.properties.trimming;
   }
 }
 
 // Also after years without a frame, of which the network's faults are still to be counted.
-Picos LiveFabric::count_anew(TimePoint now) {
+fabric::Picos LiveFabric::count_anew(TimePoint now) {
   Sink sink{*this};
   while (inside_.size() == 0 && clock_.at(now) >= kLongRun) {
     fabric_.advance(clock_.at(now), sink);
@@ -75,21 +77,21 @@ Picos LiveFabric::count_anew(TimePoint now) {
   return clock_.at(now);
 }
 
-Picos LiveFabric::count_from(TimePoint now) {
-  const Picos count = count_at(now);  // first: it may set back what the network says
+fabric::Picos LiveFabric::count_from(TimePoint now) {
+  const fabric::Picos count = count_at(now);  // first: it may set back what the network says
   return std::max(count, fabric_.now());
 }
 
 TimePoint LiveFabric::next_event() {
-  const Picos next = fabric_.next_event();
-  return next == kNoTime ? kNever : clock_.when(next);
+  const fabric::Picos next = fabric_.next_event();
+  return next == fabric::kNoTime ? kNever : clock_.when(next);
 }
 
-std::uint32_t LiveFabric::store(PortId from, const Arrival& to, std::span<const std::byte> frame,
-                                const Lender& lender) {
+std::uint32_t LiveFabric::store(fabric::PortId from, const Arrival& to,
+                                std::span<const std::byte> frame, const Lender& lender) {
   const std::uint32_t handle = inside_.add(from, frame.size());
-  if (handle == kNone) {
-    return kNone;
+  if (handle == fabric::kNone) {
+    return fabric::kNone;
   }
   Stored& stored = inside_[handle];
   stored.to = to;
@@ -100,7 +102,7 @@ std::uint32_t LiveFabric::store(PortId from, const Arrival& to, std::span<const 
     stored.loan = lender.loans->lend(lender.position, handle, lender.now);
   } else if (!inside_.keep(stored, frame)) {
     inside_.remove(handle);
-    return kNone;
+    return fabric::kNone;
   }
   return handle;
 }
@@ -117,10 +119,10 @@ void LiveFabric::call_in(Loans& loans) { take_home(inside_[loans.handle()]); }
 std::uint32_t LiveFabric::copy(std::uint32_t handle) {
   const Stored& original = inside_[handle];
   if (original.gone) {
-    return kNone;
+    return fabric::kNone;
   }
   const std::uint32_t twin = store(original.from, original.to, {original.bytes, original.size});
-  if (twin != kNone) {
+  if (twin != fabric::kNone) {
     inside_[twin].entered = original.entered;
   }
   return twin;
@@ -134,19 +136,19 @@ void LiveFabric::release(std::uint32_t handle) {
   inside_.remove(handle);
 }
 
-bool LiveFabric::submit(TimePoint now, PortId from, const Arrival& to,
+bool LiveFabric::submit(TimePoint now, fabric::PortId from, const Arrival& to,
                         std::span<const std::byte> frame, const Lender& lender) {
-  const Picos time = count_from(now);
+  const fabric::Picos time = count_from(now);
   if (fabric_.uplink_free(from) > time + kNicQueue) {
     return false;
   }
   const unsigned ip_class = net::traffic_class(frame);
   const auto flow = net::FlowKey::parse(frame);
-  Frame meta;
+  fabric::Frame meta;
   meta.destination = to.port;
   meta.hash = flow.hash();
   meta.handle = store(from, to, frame, lender);
-  if (meta.handle == kNone) [[unlikely]] {
+  if (meta.handle == fabric::kNone) [[unlikely]] {
     return true;
   }
   meta.size = static_cast<std::uint16_t>(frame.size());
@@ -167,14 +169,15 @@ std::size_t LiveFabric::advance(TimePoint now) {
 }
 
 void LiveFabric::set_capture(Capture* capture) {
-  for (LinkId link = 0; link < topology_->links().size(); ++link) {
+  for (fabric::LinkId link = 0; link < topology_->links().size(); ++link) {
     fabric_.watch(link, capture != nullptr && capture->watches(link));
   }
   capture_ = capture;
 }
 
 // The frame as it is at that place.
-void LiveFabric::record(Picos when, const Event& event, LinkId link, const char* dropped) {
+void LiveFabric::record(fabric::Picos when, const fabric::Event& event, fabric::LinkId link,
+                        const char* dropped) {
   if (capture_ == nullptr) {
     return;
   }
@@ -184,10 +187,10 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
   }
   scratch_.assign(stored.bytes, stored.bytes + stored.size);
   std::span<std::byte> frame{scratch_};
-  if ((event.flags & kMarked) != 0) {
+  if ((event.flags & fabric::kMarked) != 0) {
     net::mark_congested(frame);
   }
-  if ((event.flags & kTrimmed) != 0) {
+  if ((event.flags & fabric::kTrimmed) != 0) {
     frame = frame.first(Protocols::trim(frame));
   }
   capture_->frame(clock_.since_start(when), link, frame, event.flags, dropped);
@@ -195,13 +198,13 @@ void LiveFabric::record(Picos when, const Event& event, LinkId link, const char*
 
 std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
   std::span<std::byte> frame{stored.bytes, stored.size};
-  if ((flags & kMarked) != 0) {
+  if ((flags & fabric::kMarked) != 0) {
     net::mark_congested(frame);
   }
-  if ((flags & kTrimmed) != 0) {
+  if ((flags & fabric::kTrimmed) != 0) {
     frame = frame.first(Protocols::trim(frame));
   }
-  if ((flags & kCorrupted) != 0) {
+  if ((flags & fabric::kCorrupted) != 0) {
     // Elsewhere Ethernet's checksum would have shown it to the next switch.
     const std::size_t begin = Protocols::checked_from(frame);
     if (begin == 0) {
@@ -213,14 +216,14 @@ std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
   return frame;
 }
 
-void LiveFabric::deliver(const Event& event) {
+void LiveFabric::deliver(const fabric::Event& event) {
   ++moved_;
   Stored& stored = inside_[event.frame];
-  if ((event.flags & (kTrimmed | kCorrupted)) != 0) {
+  if ((event.flags & (fabric::kTrimmed | fabric::kCorrupted)) != 0) {
     take_home(stored);
   }
   Arrival arrival = stored.to;
-  arrival.damaged = (event.flags & kCorrupted) != 0;
+  arrival.damaged = (event.flags & fabric::kCorrupted) != 0;
   arrival.frame = stored.gone ? std::span<std::byte>{} : as_it_arrives(stored, event.flags);
   if (arrival.record.time != 0) {
     arrival.record.flags |= srd::kRecordArrival;
@@ -231,22 +234,23 @@ void LiveFabric::deliver(const Event& event) {
 }
 
 // A full packet there, an acknowledgement back, to the furthest of the others.
-srd::NetworkModel LiveFabric::seen_from(PortId port) const {
-  const Routes& routes = fabric_.routes();
+srd::NetworkModel LiveFabric::seen_from(fabric::PortId port) const {
+  const fabric::Routes& routes = fabric_.routes();
   srd::NetworkModel network;
   network.trims = true;
-  Picos longest = 0;
-  const auto passing = [&](const std::vector<LinkId>& path, std::size_t bytes) {
-    Picos time = 0;
-    for (const LinkId id : path) {
-      const Link& link = topology_->links()[id];
-      time += picos(link.properties.delay) + picos(topology_->nodes()[link.to].latency) +
-              static_cast<Picos>(link.properties.rate.picoseconds_for(bytes));
+  fabric::Picos longest = 0;
+  const auto passing = [&](const std::vector<fabric::LinkId>& path, std::size_t bytes) {
+    fabric::Picos time = 0;
+    for (const fabric::LinkId id : path) {
+      const fabric::Link& link = topology_->links()[id];
+      time += fabric::picos(link.properties.delay) +
+              fabric::picos(topology_->nodes()[link.to].latency) +
+              static_cast<fabric::Picos>(link.properties.rate.picoseconds_for(bytes));
       network.trims = network.trims && (id == routes.uplink(port) || link.properties.trimming);
     }
     return time;
   };
-  for (PortId other = 0; other < fabric_.port_count(); ++other) {
+  for (fabric::PortId other = 0; other < fabric_.port_count(); ++other) {
     if (routes.host_of(other) != routes.host_of(port)) {
       longest = std::max(longest, passing(routes.path(port, other, 0), max_frame_) +
                                       passing(routes.path(other, port, 0), kSmallFrame));
@@ -259,7 +263,7 @@ srd::NetworkModel LiveFabric::seen_from(PortId port) const {
   return network;
 }
 
-Result<std::uint32_t> LiveFabric::apply(TimePoint now, const Fault& fault) {
+Result<std::uint32_t> LiveFabric::apply(TimePoint now, const fabric::Fault& fault) {
   auto applied = fabric_.apply(count_from(now), fault);
   advance(now);  // it counts for the very next frame
   return applied;
@@ -270,4 +274,4 @@ void LiveFabric::end(TimePoint now, std::uint32_t fault) {
   advance(now);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

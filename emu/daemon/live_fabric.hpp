@@ -16,7 +16,7 @@
 #include "emu/fabric/topology.hpp"
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class Capture;
 
@@ -30,7 +30,7 @@ struct Lender {
 class LiveFabric {
  public:
   struct Options {
-    Topology topology;
+    fabric::Topology topology;
     std::uint64_t seed = 1;
     double dilation = 1;  // this many seconds here are one second in the network
     std::size_t max_frame = 0;
@@ -44,7 +44,7 @@ class LiveFabric {
 
   // False: the NIC has so much to send already that the frame has to wait outside. A frame for
   // which there is no memory is lost, and counted in refused().
-  [[nodiscard]] bool submit(TimePoint now, PortId from, const Arrival& to,
+  [[nodiscard]] bool submit(TimePoint now, fabric::PortId from, const Arrival& to,
                             std::span<const std::byte> frame, const Lender& lender = {});
   // Copies the oldest frame that is on loan from there: the lender needs its room.
   void call_in(Loans& loans);
@@ -53,7 +53,7 @@ class LiveFabric {
   // When advance() is worth calling again; kNever while nothing is inside.
   [[nodiscard]] TimePoint next_event();
 
-  [[nodiscard]] Result<std::uint32_t> apply(TimePoint now, const Fault& fault);
+  [[nodiscard]] Result<std::uint32_t> apply(TimePoint now, const fabric::Fault& fault);
   void end(TimePoint now, std::uint32_t fault);
 
   // Writes what passes the links that it watches; nullptr: nothing any more. The capture must
@@ -62,10 +62,10 @@ class LiveFabric {
   [[nodiscard]] Capture* capture() { return capture_; }
 
   // What a process on that NIC needs to know of it, in real time.
-  [[nodiscard]] srd::NetworkModel seen_from(PortId port) const;
+  [[nodiscard]] srd::NetworkModel seen_from(fabric::PortId port) const;
 
-  [[nodiscard]] const Fabric& fabric() const { return fabric_; }
-  [[nodiscard]] const Topology& topology() const { return *topology_; }
+  [[nodiscard]] const fabric::Fabric& fabric() const { return fabric_; }
+  [[nodiscard]] const fabric::Topology& topology() const { return *topology_; }
   [[nodiscard]] std::size_t frames_inside() const { return inside_.size(); }
   // Reserved for them, and how many found no room there.
   [[nodiscard]] std::size_t memory() const { return inside_.memory() + fabric_.memory(); }
@@ -78,28 +78,29 @@ class LiveFabric {
  private:
   struct Sink;
   // From here on it is set back at the first moment when nothing is inside.
-  static constexpr Picos kLongRun = ModelClock::kLatest / 2;
+  static constexpr fabric::Picos kLongRun = ModelClock::kLatest / 2;
 
   // The network's count of time, which is set back in time.
-  [[nodiscard]] Picos count_at(TimePoint now) {
-    const Picos count = clock_.at(now);
+  [[nodiscard]] fabric::Picos count_at(TimePoint now) {
+    const fabric::Picos count = clock_.at(now);
     return count < kLongRun ? count : count_anew(now);
   }
-  [[nodiscard]] Picos count_anew(TimePoint now);
+  [[nodiscard]] fabric::Picos count_anew(TimePoint now);
   // No earlier than what the network has seen already.
-  [[nodiscard]] Picos count_from(TimePoint now);
+  [[nodiscard]] fabric::Picos count_from(TimePoint now);
   // kNone: there is no room.
-  [[nodiscard]] std::uint32_t store(PortId from, const Arrival& to,
+  [[nodiscard]] std::uint32_t store(fabric::PortId from, const Arrival& to,
                                     std::span<const std::byte> frame, const Lender& lender = {});
   void take_home(Stored& stored);
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
   void release(std::uint32_t handle);
   [[nodiscard]] std::span<std::byte> as_it_arrives(Stored& stored, unsigned flags);
-  void deliver(const Event& event);
-  void record(Picos when, const Event& event, LinkId link, const char* dropped);
+  void deliver(const fabric::Event& event);
+  void record(fabric::Picos when, const fabric::Event& event, fabric::LinkId link,
+              const char* dropped);
 
-  std::unique_ptr<const Topology> topology_;
-  Fabric fabric_;
+  std::unique_ptr<const fabric::Topology> topology_;
+  fabric::Fabric fabric_;
   double dilation_;
   std::size_t max_frame_;
   bool trims_ = false;  // some link does
@@ -112,4 +113,4 @@ class LiveFabric {
   std::size_t moved_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

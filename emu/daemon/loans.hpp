@@ -9,7 +9,7 @@
 
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // In the order of the ring, which can only be given back to its producer up to the oldest one.
 class Loans {
@@ -60,4 +60,4 @@ class Loans {
   std::uint64_t next_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -7,7 +7,7 @@
 
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace http = boost::beast::http;
@@ -69,29 +69,29 @@ void add_processes(const NetworkFigures& figures, Text& text) {
   }
 }
 
-void add_links(const ModelledFigures& modelled, const Topology& topology, Text& text) {
+void add_links(const ModelledFigures& modelled, const fabric::Topology& topology, Text& text) {
   struct Column {
     const char* name;
     const char* help;
-    std::uint64_t (*value)(const LinkCounters&);
+    std::uint64_t (*value)(const fabric::LinkCounters&);
   };
   for (const Column& column :
        {Column{"link_bytes_total", "Bytes that a link carried",
-               [](const LinkCounters& is) { return is.bytes; }},
+               [](const fabric::LinkCounters& is) { return is.bytes; }},
         Column{"link_dropped_total", "Frames lost on a link",
-               [](const LinkCounters& is) { return std::uint64_t{is.drops}; }},
+               [](const fabric::LinkCounters& is) { return std::uint64_t{is.drops}; }},
         Column{"link_trimmed_total", "Frames whose payload a full queue cut off",
-               [](const LinkCounters& is) { return std::uint64_t{is.trims}; }},
+               [](const fabric::LinkCounters& is) { return std::uint64_t{is.trims}; }},
         Column{"link_marked_total", "Frames that got a congestion mark",
-               [](const LinkCounters& is) { return std::uint64_t{is.marks}; }}}) {
+               [](const fabric::LinkCounters& is) { return std::uint64_t{is.marks}; }}}) {
     text.metric(column.name, "counter", column.help);
-    for (LinkId link = 0; link < modelled.links.size(); ++link) {
+    for (fabric::LinkId link = 0; link < modelled.links.size(); ++link) {
       text.value("link=" + label(topology.link_name(link)), column.value(modelled.links[link]));
     }
   }
   text.metric("network_dropped_total", "counter", "Frames that the network lost, by reason");
-  for (std::size_t i = 0; i < kDropReasons; ++i) {
-    text.value("reason=" + label(to_string(static_cast<DropReason>(i))),
+  for (std::size_t i = 0; i < fabric::kDropReasons; ++i) {
+    text.value("reason=" + label(to_string(static_cast<fabric::DropReason>(i))),
                modelled.totals.dropped[i]);
   }
   text.metric("network_frames_inside", "gauge", "Frames on their way through the network");
@@ -167,4 +167,4 @@ std::optional<std::string> answer_http(const ControlView& view, std::string& inp
   return reply(200, "OK", metrics_text(view));
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -6,7 +6,7 @@
 
 #include "emu/daemon/control.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 [[nodiscard]] std::string metrics_text(const ControlView& view);
 
@@ -15,4 +15,4 @@ namespace weft::emu {
 [[nodiscard]] std::optional<std::string> answer_http(const ControlView& view, std::string& input,
                                                      bool& close);
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

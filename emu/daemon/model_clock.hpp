@@ -8,7 +8,7 @@
 #include "emu/fabric/picos.hpp"
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // The network counts picoseconds, of which 64 bits hold 106 days: in a long run its count is set
 // back while nothing is inside, by rewind(), and this remembers by how much. All arithmetic is that
@@ -20,26 +20,26 @@ class ModelClock {
       : start_(start), rate_(std::llround(std::ldexp(1000.0 / dilation, kRateBits))) {}
 
   // The network's count; kLatest from there on, until it is set back.
-  static constexpr Picos kLatest = INT64_MAX - (Picos{1} << 60);
-  [[nodiscard]] Picos at(TimePoint now) const {
+  static constexpr fabric::Picos kLatest = INT64_MAX - (fabric::Picos{1} << 60);
+  [[nodiscard]] fabric::Picos at(TimePoint now) const {
     const Wide passed = (Wide{nanoseconds(now - start_)} * rate_ >> kRateBits) - rewound_;
-    return static_cast<Picos>(std::clamp<Wide>(passed, 0, kLatest));
+    return static_cast<fabric::Picos>(std::clamp<Wide>(passed, 0, kLatest));
   }
   // The first moment at which it is `count`.
-  [[nodiscard]] TimePoint when(Picos count) const {
+  [[nodiscard]] TimePoint when(fabric::Picos count) const {
     const Wide passed = (((count + rewound_) << kRateBits) + rate_ - 1) / rate_;
     return passed < nanoseconds(kNever - start_)
                ? start_ + Duration{static_cast<std::int64_t>(passed)}
                : kNever;
   }
-  [[nodiscard]] Duration here(Picos span) const {
+  [[nodiscard]] Duration here(fabric::Picos span) const {
     return Duration{static_cast<std::int64_t>((Wide{span} << kRateBits) / rate_)};
   }
   // The network's time since it began.
-  [[nodiscard]] Duration since_start(Picos count) const {
+  [[nodiscard]] Duration since_start(fabric::Picos count) const {
     return Duration{static_cast<std::int64_t>((count + rewound_) / 1000)};
   }
-  void rewind(Picos by) { rewound_ += by; }
+  void rewind(fabric::Picos by) { rewound_ += by; }
 
  private:
   using Wide = __int128;
@@ -50,4 +50,4 @@ class ModelClock {
   Wide rewound_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -8,7 +8,7 @@
 
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr std::uint32_t kMostFaults = 65536;
@@ -70,7 +70,7 @@ std::unique_ptr<srd::FrameIo> NetworkControl::remove_port(std::size_t port) {
   return call([&] { return forwarder_.remove_port(port); });
 }
 
-void NetworkControl::start_fabric(Topology topology) {
+void NetworkControl::start_fabric(fabric::Topology topology) {
   auto fabric = std::make_unique<LiveFabric>(LiveFabric::Options{.topology = std::move(topology),
                                                                  .seed = options_.seed,
                                                                  .dilation = options_.dilation,
@@ -86,18 +86,18 @@ void NetworkControl::start_fabric(Topology topology) {
   }
 }
 
-Topology NetworkControl::star() const {
+fabric::Topology NetworkControl::star() const {
   // Faster than any process here, with room for all of them: only what is applied to it is felt.
-  const LinkProperties link{.rate = Rate::gbps(400),
-                            .delay = std::chrono::nanoseconds{200},
-                            .buffer = 64 << 20,
-                            .ecn_low = 0,
-                            .ecn_high = 0,
-                            .trimming = false};
-  Topology topology;
+  const fabric::LinkProperties link{.rate = Rate::gbps(400),
+                                    .delay = std::chrono::nanoseconds{200},
+                                    .buffer = 64 << 20,
+                                    .ecn_low = 0,
+                                    .ecn_high = 0,
+                                    .trimming = false};
+  fabric::Topology topology;
   topology.name = "star";
-  const NodeId middle = topology.add_switch("fabric");
-  NodeId host = kNone;
+  const fabric::NodeId middle = topology.add_switch("fabric");
+  fabric::NodeId host = fabric::kNone;
   for (const auto& nic : plant().nics()) {
     if (nic->index == 0) {
       host = topology.add_host(nic->host);
@@ -107,7 +107,7 @@ Topology NetworkControl::star() const {
   return topology;
 }
 
-const Topology& NetworkControl::topology_to_be() {
+const fabric::Topology& NetworkControl::topology_to_be() {
   if (fabric_ != nullptr) {
     return fabric_->topology();
   }
@@ -124,7 +124,7 @@ void NetworkControl::model() {
   }
 }
 
-Result<std::uint32_t> NetworkControl::apply(const Fault& fault) {
+Result<std::uint32_t> NetworkControl::apply(const fabric::Fault& fault) {
   // The network remembers every fault and each of its occurrences.
   if (faults_ >= kMostFaults ||
       fault.times > kMostOccurrences - std::min(occurrences_, kMostOccurrences)) {
@@ -133,7 +133,7 @@ Result<std::uint32_t> NetworkControl::apply(const Fault& fault) {
   }
   if (fabric_ == nullptr) {
     // What is wrong must not make a modelled network of an ideal one.
-    Fabric trial(topology_to_be(), {});
+    fabric::Fabric trial(topology_to_be(), {});
     if (auto applied = trial.apply(0, fault); !applied) {
       return applied;
     }
@@ -218,7 +218,7 @@ NetworkFigures NetworkControl::figures() {
       figures.modelled->totals = live.fabric().totals();
       figures.modelled->inside = live.frames_inside();
       figures.modelled->memory = live.memory();
-      for (LinkId link = 0; link < live.topology().links().size(); ++link) {
+      for (fabric::LinkId link = 0; link < live.topology().links().size(); ++link) {
         figures.modelled->links.push_back(live.fabric().counters(link));
       }
     }
@@ -245,4 +245,4 @@ void NetworkControl::note_link(std::uint32_t nic, bool up) {
   }
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -18,7 +18,7 @@
 #include "emu/daemon/plant.hpp"
 #include "srd/base/result.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class NetworkControl {
  public:
@@ -52,10 +52,10 @@ class NetworkControl {
   [[nodiscard]] Result<std::size_t> add_port(const std::string& name,
                                              std::unique_ptr<srd::FrameIo> io, const Nic* nic);
   [[nodiscard]] std::unique_ptr<srd::FrameIo> remove_port(std::size_t port);
-  void start_fabric(Topology topology);
+  void start_fabric(fabric::Topology topology);
   // Troubles the network from now on. An ideal one becomes a star of fast links first: h1->fabric,
   // ...
-  [[nodiscard]] Result<std::uint32_t> apply(const Fault& fault);
+  [[nodiscard]] Result<std::uint32_t> apply(const fabric::Fault& fault);
   [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
   [[nodiscard]] Impairments& impairments() { return impairments_; }
   // One at a time.
@@ -73,7 +73,7 @@ class NetworkControl {
 
   [[nodiscard]] bool is_modelled() const { return fabric_ != nullptr; }
   // Links with names: of the modelled network, or of the star that an ideal one would become.
-  [[nodiscard]] const Topology& topology_to_be();
+  [[nodiscard]] const fabric::Topology& topology_to_be();
   // What a process on that NIC needs to know of the modelled network.
   [[nodiscard]] srd::NetworkModel seen_from(const Nic& nic) const {
     return fabric_->seen_from(nic.port);
@@ -97,14 +97,15 @@ class NetworkControl {
   auto call(F&& what) {
     return forwarder_.calls().run(std::forward<F>(what));
   }
-  [[nodiscard]] Topology star() const;
+  [[nodiscard]] fabric::Topology star() const;
   void model();
 
   Forwarder& forwarder_;
   EventLog& events_;
   Options options_;
   LiveFabric* fabric_ = nullptr;  // the forwarder's; of it only what never changes is used here
-  std::optional<Topology> star_;  // while the network is ideal and somebody asks for its links
+  std::optional<fabric::Topology>
+      star_;  // while the network is ideal and somebody asks for its links
   std::uint32_t faults_ = 0;
   std::uint64_t occurrences_ = 0;
   Impairments impairments_;
@@ -115,4 +116,4 @@ class NetworkControl {
   std::function<void()> on_modelled_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

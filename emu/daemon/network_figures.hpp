@@ -11,13 +11,13 @@
 #include "emu/fabric/fabric.hpp"
 #include "srd/io/frame_io.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 struct ModelledFigures {
-  FabricTotals totals;
+  fabric::FabricTotals totals;
   std::size_t inside = 0;  // frames
   std::size_t memory = 0;  // reserved for them
-  std::vector<LinkCounters> links;
+  std::vector<fabric::LinkCounters> links;
 };
 
 struct NetworkFigures {
@@ -43,4 +43,4 @@ struct NetworkFigures {
   std::uint64_t capture_dropped = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace weft::emu {
+namespace weft::daemon {
 
 Result<void> Notices::open() {
   auto bell = srd::create_doorbell();
@@ -47,4 +47,4 @@ bool Notices::pop(Notice& notice) {
   return true;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

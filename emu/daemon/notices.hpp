@@ -11,7 +11,7 @@
 #include "srd/io/posix.hpp"
 #include "srd/net/address.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // A process by what it was given: it may be gone when the notice is read.
 struct SlotKey {
@@ -68,4 +68,4 @@ class Notices {
   srd::UniqueFd bell_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -12,7 +12,7 @@
 #include "srd/io/tap_io.hpp"
 #include "srd/io/tunnel_io.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -236,4 +236,4 @@ bool Outside::blind() const {
   return false;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -14,7 +14,7 @@
 #include "srd/base/result.hpp"
 #include "srd/io/frame_io.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // "KIND:ARGUMENTS" or "KIND:ARGUMENTS@HOST": udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME,
 // dgram:LOCAL,REMOTE. With a host the port hangs on the link of its first NIC, where there is a
@@ -34,7 +34,7 @@ struct OutsideSpec {
 
 class Outside {
  public:
-  static constexpr std::size_t kMaxPorts = emu::kMaxPorts;
+  static constexpr std::size_t kMaxPorts = attach::kMaxPorts;
   static constexpr std::size_t kBurst = 32;
 
   struct Port {
@@ -94,4 +94,4 @@ class Outside {
   Whereabouts<srd::Address> by_address_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // In the byte order of the machine: the file never leaves it.
@@ -54,4 +54,4 @@ void Places::set(std::size_t place, const Place& what) {
       file_.get(), &what, sizeof what, static_cast<off_t>(sizeof(Head) + place * sizeof(Place)));
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

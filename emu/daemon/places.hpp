@@ -9,7 +9,7 @@
 #include "srd/base/result.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // A weftd that was killed and started again must neither give a life twice nor give a place away
 // whose process still runs and will ask for it. Without a file nothing is remembered.
@@ -36,4 +36,4 @@ class Places {
   std::vector<Place> places_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 #include "emu/fabric/yaml_reader.hpp"
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr std::size_t kMaxHosts = 254;
@@ -31,25 +31,25 @@ Result<Plant> Plant::make(const Options& options) {
     return fail(ErrorCode::invalid_argument, std::to_string(options.hosts.size()) +
                                                  " hosts; give 1 to " + std::to_string(kMaxHosts));
   }
-  if (options.nics_per_host == 0 || options.nics_per_host > kMaxNicsPerHost) {
+  if (options.nics_per_host == 0 || options.nics_per_host > attach::kMaxNicsPerHost) {
     return fail(ErrorCode::invalid_argument, std::to_string(options.nics_per_host) +
                                                  " NICs per host; give 1 to " +
-                                                 std::to_string(kMaxNicsPerHost));
+                                                 std::to_string(attach::kMaxNicsPerHost));
   }
   Plant plant;
   for (std::size_t h = 0; h < options.hosts.size(); ++h) {
     const std::string& host = options.hosts[h];
     const std::uint32_t nics =
         h < options.nics_of_host.size() ? options.nics_of_host[h] : options.nics_per_host;
-    if (nics == 0 || nics > kMaxNicsPerHost) {
+    if (nics == 0 || nics > attach::kMaxNicsPerHost) {
       return fail(ErrorCode::invalid_argument,
                   "host '" + host + "' has " + std::to_string(nics) + " links to the network; a " +
-                      "host may have 1 to " + std::to_string(kMaxNicsPerHost) + " NICs");
+                      "host may have 1 to " + std::to_string(attach::kMaxNicsPerHost) + " NICs");
     }
-    if (!is_node_name(host) || host.size() >= kMaxHostName) {
-      return fail(ErrorCode::invalid_argument, "host name '" + host + "': " + kNodeNameRule +
-                                                   ", and for a host at most " +
-                                                   std::to_string(kMaxHostName - 1));
+    if (!fabric::is_node_name(host) || host.size() >= attach::kMaxHostName) {
+      return fail(ErrorCode::invalid_argument,
+                  "host name '" + host + "': " + fabric::kNodeNameRule +
+                      ", and for a host at most " + std::to_string(attach::kMaxHostName - 1));
     }
     if (std::count(options.hosts.begin(), options.hosts.end(), host) != 1) {
       return fail(ErrorCode::invalid_argument, "host name '" + host + "' is not the only one");
@@ -108,4 +108,4 @@ std::unique_ptr<Slot> Plant::take(Slot& slot) {
   return std::move(slot.nic->slots[slot.id]);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -17,7 +17,7 @@
 #include "srd/io/ring_port.hpp"
 #include "srd/net/address.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 inline constexpr std::size_t kSlotsPerNic = 256;  // number 0 is the NIC's own: management traffic
 
@@ -115,4 +115,4 @@ class Plant {
   std::vector<Slot*> occupied_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

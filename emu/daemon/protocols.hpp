@@ -8,7 +8,7 @@
 #include "srd/net/frame_codec.hpp"
 #include "srd/wire/srd_codec.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // RoCEv2 is steered to processes by the upper byte of the destination's queue pair number; queue
 // pair 1 is everybody's. Its packets name no sender but the address. Nobody here looks at its
@@ -37,4 +37,4 @@ struct RoceSteering {
 
 using Protocols = srd::net::CodecList<srd::wire::SrdCodec, RoceSteering>;
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

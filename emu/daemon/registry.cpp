@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // Lives are tenths of seconds of the calendar. They run ahead of it where a place changes hands
@@ -107,4 +107,4 @@ void Registry::vacate(const Place& place) {
   places_.set(index_of(*place.nic, place.id), {.life = place.life.value(), .process = 0});
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

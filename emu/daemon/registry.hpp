@@ -11,7 +11,7 @@
 #include "srd/base/result.hpp"
 #include "srd/net/address.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class Registry {
  public:
@@ -64,4 +64,4 @@ class Registry {
   std::uint64_t looked_at_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

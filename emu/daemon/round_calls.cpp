@@ -1,7 +1,7 @@
 // Owns the handing over of calls between two threads.
 #include "emu/daemon/round_calls.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 Result<void> RoundCalls::open() {
   auto bell = srd::create_doorbell();
@@ -46,4 +46,4 @@ bool RoundCalls::arm() {
   return true;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -12,7 +12,7 @@
 #include "srd/base/result.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // The control thread waits for the forwarding thread, never the other way round: there is no lock.
 // One call is under way at a time, since there is one caller and it waits for the result; so what
@@ -84,4 +84,4 @@ class RoundCalls {
   srd::UniqueFd bell_;  // nobody outside of this process has it
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

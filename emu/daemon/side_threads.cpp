@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-namespace weft::emu {
+namespace weft::daemon {
 struct SideThreads::Queue {
   struct Entry {
     std::function<void()> work;
@@ -99,4 +99,4 @@ bool SideThreads::is_full() const {
   return queue_->waiting.size() >= kMostWaiting;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 
 #include "srd/base/result.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // Work here may never end (a file of a FUSE system that does not answer). run() does not wait for
 // it. While one thread is stuck another takes what follows, up to kMostThreads.
@@ -37,4 +37,4 @@ class SideThreads {
   std::shared_ptr<Queue> queue_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-namespace weft::emu {
+namespace weft::daemon {
 
 namespace asio = boost::asio;
 
@@ -131,4 +131,4 @@ void StreamServer::refuse(int socket, std::string_view why) const {
       ::send(socket, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

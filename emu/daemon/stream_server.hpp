@@ -16,7 +16,7 @@
 #include "srd/base/time.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class StreamServer {
  public:
@@ -51,4 +51,4 @@ class StreamServer {
   std::size_t open_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

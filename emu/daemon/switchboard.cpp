@@ -9,7 +9,7 @@
 #include "srd/net/flow_key.hpp"
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -478,4 +478,4 @@ void Switchboard::notify() {
   to_notify_.clear();
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -18,7 +18,7 @@
 #include "srd/base/time.hpp"
 #include "srd/net/envelope.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 enum class FrameDrop : std::uint8_t {
   malformed,      // no UDP frame of a protocol that we know
@@ -126,4 +126,4 @@ class Switchboard {
   SwitchboardCounters counters_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -13,7 +13,7 @@
 #include "emu/daemon/attach_answers.hpp"
 #include "srd/io/tap_io.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 struct TapDonors::Donor {
   std::unique_ptr<ClientWatch> connection;
@@ -23,20 +23,20 @@ struct TapDonors::Donor {
 // On its way through a side thread.
 struct TapDonors::Donation {
   srd::UniqueFd connection;
-  std::optional<TapRequest> request;
+  std::optional<attach::TapRequest> request;
   Result<std::unique_ptr<srd::TapIo>> tap = fail(ErrorCode::io_error, "");
 
   void receive(std::size_t max_frame) {
-    Received received = receive_message(connection.get());
-    request = received.as<TapRequest>();
-    if (!is_well_formed(request, AttachMessage::tap)) {
+    attach::Received received = attach::receive_message(connection.get());
+    request = received.as<attach::TapRequest>();
+    if (!attach::is_well_formed(request, attach::AttachMessage::tap)) {
       tap = fail(ErrorCode::invalid_argument, "descriptors come with tap requests only");
     } else if (received.fds.size() != 1) {
       tap = fail(ErrorCode::invalid_argument, "a tap request brings one descriptor");
     } else {
       tap = srd::TapIo::adopt({.name = {}, .max_frame = max_frame}, std::move(received.fds[0]));
     }
-    close_unwanted(received.fds);
+    attach::close_unwanted(received.fds);
   }
 };
 
@@ -70,7 +70,7 @@ void TapDonors::accept(std::uint64_t number, Donation& donation) {
   if (!reply) {
     refuse(donor.connection->fd(), reply.error().message);
   }
-  if (!reply || !send_struct(donor.connection->fd(), *reply)) {
+  if (!reply || !attach::send_struct(donor.connection->fd(), *reply)) {
     leave(number);
     return;
   }
@@ -78,7 +78,7 @@ void TapDonors::accept(std::uint64_t number, Donation& donation) {
   donor.connection->when_readable([this, number] { leave(number); });
 }
 
-Result<HostReply> TapDonors::hang_up(Donor& donor, Donation& donation) {
+Result<attach::HostReply> TapDonors::hang_up(Donor& donor, Donation& donation) {
   if (!donation.tap) {
     return tl::unexpected(donation.tap.error());
   }
@@ -93,7 +93,7 @@ Result<HostReply> TapDonors::hang_up(Donor& donor, Donation& donation) {
     return tl::unexpected(port.error());
   }
   donor.port = *port;
-  HostReply reply;
+  attach::HostReply reply;
   reply.nics = 1;
   reply.addresses[0] = nic.address.bytes;
   return reply;
@@ -110,4 +110,4 @@ void TapDonors::leave(std::uint64_t number) {
   });
 }
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -14,7 +14,7 @@
 #include "emu/daemon/watch.hpp"
 #include "srd/base/result.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class TapDonors {
  public:
@@ -29,7 +29,7 @@ class TapDonors {
   struct Donation;
 
   void accept(std::uint64_t number, Donation& donation);
-  [[nodiscard]] Result<HostReply> hang_up(Donor& donor, Donation& donation);
+  [[nodiscard]] Result<attach::HostReply> hang_up(Donor& donor, Donation& donation);
   void leave(std::uint64_t number);
 
   SideThreads& side_;
@@ -40,4 +40,4 @@ class TapDonors {
   std::unordered_map<std::uint64_t, std::unique_ptr<Donor>> donors_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

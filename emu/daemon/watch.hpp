@@ -8,7 +8,7 @@
 #include "emu/daemon/client_socket.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // Handlers run on the thread of the io_context. A handler may be called once more after this is
 // gone, also without an error: it has to find out by other means than this whether it still
@@ -42,4 +42,4 @@ class WatchOf {
 using Watch = WatchOf<srd::UniqueFd>;
 using ClientWatch = WatchOf<ClientSocket>;
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

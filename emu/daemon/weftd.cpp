@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kUsage = 2;  // it was asked the wrong way
 constexpr std::size_t kHeader = 64;
-static_assert(weft::emu::kLeastPayload + kHeader >= weft::srd::wire::kLargestAck);
+static_assert(weft::attach::kLeastPayload + kHeader >= weft::srd::wire::kLargestAck);
 
 // A process on the network takes six or seven of them.
 void take_all_descriptors() {
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   take_all_descriptors();
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
-  weft::emu::DaemonOptions options;
+  weft::daemon::DaemonOptions options;
   std::size_t hosts = 2;
   std::size_t first = 1;
   std::size_t payload = 4096;
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   auto* nics_option = app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
                           ->check(CLI::Range(1, 16));
   app.add_option("--mtu", payload, "Payload bytes of a packet")
-      ->check(CLI::Range(weft::emu::kLeastPayload, weft::emu::kMostPayload));
+      ->check(CLI::Range(weft::attach::kLeastPayload, weft::attach::kMostPayload));
   app.add_flag(
       "--no-direct", no_direct,
       "Carry every frame through weftd, also between two processes that could share a ring");
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   if (!topology.empty()) {
-    auto network = weft::emu::read_topology_file(topology);
+    auto network = weft::fabric::read_topology_file(topology);
     if (!network) {
       std::fprintf(stderr, "weftd: %s\n", network.error().message.c_str());
       return 1;
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
     options.plant.hosts.push_back("h" + std::to_string(i));
   }
   options.plant.first_host = static_cast<std::uint32_t>(first);
-  auto daemon = weft::emu::Daemon::create(options);
+  auto daemon = weft::daemon::Daemon::create(options);
   if (!daemon) {
     std::fprintf(stderr, "weftd: %s\n", daemon.error().message.c_str());
     return daemon.error().code == weft::ErrorCode::invalid_argument ? kUsage : 1;

@@ -9,7 +9,7 @@
 
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 // By any kind of address. One that has been seen at a port stays there for as long as it is alive:
 // nobody at another port can draw its traffic away. A port that proves where its frames come from
@@ -91,4 +91,4 @@ class Whereabouts {
   std::vector<Port> ports_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

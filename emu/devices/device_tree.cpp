@@ -8,7 +8,7 @@
 #include "emu/kernel/sysfs.hpp"
 #include "srd/net/address_text.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
   return {};
 }
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

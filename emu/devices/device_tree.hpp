@@ -8,11 +8,11 @@
 #include "emu/devices/personality.hpp"
 #include "srd/base/result.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 
 // Makes <root>/sys, <root>/dev and one <root>/nic<index> per NIC, all of that kind. The folder must
 // exist.
 [[nodiscard]] Result<void> write_device_tree(const std::string& root, const Personality& kind,
                                              std::span<const kernel::NicDescription> nics);
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

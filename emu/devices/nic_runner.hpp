@@ -13,7 +13,7 @@
 #include "srd/run/background.hpp"
 #include "srd/run/host.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 
 class NicRunner : public kernel::Runner {
  public:
@@ -113,4 +113,4 @@ void DeviceRunner<D>::linger() {
   }
 }
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

@@ -20,7 +20,7 @@
 #include "srd/engine/types.hpp"
 #include "srd/net/packet_io.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 
 // What a process is given on the emulated network.
 struct Network {
@@ -78,4 +78,4 @@ class Personality {
   ~Personality() = default;
 };
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

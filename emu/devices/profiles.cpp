@@ -13,7 +13,7 @@
 #include "emu/devices/registry.hpp"
 #include "srd/base/joined.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 namespace {
 
 // Numbers may be written in hexadecimal. What is none, or too large for any field, stays as it is.
@@ -152,4 +152,4 @@ Result<Profile> load_profile(const Personality& kind, const std::string& name_or
   return profile;
 }
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

@@ -7,7 +7,7 @@
 #include "emu/devices/personality.hpp"
 #include "srd/base/result.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 
 struct Profile {
   const Personality* kind = nullptr;
@@ -25,4 +25,4 @@ struct Profile {
 [[nodiscard]] Result<Profile> parse_profile(const Personality& kind, const std::string& text,
                                             const std::string& origin);
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

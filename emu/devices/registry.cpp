@@ -7,7 +7,7 @@
 #include "emu/devices/efa/personality.hpp"
 #include "srd/base/joined.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 namespace {
 
 const Personality* const kKinds[] = {
@@ -33,4 +33,4 @@ std::string names_of_kinds() {
   return joined(names, ", ");
 }
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

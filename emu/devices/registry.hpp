@@ -7,7 +7,7 @@
 
 #include "emu/devices/personality.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 
 [[nodiscard]] std::span<const Personality* const> all_kinds();
 
@@ -17,4 +17,4 @@ namespace weft::emu::devices {
 // For messages: their names, with commas.
 [[nodiscard]] std::string names_of_kinds();
 
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

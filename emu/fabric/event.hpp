@@ -5,7 +5,7 @@
 
 #include "emu/fabric/picos.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // One thing that will happen. A frame's way through the network is a chain of these: everything a
 // hop needs travels inside, so that switching a frame touches no memory of the frame itself.
@@ -24,4 +24,4 @@ struct Event {
 };
 static_assert(sizeof(Event) == 32);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -7,7 +7,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 // Up to so many, insertion beats a general sort.
@@ -187,4 +187,4 @@ std::size_t EventQueue::memory() const {
          current_.capacity() * (sizeof(Event) + 8);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

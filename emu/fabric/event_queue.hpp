@@ -9,7 +9,7 @@
 
 #include "emu/fabric/event.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // A calendar queue: a ring of short time slices, each a chain of chunks of events in the order of
 // insertion. Only the slice that is being worked off is sorted. Events beyond the ring wait in a
@@ -137,4 +137,4 @@ class EventQueue {
   std::uint64_t far_order_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -7,7 +7,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr Picos kUnlimited = INT64_MAX / 4;
@@ -373,4 +373,4 @@ std::size_t Fabric::memory() const {
          links_.size() * sizeof(LinkState);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

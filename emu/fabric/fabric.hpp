@@ -18,7 +18,7 @@
 #include "emu/fabric/topology.hpp"
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // Bits of Event::flags.
 enum FrameFlags : std::uint8_t {
@@ -343,6 +343,6 @@ class Fabric {
   std::uint64_t held_count_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::fabric
 
 #include "emu/fabric/fabric_advance.hpp"

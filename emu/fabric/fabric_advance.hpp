@@ -6,7 +6,7 @@
 
 #include "emu/fabric/fabric.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // What has happened outside the order of events: losses, copies, pauses.
 template <class Sink>
@@ -199,4 +199,4 @@ void Fabric::advance_by_node(Picos until, Sink& sink) {
   }
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 #include "emu/fabric/fabric.hpp"
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 // Fault events carry the fault's index and which end of an occurrence they are.
@@ -300,4 +300,4 @@ bool Fabric::suffer(LinkState& link, LinkId id, Event& event) {
   return true;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 double either(double a, double b) { return 1 - (1 - a) * (1 - b); }
@@ -38,4 +38,4 @@ void Impairment::merge(const Impairment& other) {
   grey = either(grey, other.grey);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

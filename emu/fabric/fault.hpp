@@ -8,7 +8,7 @@
 #include "emu/fabric/picos.hpp"
 #include "emu/fabric/topology.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // Burst loss after Gilbert and Elliott: two states, each with its own loss probability.
 struct BurstLoss {
@@ -48,4 +48,4 @@ struct Fault {
   std::uint32_t times = 1;  // how often, with `every`
 };
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 
 #include "emu/fabric/picos.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr Bytes kAckBytes = 64;
@@ -203,4 +203,4 @@ Result<Topology> fat_tree(const FatTreeSpec& spec) {
   return net;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

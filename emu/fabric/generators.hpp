@@ -5,7 +5,7 @@
 
 #include "emu/fabric/topology.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // What the cables of a generated network are made of. Zero means: derived from the network by the
 // rules of docs/experiments.md (queue of one bandwidth-delay product, marking between 0.2 and 0.8
@@ -75,4 +75,4 @@ struct FatTreeSpec {
 // Fills in the derived buffer and thresholds.
 [[nodiscard]] CableSpec derive_queues(CableSpec cable, unsigned hops);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 #include "emu/fabric/generators.hpp"
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr std::uint32_t kMostNodes = 1U << 20;
@@ -237,4 +237,4 @@ Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts,
   return net;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

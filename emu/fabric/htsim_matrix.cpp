@@ -8,7 +8,7 @@
 
 #include "emu/fabric/traffic_matrix.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr std::uint64_t kMostFlows = 1U << 26;
@@ -277,4 +277,4 @@ Result<void> validate(const TrafficMatrix& matrix, std::uint32_t ports) {
   return {};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

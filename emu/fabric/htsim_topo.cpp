@@ -9,7 +9,7 @@
 #include <optional>
 #include <sstream>
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr double kMost = 1 << 20;
@@ -200,4 +200,4 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
   return made;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,10 +6,10 @@
 #include "emu/fabric/generators.hpp"
 #include "emu/fabric/topology.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // What the file does not say (ECN, trimming, buffers where absent) comes from `cable`.
 [[nodiscard]] Result<Topology> read_htsim_topology(const std::string& file_name,
                                                    const std::string& text, const CableSpec& cable);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 // Up to so many, insertion beats a general sort.
@@ -177,4 +177,4 @@ std::size_t NodeCalendar::memory() const {
          far_.capacity() * sizeof(Far) + keys_.capacity() * sizeof(Key);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

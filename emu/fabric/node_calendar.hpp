@@ -12,7 +12,7 @@
 #include "emu/fabric/topology.hpp"
 #include "srd/base/prefetch.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // What a node does affects no other node sooner than the delay of the shortest cable. So within a
 // window of that length each node can handle all its events in a row, before the next node has its
@@ -221,4 +221,4 @@ void NodeCalendar::run(Picos until, Handler& handler) {
   }
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 
 #include "srd/base/time.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // Picoseconds since the start of a run; 64 bits hold 106 days.
 using Picos = std::int64_t;
@@ -23,4 +23,4 @@ inline constexpr Picos kNoTime = INT64_MAX;
 }
 [[nodiscard]] constexpr double microseconds(Picos t) { return static_cast<double>(t) * 1e-6; }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 #include "srd/base/check.hpp"
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 Routes::Routes(const Topology& topology) {
   const auto& nodes = topology.nodes();
@@ -126,4 +126,4 @@ std::vector<LinkId> Routes::path(PortId from, PortId to, std::uint32_t hash) con
   return {};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -7,7 +7,7 @@
 
 #include "emu/fabric/topology.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // Hosts behind the same switch have the same routes, and most (switch, destination) pairs share a
 // small set of choices with others: the table holds one 16-bit number a pair, so that it stays in
@@ -74,4 +74,4 @@ class Routes {
   std::vector<NodeId> link_to_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -7,7 +7,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 bool matches(std::string_view pattern, std::string_view text) {
   std::size_t p = 0;
@@ -247,4 +247,4 @@ Result<void> Topology::validate() const {
   return {};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -10,7 +10,7 @@
 #include "srd/base/result.hpp"
 #include "srd/base/units.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 using NodeId = std::uint32_t;
 using LinkId = std::uint32_t;  // one direction of a cable
@@ -91,4 +91,4 @@ class Topology {
 // `*` any text, `?` any one character.
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

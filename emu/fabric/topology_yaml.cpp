@@ -7,7 +7,7 @@
 #include "emu/fabric/fault.hpp"
 #include "emu/fabric/htsim_topo.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr std::int64_t kMost = 1 << 20;
@@ -372,4 +372,4 @@ std::string write_topology(const Topology& topology) {
   return text;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

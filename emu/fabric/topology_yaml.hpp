@@ -8,7 +8,7 @@
 #include "emu/fabric/topology.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // Reads a whole file; `directory` is where relative names of other files start.
 [[nodiscard]] Result<Topology> read_topology(const std::string& file_name, const std::string& text,
@@ -24,4 +24,4 @@ struct Fault;
 // The file that read_topology() turns back into this topology: nodes and links, one by one.
 [[nodiscard]] std::string write_topology(const Topology& topology);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -8,7 +8,7 @@
 #include "emu/fabric/picos.hpp"
 #include "emu/fabric/topology.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 struct FlowSpec {
   PortId source = 0;
@@ -45,4 +45,4 @@ struct TrafficMatrix {
 // it.
 [[nodiscard]] Result<void> validate(const TrafficMatrix& matrix, std::uint32_t ports);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr std::uintmax_t kLargestFile = 256U << 20;
@@ -389,4 +389,4 @@ Result<std::string> read_text_file(const std::string& path) {
   return content;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -15,7 +15,7 @@
 #include "srd/base/result.hpp"
 #include "srd/base/units.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 // "100Gbps", "2.5 Gb/s", "400G"; plain numbers are bits per second.
 [[nodiscard]] std::optional<Rate> parse_rate(std::string_view text);
@@ -101,4 +101,4 @@ inline constexpr const char* kNodeNameRule =
 // The whole of a file, or an error that names it.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path);
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -17,7 +17,7 @@
 #include "emu/nic/outcome.hpp"
 #include "emu/nic/qp_attributes.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 using nic::Outcome;
 using nic::refuse;
@@ -194,4 +194,4 @@ class LibraryHooks {
   virtual void made_channel(const Touched& /*channel*/) {}
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

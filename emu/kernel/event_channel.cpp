@@ -10,7 +10,7 @@
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/uverbs_abi.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 // The element of such an event is the port's number, which may equal an object's handle.
@@ -79,4 +79,4 @@ std::uint32_t EventChannel::withdraw(std::uint64_t element) {
   return withdrawn;
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

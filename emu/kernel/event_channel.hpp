@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <deque>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 // The application holds one end of a stream socket pair, so that read, poll and epoll are native;
 // we hold the other one, and a duplicate of the application's to take back what it has not read
@@ -51,4 +51,4 @@ class EventChannel {
   std::deque<Record> backlog_;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

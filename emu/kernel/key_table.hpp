@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <variant>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 // One member of T and its name in the text.
 template <class T>
@@ -82,4 +82,4 @@ void for_each_line(std::string_view text, Visit&& visit) {
   }
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -11,7 +11,7 @@
 
 #include "emu/kernel/native.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 // PROCMAP_QUERY of linux/fs.h, which the headers of older systems do not have.
@@ -109,4 +109,4 @@ std::optional<Mapping> Mappings::find(std::uint64_t address) {
   return latest_->begin <= address ? latest_ : std::nullopt;
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 struct Mapping {
   std::uint64_t begin = 0;
@@ -41,4 +41,4 @@ class Mappings {
   std::size_t taken_ = 0;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -13,7 +13,7 @@
 
 #include "srd/base/fd_keeper.hpp"
 
-namespace weft::emu::kernel::native {
+namespace weft::kernel::native {
 
 // From here on are the numbers of ours: out of the way of programs that count on getting low ones,
 // and below what the process may have.
@@ -67,4 +67,4 @@ inline ssize_t receive(int fd, void* bytes, std::size_t size, int flags) {
   return syscall(SYS_recvfrom, fd, bytes, size, flags, nullptr, nullptr);
 }
 
-}  // namespace weft::emu::kernel::native
+}  // namespace weft::kernel::native

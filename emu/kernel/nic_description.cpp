@@ -3,7 +3,7 @@
 
 #include "emu/kernel/key_table.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using D = NicDescription;
@@ -37,4 +37,4 @@ Result<NicDescription> nic_from_text(std::string_view text) {
   return description;
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -8,7 +8,7 @@
 
 #include "srd/base/result.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 struct NicDescription {
   std::string name = "rdma_0";
@@ -28,4 +28,4 @@ struct NicDescription {
 // bad value is an error that names the line.
 [[nodiscard]] Result<NicDescription> nic_from_text(std::string_view text);
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -11,7 +11,7 @@
 
 #include "emu/kernel/uverbs_abi.hpp"
 
-namespace weft::emu::kernel::nldev {
+namespace weft::kernel::nldev {
 namespace {
 
 constexpr unsigned kClient = 5;  // of the netlink families of the RDMA core: devices
@@ -310,4 +310,4 @@ Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
   return conversation.finish();
 }
 
-}  // namespace weft::emu::kernel::nldev
+}  // namespace weft::kernel::nldev

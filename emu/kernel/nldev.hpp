@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace weft::emu::kernel::nldev {
+namespace weft::kernel::nldev {
 
 using Named = std::vector<std::pair<std::string, std::uint64_t>>;
 
@@ -33,4 +33,4 @@ using Datagrams = std::vector<std::vector<std::byte>>;
 [[nodiscard]] Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
                                std::span<const Device> devices);
 
-}  // namespace weft::emu::kernel::nldev
+}  // namespace weft::kernel::nldev

@@ -12,7 +12,7 @@
 #include "emu/kernel/queue_memory.hpp"
 #include "srd/base/lent_memory.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 enum class ObjectKind : std::uint8_t { pd, mr, ah, cq, qp, channel, counter };
 
@@ -138,4 +138,4 @@ struct Qp : Object {
   std::size_t counters_used_ = 0;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

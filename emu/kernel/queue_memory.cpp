@@ -9,7 +9,7 @@
 
 #include "emu/kernel/native.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 constexpr std::size_t kPage = 4096;
 }
@@ -56,4 +56,4 @@ void QueueMemory::release(const QueueRegion& region) {
                   static_cast<off_t>(region.size));
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 // One piece: zeroed, page aligned, mapped here read-write whatever the application maps or unmaps.
 struct QueueRegion {
@@ -36,4 +36,4 @@ class QueueMemory {
   std::uint64_t end_ = 0;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

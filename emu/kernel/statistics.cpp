@@ -14,7 +14,7 @@
 #include <cstring>
 #include <new>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 constexpr std::size_t kSlots = 4096;  // processes that ever used the NIC
@@ -206,4 +206,4 @@ void refresh_counter_files(const std::string& root, const char* path) {
   of_port ? visit_port_counters(*statistics, write) : visit_device_counters(*statistics, write);
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -10,7 +10,7 @@
 #include "srd/base/result.hpp"
 #include "srd/engine/counters.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 // Names are those of the kernel's EFA driver, which exporters read.
 #define WEFT_DEVICE_COUNTERS(X) \
@@ -73,4 +73,4 @@ void visit_device_counters(const Statistics& statistics, const VisitCounter& vis
 // counters. Costs one search in a path for all others.
 void refresh_counter_files(const std::string& root, const char* path);
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -9,7 +9,7 @@
 
 #include "emu/kernel/uverbs_abi.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ void PortStateFiles::write(bool up) const {
   replace_line(phys_state_, phys_state_text(up));
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -7,7 +7,7 @@
 #include "emu/kernel/nic_description.hpp"
 #include "emu/kernel/tree_writer.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 // The device numbers that a character device file shows.
 inline constexpr unsigned kUverbsMajor = 231;
@@ -36,4 +36,4 @@ class PortStateFiles {
   std::string phys_state_;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <system_error>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 namespace fs = std::filesystem;
 
@@ -46,4 +46,4 @@ std::string byte_pairs(std::span<const std::byte> bytes) {
   return text;
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

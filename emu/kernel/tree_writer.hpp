@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 // Paths are those of a machine without their first slash: "sys/class/infiniband".
 class TreeWriter {
@@ -39,4 +39,4 @@ template <class... Args>
 // As sysfs shows GIDs and GUIDs: groups of two bytes.
 [[nodiscard]] std::string byte_pairs(std::span<const std::byte> bytes);
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -13,7 +13,7 @@
 #include "emu/kernel/mappings.hpp"
 #include "srd/base/lent_memory.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -110,4 +110,4 @@ bool user_range_ok(std::uint64_t address, std::uint64_t length, bool writable) {
   return is_mapped(address, address + length, writable);
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 [[nodiscard]] bool copy_from_user(std::span<std::byte> to, std::uint64_t from);
 [[nodiscard]] bool copy_to_user(std::uint64_t to, std::span<const std::byte> from);
@@ -15,4 +15,4 @@ namespace weft::emu::kernel {
 // of it.
 [[nodiscard]] bool user_range_ok(std::uint64_t address, std::uint64_t length, bool writable);
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::emu::kernel::abi {
+namespace weft::kernel::abi {
 
 enum class Command : std::uint32_t {
   get_context = 0,
@@ -367,4 +367,4 @@ enum QpTypeNumber : std::uint8_t {
   kQpDriver = 255,
 };
 
-}  // namespace weft::emu::kernel::abi
+}  // namespace weft::kernel::abi

@@ -8,7 +8,7 @@
 #include "emu/kernel/uverbs_file.hpp"
 #include "srd/base/check.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 template <class T>
 T UverbsFile::Call::read(std::size_t offset) const {
@@ -35,4 +35,4 @@ T* UverbsFile::find(std::uint32_t handle, ObjectKind kind) {
   return static_cast<T*>(objects_[handle].get());
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -7,7 +7,7 @@
 
 // What is wrong whatever the device is refused here, in the order of Linux's core; the device sees
 // the rest.
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 constexpr std::uint8_t kOnlyPort = 1;
@@ -346,4 +346,4 @@ Outcome<void> UverbsFile::destroy_qp(Call& call) {
   return destroy(handle, ObjectKind::qp);
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -8,7 +8,7 @@
 #include "emu/kernel/user_memory.hpp"
 #include "emu/kernel/uverbs_call.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using abi::Command;
@@ -297,4 +297,4 @@ Channel* UverbsFile::find_channel(int fd) {
   return found == channels_.rend() ? nullptr : found->second;
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

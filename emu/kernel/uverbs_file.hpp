@@ -11,7 +11,7 @@
 #include "emu/kernel/device.hpp"
 #include "emu/kernel/uverbs_ioctl.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 class UverbsFile {
  public:
@@ -127,4 +127,4 @@ class UverbsFile {
   std::vector<std::pair<int, Channel*>> channels_;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -7,7 +7,7 @@
 #include "emu/kernel/user_memory.hpp"
 #include "emu/kernel/uverbs_call.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 using abi::IoctlAttribute;
 using abi::IoctlObject;
@@ -380,4 +380,4 @@ Outcome<void> UverbsFile::ioctl_attach_counter(IoctlCall& call) {
   return qp->attach(*counter, operations) ? Outcome<void>{} : refuse(ENOMEM);
 }
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

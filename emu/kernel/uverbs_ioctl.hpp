@@ -11,7 +11,7 @@
 #include "emu/kernel/uverbs_abi.hpp"
 #include "emu/nic/outcome.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 struct IoctlAttributeSpec {
   enum class Kind : std::uint8_t { in, out, object, new_object };
@@ -68,4 +68,4 @@ class IoctlCall {
   std::vector<Given> given_;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -45,7 +45,7 @@ void let_wait_until(std::chrono::steady_clock::time_point give_up, int socket) {
 
 Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json request) {
   const std::string path = directory + "/control.sock";
-  const auto address = emu::unix_address(path);
+  const auto address = attach::unix_address(path);
   if (!address) {
     return tl::unexpected(address.error());
   }

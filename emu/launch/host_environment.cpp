@@ -14,25 +14,25 @@
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "emu/launch/weftd_process.hpp"
-#include "srd/net/address_text.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::launch {
 namespace {
 
 Result<std::vector<srd::Address>> nics_of(const std::string& directory, const std::string& host) {
-  return emu::describe_host({.socket = directory + "/attach.sock", .host = host});
+  return attach::describe_host({.socket = directory + "/attach.sock", .host = host});
 }
 
 std::string device_name(const DeviceKind& kind, std::size_t nic) {
   return kind ? kind->kind->device_name(nic) : "";
 }
 
-std::vector<emu::kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
-                                                       const emu::devices::Profile& profile) {
-  std::vector<emu::kernel::NicDescription> nics;
+std::vector<kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
+                                                  const devices::Profile& profile) {
+  std::vector<kernel::NicDescription> nics;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    emu::kernel::NicDescription nic;
+    kernel::NicDescription nic;
     nic.kind = profile.kind->kind();
     nic.profile = profile.name;
     nic.abilities = profile.abilities;
@@ -45,10 +45,10 @@ std::vector<emu::kernel::NicDescription> describe_nics(const std::vector<srd::Ad
 }
 
 // Trees with the same content share a name, others never do: 64 bits of FNV-1a.
-std::string fingerprint(const std::vector<emu::kernel::NicDescription>& nics) {
+std::string fingerprint(const std::vector<kernel::NicDescription>& nics) {
   std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const emu::kernel::NicDescription& nic : nics) {
-    for (const char c : emu::kernel::to_text(nic)) {
+  for (const kernel::NicDescription& nic : nics) {
+    for (const char c : kernel::to_text(nic)) {
       hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
     }
   }
@@ -56,8 +56,8 @@ std::string fingerprint(const std::vector<emu::kernel::NicDescription>& nics) {
 }
 
 // Several programs may come to a host at once: a tree appears whole, or not at all.
-Result<void> write_devices(const std::string& root, const emu::devices::Personality& kind,
-                           const std::vector<emu::kernel::NicDescription>& nics) {
+Result<void> write_devices(const std::string& root, const devices::Personality& kind,
+                           const std::vector<kernel::NicDescription>& nics) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(root, error)) {
@@ -68,7 +68,7 @@ Result<void> write_devices(const std::string& root, const emu::devices::Personal
   if (::mkdtemp(draft.data()) == nullptr) {
     return fail(ErrorCode::io_error, srd::errno_text("making directory '" + draft + "'"));
   }
-  auto written = emu::devices::write_device_tree(draft, kind, nics);
+  auto written = devices::write_device_tree(draft, kind, nics);
   if (written) {
     fs::rename(draft, root, error);
     std::error_code none;
@@ -84,7 +84,7 @@ Result<void> write_devices(const std::string& root, const emu::devices::Personal
 
 // Programs that bring a transport of their own exchange GIDs, too.
 srd::Address gid_of(const DeviceKind& kind, const srd::Address& address) {
-  return (kind ? *kind->kind : *emu::devices::all_kinds().front()).gid(address);
+  return (kind ? *kind->kind : *devices::all_kinds().front()).gid(address);
 }
 
 // Hosts that only a typing error can mean: unlike other words in braces they are not passed on.
@@ -97,7 +97,7 @@ bool looks_like_a_host(const std::string& name) {
 
 std::string known_devices() {
   std::string text;
-  for (const auto* const kind : emu::devices::all_kinds()) {
+  for (const auto* const kind : devices::all_kinds()) {
     text += fmt::format("{0}, {0}:PROFILE, ", kind->kind());
   }
   return text + "or none";
@@ -108,15 +108,15 @@ Result<DeviceKind> parse_device_kind(const std::string& name) {
     return DeviceKind{};
   }
   const std::size_t colon = name.find(':');
-  const auto* const kind = emu::devices::find_kind(name.substr(0, colon));
+  const auto* const kind = devices::find_kind(name.substr(0, colon));
   if (kind == nullptr) {
     return fail(ErrorCode::invalid_argument,
                 "there is no device '" + name + "'; known are: " + known_devices());
   }
-  return emu::devices::load_profile(*kind, colon == std::string::npos
-                                               ? std::string(kind->default_profile())
-                                               : name.substr(colon + 1))
-      .map([](emu::devices::Profile profile) { return DeviceKind(std::move(profile)); });
+  return devices::load_profile(*kind, colon == std::string::npos
+                                          ? std::string(kind->default_profile())
+                                          : name.substr(colon + 1))
+      .map([](devices::Profile profile) { return DeviceKind(std::move(profile)); });
 }
 
 // The loader takes a space or a colon for the end of a library's name: then a link to it in the
@@ -140,7 +140,7 @@ Result<std::string> without_separators(const std::string& library, const std::st
 }
 
 std::size_t payload_of(const DeviceKind& kind) {
-  return kind ? std::max(kind->kind->largest_send(kind->abilities), emu::kLeastPayload) : 0;
+  return kind ? std::max(kind->kind->largest_send(kind->abilities), attach::kLeastPayload) : 0;
 }
 
 Result<Environment> equip_host(const std::string& directory, const std::string& host,

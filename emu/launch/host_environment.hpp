@@ -13,7 +13,7 @@
 namespace weft::launch {
 
 // What the devices of all hosts are; none: programs use the transport library by themselves.
-using DeviceKind = std::optional<emu::devices::Profile>;
+using DeviceKind = std::optional<devices::Profile>;
 // "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
 [[nodiscard]] std::string known_devices();
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);

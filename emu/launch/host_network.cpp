@@ -76,13 +76,13 @@ Result<srd::UniqueFd> furnish(const std::string& address) {
   auto tap = furnish(address);
   if (!tap) {
     std::strncpy(made.failure.data(), tap.error().message.c_str(), made.failure.size() - 1);
-    [[maybe_unused]] const bool sent = emu::send_struct(channel, made);
+    [[maybe_unused]] const bool sent = attach::send_struct(channel, made);
     ::_exit(1);
   }
   const srd::UniqueFd user(::open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC));
   const srd::UniqueFd network(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
   [[maybe_unused]] const bool sent =
-      emu::send_struct(channel, made, {tap->get(), user.get(), network.get()});
+      attach::send_struct(channel, made, {tap->get(), user.get(), network.get()});
   ::_exit(0);
 }
 
@@ -111,7 +111,7 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
     return fail(ErrorCode::out_of_resources, srd::errno_text("starting a process"));
   }
   theirs.reset();
-  emu::Received received = emu::await_message(ours.get(), emu::kHandshakeMilliseconds);
+  attach::Received received = attach::await_message(ours.get(), attach::kHandshakeMilliseconds);
   ::kill(child, SIGKILL);  // it has nothing more to say, or hangs
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -120,8 +120,8 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
     return fail(ErrorCode::not_permitted,
                 "--netns: " + (made ? std::string(made->failure.data()) : "no answer"));
   }
-  auto donor = emu::give_tap({.socket = weftd_directory + "/attach.sock", .host = host},
-                             received.fds[0].get());
+  auto donor = attach::give_tap({.socket = weftd_directory + "/attach.sock", .host = host},
+                                received.fds[0].get());
   if (!donor) {
     return fail(donor.error().code, "the tap of host '" + host + "': " + donor.error().message);
   }

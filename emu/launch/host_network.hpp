@@ -14,7 +14,7 @@ namespace weft::launch {
 // object.
 class HostNetwork {
  public:
-  static constexpr std::size_t kMost = emu::kMaxPorts;  // of one weftd
+  static constexpr std::size_t kMost = attach::kMaxPorts;  // of one weftd
 
   // `address` is the IPv4 address of the host's first NIC; the kernel in there answers to it too.
   [[nodiscard]] static Result<HostNetwork> create(const std::string& weftd_directory,

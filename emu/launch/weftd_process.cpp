@@ -182,8 +182,8 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
     check_interrupt();
     // Another weftd may have been there first.
-    if (const auto peer = emu::connect_seqpacket(socket, Duration{0});
-        peer && emu::peer_process(peer->get()) == weftd.pid()) {
+    if (const auto peer = attach::connect_seqpacket(socket, Duration{0});
+        peer && attach::peer_process(peer->get()) == weftd.pid()) {
       const auto answer = ask_weftd(directory, {{"cmd", "counters"}});
       if (answer) {  // its loop runs, with all its ports
         return weftd.release();
@@ -200,9 +200,9 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
 }
 
 Result<std::string> named_directory(const std::string& name, bool create) {
-  if (!emu::is_node_name(name)) {
+  if (!fabric::is_node_name(name)) {
     return fail(ErrorCode::invalid_argument,
-                "'" + name + "' is no name of a network: " + emu::kNodeNameRule);
+                "'" + name + "' is no name of a network: " + fabric::kNodeNameRule);
   }
   const std::string parent = networks_directory();
   const std::string path = parent + "/" + name;

@@ -5,7 +5,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 Outcome<std::uint32_t> Domains::allocate() {
   const auto unused = std::find_if(domains_.begin(), domains_.end(),
@@ -59,4 +59,4 @@ Outcome<void> Domains::deregister(srd::RegionKey key) {
   return {};
 }
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

@@ -8,7 +8,7 @@
 #include "emu/nic/outcome.hpp"
 #include "srd/engine/memory_table.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 class Domains {
  public:
@@ -44,4 +44,4 @@ class Domains {
   srd::MemoryTable table_;
 };
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

@@ -6,7 +6,7 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 Nic::Nic(const NicConfig& config, Domains& domains, srd::Engine& engine)
     : config_(config),
@@ -234,4 +234,4 @@ void Nic::destroy_qp(Qp& qp) {
   domains_.release(qp.init_.pd);
 }
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

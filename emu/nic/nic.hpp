@@ -18,7 +18,7 @@
 #include "srd/base/slab.hpp"
 #include "srd/engine/engine.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 struct NicConfig {
   srd::Address address;
@@ -188,4 +188,4 @@ class Nic {
   std::deque<WorkCompletion> local_;  // that never entered the engine
 };
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

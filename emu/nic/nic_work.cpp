@@ -7,7 +7,7 @@
 #include "srd/base/check.hpp"
 #include "srd/base/lent_memory.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 // The first kGrhSize bytes of a datagram's receive are zeroed; the payload follows them.
@@ -382,4 +382,4 @@ std::size_t Nic::poll(std::span<WorkCompletion> completions) {
   return count;
 }
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

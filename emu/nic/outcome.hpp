@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <tl/expected.hpp>
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 // The number is the interface; the libraries above turn it into a text (strerror).
 template <class T>
@@ -12,4 +12,4 @@ using Outcome = tl::expected<T, int>;
 
 [[nodiscard]] inline tl::unexpected<int> refuse(int error) { return tl::unexpected<int>(error); }
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

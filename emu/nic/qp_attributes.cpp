@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 struct Transition {
@@ -79,4 +79,4 @@ Outcome<QpState> check_modify(const QpRules& rules, QpState current, std::uint32
   return next;
 }
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

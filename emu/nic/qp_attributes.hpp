@@ -6,7 +6,7 @@
 
 #include "emu/nic/outcome.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 enum class QpType : std::uint8_t { srd, ud };
 
@@ -50,4 +50,4 @@ struct QpRules {
 [[nodiscard]] Outcome<QpState> check_modify(const QpRules& rules, QpState current,
                                             std::uint32_t mask, const QpAttributes& attributes);
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

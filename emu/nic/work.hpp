@@ -10,7 +10,7 @@
 #include "srd/engine/requests.hpp"
 #include "srd/engine/types.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 class Qp;
 
@@ -94,4 +94,4 @@ struct WorkCompletion {
   srd::Address source{};  // meaningful where source_ah is kUnknownAh
 };
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

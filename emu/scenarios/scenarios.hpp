@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
-namespace weft::emu {
+namespace weft::scenarios {
 
 // Name and text of each, in the order of their names.
 [[nodiscard]] std::span<const std::pair<std::string_view, std::string_view>> built_in_scenarios();
 
-}  // namespace weft::emu
+}  // namespace weft::scenarios

@@ -8,13 +8,13 @@
 #include "srd/base/prefetch.hpp"
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 constexpr srd::Qpn kQpn{1};
 constexpr Bytes kEverything = 1ULL << 40;
 
-srd::EngineConfig for_host(PortId self, srd::EngineConfig config) {
+srd::EngineConfig for_host(fabric::PortId self, srd::EngineConfig config) {
   config.attachment = srd::AttachmentId{0};
   config.seed = mix64(config.seed ^ mix64(self + 1));
   return config;
@@ -22,7 +22,8 @@ srd::EngineConfig for_host(PortId self, srd::EngineConfig config) {
 
 }  // namespace
 
-EngineTransport::EngineTransport(PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys)
+EngineTransport::EngineTransport(fabric::PortId self, srd::EngineConfig config,
+                                 std::shared_ptr<Keys> keys)
     : checks_packets_(config.checksum),
       engine_(for_host(self, std::move(config))),
       keys_(std::move(keys)) {
@@ -101,10 +102,10 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
   return count;
 }
 
-void EngineTransport::prefetch(PortId from, unsigned step) const {
+void EngineTransport::prefetch(fabric::PortId from, unsigned step) const {
   if (step == 0) {
     weft::prefetch(this, sizeof *this);
-  } else if (from != kNone) {
+  } else if (from != fabric::kNone) {
     const srd::PeerKey key{address_of(from), srd::AttachmentId{0}};
     engine_.prefetch(&key, step);
   } else {
@@ -120,4 +121,4 @@ TransportCounters EngineTransport::counters() const {
           .paths_abandoned = own.paths_abandoned};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

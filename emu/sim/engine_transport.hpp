@@ -10,7 +10,7 @@
 #include "emu/sim/transport.hpp"
 #include "srd/engine/engine.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 class EngineTransport final : public Transport {
  public:
@@ -18,7 +18,7 @@ class EngineTransport final : public Transport {
   // validate().
   // `keys`: of all hosts' regions, by port; it adds its own.
   using Keys = std::vector<srd::RegionKey>;
-  EngineTransport(PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys);
+  EngineTransport(fabric::PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys);
 
   [[nodiscard]] srd::Machine& machine() override { return engine_; }
   void start(TimePoint now, const FlowStart& flow) override;
@@ -30,7 +30,7 @@ class EngineTransport final : public Transport {
   [[nodiscard]] bool checks_packets() const override { return checks_packets_; }
   [[nodiscard]] TransportCounters counters() const override;
   [[nodiscard]] srd::Engine& engine() { return engine_; }
-  void prefetch(PortId from, unsigned step) const override;
+  void prefetch(fabric::PortId from, unsigned step) const override;
 
  private:
   // What of a flow has not been posted yet: a write is at most kMaxTransfer, and the engine may be
@@ -49,4 +49,4 @@ class EngineTransport final : public Transport {
       pieces_;  // of flows of more than one write: still out
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

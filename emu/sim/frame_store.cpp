@@ -1,7 +1,7 @@
 // Owns the growth of the frame store and the copies into it.
 #include "emu/sim/frame_store.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 std::uint32_t FrameStore::allocate(std::uint32_t kind) {
   Class& it = classes_[kind];
@@ -49,4 +49,4 @@ std::uint32_t FrameStore::copy(std::uint32_t handle) {
   return twin;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

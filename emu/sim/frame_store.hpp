@@ -9,7 +9,7 @@
 #include "srd/base/check.hpp"
 #include "srd/net/machine.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 // Frames live in blocks of a few sizes, so that the usual header takes a line and a half of cache
 // and an unusually long acknowledgement still fits. The last size carries real payload.
@@ -65,4 +65,4 @@ class FrameStore {
   std::uint64_t used_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -6,7 +6,7 @@
 
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 constexpr std::uint32_t kDupThreshold = 3;
@@ -232,11 +232,13 @@ void OnePathTransport::on_packet(TimePoint now, const srd::RxPacket& packet) {
   plan(now, index);
 }
 
-void OnePathTransport::reply(PortId to, const Header& header) { replies_.emplace_back(to, header); }
+void OnePathTransport::reply(fabric::PortId to, const Header& header) {
+  replies_.emplace_back(to, header);
+}
 
 void OnePathTransport::on_data(TimePoint now, const srd::RxPacket& packet, const Header& header) {
   Receiver& receiver = receivers_[header.flow];
-  const PortId from = port_of(packet.from);
+  const fabric::PortId from = port_of(packet.from);
   const bool congested = packet.ecn == srd::Ecn::congested;
   if (congested && config_.control == OnePathConfig::Control::dcqcn && receiver.cnp_at <= now) {
     receiver.cnp_at = now + kCnpGap;
@@ -376,4 +378,4 @@ void OnePathTransport::increase_rate(TimePoint now, Sender& sender) {
   sender.increase_at = sender.rate < line * 0.999 ? now + kIncreasePeriod : kNever;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -12,7 +12,7 @@
 #include "srd/base/deadline_heap.hpp"
 #include "srd/base/units.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 struct OnePathConfig {
   enum class Recovery : std::uint8_t { go_back_n, selective };
@@ -105,7 +105,7 @@ class OnePathTransport final : public Transport, private srd::Machine {
   void adjust_window(TimePoint now, Sender& sender, std::uint32_t newly, bool congested);
   void lose(Sender& sender);
   void increase_rate(TimePoint now, Sender& sender);
-  void reply(PortId to, const Header& header);
+  void reply(fabric::PortId to, const Header& header);
   [[nodiscard]] bool pick(const Sender& sender, std::uint32_t& psn) const;
   [[nodiscard]] std::uint32_t in_flight(const Sender& sender) const;
   void fill(TimePoint now, Sender& sender, std::uint32_t psn, srd::TxPacket& out);
@@ -120,10 +120,10 @@ class OnePathTransport final : public Transport, private srd::Machine {
   std::unordered_map<std::uint32_t, Receiver> receivers_;
   std::vector<std::uint32_t> active_;
   std::size_t turn_ = 0;
-  std::deque<std::pair<PortId, Header>> replies_;
+  std::deque<std::pair<fabric::PortId, Header>> replies_;
   std::vector<FlowEvent> events_;
   DeadlineHeap deadlines_;
   TransportCounters counters_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -8,7 +8,7 @@
 #include "emu/sim/engine_transport.hpp"
 #include "srd/engine/paths/path_policy.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 constexpr std::size_t kRecent = 20;
@@ -29,7 +29,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::uint64_t sender_and_path(PortId port, std::uint16_t path) {
+std::uint64_t sender_and_path(fabric::PortId port, std::uint16_t path) {
   return std::uint64_t{port} << 16 | path;
 }
 
@@ -40,32 +40,35 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
       simulation_(simulation),
       series_(series),
       trace_(trace),
-      every_(std::clamp<Picos>(static_cast<Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal),
-                               1'000'000, 1'000'000'000)),
+      every_(std::clamp<fabric::Picos>(
+          static_cast<fabric::Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal), 1'000'000,
+          1'000'000'000)),
       of_link_(scenario.topology.links().size()) {
-  Fabric names(scenario.topology,
-               {.seed = scenario.options.fabric.seed});  // resolves shares as the real one will
+  fabric::Fabric names(
+      scenario.topology,
+      {.seed = scenario.options.fabric.seed});  // resolves shares as the real one will
   for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
-    const Fault& fault = scenario.faults[index];
+    const fabric::Fault& fault = scenario.faults[index];
     const auto applied = names.apply(0, fault);
     if (!applied) {
       continue;
     }
     const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
     for (std::uint32_t n = 0; n < std::min(times, 64U); ++n) {
-      const Picos from = picos(fault.at + fault.every * n);
+      const fabric::Picos from = fabric::picos(fault.at + fault.every * n);
       const auto id = static_cast<std::uint32_t>(occurrences_.size());
       Occurrence& it = occurrences_.emplace_back();
       it.fault = index;
       it.from = from;
-      it.until = fault.lasts > Duration::zero() ? from + picos(fault.lasts) : kNoTime;
-      for (const LinkId link : names.links_of(*applied)) {
+      it.until =
+          fault.lasts > Duration::zero() ? from + fabric::picos(fault.lasts) : fabric::kNoTime;
+      for (const fabric::LinkId link : names.links_of(*applied)) {
         of_link_[link].push_back(id);
       }
     }
   }
   if (!occurrences_.empty()) {
-    for (PortId port = 0; port < simulation.fabric().port_count(); ++port) {
+    for (fabric::PortId port = 0; port < simulation.fabric().port_count(); ++port) {
       if (auto* engine = dynamic_cast<EngineTransport*>(simulation.transport(port));
           engine != nullptr) {
         listeners_.push_back(std::make_unique<Listener>(*this, port));
@@ -76,14 +79,14 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
 }
 
 // A fault is detected when the sender of a frame that it has swallowed notices on that path.
-void Recorder::on_event(PortId port, const srd::Event& event) {
+void Recorder::on_event(fabric::PortId port, const srd::Event& event) {
   const bool suspicious = event.kind == srd::Event::Kind::path_abandoned ||
                           (event.kind == srd::Event::Kind::packet_lost &&
                            event.detail != static_cast<std::uint64_t>(srd::PathEvent::trimmed));
   if (!suspicious) {
     return;
   }
-  const Picos when = picos(event.when);
+  const fabric::Picos when = fabric::picos(event.when);
   for (Occurrence& it : occurrences_) {
     if (when >= it.from && it.lost_on.contains(sender_and_path(port, event.path.value()))) {
       it.detected = std::min(it.detected, when);  // hosts may run ahead of each other
@@ -91,7 +94,7 @@ void Recorder::on_event(PortId port, const srd::Event& event) {
   }
 }
 
-void Recorder::follow_faults(Picos now, double goodput) {
+void Recorder::follow_faults(fabric::Picos now, double goodput) {
   for (Occurrence& it : occurrences_) {
     if (now <= it.from) {
       continue;
@@ -115,12 +118,12 @@ void Recorder::follow_faults(Picos now, double goodput) {
   }
 }
 
-void Recorder::on_sample(Picos now) {
-  const FabricTotals& totals = simulation_.fabric().totals();
+void Recorder::on_sample(fabric::Picos now) {
+  const fabric::FabricTotals& totals = simulation_.fabric().totals();
   const double goodput =
       static_cast<double>(payload_ - payload_before_) * 8e3 / static_cast<double>(every_);
   follow_faults(now, goodput);
-  pending_.at_us = microseconds(now);
+  pending_.at_us = fabric::microseconds(now);
   pending_.goodput_gbps += goodput;
   pending_.drops += static_cast<std::uint32_t>(totals.dropped_all() - before_.dropped_all());
   pending_.trims += static_cast<std::uint32_t>(totals.trimmed - before_.trimmed);
@@ -135,8 +138,8 @@ void Recorder::on_sample(Picos now) {
   gathered_ = 0;
   if (series_) {
     const auto& links = scenario_.topology.links();
-    for (LinkId id = 0; id < links.size(); ++id) {
-      const LinkProperties& is = links[id].properties;
+    for (fabric::LinkId id = 0; id < links.size(); ++id) {
+      const fabric::LinkProperties& is = links[id].properties;
       const auto room = static_cast<double>(is.rate.picoseconds_for(std::max<Bytes>(is.buffer, 1)));
       queues_.push_back(
           is.buffer == 0
@@ -184,7 +187,7 @@ void Recorder::halve() {
   stride_ *= 2;
 }
 
-std::vector<std::uint8_t> Recorder::queue_of(LinkId link) const {
+std::vector<std::uint8_t> Recorder::queue_of(fabric::LinkId link) const {
   std::vector<std::uint8_t> values;
   const std::size_t links = scenario_.topology.links().size();
   for (std::size_t at = link; at < queues_.size(); at += links) {
@@ -193,15 +196,15 @@ std::vector<std::uint8_t> Recorder::queue_of(LinkId link) const {
   return values;
 }
 
-void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& frame,
-                            const emu::Event& event) {
+void Recorder::on_delivered(fabric::Picos /*now*/, fabric::PortId to, const FrameStore::Head& frame,
+                            const fabric::Event& event) {
   if (frame.payload == 0) {
     return;
   }
-  if ((event.flags & kTrimmed) == 0) {
+  if ((event.flags & fabric::kTrimmed) == 0) {
     payload_ += frame.payload;
   }
-  const FlowSpec& watched = scenario_.traffic.flows.front();
+  const fabric::FlowSpec& watched = scenario_.traffic.flows.front();
   if (series_ && frame.from == watched.source && to == watched.destination && !samples_.empty()) {
     if (path_use_.size() <= frame.path) {
       path_use_.resize(frame.path + 1U);
@@ -212,13 +215,14 @@ void Recorder::on_delivered(Picos /*now*/, PortId to, const FrameStore::Head& fr
   }
 }
 
-void Recorder::on_dropped(Picos now, const FrameStore::Head& frame, const emu::Event& event,
-                          DropReason reason, LinkId link) {
+void Recorder::on_dropped(fabric::Picos now, const FrameStore::Head& frame,
+                          const fabric::Event& event, fabric::DropReason reason,
+                          fabric::LinkId link) {
   for (const std::uint32_t id : of_link_[link]) {
     Occurrence& it = occurrences_[id];
-    if (now >= it.from && (it.until == kNoTime || now <= it.until) &&
-        reason != DropReason::queue_full && (event.flags & kControl) == 0) {
-      it.last_loss = it.last_loss == kNoTime ? now : std::max(it.last_loss, now);
+    if (now >= it.from && (it.until == fabric::kNoTime || now <= it.until) &&
+        reason != fabric::DropReason::queue_full && (event.flags & fabric::kControl) == 0) {
+      it.last_loss = it.last_loss == fabric::kNoTime ? now : std::max(it.last_loss, now);
       ++it.lost;
       if (it.losses.size() < kMostLosses) {
         it.losses.push_back(now);
@@ -232,9 +236,9 @@ void Recorder::on_dropped(Picos now, const FrameStore::Head& frame, const emu::E
 }
 
 // At once if goodput has not suffered; never if nothing can be said.
-Picos Recorder::recovered_after(const Occurrence& it) const {
+fabric::Picos Recorder::recovered_after(const Occurrence& it) const {
   if (!it.begun || it.before < 0) {
-    return kNoTime;
+    return fabric::kNoTime;
   }
   return it.fell ? it.recovered : it.from;
 }
@@ -242,13 +246,13 @@ Picos Recorder::recovered_after(const Occurrence& it) const {
 // The last loss before traffic has left the broken place: before the first round trip in which at
 // most a twentieth of the first round trip's losses happen. What comes later are attempts to use it
 // again.
-Picos Recorder::abandoned_at(const Occurrence& it) const {
+fabric::Picos Recorder::abandoned_at(const Occurrence& it) const {
   if (it.losses.empty()) {
-    return kNoTime;
+    return fabric::kNoTime;
   }
-  std::vector<Picos> losses = it.losses;
+  std::vector<fabric::Picos> losses = it.losses;
   std::sort(losses.begin(), losses.end());
-  const Picos window = picos(scenario_.transport.engine.base_rtt);
+  const fabric::Picos window = fabric::picos(scenario_.transport.engine.base_rtt);
   const auto within = [&](std::size_t first) {
     const auto end = std::upper_bound(losses.begin(), losses.end(), losses[first] + window);
     return static_cast<std::size_t>(end - losses.begin()) - first - 1;
@@ -265,13 +269,13 @@ Picos Recorder::abandoned_at(const Occurrence& it) const {
 std::vector<FaultTimeline> Recorder::timelines() const {
   std::vector<FaultTimeline> list;
   for (const Occurrence& it : occurrences_) {
-    const Fault& fault = scenario_.faults[it.fault];
-    const auto after = [&](Picos when) {
-      return when == kNoTime ? -1 : microseconds(when - it.from);
+    const fabric::Fault& fault = scenario_.faults[it.fault];
+    const auto after = [&](fabric::Picos when) {
+      return when == fabric::kNoTime ? -1 : fabric::microseconds(when - it.from);
     };
     FaultTimeline line;
     line.name = fault.name.empty() ? fault.where : fault.name;
-    line.at_us = microseconds(it.from);
+    line.at_us = fabric::microseconds(it.from);
     line.lost_frames = it.lost;
     line.detected_us = after(it.detected);
     line.abandoned_us = after(abandoned_at(it));
@@ -289,16 +293,17 @@ std::string Recorder::perfetto() const {
     text += (first ? "" : ",\n") + event;
     first = false;
   };
-  const auto us = [](Picos t) { return std::to_string(microseconds(t)); };
+  const auto us = [](fabric::Picos t) { return std::to_string(fabric::microseconds(t)); };
   add(R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"flows"}})");
   add(R"({"ph":"M","pid":2,"name":"process_name","args":{"name":"network"}})");
   for (std::size_t i = 0; i < simulation_.flows().size(); ++i) {
     const FlowRecord& record = simulation_.flows()[i];
-    const FlowSpec& spec = scenario_.traffic.flows[i];
+    const fabric::FlowSpec& spec = scenario_.traffic.flows[i];
     if (record.state == FlowRecord::State::waiting) {
       continue;
     }
-    const Picos end = record.finished == kNoTime ? simulation_.now() : record.finished;
+    const fabric::Picos end =
+        record.finished == fabric::kNoTime ? simulation_.now() : record.finished;
     add("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(spec.source) + ",\"name\":\"flow " +
         std::to_string(i) + " to " + std::to_string(spec.destination) +
         "\",\"ts\":" + us(record.started) + ",\"dur\":" + us(end - record.started) +
@@ -319,13 +324,13 @@ std::string Recorder::perfetto() const {
         ",\"ts\":" + us(drop.when) + "}");
   }
   for (const Occurrence& it : occurrences_) {
-    const Fault& fault = scenario_.faults[it.fault];
-    const Picos until = it.until == kNoTime ? simulation_.now() : it.until;
+    const fabric::Fault& fault = scenario_.faults[it.fault];
+    const fabric::Picos until = it.until == fabric::kNoTime ? simulation_.now() : it.until;
     add("{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"name\":" +
         quoted(fault.name.empty() ? fault.where : fault.name) + ",\"ts\":" + us(it.from) +
-        ",\"dur\":" + us(std::max<Picos>(until - it.from, 0)) + "}");
+        ",\"dur\":" + us(std::max<fabric::Picos>(until - it.from, 0)) + "}");
   }
   return text + "\n]}\n";
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

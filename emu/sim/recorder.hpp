@@ -14,7 +14,7 @@
 #include "emu/sim/simulation.hpp"
 #include "srd/engine/observer.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 // However long a run is, there are at most kMostSamples of it: when they are full, each two become
 // one, and one stands for twice the time from then on. What is told of faults goes by the finest
@@ -25,7 +25,7 @@ class Recorder final : public SimulationObserver {
 
   static constexpr std::size_t kMostSamples = 2000;  // even
 
-  [[nodiscard]] Picos sample_every() const { return every_; }
+  [[nodiscard]] fabric::Picos sample_every() const { return every_; }
   [[nodiscard]] std::vector<FaultTimeline> timelines() const;
   // A trace in the JSON form that ui.perfetto.dev opens.
   [[nodiscard]] std::string perfetto() const;
@@ -40,61 +40,62 @@ class Recorder final : public SimulationObserver {
   };
   [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
   // One value per sample, 0..255 of the link's buffer.
-  [[nodiscard]] std::vector<std::uint8_t> queue_of(LinkId link) const;
+  [[nodiscard]] std::vector<std::uint8_t> queue_of(fabric::LinkId link) const;
   // Of the watched flow: packets that arrived, by path and sample.
   [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& path_use() const {
     return path_use_;
   }
 
-  void on_sample(Picos now) override;
-  void on_delivered(Picos now, PortId to, const FrameStore::Head& frame,
-                    const emu::Event& event) override;
-  void on_dropped(Picos now, const FrameStore::Head& frame, const emu::Event& event,
-                  DropReason reason, LinkId link) override;
+  void on_sample(fabric::Picos now) override;
+  void on_delivered(fabric::Picos now, fabric::PortId to, const FrameStore::Head& frame,
+                    const fabric::Event& event) override;
+  void on_dropped(fabric::Picos now, const FrameStore::Head& frame, const fabric::Event& event,
+                  fabric::DropReason reason, fabric::LinkId link) override;
 
  private:
   struct Occurrence {
     std::uint32_t fault = 0;
-    Picos from = 0;
-    Picos until = kNoTime;
-    Picos detected = kNoTime;
-    Picos last_loss = kNoTime;
+    fabric::Picos from = 0;
+    fabric::Picos until = fabric::kNoTime;
+    fabric::Picos detected = fabric::kNoTime;
+    fabric::Picos last_loss = fabric::kNoTime;
     std::uint64_t lost = 0;
-    std::vector<Picos> losses;  // their times, nearly in order, a bounded number of them
+    std::vector<fabric::Picos> losses;  // their times, nearly in order, a bounded number of them
     std::unordered_set<std::uint64_t> lost_on;  // senders and paths of those
     // The goodput before it, and what came of it.
     bool begun = false;
     double before = -1;  // nothing was measured
     bool fell = false;
-    Picos recovered = kNoTime;
+    fabric::Picos recovered = fabric::kNoTime;
   };
   // What one host's engine tells.
   struct Listener final : srd::Observer {
-    Listener(Recorder& its_recorder, PortId its_port) : recorder(its_recorder), port(its_port) {}
+    Listener(Recorder& its_recorder, fabric::PortId its_port)
+        : recorder(its_recorder), port(its_port) {}
     void on_event(const srd::Event& event) override { recorder.on_event(port, event); }
     Recorder& recorder;
-    PortId port;
+    fabric::PortId port;
   };
   struct TraceDrop {
-    Picos when = 0;
-    LinkId link = 0;
-    DropReason reason = DropReason::loss;
+    fabric::Picos when = 0;
+    fabric::LinkId link = 0;
+    fabric::DropReason reason = fabric::DropReason::loss;
   };
 
-  void on_event(PortId port, const srd::Event& event);
-  void follow_faults(Picos now, double goodput);
+  void on_event(fabric::PortId port, const srd::Event& event);
+  void follow_faults(fabric::Picos now, double goodput);
   void halve();
-  [[nodiscard]] Picos recovered_after(const Occurrence& it) const;
-  [[nodiscard]] Picos abandoned_at(const Occurrence& it) const;
+  [[nodiscard]] fabric::Picos recovered_after(const Occurrence& it) const;
+  [[nodiscard]] fabric::Picos abandoned_at(const Occurrence& it) const;
 
   const Scenario& scenario_;
   Simulation& simulation_;
   bool series_;
   bool trace_;
-  Picos every_;
+  fabric::Picos every_;
   std::uint64_t payload_ = 0;  // delivered so far
   std::uint64_t payload_before_ = 0;
-  FabricTotals before_;
+  fabric::FabricTotals before_;
   std::deque<double> recent_;  // goodput of the latest finest samples
   std::uint32_t stride_ = 1;   // finest samples in one
   std::uint32_t gathered_ = 0;
@@ -108,4 +109,4 @@ class Recorder final : public SimulationObserver {
   std::vector<std::unique_ptr<Listener>> listeners_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -7,7 +7,7 @@
 #include "emu/sim/report_page.hpp"
 #include "emu/sim/story_report.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 constexpr std::size_t kMostPoints = 1000;  // of a curve
@@ -50,7 +50,7 @@ std::vector<double> completion_times(const Simulation& simulation) {
   std::vector<double> times;
   for (const FlowRecord& record : simulation.flows()) {
     if (record.state == FlowRecord::State::done) {
-      times.push_back(microseconds(record.finished - record.started));
+      times.push_back(fabric::microseconds(record.finished - record.started));
     }
   }
   std::sort(times.begin(), times.end());
@@ -66,21 +66,21 @@ std::vector<double> completion_times(const Simulation& simulation) {
 
 std::string queues(const Scenario& scenario, const Simulation& simulation,
                    const Recorder& recorder) {
-  std::vector<LinkId> order;
+  std::vector<fabric::LinkId> order;
   const auto& links = scenario.topology.links();
-  for (LinkId id = 0; id < links.size(); ++id) {
+  for (fabric::LinkId id = 0; id < links.size(); ++id) {
     if (links[id].properties.buffer != 0 && simulation.fabric().counters(id).bytes != 0) {
       order.push_back(id);
     }
   }
   const std::size_t keep = std::min(kMostQueues, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
-                    [&](LinkId a, LinkId b) {
+                    [&](fabric::LinkId a, fabric::LinkId b) {
                       return simulation.fabric().counters(a).longest_queue >
                              simulation.fabric().counters(b).longest_queue;
                     });
   order.resize(keep);
-  return array(order, [&](LinkId id) {
+  return array(order, [&](fabric::LinkId id) {
     const auto values = recorder.queue_of(id);
     return "{\"name\":" + quoted(scenario.topology.link_name(id)) +
            ",\"values\":" + array(values, [](std::uint8_t v) { return std::to_string(v); }) + "}";
@@ -88,9 +88,9 @@ std::string queues(const Scenario& scenario, const Simulation& simulation,
 }
 
 std::string drawing(const Scenario& scenario, const Simulation& simulation) {
-  const Topology& net = scenario.topology;
-  std::map<unsigned, std::vector<NodeId>> tiers;
-  for (NodeId node = 0; node < net.nodes().size(); ++node) {
+  const fabric::Topology& net = scenario.topology;
+  std::map<unsigned, std::vector<fabric::NodeId>> tiers;
+  for (fabric::NodeId node = 0; node < net.nodes().size(); ++node) {
     tiers[net.nodes()[node].tier].push_back(node);
   }
   const bool hosts = tiers[0].size() <= kMostDrawnHosts;
@@ -105,19 +105,19 @@ std::string drawing(const Scenario& scenario, const Simulation& simulation) {
         (names.empty() ? "" : ",") + quoted(tier == 0 ? "hosts" : "tier " + std::to_string(tier));
     counts += (counts.empty() ? "" : ",") + std::to_string(nodes.size());
     rows += (rows.empty() ? "" : ",") +
-            array(nodes, [&](NodeId id) { return quoted(net.nodes()[id].name); });
+            array(nodes, [&](fabric::NodeId id) { return quoted(net.nodes()[id].name); });
   }
   std::string links;
   std::size_t drawn = 0;
-  for (LinkId id = 0; id + 1 < net.links().size() && drawn < kMostDrawnLinks; id += 2) {
-    const Link& link = net.links()[id];
+  for (fabric::LinkId id = 0; id + 1 < net.links().size() && drawn < kMostDrawnLinks; id += 2) {
+    const fabric::Link& link = net.links()[id];
     if (!hosts && (net.nodes()[link.from].tier == 0 || net.nodes()[link.to].tier == 0)) {
       continue;
     }
     const auto carried = std::max(simulation.fabric().counters(id).bytes,
                                   simulation.fabric().counters(id + 1).bytes);
     const double could = static_cast<double>(link.properties.rate.bits_per_second()) / 8e12 *
-                         static_cast<double>(std::max<Picos>(simulation.now(), 1));
+                         static_cast<double>(std::max<fabric::Picos>(simulation.now(), 1));
     links += (drawn++ == 0 ? "" : ",") + std::string("{\"a\":") +
              quoted(net.nodes()[link.from].name) + ",\"b\":" + quoted(net.nodes()[link.to].name) +
              ",\"use\":" + number(std::min(1.0, static_cast<double>(carried) / could)) + "}";
@@ -141,7 +141,7 @@ std::string paths(const Recorder& recorder, std::string& most) {
 
 std::string fault_ends(const Scenario& scenario) {
   std::string text;
-  for (const Fault& fault : scenario.faults) {
+  for (const fabric::Fault& fault : scenario.faults) {
     const std::uint32_t times = fault.every > Duration::zero() ? std::min(fault.times, 64U) : 1;
     for (std::uint32_t n = 0; n < times; ++n) {
       const double end =
@@ -161,7 +161,7 @@ std::string report_html(const Scenario& scenario, const Simulation& simulation,
                         const std::string& result_json) {
   std::string most;
   const std::string path_rows = paths(recorder, most);
-  const FlowSpec& watched = scenario.traffic.flows.front();
+  const fabric::FlowSpec& watched = scenario.traffic.flows.front();
   const auto sample = [](const Recorder::Sample& s) {
     return "[" + number(s.at_us) + "," + number(s.goodput_gbps) + "," + std::to_string(s.drops) +
            "," + std::to_string(s.trims) + "," + std::to_string(s.marks) + "]";
@@ -180,4 +180,4 @@ std::string report_html(const Scenario& scenario, const Simulation& simulation,
          ",\"topology\":" + drawing(scenario, simulation) + "}" + std::string(report_tail());
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

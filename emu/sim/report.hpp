@@ -8,11 +8,11 @@
 #include "emu/sim/scenario.hpp"
 #include "emu/sim/simulation.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 // `result_json` is shown as it is, for people who want to copy it.
 [[nodiscard]] std::string report_html(const Scenario& scenario, const Simulation& simulation,
                                       const Recorder& recorder, const RunResult& result,
                                       const std::string& result_json);
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -3,10 +3,10 @@
 
 #include <string_view>
 
-namespace weft::emu {
+namespace weft::sim {
 
 // What stands before and after the run's data, a JSON object.
 [[nodiscard]] std::string_view report_head();
 [[nodiscard]] std::string_view report_tail();
 
-}  // namespace weft::emu
+}  // namespace weft::sim

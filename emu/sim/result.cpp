@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace weft::emu {
+namespace weft::sim {
 
 Quantiles quantiles(std::vector<double> values) {
   Quantiles q;
@@ -33,16 +33,16 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
   result.seed = scenario.seed;
   result.hosts = simulation.fabric().port_count();
   result.flows = static_cast<std::uint32_t>(simulation.flows().size());
-  result.simulated_us = microseconds(simulation.now());
+  result.simulated_us = fabric::microseconds(simulation.now());
   std::vector<double> times;
   std::vector<std::vector<double>> by_group(scenario.traffic.groups.size());
   double bytes = 0;
   double sum = 0;
   double squares = 0;
-  Picos end = 0;
+  fabric::Picos end = 0;
   for (std::size_t i = 0; i < simulation.flows().size(); ++i) {
     const FlowRecord& record = simulation.flows()[i];
-    const FlowSpec& spec = scenario.traffic.flows[i];
+    const fabric::FlowSpec& spec = scenario.traffic.flows[i];
     if (record.state == FlowRecord::State::failed) {
       ++result.failed;
     }
@@ -50,7 +50,7 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
       continue;
     }
     ++result.finished;
-    const double time = microseconds(record.finished - record.started);
+    const double time = fabric::microseconds(record.finished - record.started);
     times.push_back(time);
     by_group[spec.group].push_back(time);
     const double rate = static_cast<double>(spec.bytes) / std::max(time, 1e-6);
@@ -66,7 +66,7 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
     result.groups.emplace_back(scenario.traffic.groups[group],
                                quantiles(std::move(by_group[group])));
   }
-  result.makespan_us = microseconds(end);
+  result.makespan_us = fabric::microseconds(end);
   result.ideal_us = ideal_us(scenario);
   result.ratio = result.ideal_us > 0 ? result.makespan_us / result.ideal_us : 0;
   result.goodput_gbps = end > 0 ? bytes * 8e3 / static_cast<double>(end) : 0;
@@ -75,7 +75,7 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
   result.damaged = simulation.damaged();
   result.digest = simulation.digest();
   const auto& links = scenario.topology.links();
-  for (LinkId id = 0; id < links.size(); ++id) {
+  for (fabric::LinkId id = 0; id < links.size(); ++id) {
     if (links[id].properties.buffer == 0) {
       continue;  // a NIC's own queue
     }
@@ -136,4 +136,4 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
   near("distance of p99 from the reference", result.fct.p99_us, bounds.reference_p99_us);
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -7,7 +7,7 @@
 
 #include "emu/sim/scenario.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 struct Quantiles {
   std::size_t flows = 0;
@@ -49,7 +49,7 @@ struct RunResult {
   double goodput_gbps = 0;  // of all payload over the makespan
   double jain = 0;          // over 1/FCT of flows of one size; over rates otherwise
   TransportCounters transport;
-  FabricTotals fabric;
+  fabric::FabricTotals fabric;
   std::uint64_t damaged = 0;  // frames that arrived with a wrong bit, and so were lost
   double longest_queue_bytes = 0;
   std::string longest_queue_link;
@@ -72,4 +72,4 @@ struct RunResult {
 [[nodiscard]] RunResult summarise(const Scenario& scenario, const Simulation& simulation);
 void check_bounds(const Bounds& bounds, RunResult& result);
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -12,7 +12,7 @@
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/engine/paths/path_selector.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 constexpr std::int64_t kMostHosts = 1 << 20;
@@ -23,7 +23,7 @@ std::string beside(const std::string& directory, const std::string& name) {
 }
 
 // --- Settings: "a.b.c" = value, lists by number.
-void apply_setting(YamlFile& file, YAML::Node& root, const std::string& key,
+void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& key,
                    const std::string& value) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= key.size();) {
@@ -59,11 +59,11 @@ void apply_setting(YamlFile& file, YAML::Node& root, const std::string& key,
 }
 
 // --- Traffic.
-std::vector<PortId> read_ports(YamlMap& map, const char* key, std::uint32_t ports) {
-  std::vector<PortId> list;
+std::vector<fabric::PortId> read_ports(fabric::YamlMap& map, const char* key, std::uint32_t ports) {
+  std::vector<fabric::PortId> list;
   map.each(key, [&](const YAML::Node& item, const std::string& path) {
-    PortId port = 0;
-    if (!item.IsScalar() || !YAML::convert<PortId>::decode(item, port) || port >= ports) {
+    fabric::PortId port = 0;
+    if (!item.IsScalar() || !YAML::convert<fabric::PortId>::decode(item, port) || port >= ports) {
       map.file().fail_at(item, path,
                          "expected the number of a NIC from 0 to " + std::to_string(ports - 1));
       return;
@@ -73,11 +73,11 @@ std::vector<PortId> read_ports(YamlMap& map, const char* key, std::uint32_t port
   return list;
 }
 
-void read_pairs(YamlMap& map, TrafficBuilder& builder, std::uint32_t ports) {
+void read_pairs(fabric::YamlMap& map, TrafficBuilder& builder, std::uint32_t ports) {
   map.each("flows", [&](const YAML::Node& item, const std::string& path) {
-    YamlMap flow(map.file(), item, path);
-    PortId from = 0;
-    PortId to = 0;
+    fabric::YamlMap flow(map.file(), item, path);
+    fabric::PortId from = 0;
+    fabric::PortId to = 0;
     Bytes bytes = 1;
     Duration start{};
     flow.read("from", from, 0, ports - 1);
@@ -88,16 +88,17 @@ void read_pairs(YamlMap& map, TrafficBuilder& builder, std::uint32_t ports) {
     if (from == to) {
       flow.fail("to", "a flow needs two different NICs");
     }
-    builder.flow(from, to, bytes, picos(start));
+    builder.flow(from, to, bytes, fabric::picos(start));
   });
 }
 
-void append_matrix(TrafficMatrix& into, TrafficMatrix&& other, std::uint32_t group) {
+void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
+                   std::uint32_t group) {
   const auto shift = static_cast<std::uint32_t>(into.triggers.size());
   const auto moved = [&](std::uint32_t trigger) {
-    return trigger == kNone ? kNone : trigger + shift;
+    return trigger == fabric::kNone ? fabric::kNone : trigger + shift;
   };
-  for (FlowSpec& flow : other.flows) {
+  for (fabric::FlowSpec& flow : other.flows) {
     flow.trigger = moved(flow.trigger);
     flow.on_sent = moved(flow.on_sent);
     flow.on_received = moved(flow.on_received);
@@ -108,7 +109,7 @@ void append_matrix(TrafficMatrix& into, TrafficMatrix&& other, std::uint32_t gro
   into.nodes = std::max(into.nodes, other.nodes);
 }
 
-void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
+void read_traffic(fabric::YamlMap& map, Scenario& scenario, std::uint32_t group,
                   const std::string& directory) {
   const auto ports = static_cast<std::uint32_t>(scenario.topology.ports().size());
   TrafficBuilder builder(scenario.traffic, group);
@@ -124,7 +125,7 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
     map.fail("bytes", "a flow carries at least 1 byte");
   }
   Rng rng(mix64(seed) + group);
-  std::vector<PortId> ranks(nodes);
+  std::vector<fabric::PortId> ranks(nodes);
   std::iota(ranks.begin(), ranks.end(), 0U);
   const std::size_t kind = map.choice("kind",
                                       {"permutation", "incast", "all-to-all", "ring-all-reduce",
@@ -140,18 +141,18 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
   }
   switch (kind) {
     case 0:
-      builder.permutation(nodes, bytes, rng, picos(start));
+      builder.permutation(nodes, bytes, rng, fabric::picos(start));
       break;
     case 1: {
-      PortId receiver = 0;
+      fabric::PortId receiver = 0;
       map.read("receiver", receiver, 0, ports - 1);
-      std::vector<PortId> senders;
+      std::vector<fabric::PortId> senders;
       if (map.has("from")) {
         senders = read_ports(map, "from", ports);
       } else {
         std::uint32_t count = std::min(nodes - 1, 32U);
         map.read("senders", count, 1, ports - 1);
-        for (PortId port = 0; port < ports; ++port) {
+        for (fabric::PortId port = 0; port < ports; ++port) {
           if (port != receiver) {
             senders.push_back(port);
           }
@@ -167,7 +168,7 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
       if (std::find(senders.begin(), senders.end(), receiver) != senders.end()) {
         map.fail("from", "the receiver cannot be one of the senders");
       }
-      builder.incast(senders, receiver, bytes, picos(start));
+      builder.incast(senders, receiver, bytes, fabric::picos(start));
       break;
     }
     case 2: {
@@ -220,9 +221,9 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
     case 10: {
       std::string name;
       map.read("file", name);
-      auto text = read_text_file(beside(directory, name));
-      auto matrix = text ? read_htsim_matrix(beside(directory, name), *text)
-                         : Result<TrafficMatrix>(tl::unexpected<Error>(text.error()));
+      auto text = fabric::read_text_file(beside(directory, name));
+      auto matrix = text ? fabric::read_htsim_matrix(beside(directory, name), *text)
+                         : Result<fabric::TrafficMatrix>(tl::unexpected<Error>(text.error()));
       if (!matrix) {
         map.fail("file", matrix.error().message);
         return;
@@ -235,7 +236,7 @@ void read_traffic(YamlMap& map, Scenario& scenario, std::uint32_t group,
   }
 }
 
-void read_all_traffic(YamlMap& top, Scenario& scenario, const std::string& directory) {
+void read_all_traffic(fabric::YamlMap& top, Scenario& scenario, const std::string& directory) {
   const YAML::Node node = top.raw("traffic");
   scenario.traffic.groups.clear();
   std::vector<YAML::Node> parts;
@@ -250,7 +251,7 @@ void read_all_traffic(YamlMap& top, Scenario& scenario, const std::string& direc
   }
   for (std::size_t i = 0; i < parts.size() && !top.file().failed(); ++i) {
     const std::string path = parts.size() == 1 ? "traffic" : "traffic[" + std::to_string(i) + "]";
-    YamlMap map(top.file(), parts[i], path);
+    fabric::YamlMap map(top.file(), parts[i], path);
     std::string name = parts.size() == 1 ? "flows" : "group " + std::to_string(i);
     map.read_label("name", name);
     scenario.traffic.groups.push_back(name);
@@ -276,25 +277,25 @@ struct NetworkFacts {
   bool trimming = false;
 };
 
-NetworkFacts facts_of(const Scenario& scenario, const Routes& routes) {
+NetworkFacts facts_of(const Scenario& scenario, const fabric::Routes& routes) {
   NetworkFacts facts;
   const auto& links = scenario.topology.links();
-  for (const Link& link : links) {
+  for (const fabric::Link& link : links) {
     facts.trimming = facts.trimming || link.properties.trimming;
   }
   facts.rate = links[routes.uplink(0)].properties.rate;
   const std::size_t step = std::max<std::size_t>(scenario.traffic.flows.size() / 4096, 1);
   for (std::size_t i = 0; i < scenario.traffic.flows.size(); i += step) {
-    const FlowSpec& flow = scenario.traffic.flows[i];
+    const fabric::FlowSpec& flow = scenario.traffic.flows[i];
     const auto path =
         routes.path(flow.source, flow.destination, static_cast<std::uint32_t>(mix64(i)));
-    Picos rtt = 0;
-    for (const LinkId id : path) {
-      const LinkProperties& is = links[id].properties;
+    fabric::Picos rtt = 0;
+    for (const fabric::LinkId id : path) {
+      const fabric::LinkProperties& is = links[id].properties;
       const Duration latency = scenario.topology.nodes()[links[id].to].latency;
-      rtt += 2 * picos(is.delay + latency) +
-             static_cast<Picos>(facts.rate.picoseconds_for(scenario.options.fabric.mtu) +
-                                facts.rate.picoseconds_for(kAckSize));
+      rtt += 2 * fabric::picos(is.delay + latency) +
+             static_cast<fabric::Picos>(facts.rate.picoseconds_for(scenario.options.fabric.mtu) +
+                                        facts.rate.picoseconds_for(kAckSize));
     }
     facts.hops = std::max(facts.hops, static_cast<unsigned>(path.size()));
     facts.base_rtt = std::max(facts.base_rtt, Duration{(rtt + 999) / 1000});
@@ -302,7 +303,7 @@ NetworkFacts facts_of(const Scenario& scenario, const Routes& routes) {
   return facts;
 }
 
-void read_engine(YamlMap& map, srd::EngineConfig& engine) {
+void read_engine(fabric::YamlMap& map, srd::EngineConfig& engine) {
   map.read("paths", engine.paths, 1, 256);
   map.read("path_selector", engine.path_selector);
   map.read("congestion_control", engine.congestion_control);
@@ -330,7 +331,7 @@ void read_engine(YamlMap& map, srd::EngineConfig& engine) {
   }
 }
 
-void read_transport(YamlMap& map, Scenario& scenario, const Routes& routes) {
+void read_transport(fabric::YamlMap& map, Scenario& scenario, const fabric::Routes& routes) {
   const NetworkFacts facts = facts_of(scenario, routes);
   scenario.hops = facts.hops;
   TransportSpec& spec = scenario.transport;
@@ -341,8 +342,9 @@ void read_transport(YamlMap& map, Scenario& scenario, const Routes& routes) {
   engine.seed = scenario.seed;
   engine.mtu_payload = payload;
   // Memory carries the packets, so nothing is wrong in them unless a fault sees to it.
-  engine.checksum = std::any_of(scenario.faults.begin(), scenario.faults.end(),
-                                [](const Fault& it) { return it.impairment.corruption > 0; });
+  engine.checksum =
+      std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                  [](const fabric::Fault& it) { return it.impairment.corruption > 0; });
   engine.line_rate = facts.rate;
   engine.base_rtt = facts.base_rtt;
   engine.trimming = facts.trimming;
@@ -368,7 +370,7 @@ void read_transport(YamlMap& map, Scenario& scenario, const Routes& routes) {
   map.finish();
 }
 
-Bounds read_bounds(YamlMap map) {
+Bounds read_bounds(fabric::YamlMap map) {
   Bounds bounds;
   const auto read = [&](const char* key, std::optional<double>& to, double high) {
     if (map.has(key)) {
@@ -390,9 +392,9 @@ Bounds read_bounds(YamlMap map) {
   return bounds;
 }
 
-void read_variants(YamlMap& top, Scenario& scenario) {
+void read_variants(fabric::YamlMap& top, Scenario& scenario) {
   top.each("variants", [&](const YAML::Node& node, const std::string& path) {
-    YamlMap map(top.file(), node, path);
+    fabric::YamlMap map(top.file(), node, path);
     Variant variant;
     map.read_label("name", variant.name);
     if (variant.name.empty()) {
@@ -413,11 +415,11 @@ void read_variants(YamlMap& top, Scenario& scenario) {
   });
 }
 
-void read_faults(YamlMap& top, Scenario& scenario) {
+void read_faults(fabric::YamlMap& top, Scenario& scenario) {
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {
-    scenario.faults.push_back(read_fault(top.file(), node, path));
+    scenario.faults.push_back(fabric::read_fault(top.file(), node, path));
     if (!top.file().failed()) {
-      Fabric probe(scenario.topology, {});
+      fabric::Fabric probe(scenario.topology, {});
       if (const auto ok = probe.apply(0, scenario.faults.back()); !ok) {
         top.file().fail_at(node, path, ok.error().message);
       }
@@ -429,7 +431,7 @@ void read_faults(YamlMap& top, Scenario& scenario) {
 
 Result<Scenario> read_scenario(const std::string& file_name, const std::string& text,
                                const Settings& settings, const std::string& directory) {
-  YamlFile file(file_name);
+  fabric::YamlFile file(file_name);
   YAML::Node root = file.load(text);
   if (!file.failed() && !root.IsMap()) {
     file.fail_at(root, "", "expected a scenario: keys such as topology, traffic and transport");
@@ -444,7 +446,7 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     return fail(ErrorCode::parse_error, file_name + ": --set: " + problem.what());
   }
   Scenario scenario;
-  YamlMap top(file, root, "");
+  fabric::YamlMap top(file, root, "");
   top.read_label("name", scenario.name);
   top.read("title", scenario.title);
   top.read("reference", scenario.reference);
@@ -454,7 +456,7 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
   top.read("control_size", scenario.options.control_size, 1, 1024);
   Duration limit = std::chrono::seconds{1};
   top.read("time_limit", limit);
-  scenario.options.time_limit = picos(limit);
+  scenario.options.time_limit = fabric::picos(limit);
   scenario.options.fabric.seed = scenario.seed;
   scenario.options.fabric.by_node = true;
   scenario.options.fabric.trimmed_size = scenario.options.control_size;
@@ -463,9 +465,9 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     top.read("ideal_us", ideal, 1e-3, 1e12);
     scenario.ideal_us = ideal;
   }
-  YamlMap topology = top.map("topology");
+  fabric::YamlMap topology = top.map("topology");
   if (!file.failed()) {
-    scenario.topology = read_topology_map(topology, directory);
+    scenario.topology = fabric::read_topology_map(topology, directory);
   }
   if (!file.failed()) {
     read_all_traffic(top, scenario, directory);
@@ -474,8 +476,8 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     read_faults(top, scenario);
   }
   if (!file.failed()) {
-    const Routes routes(scenario.topology);
-    YamlMap transport = top.map("transport");
+    const fabric::Routes routes(scenario.topology);
+    fabric::YamlMap transport = top.map("transport");
     read_transport(transport, scenario, routes);
     if (!file.failed() && !scenario.ideal_us) {
       scenario.ideal_us = ideal_us(scenario, routes);
@@ -493,7 +495,7 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
 Simulation::MakeTransport transport_factory(const Scenario& scenario) {
   const TransportSpec& spec = scenario.transport;
   auto keys = std::make_shared<EngineTransport::Keys>();
-  return [&spec, keys](PortId port) -> std::unique_ptr<Transport> {
+  return [&spec, keys](fabric::PortId port) -> std::unique_ptr<Transport> {
     if (spec.kind == TransportSpec::Kind::srd) {
       return std::make_unique<EngineTransport>(port, spec.engine, keys);
     }
@@ -502,10 +504,11 @@ Simulation::MakeTransport transport_factory(const Scenario& scenario) {
 }
 
 double ideal_us(const Scenario& scenario) {
-  return scenario.ideal_us ? *scenario.ideal_us : ideal_us(scenario, Routes(scenario.topology));
+  return scenario.ideal_us ? *scenario.ideal_us
+                           : ideal_us(scenario, fabric::Routes(scenario.topology));
 }
 
-double ideal_us(const Scenario& scenario, const Routes& routes) {
+double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
   const auto& links = scenario.topology.links();
   const auto mtu = static_cast<Bytes>(scenario.options.fabric.mtu);
   const Bytes payload = mtu - scenario.options.data_overhead;
@@ -516,26 +519,27 @@ double ideal_us(const Scenario& scenario, const Routes& routes) {
   std::vector<double> sent(ports, 0);
   std::vector<double> received(ports, 0);
   std::vector<std::uint32_t> flows_in(ports, 0);
-  std::map<NodeId, double>
+  std::map<fabric::NodeId, double>
       leaving;  // data time that must cross a leaf's uplinks, at one host's rate
-  std::map<NodeId, double> entering;
+  std::map<fabric::NodeId, double> entering;
   double best = 0;
   double rtt = 0;
-  std::map<std::pair<NodeId, NodeId>, std::pair<double, double>>
+  std::map<std::pair<fabric::NodeId, fabric::NodeId>, std::pair<double, double>>
       shape;  // hops and round trip between leaves
-  for (const FlowSpec& flow : scenario.traffic.flows) {
+  for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
     const auto packets = static_cast<double>((flow.bytes + payload - 1) / payload);
     const auto last = static_cast<double>(rate.picoseconds_for(
         flow.bytes - static_cast<Bytes>(packets - 1) * payload + scenario.options.data_overhead));
-    const NodeId from = routes.leaf_of(flow.source);
-    const NodeId to = routes.leaf_of(flow.destination);
+    const fabric::NodeId from = routes.leaf_of(flow.source);
+    const fabric::NodeId to = routes.leaf_of(flow.destination);
     auto [it, added] = shape.try_emplace({from, to});
     if (added) {
-      for (const LinkId id : routes.path(flow.source, flow.destination, 0)) {
+      for (const fabric::LinkId id : routes.path(flow.source, flow.destination, 0)) {
         it->second.first += 1;
         it->second.second +=
-            2.0 * static_cast<double>(picos(links[id].properties.delay +
-                                            scenario.topology.nodes()[links[id].to].latency));
+            2.0 *
+            static_cast<double>(fabric::picos(links[id].properties.delay +
+                                              scenario.topology.nodes()[links[id].to].latency));
       }
     }
     const auto [hops, delays] = it->second;
@@ -554,10 +558,10 @@ double ideal_us(const Scenario& scenario, const Routes& routes) {
     best = std::max(best, flows_in[port] > 1 ? received[port] + rtt : received[port]);
     best = std::max(best, sent[port]);
   }
-  std::map<NodeId, double> up;  // capacity out of a leaf, in units of one host's rate
-  for (const Link& link : links) {
-    if (scenario.topology.nodes()[link.from].kind == Node::Kind::network &&
-        scenario.topology.nodes()[link.to].kind == Node::Kind::network) {
+  std::map<fabric::NodeId, double> up;  // capacity out of a leaf, in units of one host's rate
+  for (const fabric::Link& link : links) {
+    if (scenario.topology.nodes()[link.from].kind == fabric::Node::Kind::network &&
+        scenario.topology.nodes()[link.to].kind == fabric::Node::Kind::network) {
       up[link.from] += static_cast<double>(link.properties.rate.bits_per_second()) /
                        static_cast<double>(rate.bits_per_second());
     }
@@ -573,4 +577,4 @@ double ideal_us(const Scenario& scenario, const Routes& routes) {
   return best * 1e-6;
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

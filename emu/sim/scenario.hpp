@@ -15,7 +15,7 @@
 #include "emu/sim/simulation.hpp"
 #include "srd/engine/config.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 // What hosts run.
 struct TransportSpec {
@@ -50,10 +50,10 @@ struct Scenario {
   std::string title;
   std::string reference;  // where the figure to compare with comes from
   std::uint64_t seed = 13;
-  Topology topology;
-  TrafficMatrix traffic;
+  fabric::Topology topology;
+  fabric::TrafficMatrix traffic;
   TransportSpec transport;
-  std::vector<Fault> faults;
+  std::vector<fabric::Fault> faults;
   Bounds bounds;
   std::optional<double> ideal_us;  // given; otherwise computed
   SimulationOptions options;
@@ -72,8 +72,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // The best that any transport could do, in microseconds (docs/experiments.md, "Ideal times").
 [[nodiscard]] double ideal_us(const Scenario& scenario);
 // Computed, whatever the scenario says. The routes are those of its topology.
-[[nodiscard]] double ideal_us(const Scenario& scenario, const Routes& routes);
+[[nodiscard]] double ideal_us(const Scenario& scenario, const fabric::Routes& routes);
 
 [[nodiscard]] Simulation::MakeTransport transport_factory(const Scenario& scenario);
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -4,46 +4,48 @@
 #include <algorithm>
 #include <array>
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 // Of a frame's flags those that say what became of it.
-constexpr unsigned kHappened = ~unsigned{kTrimmable};
+constexpr unsigned kHappened = ~unsigned{fabric::kTrimmable};
 
-std::uint32_t ecmp_hash(PortId from, PortId to, std::uint16_t path) {
+std::uint32_t ecmp_hash(fabric::PortId from, fabric::PortId to, std::uint16_t path) {
   return static_cast<std::uint32_t>(mix64((static_cast<std::uint64_t>(from) << 40) ^
                                           (static_cast<std::uint64_t>(to) << 16) ^ path) >>
                                     16);
 }
 
 // Whether the end of a flow only ever starts flows of the host where it is noticed.
-bool triggers_stay_at_hosts(const TrafficMatrix& traffic) {
-  std::vector<PortId> starts_at(traffic.triggers.size(), kNone);
+bool triggers_stay_at_hosts(const fabric::TrafficMatrix& traffic) {
+  std::vector<fabric::PortId> starts_at(traffic.triggers.size(), fabric::kNone);
   bool stay = true;
-  for (const FlowSpec& flow : traffic.flows) {
-    if (flow.trigger != kNone) {
-      PortId& port = starts_at[flow.trigger];
-      stay = stay && (port == kNone || port == flow.source);
+  for (const fabric::FlowSpec& flow : traffic.flows) {
+    if (flow.trigger != fabric::kNone) {
+      fabric::PortId& port = starts_at[flow.trigger];
+      stay = stay && (port == fabric::kNone || port == flow.source);
       port = flow.source;
     }
   }
-  const auto stays = [&](std::uint32_t trigger, PortId port) {
-    return trigger == kNone || starts_at[trigger] == kNone || starts_at[trigger] == port;
+  const auto stays = [&](std::uint32_t trigger, fabric::PortId port) {
+    return trigger == fabric::kNone || starts_at[trigger] == fabric::kNone ||
+           starts_at[trigger] == port;
   };
-  for (const FlowSpec& flow : traffic.flows) {
+  for (const fabric::FlowSpec& flow : traffic.flows) {
     stay = stay && stays(flow.on_sent, flow.source) && stays(flow.on_received, flow.destination);
   }
   return stay;
 }
 
-FabricOptions fabric_options(const TrafficMatrix& traffic, FabricOptions options) {
+fabric::FabricOptions fabric_options(const fabric::TrafficMatrix& traffic,
+                                     fabric::FabricOptions options) {
   options.by_node = options.by_node && triggers_stay_at_hosts(traffic);
   return options;
 }
 
 }  // namespace
 
-Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
+Simulation::Simulation(const fabric::Topology& topology, const fabric::TrafficMatrix& traffic,
                        const SimulationOptions& options, const MakeTransport& make_transport)
     : traffic_(traffic),
       options_(options),
@@ -53,15 +55,15 @@ Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
       triggers_(traffic.triggers.size()) {
   std::vector<bool> used(hosts_.size(), false);
   for (std::uint32_t flow = 0; flow < traffic.flows.size(); ++flow) {
-    const FlowSpec& spec = traffic.flows[flow];
+    const fabric::FlowSpec& spec = traffic.flows[flow];
     used[spec.source] = used[spec.destination] = true;
-    if (spec.trigger == kNone) {
+    if (spec.trigger == fabric::kNone) {
       by_start_.push_back(flow);
     } else {
       triggers_[spec.trigger].flows.push_back(flow);
     }
   }
-  for (PortId port = 0; port < hosts_.size(); ++port) {
+  for (fabric::PortId port = 0; port < hosts_.size(); ++port) {
     if (used[port]) {
       hosts_[port].transport = make_transport(port);
       hosts_[port].machine = &hosts_[port].transport->machine();
@@ -77,7 +79,7 @@ Simulation::Simulation(const Topology& topology, const TrafficMatrix& traffic,
   }
 }
 
-void Simulation::observe(SimulationObserver* observer, Picos sample_every) {
+void Simulation::observe(SimulationObserver* observer, fabric::Picos sample_every) {
   observer_ = observer;
   sample_every_ = sample_every;
   if (observer != nullptr && sample_every > 0) {
@@ -85,20 +87,21 @@ void Simulation::observe(SimulationObserver* observer, Picos sample_every) {
   }
 }
 
-bool Simulation::run_for(Picos slice) {
+bool Simulation::run_for(fabric::Picos slice) {
   const auto over = [&] {
     return ended_ == records_.size() || fabric_.now() >= options_.time_limit;
   };
   if (over()) {
     return true;
   }
-  const Picos limit =
-      slice == kNoTime ? options_.time_limit : std::min(options_.time_limit, fabric_.now() + slice);
+  const fabric::Picos limit = slice == fabric::kNoTime
+                                  ? options_.time_limit
+                                  : std::min(options_.time_limit, fabric_.now() + slice);
   fabric_.advance(limit, *this);
-  return over() || fabric_.next_event() == kNoTime;
+  return over() || fabric_.next_event() == fabric::kNoTime;
 }
 
-void Simulation::deliver(Picos now, PortId port, const Event& event) {
+void Simulation::deliver(fabric::Picos now, fabric::PortId port, const fabric::Event& event) {
   const FrameStore::Head head = frames_.head(event.frame);
   if (observer_ != nullptr) [[unlikely]] {
     observer_->on_delivered(now, port, head, event);
@@ -106,15 +109,16 @@ void Simulation::deliver(Picos now, PortId port, const Event& event) {
   Host& host = hosts_[port];
   host.mix(static_cast<std::uint64_t>(now) ^ (static_cast<std::uint64_t>(port) << 44) ^
            (event.flags & kHappened));
-  const bool corrupted = (event.flags & kCorrupted) != 0;
+  const bool corrupted = (event.flags & fabric::kCorrupted) != 0;
   damaged_ += corrupted ? 1U : 0U;
   if (host.machine != nullptr && (!corrupted || host.transport->checks_packets())) {
     std::byte* bytes = frames_.bytes(event.frame);
     srd::RxPacket rx;
     rx.from = address_of(head.from);
     rx.path = srd::PathId{head.path};
-    rx.ecn = (event.flags & kMarked) != 0 ? srd::Ecn::congested : static_cast<srd::Ecn>(head.ecn);
-    rx.trimmed = (event.flags & kTrimmed) != 0;
+    rx.ecn = (event.flags & fabric::kMarked) != 0 ? srd::Ecn::congested
+                                                  : static_cast<srd::Ecn>(head.ecn);
+    rx.trimmed = (event.flags & fabric::kTrimmed) != 0;
     rx.bytes = {bytes, head.header};
     if (!rx.trimmed && head.payload > 0) {
       rx.more = head.has_payload != 0
@@ -124,7 +128,7 @@ void Simulation::deliver(Picos now, PortId port, const Event& event) {
     if (corrupted) [[unlikely]] {
       damage(host, {bytes, head.header}, rx.more);
     }
-    host.machine->on_packet(time_point(now), rx);
+    host.machine->on_packet(fabric::time_point(now), rx);
   }
   frames_.release(event.frame);
   if (host.machine != nullptr) {
@@ -146,14 +150,15 @@ void Simulation::damage(const Host& host, std::span<std::byte> header,
   payload = damaged_payload_;
 }
 
-void Simulation::drop(Picos now, const Event& event, DropReason reason, LinkId link) {
+void Simulation::drop(fabric::Picos now, const fabric::Event& event, fabric::DropReason reason,
+                      fabric::LinkId link) {
   if (observer_ != nullptr) {
     observer_->on_dropped(now, frames_.head(event.frame), event, reason, link);
   }
   frames_.release(event.frame);
 }
 
-void Simulation::wake(Picos now, std::uint32_t token) {
+void Simulation::wake(fabric::Picos now, std::uint32_t token) {
   if (static_cast<Token>(token) == Token::starts) {
     start_due(now);
   } else if (observer_ != nullptr) {
@@ -162,12 +167,12 @@ void Simulation::wake(Picos now, std::uint32_t token) {
   }
 }
 
-void Simulation::wake_port(Picos now, PortId port, std::uint32_t token) {
+void Simulation::wake_port(fabric::Picos now, fabric::PortId port, std::uint32_t token) {
   Host& host = hosts_[port];
   if (static_cast<Token>(token) == Token::nic) {
     host.nic_planned = false;
   } else if (host.armed == now) {
-    host.armed = kNoTime;
+    host.armed = fabric::kNoTime;
   } else {
     return;  // armed anew for an earlier time, which has been
   }
@@ -176,7 +181,7 @@ void Simulation::wake_port(Picos now, PortId port, std::uint32_t token) {
   }
 }
 
-void Simulation::paused(Picos now, PortId port, bool is_paused) {
+void Simulation::paused(fabric::Picos now, fabric::PortId port, bool is_paused) {
   Host& host = hosts_[port];
   host.paused = is_paused;
   if (!is_paused && host.machine != nullptr) {
@@ -184,10 +189,10 @@ void Simulation::paused(Picos now, PortId port, bool is_paused) {
   }
 }
 
-void Simulation::serve(Picos now, PortId port) {
+void Simulation::serve(fabric::Picos now, fabric::PortId port) {
   Host& host = hosts_[port];
-  if (host.machine->next_timeout() <= time_point(now)) {
-    host.machine->on_timeout(time_point(now));
+  if (host.machine->next_timeout() <= fabric::time_point(now)) {
+    host.machine->on_timeout(fabric::time_point(now));
   }
   collect(now, host);
   if (!host.nic_planned) {
@@ -198,11 +203,11 @@ void Simulation::serve(Picos now, PortId port) {
 
 // The NIC takes one frame at a time, when the one before has left: the machine decides as late as
 // it can.
-void Simulation::transmit(Picos now, PortId port, Host& host) {
-  while (host.machine->next_transmit(time_point(now), packet_)) {
+void Simulation::transmit(fabric::Picos now, fabric::PortId port, Host& host) {
+  while (host.machine->next_transmit(fabric::time_point(now), packet_)) {
     const bool control = host.transport->is_control(packet_);
     const std::size_t payload = packet_.payload_size();
-    const PortId to = port_of(packet_.to);
+    const fabric::PortId to = port_of(packet_.to);
     FrameStore::Head head{.from = port,
                           .payload = static_cast<std::uint32_t>(payload),
                           .header = packet_.header_size,
@@ -216,14 +221,14 @@ void Simulation::transmit(Picos now, PortId port, Host& host) {
         options_.fresh_entropies && !control
             ? static_cast<std::uint32_t>(mix64(std::uint64_t{host.sent} << 32 | port))
             : ecmp_hash(port, to, head.path);
-    const Frame frame{.destination = to,
-                      .hash = hash,
-                      .handle = frames_.put(head, packet_, options_.real_payload),
-                      .size = head.wire,
-                      .control = control,
-                      .ecn_capable = packet_.ecn != srd::Ecn::not_capable,
-                      .trimmable = host.knows_trimming};
-    const Picos free = fabric_.inject(now, port, frame);
+    const fabric::Frame frame{.destination = to,
+                              .hash = hash,
+                              .handle = frames_.put(head, packet_, options_.real_payload),
+                              .size = head.wire,
+                              .control = control,
+                              .ecn_capable = packet_.ecn != srd::Ecn::not_capable,
+                              .trimmable = host.knows_trimming};
+    const fabric::Picos free = fabric_.inject(now, port, frame);
     if (free > now) {
       host.nic_planned = true;
       fabric_.schedule_wake(free, port, static_cast<std::uint32_t>(Token::nic));
@@ -232,12 +237,12 @@ void Simulation::transmit(Picos now, PortId port, Host& host) {
   }
 }
 
-void Simulation::arm(Picos now, PortId port, Host& host) {
+void Simulation::arm(fabric::Picos now, fabric::PortId port, Host& host) {
   const TimePoint deadline = host.machine->next_timeout();
   if (deadline == kNever) {
     return;
   }
-  Picos when = picos(deadline);
+  fabric::Picos when = fabric::picos(deadline);
   if (when <= now) {
     if (host.nic_planned) {
       return;  // served when the uplink is free
@@ -250,16 +255,16 @@ void Simulation::arm(Picos now, PortId port, Host& host) {
   }
 }
 
-void Simulation::collect(Picos now, Host& host) {
+void Simulation::collect(fabric::Picos now, Host& host) {
   std::array<FlowEvent, 16> events;
   while (true) {
     const std::size_t count = host.transport->poll(events);
     for (std::size_t i = 0; i < count; ++i) {
       const FlowEvent& event = events[i];
       FlowRecord& record = records_[event.flow];
-      const FlowSpec& spec = traffic_.flows[event.flow];
+      const fabric::FlowSpec& spec = traffic_.flows[event.flow];
       if (event.kind == FlowEvent::Kind::received) {
-        if (record.received == kNoTime) {
+        if (record.received == fabric::kNoTime) {
           record.received = now;
           activate(now, spec.on_received);
         }
@@ -287,7 +292,7 @@ void Simulation::collect(Picos now, Host& host) {
   }
 }
 
-void Simulation::start_due(Picos now) {
+void Simulation::start_due(fabric::Picos now) {
   while (next_start_ < by_start_.size() && traffic_.flows[by_start_[next_start_]].start <= now) {
     start_flow(now, by_start_[next_start_++]);
   }
@@ -298,7 +303,7 @@ void Simulation::start_due(Picos now) {
 }
 
 // Starting may end another flow at once and so trigger more: a list, not a recursion.
-void Simulation::start_flow(Picos now, std::uint32_t flow) {
+void Simulation::start_flow(fabric::Picos now, std::uint32_t flow) {
   starting_.push_back(flow);
   if (in_start_) {
     return;
@@ -306,14 +311,14 @@ void Simulation::start_flow(Picos now, std::uint32_t flow) {
   in_start_ = true;
   for (std::size_t i = 0; i < starting_.size(); ++i) {
     const std::uint32_t next = starting_[i];
-    const FlowSpec& spec = traffic_.flows[next];
+    const fabric::FlowSpec& spec = traffic_.flows[next];
     records_[next].started = now;
     records_[next].state = FlowRecord::State::running;
     Host& host = hosts_[spec.source];
     if (observer_ != nullptr) {
       observer_->on_flow(now, next, FlowRecord::State::running);
     }
-    host.transport->start(time_point(now), {next, spec.destination, spec.bytes});
+    host.transport->start(fabric::time_point(now), {next, spec.destination, spec.bytes});
     if (!host.paused) {
       serve(now, spec.source);
     }
@@ -322,20 +327,20 @@ void Simulation::start_flow(Picos now, std::uint32_t flow) {
   in_start_ = false;
 }
 
-void Simulation::activate(Picos now, std::uint32_t index) {
-  if (index == kNone) {
+void Simulation::activate(fabric::Picos now, std::uint32_t index) {
+  if (index == fabric::kNone) {
     return;
   }
   TriggerState& state = triggers_[index];
-  const TriggerSpec& spec = traffic_.triggers[index];
+  const fabric::TriggerSpec& spec = traffic_.triggers[index];
   ++state.activations;
-  if (spec.kind == TriggerSpec::Kind::multishot) {
+  if (spec.kind == fabric::TriggerSpec::Kind::multishot) {
     if (state.next < state.flows.size()) {
       start_flow(now, state.flows[state.next++]);
     }
     return;
   }
-  const std::uint32_t needed = spec.kind == TriggerSpec::Kind::barrier ? spec.count : 1;
+  const std::uint32_t needed = spec.kind == fabric::TriggerSpec::Kind::barrier ? spec.count : 1;
   if (state.activations == needed) {
     for (const std::uint32_t flow : state.flows) {
       start_flow(now, flow);
@@ -362,7 +367,7 @@ std::uint64_t Simulation::digest() const {
   for (const Host& host : hosts_) {
     result = mix64(result ^ host.digest);
   }
-  const FabricTotals& totals = fabric_.totals();
+  const fabric::FabricTotals& totals = fabric_.totals();
   for (const std::uint64_t value :
        {totals.injected, totals.delivered, totals.trimmed, totals.marked, totals.dropped_all()}) {
     result = mix64(result ^ value);
@@ -371,7 +376,7 @@ std::uint64_t Simulation::digest() const {
 }
 
 Result<void> Simulation::check_conservation() const {
-  const FabricTotals& totals = fabric_.totals();
+  const fabric::FabricTotals& totals = fabric_.totals();
   const auto text = [&](const char* what, std::uint64_t count) {
     return fail(ErrorCode::wrong_state,
                 std::string("conservation of frames: ") + what + " holds " + std::to_string(count) +
@@ -390,4 +395,4 @@ Result<void> Simulation::check_conservation() const {
   return {};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -12,24 +12,24 @@
 #include "emu/sim/frame_store.hpp"
 #include "emu/sim/transport.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 struct SimulationOptions {
-  FabricOptions fabric;
+  fabric::FabricOptions fabric;
   std::uint16_t data_overhead = 64;  // wire bytes of a data frame beyond its payload
   std::uint16_t control_size = 64;   // wire bytes of any control frame
   // Each data frame takes an entropy of its own, whatever path its transport thinks of: oblivious
   // spraying over more entropies than a transport keeps count of.
   bool fresh_entropies = false;
   bool real_payload = false;  // carry and deliver every byte; otherwise bulk is only its length
-  Picos time_limit = 10'000'000'000'000;  // 10 s
+  fabric::Picos time_limit = 10'000'000'000'000;  // 10 s
 };
 
 struct FlowRecord {
   enum class State : std::uint8_t { waiting, running, done, failed };
-  Picos started = 0;
-  Picos received = kNoTime;  // the receiver has all
-  Picos finished = kNoTime;  // the sender knows it
+  fabric::Picos started = 0;
+  fabric::Picos received = fabric::kNoTime;  // the receiver has all
+  fabric::Picos finished = fabric::kNoTime;  // the sender knows it
   State state = State::waiting;
 };
 
@@ -38,41 +38,43 @@ struct FlowRecord {
 class SimulationObserver {
  public:
   virtual ~SimulationObserver() = default;
-  virtual void on_sample(Picos /*now*/) {}
-  virtual void on_delivered(Picos /*now*/, PortId /*to*/, const FrameStore::Head& /*frame*/,
-                            const Event& /*event*/) {}
-  virtual void on_dropped(Picos /*now*/, const FrameStore::Head& /*frame*/, const Event& /*event*/,
-                          DropReason /*reason*/, LinkId /*link*/) {}
-  virtual void on_flow(Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {}
+  virtual void on_sample(fabric::Picos /*now*/) {}
+  virtual void on_delivered(fabric::Picos /*now*/, fabric::PortId /*to*/,
+                            const FrameStore::Head& /*frame*/, const fabric::Event& /*event*/) {}
+  virtual void on_dropped(fabric::Picos /*now*/, const FrameStore::Head& /*frame*/,
+                          const fabric::Event& /*event*/, fabric::DropReason /*reason*/,
+                          fabric::LinkId /*link*/) {}
+  virtual void on_flow(fabric::Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {
+  }
 };
 
 class Simulation {
  public:
-  using MakeTransport = std::function<std::unique_ptr<Transport>(PortId)>;
+  using MakeTransport = std::function<std::unique_ptr<Transport>(fabric::PortId)>;
 
   // Topology and traffic must be valid and outlive the simulation. Hosts without traffic get no
   // transport.
-  Simulation(const Topology& topology, const TrafficMatrix& traffic,
+  Simulation(const fabric::Topology& topology, const fabric::TrafficMatrix& traffic,
              const SimulationOptions& options, const MakeTransport& make_transport);
 
-  void observe(SimulationObserver* observer, Picos sample_every);
+  void observe(SimulationObserver* observer, fabric::Picos sample_every);
 
   // Runs to the end of all flows or the time limit, at most `slice` of virtual time at a time;
   // true: ended.
-  bool run_for(Picos slice);
+  bool run_for(fabric::Picos slice);
   void run() {
-    while (!run_for(kNoTime)) {
+    while (!run_for(fabric::kNoTime)) {
     }
   }
 
-  [[nodiscard]] Fabric& fabric() { return fabric_; }
-  [[nodiscard]] const Fabric& fabric() const { return fabric_; }
-  [[nodiscard]] Picos now() const { return fabric_.now(); }
+  [[nodiscard]] fabric::Fabric& fabric() { return fabric_; }
+  [[nodiscard]] const fabric::Fabric& fabric() const { return fabric_; }
+  [[nodiscard]] fabric::Picos now() const { return fabric_.now(); }
   [[nodiscard]] const std::vector<FlowRecord>& flows() const { return records_; }
-  [[nodiscard]] const TrafficMatrix& traffic() const { return traffic_; }
+  [[nodiscard]] const fabric::TrafficMatrix& traffic() const { return traffic_; }
   [[nodiscard]] std::uint32_t flows_ended() const { return ended_; }
   [[nodiscard]] TransportCounters counters() const;
-  [[nodiscard]] Transport* transport(PortId port) { return hosts_[port].transport.get(); }
+  [[nodiscard]] Transport* transport(fabric::PortId port) { return hosts_[port].transport.get(); }
   // Everything that happened, in one number: arrivals with their times, ends of flows, totals.
   [[nodiscard]] std::uint64_t digest() const;
   // Says what is unaccounted for, if anything is.
@@ -82,19 +84,21 @@ class Simulation {
   [[nodiscard]] std::uint64_t damaged() const { return damaged_; }
 
   // --- The fabric's sink.
-  void deliver(Picos now, PortId port, const Event& event);
-  void drop(Picos now, const Event& event, DropReason reason, LinkId link);
+  void deliver(fabric::Picos now, fabric::PortId port, const fabric::Event& event);
+  void drop(fabric::Picos now, const fabric::Event& event, fabric::DropReason reason,
+            fabric::LinkId link);
   [[nodiscard]] std::uint32_t duplicate(std::uint32_t handle) { return frames_.copy(handle); }
-  void wake(Picos now, std::uint32_t token);
-  void wake_port(Picos now, PortId port, std::uint32_t token);
-  void paused(Picos now, PortId port, bool is_paused);
+  void wake(fabric::Picos now, std::uint32_t token);
+  void wake_port(fabric::Picos now, fabric::PortId port, std::uint32_t token);
+  void paused(fabric::Picos now, fabric::PortId port, bool is_paused);
   void expect_frame(std::uint32_t handle) const { frames_.prefetch(handle); }
-  void expect_port(PortId port, std::uint32_t frame, unsigned step) const {
+  void expect_port(fabric::PortId port, std::uint32_t frame, unsigned step) const {
     const Host& host = hosts_[port];
     if (step == 0) {
       __builtin_prefetch(&host, 1);
     } else if (host.transport != nullptr) {
-      host.transport->prefetch(frame == kNone ? kNone : frames_.head(frame).from, step - 1);
+      host.transport->prefetch(frame == fabric::kNone ? fabric::kNone : frames_.head(frame).from,
+                               step - 1);
     }
   }
 
@@ -102,7 +106,8 @@ class Simulation {
   struct Host {
     std::unique_ptr<Transport> transport;
     srd::Machine* machine = nullptr;
-    Picos armed = kNoTime;     // the earliest call-back planned for the machine's deadline
+    fabric::Picos armed =
+        fabric::kNoTime;       // the earliest call-back planned for the machine's deadline
     bool nic_planned = false;  // a call-back comes when the uplink is free
     bool paused = false;
     bool knows_trimming = false;
@@ -120,19 +125,19 @@ class Simulation {
   };
   enum class Token : std::uint32_t { nic = 0, deadline = 1, starts = 2, sample = 3 };
 
-  void serve(Picos now, PortId port);
-  void transmit(Picos now, PortId port, Host& host);
-  void arm(Picos now, PortId port, Host& host);
-  void collect(Picos now, Host& host);
+  void serve(fabric::Picos now, fabric::PortId port);
+  void transmit(fabric::Picos now, fabric::PortId port, Host& host);
+  void arm(fabric::Picos now, fabric::PortId port, Host& host);
+  void collect(fabric::Picos now, Host& host);
   // The bit of a corrupted frame that is wrong, wherever in it.
   void damage(const Host& host, std::span<std::byte> header, std::span<const std::byte>& payload);
-  void start_due(Picos now);
-  void start_flow(Picos now, std::uint32_t flow);
-  void activate(Picos now, std::uint32_t trigger);
+  void start_due(fabric::Picos now);
+  void start_flow(fabric::Picos now, std::uint32_t flow);
+  void activate(fabric::Picos now, std::uint32_t trigger);
 
-  const TrafficMatrix& traffic_;
+  const fabric::TrafficMatrix& traffic_;
   SimulationOptions options_;
-  Fabric fabric_;
+  fabric::Fabric fabric_;
   FrameStore frames_;
   std::vector<Host> hosts_;
   std::vector<FlowRecord> records_;
@@ -146,7 +151,7 @@ class Simulation {
   std::vector<std::byte> damaged_payload_;
   srd::TxPacket packet_;
   SimulationObserver* observer_ = nullptr;
-  Picos sample_every_ = 0;
+  fabric::Picos sample_every_ = 0;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

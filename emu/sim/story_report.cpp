@@ -3,7 +3,7 @@
 
 #include "emu/sim/report_page.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 std::string without_tags(const std::string& json) {
   std::string safe;
@@ -18,4 +18,4 @@ std::string story_html(const std::string& story_json) {
          std::string(report_tail());
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

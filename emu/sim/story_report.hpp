@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace weft::emu {
+namespace weft::sim {
 
 // `story_json` is an object: title, note, seconds,
 // facts [[value, label, class]], charts [{title, note, unit, series [{name, points}]}], marks,
@@ -13,4 +13,4 @@ namespace weft::emu {
 // JSON that cannot end the script that holds it.
 [[nodiscard]] std::string without_tags(const std::string& json);
 
-}  // namespace weft::emu
+}  // namespace weft::sim

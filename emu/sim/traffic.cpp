@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace weft::emu {
+namespace weft::sim {
 
 // The first two have the shape of the distributions that data-centre papers use under these names;
 // the third is ours: many small control messages, and gradients in buckets of 1 to 64 MB.
@@ -70,8 +70,8 @@ double SizeDistribution::mean() const {
   return sum;
 }
 
-FlowSpec& TrafficBuilder::add(PortId from, PortId to, Bytes bytes) {
-  FlowSpec flow;
+fabric::FlowSpec& TrafficBuilder::add(fabric::PortId from, fabric::PortId to, Bytes bytes) {
+  fabric::FlowSpec flow;
   flow.source = from;
   flow.destination = to;
   flow.bytes = std::max<Bytes>(bytes, 1);
@@ -79,17 +79,18 @@ FlowSpec& TrafficBuilder::add(PortId from, PortId to, Bytes bytes) {
   return matrix_.flows.emplace_back(flow);
 }
 
-std::uint32_t TrafficBuilder::trigger(TriggerSpec::Kind kind, std::uint32_t count) {
+std::uint32_t TrafficBuilder::trigger(fabric::TriggerSpec::Kind kind, std::uint32_t count) {
   matrix_.triggers.push_back({kind, count});
   return static_cast<std::uint32_t>(matrix_.triggers.size() - 1);
 }
 
-void TrafficBuilder::flow(PortId from, PortId to, Bytes bytes, Picos start) {
+void TrafficBuilder::flow(fabric::PortId from, fabric::PortId to, Bytes bytes,
+                          fabric::Picos start) {
   add(from, to, bytes).start = start;
 }
 
-void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos start) {
-  std::vector<PortId> to(n);
+void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, fabric::Picos start) {
+  std::vector<fabric::PortId> to(n);
   std::iota(to.begin(), to.end(), 0U);
   for (std::uint32_t i = n; i > 1; --i) {
     std::swap(to[i - 1], to[rng.below(i)]);
@@ -101,22 +102,22 @@ void TrafficBuilder::permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos s
       std::swap(to[i], to[(i + 1) % n]);
     }
   }
-  for (PortId from = 0; from < n; ++from) {
+  for (fabric::PortId from = 0; from < n; ++from) {
     add(from, to[from], bytes).start = start;
   }
 }
 
-void TrafficBuilder::incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes,
-                            Picos start) {
-  for (const PortId from : senders) {
+void TrafficBuilder::incast(const std::vector<fabric::PortId>& senders, fabric::PortId receiver,
+                            Bytes bytes, fabric::Picos start) {
+  for (const fabric::PortId from : senders) {
     add(from, receiver, bytes).start = start;
   }
 }
 
 void TrafficBuilder::all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng) {
-  for (PortId from = 0; from < n; ++from) {
-    std::vector<PortId> order;
-    for (PortId to = 0; to < n; ++to) {
+  for (fabric::PortId from = 0; from < n; ++from) {
+    std::vector<fabric::PortId> order;
+    for (fabric::PortId to = 0; to < n; ++to) {
       if (to != from) {
         order.push_back(to);
       }
@@ -124,10 +125,10 @@ void TrafficBuilder::all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t wind
     for (std::size_t i = order.size(); i > 1; --i) {
       std::swap(order[i - 1], order[rng.below(static_cast<std::uint32_t>(i))]);
     }
-    const std::uint32_t next = trigger(TriggerSpec::Kind::multishot);
+    const std::uint32_t next = trigger(fabric::TriggerSpec::Kind::multishot);
     for (std::uint32_t i = 0; i < order.size(); ++i) {
-      FlowSpec& flow = add(from, order[i], bytes);
-      flow.trigger = i < window ? kNone : next;
+      fabric::FlowSpec& flow = add(from, order[i], bytes);
+      flow.trigger = i < window ? fabric::kNone : next;
       flow.on_sent = next;
     }
   }
@@ -135,7 +136,7 @@ void TrafficBuilder::all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t wind
 
 void TrafficBuilder::staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window,
                                           Rng& rng) {
-  std::vector<PortId> circle(n);
+  std::vector<fabric::PortId> circle(n);
   std::iota(circle.begin(), circle.end(), 0U);
   for (std::uint32_t i = n; i > 1; --i) {
     std::swap(circle[i - 1], circle[rng.below(i)]);
@@ -143,11 +144,12 @@ void TrafficBuilder::staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uin
   const std::uint32_t rounds = (n - 1) / window;  // of `window` flows, and one of what is left
   const std::uint32_t left = (n - 1) % window;
   for (std::uint32_t s = 0; s < n; ++s) {
-    std::uint32_t started_by = kNone;
+    std::uint32_t started_by = fabric::kNone;
     const auto add_round = [&](std::uint32_t flows, bool last, const auto& distance) {
-      const std::uint32_t starts = last ? kNone : trigger(TriggerSpec::Kind::multishot);
+      const std::uint32_t starts =
+          last ? fabric::kNone : trigger(fabric::TriggerSpec::Kind::multishot);
       for (std::uint32_t i = 0; i < flows; ++i) {
-        FlowSpec& flow = add(circle[s], circle[(s + distance(i)) % n], bytes);
+        fabric::FlowSpec& flow = add(circle[s], circle[(s + distance(i)) % n], bytes);
         flow.trigger = started_by;
         flow.on_sent = starts;
       }
@@ -164,8 +166,8 @@ void TrafficBuilder::staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uin
 }
 
 void TrafficBuilder::tornado(std::uint32_t n, Bytes bytes) {
-  for (PortId from = 0; from < n; ++from) {
-    if (const PortId to = (from + n / 2) % n; to != from) {
+  for (fabric::PortId from = 0; from < n; ++from) {
+    if (const fabric::PortId to = (from + n / 2) % n; to != from) {
       add(from, to, bytes);
     }
   }
@@ -178,26 +180,27 @@ void TrafficBuilder::random(std::uint32_t n, std::uint32_t flows, const SizeDist
   double at = 0;
   for (std::uint32_t i = 0; i < flows; ++i) {
     at += -std::log(1 - rng.unit()) / per_second;
-    const PortId from = rng.below(n);
-    const PortId to = (from + 1 + rng.below(n - 1)) % n;
-    flow(from, to, sizes.draw(rng), static_cast<Picos>(at * 1e12));
+    const fabric::PortId from = rng.below(n);
+    const fabric::PortId to = (from + 1 + rng.below(n - 1)) % n;
+    flow(from, to, sizes.draw(rng), static_cast<fabric::Picos>(at * 1e12));
   }
 }
 
 // Each rank passes on what came from its neighbour: step s+1 of a rank waits for step s to have
 // arrived there.
-void TrafficBuilder::ring(const std::vector<PortId>& ranks, Bytes bytes, std::uint32_t rounds) {
+void TrafficBuilder::ring(const std::vector<fabric::PortId>& ranks, Bytes bytes,
+                          std::uint32_t rounds) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
   const Bytes chunk = (bytes + n - 1) / n;
   const std::uint32_t steps = rounds * (n - 1);
-  std::vector<std::uint32_t> waiting(n, kNone);
+  std::vector<std::uint32_t> waiting(n, fabric::kNone);
   for (std::uint32_t step = 0; step < steps; ++step) {
-    std::vector<std::uint32_t> arrived(n, kNone);
+    std::vector<std::uint32_t> arrived(n, fabric::kNone);
     for (std::uint32_t rank = 0; rank < n; ++rank) {
-      FlowSpec& flow = add(ranks[rank], ranks[(rank + 1) % n], chunk);
+      fabric::FlowSpec& flow = add(ranks[rank], ranks[(rank + 1) % n], chunk);
       flow.trigger = waiting[rank];
       if (step + 1 < steps) {
-        arrived[(rank + 1) % n] = trigger(TriggerSpec::Kind::oneshot);
+        arrived[(rank + 1) % n] = trigger(fabric::TriggerSpec::Kind::oneshot);
         matrix_.flows.back().on_received = arrived[(rank + 1) % n];
       }
     }
@@ -207,27 +210,27 @@ void TrafficBuilder::ring(const std::vector<PortId>& ranks, Bytes bytes, std::ui
 
 // A binary tree: children send up, a parent passes on when all its children have arrived; then down
 // again.
-void TrafficBuilder::tree_all_reduce(const std::vector<PortId>& ranks, Bytes bytes) {
+void TrafficBuilder::tree_all_reduce(const std::vector<fabric::PortId>& ranks, Bytes bytes) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
-  std::vector<std::uint32_t> ready(n, kNone);
+  std::vector<std::uint32_t> ready(n, fabric::kNone);
   for (std::uint32_t rank = 0; rank < n; ++rank) {
     const std::uint32_t children = (2 * rank + 1 < n ? 1U : 0U) + (2 * rank + 2 < n ? 1U : 0U);
     if (children > 0) {
-      ready[rank] = trigger(TriggerSpec::Kind::barrier, children);
+      ready[rank] = trigger(fabric::TriggerSpec::Kind::barrier, children);
     }
   }
   for (std::uint32_t rank = n - 1; rank > 0; --rank) {
-    FlowSpec& up = add(ranks[rank], ranks[(rank - 1) / 2], bytes);
+    fabric::FlowSpec& up = add(ranks[rank], ranks[(rank - 1) / 2], bytes);
     up.trigger = ready[rank];
     up.on_received = ready[(rank - 1) / 2];
   }
-  std::vector<std::uint32_t> down(n, kNone);
+  std::vector<std::uint32_t> down(n, fabric::kNone);
   down[0] = ready[0];  // the root has everything when its children have arrived
   for (std::uint32_t rank = 1; rank < n; ++rank) {
     if (2 * rank + 1 < n) {
-      down[rank] = trigger(TriggerSpec::Kind::oneshot);
+      down[rank] = trigger(fabric::TriggerSpec::Kind::oneshot);
     }
-    FlowSpec& flow = add(ranks[(rank - 1) / 2], ranks[rank], bytes);
+    fabric::FlowSpec& flow = add(ranks[(rank - 1) / 2], ranks[rank], bytes);
     flow.trigger = down[(rank - 1) / 2];
     flow.on_received = down[rank];
   }
@@ -235,17 +238,17 @@ void TrafficBuilder::tree_all_reduce(const std::vector<PortId>& ranks, Bytes byt
 
 // log2(n) exchanges of everything with partners at doubling distance; ranks beyond a power of two
 // stay out.
-void TrafficBuilder::recursive_doubling(const std::vector<PortId>& ranks, Bytes bytes) {
+void TrafficBuilder::recursive_doubling(const std::vector<fabric::PortId>& ranks, Bytes bytes) {
   const auto n = static_cast<std::uint32_t>(std::bit_floor(ranks.size()));
-  std::vector<std::uint32_t> waiting(n, kNone);
+  std::vector<std::uint32_t> waiting(n, fabric::kNone);
   for (std::uint32_t distance = 1; distance < n; distance *= 2) {
-    std::vector<std::uint32_t> arrived(n, kNone);
+    std::vector<std::uint32_t> arrived(n, fabric::kNone);
     for (std::uint32_t rank = 0; rank < n && distance * 2 < n; ++rank) {
       // To go on, a rank needs its partner's data, and its own previous step.
-      arrived[rank] = trigger(TriggerSpec::Kind::oneshot);
+      arrived[rank] = trigger(fabric::TriggerSpec::Kind::oneshot);
     }
     for (std::uint32_t rank = 0; rank < n; ++rank) {
-      FlowSpec& flow = add(ranks[rank], ranks[rank ^ distance], bytes);
+      fabric::FlowSpec& flow = add(ranks[rank], ranks[rank ^ distance], bytes);
       flow.trigger = waiting[rank];
       flow.on_received = arrived[rank ^ distance];
     }
@@ -253,4 +256,4 @@ void TrafficBuilder::recursive_doubling(const std::vector<PortId>& ranks, Bytes 
   }
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

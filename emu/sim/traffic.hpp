@@ -9,7 +9,7 @@
 #include "emu/fabric/traffic_matrix.hpp"
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 // Sizes of flows as a cumulative distribution: straight lines between the points.
 struct SizeDistribution {
@@ -28,11 +28,13 @@ struct SizeDistribution {
 // Appends to `matrix`; all flows get `group`. Ports are 0 .. n-1 unless said otherwise.
 class TrafficBuilder {
  public:
-  TrafficBuilder(TrafficMatrix& matrix, std::uint32_t group) : matrix_(matrix), group_(group) {}
+  TrafficBuilder(fabric::TrafficMatrix& matrix, std::uint32_t group)
+      : matrix_(matrix), group_(group) {}
 
   // Each port sends to one other port.
-  void permutation(std::uint32_t n, Bytes bytes, Rng& rng, Picos start = 0);
-  void incast(const std::vector<PortId>& senders, PortId receiver, Bytes bytes, Picos start = 0);
+  void permutation(std::uint32_t n, Bytes bytes, Rng& rng, fabric::Picos start = 0);
+  void incast(const std::vector<fabric::PortId>& senders, fabric::PortId receiver, Bytes bytes,
+              fabric::Picos start = 0);
   // Each port sends to each other one, in a random order of its own, `window` at a time.
   void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
   // The same in step: in a circle of random order each port sends to those at the same distances,
@@ -45,24 +47,26 @@ class TrafficBuilder {
   // `load` on average.
   void random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes, double load,
               Rate rate, Rng& rng);
-  void flow(PortId from, PortId to, Bytes bytes, Picos start);
+  void flow(fabric::PortId from, fabric::PortId to, Bytes bytes, fabric::Picos start);
 
   // Collectives over `ranks` (ports); `bytes` is each rank's whole buffer. A step starts when the
   // data it passes on has arrived.
-  void ring_all_reduce(const std::vector<PortId>& ranks, Bytes bytes) { ring(ranks, bytes, 2); }
-  void ring_pass(const std::vector<PortId>& ranks, Bytes bytes) {
+  void ring_all_reduce(const std::vector<fabric::PortId>& ranks, Bytes bytes) {
+    ring(ranks, bytes, 2);
+  }
+  void ring_pass(const std::vector<fabric::PortId>& ranks, Bytes bytes) {
     ring(ranks, bytes, 1);
   }  // gather or scatter
-  void tree_all_reduce(const std::vector<PortId>& ranks, Bytes bytes);
-  void recursive_doubling(const std::vector<PortId>& ranks, Bytes bytes);
+  void tree_all_reduce(const std::vector<fabric::PortId>& ranks, Bytes bytes);
+  void recursive_doubling(const std::vector<fabric::PortId>& ranks, Bytes bytes);
 
  private:
-  void ring(const std::vector<PortId>& ranks, Bytes bytes, std::uint32_t rounds);
-  std::uint32_t trigger(TriggerSpec::Kind kind, std::uint32_t count = 1);
-  FlowSpec& add(PortId from, PortId to, Bytes bytes);
+  void ring(const std::vector<fabric::PortId>& ranks, Bytes bytes, std::uint32_t rounds);
+  std::uint32_t trigger(fabric::TriggerSpec::Kind kind, std::uint32_t count = 1);
+  fabric::FlowSpec& add(fabric::PortId from, fabric::PortId to, Bytes bytes);
 
-  TrafficMatrix& matrix_;
+  fabric::TrafficMatrix& matrix_;
   std::uint32_t group_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

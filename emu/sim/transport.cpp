@@ -5,9 +5,9 @@
 
 #include "srd/base/check.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
-srd::Address address_of(PortId port) {
+srd::Address address_of(fabric::PortId port) {
   srd::Address address;
   address.bytes[0] = std::byte{0xFD};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -22,4 +22,4 @@ std::span<const std::byte> phantom_payload(std::size_t length) {
   return {kPage.data(), length};
 }
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -7,14 +7,15 @@
 #include "emu/fabric/topology.hpp"
 #include "srd/net/machine.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 
 // A host's address is its port's number; the first bytes make it a unique local IPv6 address.
-[[nodiscard]] srd::Address address_of(PortId port);
+[[nodiscard]] srd::Address address_of(fabric::PortId port);
 // The port, or kNone when it is not one of ours.
-[[nodiscard]] inline PortId port_of(const srd::Address& address) {
+[[nodiscard]] inline fabric::PortId port_of(const srd::Address& address) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(address.bytes[i]); };
-  return byte(0) != 0xFD ? kNone : byte(12) << 24 | byte(13) << 16 | byte(14) << 8 | byte(15);
+  return byte(0) != 0xFD ? fabric::kNone
+                         : byte(12) << 24 | byte(13) << 16 | byte(14) << 8 | byte(15);
 }
 
 // Bytes that no host reads stand for the payload of bulk traffic; as long as the largest frame.
@@ -22,7 +23,7 @@ namespace weft::emu {
 
 struct FlowStart {
   std::uint32_t flow = 0;  // number in the simulation
-  PortId destination = 0;
+  fabric::PortId destination = 0;
   Bytes bytes = 0;
 };
 
@@ -56,7 +57,7 @@ class Transport {
   [[nodiscard]] virtual TransportCounters counters() const = 0;
   // It will be called soon, with a packet of that port or (kNone) to send. Called with step 0, 1,
   // 2 ...: each may follow what the one before has fetched.
-  virtual void prefetch(PortId /*from*/, unsigned /*step*/) const {}
+  virtual void prefetch(fabric::PortId /*from*/, unsigned /*step*/) const {}
 };
 
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -225,8 +225,7 @@ bool DoorbellTrap::take(const siginfo_t& info, ucontext_t& context) {
   return true;
 }
 
-void DoorbellTrap::watch(int fd, const emu::kernel::QueueRegion& doorbell,
-                         emu::kernel::Runner& runner) {
+void DoorbellTrap::watch(int fd, const kernel::QueueRegion& doorbell, kernel::Runner& runner) {
   if (doorbell.data == nullptr) {
     return;
   }

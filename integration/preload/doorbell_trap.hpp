@@ -25,7 +25,7 @@ class DoorbellTrap {
 
   // Looks for the application's mapping of the doorbell, which belongs to the device file `fd`. The
   // library maps it some time between the creation and the first use of its queue pair.
-  void watch(int fd, const emu::kernel::QueueRegion& doorbell, emu::kernel::Runner& runner);
+  void watch(int fd, const kernel::QueueRegion& doorbell, kernel::Runner& runner);
   // The queue pair with that doorbell is gone.
   void forget(int fd, std::uint64_t key);
   // The device file is being closed; -1: all of them, in the child of a fork.
@@ -43,7 +43,7 @@ class DoorbellTrap {
     int fd = -1;
     std::uint64_t key = 0;
     unsigned long inode = 0;
-    emu::kernel::Runner* runner = nullptr;
+    kernel::Runner* runner = nullptr;
   };
 
   [[nodiscard]] Entry* find(std::uintptr_t page);

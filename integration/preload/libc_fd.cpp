@@ -51,8 +51,8 @@ WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
     return -1;
   }
   iovec piece{};
-  if (!weft::emu::kernel::copy_from_user(std::as_writable_bytes(std::span(&piece, 1)),
-                                         reinterpret_cast<std::uintptr_t>(pieces))) {
+  if (!weft::kernel::copy_from_user(std::as_writable_bytes(std::span(&piece, 1)),
+                                    reinterpret_cast<std::uintptr_t>(pieces))) {
     errno = EFAULT;
     return -1;
   }

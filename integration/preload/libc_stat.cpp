@@ -18,12 +18,12 @@ namespace {
 
 constexpr mode_t kDeviceMode = S_IFCHR | 0666;
 
-unsigned minor_of(int nic) { return emu::kernel::kUverbsFirstMinor + static_cast<unsigned>(nic); }
+unsigned minor_of(int nic) { return kernel::kUverbsFirstMinor + static_cast<unsigned>(nic); }
 
 template <class Stat>
 void show_device(int nic, Stat* to) {
   to->st_mode = kDeviceMode;
-  to->st_rdev = makedev(emu::kernel::kUverbsMajor, minor_of(nic));
+  to->st_rdev = makedev(kernel::kUverbsMajor, minor_of(nic));
   to->st_size = 0;
 }
 
@@ -163,7 +163,7 @@ WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
   const int nic = !of_fd ? named : of_device ? FdTable::nic(folder) : -1;
   if (result == 0 && nic >= 0) {
     to->stx_mode = kDeviceMode;
-    to->stx_rdev_major = weft::emu::kernel::kUverbsMajor;
+    to->stx_rdev_major = weft::kernel::kUverbsMajor;
     to->stx_rdev_minor = minor_of(nic);
   }
   return result;

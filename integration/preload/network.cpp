@@ -17,8 +17,8 @@
 namespace weft::preload {
 namespace {
 
-namespace devices = emu::devices;
-namespace kernel = emu::kernel;
+namespace devices = devices;
+namespace kernel = kernel;
 
 // What weftd says of the NIC's link, for a device that is there a moment later.
 class LinkWatch {
@@ -61,11 +61,11 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
                                    std::make_unique<LoopbackIo>(*address, kMtu)},
                   std::move(link)};
   }
-  emu::AttachOptions options;
+  attach::AttachOptions options;
   options.nic = description.index;
   // Called by the thread that polls, which holds the lock.
   options.on_link = [link](bool up) { link->set(up); };
-  auto attached = emu::attach(std::move(options));
+  auto attached = attach::attach(std::move(options));
   if (!attached) {
     return tl::unexpected(attached.error());
   }

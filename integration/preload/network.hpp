@@ -12,7 +12,7 @@ namespace weft::preload {
 
 // Joins the network that WEFT_SOCKET names; without one the NIC reaches only itself. Counts into
 // the file of counters in the tree at `root`, and keeps the port's state there.
-[[nodiscard]] Result<std::unique_ptr<emu::devices::NicRunner>> start_nic(
-    const std::string& root, const emu::kernel::NicDescription& description);
+[[nodiscard]] Result<std::unique_ptr<devices::NicRunner>> start_nic(
+    const std::string& root, const kernel::NicDescription& description);
 
 }  // namespace weft::preload

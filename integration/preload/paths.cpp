@@ -335,7 +335,7 @@ void Redirected::lead_to(const char* root, const char* path) {
   path_ = buffer_;
   uverbs_ = uverbs_number(path);
   if (std::strstr(path, "/hw_counters") != nullptr) {
-    emu::kernel::refresh_counter_files(root, buffer_);
+    kernel::refresh_counter_files(root, buffer_);
   }
 }
 

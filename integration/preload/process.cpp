@@ -37,8 +37,8 @@
 namespace weft::preload {
 namespace {
 
-namespace kernel = emu::kernel;
-using emu::devices::NicRunner;
+namespace kernel = kernel;
+using devices::NicRunner;
 constexpr std::size_t kMostNics = FdTable::kMostNics;
 
 struct Inode {

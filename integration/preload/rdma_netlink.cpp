@@ -29,8 +29,8 @@
 namespace weft::preload {
 namespace {
 
-namespace kernel = emu::kernel;
-namespace nldev = emu::kernel::nldev;
+namespace kernel = kernel;
+namespace nldev = kernel::nldev;
 
 constexpr std::size_t kMostBytes = 16384;  // of a request
 
@@ -57,7 +57,7 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   nldev::Device device;
   device.name = nic.name;
   device.index = nic.index;
-  const emu::devices::Personality* const kind = emu::devices::find_kind(nic.kind);
+  const devices::Personality* const kind = devices::find_kind(nic.kind);
   device.driver = kind == nullptr ? 0 : kind->driver_id();
   if (const auto address = srd::parse_address(nic.address); address && kind != nullptr) {
     const auto gid = kind->gid(*address);

@@ -17,8 +17,8 @@
 namespace weft::preload {
 namespace {
 
-using emu::kernel::copy_from_user;
-using emu::kernel::Runner;
+using kernel::copy_from_user;
+using kernel::Runner;
 
 // After some empty polls an application yields its core. If no other thread wanted the core, it
 // polls for a while before it yields again. If one did, that is often the very process it waits

@@ -19,14 +19,14 @@ namespace weft::preload {
 // Correctness never depends on them: whatever cannot be hooked is served by the background thread.
 class VerbsHooks {
  public:
-  using Touched = emu::kernel::LibraryHooks::Touched;
+  using Touched = kernel::LibraryHooks::Touched;
 
   // Exists before the first call, and is never destroyed.
   static VerbsHooks& instance();
 
   // Around changes of the tables. For fork().
   [[nodiscard]] srd::TryLock& lock() { return lock_; }
-  void opened(int fd, emu::kernel::Runner& runner);
+  void opened(int fd, kernel::Runner& runner);
   void closing(int fd);
   // In the child of a fork, with the lock held: hooked functions call only the stock ones from now
   // on.
@@ -38,7 +38,7 @@ class VerbsHooks {
   void destroyed_qp(const Touched& touched);
 
   // Null: not a context of ours (any more).
-  [[nodiscard]] emu::kernel::Runner* runner_of(const ibv_context* context) const {
+  [[nodiscard]] kernel::Runner* runner_of(const ibv_context* context) const {
     for (const Context& entry : contexts_) {
       const ibv_context* const known = entry.context.load(std::memory_order_acquire);
       if (known == context) {
@@ -55,19 +55,19 @@ class VerbsHooks {
   static constexpr std::size_t kMostContexts = 64;
   struct Context {
     std::atomic<const ibv_context*> context{nullptr};
-    std::atomic<emu::kernel::Runner*> runner{nullptr};
+    std::atomic<kernel::Runner*> runner{nullptr};
     int fd = -1;
   };
 
-  [[nodiscard]] emu::kernel::Runner* runner_of_fd(int fd) const;
-  [[nodiscard]] bool know(ibv_context* context, int fd, emu::kernel::Runner& runner);
+  [[nodiscard]] kernel::Runner* runner_of_fd(int fd) const;
+  [[nodiscard]] bool know(ibv_context* context, int fd, kernel::Runner& runner);
   void hook_context(ibv_context* context);
 
   srd::TryLock lock_;
   std::array<Context, kMostContexts> contexts_;
   struct OpenFd {
     int fd = -1;
-    emu::kernel::Runner* runner = nullptr;
+    kernel::Runner* runner = nullptr;
   };
   std::array<OpenFd, kMostContexts> open_;
 };

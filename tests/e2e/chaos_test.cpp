@@ -92,12 +92,12 @@ class Worker {
  public:
   Worker(Board& board, int place, const std::string& socket)
       : board_(board), place_(place), memory_(kSlots * kSize), target_(kSlots * kSize) {
-    const emu::AttachOptions options{.socket = socket, .host = "h" + std::to_string(place + 1)};
-    auto attached = emu::attach(options);
+    const attach::AttachOptions options{.socket = socket, .host = "h" + std::to_string(place + 1)};
+    auto attached = attach::attach(options);
     for (const auto patience = Clock::now() + kPatience;
          !attached && Clock::now() < patience;) {  // weftd itself may be on its way back
       std::this_thread::sleep_for(milliseconds{1});
-      attached = emu::attach(options);
+      attached = attach::attach(options);
     }
     check(attached.has_value(), attached ? "" : attached.error().message.c_str());
     auto config = srd::process_config(attached->io->capabilities(), attached->id, attached->life);
@@ -284,11 +284,11 @@ class ChaosTest : public ::testing::TestWithParam<bool> {
   }
   void start_weftd() {
     weftd_ = start([&] {
-      emu::DaemonOptions options;
+      daemon::DaemonOptions options;
       options.directory = directory_;
       options.plant.hosts = {"h1", "h2", "h3"};
       options.direct_rings = GetParam();
-      auto daemon = emu::Daemon::create(options);
+      auto daemon = daemon::Daemon::create(options);
       ::_exit(daemon && (*daemon)->run() ? 0 : 1);
     });
   }

@@ -14,7 +14,7 @@
 
 namespace {
 
-using weft::emu::Daemon;
+using weft::daemon::Daemon;
 
 // It must not be told to write files, also not with the word in disguise.
 bool is_harmless(const std::string& line) {
@@ -33,7 +33,7 @@ std::unique_ptr<Daemon> make_daemon() {
     }
     (void)::remove(path);
   });
-  weft::emu::DaemonOptions options;
+  weft::daemon::DaemonOptions options;
   options.directory = path;
   options.plant.hosts = {"h1", "h2"};
   auto daemon = Daemon::create(options);
@@ -53,12 +53,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] % 2 == 0) {
     bool close = false;
-    while (!text.empty() && weft::emu::answer_http(daemon->control(), text, close) && !close) {
+    while (!text.empty() && weft::daemon::answer_http(daemon->control(), text, close) && !close) {
     }
     return 0;
   }
   if (is_harmless(text)) {
-    const std::string answer = weft::emu::answer_control(daemon->control(), text);
+    const std::string answer = weft::daemon::answer_control(daemon->control(), text);
     if (answer.empty() || answer.find('\n') != answer.size() - 1) {
       ::abort();  // one line, always
     }

@@ -14,15 +14,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 3) {
     case 0:
-      if (const auto matrix = weft::emu::read_htsim_matrix("m.cm", text)) {
-        (void)weft::emu::validate(*matrix, 1024);
+      if (const auto matrix = weft::fabric::read_htsim_matrix("m.cm", text)) {
+        (void)weft::fabric::validate(*matrix, 1024);
       }
       break;
     case 1:
-      (void)weft::emu::read_htsim_topology("t.topo", text, {});
+      (void)weft::fabric::read_htsim_topology("t.topo", text, {});
       break;
     default:
-      (void)weft::emu::read_topology("t.yaml", text, "/nonexistent");
+      (void)weft::fabric::read_topology("t.yaml", text, "/nonexistent");
   }
   return 0;
 }

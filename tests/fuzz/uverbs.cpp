@@ -15,8 +15,8 @@
 namespace {
 
 using namespace weft;
-using namespace weft::emu::kernel;
-namespace efa = weft::emu::devices::efa;
+using namespace weft::kernel;
+namespace efa = weft::devices::efa;
 
 class Loop final : public Runner {
  public:

@@ -10,7 +10,7 @@
 #include "emu/sim/scenario.hpp"
 #include "emu/sim/simulation.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 const char* const kDamaged = R"(
@@ -25,7 +25,7 @@ RunResult run(const Settings& settings) {
   EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
   Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                         transport_factory(*scenario));
-  for (const Fault& fault : scenario->faults) {
+  for (const fabric::Fault& fault : scenario->faults) {
     EXPECT_TRUE(simulation.fabric().apply(0, fault));
   }
   simulation.run();
@@ -69,7 +69,7 @@ class Probe final : public Transport, private srd::Machine {
   static constexpr std::size_t kHeader = 40;
   static constexpr std::size_t kPayload = 960;
 
-  explicit Probe(PortId self) : self_(self) {}
+  explicit Probe(fabric::PortId self) : self_(self) {}
 
   [[nodiscard]] srd::Machine& machine() override { return *this; }
   void start(TimePoint, const FlowStart& flow) override { left_ = flow.bytes / kPayload; }
@@ -120,7 +120,7 @@ class Probe final : public Transport, private srd::Machine {
   }
   [[nodiscard]] TimePoint next_timeout() const override { return kNever; }
 
-  PortId self_;
+  fabric::PortId self_;
   std::uint64_t left_ = 0;
   bool done_ = false;
 };
@@ -134,11 +134,12 @@ TEST(Damage, HitsAnyBitOfAFrameAndOnlyThatFrame) {
                                       {}, "");
   ASSERT_TRUE(scenario) << scenario.error().message;
   std::vector<Probe*> probes(2, nullptr);
-  Simulation simulation(scenario->topology, scenario->traffic, scenario->options, [&](PortId port) {
-    auto probe = std::make_unique<Probe>(port);
-    probes[port] = probe.get();
-    return probe;
-  });
+  Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
+                        [&](fabric::PortId port) {
+                          auto probe = std::make_unique<Probe>(port);
+                          probes[port] = probe.get();
+                          return probe;
+                        });
   ASSERT_TRUE(simulation.fabric().apply(0, scenario->faults[0]));
   simulation.run();
   simulation.run_for(1'000'000'000);
@@ -150,4 +151,4 @@ TEST(Damage, HitsAnyBitOfAFrameAndOnlyThatFrame) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::sim

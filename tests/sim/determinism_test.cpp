@@ -9,7 +9,7 @@
 #include "emu/sim/result.hpp"
 #include "emu/sim/scenario.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 struct Case {
@@ -57,7 +57,7 @@ std::string digest_of(const Case& it) {
   }
   Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                         transport_factory(*scenario));
-  for (const Fault& fault : scenario->faults) {
+  for (const fabric::Fault& fault : scenario->faults) {
     EXPECT_TRUE(simulation.fabric().apply(0, fault));
   }
   simulation.run();
@@ -91,4 +91,4 @@ TEST(Determinism, EveryBuildGivesTheSameDigests) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::sim

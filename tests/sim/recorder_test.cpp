@@ -6,7 +6,7 @@
 #include <memory>
 #include <numeric>
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 struct Recorded {
@@ -18,7 +18,7 @@ struct Recorded {
                                               transport_factory(scenario));
     recorder = std::make_unique<Recorder>(scenario, *simulation, true, false);
     simulation->observe(recorder.get(), recorder->sample_every());
-    for (const Fault& fault : scenario.faults) {
+    for (const fabric::Fault& fault : scenario.faults) {
       EXPECT_TRUE(simulation->fabric().apply(0, fault));
     }
     simulation->run();
@@ -97,4 +97,4 @@ TEST(Recorder, AFaultIsDetectedByWhoLostSomethingToIt) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::sim

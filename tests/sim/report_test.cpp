@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 std::string without(std::string text, std::string_view words) {
@@ -23,7 +23,7 @@ std::string report_of(const std::string& text) {
                         transport_factory(*scenario));
   Recorder recorder(*scenario, simulation, true, true);
   simulation.observe(&recorder, recorder.sample_every());
-  for (const Fault& fault : scenario->faults) {
+  for (const fabric::Fault& fault : scenario->faults) {
     EXPECT_TRUE(simulation.fabric().apply(0, fault));
   }
   simulation.run();
@@ -72,4 +72,4 @@ TEST(Report, TellsAFaultsStory) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::sim

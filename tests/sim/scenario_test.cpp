@@ -6,7 +6,7 @@
 #include "emu/scenarios/scenarios.hpp"
 #include "emu/sim/result.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 std::string error(const std::string& text, const Settings& settings = {}) {
@@ -18,8 +18,8 @@ const char* const kGood =
     "topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: permutation, bytes: 1MB}\n";
 
 TEST(Scenario, EveryBuiltInOneAndEveryVariantCanBeRead) {
-  EXPECT_GE(built_in_scenarios().size(), 14U);
-  for (const auto& [name, text] : built_in_scenarios()) {
+  EXPECT_GE(scenarios::built_in_scenarios().size(), 14U);
+  for (const auto& [name, text] : scenarios::built_in_scenarios()) {
     const auto scenario = read_scenario(std::string(name), std::string(text), {}, "");
     ASSERT_TRUE(scenario) << scenario.error().message;
     EXPECT_EQ(scenario->name, name);
@@ -114,4 +114,4 @@ TEST(Bounds, WhatDidNotHappenMeetsNoBound) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -11,7 +11,7 @@
 #include "emu/sim/scenario.hpp"
 #include "emu/sim/traffic.hpp"
 
-namespace weft::emu {
+namespace weft::sim {
 namespace {
 
 RunResult run(const std::string& text, const Settings& settings = {}) {
@@ -22,7 +22,7 @@ RunResult run(const std::string& text, const Settings& settings = {}) {
   }
   Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                         transport_factory(*scenario));
-  for (const Fault& fault : scenario->faults) {
+  for (const fabric::Fault& fault : scenario->faults) {
     EXPECT_TRUE(simulation.fabric().apply(0, fault));
   }
   simulation.run();
@@ -71,7 +71,7 @@ traffic: {kind: all-to-all, bytes: 60000, window: 4}
 transport: {paths: 16}
 faults: [{link: "tor*-agg*", loss: 0.005}, {link: "tor0-agg0", at: 7us, lasts: 9us, down: true}]
 )";
-  const auto digest = [&](Picos slice, Picos sample_every) {
+  const auto digest = [&](fabric::Picos slice, fabric::Picos sample_every) {
     auto scenario = read_scenario("test.yaml", text, {}, "");
     EXPECT_TRUE(scenario);
     Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
@@ -80,7 +80,7 @@ faults: [{link: "tor*-agg*", loss: 0.005}, {link: "tor0-agg0", at: 7us, lasts: 9
     if (sample_every > 0) {
       simulation.observe(&onlooker, sample_every);
     }
-    for (const Fault& fault : scenario->faults) {
+    for (const fabric::Fault& fault : scenario->faults) {
       EXPECT_TRUE(simulation.fabric().apply(0, fault));
     }
     while (!simulation.run_for(slice)) {
@@ -89,8 +89,9 @@ faults: [{link: "tor*-agg*", loss: 0.005}, {link: "tor0-agg0", at: 7us, lasts: 9
     EXPECT_EQ(simulation.flows_ended(), simulation.flows().size());
     return simulation.digest();
   };
-  const std::uint64_t whole = digest(kNoTime, 0);
-  for (const Picos slice : {Picos{123'457}, Picos{1'000'000}, Picos{7'654'321}}) {
+  const std::uint64_t whole = digest(fabric::kNoTime, 0);
+  for (const fabric::Picos slice :
+       {fabric::Picos{123'457}, fabric::Picos{1'000'000}, fabric::Picos{7'654'321}}) {
     EXPECT_EQ(digest(slice, 0), whole) << slice;
     EXPECT_EQ(digest(slice, 333'333), whole) << slice;
   }
@@ -99,8 +100,8 @@ faults: [{link: "tor*-agg*", loss: 0.005}, {link: "tor0-agg0", at: 7us, lasts: 9
 // A trigger that crosses hosts takes effect at once: strict order in time.
 TEST(Simulation, TriggersMayCrossHosts) {
   Scenario scenario = *read_scenario("test.yaml", kPermutation, {}, "");
-  TrafficMatrix& traffic = scenario.traffic;
-  traffic.triggers = {{.kind = TriggerSpec::Kind::barrier, .count = 2}};
+  fabric::TrafficMatrix& traffic = scenario.traffic;
+  traffic.triggers = {{.kind = fabric::TriggerSpec::Kind::barrier, .count = 2}};
   traffic.flows = {{.source = 0, .destination = 9, .bytes = 50'000, .on_sent = 0},
                    {.source = 5, .destination = 2, .bytes = 90'000, .on_sent = 0},
                    {.source = 7, .destination = 1, .bytes = 10'000, .trigger = 0},
@@ -108,7 +109,7 @@ TEST(Simulation, TriggersMayCrossHosts) {
   Simulation simulation(scenario.topology, traffic, scenario.options, transport_factory(scenario));
   simulation.run();
   const auto& flows = simulation.flows();
-  const Picos last = std::max(flows[0].finished, flows[1].finished);
+  const fabric::Picos last = std::max(flows[0].finished, flows[1].finished);
   EXPECT_EQ(flows[2].started, last);
   EXPECT_EQ(flows[3].started, last);
   EXPECT_EQ(simulation.flows_ended(), 4U);
@@ -179,11 +180,11 @@ TEST(Traffic, CollectivesTakeAsLongAsTheirSteps) {
 
 TEST(Traffic, PermutationSendsNobodyToItself) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
-    TrafficMatrix matrix;
+    fabric::TrafficMatrix matrix;
     Rng rng(seed);
     TrafficBuilder(matrix, 0).permutation(2 + seed % 9, 1, rng);
     std::vector<int> received(2 + seed % 9, 0);
-    for (const FlowSpec& flow : matrix.flows) {
+    for (const fabric::FlowSpec& flow : matrix.flows) {
       EXPECT_NE(flow.source, flow.destination);
       ++received[flow.destination];
     }
@@ -194,13 +195,13 @@ TEST(Traffic, PermutationSendsNobodyToItself) {
 }
 
 TEST(Traffic, AllToAllKeepsItsWindow) {
-  TrafficMatrix matrix;
+  fabric::TrafficMatrix matrix;
   Rng rng(1);
   TrafficBuilder(matrix, 0).all_to_all(10, 1000, 3, rng);
   EXPECT_EQ(matrix.flows.size(), 90U);
   int at_once = 0;
-  for (const FlowSpec& flow : matrix.flows) {
-    at_once += flow.trigger == kNone ? 1 : 0;
+  for (const fabric::FlowSpec& flow : matrix.flows) {
+    at_once += flow.trigger == fabric::kNone ? 1 : 0;
   }
   EXPECT_EQ(at_once, 30);
 }
@@ -209,23 +210,23 @@ TEST(Traffic, AStaggeredAllToAllIsBalancedInEveryRound) {
   for (const std::uint32_t window : {1U, 3U, 4U, 9U, 50U}) {
     SCOPED_TRACE(window);
     constexpr std::uint32_t kNodes = 10;
-    TrafficMatrix matrix;
+    fabric::TrafficMatrix matrix;
     Rng rng(1);
     TrafficBuilder(matrix, 0).staggered_all_to_all(kNodes, 1000, window, rng);
     matrix.nodes = kNodes;
     EXPECT_TRUE(validate(matrix, kNodes));
-    std::set<std::pair<PortId, PortId>> pairs;
-    std::map<PortId, std::uint32_t> first;
-    for (const FlowSpec& flow : matrix.flows) {
+    std::set<std::pair<fabric::PortId, fabric::PortId>> pairs;
+    std::map<fabric::PortId, std::uint32_t> first;
+    for (const fabric::FlowSpec& flow : matrix.flows) {
       pairs.emplace(flow.source, flow.destination);
-      first[flow.destination] += flow.trigger == kNone ? 1 : 0;
+      first[flow.destination] += flow.trigger == fabric::kNone ? 1 : 0;
     }
     EXPECT_EQ(pairs.size(), 90U);
-    for (PortId port = 0; port < kNodes; ++port) {
+    for (fabric::PortId port = 0; port < kNodes; ++port) {
       EXPECT_EQ(first[port], std::min(window, kNodes - 1)) << port;
     }
   }
-  TrafficMatrix matrix;
+  fabric::TrafficMatrix matrix;
   Rng rng(1);
   TrafficBuilder(matrix, 0).staggered_all_to_all(128, 131072, 8, rng);
   EXPECT_EQ(matrix.flows.size(), 16256U);  // the reference's numbers
@@ -246,4 +247,4 @@ TEST(Traffic, DistributionsHaveTheirMean) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::sim

@@ -87,7 +87,7 @@ struct Endpoint {
 };
 
 Endpoint join(const DemoPlan& plan, const char* name) {
-  auto attached = unwrap(emu::attach({.socket = plan.socket, .host = name}));
+  auto attached = unwrap(attach::attach({.socket = plan.socket, .host = name}));
   auto config = srd::process_config(attached.io->capabilities(), attached.id, attached.life);
   config.paths = kDemoPaths;
   unwrap(srd::validate(config, attached.io->capabilities()));

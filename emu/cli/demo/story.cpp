@@ -213,7 +213,7 @@ void DemoStory::write_report(const DemoResult& result) const {
       program_note_.empty() ? Json() : Json{{"note", program_note_}, {"output", program_output_}};
   story["result"] = result.json();
   run_.write("report.html",
-             emu::story_html(story.dump(-1, ' ', false, Json::error_handler_t::replace)));
+             sim::story_html(story.dump(-1, ' ', false, Json::error_handler_t::replace)));
   run_.write("result.json", result.json().dump() + "\n");
 }
 

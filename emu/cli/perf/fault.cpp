@@ -7,13 +7,14 @@
 namespace weft::cli {
 
 Result<srd::FaultIo::Config> parse_packet_fault(const std::string& text) {
-  emu::YamlFile file("--fault '" + text + "'");
+  fabric::YamlFile file("--fault '" + text + "'");
   const YAML::Node node = file.load("{link: '*', " + text + "}");
-  const emu::Fault fault = file.failed() ? emu::Fault{} : emu::read_fault(file, node, "fault");
+  const fabric::Fault fault =
+      file.failed() ? fabric::Fault{} : fabric::read_fault(file, node, "fault");
   if (file.failed()) {
     return tl::unexpected(file.error());
   }
-  const emu::Impairment& is = fault.impairment;
+  const fabric::Impairment& is = fault.impairment;
   const bool of_links = fault.where != "*" || fault.share != 1 || fault.at != Duration{} ||
                         fault.lasts != Duration{} || fault.every != Duration{} || is.down ||
                         is.rate_factor != 1 || is.grey != 0 || is.burst.enter != 0 ||

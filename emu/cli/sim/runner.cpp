@@ -43,7 +43,7 @@ double rss_mb() {
 
 double rounded(double value, double digits) { return std::round(value * digits) / digits; }
 
-Json quantiles_json(const emu::Quantiles& q) {
+Json quantiles_json(const sim::Quantiles& q) {
   return {{"flows", q.flows},
           {"min_us", rounded(q.min_us, 1e3)},
           {"p50_us", rounded(q.p50_us, 1e3)},
@@ -53,7 +53,7 @@ Json quantiles_json(const emu::Quantiles& q) {
           {"max_us", rounded(q.max_us, 1e3)}};
 }
 
-Json result_json(const emu::RunResult& r) {
+Json result_json(const sim::RunResult& r) {
   Json json = {{"scenario", r.scenario},
                {"variant", r.variant},
                {"seed", r.seed},
@@ -71,7 +71,7 @@ Json result_json(const emu::RunResult& r) {
   json["bound"] = r.checks.empty() ? Json(nullptr) : Json(rounded(r.checks.front().limit, 1e5));
   json["within_bound"] = r.within_bounds;
   json["checks"] = Json::array();
-  for (const emu::BoundCheck& check : r.checks) {
+  for (const sim::BoundCheck& check : r.checks) {
     json["checks"].push_back({{"what", check.what},
                               {"value", rounded(check.value, 1e5)},
                               {"limit", check.limit},
@@ -87,9 +87,9 @@ Json result_json(const emu::RunResult& r) {
   json["marked"] = r.fabric.marked;
   json["delivered"] = r.fabric.delivered;
   Json dropped = Json::object();
-  for (std::size_t i = 0; i < emu::kDropReasons; ++i) {
+  for (std::size_t i = 0; i < fabric::kDropReasons; ++i) {
     if (r.fabric.dropped[i] > 0) {
-      dropped[emu::to_string(static_cast<emu::DropReason>(i))] = r.fabric.dropped[i];
+      dropped[fabric::to_string(static_cast<fabric::DropReason>(i))] = r.fabric.dropped[i];
     }
   }
   if (r.damaged > 0) {
@@ -101,7 +101,7 @@ Json result_json(const emu::RunResult& r) {
   for (const auto& [name, group] : r.groups) {
     json["groups"][name] = quantiles_json(group);
   }
-  for (const emu::FaultTimeline& fault : r.faults) {
+  for (const sim::FaultTimeline& fault : r.faults) {
     json["faults"].push_back({{"name", fault.name},
                               {"at_us", fault.at_us},
                               {"detected_us", rounded(fault.detected_us, 1e3)},
@@ -136,7 +136,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(const emu::Simulation& simulation) {
+  void update(const sim::Simulation& simulation) {
     const auto now = std::chrono::steady_clock::now();
     if (!show_ || now - last_ < std::chrono::milliseconds{100}) {
       return;
@@ -150,7 +150,7 @@ class Progress {
     fmt::print(
         stderr,
         "\r\033[K[{:#>{}}{:.>{}}] {:.0f}/{:.0f} flows  {:.1f} us simulated  {:.2f} M events/s", "",
-        filled, "", 24 - filled, done, all, emu::microseconds(simulation.now()),
+        filled, "", 24 - filled, done, all, fabric::microseconds(simulation.now()),
         static_cast<double>(simulation.fabric().totals().events) / seconds / 1e6);
     (void)std::fflush(stderr);
   }
@@ -176,7 +176,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 Json run_job(const SimJob& job, bool show_progress) {
   const double before = user_seconds();
-  auto scenario = emu::read_scenario(job.file_name, job.text, job.settings, job.directory);
+  auto scenario = sim::read_scenario(job.file_name, job.text, job.settings, job.directory);
   if (!scenario) {
     return {{"error", scenario.error().message}, {"usage", true}};
   }
@@ -184,15 +184,15 @@ Json run_job(const SimJob& job, bool show_progress) {
   if (scenario->topology.ports().size() >= 256) {
     expect_large_heap(scenario->topology.ports().size() * kHeapPerHost);
   }
-  emu::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
-                             emu::transport_factory(*scenario));
+  sim::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
+                             sim::transport_factory(*scenario));
   const bool record = !job.report.empty() || !job.trace.empty() || !scenario->faults.empty();
-  std::optional<emu::Recorder> recorder;
+  std::optional<sim::Recorder> recorder;
   if (record) {
     recorder.emplace(*scenario, simulation, !job.report.empty(), !job.trace.empty());
     simulation.observe(&*recorder, recorder->sample_every());
   }
-  for (const emu::Fault& fault : scenario->faults) {
+  for (const fabric::Fault& fault : scenario->faults) {
     if (const auto ok = simulation.fabric().apply(0, fault); !ok) {
       return {{"error", ok.error().message}, {"usage", true}};
     }
@@ -203,7 +203,7 @@ Json run_job(const SimJob& job, bool show_progress) {
       progress.update(simulation);
     }
   }
-  emu::RunResult result = emu::summarise(*scenario, simulation);
+  sim::RunResult result = sim::summarise(*scenario, simulation);
   result.variant = job.variant;
   if (record) {
     result.faults = recorder->timelines();
@@ -214,7 +214,7 @@ Json run_job(const SimJob& job, bool show_progress) {
   Json json = result_json(result);
   if (!job.report.empty()) {
     write_file(job.report + "/report.html",
-               emu::report_html(*scenario, simulation, *recorder, result, json.dump()));
+               sim::report_html(*scenario, simulation, *recorder, result, json.dump()));
   }
   if (!job.trace.empty()) {
     write_file(job.trace, recorder->perfetto());

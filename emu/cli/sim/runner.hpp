@@ -18,8 +18,8 @@ struct SimJob {
   std::string text;       // of the scenario
   std::string directory;  // where its relative file names start
   std::string variant;
-  emu::Settings settings;
-  emu::Bounds bounds;  // of the variant
+  sim::Settings settings;
+  sim::Bounds bounds;  // of the variant
   bool use_variant_bounds = false;
   std::string report;  // directory for report.html, or empty
   std::string trace;   // file for the Perfetto trace, or empty

@@ -52,16 +52,16 @@ FileKind guess(const std::string& path, const YAML::Node& root) {
   return root["topology"].IsDefined() ? FileKind::topology : FileKind::automatic;
 }
 
-std::string describe(const emu::Topology& network) {
-  const auto hosts = static_cast<std::size_t>(
-      std::count_if(network.nodes().begin(), network.nodes().end(),
-                    [](const emu::Node& node) { return node.kind == emu::Node::Kind::host; }));
+std::string describe(const fabric::Topology& network) {
+  const auto hosts = static_cast<std::size_t>(std::count_if(
+      network.nodes().begin(), network.nodes().end(),
+      [](const fabric::Node& node) { return node.kind == fabric::Node::Kind::host; }));
   return fmt::format("{} hosts, {} switches, {} cables", hosts, network.nodes().size() - hosts,
                      network.links().size() / 2);
 }
 
 Result<Valid> check_topology(const std::string& path, const std::string& text) {
-  const auto network = emu::read_topology(path, text, directory_of(path));
+  const auto network = fabric::read_topology(path, text, directory_of(path));
   if (!network) {
     return tl::unexpected(network.error());
   }
@@ -69,19 +69,19 @@ Result<Valid> check_topology(const std::string& path, const std::string& text) {
 }
 
 Result<Valid> check_scenario(const std::string& path, const std::string& text) {
-  const auto scenario = emu::read_scenario(path, text, {}, directory_of(path));
+  const auto scenario = sim::read_scenario(path, text, {}, directory_of(path));
   if (!scenario) {
     return tl::unexpected(scenario.error());
   }
   // Names of links in faults, and the variants' settings, are looked at only when they run.
-  emu::Fabric fabric(scenario->topology, {});
-  for (const emu::Fault& fault : scenario->faults) {
+  fabric::Fabric fabric(scenario->topology, {});
+  for (const fabric::Fault& fault : scenario->faults) {
     if (const auto applied = fabric.apply(0, fault); !applied) {
       return fail(applied.error().code, path + ": faults: " + applied.error().message);
     }
   }
-  for (const emu::Variant& variant : scenario->variants) {
-    if (const auto other = emu::read_scenario(path, text, variant.set, directory_of(path));
+  for (const sim::Variant& variant : scenario->variants) {
+    if (const auto other = sim::read_scenario(path, text, variant.set, directory_of(path));
         !other) {
       return fail(other.error().code,
                   other.error().message + " (in variant '" + variant.name + "')");
@@ -95,25 +95,25 @@ Result<Valid> check_scenario(const std::string& path, const std::string& text) {
 
 // A list of faults, or a map with nothing but `faults:`.
 Result<Valid> check_faults(const std::string& path, const std::string& text,
-                           const emu::Topology* network) {
-  emu::YamlFile file(path);
+                           const fabric::Topology* network) {
+  fabric::YamlFile file(path);
   YAML::Node list = file.load(text);
   if (!file.failed() && list.IsMap()) {
-    emu::YamlMap top(file, list, "");
+    fabric::YamlMap top(file, list, "");
     list = top.raw("faults");
     top.finish();
   }
   if (!file.failed() && (!list.IsDefined() || !list.IsSequence())) {
     file.fail_at(list, "", "expected a list of faults: \"- {link: h1->sw, loss: 0.01}\"");
   }
-  std::optional<emu::Fabric> fabric;
+  std::optional<fabric::Fabric> fabric;
   if (network != nullptr) {
-    fabric.emplace(*network, emu::FabricOptions{});
+    fabric.emplace(*network, fabric::FabricOptions{});
   }
   std::size_t count = 0;
   for (std::size_t i = 0; !file.failed() && i < list.size(); ++i, ++count) {
     const std::string place = fmt::format("faults[{}]", i);
-    const emu::Fault fault = emu::read_fault(file, list[i], place);
+    const fabric::Fault fault = fabric::read_fault(file, list[i], place);
     if (!file.failed() && fabric) {
       if (const auto applied = fabric->apply(0, fault); !applied) {
         file.fail_at(list[i], place, applied.error().message);
@@ -129,14 +129,14 @@ Result<Valid> check_faults(const std::string& path, const std::string& text,
 }
 
 Result<Valid> check_matrix(const std::string& path, const std::string& text,
-                           const emu::Topology* network) {
-  const auto matrix = emu::read_htsim_matrix(path, text);
+                           const fabric::Topology* network) {
+  const auto matrix = fabric::read_htsim_matrix(path, text);
   if (!matrix) {
     return tl::unexpected(matrix.error());
   }
   if (network != nullptr) {
     const auto ports = static_cast<std::uint32_t>(network->ports().size());
-    if (const auto valid = emu::validate(*matrix, ports); !valid) {
+    if (const auto valid = fabric::validate(*matrix, ports); !valid) {
       return fail(valid.error().code, path + ": " + valid.error().message);
     }
   }
@@ -158,15 +158,16 @@ Result<FileKind> parse_file_kind(const std::string& name) {
 
 const char* to_string(FileKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
 
-Result<Valid> validate_file(const std::string& path, FileKind kind, const emu::Topology* network) {
-  const auto text = emu::read_text_file(path);
+Result<Valid> validate_file(const std::string& path, FileKind kind,
+                            const fabric::Topology* network) {
+  const auto text = fabric::read_text_file(path);
   if (!text) {
     return tl::unexpected(text.error());
   }
   if (kind == FileKind::automatic) {
     YAML::Node root;
     if (!path.ends_with(".cm") && !path.ends_with(".topo")) {
-      emu::YamlFile file(path);
+      fabric::YamlFile file(path);
       root = file.load(*text);
       if (file.failed()) {
         return tl::unexpected(file.error());
@@ -184,13 +185,12 @@ Result<Valid> validate_file(const std::string& path, FileKind kind, const emu::T
     case FileKind::matrix:
       return check_matrix(path, *text, network);
     case FileKind::profile: {
-      const auto profile =
-          emu::devices::parse_profile(*emu::devices::all_kinds().front(), *text, path);
+      const auto profile = devices::parse_profile(*devices::all_kinds().front(), *text, path);
       return profile ? Result<Valid>(Valid{kind, "device profile " + profile->name})
                      : tl::unexpected(profile.error());
     }
     case FileKind::htsim_topology: {
-      const auto read = emu::read_htsim_topology(path, *text, {});
+      const auto read = fabric::read_htsim_topology(path, *text, {});
       return read ? Result<Valid>(Valid{kind, describe(*read)}) : tl::unexpected(read.error());
     }
     case FileKind::automatic:

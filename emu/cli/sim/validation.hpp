@@ -21,6 +21,6 @@ struct Valid {
 // Errors begin with the file and, where there is one, the line. Faults name links: with a network
 // they are checked against it.
 [[nodiscard]] Result<Valid> validate_file(const std::string& path, FileKind kind,
-                                          const emu::Topology* network);
+                                          const fabric::Topology* network);
 
 }  // namespace weft::cli

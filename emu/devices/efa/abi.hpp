@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 inline constexpr std::uint32_t kDriverId = 17;
 
@@ -205,4 +205,4 @@ enum class Status : std::uint8_t {
   remote_feature = 18,
 };
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -9,7 +9,7 @@
 #include "emu/nic/work.hpp"
 #include "srd/engine/engine.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 using D = Abilities;
@@ -153,4 +153,4 @@ Result<Abilities> abilities_from_text(std::string_view text) {
   return abilities;
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -9,7 +9,7 @@
 
 #include "srd/base/result.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 inline constexpr std::uint32_t kMostDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
 
@@ -62,4 +62,4 @@ struct Abilities {
 // the line. Not validated.
 [[nodiscard]] Result<Abilities> abilities_from_text(std::string_view text);
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

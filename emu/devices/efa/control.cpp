@@ -5,7 +5,7 @@
 
 #include "emu/devices/efa/objects.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 bool is_zero(std::span<const std::byte> bytes) {
@@ -243,4 +243,4 @@ nic::Outcome<void> EfaDevice::query_qp(const kernel::Qp& qp, std::uint32_t mask,
   return {};
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -6,7 +6,7 @@
 
 #include "emu/devices/efa/gid.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 Status to_efa(nic::WorkStatus status) {
@@ -171,4 +171,4 @@ void CompletionQueue::look() {
   }
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

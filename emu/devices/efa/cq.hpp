@@ -8,7 +8,7 @@
 #include "emu/nic/nic.hpp"
 #include "srd/engine/types.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 class CompletionQueue : public kernel::Cq {
  public:
@@ -49,4 +49,4 @@ class CompletionQueue : public kernel::Cq {
   std::uint32_t last_arm_ = 0;
 };
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

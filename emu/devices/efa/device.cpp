@@ -7,7 +7,7 @@
 
 #include "emu/devices/efa/objects.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 nic::NicConfig nic_config(const Abilities& abilities, const srd::Address& address,
@@ -216,4 +216,4 @@ nic::Outcome<void> EfaDevice::query_device_extended(kernel::Udata& udata) const 
   return {};
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

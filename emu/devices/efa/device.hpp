@@ -14,7 +14,7 @@
 #include "srd/engine/engine.hpp"
 #include "srd/net/machine.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 namespace abi = kernel::abi;
 
@@ -120,4 +120,4 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   nic::WorkCompletion done_;  // scratch of publish()
 };
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

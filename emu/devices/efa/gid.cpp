@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 // fe80::02aa:00ff:febb:ccdd stands for aa.bb.cc.dd (in hexadecimal).
@@ -36,4 +36,4 @@ srd::Address address_of(const srd::Address& gid) {
   return srd::Address::v4(four.data());
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -3,11 +3,11 @@
 
 #include "srd/engine/types.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 // An EFA port has one, link-local, GID. That of an IPv4 address is made like a MAC's: the
 // NIC's address follows from the GID of an address handle, without a lookup table.
 [[nodiscard]] srd::Address gid_of(const srd::Address& address);
 [[nodiscard]] srd::Address address_of(const srd::Address& gid);
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -6,7 +6,7 @@
 
 #include "emu/devices/efa/device.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 struct EfaPd final : kernel::Pd {
   EfaPd(nic::Nic& from, std::uint32_t id) : nic(from), number(id) {}
@@ -65,4 +65,4 @@ class EfaDevice::OwnedQp final : public QueuePair {
   kernel::EventChannel& events_;
 };
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -6,7 +6,7 @@
 #include "emu/devices/efa/gid.hpp"
 #include "srd/engine/process_config.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 std::string EfaPersonality::device_name(std::size_t index) const {
   return "efa_" + std::to_string(index);
@@ -66,4 +66,4 @@ Result<std::unique_ptr<NicRunner>> EfaPersonality::start(const kernel::NicDescri
       std::move(network.io));
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -4,7 +4,7 @@
 #include "emu/devices/efa/abi.hpp"
 #include "emu/devices/personality.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 class EfaPersonality final : public Personality {
  public:
@@ -30,4 +30,4 @@ class EfaPersonality final : public Personality {
 
 inline constexpr EfaPersonality kPersonality;
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 std::uint32_t& word(const kernel::QueueRegion& region) {
@@ -214,4 +214,4 @@ void QueuePair::publish(const nic::WorkCompletion& done) {
         done.status == nic::WorkStatus::ok);
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -9,7 +9,7 @@
 #include "emu/kernel/device.hpp"
 #include "emu/nic/nic.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 
 class QueuePair : public kernel::Qp {
  public:
@@ -57,4 +57,4 @@ class QueuePair : public kernel::Qp {
   std::uint16_t rq_taken_ = 0;
 };
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

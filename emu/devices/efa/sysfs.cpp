@@ -11,7 +11,7 @@
 #include "srd/base/check.hpp"
 #include "srd/net/address_text.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,4 +86,4 @@ void EfaPersonality::write_device(kernel::TreeWriter& tree,
   write_port(tree, ib / "ports/1", *abilities, port_gid);
 }
 
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

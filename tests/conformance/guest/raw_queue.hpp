@@ -18,8 +18,8 @@
 
 namespace weft::conformance {
 
-namespace abi = emu::kernel::abi;
-namespace efa = emu::devices::efa;
+namespace abi = kernel::abi;
+namespace efa = devices::efa;
 
 class RawQueue {
  public:

@@ -18,7 +18,7 @@
 #include "srd/run/clock.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu {
+namespace weft::attach {
 namespace {
 
 std::size_t open_descriptors() {
@@ -112,4 +112,4 @@ TEST(Seqpacket, AServerThatAcceptsNobodyHoldsUpNobody) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::attach

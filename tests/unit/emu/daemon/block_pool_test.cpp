@@ -9,7 +9,7 @@
 
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 TEST(BlockPool, BlocksDoNotOverlap) {
@@ -60,4 +60,4 @@ TEST(BlockPool, WhateverIsReleasedLastMemoryFollowsTheNeed) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

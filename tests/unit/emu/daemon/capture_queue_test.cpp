@@ -14,7 +14,7 @@
 
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -105,4 +105,4 @@ TEST(CaptureQueue, EndsWithoutItsDisk) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

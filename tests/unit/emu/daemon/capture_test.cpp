@@ -11,7 +11,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using namespace std::chrono_literals;
@@ -44,4 +44,4 @@ TEST(Capture, AFileThatOpensIsTheCallers) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

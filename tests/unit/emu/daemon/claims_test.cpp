@@ -9,7 +9,7 @@
 #include "srd/net/envelope.hpp"
 #include "srd/wire/srd_codec.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -167,4 +167,4 @@ TEST_F(ClaimsTest, WhoHasGoneMayComeBackElsewhere) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -28,7 +28,7 @@
 #include "tests/support/pcapng_reader.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using nlohmann::json;
@@ -303,7 +303,8 @@ TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
     ::_exit(daemon && (*daemon)->run() ? 0 : 1);
   }
   const auto patience = srd::monotonic_now() + std::chrono::seconds{20};
-  while (!connect_seqpacket(directory_ + "/attach.sock") && srd::monotonic_now() < patience) {
+  while (!attach::connect_seqpacket(directory_ + "/attach.sock") &&
+         srd::monotonic_now() < patience) {
     std::this_thread::yield();
   }
   ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
@@ -341,4 +342,4 @@ TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -15,7 +15,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 class DaemonTest : public ::testing::Test {
  protected:
@@ -28,8 +28,9 @@ class DaemonTest : public ::testing::Test {
     options.direct_rings = direct_rings;
     weftd_ = std::make_unique<Weftd>(options);
   }
-  [[nodiscard]] Result<Attachment> join(const std::string& host, std::uint32_t nic = 0) const {
-    AttachOptions options;
+  [[nodiscard]] Result<attach::Attachment> join(const std::string& host,
+                                                std::uint32_t nic = 0) const {
+    attach::AttachOptions options;
     options.socket = directory_ + "/attach.sock";  // which may be gone
     options.host = host;
     options.nic = nic;
@@ -39,8 +40,8 @@ class DaemonTest : public ::testing::Test {
   json ask(const json& request) const { return weftd_->ask(request); }
   json status() const { return weftd_->status(); }
 
-  static srd::TxPacket packet(const Attachment& from, const Attachment& to, std::uint32_t number,
-                              std::size_t size = 64) {
+  static srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& to,
+                              std::uint32_t number, std::size_t size = 64) {
     static const std::vector<std::byte> payload(5000, std::byte{0x5A});
     srd::TxPacket packet;
     srd::wire::CommonHeader header{};
@@ -62,14 +63,15 @@ class DaemonTest : public ::testing::Test {
     return header.destination_life.value();
   }
   // Sends one packet and waits for it at the other end.
-  static ::testing::AssertionResult passes(Attachment& from, Attachment& to, std::uint32_t number) {
+  static ::testing::AssertionResult passes(attach::Attachment& from, attach::Attachment& to,
+                                           std::uint32_t number) {
     const srd::TxPacket sent = packet(from, to, number);
     if (from.io->transmit({&sent, 1}) != 1) {
       return ::testing::AssertionFailure() << "not taken";
     }
     return arrives(to, number);
   }
-  static ::testing::AssertionResult arrives(Attachment& to, std::uint32_t number) {
+  static ::testing::AssertionResult arrives(attach::Attachment& to, std::uint32_t number) {
     const auto patience = srd::monotonic_now() + std::chrono::seconds{5};
     while (srd::monotonic_now() < patience) {
       for (const srd::RxPacket& received : to.io->receive()) {
@@ -83,7 +85,7 @@ class DaemonTest : public ::testing::Test {
     }
     return ::testing::AssertionFailure() << "packet " << number << " did not arrive";
   }
-  static void poll_once(Attachment& attachment) {
+  static void poll_once(attach::Attachment& attachment) {
     [[maybe_unused]] const auto packets = attachment.io->receive();
     attachment.io->release();
   }
@@ -93,4 +95,4 @@ class DaemonTest : public ::testing::Test {
   std::unique_ptr<Weftd> weftd_;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

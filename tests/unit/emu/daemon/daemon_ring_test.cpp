@@ -13,16 +13,16 @@
 #include "srd/io/ring_ports.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 // A process that speaks the attach protocol by hand, and does what it likes with what it is given.
 struct Intruder {
   explicit Intruder(const Weftd& weftd) {
-    auto connected = connect_seqpacket(weftd.attach_socket());
-    EXPECT_TRUE(connected && send_struct(connected->get(), AttachRequest{}));
-    Received received = await_message(connected->get(), 5000);
-    const auto reply = received.as<AttachReply>();
+    auto connected = attach::connect_seqpacket(weftd.attach_socket());
+    EXPECT_TRUE(connected && attach::send_struct(connected->get(), attach::AttachRequest{}));
+    Received received = attach::await_message(connected->get(), 5000);
+    const auto reply = received.as<attach::AttachReply>();
     EXPECT_TRUE(reply && received.fds.size() == 2);
     socket = std::move(*connected);
     memory = *srd::Mapping::map(received.fds[0].get(), srd::ring_pair_bytes(reply->ring_bytes));
@@ -40,7 +40,7 @@ struct Intruder {
         *reinterpret_cast<std::uint32_t*>(memory.data() + offsetof(srd::RingHeader, asleep)));
   }
 
-  Attachment place;
+  attach::Attachment place;
   srd::UniqueFd socket;
   srd::Mapping memory;
   srd::UniqueFd bell;
@@ -183,7 +183,7 @@ TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
   start(true);
   auto a = join("h1");
   ASSERT_TRUE(a);
-  std::vector<Attachment> peers;
+  std::vector<attach::Attachment> peers;
   for (std::uint32_t i = 0; i < srd::RingPorts::kMaxDirectPorts + 6; ++i) {
     auto peer = join("h2");
     ASSERT_TRUE(peer) << peer.error().message;
@@ -205,7 +205,7 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   start(true);
   auto a = join("h1");
   ASSERT_TRUE(a);
-  std::vector<Attachment> peers;
+  std::vector<attach::Attachment> peers;
   for (std::uint32_t i = 0; i < srd::RingPorts::kMaxDirectPorts; ++i) {
     auto peer = join("h2");
     ASSERT_TRUE(peer);
@@ -245,7 +245,7 @@ TEST_F(DaemonTest, AFloodStarvesNobody) {
   start(true);
   auto a = join("h1");
   ASSERT_TRUE(a);
-  std::vector<Attachment> peers;
+  std::vector<attach::Attachment> peers;
   for (std::uint32_t i = 0; i < 6; ++i) {
     auto peer = join("h2");
     ASSERT_TRUE(peer);
@@ -257,7 +257,7 @@ TEST_F(DaemonTest, AFloodStarvesNobody) {
       return a->io->direct_ports() == i + 1 && peers.back().io->direct_ports() == 1;
     }));
   }
-  const auto send = [&](Attachment& from, std::uint32_t number) {
+  const auto send = [&](attach::Attachment& from, std::uint32_t number) {
     const srd::TxPacket sent = packet(from, *a, number);
     EXPECT_EQ(from.io->transmit({&sent, 1}), 1U);
   };
@@ -416,4 +416,4 @@ TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -9,7 +9,7 @@
 #include "srd/net/address_text.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 TEST_F(DaemonTest, GivesEveryProcessItsOwnPlace) {
@@ -27,7 +27,7 @@ TEST_F(DaemonTest, GivesEveryProcessItsOwnPlace) {
   EXPECT_EQ(first->qpn_count, 256U);
   EXPECT_LT(first->first_qpn + first->qpn_count - 1, 1U << 16);
   EXPECT_EQ(to_text(other_host->address), "127.77.2.1");
-  const auto nics = describe_host({.socket = directory_ + "/attach.sock", .host = "h1"});
+  const auto nics = attach::describe_host({.socket = directory_ + "/attach.sock", .host = "h1"});
   ASSERT_TRUE(nics) << nics.error().message;
   ASSERT_EQ(nics->size(), 2U);
   EXPECT_EQ((*nics)[1], other_nic->address);
@@ -57,12 +57,12 @@ TEST(Plant, CountsHostsWithNamesOfTheirOwnFromTheFirstNumber) {
 }
 
 TEST(Plant, RefusesAHostWithMoreLinksThanNicsThereCanBe) {
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
-  const NodeId first = topology.add_host("thin");
-  const NodeId second = topology.add_host("thick");
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
+  const fabric::NodeId first = topology.add_host("thin");
+  const fabric::NodeId second = topology.add_host("thick");
   topology.connect(first, middle, {});
-  for (std::size_t i = 0; i <= kMaxNicsPerHost; ++i) {
+  for (std::size_t i = 0; i <= attach::kMaxNicsPerHost; ++i) {
     topology.connect(second, middle, {});
   }
   DaemonOptions options;
@@ -75,8 +75,8 @@ TEST(Plant, RefusesAHostWithMoreLinksThanNicsThereCanBe) {
 }
 
 TEST_F(DaemonTest, ATopologysHostsHaveTheAddressesThatWereAskedFor) {
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
   for (const char* name : {"left", "right"}) {
     topology.connect(topology.add_host(name), middle, {});
   }
@@ -86,7 +86,7 @@ TEST_F(DaemonTest, ATopologysHostsHaveTheAddressesThatWereAskedFor) {
   options.plant.prefix = {10, 77};
   options.plant.first_host = 3;
   weftd_ = std::make_unique<Weftd>(options);
-  const auto nics = describe_host({.socket = directory_ + "/attach.sock", .host = "right"});
+  const auto nics = attach::describe_host({.socket = directory_ + "/attach.sock", .host = "right"});
   ASSERT_TRUE(nics) << nics.error().message;
   EXPECT_EQ(to_text(nics->front()), "10.77.4.1");
 }
@@ -261,4 +261,4 @@ TEST_F(DaemonTest, TheControlSocketAnswersAnything) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

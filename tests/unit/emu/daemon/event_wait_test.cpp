@@ -19,7 +19,7 @@
 #include "srd/run/clock.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using std::chrono::microseconds;
@@ -100,8 +100,8 @@ TEST(EventWait, SleepsAsLongAsItShouldWithOrWithoutTheCall) {
 class InASandbox : public DaemonTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
   for (const char* name : {"h1", "h2"}) {
     topology.connect(topology.add_host(name), middle,
                      {.rate = Rate::gbps(100), .delay = milliseconds{100}, .buffer = 1 << 20});
@@ -130,4 +130,4 @@ TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
 INSTANTIATE_TEST_SUITE_P(Refusals, InASandbox, ::testing::Values(ENOSYS, EPERM));
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

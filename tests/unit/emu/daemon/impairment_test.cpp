@@ -17,7 +17,7 @@
 #include "tests/support/pcapng_reader.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -36,14 +36,14 @@ srd::Address host(unsigned number) { return srd::Address::v4(127, 77, number, 1)
 class ImpairmentTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    Topology topology;
-    const NodeId middle = topology.add_switch("sw");
-    const LinkProperties link{.rate = Rate::gbps(100),
-                              .delay = microseconds{5},
-                              .buffer = 16 << 20,
-                              .ecn_low = 0,
-                              .ecn_high = 0,
-                              .trimming = false};
+    fabric::Topology topology;
+    const fabric::NodeId middle = topology.add_switch("sw");
+    const fabric::LinkProperties link{.rate = Rate::gbps(100),
+                                      .delay = microseconds{5},
+                                      .buffer = 16 << 20,
+                                      .ecn_low = 0,
+                                      .ecn_high = 0,
+                                      .trimming = false};
     for (const char* name : {"h1", "h2"}) {
       topology.connect(topology.add_host(name), middle, link);
     }
@@ -54,7 +54,7 @@ class ImpairmentTest : public ::testing::Test {
 
   template <class Set>
   void trouble(const Set& set) {
-    Fault fault;
+    fabric::Fault fault;
     fault.where = "h1->sw";
     set(fault.impairment);
     ASSERT_TRUE(live_->apply(now_, fault));
@@ -163,7 +163,7 @@ TEST_F(ImpairmentTest, WithoutTroubleEveryFrameIsOnEveryLinkOnce) {
 }
 
 TEST_F(ImpairmentTest, LossIsWhatWasAskedForAndSaysSo) {
-  trouble([](Impairment& is) { is.loss = 0.05; });
+  trouble([](fabric::Impairment& is) { is.loss = 0.05; });
   const CaptureFile file = send();
   expect_within(static_cast<double>(lost_because(file, "loss")) / kFrames, 0.05);
   EXPECT_EQ(times(file, "sw->h2").size() + lost_because(file, "loss"),
@@ -172,7 +172,7 @@ TEST_F(ImpairmentTest, LossIsWhatWasAskedForAndSaysSo) {
 }
 
 TEST_F(ImpairmentTest, DelayAndJitterAreWhatWasAskedFor) {
-  trouble([](Impairment& is) {
+  trouble([](fabric::Impairment& is) {
     is.extra_delay = microseconds{80};
     is.jitter = microseconds{40};
   });
@@ -195,7 +195,7 @@ TEST_F(ImpairmentTest, DelayAndJitterAreWhatWasAskedFor) {
 }
 
 TEST_F(ImpairmentTest, ReorderingHoldsBackTheShareAskedFor) {
-  trouble([](Impairment& is) {
+  trouble([](fabric::Impairment& is) {
     is.reordering = 0.1;
     is.reorder_delay = microseconds{100};
   });
@@ -208,7 +208,7 @@ TEST_F(ImpairmentTest, ReorderingHoldsBackTheShareAskedFor) {
 }
 
 TEST_F(ImpairmentTest, DuplicatesAreWhatWasAskedFor) {
-  trouble([](Impairment& is) { is.duplication = 0.08; });
+  trouble([](fabric::Impairment& is) { is.duplication = 0.08; });
   const CaptureFile file = send();
   std::size_t twice = 0;
   for (const auto& [number, when] : times(file, "sw->h2")) {
@@ -220,7 +220,7 @@ TEST_F(ImpairmentTest, DuplicatesAreWhatWasAskedFor) {
 }
 
 TEST_F(ImpairmentTest, CorruptionIsWhatWasAskedFor) {
-  trouble([](Impairment& is) { is.corruption = 0.07; });
+  trouble([](fabric::Impairment& is) { is.corruption = 0.07; });
   const CaptureFile file = send();
   std::size_t marked = 0;
   for (const auto& frame : file.frames) {
@@ -233,7 +233,7 @@ TEST_F(ImpairmentTest, CorruptionIsWhatWasAskedFor) {
 }
 
 TEST_F(ImpairmentTest, RateIsWhatWasAskedFor) {
-  trouble([](Impairment& is) { is.rate_factor = 0.01; });  // 1 Gb/s
+  trouble([](fabric::Impairment& is) { is.rate_factor = 0.01; });  // 1 Gb/s
   const CaptureFile file = send(1400, nanoseconds{1});
   std::uint64_t first = UINT64_MAX;
   std::uint64_t last = 0;
@@ -249,7 +249,7 @@ TEST_F(ImpairmentTest, RateIsWhatWasAskedFor) {
 }
 
 TEST_F(ImpairmentTest, ALinkThatIsDownLosesEverythingUntilItIsUp) {
-  Fault fault;
+  fabric::Fault fault;
   fault.where = "h1->sw";
   fault.impairment.down = true;
   fault.at = std::chrono::milliseconds{10};
@@ -260,8 +260,8 @@ TEST_F(ImpairmentTest, ALinkThatIsDownLosesEverythingUntilItIsUp) {
 }
 
 TEST_F(ImpairmentTest, ImpairmentsAddUp) {
-  trouble([](Impairment& is) { is.loss = 0.1; });
-  trouble([](Impairment& is) {
+  trouble([](fabric::Impairment& is) { is.loss = 0.1; });
+  trouble([](fabric::Impairment& is) {
     is.extra_delay = microseconds{20};
     is.loss = 0.1;
   });
@@ -271,4 +271,4 @@ TEST_F(ImpairmentTest, ImpairmentsAddUp) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

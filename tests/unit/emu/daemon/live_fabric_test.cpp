@@ -11,7 +11,7 @@
 #include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -24,9 +24,9 @@ srd::Address host(unsigned number) { return srd::Address::v4(127, 77, number, 1)
 class LiveFabricTest : public testing::Test {
  protected:
   // Two hosts on one switch.
-  void build(const LinkProperties& link, double dilation = 1) {
-    Topology topology;
-    const NodeId middle = topology.add_switch("sw");
+  void build(const fabric::LinkProperties& link, double dilation = 1) {
+    fabric::Topology topology;
+    const fabric::NodeId middle = topology.add_switch("sw");
     for (const char* name : {"h1", "h2"}) {
       topology.connect(topology.add_host(name), middle, link);
     }
@@ -63,8 +63,8 @@ class LiveFabricTest : public testing::Test {
     live_->advance(now + seconds{1});
     live_time_ = now + seconds{1};
   }
-  void trouble(double Impairment::*what, double probability) {
-    Fault fault;
+  void trouble(double fabric::Impairment::*what, double probability) {
+    fabric::Fault fault;
     fault.where = "h1->sw";
     fault.impairment.*what = probability;
     ASSERT_TRUE(live_->apply(live_time_, fault));
@@ -76,12 +76,12 @@ class LiveFabricTest : public testing::Test {
   TimePoint live_time_{};
 };
 
-constexpr LinkProperties kFast{.rate = Rate::gbps(100),
-                               .delay = microseconds{5},
-                               .buffer = 1 << 20,
-                               .ecn_low = 0,
-                               .ecn_high = 0,
-                               .trimming = false};
+constexpr fabric::LinkProperties kFast{.rate = Rate::gbps(100),
+                                       .delay = microseconds{5},
+                                       .buffer = 1 << 20,
+                                       .ecn_low = 0,
+                                       .ecn_high = 0,
+                                       .trimming = false};
 
 TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   build(kFast);
@@ -123,7 +123,7 @@ TEST_F(LiveFabricTest, FramesArriveWhenTheyAreDueForYearsAndWithEveryDilation) {
 TEST_F(LiveFabricTest, FaultsComeAndGoOnTheDayThatWasAskedFor) {
   constexpr Duration kDay = std::chrono::hours{24};
   build(kFast);
-  Fault fault;
+  fabric::Fault fault;
   fault.where = "h1->sw";
   fault.impairment.loss = 1;
   fault.at = 60 * kDay;
@@ -170,7 +170,7 @@ TEST_F(LiveFabricTest, ALentFrameIsNotCopiedUntilItIsCalledInOrDelivered) {
 
 TEST_F(LiveFabricTest, LostFramesAreGivenBackToo) {
   build(kFast);
-  trouble(&Impairment::loss, 1.0);
+  trouble(&fabric::Impairment::loss, 1.0);
   Loans loans;
   const auto memory = frame(1000);
   ASSERT_TRUE(live_->submit(live_time_, 0, {.port = 1, .record = {}, .frame = {}}, memory,
@@ -266,12 +266,12 @@ TEST_F(LiveFabricTest, ANicTakesNoMoreThanItCanSend) {
 
 TEST_F(LiveFabricTest, LossAndDuplicationAreAsAskedFor) {
   build(kFast);
-  trouble(&Impairment::loss, 0.2);
+  trouble(&fabric::Impairment::loss, 0.2);
   send_apart(5000, 200);
   EXPECT_NEAR(static_cast<double>(arrived_.size()), 4000, 4000 * 0.1 / 2);
   arrived_.clear();
   build(kFast);
-  trouble(&Impairment::duplication, 0.3);
+  trouble(&fabric::Impairment::duplication, 0.3);
   send_apart(5000, 200);
   EXPECT_NEAR(static_cast<double>(arrived_.size()), 6500, 6500 * 0.1 / 2);
   EXPECT_EQ(live_->frames_inside(), 0U);
@@ -279,7 +279,7 @@ TEST_F(LiveFabricTest, LossAndDuplicationAreAsAskedFor) {
 
 TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
   build(kFast);
-  trouble(&Impairment::corruption, 1);
+  trouble(&fabric::Impairment::corruption, 1);
   send_apart(100, 200, true);
   ASSERT_EQ(arrived_.size(), 100U);
   for (std::size_t i = 0; i < arrived_.size(); ++i) {
@@ -297,8 +297,8 @@ TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
 
 TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
   // Two NICs' worth of frames through one slow link.
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
   topology.connect(topology.add_host("h1"), middle, kFast);
   topology.connect(topology.add_host("h2"), middle,
                    {.rate = Rate::gbps(1),
@@ -327,8 +327,8 @@ TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
 }
 
 TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
   topology.connect(topology.add_host("h1"), middle, kFast);
   topology.connect(topology.add_host("h2"), middle,
                    {.rate = Rate::gbps(1),
@@ -361,7 +361,7 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
 
 TEST_F(LiveFabricTest, ALinkThatIsDownCarriesNothingUntilItIsUp) {
   build(kFast);
-  Fault fault;
+  fabric::Fault fault;
   fault.where = "h1->sw";
   fault.impairment.down = true;
   const auto applied = live_->apply(TimePoint{}, fault);
@@ -374,4 +374,4 @@ TEST_F(LiveFabricTest, ALinkThatIsDownCarriesNothingUntilItIsUp) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

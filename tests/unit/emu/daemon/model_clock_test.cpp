@@ -6,7 +6,7 @@
 #include <array>
 #include <chrono>
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using std::chrono::hours;
@@ -19,9 +19,9 @@ TEST(ModelClock, NeitherYearsNorDilationsMakeItOverflowOrGoBack) {
   for (const double dilation : kDilations) {
     for (const Duration began : {Duration{0}, 10 * kYear}) {
       const ModelClock clock(TimePoint{began}, dilation);
-      Picos before = 0;
+      fabric::Picos before = 0;
       for (Duration passed{1}; passed < 100 * kYear; passed *= 3) {
-        const Picos count = clock.at(TimePoint{began + passed});
+        const fabric::Picos count = clock.at(TimePoint{began + passed});
         ASSERT_GE(count, before) << dilation << ", " << passed.count() << " ns";
         const double exact = static_cast<double>(passed.count()) * 1000.0 / dilation;
         if (exact < static_cast<double>(ModelClock::kLatest)) {
@@ -39,7 +39,7 @@ TEST(ModelClock, NeitherYearsNorDilationsMakeItOverflowOrGoBack) {
 TEST(ModelClock, ACountIsReachedAtTheMomentThatIsToldAndNotBefore) {
   for (const double dilation : kDilations) {
     const ModelClock clock(TimePoint{kYear}, dilation);
-    for (Picos count = 1; count < ModelClock::kLatest / 3; count = count * 3 + 1) {
+    for (fabric::Picos count = 1; count < ModelClock::kLatest / 3; count = count * 3 + 1) {
       const TimePoint when = clock.when(count);
       if (when == kNever) {
         ASSERT_GT(static_cast<double>(count) * dilation, 9e21) << "292 years, less the start";
@@ -70,4 +70,4 @@ TEST(ModelClock, IsSetBackWithoutLosingTime) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

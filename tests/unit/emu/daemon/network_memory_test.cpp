@@ -11,7 +11,7 @@
 #include "srd/net/envelope.hpp"
 #include "srd/wire/srd_codec.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -36,14 +36,14 @@ std::vector<std::byte> frame_of(std::size_t size) {
 class NetworkMemoryTest : public testing::Test {
  protected:
   NetworkMemoryTest() {
-    Topology topology;
-    const NodeId middle = topology.add_switch("sw");
-    const LinkProperties link{.rate = Rate::gbps(400),
-                              .delay = milliseconds{500},
-                              .buffer = 1 << 20,
-                              .ecn_low = 0,
-                              .ecn_high = 0,
-                              .trimming = false};
+    fabric::Topology topology;
+    const fabric::NodeId middle = topology.add_switch("sw");
+    const fabric::LinkProperties link{.rate = Rate::gbps(400),
+                                      .delay = milliseconds{500},
+                                      .buffer = 1 << 20,
+                                      .ecn_low = 0,
+                                      .ecn_high = 0,
+                                      .trimming = false};
     for (const char* name : {"h1", "h2", "h3", "h4"}) {
       topology.connect(topology.add_host(name), middle, link);
     }
@@ -52,7 +52,7 @@ class NetworkMemoryTest : public testing::Test {
         TimePoint{}, [this](const Arrival& arrival) { ++arrived_[arrival.block]; });
   }
   // So many frames, 100 in each microsecond of the network's time. `block` tells senders apart.
-  void flood(PortId from, std::size_t size, int frames) {
+  void flood(fabric::PortId from, std::size_t size, int frames) {
     const auto frame = frame_of(size);
     for (int i = 0; i < frames; ++i) {
       ASSERT_TRUE(
@@ -111,7 +111,7 @@ TEST_F(NetworkMemoryTest, AFloodOfOneLeavesRoomForTheOthers) {
 }
 
 TEST_F(NetworkMemoryTest, CopiesAreFramesToo) {
-  Fault fault;
+  fabric::Fault fault;
   fault.where = "h1->sw";
   fault.impairment.duplication = 1;
   ASSERT_TRUE(live_->apply(now_, fault));
@@ -139,4 +139,4 @@ TEST_F(NetworkMemoryTest, FramesOnLoanCount) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

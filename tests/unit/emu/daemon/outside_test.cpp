@@ -31,7 +31,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
@@ -41,13 +41,14 @@ namespace wire = srd::wire;
 class OneHost : public Weftd {
  public:
   OneHost(const std::string& directory, std::uint32_t host, std::vector<std::string> ports,
-          std::optional<Topology> topology = std::nullopt, const std::string& join_key = "")
+          std::optional<fabric::Topology> topology = std::nullopt, const std::string& join_key = "")
       : Weftd(options_of(directory, host, std::move(ports), std::move(topology), join_key)) {}
 
  private:
   static DaemonOptions options_of(const std::string& directory, std::uint32_t host,
                                   std::vector<std::string>&& ports,
-                                  std::optional<Topology>&& topology, const std::string& join_key) {
+                                  std::optional<fabric::Topology>&& topology,
+                                  const std::string& join_key) {
     DaemonOptions options;
     options.directory = directory;
     options.plant.hosts = {"h" + std::to_string(host)};
@@ -59,8 +60,8 @@ class OneHost : public Weftd {
   }
 };
 
-srd::TxPacket packet(const Attachment& from, const Attachment& to, std::uint32_t number,
-                     std::size_t payload = 1000) {
+srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& to,
+                     std::uint32_t number, std::size_t payload = 1000) {
   static const std::vector<std::byte> bytes(5000, std::byte{0x5A});
   wire::DataHeader header{};
   header.common.version = wire::kVersion;
@@ -80,7 +81,7 @@ srd::TxPacket packet(const Attachment& from, const Attachment& to, std::uint32_t
   return packet;
 }
 
-bool passes(Attachment& from, Attachment& to, std::uint32_t number) {
+bool passes(attach::Attachment& from, attach::Attachment& to, std::uint32_t number) {
   const srd::TxPacket sent = packet(from, to, number);
   return from.io->transmit({&sent, 1}) == 1 && eventually([&] {
            bool got = false;
@@ -168,8 +169,8 @@ TEST_F(OutsideTest, AThirdNetworkIsReachedThroughTheSecond) {
 }
 
 TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
   for (const char* name : {"h1", "gate"}) {
     topology.connect(topology.add_host(name), middle,
                      {.rate = Rate::gbps(1), .delay = std::chrono::microseconds{5}});
@@ -195,7 +196,7 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   auto enemy = srd::DgramIo::create(
       {.local = place("b"), .remote = place("a"), .patience = std::chrono::hours{1}});
   ASSERT_TRUE(enemy);
-  Attachment far;
+  attach::Attachment far;
   far.address = a->address;
   far.address.bytes[14] = std::byte{99};
   far.id = srd::AttachmentId{1};
@@ -314,9 +315,9 @@ std::vector<std::byte> roce_frame(const srd::Address& to, std::size_t size) {
   return frame;
 }
 
-Topology h1_and_gate() {
-  Topology topology;
-  const NodeId middle = topology.add_switch("sw");
+fabric::Topology h1_and_gate() {
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
   for (const char* name : {"h1", "gate"}) {
     topology.connect(topology.add_host(name), middle, {});
   }
@@ -368,21 +369,21 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
 TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   const OneHost one(place("one"), 1, {});
   for (const char* host : {"", "h1", "nobody"}) {
-    auto socket = connect_seqpacket(place("one") + "/attach.sock");
+    auto socket = attach::connect_seqpacket(place("one") + "/attach.sock");
     auto no_tap = srd::create_doorbell();
     ASSERT_TRUE(socket && no_tap);
-    TapRequest request;
+    attach::TapRequest request;
     std::strncpy(request.host.data(), host, request.host.size() - 1);
-    ASSERT_TRUE(send_struct(socket->get(), request, {no_tap->get()}));
-    const Received received = await_message(socket->get(), 5000);
-    const auto refused = received.as<RefusedReply>();
+    ASSERT_TRUE(attach::send_struct(socket->get(), request, {no_tap->get()}));
+    const Received received = attach::await_message(socket->get(), 5000);
+    const auto refused = received.as<attach::RefusedReply>();
     ASSERT_TRUE(refused) << host;
-    EXPECT_EQ(refused->header.type, AttachMessage::refused);
+    EXPECT_EQ(refused->header.type, attach::AttachMessage::refused);
   }
   const auto no_tap = srd::create_doorbell();
   ASSERT_TRUE(no_tap);
   const auto given =
-      give_tap({.socket = place("one") + "/attach.sock", .host = "nobody"}, no_tap->get());
+      attach::give_tap({.socket = place("one") + "/attach.sock", .host = "nobody"}, no_tap->get());
   ASSERT_FALSE(given);
   EXPECT_NE(given.error().message.find("weftd refused: "), std::string::npos)
       << given.error().message;
@@ -438,14 +439,14 @@ TEST_F(OutsideTest, ATapStaysForAsLongAsItsDonor) {
     if (!tap) {
       GTEST_SKIP() << tap.error().message;
     }
-    auto socket = connect_seqpacket(place("one") + "/attach.sock");
+    auto socket = attach::connect_seqpacket(place("one") + "/attach.sock");
     ASSERT_TRUE(socket);
-    TapRequest request;
+    attach::TapRequest request;
     std::strncpy(request.host.data(), "h1", request.host.size() - 1);
-    ASSERT_TRUE(send_struct(socket->get(), request, {tap->get()}));
+    ASSERT_TRUE(attach::send_struct(socket->get(), request, {tap->get()}));
     tap->reset();
-    const auto reply = await_message(socket->get(), 5000).as<HostReply>();
-    ASSERT_TRUE(is_well_formed(reply, AttachMessage::host)) << i;
+    const auto reply = attach::await_message(socket->get(), 5000).as<attach::HostReply>();
+    ASSERT_TRUE(attach::is_well_formed(reply, attach::AttachMessage::host)) << i;
     const json ports = one.status()["ports"];
     ASSERT_EQ(ports.size(), 1U) << i;
     EXPECT_EQ(ports[0]["host"], "h1");
@@ -472,4 +473,4 @@ TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -18,7 +18,7 @@
 #include "emu/daemon/registry.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr std::uint32_t kNow = 1000;  // of the calendar: all that happens here does at once
@@ -213,4 +213,4 @@ TEST_F(PlacesTest, AFileThatCannotBeMadeIsSaidSo) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

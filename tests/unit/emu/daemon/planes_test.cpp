@@ -12,7 +12,7 @@
 #include "emu/daemon/round_calls.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 bool is_readable(int fd) {
@@ -122,7 +122,7 @@ TEST_F(ControlPlaneTest, AThousandClientsThatSayNothingUsefulCostNoCall) {
   std::vector<srd::UniqueFd> clients;
   for (int i = 0; i < 1000; ++i) {
     if (i % 2 == 0) {
-      auto newcomer = connect_seqpacket(weftd_->attach_socket());
+      auto newcomer = attach::connect_seqpacket(weftd_->attach_socket());
       ASSERT_TRUE(newcomer);
       [[maybe_unused]] const bool sent =
           send_message(newcomer->get(), std::as_bytes(std::span("nonsense")));
@@ -144,7 +144,7 @@ TEST_F(ControlPlaneTest, AThousandClientsThatSayNothingUsefulCostNoCall) {
 
 TEST_F(ControlPlaneTest, AProcessThatComesAndGoesCostsAFewCallsHoweverManyThereAre) {
   start(false);
-  std::vector<Attachment> others;
+  std::vector<attach::Attachment> others;
   const auto cost_of = [&](int times) {
     const std::uint64_t before = calls();
     for (int i = 0; i < times; ++i) {
@@ -180,4 +180,4 @@ TEST_F(ControlPlaneTest, NobodyCanConnectBeforeEverythingIsThere) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -14,7 +14,7 @@
 #include "tests/support/lingering_socket.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using testing::LingeringSocket;
@@ -61,7 +61,7 @@ class SlowCloses : public DaemonTest {
   }
   [[nodiscard]] srd::UniqueFd connect(const char* name) const {
     if (std::string(name) == "/attach.sock") {
-      auto socket = connect_seqpacket(weftd_->attach_socket());
+      auto socket = attach::connect_seqpacket(weftd_->attach_socket());
       EXPECT_TRUE(socket);
       return std::move(*socket);
     }
@@ -118,7 +118,7 @@ TEST_F(SlowCloses, HoldUpNobodyAsUrgentData) {
 }
 
 TEST_F(SlowCloses, HoldUpNobodyAsAnEmptyMessageOrATapThatIsNone) {
-  TapRequest tap;
+  attach::TapRequest tap;
   std::strcpy(tap.host.data(), "h1");
   const auto request = std::as_bytes(std::span(&tap, 1));
   for (const std::size_t size : {std::size_t{0}, request.size()}) {
@@ -147,7 +147,7 @@ class SlowInside : public SlowCloses {
 };
 
 TEST_F(SlowInside, HoldsUpNoOtherClientsDescriptors) {
-  TapRequest tap;
+  attach::TapRequest tap;
   std::strcpy(tap.host.data(), "h1");
   const auto request = std::as_bytes(std::span(&tap, 1));
   std::vector<srd::UniqueFd> clients;
@@ -160,18 +160,18 @@ TEST_F(SlowInside, HoldsUpNoOtherClientsDescriptors) {
   });
   const srd::UniqueFd other = connect("/attach.sock");
   const srd::UniqueFd no_tap(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  ASSERT_TRUE(send_struct(other.get(), tap, {no_tap.get()}));
-  EXPECT_TRUE(await_message(other.get(), 20'000).as<RefusedReply>());
+  ASSERT_TRUE(attach::send_struct(other.get(), tap, {no_tap.get()}));
+  EXPECT_TRUE(attach::await_message(other.get(), 20'000).as<attach::RefusedReply>());
   expect_service();
 }
 
 // The kernel tells first that weftd's answer was not read, and only then that there is a message.
 TEST_F(SlowInside, HoldsUpNobodyBehindAnAnswerThatWasNotRead) {
-  DescribeRequest describe;
+  attach::DescribeRequest describe;
   std::strcpy(describe.host.data(), "h1");
   LingeringSocket inner;
   srd::UniqueFd client = connect("/attach.sock");
-  ASSERT_TRUE(send_struct(client.get(), describe));
+  ASSERT_TRUE(attach::send_struct(client.get(), describe));
   pollfd answered{client.get(), POLLIN, 0};
   ASSERT_EQ(::poll(&answered, 1, 20'000), 1);
   undisturbed([&] {
@@ -184,13 +184,13 @@ TEST_F(SlowInside, HoldsUpNobodyBehindAnAnswerThatWasNotRead) {
 TEST_F(SlowCloses, HoldUpNobodyWhenAnAttachedProcessSendsThem) {
   LingeringSocket it;
   const srd::UniqueFd client = connect("/attach.sock");
-  AttachRequest attach;
+  attach::AttachRequest attach;
   std::strcpy(attach.host.data(), "h2");
-  ASSERT_TRUE(send_struct(client.get(), attach));
-  ASSERT_EQ(await_message(client.get(), 5000).fds.size(), 2U);
+  ASSERT_TRUE(attach::send_struct(client.get(), attach));
+  ASSERT_EQ(attach::await_message(client.get(), 5000).fds.size(), 2U);
   undisturbed([&] { pass(client.get(), std::as_bytes(std::span("nonsense")), it); });
   expect_service();
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

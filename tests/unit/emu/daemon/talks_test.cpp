@@ -27,7 +27,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 constexpr const char* kStatus = "{\"v\": 1, \"cmd\": \"status\"}\n";
@@ -100,9 +100,10 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
   std::vector<srd::UniqueFd> newcomers;
   bool told = false;
   for (int i = 0; i < 60 && !told; ++i) {
-    auto socket = connect_seqpacket(attach_socket());
+    auto socket = attach::connect_seqpacket(attach_socket());
     ASSERT_TRUE(socket);
-    const auto refused = await_message(socket->get(), i < 20 ? 0 : 200).as<RefusedReply>();
+    const auto refused =
+        attach::await_message(socket->get(), i < 20 ? 0 : 200).as<attach::RefusedReply>();
     told = refused && std::strstr(refused->text.data(), "file descriptor") != nullptr;
     newcomers.push_back(std::move(*socket));
   }
@@ -116,7 +117,7 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
 // Who says something before that makes it last: it is read on a side thread.
 TEST_F(TalksTest, WithoutDescriptorsItSaysSoToWhomeverSpeaksFirst) {
   start(40);
-  std::vector<Result<Attachment>> processes;
+  std::vector<Result<attach::Attachment>> processes;
   do {
     processes.push_back(attach({.socket = attach_socket(), .host = "h1"}));
   } while (processes.back());
@@ -176,10 +177,10 @@ class UntoldTest : public TalksTest {
     options_.event_log = options_.directory + "/events.jsonl";
     start();
   }
-  [[nodiscard]] Result<Attachment> join(const std::string& host) const {
+  [[nodiscard]] Result<attach::Attachment> join(const std::string& host) const {
     return attach({.socket = options_.directory + "/attach.sock", .host = host});
   }
-  static void send(Attachment& from, const Attachment& to) {
+  static void send(attach::Attachment& from, const attach::Attachment& to) {
     static const std::array<std::byte, 64> payload{};
     srd::TxPacket packet;
     srd::wire::CommonHeader header{};
@@ -194,12 +195,12 @@ class UntoldTest : public TalksTest {
     packet.payload[0] = payload;
     [[maybe_unused]] const auto taken = from.io->transmit({&packet, 1});
   }
-  static void poll_once(Attachment& attachment) {
+  static void poll_once(attach::Attachment& attachment) {
     [[maybe_unused]] const auto packets = attachment.io->receive();
     attachment.io->release();
   }
   // A process that is talked to gets a ring, whether it looks or not.
-  static bool gets_ring(Attachment& from, const Attachment& to) {
+  static bool gets_ring(attach::Attachment& from, const attach::Attachment& to) {
     return eventually([&] {
       send(from, to);
       poll_once(from);
@@ -207,7 +208,7 @@ class UntoldTest : public TalksTest {
     });
   }
   // Peers come and go until the silent one's socket holds no more news.
-  void fill(const Attachment& silent) const {
+  void fill(const attach::Attachment& silent) const {
     for (int round = 0; round < 2000; ++round) {
       auto peer = join("h1");
       ASSERT_TRUE(peer) << peer.error().message;
@@ -223,7 +224,7 @@ class UntoldTest : public TalksTest {
     }
     FAIL() << "no socket is that large";
   }
-  [[nodiscard]] std::size_t detached(const Attachment& who) const {
+  [[nodiscard]] std::size_t detached(const attach::Attachment& who) const {
     std::ifstream file(options_.event_log);
     std::size_t times = 0;
     for (std::string line; std::getline(file, line);) {
@@ -243,7 +244,7 @@ TEST_F(UntoldTest, APeersEndThatCannotBeToldCostsThePlace) {
   ASSERT_TRUE(silent && friendly);
   ASSERT_TRUE(gets_ring(*friendly, *silent));
   fill(*silent);
-  *friendly = Attachment{};  // its ring has to be taken back
+  *friendly = attach::Attachment{};  // its ring has to be taken back
   EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
   // It comes back as soon as it looks, to the same place.
   auto other = join("h1");
@@ -280,7 +281,7 @@ class LinkTest : public TalksTest {
   }
   struct Listener {
     std::vector<bool> heard;
-    std::optional<Attachment> attachment;
+    std::optional<attach::Attachment> attachment;
     void look() {
       [[maybe_unused]] const auto packets = attachment->io->receive();
       attachment->io->release();
@@ -293,7 +294,7 @@ class LinkTest : public TalksTest {
     }
   };
   void join(Listener& listener, const std::string& host, std::uint32_t nic) const {
-    AttachOptions options;
+    attach::AttachOptions options;
     options.socket = attach_socket();
     options.host = host;
     options.nic = nic;
@@ -369,4 +370,4 @@ TEST_F(LinkTest, FaultsInTimeAndDyingSwitchesTakeLinksToo) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

@@ -23,7 +23,7 @@
 #include "srd/io/posix.hpp"
 #include "srd/run/clock.hpp"
 
-namespace weft::emu {
+namespace weft::daemon {
 
 using nlohmann::json;
 
@@ -62,7 +62,7 @@ class Weftd {
       }
       _exit(daemon && (*daemon)->run() ? 0 : 1);
     }
-    EXPECT_TRUE(eventually([&] { return connect_seqpacket(attach_socket()).has_value(); }));
+    EXPECT_TRUE(eventually([&] { return attach::connect_seqpacket(attach_socket()).has_value(); }));
   }
   // Returns its exit status as waitpid() tells it.
   int kill(int signal) {
@@ -78,7 +78,7 @@ class Weftd {
   [[nodiscard]] const DaemonOptions& options() const { return options_; }
 
   [[nodiscard]] std::string attach_socket() const { return options_.directory + "/attach.sock"; }
-  [[nodiscard]] Result<Attachment> join(AttachOptions options = {}) const {
+  [[nodiscard]] Result<attach::Attachment> join(attach::AttachOptions options = {}) const {
     options.socket = attach_socket();
     return attach(std::move(options));
   }
@@ -121,4 +121,4 @@ class Weftd {
   pid_t pid_ = -1;
 };
 
-}  // namespace weft::emu
+}  // namespace weft::daemon

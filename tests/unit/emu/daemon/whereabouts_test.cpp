@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft::emu {
+namespace weft::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -83,4 +83,4 @@ TEST(Whereabouts, APortThatIsGoneTakesWhoLivedThereWithIt) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::daemon

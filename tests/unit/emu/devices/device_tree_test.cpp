@@ -11,7 +11,7 @@
 #include "emu/kernel/sysfs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 namespace {
 
 class Tree : public ::testing::Test {
@@ -94,4 +94,4 @@ TEST_F(Tree, ShowsThePortsState) {
 }
 
 }  // namespace
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

@@ -6,7 +6,7 @@
 #include "emu/kernel/nic_description.hpp"
 #include "srd/net/address_text.hpp"
 
-namespace weft::emu::devices::efa {
+namespace weft::devices::efa {
 namespace {
 
 TEST(Abilities, SurviveTheRoundTrip) {
@@ -37,4 +37,4 @@ TEST(Gid, LeadsBackToTheAddress) {
 }
 
 }  // namespace
-}  // namespace weft::emu::devices::efa
+}  // namespace weft::devices::efa

@@ -11,7 +11,7 @@
 #include "emu/devices/personality.hpp"
 #include "srd/net/machine.hpp"
 
-namespace weft::emu::devices::fake {
+namespace weft::devices::fake {
 
 namespace abi = kernel::abi;
 
@@ -105,4 +105,4 @@ class FakePersonality final : public Personality {
   }
 };
 
-}  // namespace weft::emu::devices::fake
+}  // namespace weft::devices::fake

@@ -17,7 +17,7 @@
 #include "srd/io/memory_io.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 namespace {
 
 const fake::FakePersonality kFake;
@@ -148,4 +148,4 @@ TEST_F(FakeFile, MakesProgressByItself) {
 }
 
 }  // namespace
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

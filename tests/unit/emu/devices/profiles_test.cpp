@@ -7,7 +7,7 @@
 #include "emu/devices/efa/abilities.hpp"
 #include "emu/devices/efa/personality.hpp"
 
-namespace weft::emu::devices {
+namespace weft::devices {
 namespace {
 
 using ::testing::AllOf;
@@ -147,4 +147,4 @@ TEST(Profiles, NewIdsCanRead) {
 }
 
 }  // namespace
-}  // namespace weft::emu::devices
+}  // namespace weft::devices

@@ -7,7 +7,7 @@
 #include "emu/fabric/fabric.hpp"
 #include "tests/unit/emu/fabric/collector.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 using std::chrono::microseconds;
@@ -263,4 +263,4 @@ TEST(Admission, OnACableBetweenTwoHostsACopyForAThirdHasNoRouteEither) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

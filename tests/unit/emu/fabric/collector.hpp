@@ -5,7 +5,7 @@
 
 #include "emu/fabric/fabric.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 
 struct Collector {
   struct Arrival {
@@ -71,4 +71,4 @@ inline void send_eight(Fabric& fabric, bool trimmable = false) {
   }
 }
 
-}  // namespace weft::emu
+}  // namespace weft::fabric

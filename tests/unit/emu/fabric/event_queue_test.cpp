@@ -7,7 +7,7 @@
 
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 std::uint32_t take(EventQueue& queue) {
@@ -109,4 +109,4 @@ TEST(EventQueue, PopsInTheOrderOfAStableSort) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

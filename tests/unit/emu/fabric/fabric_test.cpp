@@ -10,7 +10,7 @@
 #include "emu/fabric/generators.hpp"
 #include "tests/unit/emu/fabric/collector.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr Picos kUs = 1'000'000;
@@ -352,4 +352,4 @@ TEST(Fabric, TwoHostsOnOneCableNeedNoSwitch) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

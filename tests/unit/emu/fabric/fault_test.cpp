@@ -9,7 +9,7 @@
 #include "emu/fabric/generators.hpp"
 #include "tests/unit/emu/fabric/collector.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 using std::chrono::microseconds;
@@ -355,4 +355,4 @@ TEST(Fault, ConservationUnderAllFaultsTogether) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -6,7 +6,7 @@
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/fabric/traffic_matrix.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 Result<Topology> yaml(const std::string& text) { return read_topology("net.yaml", text, ""); }
@@ -271,4 +271,4 @@ TEST(FaultFile, ReadsAndRefuses) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

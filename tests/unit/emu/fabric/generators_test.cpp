@@ -8,7 +8,7 @@
 #include "emu/fabric/picos.hpp"
 #include "emu/fabric/routes.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 std::size_t count_tier(const Topology& net, std::uint8_t tier) {
@@ -184,4 +184,4 @@ TEST(Topology, ValidationNamesTheCulprit) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -7,7 +7,7 @@
 
 #include "srd/base/rng.hpp"
 
-namespace weft::emu {
+namespace weft::fabric {
 namespace {
 
 constexpr Picos kLookahead = 1000;
@@ -128,4 +128,4 @@ TEST(NodeCalendar, AStopLetsTheWindowEnd) {
 }
 
 }  // namespace
-}  // namespace weft::emu
+}  // namespace weft::fabric

@@ -5,7 +5,7 @@
 
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using abi::Command;
@@ -254,4 +254,4 @@ TEST_F(CommandFields, AnObjectStandsOnAsManyAsItNeeds) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

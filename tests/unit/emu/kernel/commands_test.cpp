@@ -3,7 +3,7 @@
 
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 class Commands : public RawClient {
@@ -297,4 +297,4 @@ TEST_F(Commands, ClosingAFileReturnsEverything) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -3,7 +3,7 @@
 
 #include "emu/kernel/nic_description.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 TEST(NicText, SurvivesTheRoundTrip) {
@@ -26,4 +26,4 @@ TEST(NicText, ErrorsNameTheLine) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

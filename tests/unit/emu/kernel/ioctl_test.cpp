@@ -1,7 +1,7 @@
 // Tests of ioctl methods: what they answer, and how malformed calls are refused.
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using abi::BufferDescriptor;
@@ -502,4 +502,4 @@ INSTANTIATE_TEST_SUITE_P(All, BadIoctl,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -10,7 +10,7 @@
 
 #include "srd/base/rng.hpp"
 
-namespace weft::emu::kernel::nldev {
+namespace weft::kernel::nldev {
 namespace {
 
 constexpr std::uint32_t kPort = 4711;
@@ -165,4 +165,4 @@ TEST(Nldev, StandsAnyBytes) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel::nldev
+}  // namespace weft::kernel::nldev

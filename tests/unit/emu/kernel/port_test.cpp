@@ -7,7 +7,7 @@
 
 #include "tests/unit/emu/kernel/queue_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using Record = EventChannel::Record;
@@ -110,4 +110,4 @@ TEST_F(Port, EventsThatFindNoRoomComeWhenThereIsSome) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -3,7 +3,7 @@
 
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 using efa::Cqe;
 
@@ -95,4 +95,4 @@ class QueueClient : public RawClient {
   std::uint32_t received = 0;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -4,7 +4,7 @@
 
 #include "tests/unit/emu/kernel/queue_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using Queues = QueueClient;
@@ -292,4 +292,4 @@ TEST_F(Queues, QueuesOutliveTheApplicationsMappings) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

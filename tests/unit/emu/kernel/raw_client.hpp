@@ -19,7 +19,7 @@
 #include "emu/kernel/uverbs_file.hpp"
 #include "srd/net/address_text.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 
 namespace efa = devices::efa;
 using efa::Abilities;
@@ -269,4 +269,4 @@ class RawClient : public ::testing::Test {
   std::vector<std::pair<void*, std::size_t>> mapped_;
 };
 
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

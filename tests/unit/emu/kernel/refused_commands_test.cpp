@@ -4,7 +4,7 @@
 
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using abi::Command;
@@ -201,4 +201,4 @@ INSTANTIATE_TEST_SUITE_P(All, WrongHandle,
                          name_of);
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

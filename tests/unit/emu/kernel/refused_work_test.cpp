@@ -2,7 +2,7 @@
 // the status that the completion must have.
 #include "tests/unit/emu/kernel/queue_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 using efa::ReceiveDescriptor;
@@ -311,4 +311,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

@@ -15,7 +15,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 NicDescription efa_nic() {
@@ -157,4 +157,4 @@ TEST_F(CountedCommands, ErrorsAreCountedByKind) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

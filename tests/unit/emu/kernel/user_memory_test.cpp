@@ -10,7 +10,7 @@
 #include "emu/kernel/mappings.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
-namespace weft::emu::kernel {
+namespace weft::kernel {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -172,4 +172,4 @@ TEST_P(UserMemory, MappingsAreFoundByBothWaysOfAsking) {
 }
 
 }  // namespace
-}  // namespace weft::emu::kernel
+}  // namespace weft::kernel

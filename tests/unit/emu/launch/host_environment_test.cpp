@@ -20,15 +20,15 @@ class PlaceholderTest : public ::testing::Test {
     EXPECT_TRUE(text) << word << ": " << text.error().message;
     return text.value_or("");
   }
-  static emu::DaemonOptions options(const std::string& directory) {
-    emu::DaemonOptions options;
+  static daemon::DaemonOptions options(const std::string& directory) {
+    daemon::DaemonOptions options;
     options.directory = directory;
     options.plant.hosts = {"h1", "h2"};
     return options;
   }
 
   const testing::TemporaryFolder folder_;
-  const emu::Weftd weftd_{options(folder_.path())};
+  const daemon::Weftd weftd_{options(folder_.path())};
 };
 
 TEST_F(PlaceholderTest, HostsGetTheirAddresses) {
@@ -76,7 +76,7 @@ TEST(Devices, AreOnANetworkThatCarriesAcknowledgements) {
   const std::string large = "\nmtu 8928\n";
   kind->abilities.replace(kind->abilities.find(large), large.size(), "\nmtu 300\n");
   ASSERT_TRUE(kind->kind->validate(kind->abilities));
-  EXPECT_EQ(payload_of(kind), emu::kLeastPayload);
+  EXPECT_EQ(payload_of(kind), attach::kLeastPayload);
 }
 
 }  // namespace

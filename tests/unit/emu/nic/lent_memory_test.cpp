@@ -5,7 +5,7 @@
 
 #include "tests/unit/emu/nic/two_nics.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 // Stands for the pages that are not there. A touch of them copies nothing, and says so.
@@ -155,4 +155,4 @@ TEST_F(LentMemory, ThatWasReadInTimeIsNotMissed) {
 }
 
 }  // namespace
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

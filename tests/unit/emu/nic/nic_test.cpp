@@ -3,7 +3,7 @@
 
 #include "tests/unit/emu/nic/two_nics.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 TEST_F(TwoNics, SendCarriesBytesImmediateAndSource) {
@@ -551,4 +551,4 @@ TEST_F(NoLoopback, WhatIsSentToOneselfVanishes) {
 }
 
 }  // namespace
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

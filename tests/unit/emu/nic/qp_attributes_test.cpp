@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 constexpr std::uint32_t kInit = kMaskPkeyIndex | kMaskPort | kMaskQkey;
@@ -115,4 +115,4 @@ TEST(ModifyQp, ValuesAreChecked) {
 }
 
 }  // namespace
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

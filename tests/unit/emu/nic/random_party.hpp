@@ -12,7 +12,7 @@
 
 #include "emu/nic/nic.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 inline constexpr std::size_t kSlots = 16;
 inline constexpr std::size_t kSlot = 2048;
@@ -144,4 +144,4 @@ struct Packet {
   std::vector<std::byte> bytes;
 };
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

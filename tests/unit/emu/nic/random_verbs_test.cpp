@@ -9,7 +9,7 @@
 #include "srd/base/rng.hpp"
 #include "tests/unit/emu/nic/random_party.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 class World {
@@ -572,4 +572,4 @@ TEST(RandomVerbs, KeepTheirRules) {
 }
 
 }  // namespace
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

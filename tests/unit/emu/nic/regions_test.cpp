@@ -5,7 +5,7 @@
 
 #include "tests/unit/emu/nic/two_nics.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 namespace {
 
 // Pages with a key of their own at the left side, which a program may take away: who touches them
@@ -177,4 +177,4 @@ TEST_F(TakenMemory, ReadsByAPeerEndInARemoteError) {
 }
 
 }  // namespace
-}  // namespace weft::emu::nic
+}  // namespace weft::nic

@@ -11,7 +11,7 @@
 #include "emu/nic/nic.hpp"
 #include "srd/base/lent_memory.hpp"
 
-namespace weft::emu::nic {
+namespace weft::nic {
 
 inline srd::Address address_number(std::uint8_t number) {
   srd::Address address;
@@ -179,4 +179,4 @@ class TwoNics : public ::testing::Test {
   std::string kept_;
 };
 
-}  // namespace weft::emu::nic
+}  // namespace weft::nic
