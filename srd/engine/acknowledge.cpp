@@ -53,7 +53,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
     take_echo(now, arrived, header, sample);
   }
   if (packet.has(wire::kCreditValid)) {
-    credits_.on_grant(header.credit.value());
+    take_grant(arrived, header.credit.value());
   }
   take_results(now, packet, header.results);
   if (has_window) {
@@ -66,6 +66,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
     cc_.on_ack(sample);
   }
   if (has_work()) {
+    ask_again_ = ask_again_ || (asks_distance_ && how_far_.due(now));
     make_ready();
   }
 }

@@ -49,10 +49,14 @@ void Engine::on_timeout(TimePoint at) {
   }
 }
 
-// Grants that are due travel in acknowledgements. [wire 4.8]
+// Grants that are due travel in acknowledgements. A peer that sends nothing for as long as it takes
+// to be given up would only hold the link for itself; if it lives it asks again. [wire 4.8]
 void Engine::queue_grants(TimePoint now) {
   while (const std::optional<CreditScheduler::Grant> grant = parts_.grants.next(now)) {
     Peer& peer = parts_.peers[grant->peer];
+    if (now - peer.receiver.last_heard() > parts_.config.peer_timeout) {
+      parts_.grants.withdraw(grant->peer);
+    }
     peer.receiver.note_grant();
     parts_.schedule.reply_now(peer);
   }

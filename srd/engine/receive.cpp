@@ -203,7 +203,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   if (parts_.config.receiver_credits) {
     (void)parts_.grants.on_demand(now, peer.id, request.demand.value());
   }
-  peer.receiver.note_demand(request.demand.value());
+  peer.receiver.note_demand(now, request.demand.value());
   parts_.schedule.reply_now(peer);
 }
 

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "srd/engine/immediate_table.hpp"
-#include "srd/net/machine.hpp"
 #include "srd/engine/owed.hpp"
 #include "srd/engine/receive_window.hpp"
+#include "srd/net/machine.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -92,10 +92,13 @@ class Receiver {
   // The peer is to be told what it may send.
   void note_grant() { grant_ = true; }
   // The peer wants so many credits, cumulative.
-  void note_demand(std::uint32_t demand) {
+  void note_demand(TimePoint now, std::uint32_t demand) {
+    asked_at_ = now;
     demand_ = demand;
     grant_ = true;
   }
+  // When data, or a request for credits, came last.
+  [[nodiscard]] TimePoint last_heard() const { return std::max(asked_at_, echo_.arrived); }
   // There is something that the next acknowledgement has to say.
   [[nodiscard]] bool owes_ack() const {
     return echo_.valid || grant_ || !again_.empty() || !probes_.empty();
@@ -130,8 +133,9 @@ class Receiver {
   Qpn reply_from_;
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
-  OwedList again_;   // trimmed and deferred packets, not told yet
-  OwedList probes_;  // their echoes: each is answered
+  TimePoint asked_at_{};  // for credits, at the latest
+  OwedList again_;        // trimmed and deferred packets, not told yet
+  OwedList probes_;       // their echoes: each is answered
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

@@ -94,6 +94,10 @@ class RetransmissionTimer {
   [[nodiscard]] bool has_died(const RetransmissionTuning& tuning) const {
     return timeouts_ >= kTimeoutsToDie && silence_ >= tuning.peer_timeout;
   }
+  // When it was silent last; the beginning of time while it is not.
+  [[nodiscard]] TimePoint latest_timeout() const {
+    return is_silent() ? timed_out_at_ : TimePoint{};
+  }
   // A packet expires a timeout after it has left or, if that was later, after the peer has answered
   // a packet of ours: in a queue that grows faster than the estimate learns of it every packet is
   // older than the timeout, while answers go on telling what is lost. As in RFC 6298, 5.3.

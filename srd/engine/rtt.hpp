@@ -21,6 +21,8 @@ class RttEstimator {
       return;
     }
     seasoned_ = seasoned_ || now - sample >= first_;
+    // A machine that slept measures its sleep, once. What lasts is learnt in a few samples.
+    sample = std::min(sample, kMostGrowth * timeout());
     const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += (error - deviation_) / 4;
     mean_ += (sample - mean_) / 8;
@@ -41,6 +43,8 @@ class RttEstimator {
   [[nodiscard]] Duration reorder_allowance() const { return std::max(mean_, 4 * deviation_); }
 
  private:
+  static constexpr int kMostGrowth = 8;  // of one sample over what was waited for
+
   Duration mean_;
   Duration deviation_;
   TimePoint first_ = TimePoint::min();  // when the first sample was taken

@@ -41,6 +41,7 @@ Sender::Sender(EngineParts& parts, Peer& peer)
     : parts_(parts),
       peer_(peer),
       rationed_(parts.config.receiver_credits),
+      asks_distance_(!rationed_ && parts.cc_kind == CongestionControlKind::srd),
       next_message_(parts.config.first_psn.value() + 1),
       next_read_(parts.config.first_psn.value() + 1),
       timer_(parts.patience),
@@ -103,16 +104,25 @@ CreditBalance Sender::first_credits(Bytes sharers) const {
 }
 
 void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
-  (void)timer_.on_question(now);
-  parts_.schedule.arm(peer_, now + timer_.retransmit_wait());
   ask_again_ = false;
-  credits_.on_requested();
+  std::uint32_t demand = 0;
+  if (rationed_) {
+    (void)timer_.on_question(now);
+    parts_.schedule.arm(peer_, now + timer_.retransmit_wait());
+    credits_.on_requested();
+    demand = credits_.demand();
+    out.path = pick_for_question(now);
+  } else {
+    demand = how_far_.ask(now, timer_.retransmit_wait());
+    const auto path = static_cast<std::uint16_t>(demand % parts_.config.paths);
+    out.path = paths_.usable_near(now, PathId{path});
+  }
   wire::CreditRequest request{};
   request.common = parts_.common_header(peer_, wire::PacketType::credit_request);
   request.common.destination_qpn = last_to_.value();
   request.common.source_qpn = last_from_.value();
   request.common.path = out.path.value();
-  request.demand = credits_.demand();
+  request.demand = demand;
   out.to = peer_.key.address;
   out.ecn = Ecn::capable_0;
   out.payload = {};
@@ -120,6 +130,14 @@ void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
   wire::store(out.header.data(), request);
   parts_.finish(out);
   ++parts_.counters.credit_requests;
+}
+
+void Sender::take_grant(TimePoint arrived, std::uint32_t granted) {
+  if (rationed_) {
+    credits_.on_grant(granted);
+  } else if (const auto rtt = how_far_.answered(arrived, granted)) {
+    cc_.on_distance(*rtt);
+  }
 }
 
 // The new life knows of no demand: whatever has not left yet is asked for anew.

@@ -10,6 +10,7 @@
 #include "srd/base/prefetch.hpp"
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/engine/cc/credit_balance.hpp"
+#include "srd/engine/cc/distance_question.hpp"
 #include "srd/engine/loss_detector.hpp"
 #include "srd/engine/paths/peer_paths.hpp"
 #include "srd/engine/retransmission_timer.hpp"
@@ -127,12 +128,13 @@ class alignas(kCacheLine) Sender {
     return !rationed_ || credits_.may_send(0) || !credits_.wants_more();
   }
   // True if a request has to leave before anything else: the receiver does not know of all that
-  // waits.
+  // waits, or is asked how far it is.
   [[nodiscard]] bool credit_request_due() const {
-    return rationed_ && (ask_again_ || credits_.should_request());
+    return ask_again_ || (rationed_ && credits_.should_request());
   }
   void emit_credit_request(TimePoint now, TxPacket& out);
   [[nodiscard]] CreditBalance first_credits(Bytes sharers) const;
+  void take_grant(TimePoint arrived, std::uint32_t granted);
 
   // acknowledge.cpp
   // What an acknowledgement says about the marks of the packets that it does not echo.
@@ -162,6 +164,7 @@ class alignas(kCacheLine) Sender {
   void settle_packets(Work& work, std::uint32_t index);
 
   // timers.cpp
+  [[nodiscard]] TimePoint expiry_of(const SendSlot& slot) const;
   void expire_packets(TimePoint now);
   void ask_for_life(TimePoint now);
   [[nodiscard]] TimePoint path_probe_due() const;
@@ -178,9 +181,10 @@ class alignas(kCacheLine) Sender {
   std::uint8_t turn_ = 0;    // which queue is next
   bool muted_ = false;
   bool rationed_;       // the receiver grants credits
+  bool asks_distance_;  // its congestion control makes use of the answer
   bool heard_ = false;  // an acknowledgement has come, ever
   bool tail_probe_wanted_ = false;
-  bool ask_again_ = false;    // for credits: nobody has answered
+  bool ask_again_ = false;    // for credits: nobody has answered; or how far the peer is
   std::uint32_t marked_ = 0;  // packets of ours that have arrived with a mark, as the peer says
   Psn asked_;                 // latest number that asked for an acknowledgement
   Qpn last_from_;             // endpoints of the latest request, for packets that belong to none
@@ -199,6 +203,7 @@ class alignas(kCacheLine) Sender {
   // --- The rest
   std::uint32_t reads_outstanding_ = 0;
   std::uint32_t last_probe_time_ = 0;  // as it travels in the packet
+  DistanceQuestion how_far_;
   alignas(kCacheLine) PathChain chain_;
 };
 

@@ -1,11 +1,11 @@
-// Owns what happens when time passes: overdue acknowledgements, lost tails, dead peers, waiting
+// Owns what happens to a sender when time passes: lost packets and tails, dead peers, waiting
 // requests.
 //
-// Acknowledgements have a queue of their own, because they all wait equally long. For the rest each
-// peer has one deadline, the earliest of next_deadline(): requests and packets whose back-off ends,
+// Acknowledgements that are due belong to the scheduler. For the rest each peer has one deadline,
+// the earliest of next_deadline(): requests and packets whose back-off ends,
 // packets that expire, a tail whose last acknowledgement is missing, paths to probe, and a peer
 // that owes an answer and is silent. Sending adds pacing to these. When the deadline is due,
-// on_peer_timeout() looks at all of them: what is not due costs a comparison.
+// Sender::on_timeout() looks at all of them: what is not due costs a comparison.
 #include <algorithm>
 
 #include "srd/engine/engine_parts.hpp"
@@ -31,13 +31,26 @@ void Sender::on_timeout(TimePoint now) {
   }
 }
 
+// Before the peer's first answer a packet stays in flight, and the probe for it is what expires.
+TimePoint Sender::expiry_of(const SendSlot& slot) const {
+  return timer_.expiry_of(heard_ ? slot.sent_at : std::max(slot.sent_at, timer_.latest_timeout()));
+}
+
 void Sender::expire_packets(TimePoint now) {
   SendSlot* slot = window_.oldest_in_flight();
-  if (slot == nullptr || timer_.expiry_of(slot->sent_at) > now) {
+  if (slot == nullptr || expiry_of(*slot) > now) {
     return;
   }
   const TimePoint latest = now - timer_.retransmit_wait();  // before it doubles
   if (died_of_silence(now, slot->sent_at)) {
+    return;
+  }
+  // The first windows of others may be a queue of any length. Before the first answer nothing is
+  // known of it, and a second copy of everything would only make it longer: a probe asks what has
+  // arrived, and its answer says what is lost.
+  if (!heard_) {
+    tail_probe_wanted_ = true;
+    ++parts_.counters.tail_probes;
     return;
   }
   for (; slot != nullptr && slot->sent_at <= latest; slot = window_.oldest_in_flight()) {
@@ -127,7 +140,7 @@ void Sender::release_waiting(TimePoint now) {
 TimePoint Sender::next_deadline() const {
   TimePoint next = path_probe_due();
   if (const SendSlot* slot = window_.oldest_in_flight()) {
-    next = std::min({next, timer_.expiry_of(slot->sent_at), timer_.tail_probe_due()});
+    next = std::min({next, expiry_of(*slot), timer_.tail_probe_due()});
   }
   if (owed_by_peer()) {
     next = std::min(next, timer_.question_due());

@@ -47,10 +47,10 @@ bool Sender::transmit(TimePoint now, TxPacket& out) {
   return lost != nullptr ? retransmit(now, *lost, out) : transmit_next(now, out);
 }
 
-// Requests for credits and probes of a tail: neither window nor pacing holds them back.
+// Requests for credits, questions of distance and probes of a tail: neither window nor pacing holds
+// them back.
 [[gnu::always_inline]] inline bool Sender::transmit_question(TimePoint now, TxPacket& out) {
   if (credit_request_due()) {
-    out.path = pick_for_question(now);
     emit_credit_request(now, out);
     return true;
   }

@@ -52,14 +52,12 @@ struct Weakness {
 
 bool shallow(const CongestionSetup& s) { return s.buffer_products < 1; }
 bool deep(const CongestionSetup& s) { return s.buffer_products > 1; }
-bool medium(const CongestionSetup& s) { return !deep(s) && !shallow(s); }
 bool many(const CongestionSetup& s) { return s.senders >= 64; }
 bool many_and_small(const CongestionSetup& s) { return many(s) && !deep(s); }
 bool many_and_deep(const CongestionSetup& s) { return many(s) && deep(s); }
 bool many_deep_ecn(const CongestionSetup& s) { return many_and_deep(s) && s.ecn; }
 bool many_deep_without_ecn(const CongestionSetup& s) { return many_and_deep(s) && !s.ecn; }
 bool deep_without_ecn(const CongestionSetup& s) { return deep(s) && !s.ecn; }
-bool not_shallow(const CongestionSetup& s) { return !shallow(s); }
 
 // What nobody shrinks: the first windows, less what is on the wires. That is a product without the
 // packet at the sender's port and the one at the bottleneck, whose times the round trip contains.
@@ -76,31 +74,22 @@ constexpr std::string_view kSteps =
     "not isolated; n constant steps a round trip may lift the queue over the target";
 constexpr std::string_view kStarved =
     "not isolated; what has less than a packet in flight may wait behind what grows";
-constexpr std::string_view kNothingHeard =
-    "who is far hears nothing while the first windows of 63 nearer senders pass, for longer than "
-    "the "
-    "first time-out";
 constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kLargeTarget = "the target grows for small windows";
 constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
-constexpr std::string_view kFirstLosses =
-    "windows that the first losses made unequal come together within bdp / (n eta) = 192 / n round "
-    "trips";
 constexpr std::string_view kLossesOnly =
-    "a queue of four packets delays nobody; what a period delivered, a packet or none, is a poor "
-    "measure of the share, and shrinking by what is lost alone does not equalise";
-constexpr std::string_view kQueueAsDistance =
-    "a near peer that is first measured behind a queue takes it for distance, up to what was told";
+    "one bit a packet: steps that are small enough to keep 64 senders equal need some hundred "
+    "round "
+    "trips for the way down from the first windows, and those who hear of losses sooner go first";
+constexpr std::string_view kQueueGrows = "not isolated; one or two packets of 64 senders";
 
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
-    {"srd", kBottleneck, medium, Property::fairness, nullptr, 0.91, kFirstLosses},
-    {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.78, kLossesOnly},
-    {"srd", Room::paths, shallow, Property::fairness, nullptr, 0.62, kLossesOnly},
-    {"srd", Room::distances, not_shallow, Property::fairness, nullptr, 0.3, kQueueAsDistance},
-    {"srd", Room::distances, many_deep_ecn, Property::queue, nullptr, 1.15, kQueueAsDistance},
-    {"srd", Room::distances, many_and_deep, Property::timeouts, nullptr, 100, kNothingHeard},
-    {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.50, kLossesOnly},
+    {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.92, kLossesOnly},
+    {"srd", Room::paths, shallow, Property::fairness, nullptr, 0.93, kLossesOnly},
+    {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.90, kLossesOnly},
+    {"srd", kBottleneck, many_deep_without_ecn, Property::timeouts, nullptr, 3, kQueueGrows},
+    {"srd", Room::paths, many_deep_without_ecn, Property::timeouts, nullptr, 3, kQueueGrows},
     {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"nscc", kBottleneck, many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
     {"nscc", kBottleneck, many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
@@ -115,7 +104,7 @@ constexpr Weakness kKnownWeaknesses[] = {
     {"dctcp", kBottleneck, shallow, Property::utilisation, nullptr, 0.50, kBursts},
     {"mprdma", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"mprdma", kBottleneck, many_deep_ecn, Property::queue, nullptr, 54, kWholePacket},
-    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.89, kOneSample},
+    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.88, kOneSample},
     {"mprdma", kBottleneck, shallow, Property::utilisation, nullptr, 0.60, kBursts},
 };
 

@@ -31,8 +31,10 @@ class BaseRtt {
     }
   }
   // The peer is so far, whatever was told.
-  void accept(Duration distance) { told_ = previous_ = current_ = distance; }
-  [[nodiscard]] Duration get() const { return std::min(previous_, current_); }
+  void accept(Duration distance) { told_ = previous_ = current_ = asked_ = distance; }
+  // The peer was asked, and is no farther.
+  void limit(Duration distance) { asked_ = std::max(distance, Duration{1}); }
+  [[nodiscard]] Duration get() const { return std::min({previous_, current_, asked_}); }
 
  private:
   static constexpr Duration kPeriod = std::chrono::milliseconds{100};
@@ -40,6 +42,7 @@ class BaseRtt {
   Duration told_;
   Duration previous_;
   Duration current_ = told_;
+  Duration asked_ = Duration::max();
   TimePoint period_end_ = TimePoint::min();
   bool congested_ = false;
 };

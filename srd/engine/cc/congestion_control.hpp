@@ -42,6 +42,13 @@ class CongestionControl {
         policy_);
   }
 
+  // A round trip of packets that do not wait behind data, where the network has priorities.
+  void on_distance(Duration rtt) {
+    if (auto* const srd = std::get_if<SrdControl>(&policy_)) {
+      srd->on_distance(rtt);
+    }
+  }
+
   // A packet may leave if it and what is in flight fit into the window. Never less than one packet.
   [[nodiscard]] Bytes window() const { return window_; }
   // Unless zero, packets leave no faster than this, whatever the window says.

@@ -41,7 +41,8 @@ class CreditBalance {
   // What a credit request says now.
   [[nodiscard]] std::uint32_t demand() const {
     const Bytes asked = wanted_ > blind() ? wanted_ - blind() : 0;
-    return static_cast<std::uint32_t>((asked + kBytesPerCredit - 1) / kBytesPerCredit);
+    return static_cast<std::uint32_t>(std::min((asked + kBytesPerCredit - 1) / kBytesPerCredit,
+                                               allowed_ / kBytesPerCredit + kMostOpen));
   }
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
   // it knows of enough to go on with: each packet that is sent again is wanted again.
@@ -54,6 +55,9 @@ class CreditBalance {
 
  private:
   static constexpr Bytes kBlindShare = 32;
+  // Credits that may be asked for and not granted yet. Both ends compare counts modulo 2^32, which
+  // says which one is later up to half of that.
+  static constexpr Bytes kMostOpen = Bytes{1} << 30;
 
   // What may leave before anything is granted. Nobody has said yet whether the receiver is free: a
   // long message soon hears, and loses at most its first window; a short one would be over by then,

@@ -60,6 +60,13 @@ std::uint32_t CreditScheduler::granted(PeerId peer) const {
   return peer.value() < senders_.size() ? senders_[peer.value()].granted : 0;
 }
 
+void CreditScheduler::withdraw(PeerId peer) {
+  if (peer.value() < senders_.size() && senders_[peer.value()].next != kNobody) {
+    senders_[peer.value()].demand = senders_[peer.value()].granted;
+    leave(peer.value());
+  }
+}
+
 void CreditScheduler::forget(PeerId peer) {
   if (peer.value() >= senders_.size()) {
     return;

@@ -40,6 +40,9 @@ class CreditScheduler {
   [[nodiscard]] TimePoint next_due() const { return turn_ == kNobody ? kNever : due_; }
   // What the peer has been granted so far, to be said again in any acknowledgement.
   [[nodiscard]] std::uint32_t granted(PeerId peer) const;
+  // The peer is silent: what it wants and has not been granted yet goes to the others. Its counts
+  // stay, so that it is served again as soon as it repeats its demand.
+  void withdraw(PeerId peer);
   // The peer is gone or starts a new life: both its counts begin at 0 again.
   void forget(PeerId peer);
 

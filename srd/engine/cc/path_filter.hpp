@@ -31,6 +31,18 @@ class PathFilter {
     marks_ = static_cast<std::uint16_t>(marked ? marks_ | bit : marks_ & ~bit);
   }
 
+  // More than one path was heard of.
+  [[nodiscard]] bool several() const { return count_ > 1; }
+
+  // The longest delay of the samples that are not older than `age`.
+  [[nodiscard]] std::uint32_t longest(std::uint32_t now, std::uint32_t age) const {
+    std::uint32_t longest = 0;
+    for (unsigned i = 0; i < count_; ++i) {
+      longest = std::max(longest, now - times_[i] <= age ? delays_[i] : 0);
+    }
+    return longest;
+  }
+
   // Of the samples that are not older than `age`.
   [[nodiscard]] View view(std::uint32_t now, std::uint32_t age) const {
     std::array<std::uint32_t, kPaths> delays;  // only the first `count` are used

@@ -27,7 +27,8 @@ class SrdControl {
 
   void on_ack(const AckSample& sample);
   void on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path);
-  [[nodiscard]] Bytes window() const { return static_cast<Bytes>(std::max(window_, mtu_)); }
+  void on_distance(Duration rtt);
+  [[nodiscard]] Bytes window() const;
   [[nodiscard]] Rate pacing_rate() const;
   [[nodiscard]] Duration base_rtt() const { return base_rtt_.get(); }
 
@@ -36,13 +37,19 @@ class SrdControl {
   void note_delay(TimePoint now, Duration delay);
   void control(TimePoint now, double acked, const PathFilter::View& peer);
   [[nodiscard]] double believed_delay(double delay, bool marked) const;
-  void decrease(double acked, double delay);
-  void increase_below_target(double delay, double acked);
+  [[nodiscard]] double octaves_below_line() const;
+  [[nodiscard]] double target() const;
+  [[nodiscard]] double tolerated_loss() const;
+  void decrease(double acked, double delay, double target);
+  void increase_below_target(double delay, double target, double acked);
   void increase_by_time(TimePoint now);
   void give_back(TimePoint now);
   [[nodiscard]] double loss_floor() const;
   [[nodiscard]] bool quick_adapt(TimePoint now, bool loss, bool marked);
   [[nodiscard]] bool loses_too_much(Bytes bytes);
+  void lose_in_short_queue(Bytes bytes);
+  [[nodiscard]] bool stays_short(TimePoint now, double acked);
+  [[nodiscard]] bool queue_is_short(TimePoint now) const;
   void lose_in_silence(TimePoint now);
   void end_silence(const AckSample& sample);
   void shrink_to(double window, double floor);
@@ -52,6 +59,7 @@ class SrdControl {
   BaseRtt base_rtt_;
   PathFilter filter_;
   double mtu_;
+  double header_;
   double window_;         // bytes; may be a part of a packet
   double smoothed_rtt_;   // ns
   double sent_from_;      // the window a round before this one began
@@ -63,6 +71,7 @@ class SrdControl {
   double ignored_ = 0;
   double round_acked_ = 0;  // bytes since the share of losses was last looked at
   double round_lost_ = 0;
+  double losses_missed_ = 0;                // expected in a short queue since the latest one
   double before_silence_ = 0;               // the window when the peer fell silent; 0: it talks
   double standing_delay_ = 0;               // ps: the least of the last round trip
   double tried_delay_ = 0;                  // ps: stays while the window shrinks ...
@@ -76,7 +85,10 @@ class SrdControl {
   TimePoint last_ack_ = TimePoint::min();
   TimePoint no_distance_before_ = TimePoint::min();
   TimePoint no_restore_before_ = TimePoint::min();
+  std::optional<PathId> latest_lost_;  // the path of the latest loss ...
+  int repeated_ = 0;                   // ... and how many more there were in a row along it
   bool credits_;
+  bool short_queue_ = false;  // too short to be measured: losses alone tell
   bool fast_ = false;
   bool adapt_wanted_ = false;
   bool marks_seen_ = false;  // the network marks or trims

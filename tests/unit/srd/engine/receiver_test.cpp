@@ -91,7 +91,7 @@ TEST_F(ReceiverTest, TellsOnceWhatMustComeAgain) {
 }
 
 TEST_F(ReceiverTest, AnswersADemandWithAllOfIt) {
-  receiver_.note_demand(77);
+  receiver_.note_demand(TimePoint{}, 77);
   EXPECT_TRUE(receiver_.owes_ack());
   const wire::AckHeader ack = write();
   EXPECT_NE(ack.common.flags & wire::kCreditValid, 0);
@@ -109,7 +109,7 @@ TEST_F(ReceiverTest, SaysThatItHasNoWindow) {
 TEST_F(ReceiverTest, ARestartLeavesNothingButTheWayToAnswer) {
   receiver_.answer(Qpn{3}, Qpn{4});
   (void)arrive(101, 0, Ecn::congested);
-  receiver_.note_demand(5);
+  receiver_.note_demand(TimePoint{}, 5);
   receiver_.forget(parts_);
   EXPECT_FALSE(receiver_.can_ack());
   wire::CommonHeader header{};

@@ -110,6 +110,23 @@ TEST(CreditScheduler, AForgottenPeerStartsAgainAndBlocksNobody) {
   EXPECT_EQ(run(s, time_at(3s), 4)[2], 10U);
 }
 
+// What a dead sender still wants is not granted any more; one that lives after all repeats it.
+TEST(CreditScheduler, APeerThatWithdrawsLeavesTheLinkToTheOthers) {
+  CreditScheduler s{CreditTuning{}};
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(s.on_demand(time_at(0us), PeerId{i}, 1U << 30));
+  }
+  const auto before = run(s, time_at(1ms), 2);
+  s.withdraw(PeerId{0});
+  s.withdraw(PeerId{0});
+  s.withdraw(PeerId{7});  // that never wanted any
+  const auto after = run(s, time_at(2ms), 2);
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_NEAR(after[1] - before[1], 2.0 * before[1], 64);
+  ASSERT_TRUE(s.on_demand(time_at(2ms), PeerId{0}, 1U << 30));
+  EXPECT_GT(run(s, time_at(3ms), 2)[0], before[0]);
+}
+
 TEST(CreditScheduler, RefusesPeersBeyondItsLimit) {
   CreditTuning tuning;
   tuning.max_peers = 10;
@@ -209,6 +226,25 @@ TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
     sent += Bytes{step} * 256;
   }
   EXPECT_GT(sent, Bytes{1} << 40);
+}
+
+// More than half of what the counts on the wire can tell apart.
+TEST(CreditBalance, AsksForAnyNumberOfBytesInSteps) {
+  for (const Bytes wanted : {Bytes{1} << 39, Bytes{600} << 30, Bytes{5} << 40}) {
+    CreditBalance balance(0, 0);
+    balance.want(wanted);
+    std::uint32_t granted = 0;
+    int requests = 0;
+    while (!balance.may_send(wanted)) {
+      ASSERT_TRUE(balance.should_request());
+      ASSERT_LT(++requests, 1000);
+      balance.on_requested();
+      ASSERT_GT(static_cast<std::int32_t>(balance.demand() - granted), 0);
+      granted = balance.demand();
+      balance.on_grant(granted);
+    }
+    EXPECT_FALSE(balance.should_request());
+  }
 }
 
 }  // namespace
