@@ -203,7 +203,7 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
     const std::size_t dot = inside.rfind('.');
     const std::string host = inside.substr(0, dot);
     const std::string what = dot == std::string::npos ? "" : inside.substr(dot + 1);
-    if (close == std::string::npos || word[close] != '}' ||
+    if (close == std::string::npos || word[close] != '}' || host.empty() ||
         (what != "ip" && what != "dev" && what != "gid")) {
       filled += word[at++];  // a brace of the program's own
       continue;
