@@ -213,6 +213,10 @@ void Engine::progressed(TimePoint now, QueuePair& qp) {
   if (qp.state() != QpState::rts && qp.state() != QpState::sqd) {
     return;
   }
+  SendQueue& queue = qp.send_queue;
+  while (queue.head() != queue.tail() && queue.at(queue.head()).local) {  // executed long ago
+    complete_head(qp, WcStatus::success);
+  }
   req.retries_left = qp.attributes.retry_count;
   req.rnr_left = qp.attributes.rnr_retry;
   req.retry_started = false;

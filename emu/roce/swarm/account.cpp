@@ -131,7 +131,8 @@ bool Account::explained(const Request& request, WcStatus status) {
   }
   const LinkFaults& faults = plan_.faults;
   if (status == WcStatus::retries_exceeded) {
-    return plan_.is_lossy() || faults.jitter > Duration{} || !world_.is_up(peer.host) || peer.ended;
+    return plan_.is_lossy() || faults.jitter > Duration{} || !world_.is_up(peer.host) ||
+           peer.ended || peer.warned;
   }
   if (status == WcStatus::rnr_retries_exceeded) {
     return connection.plan.rnr_retry != 7;

@@ -42,6 +42,7 @@ enum class Kind : std::uint8_t {
   add,        // atomic
   read_back,  // of a slot ...
   copy,       // ... that a fenced write sends on
+  bind,       // of a memory window, which has no packet
   bad_key,    // a write with a key that nobody has
   read_only,  // a write to memory that may only be read
   outside,    // a write that ends behind its region
@@ -77,7 +78,7 @@ struct End {
   std::uint32_t open = 0;
   std::uint32_t receives = 0;    // posted, not completed
   bool ended = false;            // a completion has said that its queue pair is in error
-  bool warned = false;           // an event has; what completed before may be heard after it
+  bool warned = false;           // an event has, or the application; what completed before may come
   std::uint32_t last_sent = 0;   // number of the last completed request
   std::uint32_t last_heard = 0;  // of the last delivered one
   std::uint64_t last_receive = 0;
@@ -88,6 +89,7 @@ struct End {
   std::uint32_t local_key = 0;
   std::uint32_t target_key = 0;
   std::uint32_t read_only_key = 0;
+  std::uint32_t window = 0;  // the key that it has when all binds are done
   std::set<std::uint64_t> originals;
   std::uint32_t adds = 0;
   explicit End(std::uint32_t steps)

@@ -17,9 +17,10 @@ Kind draw_kind(Rng& rng, QpType type, double bad_requests) {
                                     Kind::bad_local};
     return kBad[rng.below(5)];
   }
-  static constexpr Kind kGood[] = {Kind::send, Kind::send, Kind::write, Kind::write_immediate,
-                                   Kind::read, Kind::add,  Kind::add,   Kind::read_back};
-  return kGood[rng.below(8)];
+  static constexpr Kind kGood[] = {Kind::send, Kind::send, Kind::write,     Kind::write_immediate,
+                                   Kind::read, Kind::add,  Kind::add,       Kind::add,
+                                   Kind::bind, Kind::send, Kind::read_back, Kind::read_back};
+  return kGood[rng.below(12)];
 }
 
 Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind, std::uint32_t slot,
@@ -73,6 +74,16 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
     case Kind::copy:
       work.flags = kFence;
       draft.from -= kSlot;
+      break;
+    case Kind::bind:
+      work.opcode = WrOpcode::bind_window;
+      work.window = end.window;
+      work.new_rkey = end.window + 1;
+      work.bind_lkey = end.local_key;
+      work.bind_access = kRemoteRead;
+      work.bind_address = end.local.address(0);
+      work.bind_length = kSlot;
+      request.length = 0;
       break;
     case Kind::bad_key:
       work.rkey ^= 0x5A;

@@ -47,6 +47,7 @@ Plan plan_of(std::uint64_t seed) {
   plan.bad_requests = rng.chance(0.3) ? 0.03 : 0;
   plan.lazy_receives = rng.chance(0.4) ? 0.5 : 0;
   plan.deaths = rng.chance(0.15) ? 1 + rng.below(plan.hosts) : 0;
+  plan.breaks = rng.chance(0.15) ? 0.005 : 0;
   for (std::uint32_t count = 1 + rng.below(4); count != 0; --count) {
     plan.connections.push_back(connection_of(rng, plan.hosts));
   }

@@ -34,6 +34,7 @@ struct Plan {
   double bad_requests = 0;   // chance of one that must be refused
   double lazy_receives = 0;  // chance that a receive is not posted again at once
   std::uint32_t deaths = 0;  // hosts that die
+  double breaks = 0;         // chance that an application ends a queue pair, whenever it acts
   std::vector<ConnectionPlan> connections;
   Duration busy = std::chrono::milliseconds{20};  // faults and deaths happen in this time
 

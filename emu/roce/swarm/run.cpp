@@ -151,7 +151,8 @@ void Run::connect(const ConnectionPlan& plan) {
     End& own = connection.ends[end];
     const std::uint32_t peer = plan.hosts[1 - end];
     std::fill_n(own.target.at(0), sizeof(std::uint64_t), std::byte{});
-    own.local_key = add_region(own.host, own.local, kLocalWrite);
+    own.local_key = add_region(own.host, own.local, kLocalWrite | kWindowBind);
+    own.window = world_.engine(own.host).keys().allocate_window(1, kDomain);
     own.target_key = add_region(peer, own.target, kEverything);
     own.read_only_key = add_region(peer, own.read_only, kRemoteRead);
   }
@@ -193,6 +194,9 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
     paint(end.target.at(draft.from), request.pattern, request.length);
   }
   end.adds += kind == Kind::add ? 1 : 0;
+  if (kind == Kind::bind) {
+    end.window = (end.window & ~0xFFU) | (draft.work.new_rkey & 0xFF);
+  }
   account_.requests.push_back(request);
   ++end.open;
   return true;
@@ -245,6 +249,12 @@ void Run::act_at(std::uint32_t number, std::uint32_t index) {
   End& end = connection.ends[index];
   if (!world_.is_up(end.host)) {
     return;
+  }
+  if (rng_.chance(plan_.breaks)) {
+    QpAttributes to;
+    to.state = QpState::error;
+    end.warned = true;
+    WEFT_CHECK(world_.engine(end.host).modify_qp(world_.now(), end.qpn, kMaskState, to) == 0);
   }
   post_receives(end, connection.plan);
   while (end.posted < connection.plan.steps[index] && rng_.chance(0.7)) {

@@ -223,6 +223,21 @@ TEST_F(Req, ExecutesLocalRequestsInTheirTurn) {
   EXPECT_EQ(bench.completion()->status, WcStatus::local_qp_operation);
 }
 
+TEST_F(Req, CompletesALocalRequestAfterTheReadBeforeIt) {
+  bench.bring_up();
+  WorkRequest work;
+  work.opcode = WrOpcode::bind_window;
+  work.window = bench.engine.keys().allocate_window(1, kDomain);
+  ASSERT_EQ(bench.send(WrOpcode::read, 10, 1), 0);
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, {}), 0);
+  EXPECT_EQ(bench.all().size(), 1U);
+  bench.arrive(bench.request(Operation::read_response_only, kSqPsn), 10);
+  EXPECT_EQ(bench.completion()->opcode, WcOpcode::read);
+  const auto bound = bench.completion();
+  ASSERT_TRUE(bound);
+  EXPECT_EQ(bound->opcode, WcOpcode::bind_window);
+}
+
 TEST_F(Req, TakesWorkOnlyInTheRightStates) {
   EXPECT_EQ(bench.send(WrOpcode::send, 8), EINVAL);
   const Sge segment = bench.sge(0, 8);
