@@ -23,6 +23,21 @@ Kind draw_kind(Rng& rng, QpType type, double bad_requests) {
   return kGood[rng.below(12)];
 }
 
+namespace {
+
+// Of the request's own memory, again and again.
+void make_bind(End& end, WorkRequest& work) {
+  work.opcode = WrOpcode::bind_window;
+  work.window = end.window;
+  work.new_rkey = end.window + 1;
+  work.bind_lkey = end.local_key;
+  work.bind_access = kRemoteRead;
+  work.bind_address = end.local.address(0);
+  work.bind_length = kSlot;
+}
+
+}  // namespace
+
 Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind, std::uint32_t slot,
                std::uint32_t number) {
   End& end = connection.ends[index];
@@ -76,13 +91,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
       draft.from -= kSlot;
       break;
     case Kind::bind:
-      work.opcode = WrOpcode::bind_window;
-      work.window = end.window;
-      work.new_rkey = end.window + 1;
-      work.bind_lkey = end.local_key;
-      work.bind_access = kRemoteRead;
-      work.bind_address = end.local.address(0);
-      work.bind_length = kSlot;
+      make_bind(end, work);
       request.length = 0;
       break;
     case Kind::bad_key:
