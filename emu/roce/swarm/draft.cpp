@@ -36,6 +36,12 @@ void make_bind(End& end, WorkRequest& work) {
   work.bind_length = kSlot;
 }
 
+void to_peer(const End& peer, WorkRequest& work) {
+  work.address.destination = address_of_host(peer.host);
+  work.remote_qpn = peer.qpn;
+  work.remote_qkey = kQkey;
+}
+
 }  // namespace
 
 Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind, std::uint32_t slot,
@@ -60,9 +66,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
   work.rkey = end.target_key;
   work.flags = rng.chance(0.1) ? std::uint8_t{kFence} : std::uint8_t{};
   work.opcode = WrOpcode::write;
-  work.address.destination = address_of_host(peer.host);
-  work.remote_qpn = peer.qpn;
-  work.remote_qkey = kQkey;
+  to_peer(peer, work);
   switch (kind) {
     case Kind::send:
       work.opcode = WrOpcode::send_immediate;
