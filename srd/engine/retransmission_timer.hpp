@@ -87,6 +87,8 @@ class RetransmissionTimer {
   [[nodiscard]] const RttEstimator& rtt() const { return rtt_; }
   [[nodiscard]] Duration retransmit_wait() const { return retransmit_wait_; }
   [[nodiscard]] Duration tail_wait() const { return tail_wait_; }
+  // In a row, without a sign of life.
+  [[nodiscard]] std::uint32_t timeouts() const { return timeouts_; }
   // The last timeout has not been followed by a sign of life.
   [[nodiscard]] bool is_silent() const { return timeouts_ != 0; }
   // This timeout was the one that made the connection look impaired.

@@ -13,6 +13,12 @@
 
 namespace weft::srd {
 
+namespace {
+
+constexpr std::uint32_t kProbesBeforeLosses = 3;  // at doubling distance
+
+}  // namespace
+
 void Sender::on_timeout(TimePoint now) {
   release_waiting(now);
   while (window_.release_deferred(now)) {
@@ -47,8 +53,9 @@ void Sender::expire_packets(TimePoint now) {
   }
   // The first windows of others may be a queue of any length. Before the first answer nothing is
   // known of it, and a second copy of everything would only make it longer: a probe asks what has
-  // arrived, and its answer says what is lost.
-  if (!heard_) {
+  // arrived, and its answer says what is lost. If no probe gets through, most paths may be dead,
+  // and only many packets find the others.
+  if (!heard_ && timer_.timeouts() <= kProbesBeforeLosses) {
     tail_probe_wanted_ = true;
     ++parts_.counters.tail_probes;
     return;

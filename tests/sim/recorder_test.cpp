@@ -37,7 +37,7 @@ TEST(Recorder, ALongRunIsKeptToItsEnd) {
   const auto& samples = run.recorder->samples();
   EXPECT_LT(samples.size(), Recorder::kMostSamples);
   EXPECT_GE(samples.size(), Recorder::kMostSamples / 2);
-  const double end = microseconds(run.simulation->now());
+  const double end = fabric::microseconds(run.simulation->now());
   EXPECT_GT(end, 8000);
   EXPECT_GT(samples.back().at_us, end - 20);
   const double step = samples[1].at_us - samples[0].at_us;

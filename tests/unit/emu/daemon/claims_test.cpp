@@ -49,8 +49,8 @@ srd::Address address(unsigned host) { return srd::Address::v4(127, 77, host, 1);
 Frame roce(const srd::Address& from, const srd::Address& to) {
   const auto writer = net::EnvelopeWriter::make(from, srd::wire::SrdCodec::kPorts);
   Frame frame(200);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
-                            frame.size() - writer->size()));
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0,
+                            srd::wire::kDscpData, frame.size() - writer->size()));
   const std::size_t udp = writer->size() - net::kUdpSize;
   frame[udp + 2] = std::byte{4791 >> 8};
   frame[udp + 3] = std::byte{4791 & 0xFF};

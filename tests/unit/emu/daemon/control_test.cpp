@@ -312,7 +312,7 @@ TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
     ASSERT_EQ(::chmod((directory_ + name).c_str(), 0666), 0);
   }
   const int attached = as_nobody([&] {
-    const auto attachment = attach({.socket = directory_ + "/attach.sock", .host = "h1"});
+    const auto attachment = attach::attach({.socket = directory_ + "/attach.sock", .host = "h1"});
     const bool told =
         !attachment && attachment.error().message.find("another user") != std::string::npos;
     return told ? kRejected : 1;
@@ -336,7 +336,7 @@ TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
         << name;
   }
   EXPECT_EQ(::waitpid(weftd, nullptr, WNOHANG), 0);  // the stop was not heard
-  EXPECT_TRUE(attach({.socket = directory_ + "/attach.sock", .host = "h1"}));
+  EXPECT_TRUE(attach::attach({.socket = directory_ + "/attach.sock", .host = "h1"}));
   ::kill(weftd, SIGTERM);
   ::waitpid(weftd, nullptr, 0);
 }

@@ -34,7 +34,7 @@ class DaemonTest : public ::testing::Test {
     options.socket = directory_ + "/attach.sock";  // which may be gone
     options.host = host;
     options.nic = nic;
-    return attach(std::move(options));
+    return attach::attach(std::move(options));
   }
   json ask_line(const std::string& line) const { return weftd_->ask_line(line); }
   json ask(const json& request) const { return weftd_->ask(request); }

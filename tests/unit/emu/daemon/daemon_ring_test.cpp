@@ -21,7 +21,7 @@ struct Intruder {
   explicit Intruder(const Weftd& weftd) {
     auto connected = attach::connect_seqpacket(weftd.attach_socket());
     EXPECT_TRUE(connected && attach::send_struct(connected->get(), attach::AttachRequest{}));
-    Received received = attach::await_message(connected->get(), 5000);
+    attach::Received received = attach::await_message(connected->get(), 5000);
     const auto reply = received.as<attach::AttachReply>();
     EXPECT_TRUE(reply && received.fds.size() == 2);
     socket = std::move(*connected);

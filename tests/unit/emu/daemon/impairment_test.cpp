@@ -66,14 +66,14 @@ class ImpairmentTest : public ::testing::Test {
     auto capture = Capture::start(live_->topology(), {.file = file}, 11, live_->network_time(now_));
     EXPECT_TRUE(capture) << capture.error().message;
     live_->set_capture(capture->get());
-    const auto writer = net::EnvelopeWriter::make(host(1), wire::SrdCodec::kPorts);
+    const auto writer = net::EnvelopeWriter::make(host(1), srd::wire::SrdCodec::kPorts);
     number_at_ = writer->size() + 16;
     for (std::uint32_t i = 0; i < kFrames; ++i) {
       std::vector<std::byte> bytes(writer->size() + size, std::byte{0x22});
       EXPECT_TRUE(writer->write(bytes.data(), host(2),
                                 srd::PathId{static_cast<std::uint16_t>(i % 64)},
-                                srd::Ecn::capable_0, wire::kDscpData, size));
-      bytes[writer->size() + 2] = std::byte{wire::kChecksummed};
+                                srd::Ecn::capable_0, srd::wire::kDscpData, size));
+      bytes[writer->size() + 2] = std::byte{srd::wire::kChecksummed};
       std::memcpy(bytes.data() + number_at_, &i, sizeof i);
       while (!live_->submit(now_, 0,
                             {.port = 1, .block = 3, .record = {}, .management = false, .frame = {}},

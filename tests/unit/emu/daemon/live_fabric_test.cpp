@@ -41,11 +41,11 @@ class LiveFabricTest : public testing::Test {
   }
   static std::vector<std::byte> frame(std::size_t packet_size, bool checksummed = true,
                                       std::uint16_t path = 0) {
-    const auto writer = net::EnvelopeWriter::make(host(1), wire::SrdCodec::kPorts);
+    const auto writer = net::EnvelopeWriter::make(host(1), srd::wire::SrdCodec::kPorts);
     std::vector<std::byte> bytes(writer->size() + packet_size, std::byte{0x11});
     EXPECT_TRUE(writer->write(bytes.data(), host(2), srd::PathId{path}, srd::Ecn::capable_0,
-                              wire::kDscpData, packet_size));
-    bytes[writer->size() + 2] = checksummed ? std::byte{wire::kChecksummed} : std::byte{0};
+                              srd::wire::kDscpData, packet_size));
+    bytes[writer->size() + 2] = checksummed ? std::byte{srd::wire::kChecksummed} : std::byte{0};
     return bytes;
   }
   bool submit(TimePoint now, const std::vector<std::byte>& bytes) {
@@ -285,7 +285,7 @@ TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
   for (std::size_t i = 0; i < arrived_.size(); ++i) {
     const auto original = frame(200, true, static_cast<std::uint16_t>(i % 256));
     EXPECT_NE(arrived_[i], original);
-    EXPECT_TRUE(net::Envelope::parse(arrived_[i], wire::SrdCodec::kPorts).ok());
+    EXPECT_TRUE(net::Envelope::parse(arrived_[i], srd::wire::SrdCodec::kPorts).ok());
   }
   arrived_.clear();
   send_apart(100, 200, false);
@@ -318,7 +318,7 @@ TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
   ASSERT_EQ(arrived_.size(), 50U);
   int marked = 0;
   for (const auto& bytes : arrived_) {
-    const auto envelope = net::Envelope::parse(bytes, wire::SrdCodec::kPorts);
+    const auto envelope = net::Envelope::parse(bytes, srd::wire::SrdCodec::kPorts);
     ASSERT_TRUE(envelope.ok()) << to_string(envelope.fault());
     marked += envelope.ecn() == srd::Ecn::congested ? 1 : 0;
   }
@@ -349,11 +349,11 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
   ASSERT_EQ(arrived_.size(), 30U);
   int trimmed = 0;
   for (const auto& bytes : arrived_) {
-    const auto envelope = net::Envelope::parse(bytes, wire::SrdCodec::kPorts);
+    const auto envelope = net::Envelope::parse(bytes, srd::wire::SrdCodec::kPorts);
     ASSERT_TRUE(envelope.ok());
-    if (wire::SrdCodec::is_trimmed(envelope.dscp())) {
+    if (srd::wire::SrdCodec::is_trimmed(envelope.dscp())) {
       ++trimmed;
-      EXPECT_EQ(envelope.packet().size(), sizeof(wire::DataHeader));
+      EXPECT_EQ(envelope.packet().size(), sizeof(srd::wire::DataHeader));
     }
   }
   EXPECT_GT(trimmed, 5);

@@ -28,7 +28,7 @@ std::vector<std::byte> frame_of(std::size_t size) {
   const auto writer = net::EnvelopeWriter::make(host(1), srd::wire::SrdCodec::kPorts);
   std::vector<std::byte> bytes(size, std::byte{0x22});
   EXPECT_TRUE(writer->write(bytes.data(), host(4), srd::PathId{0}, srd::Ecn::capable_0,
-                            wire::kDscpData, size - writer->size()));
+                            srd::wire::kDscpData, size - writer->size()));
   return bytes;
 }
 

@@ -63,10 +63,10 @@ class OneHost : public Weftd {
 srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& to,
                      std::uint32_t number, std::size_t payload = 1000) {
   static const std::vector<std::byte> bytes(5000, std::byte{0x5A});
-  wire::DataHeader header{};
-  header.common.version = wire::kVersion;
-  header.common.type = static_cast<std::uint8_t>(wire::PacketType::send);
-  header.common.flags = wire::kLastOfMessage;
+  srd::wire::DataHeader header{};
+  header.common.version = srd::wire::kVersion;
+  header.common.type = static_cast<std::uint8_t>(srd::wire::PacketType::send);
+  header.common.flags = srd::wire::kLastOfMessage;
   header.common.destination_attachment = to.id.value();
   header.common.source_attachment = from.id.value();
   header.common.source_life = from.life.value();
@@ -76,7 +76,7 @@ srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& t
   srd::TxPacket packet;
   packet.to = to.address;
   packet.header_size = sizeof header;
-  wire::store(packet.header.data(), header);
+  srd::wire::store(packet.header.data(), header);
   packet.payload[0] = std::span(bytes).first(payload);
   return packet;
 }
@@ -86,9 +86,10 @@ bool passes(attach::Attachment& from, attach::Attachment& to, std::uint32_t numb
   return from.io->transmit({&sent, 1}) == 1 && eventually([&] {
            bool got = false;
            for (const srd::RxPacket& received : to.io->receive()) {
-             wire::DataHeader header;
-             got = got || (wire::load(received.bytes, header) && header.psn.value() == number &&
-                           received.bytes.size() == sent.size() && received.from == from.address);
+             srd::wire::DataHeader header;
+             got =
+                 got || (srd::wire::load(received.bytes, header) && header.psn.value() == number &&
+                         received.bytes.size() == sent.size() && received.from == from.address);
            }
            to.io->release();
            return got;
@@ -201,7 +202,7 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   far.address.bytes[14] = std::byte{99};
   far.id = srd::AttachmentId{1};
   far.life = srd::Life{1};
-  const auto writer = net::EnvelopeWriter::make(far.address, wire::SrdCodec::kPorts);
+  const auto writer = net::EnvelopeWriter::make(far.address, srd::wire::SrdCodec::kPorts);
   ASSERT_TRUE(writer);
   Rng rng(11);
   std::uint64_t sent = 0;
@@ -219,11 +220,11 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
     srd::TxPacket inner = packet(far, *a, number, 100);
     std::vector<std::byte> frame(writer->size() + inner.size());
     EXPECT_TRUE(writer->write(frame.data(), a->address, srd::PathId{3}, srd::Ecn::capable_0,
-                              wire::kDscpData, inner.size()));
+                              srd::wire::kDscpData, inner.size()));
     std::memcpy(frame.data() + writer->size(), inner.header.data(), inner.header_size);
     std::memcpy(frame.data() + writer->size() + inner.header_size, inner.payload[0].data(), 100);
     if (sealed) {
-      wire::seal(std::span(frame).subspan(writer->size()));
+      srd::wire::seal(std::span(frame).subspan(writer->size()));
     }
     return frame;
   };
@@ -245,8 +246,8 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   ASSERT_TRUE(eventually([&] {
     [[maybe_unused]] const auto room = (*enemy)->transmit_room();
     for (const srd::RxPacket& received : a->io->receive()) {
-      wire::DataHeader header;
-      EXPECT_TRUE(wire::load(received.bytes, header));
+      srd::wire::DataHeader header;
+      EXPECT_TRUE(srd::wire::load(received.bytes, header));
       EXPECT_EQ(header.psn.value(), 1U);  // its damage was in the Ethernet header or the mark
       ++got;
     }
@@ -264,8 +265,8 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   EXPECT_TRUE(eventually([&] {
     bool there = false;
     for (const srd::RxPacket& received : a->io->receive()) {
-      wire::DataHeader header;
-      there = there || (wire::load(received.bytes, header) && header.psn.value() == 3);
+      srd::wire::DataHeader header;
+      there = there || (srd::wire::load(received.bytes, header) && header.psn.value() == 3);
     }
     a->io->release();
     return there;
@@ -304,10 +305,10 @@ class GenerousIo final : public srd::FrameIo {
 std::vector<std::byte> roce_frame(const srd::Address& to, std::size_t size) {
   srd::Address stranger = to;
   stranger.bytes[14] = std::byte{99};
-  const auto writer = net::EnvelopeWriter::make(stranger, wire::SrdCodec::kPorts);
+  const auto writer = net::EnvelopeWriter::make(stranger, srd::wire::SrdCodec::kPorts);
   std::vector<std::byte> frame(size);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0, wire::kDscpData,
-                            size - writer->size()));
+  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0,
+                            srd::wire::kDscpData, size - writer->size()));
   const std::size_t udp = writer->size() - net::kUdpSize;
   frame[udp + 2] = std::byte{4791 >> 8};
   frame[udp + 3] = std::byte{4791 & 0xFF};
@@ -375,7 +376,7 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
     attach::TapRequest request;
     std::strncpy(request.host.data(), host, request.host.size() - 1);
     ASSERT_TRUE(attach::send_struct(socket->get(), request, {no_tap->get()}));
-    const Received received = attach::await_message(socket->get(), 5000);
+    const attach::Received received = attach::await_message(socket->get(), 5000);
     const auto refused = received.as<attach::RefusedReply>();
     ASSERT_TRUE(refused) << host;
     EXPECT_EQ(refused->header.type, attach::AttachMessage::refused);

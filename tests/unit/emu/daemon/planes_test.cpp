@@ -125,7 +125,7 @@ TEST_F(ControlPlaneTest, AThousandClientsThatSayNothingUsefulCostNoCall) {
       auto newcomer = attach::connect_seqpacket(weftd_->attach_socket());
       ASSERT_TRUE(newcomer);
       [[maybe_unused]] const bool sent =
-          send_message(newcomer->get(), std::as_bytes(std::span("nonsense")));
+          attach::send_message(newcomer->get(), std::as_bytes(std::span("nonsense")));
       clients.push_back(std::move(*newcomer));
     } else {
       clients.push_back(weftd_->talk(i % 4 == 1 ? "/control.sock" : "/metrics.sock"));

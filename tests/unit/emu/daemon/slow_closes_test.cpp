@@ -142,7 +142,7 @@ class SlowInside : public SlowCloses {
     const srd::UniqueFd sender(ends[0]);
     const srd::UniqueFd outer(ends[1]);
     pass(sender.get(), std::as_bytes(std::span("inner")), inner);
-    ASSERT_TRUE(send_message(socket, bytes, {outer.get()}));
+    ASSERT_TRUE(attach::send_message(socket, bytes, {outer.get()}));
   }
 };
 

@@ -110,8 +110,8 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
   EXPECT_TRUE(told);
   EXPECT_NE(hear(talk()).find("file descriptor"), std::string::npos);
   newcomers.clear();
-  EXPECT_TRUE(
-      eventually([&] { return attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
+  EXPECT_TRUE(eventually(
+      [&] { return attach::attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
 }
 
 // Who says something before that makes it last: it is read on a side thread.
@@ -119,7 +119,7 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoToWhomeverSpeaksFirst) {
   start(40);
   std::vector<Result<attach::Attachment>> processes;
   do {
-    processes.push_back(attach({.socket = attach_socket(), .host = "h1"}));
+    processes.push_back(attach::attach({.socket = attach_socket(), .host = "h1"}));
   } while (processes.back());
   std::vector<srd::UniqueFd> newcomers;
   for (int i = 0; i < 40; ++i) {
@@ -178,7 +178,7 @@ class UntoldTest : public TalksTest {
     start();
   }
   [[nodiscard]] Result<attach::Attachment> join(const std::string& host) const {
-    return attach({.socket = options_.directory + "/attach.sock", .host = host});
+    return attach::attach({.socket = options_.directory + "/attach.sock", .host = host});
   }
   static void send(attach::Attachment& from, const attach::Attachment& to) {
     static const std::array<std::byte, 64> payload{};
@@ -299,7 +299,7 @@ class LinkTest : public TalksTest {
     options.host = host;
     options.nic = nic;
     options.on_link = [&listener](bool up) { listener.heard.push_back(up); };
-    auto attached = attach(options);
+    auto attached = attach::attach(options);
     ASSERT_TRUE(attached) << attached.error().message;
     listener.attachment.emplace(std::move(*attached));
   }

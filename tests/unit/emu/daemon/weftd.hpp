@@ -80,7 +80,7 @@ class Weftd {
   [[nodiscard]] std::string attach_socket() const { return options_.directory + "/attach.sock"; }
   [[nodiscard]] Result<attach::Attachment> join(attach::AttachOptions options = {}) const {
     options.socket = attach_socket();
-    return attach(std::move(options));
+    return attach::attach(std::move(options));
   }
 
   // A conversation, on one of its sockets.
