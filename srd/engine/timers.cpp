@@ -147,7 +147,7 @@ void Sender::release_waiting(TimePoint now) {
 TimePoint Sender::next_deadline() const {
   TimePoint next = path_probe_due();
   if (const SendSlot* slot = window_.oldest_in_flight()) {
-    next = std::min({next, expiry_of(*slot), timer_.tail_probe_due()});
+    next = std::min({next, expiry_of(*slot), heard_ ? timer_.tail_probe_due() : kNever});
   }
   if (owed_by_peer()) {
     next = std::min(next, timer_.question_due());
