@@ -20,9 +20,8 @@ namespace weft::srd {
 //   next_look()             when somebody has to look at the machine, if nothing arrives before
 //   arm(), disarm()         the carrier; as PacketIo says. arm() may be called again while armed
 //   ring_bell(), clear_bell()
-//   wait(until)             returns when the carrier called, the bell rings, or at `until`; true:
-//   it
-//                           may ring
+//   wait(until)             returns when the carrier called, the bell rings, or at `until`;
+//                           true: it may ring
 //   make_way()              lets another thread have the lock
 template <class World, class State = SleepState>
 class SharedProgress {
