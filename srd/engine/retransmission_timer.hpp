@@ -87,18 +87,12 @@ class RetransmissionTimer {
   [[nodiscard]] const RttEstimator& rtt() const { return rtt_; }
   [[nodiscard]] Duration retransmit_wait() const { return retransmit_wait_; }
   [[nodiscard]] Duration tail_wait() const { return tail_wait_; }
-  // In a row, without a sign of life.
-  [[nodiscard]] std::uint32_t timeouts() const { return timeouts_; }
   // The last timeout has not been followed by a sign of life.
   [[nodiscard]] bool is_silent() const { return timeouts_ != 0; }
   // This timeout was the one that made the connection look impaired.
   [[nodiscard]] bool has_become_impaired() const { return timeouts_ == kTimeoutsToDie; }
   [[nodiscard]] bool has_died(const RetransmissionTuning& tuning) const {
     return timeouts_ >= kTimeoutsToDie && silence_ >= tuning.peer_timeout;
-  }
-  // When it was silent last; the beginning of time while it is not.
-  [[nodiscard]] TimePoint latest_timeout() const {
-    return is_silent() ? timed_out_at_ : TimePoint{};
   }
   // A packet expires a timeout after it has left or, if that was later, after the peer has answered
   // a packet of ours: in a queue that grows faster than the estimate learns of it every packet is

@@ -22,7 +22,7 @@ class RttEstimator {
     }
     seasoned_ = seasoned_ || now - sample >= first_;
     // A machine that slept measures its sleep, once. What lasts is learnt in a few samples.
-    sample = std::min(sample, kMostGrowth * timeout());
+    sample = std::min(sample, kMostGrowth * std::max(timeout(), Duration{1}));
     const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += (error - deviation_) / 4;
     mean_ += (sample - mean_) / 8;

@@ -146,6 +146,7 @@ void Sender::restart() {
   peer_.works.for_each(parts_.works.slab(), [&](std::uint32_t index) {
     credits_.want(parts_.unsent_bytes(parts_.works[index]));
   });
+  how_far_ = {};
   marked_ = 0;
   timer_.forget_silence(parts_.patience);
 }

@@ -164,7 +164,6 @@ class alignas(kCacheLine) Sender {
   void settle_packets(Work& work, std::uint32_t index);
 
   // timers.cpp
-  [[nodiscard]] TimePoint expiry_of(const SendSlot& slot) const;
   void expire_packets(TimePoint now);
   void ask_for_life(TimePoint now);
   [[nodiscard]] TimePoint path_probe_due() const;

@@ -13,12 +13,6 @@
 
 namespace weft::srd {
 
-namespace {
-
-constexpr std::uint32_t kProbesBeforeLosses = 3;  // at doubling distance
-
-}  // namespace
-
 void Sender::on_timeout(TimePoint now) {
   release_waiting(now);
   while (window_.release_deferred(now)) {
@@ -37,27 +31,13 @@ void Sender::on_timeout(TimePoint now) {
   }
 }
 
-// Before the peer's first answer a packet stays in flight, and the probe for it is what expires.
-TimePoint Sender::expiry_of(const SendSlot& slot) const {
-  return timer_.expiry_of(heard_ ? slot.sent_at : std::max(slot.sent_at, timer_.latest_timeout()));
-}
-
 void Sender::expire_packets(TimePoint now) {
   SendSlot* slot = window_.oldest_in_flight();
-  if (slot == nullptr || expiry_of(*slot) > now) {
+  if (slot == nullptr || timer_.expiry_of(slot->sent_at) > now) {
     return;
   }
   const TimePoint latest = now - timer_.retransmit_wait();  // before it doubles
   if (died_of_silence(now, slot->sent_at)) {
-    return;
-  }
-  // The first windows of others may be a queue of any length. Before the first answer nothing is
-  // known of it, and a second copy of everything would only make it longer: a probe asks what has
-  // arrived, and its answer says what is lost. If no probe gets through, most paths may be dead,
-  // and only many packets find the others.
-  if (!heard_ && timer_.timeouts() <= kProbesBeforeLosses) {
-    tail_probe_wanted_ = true;
-    ++parts_.counters.tail_probes;
     return;
   }
   for (; slot != nullptr && slot->sent_at <= latest; slot = window_.oldest_in_flight()) {
@@ -147,7 +127,7 @@ void Sender::release_waiting(TimePoint now) {
 TimePoint Sender::next_deadline() const {
   TimePoint next = path_probe_due();
   if (const SendSlot* slot = window_.oldest_in_flight()) {
-    next = std::min({next, expiry_of(*slot), heard_ ? timer_.tail_probe_due() : kNever});
+    next = std::min({next, timer_.expiry_of(slot->sent_at), timer_.tail_probe_due()});
   }
   if (owed_by_peer()) {
     next = std::min(next, timer_.question_due());

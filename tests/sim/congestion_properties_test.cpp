@@ -54,6 +54,7 @@ bool shallow(const CongestionSetup& s) { return s.buffer_products < 1; }
 bool deep(const CongestionSetup& s) { return s.buffer_products > 1; }
 bool many(const CongestionSetup& s) { return s.senders >= 64; }
 bool many_and_small(const CongestionSetup& s) { return many(s) && !deep(s); }
+bool many_and_medium(const CongestionSetup& s) { return many(s) && !deep(s) && !shallow(s); }
 bool many_and_deep(const CongestionSetup& s) { return many(s) && deep(s); }
 bool many_deep_ecn(const CongestionSetup& s) { return many_and_deep(s) && s.ecn; }
 bool many_deep_without_ecn(const CongestionSetup& s) { return many_and_deep(s) && !s.ecn; }
@@ -74,20 +75,27 @@ constexpr std::string_view kSteps =
     "not isolated; n constant steps a round trip may lift the queue over the target";
 constexpr std::string_view kStarved =
     "not isolated; what has less than a packet in flight may wait behind what grows";
+constexpr std::string_view kNothingHeard =
+    "a far sender hears nothing while the first windows of 63 nearer ones pass, for longer than "
+    "the first time-out";
+constexpr std::string_view kSentTwice =
+    "with the first time-out what waits behind the first windows of 64 senders is sent twice";
 constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kLargeTarget = "the target grows for small windows";
 constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
 constexpr std::string_view kLossesOnly =
     "one bit a packet: steps that are small enough to keep 64 senders equal need some hundred "
-    "round "
-    "trips for the way down from the first windows, and those who hear of losses sooner go first";
+    "round trips for the way down from the first windows, and who hears of losses sooner goes "
+    "first";
 constexpr std::string_view kQueueGrows = "not isolated; one or two packets of 64 senders";
 
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
     {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.92, kLossesOnly},
-    {"srd", Room::paths, shallow, Property::fairness, nullptr, 0.93, kLossesOnly},
+    {"srd", kBottleneck, many_and_medium, Property::fairness, nullptr, 0.94, kSentTwice},
+    {"srd", Room::paths, many_and_medium, Property::fairness, nullptr, 0.94, kSentTwice},
     {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.90, kLossesOnly},
+    {"srd", Room::distances, many_and_deep, Property::timeouts, nullptr, 100, kNothingHeard},
     {"srd", kBottleneck, many_deep_without_ecn, Property::timeouts, nullptr, 3, kQueueGrows},
     {"srd", Room::paths, many_deep_without_ecn, Property::timeouts, nullptr, 3, kQueueGrows},
     {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
@@ -104,7 +112,7 @@ constexpr Weakness kKnownWeaknesses[] = {
     {"dctcp", kBottleneck, shallow, Property::utilisation, nullptr, 0.50, kBursts},
     {"mprdma", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"mprdma", kBottleneck, many_deep_ecn, Property::queue, nullptr, 54, kWholePacket},
-    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.88, kOneSample},
+    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.89, kOneSample},
     {"mprdma", kBottleneck, shallow, Property::utilisation, nullptr, 0.60, kBursts},
 };
 

@@ -26,7 +26,7 @@ class DistanceQuestion {
   // after twice that.
   [[nodiscard]] std::uint32_t ask(TimePoint now, Duration patience) {
     asked_at_ = now;
-    wait_ = std::min(std::max(2 * wait_, patience), kPeriod);
+    wait_ = std::min(std::max(2 * wait_, patience), std::max(kPeriod, patience));
     due_ = now + wait_;
     return ++number_;
   }
