@@ -25,6 +25,7 @@ class Weftd:
         self.weft, self.directory = weft, place / f"weft-{os.getuid()}" / "hostile"
         self.directory.parent.mkdir(mode=0o700)
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(place)}
+        self.innocents = []
         self.process = subprocess.Popen([weftd, "--dir", self.directory, "--hosts", "3",
                                          *([] if direct else ["--no-direct"])])
         end = time.monotonic() + 20
@@ -50,9 +51,11 @@ class Weftd:
             return None
 
     def on(self, host, *command):
-        return subprocess.Popen([self.weft, "exec", "hostile", host, "--", *command],
-                                env=self.environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+        self.innocents = [it for it in self.innocents if it.poll() is None]
+        self.innocents.append(subprocess.Popen(
+            [self.weft, "exec", "hostile", host, "--", *command], env=self.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return self.innocents[-1]
 
     def proc(self, name):
         return Path(f"/proc/{self.process.pid}/{name}").read_text()
@@ -194,6 +197,8 @@ def trial(weft, weftd_path, storm, seconds, seed, direct, failures):
         check_what_is_left(weftd, before, failures)
         print("dropped:", {k: v for k, v in weftd.ask("counters")["dropped"].items() if v})
     finally:
+        for innocent in weftd.innocents:
+            innocent.kill()
         weftd.process.send_signal(signal.SIGTERM)
         try:
             weftd.process.wait(10)
