@@ -52,12 +52,16 @@ void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
     }
     return;
   }
-  if (operation == wire::Operation::atomic_acknowledge) {
-    take_atomic_response(qp, arrival);
-    progressed(now, qp);
-  } else if (!is_reply) {
-    take_read_response(qp, arrival);
-    progressed(now, qp);
+  if (!is_reply) {
+    const std::uint32_t acked = req.acked;
+    if (operation == wire::Operation::atomic_acknowledge) {
+      take_atomic_response(qp, arrival);
+    } else {
+      take_read_response(qp, arrival);
+    }
+    if (req.acked != acked) {
+      progressed(now, qp);
+    }
   } else if (kind == wire::kRnrNak) {
     take_rnr_nak(now, qp, packet.syndrome & wire::kSyndromeValue);
   } else if (kind == wire::kNak) {
@@ -269,6 +273,7 @@ void Engine::fail_head(QueuePair& qp, WcStatus status) {
   qp.req.failed = WcStatus::success;
   complete_head(qp, status);
   if (qp.type == QpType::rc) {
+    drop_responses(qp);
     enter_error(qp);
     return;
   }

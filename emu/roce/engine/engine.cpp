@@ -48,7 +48,7 @@ QueuePair* Engine::find(std::uint32_t qpn) const {
 
 std::uint32_t Engine::create_qp(const QpRequest& request) {
   if (request.max_send_sge > kMaxSge || request.max_receive_sge > kMaxSge ||
-      request.max_send == 0 || request.max_receive == 0) {
+      request.max_send == 0 || (request.max_receive == 0 && request.srq == kNoSrq)) {
     return 0;
   }
   if (request.srq != kNoSrq && request.srq >= srqs_.size()) {
@@ -143,10 +143,7 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
   }
   apply(*qp, mask, attributes);
   if (attributes.state == QpState::error) {
-    while (!qp->resp.responses.empty()) {
-      qp->resp.responses.pop();
-    }
-    qp->resp.ack_due = false;
+    drop_responses(*qp);
     enter_error(*qp);
     return 0;
   }
@@ -171,6 +168,14 @@ void Engine::reset(QueuePair& qp) {
   deadlines_.clear(index);
   qps_[index] = std::make_unique<QueuePair>(qp.qpn, QpRequest(qp.made));
   qps_[index]->ready = was_ready;
+}
+
+// Nobody waits for them any more.
+void Engine::drop_responses(QueuePair& qp) {
+  while (!qp.resp.responses.empty()) {
+    qp.resp.responses.pop();
+  }
+  qp.resp.ack_due = false;
 }
 
 // The rest of the specification's error state: all that is posted completes, in order.

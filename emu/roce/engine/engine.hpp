@@ -115,6 +115,7 @@ class Engine final : public srd::Machine {
   void raise(EventType type, std::uint32_t id) { sink_.events.push_slot() = {type, id}; }
   void apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& attributes);
   void enter_error(QueuePair& qp);
+  static void drop_responses(QueuePair& qp);
   void flush_sends(QueuePair& qp);
   void flush_receives(QueuePair& qp);
   void reset(QueuePair& qp);
@@ -180,6 +181,8 @@ class Engine final : public srd::Machine {
   void on_duplicate(QueuePair& qp, const wire::Packet& packet);
   void replay_read(QueuePair& qp, const wire::Packet& packet);
   void replay_atomic(QueuePair& qp, const wire::Packet& packet);
+  void answer_read(QueuePair& qp, const Resource& resource, const wire::Packet& packet);
+  void answer_atomic(QueuePair& qp, const Resource& resource);
   Resource& new_resource(QueuePair& qp);
   [[nodiscard]] bool transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out);
   [[nodiscard]] bool fill_read_response(QueuePair& qp, Response& response, wire::Packet& packet,

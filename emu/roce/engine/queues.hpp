@@ -39,7 +39,7 @@ class SendQueue {
   [[nodiscard]] std::uint64_t tail() const { return tail_; }
   [[nodiscard]] SendWqe& at(std::uint64_t position) { return wqes_[position % wqes_.size()]; }
   [[nodiscard]] std::span<const Sge> segments(std::uint64_t position) {
-    return {&segments_[position % wqes_.size() * max_segments_], at(position).segments};
+    return {segments_.data() + position % wqes_.size() * max_segments_, at(position).segments};
   }
   [[nodiscard]] std::span<const std::byte> inline_data(std::uint64_t position) {
     return {inline_.data() + position % wqes_.size() * max_inline_, at(position).length};
@@ -125,7 +125,7 @@ class ReceiveQueue {
     receive.wr_id = entries_[slot].wr_id;
     receive.segments = entries_[slot].segments;
     receive.length = entries_[slot].length;
-    std::copy_n(&segments_[slot * most_], receive.segments, receive.sges.begin());
+    std::copy_n(segments_.data() + slot * most_, receive.segments, receive.sges.begin());
     ++head_;
   }
   void clear() { head_ = tail_; }

@@ -5,6 +5,22 @@
 #include "emu/roce/engine/engine.hpp"
 
 namespace weft::roce {
+namespace {
+
+// The newest resource that fits: numbers come round, and an older one may have had the same.
+template <class Fits>
+const Resource* newest(const Responder& resp, const Fits& fits) {
+  const std::size_t count = resp.resources.size();
+  for (std::size_t age = 1; age <= count; ++age) {
+    const Resource& resource = resp.resources[(resp.next_resource + count - age) % count];
+    if (resource.used && fits(resource)) {
+      return &resource;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 // An acknowledgement that still waits takes in the next one; a NAK keeps its place.
 void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
@@ -67,19 +83,19 @@ Resource& Engine::new_resource(QueuePair& qp) {
   return resource;
 }
 
-// Answers a READ, new or repeated, from the resource that it has; without one it is dropped.
+// Answers a repeated READ from the resource that it has left; without one it is dropped.
 void Engine::replay_read(QueuePair& qp, const wire::Packet& packet) {
   Responder& resp = qp.resp;
   const std::uint32_t packets = packet.length == 0 ? 1 : (packet.length - 1) / qp.mtu + 1;
-  const auto found = std::ranges::find_if(resp.resources, [&](const Resource& resource) {
+  const Resource* const found = newest(resp, [&](const Resource& resource) {
     const std::uint64_t offset = packet.address - resource.address;
-    return resource.used && resource.is_read && resource.rkey == packet.rkey &&
+    return resource.is_read && resource.rkey == packet.rkey &&
            !psn_before(packet.psn, resource.first_psn) &&
            !psn_before(resource.last_psn, psn_plus(packet.psn, packets - 1)) &&
            (packet.length == 0 ||
             (offset < resource.length && packet.length <= resource.length - offset));
   });
-  if (found == resp.resources.end() || resp.responses.full()) {
+  if (found == nullptr || resp.responses.full()) {
     return;
   }
   for (std::size_t i = 0; i < resp.responses.size(); ++i) {  // it will come to that anyway
@@ -90,34 +106,41 @@ void Engine::replay_read(QueuePair& qp, const wire::Packet& packet) {
       return;
     }
   }
+  answer_read(qp, *found, packet);
+}
+
+void Engine::answer_read(QueuePair& qp, const Resource& resource, const wire::Packet& packet) {
+  const std::uint32_t packets = packet.length == 0 ? 1 : (packet.length - 1) / qp.mtu + 1;
   Response response;
   response.kind = Response::Kind::read;
   response.syndrome = wire::kAckNoCredit;
   response.psn = packet.psn;
-  response.first_psn = found->first_psn;
+  response.first_psn = resource.first_psn;
   response.last_psn = psn_plus(packet.psn, packets - 1);
   response.address = packet.address;
   response.left = packet.length;
   response.rkey = packet.rkey;
   if (mutated(Mutation::stale_replay)) {
-    response.address = found->address;
+    response.address = resource.address;
   }
   respond(qp, response);
 }
 
 void Engine::replay_atomic(QueuePair& qp, const wire::Packet& packet) {
-  Responder& resp = qp.resp;
-  const auto found = std::ranges::find_if(resp.resources, [&](const Resource& resource) {
-    return resource.used && !resource.is_read && resource.first_psn == packet.psn;
+  const Resource* const found = newest(qp.resp, [&](const Resource& resource) {
+    return !resource.is_read && resource.first_psn == packet.psn;
   });
-  if (found == resp.resources.end()) {
-    return;
+  if (found != nullptr) {
+    answer_atomic(qp, *found);
   }
+}
+
+void Engine::answer_atomic(QueuePair& qp, const Resource& resource) {
   Response response;
   response.kind = Response::Kind::atomic;
   response.syndrome = wire::kAckNoCredit;
-  response.psn = packet.psn;
-  response.original = found->original;
+  response.psn = resource.first_psn;
+  response.original = resource.original;
   respond(qp, response);
 }
 

@@ -25,6 +25,12 @@ bool is_read(const wire::Packet& packet) {
   return wire::operation_of(packet.opcode) == wire::Operation::read_request;
 }
 
+// UC: up to the packet that begins another.
+void drop_message(Responder& resp) {
+  resp.message = Responder::Message::none;
+  resp.dropping = true;
+}
+
 }  // namespace
 
 void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
@@ -55,7 +61,7 @@ void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
   if (consumes && !resp.has_receive && !take_receive(qp)) {
     ++counters_.not_ready;
     if (qp.type != QpType::rc) {
-      resp.dropping = true;
+      drop_message(resp);
     } else if (mutated(Mutation::forget_rnr)) {
       executed(qp, packet);
     } else {
@@ -77,9 +83,8 @@ bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
   Responder& resp = qp.resp;
   const std::int32_t ahead = psn_minus(packet.psn, resp.expected);
   if (qp.type == QpType::uc) {
-    if (ahead != 0 && resp.message != Responder::Message::none) {
-      resp.message = Responder::Message::none;
-      resp.dropping = true;
+    if (ahead != 0 || packet.has(wire::kBegins)) {  // the end of the one before was lost
+      drop_message(resp);
     }
     resp.dropping = (resp.dropping || ahead != 0) && !packet.has(wire::kBegins);
     counters_.out_of_sequence += ahead != 0 ? 1 : 0;
@@ -237,7 +242,7 @@ void Engine::accept_read(QueuePair& qp, const wire::Packet& packet) {
   resource.length = packet.length;
   resource.rkey = packet.rkey;
   resp.expected = psn_plus(resource.last_psn, 1);
-  replay_read(qp, packet);
+  answer_read(qp, resource, packet);
 }
 
 void Engine::accept_atomic(QueuePair& qp, const wire::Packet& packet) {
@@ -269,7 +274,7 @@ void Engine::accept_atomic(QueuePair& qp, const wire::Packet& packet) {
   resource.original = original;
   qp.resp.msn = psn_plus(qp.resp.msn, 1);
   qp.resp.expected = psn_plus(packet.psn, 1);
-  replay_atomic(qp, packet);
+  answer_atomic(qp, resource);
 }
 
 // A packet of a SEND or WRITE has done its work.
@@ -312,13 +317,17 @@ void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatu
   }
 }
 
-// RC: both queue pairs end here. UC: the message is dropped, its receive waits for another.
+// RC: both queue pairs end here. UC: the message is dropped, and its receive waits for another,
+// unless that is what is wrong.
 void Engine::refuse(QueuePair& qp, const wire::Packet& packet, std::uint8_t syndrome,
                     WcStatus status) {
   ++counters_.refused;
   if (qp.type != QpType::rc) {
-    qp.resp.dropping = true;
-    qp.resp.message = Responder::Message::none;
+    drop_message(qp.resp);
+    if (status == WcStatus::local_protection) {  // no other message could be received either
+      complete_receive(qp, packet, status, 0);
+      enter_error(qp);
+    }
     return;
   }
   answer(qp, syndrome, packet.psn);

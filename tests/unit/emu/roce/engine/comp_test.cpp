@@ -205,6 +205,33 @@ TEST_F(Comp, TakesAnAnswerPastAReadForALoss) {
   EXPECT_EQ(bench.completion()->wr_id, 2U);
 }
 
+// It would keep a broken connection open for ever.
+TEST_F(Comp, AResponseToNothingIsNoProgress) {
+  bring_up(1);
+  ASSERT_EQ(bench.send(WrOpcode::send, 100), 0);
+  for (int time = 0; time < 2; ++time) {
+    ASSERT_EQ(bench.all().size(), 1U);
+    respond(Operation::read_response_only, kSqPsn, 100);
+    ASSERT_TRUE(bench.wait());
+  }
+  const auto completion = bench.completion();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->status, WcStatus::retries_exceeded);
+}
+
+TEST_F(Comp, AnErrorEndsTheAnswersToThePeer) {
+  bring_up();
+  auto read = bench.request(Operation::read_request, kRqPsn);
+  read.length = 600;
+  bench.arrive(read);
+  ASSERT_EQ(bench.send(WrOpcode::send, 100), 0);
+  static_cast<void>(bench.next());
+  static_cast<void>(bench.next());
+  reply(kSqPsn, wire::kNakRemoteAccess);
+  ASSERT_EQ(bench.state(), QpState::error);
+  EXPECT_TRUE(bench.all().empty());
+}
+
 TEST_F(Comp, StoresWhatAnAtomicFound) {
   bring_up();
   ASSERT_EQ(bench.send(WrOpcode::fetch_add, 8), 0);

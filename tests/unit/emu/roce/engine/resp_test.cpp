@@ -40,12 +40,11 @@ TEST_F(Resp, AcknowledgesASendWithMsnOne) {
 // Each packet here is wrong in its own way and in all ways that are checked later.
 TEST_F(Resp, ChecksInLinuxsOrder) {
   auto packet = bench.request(Operation::write_middle, kRqPsn + 1);
-  packet.rkey = 0xBAD;
-  bench.arrive(packet, 3);
+  bench.arrive(packet, 256);
   EXPECT_EQ(bench.answer(), wire::kNakSequence);  // the PSN first
 
   packet.psn = kRqPsn;
-  bench.arrive(packet, 3);
+  bench.arrive(packet, 256);                            // as long as a middle has to be
   EXPECT_EQ(bench.answer(), wire::kNakInvalidRequest);  // then the opcode
   EXPECT_EQ(bench.state(), QpState::error);
   EXPECT_EQ(bench.event(), EventType::qp_request_error);
@@ -184,6 +183,35 @@ TEST_F(Resp, NeverExecutesAnAtomicTwice) {
   packet.psn = kRqPsn;
   bench.arrive(packet);
   EXPECT_FALSE(bench.next());
+}
+
+// Sequence numbers come round, and the atomic that had this one first is still remembered.
+TEST_F(Resp, ANewAtomicIsAnsweredByWhatItFound) {
+  auto packet = bench.request(Operation::fetch_add, kRqPsn);
+  packet.swap_or_add = 5;
+  bench.arrive(packet);
+  EXPECT_EQ(bench.next()->packet.original, 0U);
+
+  auto nothing = bench.request(Operation::write_only, 0);
+  nothing.length = 0;
+  nothing.ack_request = false;
+  std::vector<std::byte> bytes(wire::kLargestHeader);
+  bytes.resize(wire::write_headers(nothing, bytes.data()));
+  srd::RxPacket rx;
+  rx.from = host(2);
+  rx.bytes = bytes;
+  for (std::uint32_t i = 1; i <= kPsnMask; ++i) {
+    const std::uint32_t psn = (kRqPsn + i) & kPsnMask;
+    for (int byte = 0; byte < 3; ++byte) {
+      bytes[9 + static_cast<std::size_t>(byte)] = static_cast<std::byte>(psn >> (16 - 8 * byte));
+    }
+    bench.engine.on_packet(bench.now, rx);
+  }
+  bench.arrive(packet);
+  EXPECT_EQ(bench.next()->packet.original, 5U);
+  EXPECT_EQ(bench.memory[0], std::byte{10});
+  bench.arrive(packet);  // a duplicate of the newer one
+  EXPECT_EQ(bench.next()->packet.original, 5U);
 }
 
 TEST_F(Resp, AnswersAReadPacketByPacket) {
@@ -374,6 +402,77 @@ TEST(RespUc, DropsTheRestOfAMessageThatLostAPacket) {
   ASSERT_TRUE(completion);
   EXPECT_EQ(completion->wr_id, 7U);
   EXPECT_EQ(completion->length, 264U);
+}
+
+// A message without a receive takes the next one with it no more.
+TEST(RespUc, AMessageWithoutAReceiveIsTheOnlyOneLost) {
+  Bench bench(QpType::uc);
+  bench.bring_up(QpType::uc);
+  const auto packet = [&](Operation operation, std::uint32_t psn) {
+    auto made = bench.request(operation, psn, wire::Transport::uc);
+    made.length = 264;
+    return made;
+  };
+  bench.arrive(packet(Operation::write_first, kRqPsn), 256);
+  bench.arrive(packet(Operation::write_last_immediate, kRqPsn + 1), 8);
+  EXPECT_FALSE(bench.completion());
+  const Sge segment = bench.sge(4096, 1024);
+  ASSERT_EQ(bench.engine.post_receive(bench.qpn, 7, {&segment, 1}), 0);
+  bench.arrive(packet(Operation::send_only, kRqPsn + 2), 8);
+  ASSERT_TRUE(bench.completion());
+}
+
+TEST(RespUc, ANewMessageEndsOneThatWasCutShort) {
+  Bench bench(QpType::uc);
+  bench.bring_up(QpType::uc);
+  const Sge segment = bench.sge(4096, 1024);
+  ASSERT_EQ(bench.engine.post_receive(bench.qpn, 7, {&segment, 1}), 0);
+  bench.arrive(bench.request(Operation::send_first, kRqPsn, wire::Transport::uc), 256);
+  bench.arrive(bench.request(Operation::send_only, kRqPsn + 1, wire::Transport::uc), 8);
+  const auto completion = bench.completion();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->length, 8U);
+}
+
+TEST(RespUc, AReceiveThatCannotBeWrittenEndsTheQueuePair) {
+  Bench bench(QpType::uc);
+  bench.bring_up(QpType::uc);
+  Sge segment = bench.sge(4096, 64);
+  segment.lkey = 0xBAD;
+  ASSERT_EQ(bench.engine.post_receive(bench.qpn, 7, {&segment, 1}), 0);
+  bench.arrive(bench.request(Operation::send_only, kRqPsn, wire::Transport::uc), 8);
+  const auto completion = bench.completion();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->status, WcStatus::local_protection);
+  EXPECT_EQ(bench.state(), QpState::error);
+}
+
+// A queue pair may have no room for segments, and receives of its own or not.
+TEST(RespNoSegments, AQueuePairNeedsNone) {
+  QpRequest request = Bench::default_request();
+  request.max_send_sge = request.max_receive_sge = 0;
+  Bench bench(QpType::rc, request);
+  bench.bring_up();
+  ASSERT_EQ(bench.engine.post_receive(bench.qpn, 7, {}), 0);
+  auto packet = bench.request(Operation::write_only_immediate, kRqPsn);
+  packet.length = 8;
+  bench.arrive(packet, 8);
+  EXPECT_EQ(bench.answer(), wire::kAckNoCredit);
+  EXPECT_EQ(bench.completion()->wr_id, 7U);
+  WorkRequest read;
+  read.opcode = WrOpcode::read;
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, read, {}), 0);
+  EXPECT_TRUE(bench.next());
+}
+
+TEST(RespNoSegments, OneWithASharedQueueNeedsNoReceivesOfItsOwn) {
+  QpRequest request = Bench::default_request();
+  request.max_receive = 0;
+  request.srq = 0;
+  Bench bench(QpType::rc, request);
+  EXPECT_NE(bench.qpn, 0U);
+  request.srq = kNoSrq;
+  EXPECT_EQ(bench.engine.create_qp(request), 0U);
 }
 
 }  // namespace
