@@ -11,6 +11,7 @@
 
 #include "srd/base/check.hpp"
 #include "srd/wire/parse.hpp"
+#include "tests/fuzz/tape.hpp"
 
 namespace weft::srd {
 namespace {
@@ -19,25 +20,7 @@ constexpr std::size_t kMemory = 4096;
 constexpr std::byte kBlank{0x5A};
 constexpr std::uint64_t kAddress = 0x1000;
 
-// Reads the input like a tape that ends with zeros.
-class Tape {
- public:
-  Tape(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  [[nodiscard]] bool done() const { return at_ >= size_; }
-  std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
-  std::uint32_t word() {
-    std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) {
-      value = value << 8 | byte();
-    }
-    return value;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-  std::size_t at_ = 0;
-};
+using testing::Tape;
 
 class Game {
  public:

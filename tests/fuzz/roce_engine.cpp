@@ -8,6 +8,7 @@
 
 #include "emu/roce/engine/engine.hpp"
 #include "srd/base/check.hpp"
+#include "tests/fuzz/tape.hpp"
 
 namespace weft::roce {
 namespace {
@@ -18,25 +19,7 @@ constexpr std::byte kBlank{0x5A};
 constexpr std::uint32_t kAll = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
 constexpr QpType kTypes[] = {QpType::rc, QpType::uc, QpType::ud};
 
-// Reads the input like a tape that ends with zeros.
-class Tape {
- public:
-  Tape(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  [[nodiscard]] bool done() const { return at_ >= size_; }
-  std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
-  std::uint32_t word() {
-    std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) {
-      value = value << 8 | byte();
-    }
-    return value;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-  std::size_t at_ = 0;
-};
+using testing::Tape;
 
 EngineConfig config() {
   EngineConfig config;
