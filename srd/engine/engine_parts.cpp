@@ -56,12 +56,15 @@ PathTuning path_tuning_of(const EngineConfig& config) {
   return tuning;
 }
 
+// A network whose round trips are longer than the longest time-out that was asked for is waited for
+// nevertheless.
 RetransmissionTuning patience_of(const EngineConfig& config) {
+  const Duration min_rto =
+      config.min_rto > Duration::zero() ? config.min_rto : kMinRtoInBaseRtts * config.base_rtt;
   return {.base_rtt = config.base_rtt,
           .ack_delay = config.ack_delay,
-          .min_rto = config.min_rto > Duration::zero() ? config.min_rto
-                                                       : kMinRtoInBaseRtts * config.base_rtt,
-          .max_rto = config.max_rto,
+          .min_rto = min_rto,
+          .max_rto = std::max(config.max_rto, min_rto),
           .peer_timeout = config.peer_timeout};
 }
 

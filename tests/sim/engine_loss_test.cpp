@@ -244,5 +244,20 @@ TEST(EngineLoss, AnAnswerWithoutAWindowAcknowledgesNothing) {
   }
 }
 
+// The longest time-out is configured in absolute time, and shorter than this network's round trip.
+TEST(EngineLoss, FarPeersAreWaitedFor) {
+  LabConfig config = lab_config();
+  config.link.latency = 100ms;
+  config.engine.base_rtt = 200ms;
+  config.engine.max_rto = 100ms;
+  config.engine.peer_timeout = 10s;
+  Pair pair(config);
+  pair.b.receive();
+  const auto send = pair.a.send(pair.b, "far");
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(send), Status::ok);
+  EXPECT_EQ(pair.a.engine().counters().retrans_pkts, 0U);
+}
+
 }  // namespace
 }  // namespace weft::testing
