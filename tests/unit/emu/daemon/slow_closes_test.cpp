@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cstring>
@@ -27,10 +28,16 @@ class SlowCloses : public DaemonTest {
     pid_ = status()["pid"].get<pid_t>();
   }
 
-  // weftd stands still meanwhile: it reads nothing, closes nothing, and ends no connection.
+  // weftd stands still meanwhile: it reads nothing, closes nothing, and ends no connection. A
+  // signal that is sent has stopped nobody yet: on a busy machine weftd goes on for milliseconds,
+  // and may close its copy of a descriptor before we close ours, whose close is then the one that
+  // waits.
   template <class Work>
   void undisturbed(const Work& work) const {
     ASSERT_EQ(::kill(pid_, SIGSTOP), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status));
     work();
     ASSERT_EQ(::kill(pid_, SIGCONT), 0);
   }
