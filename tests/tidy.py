@@ -32,6 +32,7 @@ LAYERS = {
     "emu/roce/wire": ["srd/base", "srd/net"],
     "emu/roce/engine": ["srd/base", "srd/net", "emu/roce/wire"],
     "emu/roce/swarm": ["srd/base", "srd/net", "emu/roce/wire", "emu/roce/engine"],
+    "emu/kernel/abi": [],
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/kernel"],
     "emu/attach": ["srd"],

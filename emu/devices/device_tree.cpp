@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 #include "srd/net/address_text.hpp"
 
 namespace weft::devices {

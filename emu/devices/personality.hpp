@@ -15,7 +15,7 @@
 #include "emu/devices/nic_runner.hpp"
 #include "emu/kernel/nic_description.hpp"
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/tree_writer.hpp"
+#include "emu/kernel/sysfs/tree_writer.hpp"
 #include "srd/base/result.hpp"
 #include "srd/engine/types.hpp"
 #include "srd/net/packet_io.hpp"

@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "emu/kernel/objects.hpp"
-#include "emu/kernel/queue_memory.hpp"
+#include "emu/kernel/abi/uverbs.hpp"
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/uverbs_abi.hpp"
+#include "emu/kernel/uverbs/objects.hpp"
+#include "emu/kernel/uverbs/queue_memory.hpp"
 #include "emu/nic/outcome.hpp"
 #include "emu/nic/qp_attributes.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/paths.hpp"

@@ -10,7 +10,7 @@
 #include "emu/attach/client.hpp"
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 #include "integration/preload/loopback_io.hpp"
 #include "srd/net/address_text.hpp"
 

@@ -22,7 +22,7 @@
 
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/uverbs_file.hpp"
+#include "emu/kernel/uverbs/file.hpp"
 #include "integration/preload/fault_guard.hpp"
 #include "integration/preload/fault_signals.hpp"
 #include "integration/preload/fd_table.hpp"

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "emu/devices/registry.hpp"
-#include "emu/kernel/nldev.hpp"
+#include "emu/kernel/netlink/nldev.hpp"
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/paths.hpp"

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "emu/devices/efa/device.hpp"
-#include "emu/kernel/uverbs_file.hpp"
+#include "emu/kernel/uverbs/file.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Owns the files that stock libraries read of an EFA device before they open it.
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 
 #include <filesystem>
 #include <span>

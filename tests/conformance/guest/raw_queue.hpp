@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "emu/devices/efa/abi.hpp"
-#include "emu/kernel/uverbs_abi.hpp"
+#include "emu/kernel/abi/uverbs.hpp"
 #include "tests/conformance/storm/queue_pair.hpp"
 
 namespace weft::conformance {

@@ -8,7 +8,7 @@
 
 #include "emu/devices/efa/abilities.hpp"
 #include "emu/devices/efa/personality.hpp"
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace weft::devices {

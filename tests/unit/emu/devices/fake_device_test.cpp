@@ -13,7 +13,7 @@
 
 #include "emu/devices/device_tree.hpp"
 #include "emu/devices/profiles.hpp"
-#include "emu/kernel/uverbs_file.hpp"
+#include "emu/kernel/uverbs/file.hpp"
 #include "srd/io/memory_io.hpp"
 #include "tests/support/temporary_folder.hpp"
 

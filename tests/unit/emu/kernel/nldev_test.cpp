@@ -1,5 +1,5 @@
 // Tests of the netlink interface: what is told, and that nothing a program sends does harm.
-#include "emu/kernel/nldev.hpp"
+#include "emu/kernel/netlink/nldev.hpp"
 
 #include <gtest/gtest.h>
 #include <linux/netlink.h>

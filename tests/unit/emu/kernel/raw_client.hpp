@@ -14,9 +14,9 @@
 
 #include "emu/devices/efa/abi.hpp"
 #include "emu/devices/efa/device.hpp"
+#include "emu/kernel/abi/uverbs.hpp"
 #include "emu/kernel/nic_description.hpp"
-#include "emu/kernel/uverbs_abi.hpp"
-#include "emu/kernel/uverbs_file.hpp"
+#include "emu/kernel/uverbs/file.hpp"
 #include "srd/net/address_text.hpp"
 
 namespace weft::kernel {

@@ -1,5 +1,5 @@
 // Owns the sparse file behind a device descriptor.
-#include "emu/kernel/queue_memory.hpp"
+#include "emu/kernel/uverbs/queue_memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

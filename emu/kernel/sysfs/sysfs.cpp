@@ -1,5 +1,5 @@
 // Owns the files that stock libraries read of any device before they open it.
-#include "emu/kernel/sysfs.hpp"
+#include "emu/kernel/sysfs/sysfs.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "emu/kernel/uverbs_abi.hpp"
+#include "emu/kernel/abi/uverbs.hpp"
 
 namespace weft::kernel {
 namespace {

@@ -1,12 +1,12 @@
 // Owns the framing of commands: header words, bodies, replies, and the handle table.
-#include "emu/kernel/uverbs_file.hpp"
+#include "emu/kernel/uverbs/file.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "emu/kernel/user_memory.hpp"
-#include "emu/kernel/uverbs_call.hpp"
+#include "emu/kernel/uverbs/call.hpp"
 
 namespace weft::kernel {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "emu/kernel/nic_description.hpp"
-#include "emu/kernel/tree_writer.hpp"
+#include "emu/kernel/sysfs/tree_writer.hpp"
 
 namespace weft::kernel {
 

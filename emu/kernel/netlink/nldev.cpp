@@ -1,5 +1,5 @@
 // Owns the messages and attributes of the RDMA core's netlink interface.
-#include "emu/kernel/nldev.hpp"
+#include "emu/kernel/netlink/nldev.hpp"
 
 #include <linux/netlink.h>
 
@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "emu/kernel/uverbs_abi.hpp"
+#include "emu/kernel/abi/uverbs.hpp"
 
 namespace weft::kernel::nldev {
 namespace {

@@ -3,7 +3,7 @@
 #include <cerrno>
 
 #include "emu/kernel/user_memory.hpp"
-#include "emu/kernel/uverbs_call.hpp"
+#include "emu/kernel/uverbs/call.hpp"
 
 // What is wrong whatever the device is refused here, in the order of Linux's core; the device sees
 // the rest.

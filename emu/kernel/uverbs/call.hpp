@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "emu/kernel/uverbs_file.hpp"
+#include "emu/kernel/uverbs/file.hpp"
 #include "srd/base/check.hpp"
 
 namespace weft::kernel {

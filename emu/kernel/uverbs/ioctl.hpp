@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "emu/kernel/objects.hpp"
-#include "emu/kernel/uverbs_abi.hpp"
+#include "emu/kernel/abi/uverbs.hpp"
+#include "emu/kernel/uverbs/objects.hpp"
 #include "emu/nic/outcome.hpp"
 
 namespace weft::kernel {

@@ -1,11 +1,11 @@
 // Owns the framing of ioctl methods, and the methods that have no command of the older kind.
-#include "emu/kernel/uverbs_ioctl.hpp"
+#include "emu/kernel/uverbs/ioctl.hpp"
 
 #include <algorithm>
 #include <cerrno>
 
 #include "emu/kernel/user_memory.hpp"
-#include "emu/kernel/uverbs_call.hpp"
+#include "emu/kernel/uverbs/call.hpp"
 
 namespace weft::kernel {
 

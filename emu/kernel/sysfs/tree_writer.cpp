@@ -1,5 +1,5 @@
 // Owns writing the emulated /sys and /dev.
-#include "emu/kernel/tree_writer.hpp"
+#include "emu/kernel/sysfs/tree_writer.hpp"
 
 #include <fstream>
 #include <system_error>

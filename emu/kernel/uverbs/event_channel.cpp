@@ -1,5 +1,5 @@
 // Owns sending events and taking unread ones back.
-#include "emu/kernel/event_channel.hpp"
+#include "emu/kernel/uverbs/event_channel.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -7,8 +7,8 @@
 
 #include <cerrno>
 
+#include "emu/kernel/abi/uverbs.hpp"
 #include "emu/kernel/native.hpp"
-#include "emu/kernel/uverbs_abi.hpp"
 
 namespace weft::kernel {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "emu/kernel/event_channel.hpp"
-#include "emu/kernel/queue_memory.hpp"
+#include "emu/kernel/uverbs/event_channel.hpp"
+#include "emu/kernel/uverbs/queue_memory.hpp"
 #include "srd/base/lent_memory.hpp"
 
 namespace weft::kernel {

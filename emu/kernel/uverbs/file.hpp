@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "emu/kernel/device.hpp"
-#include "emu/kernel/uverbs_ioctl.hpp"
+#include "emu/kernel/uverbs/ioctl.hpp"
 
 namespace weft::kernel {
 
