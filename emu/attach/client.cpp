@@ -11,8 +11,8 @@
 
 #include "emu/attach/protocol.hpp"
 #include "emu/attach/seqpacket.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
 #include "srd/io/ring_io.hpp"
-#include "srd/wire/srd_codec.hpp"
 
 namespace weft::attach {
 namespace {
@@ -46,6 +46,7 @@ AttachRequest request_for(const AttachOptions& options) {
   AttachRequest request;
   std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
   request.nic = options.nic;
+  request.udp_port = options.udp_port;
   request.flags = (options.direct_rings ? 0U : kNoDirectRings) |
                   (options.wants_management ? kWantsManagement : 0U);
   request.ring_bytes = static_cast<std::uint32_t>(options.ring_bytes);
@@ -111,6 +112,24 @@ Result<Place> accept_reply(Received& received) {
     return tl::unexpected(uplink.error());
   }
   return Place{*reply, std::move(*uplink)};
+}
+
+template <srd::net::FrameCodec Codec>
+Result<std::unique_ptr<srd::RingPorts>> rings_of(const srd::RingPorts::Config& config,
+                                                 srd::RingPort uplink) {
+  auto rings = srd::RingIo<Codec>::create(config, std::move(uplink));
+  if (!rings) {
+    return tl::unexpected(rings.error());
+  }
+  return std::unique_ptr<srd::RingPorts>(std::move(*rings));
+}
+
+Result<std::unique_ptr<srd::RingPorts>> rings_for(std::uint16_t udp_port,
+                                                  const srd::RingPorts::Config& config,
+                                                  srd::RingPort uplink) {
+  return udp_port == roce::wire::RoceCodec::kPorts.destination
+             ? rings_of<roce::wire::RoceCodec>(config, std::move(uplink))
+             : rings_of<srd::wire::SrdCodec>(config, std::move(uplink));
 }
 
 // Lives inside the RingPorts. While weftd is gone it tries to connect ten times a second, and asks
@@ -253,8 +272,9 @@ Result<Attachment> attach(AttachOptions options) {
   }
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
-  auto io = srd::RingIo<srd::wire::SrdCodec>::create(
-      {.own = address, .mtu = reply.mtu, .network = network_of(reply)}, std::move(place->uplink));
+  auto io =
+      rings_for(options.udp_port, {.own = address, .mtu = reply.mtu, .network = network_of(reply)},
+                std::move(place->uplink));
   if (!io) {
     return tl::unexpected(io.error());
   }

@@ -12,6 +12,7 @@
 #include "srd/io/posix.hpp"
 #include "srd/io/ring_ports.hpp"
 #include "srd/net/address.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::attach {
 
@@ -21,7 +22,8 @@ struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
   std::uint32_t nic = 0;
-  std::size_t ring_bytes = 0;  // 0: weftd decides
+  std::uint16_t udp_port = srd::wire::kDestinationPort;  // of the protocol: SRD's, or RoCEv2's
+  std::size_t ring_bytes = 0;                            // 0: weftd decides
   bool direct_rings = true;
   bool wants_management = false;  // a copy of what comes for queue pair 1
   // Called when the NIC's link goes down or comes up again, by whoever uses the rings at that

@@ -11,14 +11,13 @@ namespace weft::attach {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
 // Also of the layout of rings (srd/io/spsc_ring.hpp).
-inline constexpr std::uint16_t kAttachVersion = 6;
+inline constexpr std::uint16_t kAttachVersion = 7;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::size_t kMaxPorts = 64;  // of a weftd to the outside, taps among them
 // Payload bytes of a packet on a weftd's network: the longest acknowledgement fits, too.
 inline constexpr std::size_t kLeastPayload = 512;
 inline constexpr std::size_t kMostPayload = 9000;
-inline constexpr std::uint32_t kQpnsPerAttachment = 256;
 
 enum class AttachMessage : std::uint16_t {
   attach = 1,    // client: give me a place on a NIC
@@ -50,6 +49,7 @@ struct AttachRequest {
   std::uint32_t nic = 0;
   std::uint32_t flags = 0;
   std::uint32_t ring_bytes = 0;  // a wish; 0: weftd decides
+  std::uint32_t udp_port = 0;    // of the protocol that this process speaks
   // After weftd came back: what this process had before. 0: a new place.
   std::uint32_t attachment = 0;
   std::uint32_t life = 0;

@@ -204,6 +204,7 @@ NetworkFigures NetworkControl::figures() {
     for (const Slot* slot : forwarder_.plant().slots()) {
       figures.processes.push_back({.nic = slot->nic,
                                    .id = slot->id,
+                                   .first_qpn = slot->first_qpn,
                                    .life = slot->life,
                                    .pid = slot->pid,
                                    .counters = slot->counters});

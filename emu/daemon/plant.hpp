@@ -19,7 +19,9 @@
 
 namespace weft::daemon {
 
-inline constexpr std::size_t kSlotsPerNic = 256;  // number 0 is the NIC's own: management traffic
+// Attachments are 1 to 254. Number 0 is the NIC's own (management traffic), and RoCE's queue pair
+// numbers that begin with 255 are for multicast.
+inline constexpr std::size_t kSlotsPerNic = 255;
 
 struct Nic;
 
@@ -36,6 +38,7 @@ struct Slot {
 
   Nic* nic = nullptr;
   std::uint16_t id = 0;  // upper bits of its queue pair numbers
+  std::uint32_t first_qpn = 0;
   srd::Life life;
   std::uint32_t serial = 0;  // no other slot of this weftd ever has it; 0: none
   srd::RingPort port;
