@@ -29,6 +29,8 @@ enum class AttachMessage : std::uint16_t {
   undirect = 7,  // weftd: that peer's direct ring is no more
   tap = 8,       // a client, with a tap's descriptor: connect it to that host. Answered by `host`
   link = 9,      // weftd: the NIC's link went down, or came up
+  service = 10,  // an attached process: requests for that service of its NIC are for me
+  served = 11,   // weftd
 };
 
 struct AttachHeader {
@@ -39,9 +41,8 @@ struct AttachHeader {
 
 enum AttachFlags : std::uint32_t {
   kNoDirectRings = 1,
-  kWantsManagement = 2,  // a copy of what comes for queue pair 1 of the NIC
 };
-inline constexpr std::uint32_t kAttachFlags = kNoDirectRings | kWantsManagement;
+inline constexpr std::uint32_t kAttachFlags = kNoDirectRings;
 
 struct AttachRequest {
   AttachHeader header{.type = AttachMessage::attach};
@@ -106,12 +107,27 @@ struct LinkNotice {
   std::uint32_t up = 1;  // 0: nothing passes, in one direction at least
 };
 
-static_assert(std::is_trivially_copyable_v<AttachRequest> &&
-              std::is_trivially_copyable_v<AttachReply> &&
-              std::is_trivially_copyable_v<HostReply> &&
-              std::is_trivially_copyable_v<RefusedReply> &&
-              std::is_trivially_copyable_v<DirectNotice> &&
-              std::is_trivially_copyable_v<LinkNotice>);
+// Of connection management: a port of rdma_cm with its port space. A process answers to it until
+// it says otherwise, or is gone.
+struct ServiceRequest {
+  AttachHeader header{.type = AttachMessage::service};
+  std::uint64_t service = 0;
+  std::uint32_t wanted = 1;  // 0: not any more; that is not answered
+  std::uint32_t padding = 0;
+};
+
+struct ServiceReply {
+  AttachHeader header{.type = AttachMessage::served};
+  std::uint64_t service = 0;
+  std::uint32_t granted = 0;  // 0: another process has it
+  std::uint32_t padding = 0;
+};
+
+static_assert(
+    std::is_trivially_copyable_v<AttachRequest> && std::is_trivially_copyable_v<AttachReply> &&
+    std::is_trivially_copyable_v<HostReply> && std::is_trivially_copyable_v<RefusedReply> &&
+    std::is_trivially_copyable_v<DirectNotice> && std::is_trivially_copyable_v<LinkNotice> &&
+    std::is_trivially_copyable_v<ServiceRequest> && std::is_trivially_copyable_v<ServiceReply>);
 
 // `message` is an optional of one of these structs.
 template <class Message>

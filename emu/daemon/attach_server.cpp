@@ -277,7 +277,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
     process->end = std::make_unique<Watch>(io_, std::move(end));
   }
-  auto slot = slot_for(*process, request, std::move(*port));
+  auto slot = slot_for(*process, std::move(*port));
   process->slot = slot.get();
   if (!network_.add(std::move(slot))) {
     socket = std::move(process->socket);
@@ -301,9 +301,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   return {};
 }
 
-std::unique_ptr<Slot> AttachServer::slot_for(const Process& process,
-                                             const attach::AttachRequest& request,
-                                             srd::RingPort port) {
+std::unique_ptr<Slot> AttachServer::slot_for(const Process& process, srd::RingPort port) {
   auto slot = std::make_unique<Slot>();
   slot->nic = process.place.nic;
   slot->id = process.place.id;
@@ -314,7 +312,6 @@ std::unique_ptr<Slot> AttachServer::slot_for(const Process& process,
   slot->ring_bytes = process.ring_bytes;
   slot->pid = process.pid;
   slot->direct_rings = options_.direct_rings && process.direct_rings;
-  slot->wants_management = (request.flags & attach::kWantsManagement) != 0;
   return slot;
 }
 
@@ -344,11 +341,43 @@ void AttachServer::watch(Process& process) {
       leave(*found->second);
     }
   };
-  // An attached process has nothing to say: whatever comes is its end, or nonsense.
-  process.socket->when_readable(end);
+  hear(process);
   if (process.end) {
     process.end->when_readable(end);
   }
+}
+
+// An attached process may claim services; whatever else comes is its end, or nonsense.
+void AttachServer::hear(Process& process) {
+  process.socket->when_readable([this, number = process.number] {
+    const auto found = processes_.find(number);
+    if (found == processes_.end() || found->second->leaving) {
+      return;
+    }
+    Process& from = *found->second;
+    if (answer(from)) {
+      hear(from);
+    } else {
+      leave(from);
+    }
+  });
+}
+
+bool AttachServer::answer(const Process& process) {
+  const ClientSocket::Next next = process.socket->watched().next();
+  if (next != ClientSocket::Next::bare) {
+    return next == ClientSocket::Next::nothing;
+  }
+  const attach::Received received = attach::receive_message(process.socket->fd());
+  const auto request = received.as<attach::ServiceRequest>();
+  if (!attach::is_well_formed(request, attach::AttachMessage::service)) {
+    return false;
+  }
+  const bool wanted = request->wanted != 0;
+  attach::ServiceReply reply;
+  reply.service = request->service;
+  reply.granted = network_.serve(*process.slot, request->service, wanted) ? 1 : 0;
+  return !wanted || attach::send_struct(process.socket->fd(), reply);
 }
 
 AttachServer::Process* AttachServer::find(const SlotKey& key) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/daemon/loans.hpp"
+#include "emu/daemon/services.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 #include "srd/io/reader_stall.hpp"
@@ -45,7 +46,6 @@ struct Slot {
   std::size_t ring_bytes = 0;
   std::int32_t pid = 0;
   bool direct_rings = true;
-  bool wants_management = false;
   bool doomed = false;  // gets nothing any more
   bool told = false;    // the control thread knows that the ring is broken
   SlotCounters counters;
@@ -78,6 +78,7 @@ struct Nic {
   // The forwarding thread's.
   bool link_up = true;  // in the modelled network, both directions
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
+  Services services;
 };
 
 class Plant {

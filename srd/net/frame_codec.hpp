@@ -76,7 +76,7 @@ template <class C>
 // What a packet says of the processes at its ends.
 struct Steering {
   std::uint32_t place = 0;    // the attachment, on the destination NIC
-  bool management = false;    // for each process of that NIC that asked for such packets
+  bool management = false;    // for whoever manages connections: weftd looks further inside
   bool names_sender = false;  // the packet says which process of its source NIC has sent it:
   AttachmentId sender;
   Life life;
