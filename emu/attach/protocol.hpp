@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "srd/wire/srd_codec.hpp"
+
 namespace weft::attach {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
@@ -49,8 +51,8 @@ struct AttachRequest {
   std::array<char, kMaxHostName> host{};  // ends with a zero
   std::uint32_t nic = 0;
   std::uint32_t flags = 0;
-  std::uint32_t ring_bytes = 0;  // a wish; 0: weftd decides
-  std::uint32_t udp_port = 0;    // of the protocol that this process speaks
+  std::uint32_t ring_bytes = 0;                          // a wish; 0: weftd decides
+  std::uint32_t udp_port = srd::wire::kDestinationPort;  // of the protocol that it speaks
   // After weftd came back: what this process had before. 0: a new place.
   std::uint32_t attachment = 0;
   std::uint32_t life = 0;
