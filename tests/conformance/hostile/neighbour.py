@@ -34,7 +34,8 @@ LONGS = (0, 1, 63, 64, 1 << 20, 1 << 21, 1 << 31, 1 << 32, 1 << 62, 1 << 63, (1 
 class Place:
     """What weftd gave us: sockets, memory, and what we are called."""
 
-    def __init__(self, neighbour, host=None, flags=0, ring_bytes=0, attachment=0, life=0, port=None):
+    def __init__(self, neighbour, host=None, flags=0, ring_bytes=0, attachment=0, life=0,
+                 port=None):
         self.socket = neighbour.connect("attach.sock", socket.SOCK_SEQPACKET)
         self.host = host or neighbour.rng.choice(HOSTS)
         port = port or neighbour.rng.choice((SRD, SRD, ROCE))
