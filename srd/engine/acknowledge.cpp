@@ -82,7 +82,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
   const bool probe = (header.common.flags & wire::kEchoProbe) != 0;
   const Psn psn{header.echo_psn.value()};
   const bool current =
-      probe ? header.echo_send_time.value() == last_probe_time_
+      probe ? header.echo_send_time.value() - probed_since_ <= last_probe_time_ - probed_since_
             : window_.contains(psn) && window_.slot(psn).state != SendSlot::State::settled;
   if (current && elapsed <= 0x7FFFFFFF && wait <= elapsed) {
     // The network is judged by its own time; what is waited for takes that of the processes, too.

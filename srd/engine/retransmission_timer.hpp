@@ -10,6 +10,10 @@
 // - the wait before a question, four times as long: nothing is in flight, and yet the peer owes
 //   something (bytes of a read, credits). The answer to a question is waited for like any packet's.
 //
+// Before the first round trip is measured packets are asked for after retransmit_wait(), and taken
+// for lost only after max_rto: they may be waiting behind the first windows of any number of other
+// senders, and nothing tells how long that lasts. RFC 6298 (2.1) is as conservative.
+//
 // Any sign of life ends the count of timeouts. A peer has died of silence after kTimeoutsToDie of
 // them, if these took as long as peer_timeout.
 #pragma once
@@ -98,7 +102,13 @@ class RetransmissionTimer {
   // a packet of ours: in a queue that grows faster than the estimate learns of it every packet is
   // older than the timeout, while answers go on telling what is lost. As in RFC 6298, 5.3.
   [[nodiscard]] TimePoint expiry_of(TimePoint sent_at) const {
-    return std::max(sent_at, last_answer_) + retransmit_wait_;
+    return std::max(sent_at, last_answer_) + expiry_wait_;
+  }
+  [[nodiscard]] Duration expiry_wait() const { return expiry_wait_; }
+  // When a packet that left at `sent_at` is to be asked for, again and again, while no round trip
+  // has been measured.
+  [[nodiscard]] TimePoint first_question_due(TimePoint sent_at) const {
+    return std::max(sent_at, asked_at_) + retransmit_wait_;
   }
   // When a tail that is in flight is to be asked for; once for each progress.
   [[nodiscard]] TimePoint tail_probe_due() const {
@@ -128,11 +138,13 @@ class RetransmissionTimer {
     const std::uint32_t doublings = std::max(backoff_, rtt_.seasoned() ? 0U : 1U);
     retransmit_wait_ =
         std::min(base * (1 << std::min(doublings, kMaxBackoffShift)), tuning.max_rto);
+    expiry_wait_ = rtt_.measured() ? retransmit_wait_ : tuning.max_rto;
     const Duration tail = rtt_.mean() + rtt_.mean() / 2 + tuning.ack_delay;
     tail_wait_ = rtt_.measured() ? std::min(tail, retransmit_wait_) : retransmit_wait_;
   }
 
   Duration retransmit_wait_{};
+  Duration expiry_wait_{};
   Duration tail_wait_{};
   TimePoint last_progress_{};   // of the latest departure or acknowledgement
   TimePoint last_answer_{};     // of the latest acknowledgement that a packet of ours has caused

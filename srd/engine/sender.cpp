@@ -164,7 +164,7 @@ void Sender::give_up_peer(TimePoint now) {
   }
   muted_ = true;
   parts_.works.mute(peer_);
-  tail_probe_wanted_ = false;
+  probes_wanted_ = 0;
   timer_.forget_silence(parts_.patience);
   cc_ = CongestionControl{parts_.cc_kind, parts_.cc_tuning};
 }

@@ -166,6 +166,9 @@ class alignas(kCacheLine) Sender {
   // timers.cpp
   void expire_packets(TimePoint now);
   void ask_for_life(TimePoint now);
+  void ask_for_first_answer(TimePoint now);
+  void ask_for_tail(TimePoint now);
+  void want_probes(TimePoint now, std::uint32_t count);
   [[nodiscard]] TimePoint path_probe_due() const;
   [[nodiscard]] bool owed_by_peer() const;
   [[nodiscard]] bool died_of_silence(TimePoint now, TimePoint since);
@@ -179,11 +182,11 @@ class alignas(kCacheLine) Sender {
   TimePoint paced_until_{};  // nothing leaves before
   std::uint8_t turn_ = 0;    // which queue is next
   bool muted_ = false;
-  bool rationed_;       // the receiver grants credits
-  bool asks_distance_;  // its congestion control makes use of the answer
-  bool heard_ = false;  // an acknowledgement has come, ever
-  bool tail_probe_wanted_ = false;
-  bool ask_again_ = false;    // for credits: nobody has answered; or how far the peer is
+  bool rationed_;                    // the receiver grants credits
+  bool asks_distance_;               // its congestion control makes use of the answer
+  bool heard_ = false;               // an acknowledgement has come, ever
+  bool ask_again_ = false;           // for credits: nobody has answered; or how far the peer is
+  std::uint16_t probes_wanted_ = 0;  // before anything else
   std::uint32_t marked_ = 0;  // packets of ours that have arrived with a mark, as the peer says
   Psn asked_;                 // latest number that asked for an acknowledgement
   Qpn last_from_;             // endpoints of the latest request, for packets that belong to none
@@ -201,7 +204,10 @@ class alignas(kCacheLine) Sender {
 
   // --- The rest
   std::uint32_t reads_outstanding_ = 0;
-  std::uint32_t last_probe_time_ = 0;  // as it travels in the packet
+  // As they travel in the packets: of the latest probe, and when those of which the answers are
+  // waited for were wanted.
+  std::uint32_t last_probe_time_ = 0;
+  std::uint32_t probed_since_ = 0;
   DistanceQuestion how_far_;
   alignas(kCacheLine) PathChain chain_;
 };

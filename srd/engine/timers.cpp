@@ -19,14 +19,9 @@ void Sender::on_timeout(TimePoint now) {
   }
   expire_packets(now);
   ask_for_life(now);
-  const bool tail_silent =
-      window_.oldest_in_flight() != nullptr && heard_ && timer_.tail_probe_due() <= now;
-  if (tail_silent) {
-    timer_.on_tail_probe();
-    tail_probe_wanted_ = true;
-    ++parts_.counters.tail_probes;
-  }
-  if (tail_probe_wanted_ || has_work() || path_probe_due() <= now) {
+  ask_for_first_answer(now);
+  ask_for_tail(now);
+  if (probes_wanted_ != 0 || has_work() || path_probe_due() <= now) {
     make_ready();
   }
 }
@@ -36,7 +31,7 @@ void Sender::expire_packets(TimePoint now) {
   if (slot == nullptr || timer_.expiry_of(slot->sent_at) > now) {
     return;
   }
-  const TimePoint latest = now - timer_.retransmit_wait();  // before it doubles
+  const TimePoint latest = now - timer_.expiry_wait();  // before it doubles
   if (died_of_silence(now, slot->sent_at)) {
     return;
   }
@@ -90,11 +85,43 @@ void Sender::ask_for_life(TimePoint now) {
     return;
   }
   if (has_credit()) {
-    tail_probe_wanted_ = true;
+    want_probes(now, 1);
   } else {
     ask_again_ = true;
   }
   make_ready();
+}
+
+// Nothing that the peer was sent has been answered, ever. It waits behind the first windows of
+// others, or was lost, or most paths are dead. So everything that would be sent again is asked for
+// instead, each packet along another path: probes find a path that lives as surely as packets, and
+// where there is a queue they hardly make it longer.
+void Sender::ask_for_first_answer(TimePoint now) {
+  const SendSlot* const slot = window_.oldest_in_flight();
+  if (timer_.rtt().measured() || slot == nullptr ||
+      timer_.first_question_due(slot->sent_at) > now) {
+    return;
+  }
+  if (died_of_silence(now, slot->sent_at)) {
+    return;
+  }
+  (void)timer_.on_question(now);
+  want_probes(now, std::min<std::uint32_t>(window_.span(), parts_.config.paths));
+}
+
+// The last packets are not acknowledged.
+void Sender::ask_for_tail(TimePoint now) {
+  if (timer_.rtt().measured() && window_.oldest_in_flight() != nullptr &&
+      timer_.tail_probe_due() <= now) {
+    timer_.on_tail_probe();
+    want_probes(now, 1);
+    ++parts_.counters.tail_probes;
+  }
+}
+
+void Sender::want_probes(TimePoint now, std::uint32_t count) {
+  probes_wanted_ = static_cast<std::uint16_t>(count);
+  last_probe_time_ = probed_since_ = static_cast<std::uint32_t>(nanoseconds(now));
 }
 
 // Requests whose back-off is over go back to where they came from.
@@ -127,7 +154,9 @@ void Sender::release_waiting(TimePoint now) {
 TimePoint Sender::next_deadline() const {
   TimePoint next = path_probe_due();
   if (const SendSlot* slot = window_.oldest_in_flight()) {
-    next = std::min({next, timer_.expiry_of(slot->sent_at), timer_.tail_probe_due()});
+    const TimePoint question = timer_.rtt().measured() ? timer_.tail_probe_due()
+                                                       : timer_.first_question_due(slot->sent_at);
+    next = std::min({next, timer_.expiry_of(slot->sent_at), question});
   }
   if (owed_by_peer()) {
     next = std::min(next, timer_.question_due());

@@ -54,8 +54,8 @@ bool Sender::transmit(TimePoint now, TxPacket& out) {
     emit_credit_request(now, out);
     return true;
   }
-  if (tail_probe_wanted_) {
-    tail_probe_wanted_ = false;
+  if (probes_wanted_ != 0) {
+    --probes_wanted_;
     emit_probe(now, pick_for_question(now), out);
     return true;
   }
@@ -70,6 +70,7 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
     return false;
   }
   ++parts_.counters.path_probes;
+  probed_since_ = static_cast<std::uint32_t>(nanoseconds(now));
   emit_probe(now, *path, out);
   parts_.schedule.arm(peer_, paths_.next_probe());
   return true;
@@ -122,10 +123,11 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
   return true;
 }
 
-// After silence another path than before: no timer of a path watches over questions, and a policy
-// may hold on to a path that is dead.
+// After silence all paths in turn: no timer of a path watches over questions, and a policy may hold
+// on to paths that are dead.
 PathId Sender::pick_for_question(TimePoint now) {
-  asked_along_ = timer_.is_silent() ? paths_.pick_other_than(now, asked_along_) : paths_.pick(now);
+  const auto next = static_cast<std::uint16_t>((asked_along_.value() + 1) % parts_.config.paths);
+  asked_along_ = timer_.is_silent() ? paths_.usable_near(now, PathId{next}) : paths_.pick(now);
   return asked_along_;
 }
 

@@ -244,6 +244,76 @@ TEST(EngineLoss, AnAnswerWithoutAWindowAcknowledgesNothing) {
   }
 }
 
+// Everybody begins at once, and a packet waits behind the first windows of all others.
+TEST(EngineLoss, NothingIsSentAgainBeforeTheFirstAnswer) {
+  Pair pair;
+  pair.network().add({.kind = Packet::data | Packet::probe,
+                      .action = Action::delay,
+                      .count = 0xFFFFFFFF,
+                      .from = 0,
+                      .delay = 2ms});
+  pair.a.write(pair.b, 0, pattern(50'000));
+  ASSERT_TRUE(pair.run_until_idle());
+  const auto& counters = pair.a.engine().counters();
+  EXPECT_EQ(counters.retrans_pkts, 0U);
+  EXPECT_EQ(counters.lost_by_timeout, 0U);
+  EXPECT_EQ(counters.paths_abandoned, 0U);
+  EXPECT_GT(pair.b.engine().counters().rx_pkts, counters.data_pkts);  // it was asked for
+}
+
+TEST(EngineLoss, AFirstFlightThatIsLostIsFoundByAsking) {
+  Pair pair;
+  pair.network().lose_next(Packet::write, 20);
+  const auto write = pair.a.write(pair.b, 0, pattern(20 * 1024));
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }));
+  EXPECT_EQ(pair.a.status(write), Status::ok);
+  constexpr Duration kFirstQuestion = 64us;  // twice three round trips and the longest ack delay
+  EXPECT_LE(pair.elapsed(), kFirstQuestion + 2 * pair.rtt());
+  EXPECT_EQ(pair.a.engine().counters().retrans_pkts, 20U);
+}
+
+// The first question leaves late, where it waits for an answer that is long in coming. What is
+// known then must not wait for it.
+TEST(EngineLoss, TheFirstAnswerBringsTheNextQuestionForward) {
+  Pair pair;
+  pair.network().delay_next(Packet::send, 3ms);
+  pair.network().lose_next(Packet::send);
+  pair.network().lose_next(Packet::probe, 1000);
+  pair.b.receive(2);
+  pair.a.send(pair.b, "late");
+  const auto lost = pair.a.send(pair.b, "lost");
+  pair.run_for(3ms + pair.rtt());
+  pair.network().clear_rules();
+  const TimePoint start = pair.now();
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(lost).has_value(); }));
+  EXPECT_EQ(pair.a.status(lost), Status::ok);
+  EXPECT_LE(pair.now() - start, 1ms);
+}
+
+// What one peer has acknowledged says nothing about what is under way to another one.
+TEST(EngineLoss, AnAnswerWithoutAWindowLosesNothing) {
+  LabConfig config = lab_config();
+  config.engine.paths = 1;
+  config.engine.receiver_credits = true;
+  Lab lab(3, config);
+  Node& a = lab[0];
+  lab[1].receive(3);
+  lab[2].receive(3);
+  lab.network().add(
+      {.kind = Packet::send, .action = Action::delay, .count = 3, .to = 2, .delay = 40us});
+  lab.network().add(
+      {.kind = Packet::credit_request, .action = Action::delay, .to = 2, .delay = 10us});
+  for (const std::uint32_t to : {2U, 1U}) {
+    for (int i = 0; i < 3; ++i) {
+      a.send(lab[to], pattern(1000));
+    }
+    lab.run_for(1us);
+  }
+  ASSERT_TRUE(lab.run_until_idle());
+  EXPECT_EQ(a.engine().counters().lost_by_gap, 0U);
+  EXPECT_EQ(a.engine().counters().retrans_pkts, 0U);
+}
+
 // The longest time-out is configured in absolute time, and shorter than this network's round trip.
 TEST(EngineLoss, FarPeersAreWaitedFor) {
   LabConfig config = lab_config();

@@ -104,12 +104,26 @@ TEST(RetransmissionTimer, ASignOfLifeEndsTheCount) {
 }
 
 TEST(RetransmissionTimer, APacketExpiresAfterItsDepartureAndTheLatestAnswer) {
-  RetransmissionTimer timer(kTuning);
+  RetransmissionTimer timer = measured(10us);
   const Duration wait = timer.retransmit_wait();
   EXPECT_EQ(timer.expiry_of(kStart), kStart + wait);
   timer.on_answer(kStart + 3us);
   EXPECT_EQ(timer.expiry_of(kStart), kStart + 3us + wait);
   EXPECT_EQ(timer.expiry_of(kStart + 9us), kStart + 9us + wait);
+}
+
+// RFC 6298, 2.1.
+TEST(RetransmissionTimer, BeforeTheFirstRoundTripPacketsAreAskedForAndExpireLate) {
+  RetransmissionTimer timer(kTuning);
+  const Duration wait = timer.retransmit_wait();
+  EXPECT_EQ(timer.expiry_of(kStart), kStart + kTuning.max_rto);
+  EXPECT_EQ(timer.first_question_due(kStart), kStart + wait);
+  (void)timer.on_question(kStart + wait);
+  timer.on_timeout(kStart + wait, kStart, kTuning);
+  EXPECT_EQ(timer.first_question_due(kStart), kStart + wait + 2 * wait);
+  EXPECT_EQ(timer.expiry_of(kStart), kStart + kTuning.max_rto);
+  timer.on_round_trip(kStart + 3 * wait, 10us, kTuning);
+  EXPECT_EQ(timer.expiry_of(kStart + 3 * wait), kStart + 4 * wait);
 }
 
 TEST(RetransmissionTimer, ATailIsAskedForOncePerProgress) {
