@@ -134,7 +134,9 @@ void SrdControl::on_ack(const AckSample& sample) {
     // round trip: an average over many of them would pace by a queue that is long gone.
     const double rtt =
         std::min(static_cast<double>(sample.rtt.count()), kMostRttGrowth * smoothed_rtt_);
-    smoothed_rtt_ += std::clamp(mtu_ / window_, kLeastRttWeight, 1.0) * (rtt - smoothed_rtt_);
+    const double weight = measured_ ? std::clamp(mtu_ / window_, kLeastRttWeight, 1.0) : 1.0;
+    smoothed_rtt_ += weight * (rtt - smoothed_rtt_);
+    measured_ = true;
     filter_.add(sample.path, static_cast<std::uint32_t>(delay.count()), sample.congested,
                 clock32(sample.now));
   }
@@ -290,7 +292,8 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
   ignored_ += static_cast<double>(bytes);
   no_distance_before_ = now + kLossMemory;
   if (path) {  // a queue that overflows holds a base RTT, or what passes it shows how little
-    const double seen = smoothed_rtt_ - static_cast<double>(base_rtt_.get().count());
+    const double base = static_cast<double>(base_rtt_.get().count());
+    const double seen = measured_ ? smoothed_rtt_ - base : 0;
     const double delay = credits_ ? constants_.base_rtt / 1000 : seen;
     filter_.add(*path, static_cast<std::uint32_t>(std::clamp(delay, 0.0, 4e9)), true, clock32(now));
   }

@@ -61,7 +61,7 @@ class SrdControl {
   double mtu_;
   double header_;
   double window_;         // bytes; may be a part of a packet
-  double smoothed_rtt_;   // ns
+  double smoothed_rtt_;   // ns; until one was measured what was told
   double sent_from_;      // the window a round before this one began
   double round_window_;   // the window when it began ...
   double round_rtt_ = 0;  // ... and the round trip, ns
@@ -88,6 +88,7 @@ class SrdControl {
   std::optional<PathId> latest_lost_;  // the path of the latest loss ...
   int repeated_ = 0;                   // ... and how many more there were in a row along it
   bool credits_;
+  bool measured_ = false;     // a round trip
   bool short_queue_ = false;  // too short to be measured: losses alone tell
   bool fast_ = false;
   bool adapt_wanted_ = false;
