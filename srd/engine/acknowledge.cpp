@@ -58,9 +58,9 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
   take_results(now, packet, header.results);
   if (has_window) {
     take_sack(now, packet, header, sample);
+    find_gaps(now);
   }
   sample.in_flight = window_.bytes_in_flight();
-  find_gaps(now);
   find_losses(now);
   if (sample.acked != 0) {
     cc_.on_ack(sample);
@@ -68,6 +68,10 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
   if (has_work()) {
     ask_again_ = ask_again_ || (asks_distance_ && how_far_.due(now));
     make_ready();
+  }
+  // Waits may have become much shorter. What is in flight expires later than its tail is asked for.
+  if (window_.bytes_in_flight() != 0) {
+    parts_.schedule.arm(peer_, timer_.tail_probe_due());
   }
 }
 

@@ -50,11 +50,17 @@ void Engine::on_timeout(TimePoint at) {
 }
 
 // Grants that are due travel in acknowledgements. A peer that sends nothing for as long as it takes
-// to be given up would only hold the link for itself; if it lives it asks again. [wire 4.8]
+// to be given up would only hold the link for itself; if it lives it asks again. Grants are due all
+// the time while anybody waits for them: if none was for long, this process has slept and heard
+// nobody. [wire 4.8]
 void Engine::queue_grants(TimePoint now) {
+  if (now - granted_at_ > parts_.patience.max_rto) {
+    granting_since_ = now;
+  }
+  granted_at_ = now;
   while (const std::optional<CreditScheduler::Grant> grant = parts_.grants.next(now)) {
     Peer& peer = parts_.peers[grant->peer];
-    if (now - peer.receiver.last_heard() > parts_.config.peer_timeout) {
+    if (now - std::max(peer.receiver.last_heard(), granting_since_) > parts_.config.peer_timeout) {
       parts_.grants.withdraw(grant->peer);
     }
     peer.receiver.note_grant();

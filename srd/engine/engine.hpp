@@ -140,6 +140,8 @@ class Engine final : public Machine {
   TimePoint advance(TimePoint now) { return latest_ = std::max(latest_, now); }
 
   TimePoint latest_ = TimePoint::min();
+  TimePoint granted_at_{};      // when grants were looked for, at the latest ...
+  TimePoint granting_since_{};  // ... and since when without a pause
   EngineParts parts_;
   Delivery delivery_{parts_};
 };

@@ -1,6 +1,7 @@
 // Owns what the parts of one engine share: its configuration, what follows from it, and the tables.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,6 +42,12 @@ struct EngineParts {
   [[nodiscard]] Bytes unsent_bytes(const Work& work) const {
     const Bytes sent = Bytes{work.next_packet} * config.mtu_payload;
     return work.kind == WorkKind::read || sent >= work.length ? 0 : work.length - sent;
+  }
+  // Payload that a request still wants credits for: a packet that was refused wants them again.
+  [[nodiscard]] Bytes wanted_bytes(const Work& work) const {
+    const Bytes at = Bytes{work.resend} * config.mtu_payload;
+    const bool again = work.resend != Work::kNoPacket && work.kind != WorkKind::read;
+    return unsent_bytes(work) + (again ? std::min<Bytes>(work.length - at, config.mtu_payload) : 0);
   }
   [[nodiscard]] wire::CommonHeader common_header(const Peer& peer, wire::PacketType type) const;
   // The last touch of every packet: the checksum and the books.

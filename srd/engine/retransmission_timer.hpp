@@ -54,6 +54,7 @@ class RetransmissionTimer {
   void on_ack(TimePoint now) {
     timeouts_ = 0;
     last_progress_ = now;
+    last_ack_ = now;
     tail_probed_ = false;
   }
   // An acknowledgement that a packet of ours has caused; a grant of credits is none.
@@ -119,6 +120,11 @@ class RetransmissionTimer {
     return question_open() ? asked_at_ + retransmit_wait_
                            : last_progress_ + kWaitsBeforeQuestion * retransmit_wait_;
   }
+  // The same where it owes credits: the bytes of a read do not bring any.
+  [[nodiscard]] TimePoint credit_question_due() const {
+    return asked_at_ > last_ack_ ? asked_at_ + retransmit_wait_
+                                 : last_ack_ + kWaitsBeforeQuestion * retransmit_wait_;
+  }
   // Nothing has come since the latest question.
   [[nodiscard]] bool question_open() const { return asked_at_ > last_progress_; }
   // Whether the peer will have been silent for so long, at `when`, that it may be dead.
@@ -147,6 +153,7 @@ class RetransmissionTimer {
   Duration expiry_wait_{};
   Duration tail_wait_{};
   TimePoint last_progress_{};   // of the latest departure or acknowledgement
+  TimePoint last_ack_{};        // of the latest acknowledgement, whatever caused it
   TimePoint last_answer_{};     // of the latest acknowledgement that a packet of ours has caused
   std::uint32_t timeouts_ = 0;  // in a row, without a sign of life
   std::uint32_t backoff_ = 0;   // timeouts since the last round trip that was measured

@@ -35,8 +35,11 @@ class RttEstimator {
   [[nodiscard]] bool seasoned() const { return seasoned_; }
   [[nodiscard]] Duration mean() const { return mean_; }
 
-  // After so long without news a packet is lost, whatever happens elsewhere.
-  [[nodiscard]] Duration timeout() const { return mean_ + 4 * deviation_; }
+  // After so long without news a packet is lost, whatever happens elsewhere. Where a queue stands
+  // the deviation is small, and says nothing of what senders may add to it before any of them
+  // hears: acknowledgements can at most double what is in flight, and so the queue, in a round
+  // trip.
+  [[nodiscard]] Duration timeout() const { return mean_ + reorder_allowance(); }
   // A packet sent so much later has arrived: the earlier one is lost. Paths differ in delay, so
   // this is more than a within-path comparison needs and less than a timeout. A whole round trip:
   // queues build up on some paths faster than the deviation learns of them.

@@ -67,7 +67,7 @@ void Sender::withdraw(std::uint32_t index, Work& work) {
     queues_.remove(parts_.works.slab(), index, work);
   }
   settle_packets(work, index);
-  credits_.give_up(parts_.unsent_bytes(work));
+  credits_.give_up(parts_.wanted_bytes(work));
 }
 
 // From the work's oldest packet on. The window's beginning follows only if that oldest number was

@@ -171,6 +171,7 @@ class alignas(kCacheLine) Sender {
   void want_probes(TimePoint now, std::uint32_t count);
   [[nodiscard]] TimePoint path_probe_due() const;
   [[nodiscard]] bool owed_by_peer() const;
+  [[nodiscard]] TimePoint question_due() const;
   [[nodiscard]] bool died_of_silence(TimePoint now, TimePoint since);
   void give_up_peer(TimePoint now);
   void release_waiting(TimePoint now);

@@ -73,10 +73,14 @@ bool Sender::owed_by_peer() const {
           (has_work() && !has_credit()));
 }
 
+TimePoint Sender::question_due() const {
+  return has_work() && !has_credit() ? timer_.credit_question_due() : timer_.question_due();
+}
+
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.
 // [wire 4.7]
 void Sender::ask_for_life(TimePoint now) {
-  if (!owed_by_peer() || timer_.question_due() > now) {
+  if (!owed_by_peer() || question_due() > now) {
     return;
   }
   const bool unanswered = timer_.question_open();
@@ -159,7 +163,7 @@ TimePoint Sender::next_deadline() const {
     next = std::min({next, timer_.expiry_of(slot->sent_at), question});
   }
   if (owed_by_peer()) {
-    next = std::min(next, timer_.question_due());
+    next = std::min(next, question_due());
   }
   if (const SendSlot* slot = window_.oldest_deferred()) {
     next = std::min(next, slot->sent_at);

@@ -54,7 +54,6 @@ bool shallow(const CongestionSetup& s) { return s.buffer_products < 1; }
 bool deep(const CongestionSetup& s) { return s.buffer_products > 1; }
 bool many(const CongestionSetup& s) { return s.senders >= 64; }
 bool many_and_small(const CongestionSetup& s) { return many(s) && !deep(s); }
-bool many_and_medium(const CongestionSetup& s) { return many(s) && !deep(s) && !shallow(s); }
 bool many_and_deep(const CongestionSetup& s) { return many(s) && deep(s); }
 bool many_deep_ecn(const CongestionSetup& s) { return many_and_deep(s) && s.ecn; }
 bool many_deep_without_ecn(const CongestionSetup& s) { return many_and_deep(s) && !s.ecn; }
@@ -73,13 +72,6 @@ constexpr std::string_view kOneSample =
     "not isolated; with one packet in flight single samples may decide who shrinks";
 constexpr std::string_view kSteps =
     "not isolated; n constant steps a round trip may lift the queue over the target";
-constexpr std::string_view kStarved =
-    "not isolated; what has less than a packet in flight may wait behind what grows";
-constexpr std::string_view kNothingHeard =
-    "a far sender hears nothing while the first windows of 63 nearer ones pass, for longer than "
-    "the first time-out";
-constexpr std::string_view kSentTwice =
-    "with the first time-out what waits behind the first windows of 64 senders is sent twice";
 constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kLargeTarget = "the target grows for small windows";
 constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
@@ -87,22 +79,14 @@ constexpr std::string_view kLossesOnly =
     "one bit a packet: steps that are small enough to keep 64 senders equal need some hundred "
     "round trips for the way down from the first windows, and who hears of losses sooner goes "
     "first";
-constexpr std::string_view kQueueGrows = "not isolated; one or two packets of 64 senders";
 
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
     {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.92, kLossesOnly},
-    {"srd", kBottleneck, many_and_medium, Property::fairness, nullptr, 0.94, kSentTwice},
-    {"srd", Room::paths, many_and_medium, Property::fairness, nullptr, 0.94, kSentTwice},
-    {"srd", Room::distances, shallow, Property::fairness, nullptr, 0.90, kLossesOnly},
-    {"srd", Room::distances, many_and_deep, Property::timeouts, nullptr, 100, kNothingHeard},
-    {"srd", kBottleneck, many_deep_without_ecn, Property::timeouts, nullptr, 3, kQueueGrows},
-    {"srd", Room::paths, many_deep_without_ecn, Property::timeouts, nullptr, 3, kQueueGrows},
     {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"nscc", kBottleneck, many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
     {"nscc", kBottleneck, many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
     {"nscc", kBottleneck, many_and_small, Property::fairness, nullptr, 0.84, kOneSample},
-    {"nscc", kBottleneck, many_deep_without_ecn, Property::timeouts, nullptr, 25, kStarved},
     {"nscc", kBottleneck, shallow, Property::utilisation, nullptr, 0.85, kBursts},
     {"swift", kBottleneck, many_and_deep, Property::queue, nullptr, 27, kLargeTarget},
     {"swift", kBottleneck, many_and_small, Property::fairness, nullptr, 0.70, kOneSample},

@@ -9,6 +9,71 @@
 namespace weft::testing {
 namespace {
 
+LabConfig rationed() {
+  LabConfig config = lab_config();
+  config.engine.receiver_credits = true;
+  config.engine.credit_window = 4096;
+  return config;
+}
+
+// Its question was lost, and the bytes of reads go on coming: they bring no credits.
+TEST(EngineShaping, CreditsAreAskedForAgainBesideLongReads) {
+  LabConfig config = rationed();
+  config.link.rate = Rate::gbps(10);
+  Pair pair(config);
+  pair.a.write(pair.b, 0, pattern(1000));  // an acquaintance
+  ASSERT_TRUE(pair.run_until_idle());
+  std::vector<std::uint64_t> reads;
+  for (int i = 0; i < 20; ++i) {
+    reads.push_back(pair.a.read(pair.b, 0, 1'000'000));
+  }
+  pair.run_for(200us);
+  pair.network().lose_next(Packet::credit_request);
+  const auto write = pair.a.write(pair.b, 0, pattern(50'000));
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }));
+  EXPECT_EQ(pair.a.status(write), Status::ok);
+  EXPECT_EQ(pair.a.status(reads.back()), std::nullopt);  // long before the reads have ended
+  ASSERT_TRUE(pair.run_until_idle());
+}
+
+// A packet that was refused wants credits again, until it is given up. What was granted for it must
+// not pile up: it would let the next message flood the receiver.
+TEST(EngineShaping, WhatIsGivenUpInABackOffKeepsNoCredits) {
+  Pair pair(rationed());
+  for (int i = 0; i < 50; ++i) {
+    pair.a.send(pair.b, pattern(1000));  // no receive is posted
+    pair.run_for(25us);
+    pair.a.engine().flush(pair.a.peer(pair.b), kEndpoint);
+    pair.run_for(1ms);
+  }
+  const std::uint64_t before = pair.a.engine().counters().data_pkts;
+  pair.a.write(pair.b, 0, pattern(60'000));
+  pair.run_for(9us);  // less than a round trip
+  const std::uint64_t blind = pair.a.engine().counters().data_pkts - before;
+  EXPECT_LE(blind, 4096U / 1024 + 2);
+}
+
+// Its demand was not withdrawn because nobody was heard while nobody listened.
+TEST(EngineShaping, AReceiverThatSleptGoesOnGranting) {
+  LabConfig config = rationed();
+  config.engine.peer_timeout = 20ms;
+  config.engine.max_rto = 1ms;
+  config.link.rate = Rate::gbps(1);
+  Pair pair(config);
+  const auto write = pair.a.write(pair.b, 0, pattern(200'000));
+  pair.run_for(300us);
+  pair.world().pause(0);  // asks nothing meanwhile
+  pair.world().pause(1);
+  pair.run_for(1s);
+  pair.world().resume(1);
+  pair.run_for(1ms);
+  const std::uint64_t asked = pair.a.engine().counters().credit_requests;
+  pair.world().resume(0);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }));
+  EXPECT_EQ(pair.a.status(write), Status::ok);
+  EXPECT_GE(asked, 1U);
+}
+
 // [wire 4.4]
 TEST(EngineShaping, OneAcknowledgementForSeveralPackets) {
   LabConfig config = lab_config();

@@ -21,7 +21,11 @@ class BaseRtt {
     if (period_end_ == TimePoint::min()) {
       period_end_ = now + kPeriod;
     }
-    current_ = std::min(current_, std::max(rtt, Duration{1}));
+    const Duration measured = std::max(rtt, Duration{1});
+    if (measured < accepted_ - accepted_ / kSame) {
+      accepted_ = Duration::zero();
+    }
+    current_ = std::min(current_, measured);
     congested_ = congested_ || congested;
     if (now >= period_end_) {
       previous_ = congested_ ? get() : current_;
@@ -30,19 +34,21 @@ class BaseRtt {
       period_end_ = now + kPeriod;
     }
   }
-  // The peer is so far, whatever was told.
-  void accept(Duration distance) { told_ = previous_ = current_ = asked_ = distance; }
+  // Data take so long, whatever was told or will be answered: until data are faster.
+  void accept(Duration distance) { told_ = previous_ = current_ = asked_ = accepted_ = distance; }
   // The peer was asked, and is no farther.
-  void limit(Duration distance) { asked_ = std::max(distance, Duration{1}); }
+  void limit(Duration distance) { asked_ = std::max({distance, accepted_, Duration{1}}); }
   [[nodiscard]] Duration get() const { return std::min({previous_, current_, asked_}); }
 
  private:
   static constexpr Duration kPeriod = std::chrono::milliseconds{100};
+  static constexpr int kSame = 16;  // a part of the distance that is no difference
 
   Duration told_;
   Duration previous_;
   Duration current_ = told_;
   Duration asked_ = Duration::max();
+  Duration accepted_{};  // zero: nothing that still holds
   TimePoint period_end_ = TimePoint::min();
   bool congested_ = false;
 };

@@ -38,16 +38,20 @@ class CreditBalance {
     }
   }
 
-  // What a credit request says now.
+  // What a credit request says now. What was asked for cannot be taken back, and who gives up what
+  // it wanted would hold the link for nothing: so no more is asked for than keeps the next request
+  // in time.
   [[nodiscard]] std::uint32_t demand() const {
     const Bytes asked = wanted_ > blind() ? wanted_ - blind() : 0;
+    const Bytes open = std::min(kWindowsAsked * most_ / kBytesPerCredit + 1, kMostOpen);
     return static_cast<std::uint32_t>(std::min((asked + kBytesPerCredit - 1) / kBytesPerCredit,
-                                               allowed_ / kBytesPerCredit + kMostOpen));
+                                               allowed_ / kBytesPerCredit + open));
   }
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
   // it knows of enough to go on with: each packet that is sent again is wanted again.
   [[nodiscard]] bool should_request() const {
-    const auto enough = static_cast<std::int32_t>(2 * most_ / kBytesPerCredit);
+    const auto enough =
+        static_cast<std::int32_t>(std::min(kWindowsAsked / 2 * most_ / kBytesPerCredit, kMostOpen));
     return static_cast<std::int32_t>(demand() - requested_) > 0 &&
            static_cast<std::int32_t>(requested_ - granted_) <= enough;
   }
@@ -55,6 +59,9 @@ class CreditBalance {
 
  private:
   static constexpr Bytes kBlindShare = 32;
+  // First windows that are asked for: one for the round trip of a request, as much again for a turn
+  // that comes early, and twice that because half of it is to be used up between two requests.
+  static constexpr Bytes kWindowsAsked = 4;
   // Credits that may be asked for and not granted yet. Both ends compare counts modulo 2^32, which
   // says which one is later up to half of that.
   static constexpr Bytes kMostOpen = Bytes{1} << 30;

@@ -134,7 +134,8 @@ void SrdControl::on_ack(const AckSample& sample) {
     // round trip: an average over many of them would pace by a queue that is long gone.
     const double rtt =
         std::min(static_cast<double>(sample.rtt.count()), kMostRttGrowth * smoothed_rtt_);
-    const double weight = measured_ ? std::clamp(mtu_ / window_, kLeastRttWeight, 1.0) : 1.0;
+    const bool nearer = !measured_ && rtt < smoothed_rtt_;  // than was told
+    const double weight = nearer ? 1.0 : std::clamp(mtu_ / window_, kLeastRttWeight, 1.0);
     smoothed_rtt_ += weight * (rtt - smoothed_rtt_);
     measured_ = true;
     filter_.add(sample.path, static_cast<std::uint32_t>(delay.count()), sample.congested,
@@ -324,12 +325,13 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
   }
 }
 
-// A little loss is not congestion.
+// A little loss is not congestion. Two packets may be lost in any case, so a window of a packet or
+// less is judged by as many packets as it takes to tell two from the tolerable share.
 bool SrdControl::loses_too_much(Bytes bytes) {
   round_lost_ += static_cast<double>(bytes);
   const bool too_much =
       round_lost_ > std::max(kTolerableLoss * (round_acked_ + round_lost_), 2 * mtu_);
-  if (round_acked_ + round_lost_ > 2 * window_) {
+  if (round_acked_ + round_lost_ > 2 * std::max(window_, mtu_ / kTolerableLoss)) {
     round_acked_ /= 2;
     round_lost_ /= 2;
   }

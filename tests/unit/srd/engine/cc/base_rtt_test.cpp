@@ -44,6 +44,23 @@ TEST(BaseRtt, AStandingQueueThatMarksIsNotTakenForDistance) {
   EXPECT_EQ(base.get(), 5us);
 }
 
+// The question may travel by a shorter path, or with priority.
+TEST(BaseRtt, WhatDataProvedIsTakenBackByDataOnly) {
+  BaseRtt base(14us);
+  base.limit(14us);
+  base.accept(56us);
+  EXPECT_EQ(base.get(), 56us);
+  base.limit(20us);
+  EXPECT_EQ(base.get(), 56us);
+  base.add(time_at(1ms), 55us, false);  // the same within a sixteenth
+  base.limit(20us);
+  EXPECT_EQ(base.get(), 55us);
+  base.add(time_at(2ms), 30us, false);
+  EXPECT_EQ(base.get(), 30us);
+  base.limit(20us);
+  EXPECT_EQ(base.get(), 20us);
+}
+
 TEST(BaseRtt, NonsenseStaysWithinReason) {
   BaseRtt base(14us);
   base.add(time_at(1ms), Duration{-5}, false);

@@ -189,10 +189,10 @@ TEST(CreditBalance, BlindBytesGrowWithWhatIsWanted) {
   balance.want(100'000);
   EXPECT_TRUE(balance.may_send(45'000));
   EXPECT_FALSE(balance.may_send(45'001));
-  balance.want(1'000'000);
+  balance.want(500'000);
   EXPECT_TRUE(balance.may_send(160'000));
   EXPECT_FALSE(balance.may_send(160'001));
-  EXPECT_EQ(balance.demand(), (1'200'000U - 160'000U + 255U) / 256U);
+  EXPECT_EQ(balance.demand(), (700'000U - 160'000U + 255U) / 256U);
 }
 
 // What is sent again is wanted again: no request for each of them.
@@ -209,21 +209,24 @@ TEST(CreditBalance, DoesNotAskWhileTheReceiverKnowsOfEnough) {
 }
 
 TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
-  CreditBalance balance(0, 0);
+  constexpr Bytes kWindow = Bytes{64} << 30;
+  constexpr std::uint32_t kStep = 0x30000000;
+  CreditBalance balance(kWindow, kWindow);
+  balance.want(kWindow);
+  balance.on_sent(kWindow);
   Bytes sent = 0;
   std::uint32_t granted = 0;
   for (int i = 0; i < 20; ++i) {
-    const std::uint32_t step = 0x30000000;
-    balance.want(Bytes{step} * 256);
+    balance.want(Bytes{kStep} * 256);
     ASSERT_TRUE(balance.should_request());
     balance.on_requested();
-    granted += step;
+    granted += kStep;
     ASSERT_EQ(balance.demand(), granted);
     balance.on_grant(granted);
-    ASSERT_TRUE(balance.may_send(Bytes{step} * 256));
-    ASSERT_FALSE(balance.may_send(Bytes{step} * 256 + 1));
-    balance.on_sent(Bytes{step} * 256);
-    sent += Bytes{step} * 256;
+    ASSERT_TRUE(balance.may_send(Bytes{kStep} * 256));
+    ASSERT_FALSE(balance.may_send(Bytes{kStep} * 256 + 1));
+    balance.on_sent(Bytes{kStep} * 256);
+    sent += Bytes{kStep} * 256;
   }
   EXPECT_GT(sent, Bytes{1} << 40);
 }
@@ -231,7 +234,7 @@ TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
 // More than half of what the counts on the wire can tell apart.
 TEST(CreditBalance, AsksForAnyNumberOfBytesInSteps) {
   for (const Bytes wanted : {Bytes{1} << 39, Bytes{600} << 30, Bytes{5} << 40}) {
-    CreditBalance balance(0, 0);
+    CreditBalance balance(0, Bytes{4} << 30);
     balance.want(wanted);
     std::uint32_t granted = 0;
     int requests = 0;
@@ -244,6 +247,26 @@ TEST(CreditBalance, AsksForAnyNumberOfBytesInSteps) {
       balance.on_grant(granted);
     }
     EXPECT_FALSE(balance.should_request());
+  }
+}
+
+// A demand cannot be taken back: what was wanted and is given up may hold the link for a few round
+// trips, not for a gigabyte.
+TEST(CreditBalance, AsksForNoMoreThanAFewWindows) {
+  constexpr Bytes kWindow = 180'000;
+  CreditBalance balance(4096, kWindow);
+  balance.want(Bytes{1} << 30);
+  std::uint32_t granted = 0;
+  for (int requests = 0; requests < 100; ++requests) {
+    ASSERT_TRUE(balance.should_request());
+    balance.on_requested();
+    const std::uint32_t demand = balance.demand();
+    EXPECT_LE((demand - granted) * 256, 4 * kWindow + 256);
+    // A window and more is known to the receiver when it is asked again.
+    while (!balance.should_request()) {
+      balance.on_grant(++granted);
+    }
+    EXPECT_GE((demand - granted) * 256 + 256, kWindow);
   }
 }
 

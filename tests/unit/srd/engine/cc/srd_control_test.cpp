@@ -227,6 +227,39 @@ TEST_F(SrdCases, LossesWithoutDelayMoveTheWindowALittleEach) {
 }
 
 // A round trip that contains a queue is no distance, once the peer was asked.
+// What is lost below a packet per round trip is too much as well, and brings the law of short
+// queues back.
+TEST_F(SrdCases, ATinyWindowShrinksByLossesAgain) {
+  CcTuning without = tuning;
+  without.trimming = false;
+  srd = SrdControl{without};
+  ack(0, 14us, false);
+  for (int i = 0; i < 2000; ++i) {  // half of the packets, nothing is delayed
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::gap, 1us);
+    ack(static_cast<std::uint16_t>((i + 5) % 16), 14us, false, 7us);
+  }
+  for (int i = 0; i < 40; ++i) {  // and none for a while
+    ack(static_cast<std::uint16_t>(i % 16), 14us, false, 14us);
+  }
+  const std::uint64_t before = srd.pacing_rate().bits_per_second();
+  ASSERT_GT(before, 0U);
+  for (int i = 0; i < 100; ++i) {
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::gap, 7us);
+    ack(static_cast<std::uint16_t>((i + 5) % 16), 14us, false, 7us);
+  }
+  EXPECT_LT(srd.pacing_rate().bits_per_second(), before);
+}
+
+// Packets of the first flight are lost before anything was measured, and the peer is much nearer
+// than was told: what was told is no queue.
+TEST_F(SrdCases, TheFirstLossesOfANearPeerAreNoLongQueue) {
+  srd.on_distance(3us);
+  for (int i = 0; i < 20; ++i) {
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::trimmed);
+  }
+  EXPECT_GE(srd.window(), start / 4);
+}
+
 TEST_F(SrdCases, WhatThePeerAnswersLimitsTheDistance) {
   for (int i = 0; i < 100; ++i) {
     ack(static_cast<std::uint16_t>(i % 16), 12us, false);
