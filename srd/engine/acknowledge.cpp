@@ -318,8 +318,8 @@ void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
       kind = LossKind::trimmed;
       ++parts_.counters.lost_by_trim;
       break;
-    case PathEvent::timeout:
-      kind = LossKind::timeout;
+    case PathEvent::timeout:  // an answer has shown it, or silence
+      kind = timer_.is_silent() ? LossKind::timeout : LossKind::gap;
       break;
     default:
       break;

@@ -12,6 +12,11 @@
 #include "srd/engine/mutation.hpp"
 
 namespace weft::srd {
+namespace {
+
+constexpr std::uint32_t kProbesOfTheSilent = 4;  // in the time of an answer, as PathHealth's
+
+}  // namespace
 
 void Sender::on_timeout(TimePoint now) {
   release_waiting(now);
@@ -97,9 +102,9 @@ void Sender::ask_for_life(TimePoint now) {
 }
 
 // Nothing that the peer was sent has been answered, ever. It waits behind the first windows of
-// others, or was lost, or most paths are dead. So everything that would be sent again is asked for
-// instead, each packet along another path: probes find a path that lives as surely as packets, and
-// where there is a queue they hardly make it longer.
+// others, or was lost, or most paths are dead. So what would be sent again is asked for instead,
+// along one path after the other: probes find a path that lives as well as packets do, and where
+// there is a queue they hardly make it longer.
 void Sender::ask_for_first_answer(TimePoint now) {
   const SendSlot* const slot = window_.oldest_in_flight();
   if (timer_.rtt().measured() || slot == nullptr ||
@@ -110,7 +115,8 @@ void Sender::ask_for_first_answer(TimePoint now) {
     return;
   }
   (void)timer_.on_question(now);
-  want_probes(now, std::min<std::uint32_t>(window_.span(), parts_.config.paths));
+  const std::uint32_t overdue = std::min<std::uint32_t>(window_.span(), parts_.config.paths);
+  want_probes(now, std::min(overdue, kProbesOfTheSilent));
 }
 
 // The last packets are not acknowledged.

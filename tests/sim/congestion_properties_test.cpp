@@ -75,14 +75,9 @@ constexpr std::string_view kSteps =
 constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kLargeTarget = "the target grows for small windows";
 constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
-constexpr std::string_view kLossesOnly =
-    "one bit a packet: steps that are small enough to keep 64 senders equal need some hundred "
-    "round trips for the way down from the first windows, and who hears of losses sooner goes "
-    "first";
 
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
-    {"srd", kBottleneck, shallow, Property::fairness, nullptr, 0.92, kLossesOnly},
     {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"nscc", kBottleneck, many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
     {"nscc", kBottleneck, many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
