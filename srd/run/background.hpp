@@ -13,15 +13,15 @@
 
 namespace weft::srd {
 
-// While the application polls, this thread sleeps and looks up once in a while. When nobody has
-// polled for a moment, or the application has handed over, it takes over, and sleeps on the packets
-// themselves.
+// While the application polls, this thread sleeps and checks every kLookUp whether polls go on.
+// When the last poll is older than kSilence, or the application has handed over, it takes over: it
+// receives, serves timers and sends, and sleeps on the carrier in between.
 template <class M>
 class BackgroundThread {
  public:
-  // `watchful`: work may turn up of which nobody tells, in memory that the machine looks at (a
-  // doorbell that a program stores to). So this thread looks: often while it finds some. Everything
-  // else wakes it.
+  // `watchful`: work may appear without a wake-up, in memory that the machine reads (a doorbell
+  // into which a program stores). So this thread looks for it, often while it finds some (kLooks).
+  // Everything else wakes it.
   explicit BackgroundThread(Host<M>& host, bool watchful = false)
       : host_(host), watchful_(watchful), thread_([this] { run(); }) {}
   ~BackgroundThread() {
@@ -32,7 +32,7 @@ class BackgroundThread {
   BackgroundThread(const BackgroundThread&) = delete;
   BackgroundThread& operator=(const BackgroundThread&) = delete;
 
-  // The application is going to wait for an event: do not wait for the silence.
+  // The application is going to sleep until an event: take over without waiting for kSilence.
   void take_over_now() {
     summoned_.store(true, std::memory_order_release);
     host_.kick();
@@ -46,7 +46,7 @@ class BackgroundThread {
   static constexpr Duration kDearYield = std::chrono::microseconds{500};
   static constexpr Duration kNoYieldFor = std::chrono::milliseconds{100};
 
-  // Of a watchful thread: how soon it looks again, by how long ago it found work.
+  // How soon a watchful thread looks again, by how long ago it last found work.
   struct Looks {
     Duration idle;
     Duration again;
@@ -96,7 +96,7 @@ class BackgroundThread {
 
   [[nodiscard]] TimePoint next_look(TimePoint now, TimePoint last_work) const {
     if (host_.program_spins(now)) {
-      return now + kLookUp;  // its calls need not wake us, then
+      return now + kLookUp;  // early enough for deadlines that its posts set: they need not wake us
     }
     if (!watchful_) {
       return kNever;

@@ -1,20 +1,23 @@
 // Owns a Machine with its PacketIo in a real process: its clock, the lock around it, and threads
 // that sleep until it has something to do.
 //
-// Progress is made by whichever thread calls:
-// - A thread that polls receives, serves timers and sends: poll(). While the time of its last poll
-//   is fresh nobody else needs to look.
-// - A thread that posted work lets it leave: push(), with().
-// - A thread that polled and now waits in a way that we do not see, for a byte of its own memory,
-//   hands over: from then on the carrier wakes sleepers. linger() polls a little before that.
+// Progress is made by the thread that calls:
+// - A thread that polls receives, serves timers and sends: poll(). As long as its last poll is
+//   recent, no other thread needs to look.
+// - A thread that posted work sends it: push() if some thread polls, ring() if none does, with()
+//   around a call of the Machine itself.
+// - A thread that polled and now waits outside of this class, for instance by reading a byte of its
+//   own memory, hands over: from then on the carrier wakes sleepers. linger() polls for a moment
+//   before it does so.
 // - BackgroundThread does all of it while nobody polls: watch(). It sleeps lightly while the
-//   application polls, deeply otherwise.
-// There is one lock. Those who poll only try it; a thread that finds it taken leaves a mark, and
-// the holder makes a round for it before it goes. No thread waits for progress of another one, and
-// nothing is lost between a look and the sleep that follows: SharedProgress says how, SleepState
-// what is known of sleepers, and shared_progress_model_test tries all their interleavings.
-// Signal handlers may run above a holder: held_here() tells, and then only poll() and push() are
-// allowed, which leave marks.
+//   application polls, deeply otherwise; kick() wakes it.
+// There is one lock. Pollers only try it: a thread that finds it taken leaves a mark, and the
+// holder makes a round for that thread before it releases the lock. So no thread waits for another
+// one's progress, and no packet or deadline is missed between the last look at the carrier and the
+// sleep that follows. shared_progress.hpp has the protocol, sleep_state.hpp what it knows of the
+// sleepers, and shared_progress_model_test tries all their interleavings.
+// A signal handler may interrupt the thread that holds the lock: held_here() says so. There only
+// poll() and push() are allowed, because they leave a mark instead of waiting.
 #pragma once
 
 #include <poll.h>
@@ -57,25 +60,25 @@ class Host {
     return std::make_unique<Host>(std::move(machine), std::move(io), std::move(*bell));
   }
 
-  // Progress if nobody else is at it; if another thread is, that one makes this round as well.
-  // Returns how many packets moved.
+  // One round of progress; returns how many packets moved. If another thread holds the lock, that
+  // thread makes this round as well, and 0 is returned here.
   std::size_t poll() {
     return poll([](M&, TimePoint) {});
   }
-  // The same with f(machine, now) between receiving and sending: completions are taken, answers
-  // posted, and leave in the same round.
+  // The same with f(machine, now) between receiving and sending: f takes completions and posts
+  // answers, which are sent in the same round.
   template <class F>
   std::size_t poll(F&& f) {
     return progress_.make(Caller::polling, [&] { return poll_locked(f); });
   }
-  // The same for a thread that only stands in for those who do not poll.
+  // The same for the background thread: it does not count as a poll of the application.
   std::size_t watch() {
     return progress_.make(Caller::passing, [this] { return watch_locked(); });
   }
 
-  // Lets what was just posted leave, and does not look for what has arrived: cheaper than poll(),
-  // and a program that posts often gets more done per poll. Some thread has to poll as well. True:
-  // the program seems to wait for answers by looking at its memory, and should linger().
+  // Sends what was just posted and does not receive. That is cheaper than poll(), and the next poll
+  // then finds more at once. Some thread has to poll as well. True: the program seems to wait for
+  // answers by reading its own memory, and should linger().
   bool push() {
     bool lingers = false;
     (void)progress_.make(Caller::polling, [&] {
@@ -88,8 +91,8 @@ class Host {
     });
     return lingers;
   }
-  // The same for a program that never polls through us: waits for the lock, and counts as nobody's
-  // poll. Not from where held_here().
+  // The same for a program that never polls through this class: waits for the lock, and does not
+  // count as a poll. Not where held_here().
   bool ring() {
     Held held(progress_.enter());
     const bool lingers = !abandoned_ && note_post();
@@ -98,8 +101,8 @@ class Host {
     return lingers;
   }
 
-  // Runs f(machine, now) with the machine to itself, then sends what that made ready. Not from
-  // where held_here().
+  // Runs f(machine, now) under the lock, then sends what f made ready. Not where held_here(). The
+  // lock is released by a destructor, so that it is also released when the thread is cancelled.
   template <class F>
   decltype(auto) with(F&& f) {
     struct SendAfter {
@@ -122,12 +125,12 @@ class Host {
     } after{*this, Held(progress_.enter())};
     return std::forward<F>(f)(*machine_);
   }
-  // This thread is in one of these already, below a signal handler.
+  // This thread is inside one of the calls above: a signal handler has interrupted it there.
   [[nodiscard]] bool held_here() const { return progress_.lock().held_here(); }
 
-  // Blocks until a packet arrives, a timer is due, somebody kicks, or `until`. Poll then: it may
-  // return early. `unless()` is asked with the lock held, so that a kick after a change of what it
-  // looks at is not lost.
+  // Blocks until a packet arrives, a timer is due, another thread calls kick(), or `until`. It may
+  // return early; the caller polls then. `unless()` is evaluated under the lock: a thread that
+  // changes its condition and then calls kick() is not missed.
   template <class Unless>
   void sleep(TimePoint until, Unless&& unless) {
     progress_.sleep(until, Depth::deep, [&] { return abandoned_ || unless(); });
@@ -140,11 +143,12 @@ class Host {
   void sleep_lightly(TimePoint until, Unless&& unless) {
     progress_.sleep(until, Depth::light, [&] { return abandoned_ || handed_over_ || unless(); });
   }
-  // Wakes all that sleep here.
+  // Wakes all threads that sleep here.
   void kick() { progress_.rouse_all(); }
 
-  // For a program that waits by looking at its memory, after it has posted: polls until data of a
-  // peer have been placed there, or for a moment, and hands over.
+  // For a program that has posted and waits for the answer by reading its own memory: polls until a
+  // peer's data have been placed and nothing is due within kOwed, for kLinger at the most, and
+  // hands over.
   void linger() {
     const TimePoint begin = monotonic_now();
     bool placed = false;
@@ -170,21 +174,21 @@ class Host {
       return false;
     });
   }
-  // The program has taken completions. If it waits by looking at its memory and these were all that
-  // it had outstanding, it will not poll any more.
+  // The program has taken completions. If it is one that waits by reading its own memory, and
+  // nothing of its own is outstanding, it will not poll any more: hand over now.
   void took_completions() {
     if (spun_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
       hand_over([this] { return !idle(); });
     }
   }
-  // The program does so at present.
+  // The program waits in that way at present: its last post that showed it is recent.
   [[nodiscard]] bool program_spins(TimePoint now) const {
     constexpr Duration kPresent = std::chrono::milliseconds{100};
     return now - time_at(Duration{spun_.load(std::memory_order_relaxed)}) < kPresent;
   }
 
-  // Somebody is about to sleep until the machine wakes it, M::awaits_events(). Until that has
-  // happened a background thread does not rely on polls, which may be the last.
+  // A thread of the program is about to sleep until the machine wakes it (M::awaits_events()).
+  // Until that has happened the background thread does not rely on polls: each may be the last.
   void expect_events() {
     Held held(progress_.enter());
     expected_.store(nanoseconds(monotonic_now()), std::memory_order_relaxed);
@@ -193,7 +197,7 @@ class Host {
     progress_.leave(held);
   }
   enum class Awaited : std::uint8_t { nothing, soon, late };
-  // Late: it goes on polling for so long that it may not sleep at all.
+  // Late: the program has gone on polling for longer than kSoon, and may not sleep at all.
   [[nodiscard]] Awaited awaited(TimePoint now) const {
     if (!awaits_.load(std::memory_order_relaxed)) {
       return Awaited::nothing;
@@ -207,21 +211,22 @@ class Host {
   [[nodiscard]] TimePoint last_poll() const {
     return time_at(Duration{last_poll_.load(std::memory_order_relaxed)});
   }
-  // It will not do so again; BackgroundThread need not wait for the silence.
+  // That thread handed over: BackgroundThread takes over without waiting for kSilence.
   [[nodiscard]] bool handed_over() const { return handed_over_.load(std::memory_order_relaxed); }
   void abandon() { abandoned_ = true; }
   [[nodiscard]] PacketIo& io() { return *io_; }
 
  private:
-  // Between looks at a carrier that has no room, or nothing to wait on.
+  // How long to sleep between looks at a carrier that has no room, or no descriptor to wait on.
   static constexpr Duration kUnheard = std::chrono::microseconds{50};
   static constexpr Duration kSoon = std::chrono::milliseconds{1};
-  // An answer over shared memory takes a microsecond or two from a peer that lingers, too. One that
-  // shares our core needs it meanwhile. And one whose sleeper has to be woken takes 20 to 40: if
-  // that were too long for us both sides would go on missing each other.
+  // Over shared memory a peer that lingers as well answers within 1 to 2 us: spin for that long.
+  // After that, yield: the peer may share our core. A peer that has to be woken takes 20 to 40 us;
+  // linger for longer than that, or each side would have stopped looking when the other answers.
   static constexpr Duration kYieldAfter = std::chrono::microseconds{3};
   static constexpr Duration kLinger = std::chrono::microseconds{50};
-  // Acknowledgements that are due so soon are awaited rather than left to a sleeper.
+  // A deadline this close (an acknowledgement that is owed) is served before handing over: leaving
+  // it to a sleeper would cost a wake-up.
   static constexpr Duration kOwed = std::chrono::microseconds{5};
 
   struct World {
@@ -276,7 +281,8 @@ class Host {
     }
     return work;
   }
-  // After what came before, however long that took: its time is no packet's round trip.
+  // Reads the clock again: the caller's f() may have taken long, and the sending time of a packet
+  // starts its round-trip measurement.
   void send() {
     if (!abandoned_) {
       (void)poller_.transmit(now());

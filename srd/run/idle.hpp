@@ -10,7 +10,7 @@
 namespace weft::srd {
 
 struct IdleLimits {
-  // With more runnable processes than cores the time spent spinning is everybody's latency.
+  // Short: with more runnable processes than cores, one that spins delays all others.
   Duration spin = std::chrono::microseconds{1};
   // A peer that shares the core answers within a yield or two; a blocked one costs a wake-up of
   // 20-50 us.

@@ -40,7 +40,8 @@ class Poller {
       }
     }
     io_.release();  // a carrier may hold a burst of which nothing was a packet for us
-    // After a pause the answers that a timer misses may be among what is still to be received.
+    // After a pause of this thread a timer may be due although its answer has arrived: receive what
+    // waits first, but not for ever.
     const bool more = received.size() >= most_received_ && ++postponed_ < kMostPostponed;
     if (!more && machine_.next_timeout() <= now) {
       machine_.on_timeout(now);

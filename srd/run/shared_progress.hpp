@@ -9,9 +9,9 @@
 
 namespace weft::srd {
 
-// Every road out of the lock leads through leave(), which sees to it that
-// - a thread that came while the lock was taken is served by its holder,
-// - sleepers get up before the next deadline and hear what arrives, or are roused.
+// Every holder of the lock releases it through leave(), which guarantees that
+// - a thread that found the lock taken is served by its holder,
+// - sleepers wake before the machine's next deadline and when a packet arrives, or are woken now.
 //
 // `World` is what the protocol acts on; a test brings one in which each call is a step of a model:
 //   Lock                    as TryLock
@@ -37,8 +37,8 @@ class SharedProgress {
   SharedProgress(const SharedProgress&) = delete;
   SharedProgress& operator=(const SharedProgress&) = delete;
 
-  // The lock, which this thread has. It must not outlive an unwinding either: a cancelled thread
-  // would take the machine along.
+  // The lock, held by this thread. A destructor releases it, because a thread that is cancelled
+  // unwinds without reaching leave(), and no other thread could use the machine after that.
   class Held {
    public:
     explicit Held(SharedProgress& progress) : progress_(progress) {}
@@ -52,7 +52,7 @@ class SharedProgress {
 
    private:
     friend SharedProgress;
-    // False: a mark was found. It is taken away, and a round is owed for it.
+    // False: there was a mark. It is cleared, the lock is still held, and this thread owes a round.
     [[nodiscard]] bool let_go() {
       held_ = !progress_.unlock_unless_marked();
       return !held_;
@@ -63,12 +63,12 @@ class SharedProgress {
   };
 
   enum class Caller : std::uint8_t {
-    passing,    // does its round and goes
-    polling,    // is going to come again: sleepers need not listen to the carrier
-    lingering,  // the same for a moment, and hands over then
+    passing,    // makes its round and leaves: sleepers go on relying on the carrier
+    polling,    // will poll again soon: the carrier need not wake sleepers
+    lingering,  // the same for a moment, after which it hands over
   };
-  // Calls round(), and again for each thread that comes meanwhile. If another thread has the lock
-  // it is asked to make that round, and 0 returned.
+  // Calls round(), and once more whenever another thread asked for one meanwhile. If another thread
+  // has the lock, that one is asked to make the round, and 0 is returned.
   template <class Round>
   std::size_t make(Caller caller, Round&& round) {
     if (!lock_.try_lock_or_mark()) {
@@ -139,9 +139,10 @@ class SharedProgress {
     leave(held);
   }
 
-  // The calling thread polled and now waits in a way that we do not see: what arrives is for the
-  // sleepers. The carrier is armed first, and looked at then, so nothing can fall in between.
-  // Not if `unless()`, which is asked with the lock held.
+  // The calling thread polled and now waits outside of this class: packets that arrive from now on
+  // are left to the sleepers. arm() fails when a packet is there already, so none is missed; then
+  // this thread makes the round itself. Does nothing if `unless()`, which is evaluated under the
+  // lock.
   template <class Unless>
   void hand_over(Unless&& unless) {
     Held held(enter());
@@ -192,7 +193,8 @@ class SharedProgress {
       }
       if (!world_.arm()) {
         if (state_.phase() == Phase::armed) {
-          rouse();  // what there is to do the others do not hear of any more, and we may go away
+          rouse();  // arm() has disarmed the carrier; the others sleep on it, and we may not poll
+                    // again
         }
         return false;
       }
@@ -200,8 +202,8 @@ class SharedProgress {
     state_.lie_down(self, depth == Depth::deep);
     return true;
   }
-  // The bell is rung after the lock has been released, so it may ring when all are up already; who
-  // hears that next clears it.
+  // The bell is rung after the lock has been released, so it may ring when all sleepers are up; the
+  // next thread that is woken by it clears it.
   void get_up(typename State::Sleeper& self, bool heard_bell) {
     using Remaining = typename State::Remaining;
     const bool roused = state_.phase() == Phase::roused;
@@ -239,7 +241,8 @@ class SharedProgress {
     }
   }
 
-  // A sleeper that is woken on this core takes it away at once; it would find the lock taken.
+  // Rings only after the release: a sleeper that is woken on this core preempts this thread, and
+  // would find the lock taken.
   [[nodiscard]] bool unlock_unless_marked() {
     const bool ring = ring_due_;
     ring_due_ = false;

@@ -11,7 +11,7 @@
 namespace weft::srd {
 namespace {
 
-// As the kernel lays it out, first version.
+// The kernel's struct sched_attr, first version.
 struct SchedulerAttributes {
   std::uint32_t size = sizeof(SchedulerAttributes);
   std::uint32_t policy = 0;

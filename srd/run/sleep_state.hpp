@@ -17,19 +17,19 @@ namespace weft::srd {
 //             them gets up within kLookUp of a poll, to see whether polls go on.
 //   armed     threads sleep, the carrier wakes them, and the first gets up at the latest kLookUp
 //             after the next deadline of the machine.
-//   roused    the bell rings until every sleeper has got up, so that none can take another one's
-//             call away. Until then nobody goes to sleep.
+//   roused    the bell rings until every sleeper has got up: no sleeper can consume a wake-up that
+//             was meant for another. Until then no thread goes to sleep.
 class SleepState {
  public:
   enum class Phase : std::uint8_t { awake, watched, armed, roused };
-  // How long packets and deadlines may wait when a thread that polled stops doing so.
+  // The longest time that packets and deadlines wait when a thread that polled stops polling.
   static constexpr Duration kLookUp = std::chrono::milliseconds{1};
   // Rounds that a holder makes for others in a row.
   static constexpr int kMostRounds = 8;
 
   // A thread that sleeps; it lies on that thread's stack.
   struct Sleeper {
-    TimePoint wakes = kNever;  // by itself, the latest
+    TimePoint wakes = kNever;  // at the latest, without being woken
     Sleeper* next = nullptr;
   };
 
@@ -43,7 +43,8 @@ class SleepState {
     return first;
   }
 
-  // The thread goes to sleep; not while roused. `armed`: the carrier was found quiet and will call.
+  // The thread goes to sleep; not while roused. `armed`: the carrier was found empty and will wake
+  // it.
   void lie_down(Sleeper& self, bool armed) {
     self.next = first_;
     first_ = &self;
@@ -51,9 +52,9 @@ class SleepState {
   }
 
   enum class Remaining : std::uint8_t { nothing, disarm, arm_again };
-  // The thread got up, whatever the reason. What it heard from the carrier the others may not hear
-  // any more, and if it watched over a poller nobody does so now: while there are others the
-  // carrier has to be armed for them.
+  // The thread got up, whatever the reason. The carrier's wake-up is consumed by one thread, and a
+  // thread that watched over a poller no longer does: so while others sleep, the carrier has to be
+  // armed again for them.
   [[nodiscard]] Remaining get_up(Sleeper& self) {
     Sleeper** link = &first_;
     while (*link != &self) {
@@ -68,22 +69,22 @@ class SleepState {
     return before == Phase::armed ? Remaining::disarm : Remaining::nothing;
   }
 
-  // A thread polls at `now`, and the carrier, if it was armed, is not any more. False: sleepers
-  // have to be roused, as none of them will look up soon.
+  // A thread polls at `now`, and has disarmed the carrier. False: the sleepers have to be roused,
+  // because none of them wakes by itself within kLookUp.
   [[nodiscard]] bool watch_over(TimePoint now) {
     if (phase_ == Phase::armed) {
       phase_ = Phase::watched;
     }
     return phase_ != Phase::watched || first_wakes() <= now + kLookUp;
   }
-  // The thread that polled will not do so any more; the carrier has been armed for the sleepers.
+  // The thread that polled has stopped; the carrier has been armed for the sleepers.
   void rely_on_carrier() { phase_ = Phase::armed; }
 
-  // Nobody would look at the machine soon after its next deadline.
+  // No sleeper would wake by itself within kLookUp of the machine's next deadline.
   [[nodiscard]] bool misses(TimePoint deadline) const {
     return phase_ == Phase::armed && deadline < first_wakes() - kLookUp;
   }
-  // False: there is no sleeper, or all are on their way already.
+  // False: there is no sleeper, or all have been roused already.
   [[nodiscard]] bool rouse() {
     if (phase_ != Phase::armed && phase_ != Phase::watched) {
       return false;
@@ -92,8 +93,9 @@ class SleepState {
     return true;
   }
 
-  // The holder of the lock has made so many rounds for others and finds one more mark: may it leave
-  // the lock to them? It stays responsible for that mark until another thread has the lock.
+  // Whether the holder, which has made this many rounds for others and finds one more mark, may
+  // offer the lock to them: otherwise threads that come often could keep it working for ever. It
+  // stays responsible for that mark until another thread has the lock.
   [[nodiscard]] static bool makes_way(int rounds) { return rounds >= kMostRounds; }
 
  private:

@@ -5,15 +5,15 @@
 
 namespace weft::srd {
 
-// A program that waits in our calls finds what arrives by polling. One that looks at a byte of its
-// memory finds it after a thread of ours has placed it there, and its next call is a post. After
-// some such rounds in a row it pays to stay in the post for a moment and to receive the answer
-// there (linger), and to tell sleepers when it goes (hand over).
+// A program that waits in our calls finds what arrives by polling. A program that reads a byte of
+// its own memory finds it after the background thread has placed it there, and its next call is a
+// post, not a poll. After kEvidence such rounds in a row it pays to stay in the post for a moment
+// and receive the answer there (linger), and to hand over to the sleepers on return.
 class SpinRule {
  public:
-  // Data of a peer were placed in the program's memory, by a thread of ours.
+  // The background thread has placed a peer's data in the program's memory.
   void placed_by_watcher() { unseen_ = true; }
-  // The same by the program's own poll.
+  // The program's own poll has. Many of these: the program polls after all.
   void placed_by_poll() {
     if (spins_ && ++found_by_polls_ >= kPollsThatFind) {
       *this = {};
@@ -39,8 +39,8 @@ class SpinRule {
     }
     return lingers_;
   }
-  // The end of a linger. Those in vain cost time: after some in a row it takes more evidence to
-  // try again.
+  // The end of a linger. A linger in vain costs time: after kMostInVain of them in a row, twice as
+  // much evidence is needed before the next attempt.
   void lingered(bool in_vain) {
     unseen_ = false;
     found_by_polls_ = 0;

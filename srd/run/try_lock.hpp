@@ -9,14 +9,15 @@
 
 namespace weft::srd {
 
-// What the lock needs of the system. A model checker brings its own.
+// What the lock needs from the system. The model checker of the tests brings its own.
 struct SystemThreads {
   template <class T>
   using Atomic = std::atomic<T>;
 
   // Names the calling thread. Even.
   [[nodiscard]] static std::uintptr_t here() {
-    // No call to find it, wherever this is compiled for: a library that is loaded at the start.
+    // initial-exec: the address of the variable is found without a call. Allowed because the
+    // library is loaded at program start.
     [[gnu::tls_model("initial-exec")]] alignas(2) static thread_local char thread;
     return reinterpret_cast<std::uintptr_t>(&thread);
   }
@@ -32,8 +33,8 @@ struct SystemThreads {
 };
 
 // Not recursive: progress made from inside progress finds it taken and leaves. One word says which
-// thread has it and whether another one came in vain, so that no mark is lost between the look and
-// the leaving.
+// thread has the lock and whether another one has found it taken, so the holder checks for a mark
+// and releases in one atomic step, and no mark is lost in between.
 template <class Threads>
 class BasicTryLock {
  public:
@@ -43,8 +44,8 @@ class BasicTryLock {
            word_.compare_exchange_strong(free, Threads::here(), std::memory_order_acquire,
                                          std::memory_order_relaxed);
   }
-  // Takes the lock, or leaves a mark for its holder. What the caller has written before is seen by
-  // the holder after it has found the mark.
+  // Takes the lock, or leaves a mark for its holder. A holder that finds the mark also sees what
+  // the caller wrote before (release here, acquire in unlock_unless_marked()).
   [[nodiscard]] bool try_lock_or_mark() {
     std::uintptr_t seen = 0;
     while (!word_.compare_exchange_weak(seen, seen == 0 ? Threads::here() : seen | kMarked,
@@ -57,8 +58,8 @@ class BasicTryLock {
       Threads::wait_for(word_, tries);
     }
   }
-  // False: another thread has left a mark. It is taken away, and the lock is still held: the caller
-  // owes a look at what that thread came for.
+  // False: another thread has left a mark. The mark is cleared and the lock is still held: the
+  // caller owes a round for that thread.
   [[nodiscard]] bool unlock_unless_marked() {
     std::uintptr_t held = Threads::here();
     if (word_.compare_exchange_strong(held, 0, std::memory_order_release,
@@ -68,11 +69,11 @@ class BasicTryLock {
     (void)word_.exchange(Threads::here(), std::memory_order_acq_rel);
     return false;
   }
-  // Whatever marks there are.
+  // Releases and drops any mark.
   void unlock() { word_.store(0, std::memory_order_release); }
 
-  // This thread has it: the caller is a signal handler, or something that progress has called, and
-  // would wait for ever.
+  // This thread has the lock: the caller is a signal handler, or was called from inside a round,
+  // and would wait for ever.
   [[nodiscard]] bool held_here() const {
     return (word_.load(std::memory_order_relaxed) & ~kMarked) == Threads::here();
   }
