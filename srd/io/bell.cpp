@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kPassRights = 83;  // SO_PASSRIGHTS, which older headers lack
 
-// A peer that behaves rings once per sleep of ours; what is more stays for later.
+// A correct peer rings once per sleep of ours. A peer that rings more often gets this many taken
+// per call; the rest stay in the socket.
 constexpr int kMostCleared = 8;
 
 // System calls by number: libc's functions are points at which a thread can be cancelled, and these
@@ -23,8 +24,8 @@ bool take_one(int fd) {
   return ::syscall(SYS_recvfrom, fd, message, sizeof message, MSG_DONTWAIT, nullptr, nullptr) > 0;
 }
 
-// Whether the message that take_one() would take carries what it does not ask for: descriptors, and
-// on a socket with SO_PASSCRED credentials. Looking closes nothing.
+// Whether the next message carries more than take_one() asks for: descriptors, or, on a socket with
+// SO_PASSCRED, credentials. A peek installs no descriptor, so there is none to close afterwards.
 bool carries_more(int fd) {
   std::byte byte[1];
   iovec piece{byte, sizeof byte};
@@ -34,7 +35,8 @@ bool carries_more(int fd) {
   const auto look = [&] {
     return ::syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0;
   };
-  // The kernel tells once that the peer left without reading our rings, and then what there is.
+  // ECONNRESET is reported once, if the peer closed without reading our rings; the next peek shows
+  // the message.
   const bool seen = look() || (errno == ECONNRESET && look());
   return seen && (message.msg_flags & MSG_CTRUNC) != 0;
 }
@@ -101,8 +103,10 @@ bool Bell::clear() const {
   return true;
 }
 
-// An end that has descriptors in its queue stays open as long as the process lives: closing it
-// would close them.
+// Closing a socket closes the descriptors in its queue. So an end whose queue holds some is not
+// closed: it stays open as long as the process lives. First the harmless messages are taken. Then
+// SO_PASSCRED makes the peek report credentials for any message at all, also for one that
+// take_one() cannot tell from an empty queue.
 void Bell::close() {
   if (!fd_ || refusal_ == Refusal::by_kernel) {
     return;
@@ -110,7 +114,8 @@ void Bell::close() {
   ::shutdown(fd_.get(), SHUT_RDWR);  // nothing more comes
   while (!carries_more(fd_.get()) && take_one(fd_.get())) {
   }
-  // What is left carries descriptors, or follows an empty message, and no peer of ours sends those.
+  // What is left carries descriptors, or stands behind an empty message; correct peers send
+  // neither.
   const int on = 1;
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
   if (carries_more(fd_.get())) {

@@ -1,5 +1,5 @@
-// Owns one end of a bell between two processes of which neither trusts the other: ringing it wakes
-// whoever waits at the other end.
+// Owns one end of a bell between two processes that do not trust each other: ringing it wakes the
+// process that waits at the other end.
 #pragma once
 
 #include <utility>
@@ -35,12 +35,12 @@ class Bell {
 
   // To give it to another process, or to wait for edges on it.
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // Another process has got it: ours goes, and the end stays open.
+  // Another process holds this end now: our descriptor is closed, the end stays open there.
   void given_away() { fd_.reset(); }
   // Never blocks.
   void ring() const;
-  // After an edge, so that there is room for later rings; never blocks. False: the other side sent
-  // descriptors, and must not be listened to any more.
+  // Call it after each edge, to make room for later rings; never blocks. False: the other side sent
+  // descriptors; do not read from this end any more.
   [[nodiscard]] bool clear() const;
 
  private:

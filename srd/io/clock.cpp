@@ -1,4 +1,9 @@
 // Owns the choice between the processor's tick counter and the system's clock.
+//
+// Every poll reads the time, on any thread. The common way is one rdtsc and TickClock::tell(). When
+// that declines, because its rate is due for a check, the caller reads both clocks, and one caller
+// at a time corrects the rate. Where the counter is not invariant or has proved wrong, and on
+// processors other than x86-64, each reading asks the system.
 #include <time.h>
 
 #include "srd/io/posix.hpp"
@@ -36,7 +41,8 @@ bool has_invariant_counter() {
 
 const bool invariant = has_invariant_counter();
 
-// The counter just before and after, so that a thread that lost its core in between does not teach.
+// Reads the counter before and after the system's clock: if too many ticks lie between, the thread
+// may have lost its core there, and the pair is not used to correct the rate.
 std::int64_t compare() {
   constexpr std::uint64_t kMostTicksBetween = 20'000;
   const std::uint64_t before = __rdtsc();

@@ -85,7 +85,8 @@ std::span<const RxFrame> DgramIo::receive() {
   return {received_.data(), count};
 }
 
-// True: the frame is dealt with.
+// True: the frame was sent, or is lost because no socket is bound at the other side's path. False:
+// the reader's queue is full.
 bool DgramIo::send(std::span<const iovec> pieces, std::size_t size) {
   msghdr message{};
   message.msg_name = &remote_;

@@ -19,6 +19,9 @@
 
 namespace weft::srd {
 
+// A datagram socket does not say beforehand whether its reader has room. So a burst is taken whole,
+// and frames that found no room wait in `held_`; while any wait, transmit_room() is 0. receive()
+// and transmit() try them again first.
 class DgramIo final : public FrameIo {
  public:
   static constexpr std::size_t kBurst = 32;
@@ -27,7 +30,7 @@ class DgramIo final : public FrameIo {
     std::string local;   // path of our socket; a stale one is replaced
     std::string remote;  // path of the other side's, which may come and go
     std::size_t max_frame = 9216;
-    Duration patience = std::chrono::milliseconds{2};  // with a reader that does not read
+    Duration patience = std::chrono::milliseconds{2};  // until held frames are dropped
   };
   [[nodiscard]] static Result<std::unique_ptr<DgramIo>> create(const Config& config);
   ~DgramIo() override;

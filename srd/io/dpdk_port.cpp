@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kModule = "libweft-dpdk.so";
 
-// Beside the program, in its lib folder, or in the build tree that it lies in.
+// Looks beside the program, in its lib folder, and upwards through the build tree it may lie in.
 std::string find_module() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -1,5 +1,10 @@
 // Owns packets over anything that carries Ethernet frames: puts them into envelopes, and takes them
 // out.
+//
+// It adapts a FrameIo (DPDK, for instance) to the PacketIo that a Poller drives. Nothing is copied
+// here: a received packet is a part of the frame that the FrameIo lends until release(), and a sent
+// frame is four pieces, the envelope from `envelopes_`, the packet's header, and its payload in
+// two.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +24,7 @@ namespace weft::srd {
 
 template <net::FrameCodec Codec>
 class EnvelopeIo final : public PacketIo {
-  // Frames leave memory here: a trailer would have to be computed, and TxFrame has no piece for it.
+  // Frames leave memory here, so a trailer would have to be computed; TxFrame has no piece for one.
   static_assert(!net::WritesTrailer<Codec>);
 
  public:
@@ -121,7 +126,7 @@ std::span<const RxPacket> EnvelopeIo<Codec>::receive() {
     counters_.rx_bytes += packet.bytes.size();
   }
   if (count == 0) {
-    frames_->release();  // nobody holds any of them
+    frames_->release();  // no frame of the burst is lent to the caller
   }
   counters_.rx_packets += count;
   return {received_.data(), count};
@@ -144,9 +149,11 @@ bool EnvelopeIo<Codec>::wrap(const TxPacket& packet, std::size_t slot) {
   return true;
 }
 
+// Packets that cannot be wrapped are counted and dropped, so frame i need not be packet i. If the
+// FrameIo takes only some frames, the caller is told the index of the first packet not taken.
 template <net::FrameCodec Codec>
 std::size_t EnvelopeIo<Codec>::transmit(std::span<const TxPacket> packets) {
-  std::array<std::size_t, kBurst> origin;
+  std::array<std::size_t, kBurst> origin;  // which packet a frame holds
   std::size_t count = 0;
   const std::size_t offered = std::min(packets.size(), kBurst);
   for (std::size_t i = 0; i < offered; ++i) {

@@ -1,4 +1,4 @@
-// Owns what happens to each packet.
+// Owns what happens to each packet on a faulty carrier.
 #include "srd/io/fault_io.hpp"
 
 #include <algorithm>
@@ -18,6 +18,7 @@ std::span<const RxPacket> FaultIo::receive() {
   return below_->receive();
 }
 
+// Half of the limit, because a duplicated packet takes two places.
 std::size_t FaultIo::transmit_room() {
   leave();
   const std::size_t limit = kMaxUnderWay / 2;
@@ -31,7 +32,8 @@ std::size_t FaultIo::transmit(std::span<const TxPacket> packets) {
       break;
     }
     if (packet.size() > below_->capabilities().mtu) {
-      if (below_->transmit({&packet, 1}) == 0) {  // to be counted
+      if (below_->transmit({&packet, 1}) ==
+          0) {  // too large: the carrier below counts and drops it
         break;
       }
     } else {
@@ -94,7 +96,8 @@ void FaultIo::queue(const TxPacket& packet, bool damage) {
   }
 }
 
-// Sends what is due. Those held back for others wait on, unless nothing else comes.
+// Sends the parcels that are due. A parcel that was held back for others goes on waiting, unless
+// all parcels are held back: then none of them could ever be overtaken.
 void FaultIo::leave() {
   if (under_way_.empty()) {
     return;

@@ -1,5 +1,9 @@
-// Owns trouble on purpose, on any carrier: what is sent gets lost, doubled, damaged, delayed or
+// Owns faults on any carrier: packets that are sent get lost, doubled, damaged, delayed or
 // overtaken.
+//
+// A decorator for measurements and tests. Only the sending side is faulty; for both directions,
+// each end has its own. A packet that is not lost is copied into a parcel, which leaves when its
+// delay is over and as many others have passed it as chance wanted.
 #pragma once
 
 #include <array>
@@ -23,7 +27,7 @@ class FaultIo final : public PacketIo {
     std::uint64_t seed = 1;
     double loss = 0;  // all of these are probabilities, of each packet sent
     double duplication = 0;
-    double corruption = 0;  // of one bit, wherever
+    double corruption = 0;  // of one bit anywhere in header or payload
     double reordering = 0;  // to be held back until `reorder_span` others have passed
     std::uint32_t reorder_span = 8;
     Duration delay{};
@@ -37,7 +41,7 @@ class FaultIo final : public PacketIo {
     std::uint64_t overflowed = 0;  // dropped because too much was under way
   };
 
-  // `capture` may be null; it is told of what is lost here and why.
+  // `capture` may be null; it records what is lost here and why.
   FaultIo(const Config& config, std::unique_ptr<PacketIo> below,
           std::shared_ptr<PacketCapture> capture = nullptr)
       : config_(config),
@@ -52,7 +56,8 @@ class FaultIo final : public PacketIo {
   void release() override { below_->release(); }
   [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
   [[nodiscard]] std::size_t transmit_room() override;
-  // Delayed packets leave when somebody looks: a sleeper would keep them.
+  // Delayed packets leave when a thread polls. A thread that slept on a descriptor would not wake
+  // for them, so there is none.
   [[nodiscard]] int wait_fd() const override { return has_delay() ? -1 : below_->wait_fd(); }
   [[nodiscard]] bool arm() override;
   void disarm() override { below_->disarm(); }

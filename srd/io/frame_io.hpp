@@ -1,4 +1,7 @@
-// Owns the one shape of everything that moves whole Ethernet frames, whoever they are for.
+// Owns the one shape of everything that moves whole Ethernet frames, whatever their destination.
+//
+// It stands below PacketIo: weftd connects its switch to the outside through a FrameIo, and
+// EnvelopeIo makes a carrier of one for a single process.
 #pragma once
 
 #include <array>
@@ -24,8 +27,8 @@ struct FrameCounters {
   std::uint64_t tx_frames = 0;
   std::uint64_t tx_bytes = 0;
   std::uint64_t rx_dropped = 0;   // frames cut short on the way in, or no frames at all
-  std::uint64_t rx_unproved = 0;  // frames without proof of their sender, or that came before
-  std::uint64_t rx_marked = 0;    // frames that met congestion outside of them
+  std::uint64_t rx_unproved = 0;  // frames without proof of their sender, or replayed
+  std::uint64_t rx_marked = 0;    // frames whose outer IP header had the congestion mark
   std::uint64_t tx_oversize = 0;  // frames that the link cannot carry: taken and dropped
   std::uint64_t tx_lost = 0;      // frames that the system below refused
   std::uint64_t tx_stalled = 0;   // frames for a link that has taken nothing for long
@@ -38,7 +41,8 @@ struct FrameTraits {
   bool lossless_memory = false;  // a program on this machine is at the other end
 };
 
-// The contract is that of PacketIo.
+// The contract is that of PacketIo: frames are lent until release() or the next call, transmit()
+// takes a prefix, and arm(), wait_fd() and disarm() are for sleeping without losing a wake-up.
 class FrameIo {
  public:
   virtual ~FrameIo() = default;

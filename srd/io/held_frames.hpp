@@ -14,7 +14,10 @@
 
 namespace weft::srd {
 
-// A link whose room cannot be known beforehand takes a burst, and keeps here what did not go out.
+// For links whose room is not known beforehand: they take a burst whole, and keep here what the
+// link refused. The caller offers no further frames until flush() has emptied it, so one burst is
+// all it ever holds. After `patience` without a frame taken, the rest is dropped: a reader that has
+// stopped must not stop its writer.
 class HeldFrames {
  public:
   HeldFrames(std::size_t capacity, std::size_t max_frame, Duration patience)

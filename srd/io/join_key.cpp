@@ -34,7 +34,8 @@ Result<void> check(const std::string& path, const struct stat& info) {
 }  // namespace
 
 Result<JoinKey> read_join_key(const std::string& path) {
-  // Not through a link that somebody else made, and never waiting for a pipe.
+  // O_NOFOLLOW: not through a symbolic link that another user made. O_NONBLOCK: opening a pipe must
+  // not wait for its writer.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) {

@@ -1,4 +1,4 @@
-// Owns the secret that two joined networks share: a file that nobody else can read.
+// Owns the secret that two joined networks share: a file that no other user can read.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ struct JoinKey {
 
 // The file must be ours, of mode 0600 or less, and hold exactly the key's bytes.
 [[nodiscard]] Result<JoinKey> read_join_key(const std::string& path);
-// A new one, from the system's random numbers; never over a file that is there.
+// Makes a new key from the system's random numbers; never overwrites a file.
 [[nodiscard]] Result<void> create_join_key(const std::string& path);
 
 }  // namespace weft::srd

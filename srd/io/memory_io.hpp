@@ -1,5 +1,8 @@
-// Owns packets handed over inside one process: the simplest carrier, for tests of what sits above
-// and below.
+// Owns packets handed over inside one process: the simplest carrier, for tests of machines,
+// drivers and decorators.
+//
+// A pair shares two queues of packets that own their bytes. There is no lock: both ends are used by
+// one thread. There is nothing to sleep on either.
 #pragma once
 
 #include <cstddef>

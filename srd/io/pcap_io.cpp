@@ -73,7 +73,8 @@ std::size_t PcapIo::transmit(std::span<const TxPacket> packets) {
 }
 
 bool PcapIo::arm() {
-  capture_->flush();  // who sleeps has time to write, and a reader sees all until now
+  capture_
+      ->flush();  // about to sleep: there is time to write, and a reader sees all packets so far
   return below_->arm();
 }
 

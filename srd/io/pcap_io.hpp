@@ -1,4 +1,7 @@
-// Owns the recording of a port: everything that goes in and out, in a capture file of its own.
+// Owns the recording of a carrier: each packet in and out, in a capture file.
+//
+// PcapIo is the decorator; FaultIo, which sits elsewhere in the chain, adds what it drops to the
+// same PacketCapture. The file is written with plain system calls: for diagnosis, not for speed.
 #pragma once
 
 #include <array>
@@ -17,7 +20,8 @@
 
 namespace weft::srd {
 
-// What a capture needs of a protocol's codec. Pointers will do: a capture writes to a file.
+// What a capture needs of a protocol's codec. Function pointers are fast enough here: a capture
+// writes to a file.
 struct CaptureFormat {
   net::UdpPorts ports;
   std::uint8_t (*dscp_of)(std::span<const std::byte> packet, bool trimmed);
@@ -28,8 +32,9 @@ struct CaptureFormat {
   }
 };
 
-// Writes packets as the frames that they are on the wire, without trailers. Shared by all who see
-// packets of a port.
+// Writes packets as the frames they are on the wire, without trailers. Where the carrier shows no
+// envelope of a received packet, one is made up from its addresses, path and mark. Shared by all
+// decorators of one carrier, on one thread.
 class PacketCapture {
  public:
   [[nodiscard]] static Result<std::shared_ptr<PacketCapture>> create(const std::string& path,

@@ -1,4 +1,10 @@
 // Owns the blocks of pcapng files.
+//
+//   section header | interface description, one each | enhanced packet | enhanced packet | ...
+//
+// Each block is its type, its length, a body padded to 4 bytes, and its length again. All words are
+// in the machine's byte order, which the first one shows. A block is built in `buffer_`, whose
+// length fields end_block() fills in, and reaches the file at 64 KiB or by flush().
 #include "srd/io/pcapng.hpp"
 
 #include <time.h>
@@ -155,7 +161,7 @@ void PcapngWriter::flush() {
     written += size > 0 ? static_cast<std::size_t>(size) : 0;
   }
   if (failed_) {
-    // Readers stumble over half a block: the file ends where this buffer began.
+    // Readers reject a file that ends in half a block: cut it where this buffer began.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(written_));
   } else {
     written_ += written;

@@ -13,7 +13,8 @@
 
 namespace weft::srd {
 
-// A pcapng file of Ethernet interfaces. When the disk is full it stops, and says so.
+// A pcapng file of Ethernet interfaces. After a failed write, or at the size limit, further frames
+// are skipped and counted; what is in the file stays readable.
 class PcapngWriter {
  public:
   enum class Direction : std::uint8_t { unknown = 0, inbound = 1, outbound = 2 };
@@ -42,7 +43,7 @@ class PcapngWriter {
   void flush();
   [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] std::uint64_t packets() const { return packets_; }
-  // What did not fit any more.
+  // Frames that were not written: see above.
   [[nodiscard]] std::uint64_t skipped() const { return skipped_; }
 
  private:

@@ -102,8 +102,8 @@ Result<UniqueFd> create_doorbell() {
   return fd;
 }
 
-// By number: libc's functions are points at which a thread can be cancelled, and these are called
-// with a lock held.
+// System calls by number: libc's functions are points at which a thread can be cancelled, and these
+// are called with a lock held.
 void ring_doorbell(int fd) {
   const std::uint64_t one = 1;
   // EAGAIN means that it is rung already.

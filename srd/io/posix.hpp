@@ -14,7 +14,8 @@ namespace weft::srd {
 class UniqueFd {
  public:
   UniqueFd() = default;
-  // May move it to another number: FdKeeper.
+  // May move the descriptor to another number: inside a program that is not ours, FdKeeper keeps
+  // our descriptors away from the low numbers that the program expects to get.
   explicit UniqueFd(int fd);
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
@@ -29,7 +30,7 @@ class UniqueFd {
   ~UniqueFd() { reset(); }
 
   [[nodiscard]] int get() const { return fd_; }
-  // Whoever calls it closes the descriptor.
+  // The caller owns the descriptor from now on.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
   void reset();
@@ -38,7 +39,8 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// While it lives, the thread cannot be cancelled: for system calls on the way through a lock.
+// While it lives, the thread cannot be cancelled: for system calls made under a lock, which a
+// cancelled thread would leave taken.
 class Uncancellable {
  public:
   Uncancellable();
@@ -83,20 +85,20 @@ class Mapping {
 // Anonymous shared memory of a size that nobody can change any more.
 [[nodiscard]] Result<UniqueFd> create_shared_memory(const char* name, std::size_t size);
 
-// A file to write into, made if it is not there: emptied, or to be appended to. Only a regular one:
-// opening or filling a pipe could wait for ever, and a device is nobody's file.
+// A file to write into, made if it is not there: emptied, or to be appended to. Only a regular file
+// is accepted: opening or filling a pipe could wait for ever.
 enum class Existing { empty, append };
 [[nodiscard]] Result<UniqueFd> open_to_write(const std::string& path, Existing existing);
 
-// A doorbell between threads of one process: never to be given to another, which could make
+// A doorbell between threads of one process. Never give it to another process, which could make
 // ringing it block (see bell.hpp).
 [[nodiscard]] Result<UniqueFd> create_doorbell();
 // Never blocks; a doorbell that is rung already stays rung.
 void ring_doorbell(int fd);
 void clear_doorbell(int fd);
 
-// CLOCK_MONOTONIC, told by the processor's tick counter where that can be relied on; then threads
-// may differ by a microsecond. Protocols get their time as an argument.
+// CLOCK_MONOTONIC, computed from the processor's tick counter where that is reliable; readings of
+// two threads may then differ by a microsecond. Machines get their time as an argument instead.
 [[nodiscard]] TimePoint clock_now();
 
 // "what: text of errno"

@@ -1,4 +1,4 @@
-// Owns the decision how long a full ring may hold up its writer, which has others to write to.
+// Owns the decision how long a full ring may hold up its writer, which has other rings to write to.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,15 @@
 
 namespace weft::srd {
 
-// A reader may hold its writer up for `patience` in all, and earns that anew with each `ringful`
-// that it takes. So one that has stopped is waited for once; one that reads slowly holds others up
-// for a part of the time that is its rate over ringful / patience; and one that reads faster than
-// that is back-pressure as it should be. Where the time is used up, what goes there is dropped
-// until there is room.
+// Each reader has a budget: it may hold its writer up for `patience` in all, and taking one
+// `ringful` of bytes earns that time back. So
+// - a reader that has stopped is waited for once, for `patience`;
+// - a slow reader holds others up for a fraction of the time, its rate over ringful / patience;
+// - a reader faster than ringful / patience never uses its budget up: ordinary back-pressure.
+// When the budget is used up, packets for that ring are dropped until it has room.
 class ReaderStall {
  public:
-  // The ring is full, and the last position of its reader is that one. True: do not wait for it.
+  // The ring is full and its reader is at `position`. True: do not wait for it.
   [[nodiscard]] bool given_up(TimePoint now, std::uint64_t position, std::size_t ringful,
                               Duration patience) {
     if (since_ != kNever) {
@@ -38,7 +39,7 @@ class ReaderStall {
   [[nodiscard]] bool still_given_up(std::uint64_t position) const {
     return given_up_ && position == position_;
   }
-  // There is room: nobody is held up.
+  // There is room: the time that passes now does not count.
   void over() {
     since_ = kNever;
     given_up_ = false;

@@ -13,11 +13,10 @@
 namespace weft::srd {
 
 // Between cores that share a cache, an ordinary copy is the fastest. Between cores that do not
-// (another group of cores of an EPYC, another socket, and where a hypervisor moves virtual ones
-// there), each line that is written has to be fetched from the reader's cache first, and the copy
-// takes eight times as long; stores that go around the caches do not. Which it is may change at any
-// moment, so it is measured: whoever finds an ordinary copy slow goes around the caches for a
-// while.
+// (another core complex of an EPYC, another socket), each line that is written has to be fetched
+// from the reader's cache first, and the copy takes eight times as long; non-temporal stores avoid
+// that. A scheduler or hypervisor may move either thread at any moment, so the choice is measured:
+// after an ordinary copy that was slow, the next kAWhile bytes go around the caches.
 class RingCopy {
  public:
   void operator()(std::byte* to, const std::byte* from, std::size_t size) {
@@ -38,7 +37,8 @@ class RingCopy {
   }
 
 #if defined(__SSE2__)
-  // For any size and alignment. Done, for whoever sees a later store, when it returns.
+  // For any size and alignment. The fence orders it: a reader that sees a later store of this
+  // thread sees these bytes as well.
   static void around_caches(std::byte* to, const std::byte* from, std::size_t size) {
     const std::size_t head = -reinterpret_cast<std::uintptr_t>(to) % kLine;
     if (size < head + kLine) {
@@ -68,7 +68,8 @@ class RingCopy {
   static constexpr std::size_t kLine = 64;
   static constexpr std::size_t kWorthIt = 2048;
   static constexpr std::size_t kAWhile = std::size_t{1} << 20;
-  // Counters tick 2 to 4 times a nanosecond: 3 to 6 GB/s. Ordinary copies reach 15 and more, or 2.
+  // The counter ticks 2 to 4 times a nanosecond, so the limit lies at 3 to 6 GB/s. An ordinary copy
+  // reaches 15 GB/s and more within a cache, and about 2 GB/s between caches.
   static constexpr std::uint64_t kSlowTicksPer8Bytes = 5;
 
   std::size_t left_ = 0;  // bytes to copy around the caches

@@ -1,4 +1,13 @@
 // Owns packets over shared-memory rings: the data path, for the protocol of its codec.
+//
+//   process A                                        process B
+//     RingIo ---- uplink ----> weftd ----> uplink ---- RingIo      any destination
+//        \______________ direct ring _________________/            a peer talked to, ideal network
+//
+// Each line is a RingPort, a ring in either direction. receive() takes a share of every port in
+// turn and lends the frames where they lie in the rings; transmit() routes by destination: to the
+// direct ring of that attachment, if there is one, else to the uplink. RingPorts, the base class,
+// has what does not depend on the protocol: ports that come and go, room, and sleeping.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +71,8 @@ class RingIo final : public RingPorts {
  private:
   using RingPorts::RingPorts;
 
-  // `peer`: the only one whose packets may come; null: weftd's port, where anybody's may.
+  // `peer`: the only process whose packets may come out of that port. Null: the uplink, where weftd
+  // has checked senders, and packets of any peer may come.
   [[nodiscard]] std::size_t take_share(RingPort& port, const Peer* peer, std::size_t most);
   void accept(std::span<const std::byte> frame, const RecordInfo& info, const Peer* peer);
   [[nodiscard]] Route route(const TxPacket& packet);
@@ -72,8 +82,9 @@ class RingIo final : public RingPorts {
   std::array<RxPacket, kBurst> received_;
 };
 
-// Round by round a share of every port, so that none can starve the others: first of the one to
-// weftd, behind which there may be many, then of the others from where the last burst ended.
+// Takes a share of every port in each round, so that none can starve the others: first of the
+// uplink, which carries packets of many peers, then of the direct ports, continuing where the last
+// burst ended.
 template <net::FrameCodec Codec>
 std::span<const RxPacket> RingIo<Codec>::receive() {
   if (until_attend_-- == 0 || uplink_.rx().take_notice()) [[unlikely]] {
@@ -101,7 +112,7 @@ std::span<const RxPacket> RingIo<Codec>::receive() {
   return {received_.data(), received_count_};
 }
 
-// Returns how many records it took, good or bad: it is they who cost time.
+// Returns how many records it took, whether good or bad: both cost time, so both use up the share.
 template <net::FrameCodec Codec>
 std::size_t RingIo<Codec>::take_share(RingPort& port, const Peer* peer, std::size_t most) {
   const std::size_t share = std::min(kShare, most);
@@ -177,8 +188,8 @@ bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
   if (frame == nullptr) {
     return false;
   }
-  // From the end to the beginning: the consumer watches the first line. The payload's first of two
-  // copies; place.hpp has the second.
+  // Written from the end to the beginning: the consumer polls the first cache line, which should
+  // change hands once. This is the first of the payload's two copies; place.hpp has the second.
   std::byte* to = frame + envelope + packet.header_size;
   for (const auto& piece : packet.payload) {
     if (!piece.empty()) {

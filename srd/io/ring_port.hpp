@@ -1,5 +1,10 @@
 // Owns one end of a pair of rings: the mapped memory, its two directions, and the bell between both
 // ends.
+//
+//   memfd   | header 0 | area 0, `capacity` bytes | header 1 | area 1, `capacity` bytes |
+//
+// End 0 writes ring 0 and reads ring 1; end 1 the other way round. Both map the memory writable, so
+// a port checks everything that it reads there (spsc_ring.hpp).
 #pragma once
 
 #include <cstddef>
@@ -26,17 +31,17 @@ class RingPort {
   RingProducer& tx() { return tx_; }
   RingConsumer& rx() { return rx_; }
   [[nodiscard]] bool broken() const { return cut_off_ || tx_.broken() || rx_.broken(); }
-  // The peer misuses something other than the rings.
+  // Breaks the port for another reason than its rings: the peer misused the bell.
   void cut_off() { cut_off_ = true; }
-  // Tells when the peer has written into a ring that was declared asleep.
+  // Rung by the peer when it has written into a ring whose reader was declared asleep.
   [[nodiscard]] const Bell& bell() const { return bell_; }
-  // After a burst of commits.
+  // Once after a burst of commits: rings only if the peer sleeps.
   void notify_peer() {
     if (tx_.must_ring()) {
       bell_.ring();
     }
   }
-  // Makes a peer that does not look at its control socket do so.
+  // Makes the peer, which polls its rings only, read its control socket.
   void raise_notice() {
     tx_.raise_notice();
     notify_peer();

@@ -1,4 +1,4 @@
-// Owns the coming and going of rings, and going to sleep on them.
+// Owns adding and removing rings, and sleeping on them.
 #include "srd/io/ring_ports.hpp"
 
 #include <sys/epoll.h>
@@ -9,8 +9,8 @@
 namespace weft::srd {
 namespace {
 
-// The keeper notices that the other end has died. Asking it costs a system call, so a port that is
-// polled does it once in so many polls.
+// The keeper notices that the other end has died. Asking it costs a system call, so it is asked
+// once in this many polls.
 constexpr std::uint32_t kPollsPerAttention = 4096;
 
 Result<void> watch_edges(int epoll, int fd) {
@@ -23,7 +23,8 @@ Result<void> watch_edges(int epoll, int fd) {
   return {};
 }
 
-// By hand: after a fork the descriptor lives on in the child, and epoll would not forget it.
+// Closing the descriptor would not be enough: epoll forgets it only when it is closed everywhere,
+// and after a fork the child has it too.
 void unwatch(int epoll, int fd) { ::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr); }
 
 }  // namespace
@@ -73,9 +74,11 @@ void RingPorts::for_each_port(F&& f) {
   }
 }
 
+// What is due now and then, outside of the data path: edges that no sleeper has taken, the keeper's
+// changes to the ports, and ports that broke.
 void RingPorts::attend() {
   const Uncancellable here;
-  if (!armed_) {  // else these edges are the sleepers'
+  if (!armed_) {  // else the edges are there to wake a sleeper
     hear_edges();
   }
   until_attend_ = kPollsPerAttention;
@@ -89,7 +92,8 @@ void RingPorts::release() {
   for_each_port([](RingPort& port) { port.rx().release(); });
 }
 
-// Of a ring that is full: whether its reader has had its time.
+// Whether the reader of a full ring has used up its time. For weftd, a single byte taken earns all
+// of it back: only a weftd that takes nothing at all counts as stopped.
 bool RingPorts::given_up(RingPort& port, ReaderStall& stall) const {
   const std::uint64_t position = port.tx().consumed();
   if (stall.still_given_up(position)) {
@@ -109,6 +113,7 @@ std::size_t RingPorts::room_in(RingPort& port, ReaderStall& stall) const {
   return port.broken() || given_up(port, stall) ? kBurst : 0;
 }
 
+// The Machine does not say beforehand where its packets go, so the fullest ring decides.
 std::size_t RingPorts::transmit_room() {
   std::size_t room = uplink_open_ ? room_in(uplink_, uplink_stall_) : kBurst;
   for (auto& direct : direct_) {
@@ -120,6 +125,8 @@ std::size_t RingPorts::transmit_room() {
   return room;
 }
 
+// First declare, then look: a producer that published before the fence is seen by empty(), and one
+// that publishes later sees `asleep` and rings (RingProducer::must_ring()).
 bool RingPorts::arm() {
   armed_ = true;
   for_each_port([](RingPort& port) { port.rx().set_asleep(true); });
@@ -132,8 +139,8 @@ bool RingPorts::arm() {
   return quiet;
 }
 
-// Whoever adds a port may do so while another thread sleeps. What lies in the port already is found
-// by the look that follows.
+// A port may be added while another thread sleeps on the others. What the new port holds already is
+// found by the receive() during which it is added.
 void RingPorts::join_sleep(RingPort& port) const {
   if (armed_) {
     port.rx().set_asleep(true);
@@ -163,8 +170,8 @@ void RingPorts::hear_edges() {
   }
 }
 
-// Nobody holds the other end of that bell: the peer could not take its end of the ring, having no
-// descriptor left, or has closed it. What goes there would be read by nobody.
+// No process holds the other end of that bell: the peer could not take its end of the ring, having
+// no descriptor left, or has closed it. Packets sent there would never be read.
 void RingPorts::end_direct(int bell) {
   last_route_ = nullptr;
   for (auto& direct : direct_) {
@@ -256,7 +263,7 @@ void RingPorts::drop_broken_ports() {
   });
   if (std::any_of(direct_.begin(), direct_.end(),
                   [](const auto& direct) { return direct->ended; })) {
-    until_attend_ = 1;  // after what is left has been received
+    until_attend_ = 1;  // look again after the next receive() has taken what is left
   }
 }
 

@@ -1,5 +1,8 @@
-// Owns the rings of one process: one uplink that reaches everybody, and direct rings to some peers;
-// and sleeping on them. What is in the frames is RingIo's concern.
+// Owns the rings of one process: one uplink that reaches every peer, and direct rings to some
+// peers; and sleeping on them. The frames' contents are RingIo's concern.
+//
+// Everything here runs under the lock of the Host; only waiting on wait_fd() does not. That is an
+// epoll set of the ports' bells and of the keeper's control socket.
 #pragma once
 
 #include <array>
@@ -21,8 +24,8 @@ namespace weft::srd {
 
 class RingPorts;
 
-// Whoever manages the ports from outside the data path (a client of weftd). It is called on the
-// thread that polls, and only between bursts, so that no second thread ever touches a mapping.
+// Manages the ports from outside the data path (the client of weftd, emu/attach). It is called on
+// the thread that polls, and only between bursts, so that no second thread ever touches a mapping.
 class PortKeeper {
  public:
   virtual ~PortKeeper() = default;
@@ -36,15 +39,16 @@ class RingPorts : public PacketIo {
     Address own;
     std::size_t mtu = 0;
     NetworkModel network{};  // behind the uplink
-    // A full ring holds everything up for so long per ringful that its reader takes (ReaderStall);
-    // beyond that what would go there is dropped until there is room. The windows of contexts are
-    // smaller than a ring, so what overflows one was mostly sent again to somebody who does not
-    // look. weftd is no neighbour, and takes what it wants to: as slowly as a modelled network
-    // does. Only if it takes nothing at all for so long it is taken for stopped.
+    // How long a full ring may hold all others up, per ringful that its reader takes (ReaderStall);
+    // beyond that, packets for it are dropped until it has room. The transport's windows are
+    // smaller than a ring, so what overflows one is mostly retransmissions to a process that does
+    // not read. weftd is different: it reads as slowly as the network that it models. Only if it
+    // takes nothing at all for `uplink_patience` it counts as stopped.
     Duration patience = std::chrono::milliseconds{2};
     Duration uplink_patience = std::chrono::milliseconds{30};
   };
-  // Who is at the other end of a direct ring: nothing else may come out of it.
+  // The process at the other end of a direct ring. Packets of any other sender that come out of the
+  // ring are forged.
   struct Peer {
     Address address;
     AttachmentId attachment;
@@ -63,13 +67,14 @@ class RingPorts : public PacketIo {
   void disarm() override;
 
   void set_keeper(std::unique_ptr<PortKeeper> keeper);
-  // Edges on this descriptor wake sleepers and call the keeper. It is forgotten when it is closed.
+  // Edges on this descriptor wake sleepers and make attend() call the keeper. Closing it ends that.
   [[nodiscard]] Result<void> watch(int fd);
   // Packets to that attachment of that NIC take this port from now on.
   [[nodiscard]] bool add_direct(const Peer& peer, RingPort port);
-  // What the peer wrote before is received yet: its last acknowledgements, if it has ended.
+  // No packet is sent there any more; what the peer wrote before is still received, its last
+  // acknowledgements for instance. Then the port is dropped.
   void remove_direct(const Address& peer, AttachmentId attachment);
-  // The other side of the uplink is gone: what would take it is dropped and counted.
+  // weftd is gone: packets that would take the uplink are dropped and counted.
   void close_uplink() { uplink_open_ = false; }
   [[nodiscard]] Result<void> replace_uplink(RingPort uplink);
   void remove_all_direct();
@@ -87,8 +92,8 @@ class RingPorts : public PacketIo {
     ReaderStall* stall = nullptr;
   };
 
-  // A poll that found nothing counts for several, until the keeper is asked: there is time then,
-  // and polls may be rare.
+  // A poll that found nothing counts for this many on the way to the next attend(): such a poll has
+  // the time, and a program that mostly waits may poll rarely.
   static constexpr std::uint32_t kIdlePollCounts = 64;
 
   RingPorts(const Config& config, const net::EnvelopeWriter& envelope, UniqueFd wait)
@@ -112,7 +117,9 @@ class RingPorts : public PacketIo {
   net::EnvelopeWriter envelope_;
   RingPort uplink_;
   ReaderStall uplink_stall_;
-  std::size_t promised_ = 0;  // packets that the next transmit() takes
+  // Packets that the next transmit() must take, because transmit_room() said so: if a ring turns
+  // out to be full after all they are dropped, not given back.
+  std::size_t promised_ = 0;
   bool uplink_open_ = true;
   std::vector<std::unique_ptr<Direct>> direct_;
   Direct* last_route_ = nullptr;

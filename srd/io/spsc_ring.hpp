@@ -1,5 +1,5 @@
-// Owns one direction of a shared-memory ring: its layout, and reading it safely when the peer
-// scribbles over it.
+// Owns one direction of a shared-memory ring: its layout, and reading it safely although the peer
+// may overwrite any of it at any time.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,18 @@ namespace weft::srd {
 //   consumer  `consumed`.
 //   both      `asleep`: the consumer sets it and takes it back, the producer clears it when it
 //             rings; `notice`: the consumer clears it.
-// Either side may be hostile, so nothing there is believed twice: each word is read once, checked,
-// and what is computed from it is kept in memory of one's own. A length word carries the number of
-// the lap around the ring, so that a producer that writes once is read once: its old records are
-// those of another lap.
+// A record, in cells of 64 bytes:
+//
+//   0              4        8       16       22
+//   | length word  | flags  | time  | unused | frame ...          | padding to a cell |
+//
+// Either side may be hostile, so no shared word is read twice: each is read once, checked, and
+// what is computed from it is kept in private memory. A length word carries the number of the lap
+// around the ring: records of an earlier lap that still lie there are not taken for new ones.
+//
+// Wake-ups: the consumer sets `asleep`, makes a full fence, looks once more for a record, and only
+// then sleeps. The producer publishes a record, makes a full fence, and then reads `asleep`. Each
+// side writes its own word before it reads the other's, so at least one of them sees the other.
 struct RingHeader {
   alignas(128) std::atomic<std::uint64_t> consumed;
   alignas(128) std::atomic<std::uint32_t> asleep;  // consumer: 1 = ring my bell after publishing
@@ -51,21 +59,24 @@ inline constexpr std::size_t kMaxRingBytes = std::size_t{1} << 28;
   return (kRingFrameOffset + frame + kRingCell - 1) & ~(kRingCell - 1);
 }
 
-// What precedes a frame in its record. Only the length word is atomic: it publishes the rest.
+// What precedes a frame in its record, besides the length word.
 struct RecordInfo {
   std::uint32_t flags = 0;
-  // Nanoseconds: when the frame left its sender, or in weftd's rings to a process when it would
-  // have come if neither weftd nor the process ever waited for a core. 0: nobody knows.
+  // Nanoseconds. In rings from a process: when the frame left its sender. In rings from weftd, with
+  // kRecordArrival: when it would have arrived if neither weftd nor the process had waited for a
+  // core. 0: not known.
   std::int64_t time = 0;
 };
+// The beginning of a record as it lies in the ring. Only the length word is atomic: it publishes
+// the rest.
 struct RingRecord {
   std::uint32_t length_word;
   std::uint32_t flags;
   std::int64_t time;
 };
 static_assert(sizeof(RingRecord) <= kRingFrameOffset);
-// The packet's checksums were not computed because memory does not damage it. Whoever lets it leave
-// memory must.
+// The packet's checksums were not computed, because memory does not damage it. Code that sends the
+// frame out of memory has to compute them first.
 inline constexpr std::uint32_t kRecordUnchecked = 1;
 // The time of the record is that of an arrival.
 inline constexpr std::uint32_t kRecordArrival = 2;
@@ -79,7 +90,7 @@ class RingProducer {
         area_(memory + kRingHeaderBytes),
         capacity_(capacity) {}
 
-  // Makes the memory an empty ring. Whoever created it, before the other side has it.
+  // Makes the memory an empty ring: by its creator, before the other side has it.
   static void format(std::byte* memory) { new (memory) RingHeader{}; }
 
   // Where the frame of the next record goes, or nullptr while the ring lacks room for it.
@@ -87,7 +98,8 @@ class RingProducer {
     const std::size_t bytes = ring_record_bytes(frame);
     const std::size_t offset = head_ & (capacity_ - 1);
     const std::size_t to_end = capacity_ - offset;
-    // A record never touches the end: the length word after it must exist.
+    // A record never reaches the end of the area: the zero length word behind it needs a cell.
+    // What does not fit begins at offset 0, behind a wrap word.
     const std::size_t skip = bytes + kRingCell > to_end ? to_end : 0;
     if (!has_free(skip + bytes + kRingCell)) {
       return nullptr;
@@ -123,8 +135,9 @@ class RingProducer {
     return has_free((frames + 1) * bytes + 2 * kRingCell);
   }
 
-  // How many frames of that size are sure to fit, up to `most`. 0 if it is fewer than what is worth
-  // a burst, so that a ring which is as good as full makes no bursts of one.
+  // How many frames of that size are sure to fit, up to `most`. 0 if they would fill less than an
+  // eighth of the ring and less than a quarter of `most`: a nearly full ring should not cause
+  // bursts of one frame.
   [[nodiscard]] std::size_t room(std::size_t most, std::size_t frame) {
     if (has_room(most, frame)) [[likely]] {
       return most;
@@ -145,9 +158,9 @@ class RingProducer {
   }
   void raise_notice() { header_->notice.store(1, std::memory_order_release); }
 
-  // The position that the consumer has published last, as far as it is known here.
+  // The last position of the consumer that the producer has read; it may have moved on.
   [[nodiscard]] std::uint64_t consumed() const { return tail_; }
-  // The consumer published a position that cannot be.
+  // The consumer published an impossible position.
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] bool empty() const {
     return header_->consumed.load(std::memory_order_relaxed) == head_;
@@ -191,8 +204,8 @@ class RingConsumer {
         capacity_(capacity),
         max_frame_(max_frame) {}
 
-  // The next frame, or an empty span when there is none (or the ring is broken). Its bytes may
-  // change while they are read if the peer is hostile; length and place may not.
+  // The next frame, or an empty span when there is none (or the ring is broken). A hostile peer can
+  // change its bytes while they are read, but neither its length nor its place.
   [[nodiscard]] std::span<const std::byte> next(RecordInfo& info) {
     const auto frame = peek(info);
     if (!frame.empty()) {
@@ -228,7 +241,8 @@ class RingConsumer {
   }
   void pop(std::span<const std::byte> frame) { position_ += ring_record_bytes(frame.size()); }
 
-  // Gives the room of all frames taken so far back to the producer.
+  // Gives the room of all frames taken so far back to the producer, once per burst: each store to
+  // `consumed` takes its cache line away from the producer.
   void release() { release_to(position_); }
   // The same up to a position where a frame begins: that one and later ones are still needed.
   void release_to(std::uint64_t position) {
@@ -239,7 +253,7 @@ class RingConsumer {
   }
   // Of the frame that peek() has shown.
   [[nodiscard]] std::uint64_t position() const { return position_; }
-  // Begins to fetch what the next peek() will show.
+  // Starts to fetch the record that the next peek() will show.
   void prefetch() const {
     const std::byte* next = area_ + (position_ & (capacity_ - 1));
     __builtin_prefetch(next);
@@ -247,15 +261,15 @@ class RingConsumer {
   }
 
   [[nodiscard]] bool empty() const { return length_at(position_ & (capacity_ - 1)) == 0; }
-  // Declares the consumer asleep. It must look at empty() after a full fence before it really
-  // sleeps.
+  // Declares the consumer asleep or awake. Before it really sleeps it must check empty() behind a
+  // full fence (see the head of this file).
   void set_asleep(bool asleep) { header_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed); }
   [[nodiscard]] bool take_notice() {
     return header_->notice.load(std::memory_order_relaxed) != 0 &&
            header_->notice.exchange(0, std::memory_order_acquire) != 0;
   }
 
-  // The producer wrote a record that cannot be.
+  // The producer wrote an impossible record.
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:

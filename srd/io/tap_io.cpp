@@ -63,8 +63,9 @@ Result<std::unique_ptr<TapIo>> TapIo::adopt(const Config& config, UniqueFd&& dev
       (request.ifr_flags & IFF_NO_PI) == 0 || (request.ifr_flags & IFF_VNET_HDR) != 0) {
     return fail(ErrorCode::invalid_argument, "tap: that is no tap device of plain frames");
   }
-  // Whoever opened the device may still have it, and its flags are theirs as much as ours: nothing
-  // here relies on O_NONBLOCK. What is too short for a frame is refused, with or without the flag.
+  // The process that opened the device may still have it and shares its flags, so nothing here
+  // relies on O_NONBLOCK: each call asks for RWF_NOWAIT instead. One byte is too short for a frame,
+  // so this attempt only shows whether the kernel accepts the flag.
   std::byte nothing[1]{};
   iovec piece{nothing, sizeof nothing};
   if (::pwritev2(device.get(), &piece, 1, kNoOffset, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP) {
@@ -124,7 +125,7 @@ std::size_t TapIo::transmit(std::span<const TxFrame> frames) {
 
 bool TapIo::arm() {
   pollfd fd{device_.get(), POLLIN, 0};
-  // A device that was deleted says POLLERR for ever: it has nothing for us.
+  // A device that was deleted reports POLLERR for ever, and never a frame: sleep.
   return ::poll(&fd, 1, 0) <= 0 || (fd.revents & POLLIN) == 0;
 }
 

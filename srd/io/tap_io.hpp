@@ -1,4 +1,7 @@
 // Owns Ethernet frames to and from the kernel of this machine, through a tap device.
+//
+// One system call per frame: preadv2() and pwritev2() with RWF_NOWAIT, so that no call blocks. What
+// the kernel's queue has no room for is lost, as on a wire.
 #pragma once
 
 #include <array>
@@ -25,8 +28,8 @@ class TapIo final : public FrameIo {
   // network namespace.
   [[nodiscard]] static Result<UniqueFd> open_device(std::string& name);
   [[nodiscard]] static Result<std::unique_ptr<TapIo>> create(const Config& config);
-  // A device that somebody else has opened, maybe in another network namespace. It stays the
-  // caller's if this fails.
+  // A device that another process has opened, maybe in another network namespace. On failure the
+  // caller keeps the descriptor.
   [[nodiscard]] static Result<std::unique_ptr<TapIo>> adopt(const Config& config,
                                                             UniqueFd&& device);
 

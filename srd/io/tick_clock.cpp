@@ -15,6 +15,9 @@ void TickClock::publish(const ClockReading& base, std::uint64_t scale, std::uint
   version_.fetch_add(1, std::memory_order_release);
 }
 
+// Compares the counter with the clock since the last base, and sets a new base and rate. A small
+// difference is corrected by a rate that is slightly off until the next comparison, so that time
+// neither jumps nor goes back; a large one starts the measurement again.
 void TickClock::correct(const ClockReading& reading) {
   if (first_.ticks == 0) {
     first_ = reading;
@@ -36,7 +39,8 @@ void TickClock::correct(const ClockReading& reading) {
     const std::int64_t ahead = told - reading.time;
     const std::int64_t since_base = reading.time - base_time_.load(std::memory_order_relaxed);
     if (std::max(ahead, -ahead) > kTolerance + since_base / kRateTolerance) {
-      // A machine that slept or moved starts anew; one that does so all the time is not for this.
+      // The machine slept, or was migrated: start again. After too many such failures in a row the
+      // counter is not used any more.
       useless_.store(++failures_ > kMostFailures, std::memory_order_relaxed);
       first_ = reading;
       span_time_ = kFirstSpan;
@@ -52,7 +56,8 @@ void TickClock::correct(const ClockReading& reading) {
   const auto span =
       static_cast<std::uint64_t>((static_cast<unsigned __int128>(span_time_) << kScaleBits) /
                                  std::max<decltype(rate)>(rate, 1));
-  // What the counter is ahead by is given back over the span, so that time need not go back.
+  // If the told time is ahead of the clock, it runs slower over the next span instead of going
+  // back.
   const std::int64_t ahead = std::min(base.time - reading.time, span_time_ / 2);
   const auto scale = rate * static_cast<std::uint64_t>(span_time_ - ahead) /
                      static_cast<std::uint64_t>(span_time_);

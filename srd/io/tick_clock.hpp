@@ -12,10 +12,11 @@ struct ClockReading {
   std::int64_t time = 0;  // nanoseconds
 };
 
-// Reading the counter costs a fraction of a call into the system's clock, which is read by every
-// poll. The counter's rate is measured, not believed: every few milliseconds one caller compares,
-// and a counter that goes wrong is not used any more. Time never goes back for who reads it through
-// one instance and one thread.
+// Every poll reads the time, and reading the counter costs a fraction of clock_gettime(). The
+// counter's rate is measured, not assumed: every few milliseconds one caller compares it with the
+// system's clock, and a counter that goes wrong is not used any more. Time never goes back within
+// one thread that reads one instance. Readers take no lock: the numbers are published under a
+// version (a seqlock), and a reader that meets a change asks the system's clock instead.
 class TickClock {
  public:
   // True: `time` is what the clock says at `ticks`. False: correct() is due, or there is no rate
@@ -37,17 +38,18 @@ class TickClock {
     return true;
   }
 
-  // Learns from a fresh reading; one caller at a time (see correcting()).
+  // Adjusts the rate to a fresh reading; one caller at a time, between begin_correcting() and
+  // end_correcting().
   void correct(const ClockReading& reading);
   [[nodiscard]] bool useless() const { return useless_.load(std::memory_order_relaxed); }
 
-  // To be held around taking a reading and correct(); who does not get it asks the system.
+  // Around correct(). False: another thread is correcting; use the system's clock this time.
   [[nodiscard]] bool begin_correcting() { return !busy_.exchange(true, std::memory_order_acquire); }
   void end_correcting() { busy_.store(false, std::memory_order_release); }
 
  private:
   static constexpr unsigned kScaleBits = 32;
-  static constexpr std::int64_t kShortestBaseline = 200'000;  // ns, before a rate is believed
+  static constexpr std::int64_t kShortestBaseline = 200'000;  // ns, before a rate is used
   static constexpr std::int64_t kFirstSpan = 1'000'000;       // ns until the next comparison
   static constexpr std::int64_t kLongestSpan = 16'000'000;
   static constexpr std::int64_t kTolerance = 50'000;   // ns between counter and clock

@@ -1,4 +1,5 @@
-// Owns the system calls of the tunnel, and what of a frame shows outside of it.
+// Owns the system calls of the tunnel, and which properties of a frame its datagram shows: the
+// traffic class, and the flow, by the source port.
 #include "srd/io/tunnel_io.hpp"
 
 #include <arpa/inet.h>
@@ -82,7 +83,8 @@ bool same_host(const sockaddr_storage& one, const sockaddr_storage& other) {
                            &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr, 16) == 0;
 }
 
-// What keeps the frames of a flow, or of a path of it, in order.
+// A hash of IP addresses and ports. Frames of one flow, or of one path of it, leave from the same
+// socket, and so stay in order.
 std::size_t flow_of(std::span<const std::byte> begin) {
   const bool ipv6 = begin.size() > 14 && begin[12] == std::byte{0x86};
   std::uint64_t hash = 0;
@@ -96,7 +98,7 @@ std::size_t flow_of(std::span<const std::byte> begin) {
   return hash;
 }
 
-// Random numbers of 64 bits do not come twice.
+// The seed of a session must never repeat: 64 random bits of the system.
 Result<TunnelSession> new_session(const JoinKey& key) {
   std::uint64_t seed = 0;
   if (::getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
@@ -254,7 +256,7 @@ void TunnelIo::send(const TxFrame& frame) {
   if (session_) {
     if (!session_->established()) {
       session_->want_challenge();
-      ++counters_.tx_lost;  // nobody is there who could take it
+      ++counters_.tx_lost;  // the other end would refuse it
       return;
     }
     header = session_->seal(frame.pieces);
@@ -278,7 +280,8 @@ void TunnelIo::greet() {
   TunnelSession::Header greeting;
   while (session_ && session_->has_greeting() && session_->next_greeting(clock_now(), greeting)) {
     iovec piece{greeting.data(), greeting.size()};
-    // If it is lost, so is the next frame, and then there is another one.
+    // A greeting that is lost is not repeated by itself: the next frame finds no challenge either
+    // and asks again.
     [[maybe_unused]] const bool sent = send(0, {&piece, 1}, 0);
   }
 }

@@ -1,5 +1,5 @@
 // Owns Ethernet frames in UDP datagrams between two addresses: how networks of two machines are
-// joined without privilege, and without believing everybody on the way.
+// joined without privilege, and without trusting the network between them.
 #pragma once
 
 #include <netinet/in.h>
@@ -22,9 +22,10 @@
 
 namespace weft::srd {
 
-// One frame a datagram, behind the proof of where it comes from if there is a key. Frames of
-// different paths leave from different ports, so that the network between sprays them, and what it
-// marks as congested is marked in the frame.
+// One frame per datagram; with a key, behind a header that proves its sender (TunnelSession). The
+// network between is part of the path: frames of different paths leave from different ports, so
+// that it spreads them, the datagram has the frame's traffic class, and a congestion mark that the
+// datagram gets on the way is copied into the frame.
 class TunnelIo final : public FrameIo {
  public:
   static constexpr std::size_t kBurst = 32;
@@ -34,7 +35,7 @@ class TunnelIo final : public FrameIo {
   struct Config {
     std::string local;   // "192.0.2.1", "192.0.2.1:7000", "2001:db8::1" or "[2001:db8::1]:7000"
     std::string remote;  // datagrams of others, and from other ports than its senders', are dropped
-    std::optional<JoinKey> key{};  // none: whoever can send from there is believed
+    std::optional<JoinKey> key{};  // none: any datagram from `remote` is accepted
     std::size_t max_frame = 9216;
     int socket_bytes = 4 << 20;
   };
@@ -64,7 +65,7 @@ class TunnelIo final : public FrameIo {
   }
   [[nodiscard]] std::size_t stride() const { return overhead() + config_.max_frame + 1; }
   [[nodiscard]] bool is_sender(const sockaddr_storage& source) const;
-  // Nothing: it is no frame, or none for us.
+  // The frame inside of datagram `index`; empty if there is none, or none that is accepted.
   [[nodiscard]] std::span<std::byte> accept(std::size_t index);
   [[nodiscard]] std::span<std::byte> proved(std::span<std::byte> datagram);
   void carry_mark(msghdr& message, std::span<std::byte> frame);

@@ -1,4 +1,4 @@
-// Owns what is said between the two ends of a tunnel.
+// Owns the messages between the two ends of a tunnel.
 #include "srd/io/tunnel_session.hpp"
 
 #include <cstring>
@@ -92,7 +92,7 @@ TunnelSession::Verdict TunnelSession::open(std::span<const std::byte> datagram,
   const bool known = challenge != 0 && (challenge == current_.challenge || challenge == next_ ||
                                         challenge == former_.challenge);
   if (!known) {
-    missing_ = true;  // of an earlier life of ours, perhaps
+    missing_ = true;  // perhaps from before a restart of ours: the other end has to ask again
     return Verdict::refused;
   }
   const std::span<const std::byte> rest = datagram.subspan(kHeaderSize);
@@ -141,14 +141,15 @@ TunnelSession::Verdict TunnelSession::hear(std::span<const std::byte> greeting) 
   switch (load(greeting, kMagicAt)) {
     case kAsk:
       if (question == question_) {
-        return Verdict::refused;  // our own, sent back
+        return Verdict::refused;  // our own message, sent back to us
       }
       if (answers_ < kMostAnswers) {
         questions_[answers_++] = question;
       }
       return Verdict::greeting;
     case kAnswer:
-      // One of our own challenges, sent back, would make our frames count here.
+      // If one of our own challenges came back as an answer, we would seal frames under it that
+      // this end itself would accept.
       if (question != question_ || challenge == 0 || challenge == next_ ||
           challenge == current_.challenge || challenge == former_.challenge) {
         return Verdict::refused;

@@ -14,10 +14,18 @@
 
 namespace weft::srd {
 
-// docs/adr/0003-joined-networks-share-a-key.md says what it is good for and why. The two directions
-// are independent. Whoever wants to send asks for a challenge that was never given out before; each
-// frame carries it and a number, under a tag that only the holders of the key can make. So nothing
-// recorded counts a second time, whenever either end began.
+// The two directions are independent. This is the one in which A sends:
+//
+//   A                                  B
+//   ask(question)             ->
+//                             <-       answer(question, challenge)   a challenge never used before
+//   frame(challenge, 1)       ->
+//   frame(challenge, 2)       ->       each number is accepted once
+//                             <-       missing                       unknown challenge: ask again
+//
+// Everything is under a tag that only holders of the key can make. A challenge is good for one life
+// of B, so frames recorded earlier are refused, whichever end has restarted since.
+// docs/adr/0003-joined-networks-share-a-key.md has the format, the attacks and the alternatives.
 class TunnelSession {
  public:
   static constexpr std::size_t kHeaderSize = 40;
@@ -31,16 +39,16 @@ class TunnelSession {
   // What goes before a frame.
   [[nodiscard]] Header seal(std::span<const std::span<const std::byte>> pieces);
 
-  // What a datagram holds: a frame that is proved to be new; nothing but our own dealings; or
+  // What a datagram holds: a frame that is proved to be new; a message between the two sessions; or
   // something without a proof.
   enum class Verdict : std::uint8_t { frame, greeting, refused };
   [[nodiscard]] Verdict open(std::span<const std::byte> datagram,
                              std::span<const std::byte>& frame);
 
-  // Somebody has a frame for which there is no challenge.
+  // The caller has a frame to send, and there is no challenge yet.
   void want_challenge() { asking_ = true; }
-  // What is to be said to the other end. Answers go at once, the rest not more often than every
-  // few milliseconds: has_greeting() is true for as long as something waits.
+  // Messages for the other end. Answers go at once, the others not more often than every kInterval:
+  // has_greeting() stays true while one waits for that.
   [[nodiscard]] bool has_greeting() const { return asking_ || missing_ || answers_ != 0; }
   [[nodiscard]] bool next_greeting(TimePoint now, Header& greeting);
 
@@ -79,7 +87,7 @@ class TunnelSession {
   std::uint64_t next_;  // challenge, until it is used
   Stream current_;
   Stream former_;
-  bool missing_ = true;  // frames come, or may, that the other end has to seal anew
+  bool missing_ = true;  // frames come, or may come, under a challenge that this life never gave
   TimePoint miss_at_{};
   std::array<std::uint64_t, kMostAnswers> questions_{};
   std::size_t answers_ = 0;  // to the first so many of them

@@ -55,8 +55,8 @@ bool set_int(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
 
-// The kernel stamps packets by the time of day, machines count from elsewhere: what a stamp says is
-// how long ago it was.
+// The kernel stamps packets with the time of day, while Machines use the monotonic clock. So a
+// stamp is read as an age, which is subtracted from the monotonic time.
 class KernelClock {
  public:
   KernelClock() : now_(clock_now()) {
@@ -129,8 +129,8 @@ Result<UniqueFd> UdpSockets::open_socket(std::uint16_t port, bool receives) cons
   }
   set_int(fd.get(), SOL_SOCKET, receives ? SO_RCVBUF : SO_SNDBUF, config_.socket_bytes);
   if (receives) {
-    // Without these the carrier works, only slower, or blind to marks, or taking a wait for a core
-    // for one in the network.
+    // All optional. Without UDP_GRO receiving is slower, without the time stamp a wait for a core
+    // counts as time in the network, without the traffic class congestion marks are not seen.
     set_int(fd.get(), SOL_UDP, UDP_GRO, 1);
     set_int(fd.get(), SOL_SOCKET, SO_TIMESTAMPNS, 1);
     if (ipv6_) {
@@ -184,6 +184,7 @@ void UdpSockets::fill() {
   for (std::size_t i = 0; i < cursor_.count; ++i) {
     Datagram& datagram = datagrams_[i];
     const unsigned port = read_source(sources_[i], datagram.from);
+    // A smaller port becomes a huge unsigned number.
     datagram.valid = port - ports_.first_source < ports_.paths &&
                      (messages_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
     datagram.path = PathId{static_cast<std::uint16_t>(port - ports_.first_source)};
@@ -263,7 +264,10 @@ std::size_t UdpSockets::send(std::span<const TxPacket> packets,
       waiting[count++] = {&packet, dscp[i]};
     }
   }
-  // Runs of one way: equal sizes, only the last may be shorter.
+  // Each pass takes out one run: the first packet and the later ones that go the same way, which
+  // the kernel cuts again at the first one's size. So all have that size, except that the last may
+  // be shorter, which closes the run. A packet of the same way that does not fit closes it too,
+  // because a later one must not overtake it.
   while (count > 0) {
     std::array<Waiting, kMaxSegments> run;
     std::size_t length = 0;
@@ -329,7 +333,7 @@ void UdpSockets::send_run(std::span<const Waiting> run) {
     ++counters_.tx_oversize;
   } else if (run.size() > 1 &&
              (errno == EINVAL || errno == EMSGSIZE || errno == EIO || errno == EFAULT)) {
-    for (const Waiting& packet : run) {  // a route that cannot segment, or one bad packet
+    for (const Waiting& packet : run) {  // the route cannot segment, or one packet is at fault
       send_run({&packet, 1});
     }
   } else if (errno == EFAULT) {

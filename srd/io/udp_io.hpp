@@ -19,9 +19,13 @@
 
 namespace weft::srd {
 
-// The address belongs to this object alone: it holds the protocol's port on it. Packets of one
-// burst that go the same way leave together as one large send that the kernel (or the NIC) cuts, so
-// the order within a burst is that of the paths.
+// The address belongs to this object alone: it holds the protocol's port on it. One socket
+// receives; one socket per path sends, each bound to the path's source port.
+//
+// A system call per packet would dominate, so both sides batch. Sending: packets of one burst with
+// the same destination, path and class leave as one large datagram that the kernel (or the NIC)
+// cuts (UDP_SEGMENT); so a burst keeps its order per path only. Receiving: the kernel joins
+// datagrams (UDP_GRO), recvmmsg() takes several of those, and take_next() cuts them again.
 class UdpSockets : public PacketIo {
  public:
   static constexpr std::size_t kBurst = 64;
@@ -44,9 +48,10 @@ class UdpSockets : public PacketIo {
  protected:
   UdpSockets(const Config& config, const net::UdpPorts& ports);
   [[nodiscard]] Result<void> open();
-  // Asks the kernel, unless it has given more than was taken. What was taken before is gone then.
+  // Receives from the kernel once all packets of the last time have been taken. Packets taken
+  // before are invalid then.
   void refill();
-  // The next packet that came, its class of service in `dscp`. False: nothing has come.
+  // The next packet that was received, its class of service in `dscp`. False: none is left.
   [[nodiscard]] bool take_next(RxPacket& packet, std::uint8_t& dscp);
   // A burst, which is taken whole.
   [[nodiscard]] std::size_t send(std::span<const TxPacket> packets,
@@ -94,7 +99,7 @@ class UdpSockets : public PacketIo {
     Ecn ecn = Ecn::not_capable;
     bool valid = false;
     std::uint8_t dscp = 0;
-    TimePoint arrived = kNever;  // in the kernel's hands
+    TimePoint arrived = kNever;  // when the kernel received it
     std::size_t segment = 0;
     std::size_t size = 0;
   };

@@ -1,4 +1,4 @@
-// Owns the calls that bring devices up, and what single drivers need to be told.
+// Owns the calls that bring devices up, and the exceptions that single drivers need.
 #include "srd/io/dpdk/device.hpp"
 
 #include <linux/if.h>
@@ -53,7 +53,7 @@ std::size_t kernel_mtu(const std::string& interface) {
              : 1500;
 }
 
-// How many blocks af_packet may have each way: they are locked in memory.
+// How many blocks af_packet may have in each direction: they count against RLIMIT_MEMLOCK.
 rlim_t af_packet_blocks() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) {
@@ -62,7 +62,8 @@ rlim_t af_packet_blocks() {
   return std::clamp<rlim_t>(limit.rlim_cur / 8 * 7 / 2 / kAfPacketBlock, 4, 256);
 }
 
-// A server that was killed leaves its socket, and the next one would find the address taken.
+// A server that was killed leaves its socket file, on which the next one could not bind. It is
+// removed only if nobody listens there.
 void remove_stale_socket(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -85,9 +86,10 @@ Device::Device(const DpdkConfig& config) : config_(config) {
   const std::size_t comma = devargs.find(',');
   name_ = devargs.substr(0, comma);
   options_ = comma == std::string::npos ? "" : devargs.substr(comma + 1);
-  // By default its buffers hold 2 KiB, and it drops what does not fit but counts it as sent.
+  // By default the buffers of af_packet hold 2 KiB; the driver drops larger frames, and counts them
+  // as sent.
   if (is_driver("net_af_packet") && option("framesz").empty() && option("blocksz").empty()) {
-    // The driver takes the blocks for one array: a frame's room must divide them.
+    // The driver treats its blocks as one array, so the room of a frame must divide a block.
     const std::size_t frame = std::bit_ceil(config.max_frame + 128);
     options_ += ",blocksz=" + std::to_string(kAfPacketBlock) + ",framesz=" + std::to_string(frame) +
                 ",framecnt=" + std::to_string(af_packet_blocks() * (kAfPacketBlock / frame));
@@ -151,7 +153,7 @@ void Device::find_limits() {
   max_frame_ = config_.max_frame;
   mtu_ = 0;
   if (is_driver("net_memif")) {
-    return;  // says 1518, carries what its ring holds
+    return;  // it reports 1518, but carries whatever its ring holds
   }
   rte_eth_dev_info info{};
   if (::rte_eth_dev_info_get(port_, &info) != 0) {
@@ -250,10 +252,11 @@ Result<void> Device::open() {
 void Device::close() {
   const auto level = ::rte_log_get_global_level();
   if (is_memory()) {
-    ::rte_log_set_global_level(RTE_LOG_EMERG);  // they complain when the other side went first
+    ::rte_log_set_global_level(RTE_LOG_EMERG);  // it is normal that the other side closed first
   }
   if (made_ && is_driver("net_memif")) {
-    // The driver's thread may not have heard yet that the other side is leaving.
+    // The other side may be closing too, and the driver's thread may not have noticed yet: let it
+    // finish before its device disappears.
     std::this_thread::sleep_for(kMemifSettles);
   }
   std::unique_lock guard(driver_lock(), std::defer_lock);
@@ -273,7 +276,7 @@ void Device::close() {
   }
   ::rte_log_set_global_level(level);
   interrupt_fd_ = -1;
-  // A driver that keeps buffers keeps their memory too.
+  // If the driver has not returned all buffers, their memory must stay.
   if (pool_ != nullptr && ::rte_mempool_full(pool_) == 1) {
     ::rte_mempool_free(pool_);
   }

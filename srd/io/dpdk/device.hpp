@@ -32,9 +32,9 @@ class Device {
   [[nodiscard]] std::uint32_t gigabits() const;
   // The driver's queue interrupt, or -1.
   [[nodiscard]] int interrupt_fd() const { return interrupt_fd_; }
-  // Its other side comes and goes, and it finds it again only when it is made anew.
+  // The other side comes and goes, and the driver finds it again only when the device is made anew.
   [[nodiscard]] bool must_reopen() const;
-  // Frames pass through memory of this machine, and wait there for the other side.
+  // Frames pass through memory of this machine, where nothing damages them.
   [[nodiscard]] bool is_memory() const;
 
  private:

@@ -62,7 +62,7 @@ std::vector<std::string> arguments_of(const DpdkConfig& config) {
   }
   if (!says({"-a", "--allow", "-b", "--block", "--no-pci"})) {
     if (is_virtual(config.devargs)) {
-      add({"--no-pci"});  // never touch what nobody named
+      add({"--no-pci"});  // never touch a device that was not named
     } else {
       add({"-a", config.devargs});
     }
@@ -83,7 +83,8 @@ std::string start(const DpdkConfig& config) {
     arguments.push_back(word.data());
     line += " " + word;
   }
-  // EAL pins the thread that starts it, and a peer that is gone must not end the program.
+  // EAL pins the thread that starts it: restore its affinity. Drivers write to sockets of their
+  // peers: a peer that is gone must not end the program by SIGPIPE.
   cpu_set_t affinity;
   ::pthread_getaffinity_np(::pthread_self(), sizeof affinity, &affinity);
   struct sigaction broken_pipe {};

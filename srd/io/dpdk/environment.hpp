@@ -9,10 +9,10 @@
 
 namespace weft::srd::dpdk {
 
-// "net_memif0,..." and the like exist in software only.
+// A device that exists in software only, "net_memif0,..." for instance.
 [[nodiscard]] bool is_virtual(const std::string& devargs);
 
-// Once; later calls say what the first one said.
+// Starts EAL once; later calls return the first one's result.
 [[nodiscard]] Result<void> start_environment(const DpdkConfig& config);
 
 }  // namespace weft::srd::dpdk

@@ -1,5 +1,9 @@
 // Owns the interposition of EAL's registry of interrupt callbacks: drivers find these functions
 // first, because this module is loaded before EAL.
+//
+// A guarded callback is registered under a substitute, run<Index>, which takes the driver's lock
+// and calls the original. EAL identifies callbacks by their address, so each entry of the registry
+// needs a function of its own: hence the templates over the index.
 #define ALLOW_EXPERIMENTAL_API  // one of the four functions is declared so
 #include "srd/io/dpdk/interrupts.hpp"
 
@@ -15,13 +19,13 @@
 namespace weft::srd::dpdk {
 namespace {
 
-// A driver's callback and the function that stands for it: EAL tells callbacks apart by address.
+// A driver's callback, for which the substitute of the same index is registered.
 struct Registered {
   const rte_intr_handle* handle = nullptr;
   rte_intr_callback_fn run = nullptr;  // null: free
   void* argument = nullptr;
   rte_intr_unregister_callback_fn ended = nullptr;
-  bool given_up = false;  // by a driver that could not wait until it had run, and may be gone
+  bool given_up = false;  // the driver failed to unregister it and may have freed its argument
 };
 
 constexpr std::size_t kCallbacks = 64;
@@ -37,8 +41,8 @@ Registered registered(std::size_t index) {
 
 thread_local bool in_callback = false;
 
-// What is registered is looked at when nobody else is inside of the driver any more: who was may
-// have closed the device.
+// The registry is read after the lock has been taken: the thread that held it before may have
+// closed the device, and given the callback up.
 template <std::size_t Index>
 void run(void* argument) {
   const std::lock_guard guard(driver_lock());
@@ -102,16 +106,16 @@ void leave(std::size_t index) {
   registry[index] = {};
 }
 
-// EAL could not unregister it, because it runs in another thread, or waits there for the driver's
-// lock, which whoever closes the device holds. Drivers that close do not ask again, and free what
-// it would use.
+// EAL could not unregister the callback, because it runs in the interrupt thread, or waits there
+// for the driver's lock, which the thread that closes the device holds. A driver that closes does
+// not try again, and frees the argument; so the callback must not run any more.
 void give_up(std::size_t index) {
   const std::lock_guard guard(registry_lock);
   registry[index].given_up = true;
 }
 
-// Only memif takes its rings away in a callback. Others may be closed while one of theirs runs, and
-// must not be made to wait in it.
+// Only memif unmaps its rings in a callback. Other drivers wait, while they close, for a callback
+// that runs: under the lock, that would be a deadlock.
 bool is_guarded(rte_intr_callback_fn callback) {
   Dl_info module{};
   return callback != nullptr && ::dladdr(reinterpret_cast<void*>(callback), &module) != 0 &&

@@ -5,9 +5,9 @@
 
 namespace weft::srd::dpdk {
 
-// Drivers of shared-memory devices take their rings down in EAL's interrupt thread when the other
-// side goes, and nothing in them keeps a poller out of what is being unmapped. So every callback of
-// that thread runs under this lock, and whoever calls into a driver holds it.
+// memif unmaps its rings in EAL's interrupt thread when the other side leaves, and nothing in the
+// driver keeps a polling thread out of them meanwhile. So its callbacks run under this lock, and
+// the polling thread holds it around every burst.
 [[nodiscard]] std::mutex& driver_lock();
 
 }  // namespace weft::srd::dpdk

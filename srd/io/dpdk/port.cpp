@@ -23,7 +23,8 @@ namespace {
 constexpr std::uint16_t kBurst = 32;
 constexpr std::uint32_t kPollsPerAttention = 1024;
 constexpr Duration kReopenInterval = std::chrono::milliseconds{100};
-// A driver's thread that is about to join must not lose its device.
+// A memif client connects in a thread of the driver: give it this long before the device is made
+// anew.
 constexpr Duration kJoinPatience = std::chrono::seconds{10};
 
 class Port final : public FrameIo {
@@ -97,13 +98,14 @@ void Port::watch_interrupt() {
   }
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;  // nobody reads it
+  event.events = EPOLLIN | EPOLLET;  // edges: the driver's event counter is never read
   if (epoll && ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, device_.interrupt_fd(), &event) == 0) {
     wait_ = std::move(epoll);
   }
 }
 
-// Now and then, and often while the link is down.
+// Checks the link, every kPollsPerAttention polls, and every 32 while it is down. While it is down,
+// frames are dropped, and a device that has to be made anew to find its other side again is.
 void Port::attend() {
   until_attend_ = kPollsPerAttention;
   link_ = device_.link_is_up();
@@ -176,7 +178,7 @@ std::span<const RxFrame> Port::receive() {
     flush();
   }
   if (!stashed_) {
-    free_received();  // of a burst that nobody released
+    free_received();  // of a burst that the caller did not release
     const std::lock_guard guard(driver_lock());
     received_count_ = ::rte_eth_rx_burst(device_.port(), 0, received_.data(), kBurst);
   }
@@ -247,7 +249,8 @@ std::uint16_t Port::send_waiting() {
                             static_cast<std::uint16_t>(waiting_end_ - waiting_begin_));
 }
 
-// Most of the time the device takes everything at once.
+// Offers the waiting frames again. Most of the time the device takes all at once; if it has taken
+// none for `patience`, they are dropped.
 void Port::flush() {
   if (waiting_begin_ == waiting_end_) {
     return;
@@ -285,7 +288,8 @@ bool Port::arm() {
   if (wait_ && ::rte_eth_dev_rx_intr_enable(device_.port(), 0) != 0) {
     return false;
   }
-  // What has arrived before would ring nobody.
+  // Frames that arrived before the interrupt was enabled raise none. The only way to look is to
+  // take a burst; receive() shows it next.
   free_received();
   std::unique_lock guard(driver_lock());
   received_count_ = ::rte_eth_rx_burst(device_.port(), 0, received_.data(), kBurst);
