@@ -1,4 +1,4 @@
-// Owns accepting connections.
+// Owns accepting connections, and what happens when there is no descriptor left for one.
 #include "emu/daemon/acceptor.hpp"
 
 #include <fcntl.h>
@@ -33,10 +33,11 @@ Acceptor::Acceptor(boost::asio::io_context& io, SideThreads& side, srd::UniqueFd
   wait();
 }
 
-// Lives as long as the io_context runs.
+// The acceptor lives as long as the io_context runs, so handlers may keep `this`.
 void Acceptor::wait() {
-  // Each connection could bring something more for the side threads; and with nothing to accept it
-  // with, it would wake us for ever.
+  // Do not accept while the side threads are behind: each connection could add to their work. Nor
+  // without the spare descriptor: a connection that cannot be accepted keeps the listener readable,
+  // and this thread would spin.
   if (side_.is_full() || !spare_) {
     look_again_later();
     return;
@@ -84,6 +85,8 @@ std::optional<ClientSocket> Acceptor::accept_one() {
   return {};
 }
 
+// No descriptor is left: the spare one is given up for a moment, to accept the connection, tell the
+// other side why it is refused, and get the spare back.
 void Acceptor::refuse_one() {
   spare_.reset();
   srd::UniqueFd socket = accept_now(listener_.fd());

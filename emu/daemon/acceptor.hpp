@@ -1,4 +1,4 @@
-// Owns a socket that listens, and the rules for letting somebody in.
+// Owns a listening socket, and the rules by which a connection is accepted.
 #pragma once
 
 #include <sys/types.h>
@@ -15,16 +15,16 @@
 
 namespace weft::daemon {
 
-// A bounded number of connections a turn, so that whoever else waits for the control thread gets
-// one in between.
+// Accepts a bounded number of connections per turn, so that other work of the control thread is not
+// kept waiting.
 class Acceptor {
  public:
-  // It is up to `take` whether the connection stays.
+  // Decides whether the connection stays: dropping the socket closes it.
   using Take = std::function<void(ClientSocket socket)>;
-  // Tells the other side, without waiting, why it is not let in.
+  // Tells the other side, without waiting, why it is refused.
   using Refuse = std::function<void(int socket, std::string_view why)>;
 
-  // With `strangers` anybody may connect; else only this user and root.
+  // With `strangers` any user may connect; else only this user and root.
   struct Rules {
     bool strangers = false;
     bool tell_strangers = false;
@@ -46,7 +46,7 @@ class Acceptor {
   Rules rules_;
   Watch listener_;
   boost::asio::steady_timer later_;
-  srd::UniqueFd spare_;  // lent to a connection to tell it that there are no others
+  srd::UniqueFd spare_;  // given up to accept, and refuse, a connection when no other is left
 };
 
 }  // namespace weft::daemon

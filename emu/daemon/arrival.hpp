@@ -1,4 +1,4 @@
-// Owns what weftd knows of a frame on its way to a NIC.
+// Owns what weftd knows of a frame on its way to a NIC or to the outside.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,20 @@ struct FrameSource {
   srd::Life life{};
 };
 
-// A frame that has come through, perhaps changed. Empty if a bit got wrong that no checksum inside
-// would show: on a wire Ethernet's own would have.
+// A frame that leaves the modelled network, perhaps changed. It is empty if the network flipped a
+// bit that no checksum inside the frame covers: on a wire, Ethernet's own would have made it a
+// loss.
 struct Arrival {
   fabric::PortId port = 0;
   std::uint32_t block = 0;  // which process on that NIC
-  srd::RecordInfo record;   // in which it came, or will go on
+  srd::RecordInfo record;   // of the ring record that it came in, or will be written to
   bool management = false;
-  // Number of the port to the outside that it is for, if not negative, and which one of those that
-  // have had that number.
+  // If not negative, the number of the port to the outside that it is for. Numbers are used again:
+  // the serial tells whether it is still the same port.
   std::int16_t outside = -1;
   std::uint32_t outside_serial = 0;
   FrameSource source{};
-  bool damaged = false;  // a bit of it got wrong on the way
+  bool damaged = false;  // the network flipped a bit of it
   std::span<const std::byte> frame;
 };
 

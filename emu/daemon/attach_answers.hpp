@@ -1,4 +1,4 @@
-// Owns what every kind of newcomer may be answered.
+// Owns the answers that processes which attach and donors of taps have in common.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline void refuse(int socket, std::string_view text) {
   [[maybe_unused]] const bool sent = attach::send_struct(socket, reply);
 }
 
-// Nothing: it does not end, or something comes after its end.
+// Nothing if the name has no end within the array, or something other than zeros follows it.
 template <std::size_t N>
 std::optional<std::string> name_in(const std::array<char, N>& text) {
   const auto end = std::find(text.begin(), text.end(), '\0');

@@ -1,4 +1,4 @@
-// Owns how processes come, what they are told, and how they go.
+// Owns the course of an attachment: connection, request, place, rings, end.
 #include "emu/daemon/attach_server.hpp"
 
 #include <sys/syscall.h>
@@ -26,9 +26,11 @@ constexpr std::size_t kMostNewcomers = 256;
 constexpr std::size_t kMostNewcomersOfAUser = 192;
 constexpr Duration kIdleNewcomer = std::chrono::seconds{10};
 constexpr auto kSweep = std::chrono::seconds{1};
-// For processes of other pid namespaces that a weftd before this one knew.
+// How long places stay free for processes of other pid namespaces that attached to an earlier
+// weftd: kill(pid, 0) cannot tell whether those still run.
 constexpr Duration kWaitForUnknown = std::chrono::seconds{10};
-// Processes that all talk to all have many rings, and memory has an end.
+// Where all processes talk to all, the number of direct rings grows with the square of theirs: from
+// this many pairs on, rings are smaller.
 constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
 constexpr std::size_t kLargestRing = std::size_t{1} << 24;
@@ -53,12 +55,12 @@ struct AttachServer::Newcomer {
   TimePoint since{};
 };
 
-// The control thread's half of an attached process; the forwarding thread's is its Slot.
+// The control thread's half of an attached process; the forwarding thread's half is its Slot.
 struct AttachServer::Process {
   std::uint64_t number = 0;
   Registry::Place place;
   std::unique_ptr<ClientWatch> socket;
-  std::unique_ptr<Watch> end;  // a pidfd: tells of it even if a child keeps the socket open
+  std::unique_ptr<Watch> end;  // a pidfd: shows the end even if a child keeps the socket open
   std::int32_t pid = 0;
   Slot* slot = nullptr;  // the forwarding thread's, until it is taken out
   bool direct_rings = true;
@@ -119,6 +121,8 @@ void AttachServer::take(ClientSocket socket) {
   send_idle_newcomers_away();
 }
 
+// Once a second while there are newcomers: a connection that asks for nothing must not keep a place
+// among kMostNewcomers.
 void AttachServer::send_idle_newcomers_away() {
   const TimePoint now = srd::monotonic_now();
   if (sweeping_) {
@@ -156,7 +160,7 @@ void AttachServer::hear_newcomer(std::uint64_t number) {
     taps_.take(dismiss_newcomer(number));
     return;
   }
-  if (next == ClientSocket::Next::nothing) {  // what may come now has not been looked at
+  if (next == ClientSocket::Next::nothing) {  // only what next() has looked at may be received
     await_newcomer(number);
     return;
   }
@@ -236,7 +240,9 @@ Result<Nic*> AttachServer::nic_for(const attach::AttachRequest& request) const {
   return (*nics)[request.nic];
 }
 
-// Takes the connection if it succeeds.
+// Takes the connection if it succeeds. In this order, so that a failure leaves nothing behind: ring
+// memory and bell; the place in the registry; the slot, handed to the forwarding thread; the reply
+// with the descriptors. Only then does the process know its place.
 Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
                                   const attach::AttachRequest& request) {
   const auto nic = nic_for(request);
@@ -254,8 +260,8 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   if (!port) {
     return tl::unexpected(port.error());
   }
-  // Later than any life that a weftd before this one gave out: whoever died while there was none
-  // must not be taken for whoever gets its place.
+  // Later than any life that an earlier weftd gave out: peers must not take this process for one
+  // that had the same place and died while no weftd ran.
   const srd::Life now{life_of_now()};
   const pid_t pid = attach::peer_process(socket->fd());
   registry_.keep_unknown(srd::monotonic_now() - options_.started < kWaitForUnknown);
@@ -273,7 +279,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   process->direct_rings = (request.flags & attach::kNoDirectRings) == 0;
   process->qpn_count = *qpns_of(request);
   process->ring_bytes = ring_bytes;
-  // Not there in other pid namespaces; then the end of the socket has to do.
+  // Fails for a process of another pid namespace; then only the end of the socket shows its end.
   if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
     process->end = std::make_unique<Watch>(io_, std::move(end));
   }
@@ -415,6 +421,9 @@ void AttachServer::heed(const Notice& notice) {
   }
 }
 
+// First half of the end of an attachment: no frame goes to the process any more, its peers lose
+// their direct rings to it, and the forwarding thread empties its ring. take_out() is the second
+// half, after the notice that the ring is empty.
 void AttachServer::leave(Process& process) {
   if (process.leaving) {
     return;
@@ -447,8 +456,9 @@ void AttachServer::take_out(Process& process) {
   processes_.erase(process.number);
 }
 
-// Who cannot be told, as it reads nothing, would go on writing past weftd: it loses its place
-// instead, and asks for it again when it looks.
+// A process whose socket is full cannot be told, and would go on writing into the direct ring. It
+// loses its place instead; when it reads its socket again, it asks for the place and gets new
+// rings.
 void AttachServer::take_ring_back(Process& from, const Process& peer) {
   attach::DirectNotice notice;
   notice.header.type = attach::AttachMessage::undirect;
@@ -492,7 +502,7 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
     Process& process = *found->second;
     slots.push_back(process.slot);
     if (!attach::send_struct(process.socket->fd(), notice)) {
-      leave(process);  // it hears the state when it is back
+      leave(process);  // it is told the state when it attaches again
     }
   }
   network_.raise_notices(slots);
@@ -500,7 +510,8 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
 
 void AttachServer::give_direct_ring(Process& from, Process& to) {
   constexpr std::size_t kMost = srd::RingPorts::kMaxDirectPorts;
-  // A process that has no room for one more would not read it, and nobody would know.
+  // A process drops rings beyond kMost without an answer: its peer would write into a ring that no
+  // process reads.
   if (network_.is_modelled() || from.leaving || to.leaving || from.peers.size() >= kMost ||
       to.peers.size() >= kMost ||
       std::find(from.peers.begin(), from.peers.end(), &to) != from.peers.end()) {
@@ -512,7 +523,7 @@ void AttachServer::give_direct_ring(Process& from, Process& to) {
   const auto memory = srd::RingPort::create_memory(bytes);
   auto bell = srd::Bell::create_pair();
   if (!memory || !bell) {
-    return;  // the way through weftd remains
+    return;  // their frames go on passing through weftd
   }
   const auto tell = [&](const Process& process, const Process& peer, std::uint32_t end,
                         srd::Bell& bell_end) {
@@ -529,14 +540,14 @@ void AttachServer::give_direct_ring(Process& from, Process& to) {
     bell_end.given_away();
     return true;
   };
-  // The receiver first: whoever has the ring may use it at once.
+  // The receiver is told first: a process may send into the ring as soon as it has it.
   if (tell(to, from, 0, bell->first)) {
     if (tell(from, to, 1, bell->second)) {
       from.peers.push_back(&to);
       to.peers.push_back(&from);
       ++direct_pairs_;
     } else {
-      take_ring_back(to, from);  // `from` may have died just now: nobody would read that ring
+      take_ring_back(to, from);  // `from` may have died just now and would never read the ring
     }
   }
   const std::array<Slot*, 2> slots{to.slot, from.slot};

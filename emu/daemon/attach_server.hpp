@@ -1,5 +1,11 @@
-// Owns weftd's dealings with processes: letting them in, giving them rings, noticing that they are
-// gone.
+// Owns the attachments of processes: accepting them, giving them rings, noticing their end.
+//
+//   connection --> newcomer --attach--> process --socket or pid ends--> leaving --drained--> gone
+//
+// A newcomer has connected and not asked for anything yet. Everything here runs on the control
+// thread. What forwarding has to do (add a slot, retire it, take it out) are calls through
+// NetworkControl; what forwarding notices (a flow worth a direct ring, a broken ring, a ring that
+// is empty at last, a link that changed) comes back as a Notice, to heed().
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -37,12 +43,12 @@ class AttachServer {
                NetworkControl& network, EventLog& events, const Options& options);
   ~AttachServer();
 
-  // Who had which place is kept in that file.
+  // From now on, that file remembers which process has which place.
   [[nodiscard]] Result<void> remember(const std::string& file);
   void listen(srd::UniqueFd listener);
 
   void heed(const Notice& notice);
-  // The network is modelled from now on.
+  // An ideal network has become a modelled one: frames in direct rings would bypass it.
   void take_all_rings_back();
   [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_; }
 
@@ -50,8 +56,8 @@ class AttachServer {
   struct Newcomer;
   struct Process;
 
-  // Later for every later process, also across restarts of weftd: tenths of seconds of the
-  // calendar.
+  // A life that is later than all before, also across restarts of weftd: tenths of seconds since
+  // 1970.
   [[nodiscard]] static std::uint32_t life_of_now();
 
   void take(ClientSocket socket);
@@ -59,7 +65,7 @@ class AttachServer {
   void hear_newcomer(std::uint64_t number);
   std::unique_ptr<ClientWatch> dismiss_newcomer(std::uint64_t number);
   void send_idle_newcomers_away();
-  // True: the connection stays that of a newcomer.
+  // True: the connection stays, as a newcomer's.
   [[nodiscard]] bool answer_describe(int socket, const attach::DescribeRequest& request);
   [[nodiscard]] Result<void> let_in(std::unique_ptr<ClientWatch>& socket,
                                     const attach::AttachRequest& request);
@@ -73,7 +79,7 @@ class AttachServer {
   // False: it is to leave.
   [[nodiscard]] bool answer(const Process& process);
   [[nodiscard]] Process* find(const SlotKey& key);
-  // Also for a process that cannot be told something: it has to come again, when it looks.
+  // Also for a process whose socket is full: it has to attach again, when it reads its socket.
   void leave(Process& process);
   void take_out(Process& process);
   void take_ring_back(Process& from, const Process& peer);

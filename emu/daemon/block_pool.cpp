@@ -1,4 +1,4 @@
-// Owns the coming and going of slabs.
+// Owns adding and removing slabs.
 #include "emu/daemon/block_pool.hpp"
 
 #include <sys/mman.h>
@@ -8,7 +8,8 @@
 namespace weft::daemon {
 namespace {
 
-// So many empty slabs stay: a pool that breathes at a slab's border need not ask the system.
+// Empty slabs that are kept: a pool whose use varies around the border of a slab should not call
+// mmap() and munmap() each time.
 constexpr std::size_t kSpareSlabs = 1;
 
 }  // namespace

@@ -8,8 +8,9 @@
 
 namespace weft::daemon {
 
-// Blocks lie in slabs, the lowest ones first: so after a flood the later slabs become empty and are
-// given back, whatever stays.
+// Blocks lie in slabs, and the lowest slab with room is used first: so after a flood the later
+// slabs become empty and are given back, even if a few blocks stay for long. Each slab has a bitmap
+// of its free blocks, and the pool one of the slabs with room.
 class BlockPool {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -30,7 +31,7 @@ class BlockPool {
 
   [[nodiscard]] std::size_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::size_t used() const { return used_; }
-  // What is reserved; only what was ever used of it takes real memory.
+  // Bytes of address space. Only pages that were ever used take memory.
   [[nodiscard]] std::size_t memory() const { return present_ * slab_bytes(); }
 
  private:

@@ -66,7 +66,8 @@ Result<std::unique_ptr<Capture>> Capture::start(const fabric::Topology& topology
   return capture;
 }
 
-// The writing thread may outlive the capture: what it uses is its own.
+// The writing thread may outlive the capture, while the disk does not answer: so it shares what it
+// uses, by shared_ptr, and holds no reference to this object.
 Result<void> Capture::write_to(srd::PcapngWriter file) {
   const auto writer = std::make_shared<srd::PcapngWriter>(std::move(file));
   const auto tell = [writer, written = written_] {

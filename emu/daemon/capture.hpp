@@ -1,4 +1,7 @@
-// Owns a capture of the modelled network: which links it watches, and what it says of each frame.
+// Owns a capture of the modelled network: which links it watches, and the comment on each frame.
+//
+// The forwarding thread calls frame() and refused(), which copy into a CaptureQueue; a thread of
+// the queue writes the file. So a slow disk costs frames in the capture, not in the network.
 #pragma once
 
 #include <atomic>
@@ -24,14 +27,15 @@ struct CaptureOptions {
   std::uint64_t size_limit = std::uint64_t{1} << 30;
 };
 
-// The file that `open` opens on a thread of its own: a server of files that does not answer keeps
-// that thread, but the caller only for `patience`.
+// Calls `open` on a thread of its own and waits for it for `patience` at the most: a network file
+// system that does not answer blocks that thread only.
 [[nodiscard]] Result<srd::PcapngWriter> open_within(
     Duration patience, std::function<Result<srd::PcapngWriter>()> open);
 
-// One interface per link, and one, "weftd", for frames that no link lost. Timestamps are the
-// network's time (`now` and `when` are since it began) from the moment when the capture began, so a
-// dilated network shows its own.
+// One interface per link, and one, "weftd", for frames that weftd itself dropped. Timestamps
+// advance with the network's time, from the calendar time at which the capture began: in a dilated
+// network they show its durations, not those of this machine. `now` and `when` count from the
+// network's beginning.
 class Capture {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Capture>> start(const fabric::Topology& topology,
@@ -46,21 +50,20 @@ class Capture {
              const char* dropped);
   // A frame that weftd itself did not pass on.
   void refused(Duration when, std::span<const std::byte> bytes, const char* why);
-  // Nothing comes any more: waits a moment for what is not written yet. False: that was too short.
+  // Call it after the last frame: waits up to kPatience until all is written. False: it is not yet.
   [[nodiscard]] bool finish() { return queue_->finish(kPatience); }
 
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] std::size_t links() const { return links_; }
   [[nodiscard]] std::uint64_t packets() const { return written_->packets; }
-  // Had no room in the file any more.
+  // Frames that had no room in the file any more.
   [[nodiscard]] std::uint64_t skipped() const { return written_->skipped; }
-  // Came while the disk was too far behind. The forwarding thread's.
+  // Frames that came while the disk was too far behind. Only the forwarding thread may ask.
   [[nodiscard]] std::uint64_t dropped() const { return queue_->dropped(); }
 
  private:
   static constexpr Duration kPatience = std::chrono::seconds{1};  // with the file
-
-  // What the writing thread says.
+  // Counted by the writing thread.
   struct Written {
     std::atomic<std::uint64_t> packets{0};
     std::atomic<std::uint64_t> skipped{0};

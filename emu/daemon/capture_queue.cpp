@@ -1,4 +1,4 @@
-// Owns the ring between the two threads, and the one that writes.
+// Owns the ring between the two threads, and the thread that writes.
 #include "emu/daemon/capture_queue.hpp"
 
 #include <algorithm>
@@ -18,9 +18,10 @@
 namespace weft::daemon {
 namespace {
 
-// Nobody is woken for a frame: that would be a system call for each.
+// The writing thread polls: waking it for each frame would be a system call of the forwarding
+// thread.
 constexpr auto kLookAgain = std::chrono::milliseconds{2};
-// For who ends a capture, or weftd.
+// How long the end of a capture, or of weftd, waits for the disk.
 constexpr Duration kPatience = std::chrono::seconds{1};
 
 struct Header {
@@ -32,7 +33,9 @@ struct Header {
 
 }  // namespace
 
-// Records lie one behind the other and go on at the beginning; positions only grow.
+// What both threads use. Records lie one behind the other and wrap around byte by byte; positions
+// are byte counts that never wrap. `head` is written by the pushing thread, `tail` by the writing
+// one; the mutex is only for the end.
 struct CaptureQueue::Shared {
   Shared(Sink to, std::size_t room) : sink(std::move(to)), ring(room) {}
 

@@ -1,4 +1,4 @@
-// Owns handing captured frames to a thread that writes them: a disk makes nobody wait but it.
+// Owns handing captured frames to a thread that writes them: only that thread waits for the disk.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ struct CapturedFrame {
 // One thread pushes. A frame that finds no room is dropped and counted.
 class CaptureQueue {
  public:
-  // Called on a thread of its own, which may outlive this: while the disk does not answer.
+  // Called on the writing thread, which outlives this object while the disk does not answer.
   struct Sink {
     std::function<void(const CapturedFrame&)> write;
-    std::function<void()> flush;  // for now there is no more
+    std::function<void()> flush;  // the queue is empty for now
   };
-  // What links of 100 Gb/s carry while the thread sleeps.
+  // Room for what a link of 100 Gb/s carries while the writing thread sleeps.
   static constexpr std::size_t kBytes = std::size_t{32} << 20;
   // `bytes` is a power of two.
   [[nodiscard]] static Result<std::unique_ptr<CaptureQueue>> start(Sink sink,
@@ -41,7 +41,7 @@ class CaptureQueue {
   void push(const CapturedFrame& frame);
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
-  // Nothing is pushed any more. False: the last frames are still being written after that time.
+  // Call it after the last push(). False: after `patience` the last frames are still being written.
   bool finish(Duration patience);
 
  private:

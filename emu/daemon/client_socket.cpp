@@ -1,4 +1,4 @@
-// Owns looking at what a connection brings before it is received.
+// Owns peeking at the next message of a connection before it is received.
 #include "emu/daemon/client_socket.hpp"
 
 #include <fcntl.h>
@@ -20,8 +20,9 @@ struct Look {
   bool descriptors = false;
 };
 
-// What comes next says who sent it (SO_PASSCRED), and for that there is room: what finds none is
-// descriptors. They stay where they are.
+// Peeks at the next message. Each carries its sender's credentials (SO_PASSCRED), for which there
+// is room; so if the control data are cut (MSG_CTRUNC), the message carries descriptors as well. A
+// peek leaves them in the socket.
 Look look(int socket, std::span<std::byte> to) {
   iovec piece{to.data(), to.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
@@ -33,7 +34,7 @@ Look look(int socket, std::span<std::byte> to) {
   Look look;
   look.size = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
   if (look.size < 0 && errno == ECONNRESET) {
-    // Said once, before what there is: our last words were not read.
+    // Reported once, if the peer closed without reading our last message; its own come after that.
     message.msg_controllen = control.size();
     look.size = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
   }
@@ -48,7 +49,8 @@ int option(int socket, int name) {
   return ::getsockopt(socket, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
 }
 
-// Where messages have boundaries an empty one has a sender, unlike the end.
+// On a SEQPACKET socket an empty message reads like the end of the connection, but only a message
+// has a sender.
 bool holds_messages(int socket) {
   std::byte first;
   const Look next = look(socket, {&first, 1});
@@ -67,7 +69,7 @@ void empty(int socket) {
 ClientSocket::ClientSocket(SideThreads& side, srd::UniqueFd fd) : side_(&side), fd_(std::move(fd)) {
   const int on = 1;
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
-  // Else reading passes over urgent data, and over the descriptors with it.
+  // Otherwise reading skips urgent data, and the descriptors that came with it.
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
 }
 
@@ -75,7 +77,7 @@ ClientSocket::~ClientSocket() {
   if (!fd_ || option(fd_.get(), SO_DOMAIN) != AF_UNIX) {
     return;
   }
-  ::shutdown(fd_.get(), SHUT_RDWR);  // nothing is added to what is there
+  ::shutdown(fd_.get(), SHUT_RDWR);  // no message is added from here on
   if (holds_messages(fd_.get())) {
     side_->run([it = std::make_shared<const srd::UniqueFd>(std::move(fd_))] { empty(it->get()); });
   }
@@ -106,7 +108,7 @@ ssize_t ClientSocket::read(std::span<std::byte> to) const {
     errno = EBADMSG;
     return -1;
   }
-  // No more than was looked at: what follows may have come since.
+  // No more than the peek has seen: bytes behind that may have come with descriptors meanwhile.
   return next.size > 0
              ? ::recv(fd_.get(), to.data(), static_cast<std::size_t>(next.size), MSG_DONTWAIT)
              : next.size;

@@ -1,4 +1,4 @@
-// Owns a connection to a client who may send anything.
+// Owns a connection to a client that may send anything, descriptors included.
 #pragma once
 
 #include <sys/types.h>
@@ -13,26 +13,27 @@
 
 namespace weft::daemon {
 
-// The last close of a descriptor that a client has passed can wait for as long as that client
-// likes, and the kernel does it in whatever thread receives it without room for it, or closes the
-// connection before it is received. So nothing is received before a look at what it brings, and a
-// connection in which something is left is closed on a side thread.
+// The last close of a descriptor can block for as long as the client that passed it likes (a socket
+// with SO_LINGER, a file of a FUSE system). The kernel makes that close in whichever thread
+// receives the message without room for the descriptor, or closes the connection with the message
+// in it. So every message is peeked at before it is received, and a connection that still holds
+// messages is closed on a side thread.
 class ClientSocket {
  public:
   ClientSocket(SideThreads& side, srd::UniqueFd fd);
   ClientSocket(ClientSocket&&) = default;
   ClientSocket& operator=(ClientSocket&&) = delete;
   ~ClientSocket();
-  // Ends the connection, and hands its descriptor over when that has become another one of
-  // `stand_in`: in between the number is nobody else's.
+  // Ends the connection, makes its descriptor a duplicate of `stand_in`, and passes it to `then`.
+  // The number is never free in between, so no other open() can take it.
   using Became = std::function<void(srd::UniqueFd fd)>;
   void become(int stand_in, Became then);
 
   [[nodiscard]] int get() const { return fd_.get(); }
-  // Of the next message: whether it brings descriptors. The end of the connection is bare.
+  // Whether the next message carries descriptors. The end of the connection counts as bare.
   enum class Next { nothing, bare, descriptors };
   [[nodiscard]] Next next() const;
-  // Of text: as recv() does. One that comes with descriptors is an error.
+  // Reads text as recv() does. Text that comes with descriptors is an error, EBADMSG.
   [[nodiscard]] ssize_t read(std::span<std::byte> to) const;
 
  private:

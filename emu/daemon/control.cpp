@@ -1,4 +1,7 @@
 // Owns the meaning of weftd's control protocol.
+//
+// Runs on the control thread. Figures are copied out of the forwarding thread once per request
+// (NetworkControl::figures()), and turned into JSON here, where that delays no frame.
 #include "emu/daemon/control.hpp"
 
 #include <unistd.h>
@@ -32,7 +35,7 @@ json drops_json(const fabric::FabricTotals& totals) {
   return dropped;
 }
 
-// By weftd itself, and by the network that it models.
+// "dropped" merges the drops by weftd itself and those by the network that it models.
 json counters_json(const NetworkFigures& figures) {
   const SwitchboardCounters& counters = figures.counters;
   json dropped;
@@ -84,7 +87,8 @@ json fabric_json(const std::optional<ModelledFigures>& modelled, const fabric::T
           {"links", links}};
 }
 
-// The request's "fault" has the keys of a fault in a scenario file; JSON is YAML.
+// The request's "fault" has the keys of a fault in a scenario file, and is read by the same code:
+// JSON is YAML.
 json apply_fault(NetworkControl& network, const json& request) {
   fabric::YamlFile file("fault");
   const YAML::Node node = file.load(request.at("fault").dump());
@@ -174,7 +178,8 @@ json status_json(const ControlView& view) {
           {"counters", counters_json(figures)}};
 }
 
-// The request's "link" and "set" (fields), or "reset"; without either what is set now.
+// The request has "link" and "set" (fields), or "reset"; without either, nothing changes and the
+// answer lists what is set.
 Result<void> impair(NetworkControl& network, const json& request) {
   const std::string link = request.value("link", "");
   if (request.value("reset", false)) {
@@ -248,7 +253,8 @@ json answer(const ControlView& view, const json& request) {
   return done ? reply : failure(done.error().message);
 }
 
-// Deep nesting would be a deep recursion when such a value is copied or freed.
+// The JSON library copies and frees nested values recursively: deep nesting would overflow the
+// stack.
 bool is_too_deep(const std::string& line) {
   unsigned depth = 0;
   for (const char c : line) {

@@ -11,7 +11,7 @@
 
 namespace weft::daemon {
 
-// What can be asked and told over a connection.
+// What the control socket and the metrics have access to.
 struct ControlView {
   NetworkControl& network;
   std::string directory{};
@@ -19,7 +19,7 @@ struct ControlView {
   std::uint64_t seed = 0;
   TimePoint started{};
   std::function<std::size_t()> direct_pairs{};
-  std::function<void()> stop{};  // weftd, once the answer has left
+  std::function<void()> stop{};  // ends weftd, once the answer has been sent
 };
 
 // Any bytes may come; the answer is always one line of JSON.

@@ -1,4 +1,4 @@
-// Owns the making of weftd, and its two threads.
+// Owns the construction of weftd, and its two threads.
 #include "emu/daemon/daemon.hpp"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 namespace weft::daemon {
 namespace {
 
-// Of notices, before somebody else on the control thread has its turn.
+// Notices handled in one go, before other work of the control thread has its turn.
 constexpr int kNoticesATurn = 64;
 constexpr Duration kIdleMetrics = std::chrono::seconds{30};
 
@@ -73,7 +73,7 @@ Result<srd::UniqueFd> lock_directory(const std::string& directory) {
   return lock;
 }
 
-// Of the loopback address, for whoever may connect.
+// Listens on the loopback address, where any user of the machine may connect.
 Result<srd::UniqueFd> listen_tcp(std::uint16_t port) {
   srd::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in address{};
@@ -90,7 +90,8 @@ Result<srd::UniqueFd> listen_tcp(std::uint16_t port) {
   return listener;
 }
 
-// Takes SIGINT and SIGTERM over, for all threads that are made from now on.
+// Blocks SIGINT and SIGTERM in this thread, and so in all that it makes later, and returns a
+// descriptor that becomes readable instead.
 Result<srd::UniqueFd> take_signals() {
   sigset_t mask;
   ::sigemptyset(&mask);
@@ -151,7 +152,7 @@ struct Daemon::Planes {
 
   DaemonOptions options;
   TimePoint started = srd::monotonic_now();
-  srd::UniqueFd lock;  // whoever has it is the weftd of this directory
+  srd::UniqueFd lock;  // flock() on the directory's lock file: one weftd per directory
   Plant plant;
   Forwarder forwarder;
 
@@ -181,7 +182,7 @@ Daemon::Planes::Planes(const DaemonOptions& asked, Plant made)
            .seed = options.seed,
            .started = started,
            .direct_pairs = [this] { return attach->direct_pairs(); },
-           // Handlers that are on their way, of which one sends the answer, come first.
+           // Posted, not called: the handler that is running has still to send the answer.
            .stop = [this] { boost::asio::post(io, [this] { io.stop(); }); }},
       control(io, side, control_options(view)),
       metrics(io, side, metrics_options(view)),
@@ -214,7 +215,7 @@ Result<void> Daemon::Planes::open() {
   if (options.topology) {
     network.start_fabric(*options.topology);
   }
-  // Before anything makes threads: they inherit what is blocked.
+  // Before anything makes threads: they inherit the blocked signals.
   auto taken = take_signals();
   if (!taken) {
     return tl::unexpected(taken.error());
@@ -256,8 +257,8 @@ Result<void> Daemon::Planes::open_ports() {
   return {};
 }
 
-// When everything else is there: whoever connects is not kept waiting, and finds it all. Processes
-// come last.
+// Last of all, and the attach socket last of these: a client that can connect finds everything
+// ready.
 Result<void> Daemon::Planes::listen() {
   if (auto remembered = attach->remember(options.directory + "/places"); !remembered) {
     return remembered;
@@ -300,6 +301,8 @@ void Daemon::Planes::watch_notices() {
   });
 }
 
+// Waits for the bell again only when the queue is empty, since the bell rings once until it is
+// cleared.
 void Daemon::Planes::heed_notices() {
   Notice notice;
   for (int i = 0; i < kNoticesATurn; ++i) {

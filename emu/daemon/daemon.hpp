@@ -1,4 +1,4 @@
-// Owns weftd: what it is made of, and who of that runs where.
+// Owns weftd: its parts, and on which thread each of them runs.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct DaemonOptions {
   std::uint16_t metrics_port = 0;  // of the loopback address, for whoever may connect; 0: none
   Plant::Options plant;
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
-  // More than a core's second-level cache holds: otherwise the writer waits for each line to come
-  // back from the reader's core, and bandwidth is a third.
+  // More than a core's second-level cache holds: otherwise the lines that the writer needs next are
+  // still in the reader's cache, it waits for each, and bandwidth falls to a third.
   std::size_t ring_bytes = std::size_t{1} << 21;
   bool direct_rings = true;
   std::optional<fabric::Topology>
@@ -32,19 +32,26 @@ struct DaemonOptions {
   std::string join_key{};            // file of the key that udp ports need
 };
 
-// Two planes. Forwarding is one thread: the Forwarder, with the slots of processes, the modelled
-// network and the ports to the outside. Control is another one: an event loop with the AttachServer
-// and the servers of the control socket and of metrics. It reaches forwarding through the
-// NetworkControl, and forwarding leaves Notices for it.
+// Two planes, one thread each:
+//
+//   control                                        forwarding
+//   event loop: AttachServer, StreamServers        Forwarder: rounds over slots, the modelled
+//   for control and metrics                        network, ports to the outside
+//       |  NetworkControl --RoundCalls--> executed between two rounds  |
+//       |  heed_notices() <--Notices----- pushed in a round            |
+//
+// Control waits for forwarding, never the other way round. SideThreads, a third kind, do what a
+// client could make block for ever.
 class Daemon {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Daemon>> create(const DaemonOptions& options);
   ~Daemon();
 
-  // Until stop() or SIGINT/SIGTERM, which it takes over. Forwards on the calling thread.
+  // Runs until the command `stop`, SIGINT or SIGTERM, which it takes over. The calling thread
+  // becomes the forwarding thread.
   [[nodiscard]] Result<void> run();
 
-  // What connections can ask; by the control thread, or as long as nobody is in run().
+  // What connections can ask. For the control thread; for others only while run() does not run.
   [[nodiscard]] const ControlView& control() const;
 
  private:

@@ -11,7 +11,8 @@
 
 namespace weft::daemon {
 
-// What is not interesting enough to be kept for ever is not an event: the file is bounded.
+// Only what is worth keeping for the whole run is an event. The file is bounded: after kMost lines
+// the last one says "log_full". Written by the control thread, one write() per line.
 class EventLog {
  public:
   // An empty path: no log.

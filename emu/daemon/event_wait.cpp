@@ -1,4 +1,4 @@
-// Owns the system calls of that, and what takes their place.
+// Owns the system calls of sleeping, and their replacement on older kernels.
 #include "emu/daemon/event_wait.hpp"
 
 #include <sys/timerfd.h>

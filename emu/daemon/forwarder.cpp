@@ -1,4 +1,4 @@
-// Owns the rounds of forwarding.
+// Owns the rounds of forwarding, and falling asleep without missing a frame.
 #include "emu/daemon/forwarder.hpp"
 
 #include <sys/socket.h>
@@ -14,20 +14,24 @@
 namespace weft::daemon {
 namespace {
 
-// A frame that comes out so soon is not worth a yield.
+// If the modelled network delivers the next frame this soon, spin instead of yielding.
 constexpr Duration kSoon = std::chrono::microseconds{1};
-// While a frame waits for room in somebody's ring, nobody rings when there is room again.
+// While a frame waits for room in a full ring: the ring's reader does not ring when it makes room,
+// so look again after this time.
 constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
 
-// Where a port to the outside rings no bell it is looked at that often, the less the quieter it is.
+// A port to the outside without a descriptor to wait on is polled, less and less often while it is
+// quiet.
 constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
 constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
 
-// Of a process that has left: more than a ring holds, unless somebody goes on writing.
+// Bursts taken from the ring of a process that has left: more than a ring holds. More than that can
+// only come from a child that goes on writing.
 constexpr std::uint32_t kMostLastBursts = 1024;
 constexpr int kMostLoansAtOnce = 64;
 
-// False: it is no socket, so its error stays.
+// Reads the pending error of a socket, which clears it. False: it is no socket, and its error
+// stays.
 bool clear_error(int fd) {
   int error = 0;
   socklen_t size = sizeof error;
@@ -77,8 +81,8 @@ void Forwarder::end() {
 }
 
 void Forwarder::run() {
-  // Whoever waits for what was just delivered may have to share our core: no spinning at all,
-  // unless a frame inside of the network is about to come out.
+  // The receiver of a frame may need this core to run: no spinning at all, unless a frame inside of
+  // the network is about to come out.
   srd::Idler idler({.spin = Duration{0}});
   while (!end_) {
     const TimePoint now = srd::monotonic_now();
@@ -93,7 +97,7 @@ void Forwarder::run() {
         wake_up();
       }
       if (fabric_ != nullptr || !outside_.blind()) {
-        idler.worked();  // else it was only a look: back to sleep at once
+        idler.worked();  // otherwise a blind port is polled once, and then back to sleep
       }
     }
   }
@@ -131,6 +135,9 @@ std::size_t Forwarder::round(TimePoint now) {
   return work;
 }
 
+// A slot that broke its ring: tells the control thread, once. One that is ending: empties its ring,
+// copies frames that the modelled network still has on loan from it, and then tells the control
+// thread that the slot can be taken out.
 bool Forwarder::look_after(Slot& slot, std::size_t pumped) {
   if (slot.drained) {
     return false;
@@ -139,12 +146,13 @@ bool Forwarder::look_after(Slot& slot, std::size_t pumped) {
     slot.told = slot.told || notices_.push({.kind = Notice::Kind::broken, .slot = key_of(slot)});
     return !slot.told;
   }
-  // Its last words, above all acknowledgements, came between our last look at its ring and its end.
+  // What it wrote between our last look at its ring and its end still counts: its last
+  // acknowledgements, above all.
   if (pumped != 0 && ++slot.last_bursts < kMostLastBursts) {
     return true;
   }
   for (int i = 0; i < kMostLoansAtOnce && !slot.loans.empty(); ++i) {
-    fabric_->call_in(slot.loans);  // what it has sent is on its way
+    fabric_->call_in(slot.loans);  // the frames are under way; the ring's memory is about to go
   }
   slot.drained =
       slot.loans.empty() && notices_.push({.kind = Notice::Kind::drained, .slot = key_of(slot)});
@@ -163,6 +171,9 @@ std::int64_t Forwarder::time_to_sleep(TimePoint now) {
   return wake == kNever ? -1 : std::max<std::int64_t>(nanoseconds(wake - now), 0);
 }
 
+// Declares every ring's reader asleep, makes a full fence, and looks once more: a process that
+// wrote before the fence is seen here, one that writes later sees `asleep` and rings. False: there
+// is work.
 bool Forwarder::fall_asleep() {
   if (!outside_.arm()) {
     return false;
@@ -170,12 +181,12 @@ bool Forwarder::fall_asleep() {
   for (Slot* slot : plant_.slots()) {
     slot->port.rx().set_asleep(true);
   }
-  if (!calls_.arm()) {  // a full fence
+  if (!calls_.arm()) {  // contains the full fence
     wake_up();
     return false;
   }
   if (switchboard_.waiting()) {
-    return true;
+    return true;  // rings are not empty, but their frames have nowhere to go: kWaitingSleep
   }
   for (Slot* slot : plant_.slots()) {
     if (!slot->port.rx().empty()) {
@@ -194,7 +205,8 @@ void Forwarder::wake_up() {
   }
 }
 
-// Up to so many nanoseconds; -1: until something happens.
+// For `wait` nanoseconds at the most; -1: without a limit. Descriptors are only read where they
+// have to be: what they announce is found by the next round.
 void Forwarder::sleep(std::int64_t wait) {
   std::array<epoll_event, 32> events;
   const int count = wait_.wait(events, wait);
@@ -209,7 +221,7 @@ void Forwarder::sleep(std::int64_t wait) {
     }
     const bool error = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
     if (found->second.source == Watched::Source::outside && error && !clear_error(event.data.fd)) {
-      unwatch(event.data.fd);  // a device that is gone would wake us for ever
+      unwatch(event.data.fd);  // a device that is gone stays in error and would wake us for ever
     }
   }
 }
@@ -260,7 +272,9 @@ void Forwarder::set_fabric(std::unique_ptr<LiveFabric> fabric) {
   switchboard_.set_fabric(fabric_.get());
 }
 
-// True: it was asked for, or is not worth it.
+// A process sends to another one: asks the control thread for a direct ring, unless it has asked
+// already. True: that is done, or the two cannot have one. False: the queue of notices is full; try
+// again.
 bool Forwarder::consider_direct(Slot& from, Slot& to) {
   std::uint32_t& asked = from.asked[to.serial % Slot::kAsked];
   if (!from.direct_rings || !to.direct_rings || &from == &to || asked == to.serial) {
@@ -273,7 +287,8 @@ bool Forwarder::consider_direct(Slot& from, Slot& to) {
   return true;
 }
 
-// A link changed: the processes of a NIC whose own one it is see it as they would on a real one.
+// Some link changed. If it is a NIC's own one, the NIC's processes are told, as a driver tells of a
+// cable that is pulled.
 void Forwarder::watch_links() {
   const fabric::Fabric& fabric = fabric_->fabric();
   for (const auto& nic : plant_.nics()) {

@@ -27,8 +27,10 @@ struct ForwarderCounters {
   std::uint64_t sleeps = 0;
 };
 
-// Here nobody is waited for: no connection is accepted, nothing is parsed, and of each process,
-// port and caller a bounded share is served in a round.
+// One round: a call of the control thread, if one waits; a burst from the ring of every slot; a
+// burst from every port to the outside; what is due in the modelled network; bells and notices.
+// Nothing here waits for anybody: no connection is accepted, no text is parsed, and each slot, port
+// and caller gets a bounded share.
 class Forwarder {
  public:
   Forwarder(Plant& plant, std::size_t max_frame);
@@ -45,7 +47,8 @@ class Forwarder {
   // --- The forwarding thread: what calls are made of.
   // False: its bell cannot be watched, and it was not added.
   [[nodiscard]] bool add(std::unique_ptr<Slot>& slot);
-  // Takes what is left in its ring, and then gives notice (Notice::Kind::drained).
+  // Nothing is delivered to the slot any more. The frames left in its ring are still forwarded;
+  // then comes a Notice::Kind::drained, and take() is allowed.
   void retire(Slot& slot);
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
   // The number of the port.
@@ -75,7 +78,7 @@ class Forwarder {
   [[nodiscard]] bool fall_asleep();
   void wake_up();
   bool consider_direct(Slot& from, Slot& to);
-  // Work that is not finished: its slot broke its ring, or is ending.
+  // For a slot that broke its ring or is ending. True: that made progress.
   [[nodiscard]] bool look_after(Slot& slot, std::size_t pumped);
   void watch_links();
 
@@ -83,13 +86,13 @@ class Forwarder {
   Switchboard switchboard_;
   Outside outside_;
   std::unique_ptr<LiveFabric> fabric_;
-  std::uint64_t outages_ = 0;  // of the network, as the control thread knows
+  std::uint64_t outages_ = 0;  // Fabric::outages() of which the control thread has been told
   RoundCalls calls_;
   Notices notices_;
   ForwarderCounters counters_;
   EventWait wait_;
   std::unordered_map<int, Watched> watched_;
-  Duration blind_sleep_{};  // how long the last sleeps without a bell were
+  Duration blind_sleep_{};  // length of the last sleep with a blind port; doubles while it is quiet
   bool end_ = false;
 };
 

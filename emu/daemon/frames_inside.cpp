@@ -1,4 +1,4 @@
-// Owns the sharing of the modelled network's memory.
+// Owns sharing the modelled network's memory between NICs.
 #include "emu/daemon/frames_inside.hpp"
 
 #include <cstring>
@@ -13,7 +13,8 @@ namespace {
 
 static_assert(std::is_trivially_destructible_v<Stored>);
 
-// A frame's record, and its event in the calendar, whose vectors may be half empty.
+// Charged per frame beside its bytes: its record, and its events in the calendar, whose vectors may
+// be half empty.
 constexpr std::size_t kBookkeeping = sizeof(Stored) + 3 * sizeof(fabric::Event);
 
 }  // namespace
@@ -45,7 +46,7 @@ std::size_t FramesInside::charge_of(std::size_t size) const {
 }
 
 std::uint32_t FramesInside::add(fabric::PortId from, std::size_t size) {
-  WEFT_CHECK(size <= pools_.back().block_bytes());  // ports and rings see to it
+  WEFT_CHECK(size <= pools_.back().block_bytes());  // guaranteed by ports and rings
   const std::size_t charge = charge_of(size);
   if (charged_ + charge > budget_ || charged_to_[from] + charge > budget_ - charged_) {
     ++refused_;

@@ -1,5 +1,5 @@
 // Owns the frames that are inside of the modelled network: what is known of each, their bytes, and
-// how much memory they may take.
+// a limit on their memory.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace weft::daemon {
 
 class Loans;
 
-// A frame: in its lender's ring, or in a block of ours.
+// A frame: in the ring of its lender, or in a block of a pool.
 struct Stored {
   std::byte* bytes = nullptr;
   std::uint32_t size = 0;
@@ -29,8 +29,9 @@ struct Stored {
   fabric::PortId from = 0;
 };
 
-// Each NIC may have as much inside as is still free for all, as ports of a switch share its buffer:
-// whoever floods the network leaves room for the others.
+// Each NIC may have at most as many bytes inside as are still free, the rule by which ports of a
+// switch share its buffer (dynamic thresholds): a NIC that floods the network gets half, and leaves
+// the rest to the others.
 class FramesInside {
  public:
   static constexpr std::uint32_t kNone = BlockPool::kNone;
@@ -40,7 +41,7 @@ class FramesInside {
 
   // Room for a frame that came from that port, or kNone. Its bytes come with keep().
   [[nodiscard]] std::uint32_t add(fabric::PortId from, std::size_t size);
-  // Copies them into a block of ours. False: the system has no memory.
+  // Copies the bytes into a block. False: the system has no memory.
   [[nodiscard]] bool keep(Stored& stored, std::span<const std::byte> frame);
   void remove(std::uint32_t handle);
 
@@ -55,7 +56,8 @@ class FramesInside {
   [[nodiscard]] std::uint64_t refused() const { return refused_; }
 
  private:
-  // An acknowledgement, a small message, a page and its headers, and the largest.
+  // For an acknowledgement, a small message, and a page with its headers; larger frames take
+  // `max_frame`.
   static constexpr std::array<std::size_t, 3> kClasses{256, 1024, 4352};
 
   [[nodiscard]] BlockPool& pool_of(std::size_t size);

@@ -23,7 +23,8 @@ std::string text_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// The faults for these fields: one, or one a link if a rate is given, for links differ in theirs.
+// The faults for these fields: one; or one per link if a rate is given, because a fault has a
+// factor of the link's own rate.
 Result<std::vector<fabric::Fault>> faults_of(const fabric::Topology& topology,
                                              const std::string& link, json fields) {
   std::optional<Rate> rate;
@@ -89,7 +90,8 @@ Result<void> Impairments::set(NetworkControl& network, const std::string& link,
   if (!faults) {
     return tl::unexpected(faults.error());
   }
-  // The new ones first: no frame slips through unimpaired, and an error changes nothing.
+  // The new faults begin before the old ones end: no frame passes unimpaired in between, and after
+  // an error everything is as before.
   std::vector<std::uint32_t> numbers;
   for (const fabric::Fault& fault : *faults) {
     const auto applied = network.apply(fault);

@@ -1,5 +1,5 @@
-// Owns the impairments that people set and change while a network runs: what they asked for, by
-// link, and the faults that this has become.
+// Owns the impairments that are set and changed while a network runs: the fields that were asked
+// for, by link, and the faults that carry them out.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ class NetworkControl;
 
 class Impairments {
  public:
-  // Fields that are given replace those of the same pattern, the others stay; null takes a field
-  // away. Different patterns that meet on a link add up, as faults do.
+  // `link` is a pattern. Fields that are given replace those set for the same pattern; the others
+  // stay; null removes one. Impairments of different patterns that match the same link add up, as
+  // faults do.
   [[nodiscard]] Result<void> set(NetworkControl& network, const std::string& link,
                                  const nlohmann::json& fields);
-  // Of that pattern, or all if it is empty.
+  // Ends those of that pattern, or all if it is empty.
   [[nodiscard]] Result<void> reset(NetworkControl& network, const std::string& link);
   [[nodiscard]] nlohmann::json json() const;
 

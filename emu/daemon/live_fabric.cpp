@@ -1,4 +1,4 @@
-// Owns the joint between real frames and the modelled network.
+// Owns the connection of real frames with the modelled network.
 #include "emu/daemon/live_fabric.hpp"
 
 #include <utility>
@@ -15,11 +15,13 @@ namespace {
 
 namespace net = srd::net;
 
-// What a NIC takes from its processes before the first of it has left.
+// How far ahead of its link a NIC accepts frames, in picoseconds: 20 us. Beyond that frames wait in
+// the rings of the processes, which is their back-pressure.
 constexpr fabric::Picos kNicQueue = 20'000'000;
 constexpr std::size_t kSmallFrame = 128;  // an acknowledgement
 
-// A NIC neither marks nor drops what its own host sends: it takes no more than it can send.
+// A NIC neither marks nor drops what its own host sends, since it accepts no more than kNicQueue:
+// its uplink has no limit of its own.
 fabric::Topology with_patient_nics(fabric::Topology topology) {
   for (const fabric::LinkId uplink : topology.ports()) {
     fabric::LinkProperties& link = topology.links()[uplink].properties;
@@ -67,7 +69,8 @@ LiveFabric::LiveFabric(Options options, TimePoint now, Deliver deliver)
   }
 }
 
-// Also after years without a frame, of which the network's faults are still to be counted.
+// In steps, since after a long time without frames the count may have to be set back more than
+// once, and faults that began or ended meanwhile are still processed.
 fabric::Picos LiveFabric::count_anew(TimePoint now) {
   Sink sink{*this};
   while (inside_.size() == 0 && clock_.at(now) >= kLongRun) {
@@ -78,7 +81,7 @@ fabric::Picos LiveFabric::count_anew(TimePoint now) {
 }
 
 fabric::Picos LiveFabric::count_from(TimePoint now) {
-  const fabric::Picos count = count_at(now);  // first: it may set back what the network says
+  const fabric::Picos count = count_at(now);  // first: this may set fabric_.now() back
   return std::max(count, fabric_.now());
 }
 
@@ -96,7 +99,7 @@ std::uint32_t LiveFabric::store(fabric::PortId from, const Arrival& to,
   Stored& stored = inside_[handle];
   stored.to = to;
   if (lender.loans != nullptr) {
-    // The lender reads it no more, so what happens to it on the way may be written into it.
+    // The sending process does not read its ring, so marks and damage may be written in place.
     stored.bytes = const_cast<std::byte*>(frame.data());
     stored.lender = lender.loans;
     stored.loan = lender.loans->lend(lender.position, handle, lender.now);
@@ -107,6 +110,7 @@ std::uint32_t LiveFabric::store(fabric::PortId from, const Arrival& to,
   return handle;
 }
 
+// Ends a loan: copies the frame out of its lender's ring.
 void LiveFabric::take_home(Stored& stored) {
   if (stored.lender != nullptr) {
     stored.gone = !inside_.keep(stored, {stored.bytes, stored.size});
@@ -155,7 +159,8 @@ bool LiveFabric::submit(TimePoint now, fabric::PortId from, const Arrival& to,
   meta.control = Protocols::is_control(flow, static_cast<std::uint8_t>(ip_class >> 2));
   meta.ecn_capable = (ip_class & 3) != 0;
   meta.trimmable = trims_ && Protocols::can_trim(flow, frame);
-  // What a frame waits for weftd, or for its own NIC, is not the network's doing.
+  // The time in the network begins when the NIC starts to send: waiting for weftd, or for the NIC,
+  // does not count.
   inside_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
   fabric_.inject(time, from, meta);
   return true;
@@ -175,7 +180,7 @@ void LiveFabric::set_capture(Capture* capture) {
   capture_ = capture;
 }
 
-// The frame as it is at that place.
+// Captures the frame as it is on that link: a copy, with the mark or cut that it has got so far.
 void LiveFabric::record(fabric::Picos when, const fabric::Event& event, fabric::LinkId link,
                         const char* dropped) {
   if (capture_ == nullptr) {
@@ -205,7 +210,8 @@ std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
     frame = frame.first(Protocols::trim(frame));
   }
   if ((flags & fabric::kCorrupted) != 0) {
-    // Elsewhere Ethernet's checksum would have shown it to the next switch.
+    // Flip a bit only where the receiver's own checksum can find it: anywhere else, Ethernet's
+    // checksum would have made the next switch drop the frame.
     const std::size_t begin = Protocols::checked_from(frame);
     if (begin == 0) {
       return {};
@@ -233,7 +239,8 @@ void LiveFabric::deliver(const fabric::Event& event) {
   release(event.frame);
 }
 
-// A full packet there, an acknowledgement back, to the furthest of the others.
+// The round trip of a full packet and its acknowledgement, without queues, to the most distant of
+// the other hosts.
 srd::NetworkModel LiveFabric::seen_from(fabric::PortId port) const {
   const fabric::Routes& routes = fabric_.routes();
   srd::NetworkModel network;
@@ -265,7 +272,7 @@ srd::NetworkModel LiveFabric::seen_from(fabric::PortId port) const {
 
 Result<std::uint32_t> LiveFabric::apply(TimePoint now, const fabric::Fault& fault) {
   auto applied = fabric_.apply(count_from(now), fault);
-  advance(now);  // it counts for the very next frame
+  advance(now);  // in effect for the very next frame
   return applied;
 }
 

@@ -1,5 +1,10 @@
-// Owns the modelled network in real time: frames of processes inside, delivered when the model says
-// so.
+// Owns the modelled network in real time: holds frames of processes, and delivers each when the
+// model says that it arrives.
+//
+// The model (emu/fabric) knows a frame by a handle, its size and its flow; the bytes are here, in
+// FramesInside, or still in the sender's ring (Loans). submit() puts a frame in, advance() lets the
+// model run until now and calls `deliver` for each frame that comes out, next_event() says when
+// that is worth while again. All of it runs on the forwarding thread.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +25,8 @@ namespace weft::daemon {
 
 class Capture;
 
-// Whose memory a frame is in, for as long as it is inside: it need not be copied.
+// In whose ring a frame lies. Given to submit(), the frame stays there while it is inside, and is
+// not copied.
 struct Lender {
   Loans* loans = nullptr;
   std::uint64_t position = 0;  // of the frame in the ring
@@ -42,7 +48,7 @@ class LiveFabric {
   // The topology must be valid.
   LiveFabric(Options options, TimePoint now, Deliver deliver);
 
-  // False: the NIC has so much to send already that the frame has to wait outside. A frame for
+  // False: the NIC has enough to send (kNicQueue) and the frame has to wait outside. A frame for
   // which there is no memory is lost, and counted in refused().
   [[nodiscard]] bool submit(TimePoint now, fabric::PortId from, const Arrival& to,
                             std::span<const std::byte> frame, const Lender& lender = {});
@@ -56,18 +62,18 @@ class LiveFabric {
   [[nodiscard]] Result<std::uint32_t> apply(TimePoint now, const fabric::Fault& fault);
   void end(TimePoint now, std::uint32_t fault);
 
-  // Writes what passes the links that it watches; nullptr: nothing any more. The capture must
-  // outlive its use here.
+  // Frames that pass the links that the capture watches are written to it; nullptr ends that. The
+  // capture must outlive its use here.
   void set_capture(Capture* capture);
   [[nodiscard]] Capture* capture() { return capture_; }
 
-  // What a process on that NIC needs to know of it, in real time.
+  // What the transport of a process on that NIC needs to know of the network, in real time.
   [[nodiscard]] srd::NetworkModel seen_from(fabric::PortId port) const;
 
   [[nodiscard]] const fabric::Fabric& fabric() const { return fabric_; }
   [[nodiscard]] const fabric::Topology& topology() const { return *topology_; }
   [[nodiscard]] std::size_t frames_inside() const { return inside_.size(); }
-  // Reserved for them, and how many found no room there.
+  // Bytes reserved for them, and how many frames found no room.
   [[nodiscard]] std::size_t memory() const { return inside_.memory() + fabric_.memory(); }
   [[nodiscard]] std::uint64_t refused() const { return inside_.refused(); }
   // Of the network's own time, since it began.
@@ -77,10 +83,10 @@ class LiveFabric {
 
  private:
   struct Sink;
-  // From here on it is set back at the first moment when nothing is inside.
+  // From this count on, it is set back as soon as nothing is inside.
   static constexpr fabric::Picos kLongRun = ModelClock::kLatest / 2;
 
-  // The network's count of time, which is set back in time.
+  // The network's count of time at `now`. Set back when needed, before it could overflow.
   [[nodiscard]] fabric::Picos count_at(TimePoint now) {
     const fabric::Picos count = clock_.at(now);
     return count < kLongRun ? count : count_anew(now);

@@ -1,5 +1,5 @@
 // Owns the record of frames that stay in a process's ring while they are inside of the modelled
-// network: so nobody copies them twice.
+// network, which saves one of two copies.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace weft::daemon {
 
-// In the order of the ring, which can only be given back to its producer up to the oldest one.
+// In the order of the ring. Frames come back in any order, but a ring can only be released up to
+// the oldest frame that is still out: hence a queue whose front moves over all that are back.
 class Loans {
  public:
   // A frame at that position of the ring, known there as `handle`. Returns its number here.

@@ -14,7 +14,7 @@ namespace http = boost::beast::http;
 
 constexpr std::uint32_t kMostHeader = 8192;
 
-// Label values may hold anything but these.
+// The format requires these characters to be escaped in the value of a label.
 std::string label(const std::string& value) {
   std::string text;
   for (const char c : value) {
@@ -56,7 +56,7 @@ void add_processes(const NetworkFigures& figures, Text& text) {
     const char* help;
     std::uint64_t SlotCounters::*member;
   };
-  // As the process sees it: what comes into weftd goes out of the process.
+  // Named from the side of the process: what comes into weftd was sent by the process.
   for (const Column& column :
        {Column{"tx_pkts_total", "Frames that a process sent", &SlotCounters::frames_in},
         Column{"tx_bytes_total", "Bytes that a process sent", &SlotCounters::bytes_in},

@@ -1,4 +1,4 @@
-// Owns turning the time of this machine into that of the modelled network, and back.
+// Owns converting the time of this machine into that of the modelled network, and back.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,23 @@
 
 namespace weft::daemon {
 
-// The network counts picoseconds, of which 64 bits hold 106 days: in a long run its count is set
-// back while nothing is inside, by rewind(), and this remembers by how much. All arithmetic is that
-// of whole numbers: time never goes back, and at(when(t)) is t or later.
+// The network counts picoseconds, of which 64 bits hold 106 days. In a long run its count is set
+// back while nothing is inside, by rewind(), and this class remembers by how much. All arithmetic
+// is in integers: time never goes back, and at(when(t)) is t or later, so a thread that sleeps
+// until when(t) does not wake too early.
 class ModelClock {
  public:
-  // So much of a second here is one in the network; weftd takes 0.001 to 1000000.
+  // `dilation` seconds here are one second in the network; weftd accepts 0.001 to 1000000.
   ModelClock(TimePoint start, double dilation)
       : start_(start), rate_(std::llround(std::ldexp(1000.0 / dilation, kRateBits))) {}
 
-  // The network's count; kLatest from there on, until it is set back.
+  // The network's count. It stops at kLatest until it is set back.
   static constexpr fabric::Picos kLatest = INT64_MAX - (fabric::Picos{1} << 60);
   [[nodiscard]] fabric::Picos at(TimePoint now) const {
     const Wide passed = (Wide{nanoseconds(now - start_)} * rate_ >> kRateBits) - rewound_;
     return static_cast<fabric::Picos>(std::clamp<Wide>(passed, 0, kLatest));
   }
-  // The first moment at which it is `count`.
+  // The first moment at which at() is `count`.
   [[nodiscard]] TimePoint when(fabric::Picos count) const {
     const Wide passed = (((count + rewound_) << kRateBits) + rate_ - 1) / rate_;
     return passed < nanoseconds(kNever - start_)

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kMostFaults = 65536;
 constexpr std::uint64_t kMostOccurrences = 1'000'000;
-// Of which each may cost a system call.
+// Each may cost a system call in the forwarding thread, so they are spread over several rounds.
 constexpr std::size_t kNoticesACall = 32;
 
 }  // namespace
@@ -92,12 +92,13 @@ void NetworkControl::start_fabric(fabric::Topology topology) {
   call([&] { forwarder_.set_fabric(std::move(fabric)); });
   events_.note("network", {{"network", fabric_->topology().name}});
   if (on_modelled_) {
-    on_modelled_();  // what passes by weftd passes by the network
+    on_modelled_();  // frames that bypass weftd would bypass the network
   }
 }
 
 fabric::Topology NetworkControl::star() const {
-  // Faster than any process here, with room for all of them: only what is applied to it is felt.
+  // Faster than any process here, with room for all frames: only faults applied to it have an
+  // effect.
   const fabric::LinkProperties link{.rate = Rate::gbps(400),
                                     .delay = std::chrono::nanoseconds{200},
                                     .buffer = 64 << 20,
@@ -135,14 +136,15 @@ void NetworkControl::model() {
 }
 
 Result<std::uint32_t> NetworkControl::apply(const fabric::Fault& fault) {
-  // The network remembers every fault and each of its occurrences.
+  // The model keeps every fault and each of its occurrences, ended or not: hence limits.
   if (faults_ >= kMostFaults ||
       fault.times > kMostOccurrences - std::min(occurrences_, kMostOccurrences)) {
     return fail(ErrorCode::out_of_resources,
                 "this weftd had too many faults already; start another one");
   }
   if (fabric_ == nullptr) {
-    // What is wrong must not make a modelled network of an ideal one.
+    // A fault that is not valid must not turn an ideal network into a modelled one: try it on a
+    // copy.
     fabric::Fabric trial(topology_to_be(), {});
     if (auto applied = trial.apply(0, fault); !applied) {
       return applied;
@@ -201,7 +203,7 @@ Result<NetworkControl::StoppedCapture> NetworkControl::stop_capture() {
 
 NetworkFigures NetworkControl::figures() {
   NetworkFigures figures;
-  // Room for everything, so that the call only copies.
+  // Reserve all memory first: the call, which the forwarding thread executes, then only copies.
   figures.processes.reserve(processes_);
   figures.ports.reserve(ports_.size());
   if (fabric_ != nullptr) {

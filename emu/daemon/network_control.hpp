@@ -1,5 +1,5 @@
 // Owns what the control thread may ask of the network: each is a call that the forwarding thread
-// executes between two rounds, with everything that takes long done before and after it.
+// executes between two rounds; whatever takes long is done before or after the call.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,20 @@ class NetworkControl {
 
   // --- Processes.
 
-  // It forwards from and to that slot from now on. The slot stays where it is until take(). False:
-  // there are no means to wake up for it.
+  // Frames are forwarded from and to that slot from now on. Pointers to it stay valid until take().
+  // False: its bell could not be watched.
   [[nodiscard]] bool add(std::unique_ptr<Slot> slot);
-  // What is in its ring is still taken; then comes a Notice::Kind::drained.
+  // Frames in its ring are still forwarded; then comes a Notice::Kind::drained.
   void retire(Slot& slot);
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
   // The process answers to that service of its NIC from now on, or does not any more. False:
   // another one does.
   bool serve(Slot& slot, std::uint64_t service, bool wanted);
-  // Makes processes look at their sockets.
+  // Makes these processes read their control sockets.
   void raise_notices(std::span<Slot* const> slots);
-  // A direct ring of this one has ended: for others it may be asked again.
+  // A direct ring of these slots has ended: their next frames may ask for new ones.
   void forget_flows(std::span<Slot* const> slots);
-  // What processes must know before frames go another way than their direct rings: called when an
-  // ideal network became a modelled one.
+  // Called when an ideal network has become a modelled one: direct rings have to be taken back.
   void set_on_modelled(std::function<void()> on_modelled) { on_modelled_ = std::move(on_modelled); }
 
   // --- The network.
@@ -56,8 +55,7 @@ class NetworkControl {
                                              std::unique_ptr<srd::FrameIo> io, const Nic* nic);
   [[nodiscard]] std::unique_ptr<srd::FrameIo> remove_port(std::size_t port);
   void start_fabric(fabric::Topology topology);
-  // Troubles the network from now on. An ideal one becomes a star of fast links first: h1->fabric,
-  // ...
+  // In effect from now on. An ideal network becomes a star of fast links first: h1->fabric, ...
   [[nodiscard]] Result<std::uint32_t> apply(const fabric::Fault& fault);
   [[nodiscard]] Result<void> end_fault(std::uint32_t fault);
   [[nodiscard]] Impairments& impairments() { return impairments_; }
@@ -72,7 +70,7 @@ class NetworkControl {
 
   [[nodiscard]] NetworkFigures figures();
 
-  // --- Of what does not change: any time, without a call.
+  // --- What does not change, or belongs to the control thread: needs no call.
 
   [[nodiscard]] bool is_modelled() const { return fabric_ != nullptr; }
   // Links with names: of the modelled network, or of the star that an ideal one would become.
@@ -106,7 +104,7 @@ class NetworkControl {
   Forwarder& forwarder_;
   EventLog& events_;
   Options options_;
-  LiveFabric* fabric_ = nullptr;  // the forwarder's; of it only what never changes is used here
+  LiveFabric* fabric_ = nullptr;  // the forwarder's; only its constant parts are used here
   std::optional<fabric::Topology>
       star_;  // while the network is ideal and somebody asks for its links
   std::uint32_t faults_ = 0;

@@ -1,5 +1,5 @@
-// Owns what is known of a running network at one moment: copied out of the forwarding thread, for
-// those who make text of it.
+// Owns the figures of a running network at one moment: copied out of the forwarding thread in one
+// call, and turned into text by the control thread.
 #pragma once
 
 #include <cstddef>

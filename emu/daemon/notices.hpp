@@ -1,5 +1,5 @@
-// Owns the way from the forwarding thread to the control thread: what it has seen that others must
-// act on.
+// Owns the messages from the forwarding thread to the control thread: events in forwarding on which
+// control has to act.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace weft::daemon {
 
-// A process by what it was given: it may be gone when the notice is read.
+// Names a process without a pointer: it may be gone when the notice is read.
 struct SlotKey {
   std::uint32_t nic = 0;  // its place among all NICs
   std::uint16_t id = 0;
@@ -35,8 +35,10 @@ struct Notice {
   SlotKey peer{};
 };
 
-// Bounded, one writer, one reader, neither waits. What finds no room must be tried again by the
-// writer, in a later round.
+// A bounded queue with one writer and one reader; neither waits. The writer owns `written_` and
+// `pushed_`, the reader `read_`; `rung_` is true from the ring until the reader clears the bell, so
+// that many notices cost one system call. A notice that finds no room is pushed again in a later
+// round.
 class Notices {
  public:
   [[nodiscard]] Result<void> open();

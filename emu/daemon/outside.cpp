@@ -1,4 +1,4 @@
-// Owns opening ports to the outside, and who is behind which.
+// Owns opening ports to the outside, and sending through them in bursts.
 #include "emu/daemon/outside.hpp"
 
 #include <algorithm>

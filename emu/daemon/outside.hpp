@@ -17,8 +17,8 @@
 namespace weft::daemon {
 
 // "KIND:ARGUMENTS" or "KIND:ARGUMENTS@HOST": udp:LOCAL,REMOTE, dpdk:DEVARGS, tap:NAME,
-// dgram:LOCAL,REMOTE. With a host the port hangs on the link of its first NIC, where there is a
-// modelled network. A third argument `insecure` of a udp port says that no key is needed.
+// dgram:LOCAL,REMOTE. With a host, in a modelled network, the port is attached to the link of that
+// host's first NIC. A third argument `insecure` of a udp port says that no key is needed.
 struct OutsideSpec {
   std::string text;
   std::string kind;
@@ -32,6 +32,9 @@ struct OutsideSpec {
                                                                  std::size_t max_frame,
                                                                  const std::string& join_key);
 
+// The ports, and which address lives behind which of them (Whereabouts). Frames that leave are
+// staged: copied, since a FrameIo sends in bursts, and flushed at the end of a round or when a
+// burst is full. All of it belongs to the forwarding thread.
 class Outside {
  public:
   static constexpr std::size_t kMaxPorts = attach::kMaxPorts;
@@ -40,12 +43,11 @@ class Outside {
   struct Port {
     std::string name;
     std::uint32_t serial = 0;  // of all that were ever added
-    const Nic* nic = nullptr;  // on whose link it hangs
-    bool proved = false;       // its frames come with a proof of who sent them
-    bool is_kernel =
-        false;  // of this machine, or of a host of ours: it may have that host's address
-    std::unique_ptr<srd::FrameIo> io;  // none: it was removed, and the number is free
-    std::uint64_t dropped = 0;         // frames from there that were of no use
+    const Nic* nic = nullptr;  // to whose link it is attached; null: to none
+    bool proved = false;       // its frames come with a proof of their sender
+    bool is_kernel = false;    // a tap: the kernel behind it may have the address of its host
+    std::unique_ptr<srd::FrameIo> io;  // null: the port was removed, and the number is free
+    std::uint64_t dropped = 0;         // frames from there, or to there, that were dropped
     // Frames on their way out in this round.
     std::vector<std::byte> staged;
     std::vector<std::size_t> ends;
@@ -56,29 +58,31 @@ class Outside {
   // The number of the port.
   [[nodiscard]] Result<std::size_t> add(std::string name, std::unique_ptr<srd::FrameIo> io,
                                         const Nic* nic);
-  // With whom lives behind it.
+  // Also forgets all addresses behind it.
   [[nodiscard]] std::unique_ptr<srd::FrameIo> remove(std::size_t port);
   [[nodiscard]] std::size_t max_frame() const { return max_frame_; }
-  // Numbers are below; some may be free.
+  // All numbers are below this; some may be free.
   [[nodiscard]] std::size_t size() const { return ports_.size(); }
   [[nodiscard]] bool is_there(std::size_t port) const { return ports_[port]->io != nullptr; }
   [[nodiscard]] Port& port(std::size_t index) { return *ports_[index]; }
   [[nodiscard]] const Port& port(std::size_t index) const { return *ports_[index]; }
 
-  // A frame from there says who sent it, by Ethernet or network address. False: the sender lives
-  // behind another port. Our own NICs must not be claimed: see Switchboard.
+  // Learns from a frame of that port where its sender lives, by Ethernet or network address. False:
+  // that address lives behind another port. The caller has checked that it is none of our NICs'.
   [[nodiscard]] bool claim(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   [[nodiscard]] bool claim(TimePoint now, std::size_t port, const srd::Address& address);
-  // Behind which port somebody lives. -1: nobody knows.
+  // Behind which port an address lives. -1: not known.
   [[nodiscard]] int find(std::span<const std::byte> frame) const;  // by its destination on Ethernet
   [[nodiscard]] int find(const srd::Address& address) const;
 
   [[nodiscard]] bool has_room(std::size_t port);
-  // Keeps a copy until flush(). With `seal` the packet's checksum is computed: memory ends here.
+  // Keeps a copy until flush(). With `seal` the packet's checksums are computed, which senders in
+  // memory leave out.
   void stage(std::size_t port, std::span<const std::byte> frame, bool seal);
   void flush();
 
-  // For a loop that wants to sleep. False: something is there. blind(): some port rings no bell.
+  // For a loop that is about to sleep. arm() is false if a frame is there. blind(): some port has
+  // no descriptor to wait on.
   [[nodiscard]] bool arm();
   void disarm();
   [[nodiscard]] bool blind() const;

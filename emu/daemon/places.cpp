@@ -1,4 +1,4 @@
-// Owns the format of that file: a head, and eight bytes for each place.
+// Owns the format of the file of places: a head, and eight bytes for each place.
 #include "emu/daemon/places.hpp"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 namespace weft::daemon {
 namespace {
 
-// In the byte order of the machine: the file never leaves it.
+// In the machine's byte order: the file is read on the machine that wrote it.
 constexpr std::uint64_t kMagic = 0x314C504657ULL;
 using Head = std::array<std::uint64_t, 2>;
 

@@ -1,4 +1,4 @@
-// Owns the memory of who had which place on the network: a file that outlives weftd.
+// Owns the record of which process has which place on the network: a file that outlives weftd.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,26 @@
 
 namespace weft::daemon {
 
-// A weftd that was killed and started again must neither give a life twice nor give a place away
-// whose process still runs and will ask for it. Without a file nothing is remembered.
+// A weftd that was killed and started again must neither give a life twice, nor give a place away
+// whose process still runs and will ask for it. Each change is one pwrite(), in the page cache when
+// it returns: it survives the death of weftd, though not of the machine. Without a file nothing is
+// remembered.
 class Places {
  public:
   struct Place {
     std::uint32_t life = 0;    // the latest given out; 0: none ever
-    std::int32_t process = 0;  // who has it; 0: nobody, kUnknown: somebody
+    std::int32_t process = 0;  // pid of its owner; 0: none, kUnknown: one without a pid here
   };
   static constexpr std::int32_t kUnknown = -1;
 
   Places() = default;
-  // What the file says of a network with another number of places is forgotten.
+  // A file of a network with another number of places is emptied.
   [[nodiscard]] static Result<Places> open(const std::string& file, std::size_t places);
 
   [[nodiscard]] Place get(std::size_t place) const {
     return place < places_.size() ? places_[place] : Place{};
   }
-  // Is in the file when it returns, unless there is no space for it.
+  // In the file when it returns, unless the disk is full.
   void set(std::size_t place, const Place& what);
 
  private:

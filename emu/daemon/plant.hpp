@@ -1,5 +1,5 @@
-// Owns what hangs on the network of one machine: hosts, their NICs, and which process sits in which
-// NIC's slot.
+// Owns what is attached to the network of one machine: hosts, their NICs, and the process in each
+// slot of a NIC.
 #pragma once
 
 #include <array>
@@ -33,7 +33,8 @@ struct SlotCounters {
   std::uint64_t bytes_out = 0;
 };
 
-// A process on a NIC, as the forwarding thread knows it.
+// A process on a NIC, as the forwarding thread knows it. The control thread's half is
+// AttachServer::Process; the place that both stand for is Registry::Place.
 struct Slot {
   static constexpr std::size_t kAsked = 64;
 
@@ -46,16 +47,16 @@ struct Slot {
   std::size_t ring_bytes = 0;
   std::int32_t pid = 0;
   bool direct_rings = true;
-  bool doomed = false;  // gets nothing any more
+  bool doomed = false;  // nothing is delivered to it any more
   bool told = false;    // the control thread knows that the ring is broken
   SlotCounters counters;
 
-  // It has left, or is told to: what is in its ring still counts, but not without end.
+  // The process has left, or lost its place: what is in its ring is still forwarded, up to a limit.
   bool ending = false;
   bool drained = false;
   std::uint32_t last_bursts = 0;
 
-  // Where its previous frame went: most go to the same place.
+  // Where its previous frame went: most frames go the same way, and save a look-up.
   const Nic* last_nic = nullptr;
   std::uint32_t last_target = 0;  // a serial
   // Targets for which a direct ring was asked for already, by serial.
@@ -105,7 +106,7 @@ class Plant {
   [[nodiscard]] const std::vector<std::unique_ptr<Nic>>& nics() const { return nics_; }
   [[nodiscard]] const std::vector<std::string>& hosts() const { return hosts_; }
 
-  // --- The forwarding thread. The place must be free.
+  // --- The forwarding thread. The slot's number must be free on its NIC.
   void put(std::unique_ptr<Slot> slot);
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
   [[nodiscard]] const std::vector<Slot*>& slots() const { return occupied_; }

@@ -8,8 +8,8 @@
 namespace weft::daemon {
 namespace {
 
-// Lives are tenths of seconds of the calendar. They run ahead of it where a place changes hands
-// more often than that, but not by days.
+// Lives are tenths of seconds since 1970. They run ahead of the calendar where a place changes
+// hands more often than every tenth, but never by this much (nine days).
 constexpr std::uint32_t kLivesAhead = 1 << 23;
 
 bool still_runs(std::int32_t process) {
@@ -53,7 +53,7 @@ bool Registry::may_return(const Nic& nic, const Wish& wish, std::uint32_t now_li
     return false;
   }
   const srd::Life given = places.lives[wish.attachment];
-  if (given.value() == 0) {  // nothing is remembered; but from the future nobody comes
+  if (given.value() == 0) {  // nothing is remembered; but no life lies in the future
     return life.before(srd::Life{now_life}.plus(kLivesAhead));
   }
   const std::int32_t owner = places_.get(index_of(nic, wish.attachment)).process;

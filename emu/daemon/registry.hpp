@@ -1,4 +1,4 @@
-// Owns the giving out of places on NICs: attachment numbers and lives.
+// Owns assigning places on NICs: attachment numbers and lives.
 #pragma once
 
 #include <array>
@@ -27,20 +27,20 @@ class Registry {
     std::uint32_t attachment = 0;
     std::uint32_t life = 0;
   };
-  // A place for one more process. Numbers go round, so that late packets meet no young process. A
-  // wish is fulfilled exactly or not at all: with another process's place and life one would be
-  // taken for it.
+  // Assigns a place. Numbers are used in turn, so that late packets for a process that is gone
+  // rarely meet a new one; if they do, the life shows it. A wish is fulfilled exactly or not at
+  // all: peers would take a process with another one's place and life for that one.
   [[nodiscard]] Result<Place> occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
                                      std::int32_t process);
   void vacate(const Place& place);
 
-  // From now on the file remembers who has which place. What it says already counts: no life is
-  // given twice, and a place stays free for a process that had it and still runs (or of which
-  // nothing is known, until keep_unknown(false)).
+  // From now on the file remembers which process has which place. What it holds already is obeyed:
+  // no life is given twice, and a place stays free for the process that had it as long as that runs
+  // (or, if that cannot be known, until keep_unknown(false)).
   [[nodiscard]] Result<void> remember(const std::string& file);
   void keep_unknown(bool keep) { keep_unknown_ = keep; }
 
-  // Places that occupy() has looked at, ever.
+  // Places that occupy() has looked at so far: a measure of its cost, for tests.
   [[nodiscard]] std::uint64_t looked_at() const { return looked_at_; }
 
  private:

@@ -1,4 +1,4 @@
-// Owns the handing over of calls between two threads.
+// Owns passing calls from one thread to another.
 #include "emu/daemon/round_calls.hpp"
 
 namespace weft::daemon {
@@ -15,7 +15,8 @@ Result<void> RoundCalls::open() {
 void RoundCalls::hand_over(Call& call) {
   const std::uint32_t before = served_.load(std::memory_order_relaxed);
   waiting_.store(&call, std::memory_order_release);
-  // Either we see that it sleeps, or it sees the call before it does: arm().
+  // Each side writes its own word, makes a full fence, and reads the other's: either this thread
+  // sees that the other sleeps, or arm() over there sees the call.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (asleep_.exchange(false, std::memory_order_relaxed)) {
     srd::ring_doorbell(bell_.get());
@@ -30,7 +31,7 @@ void RoundCalls::serve_waiting() {
   } catch (...) {
     call.error = std::current_exception();
   }
-  // The caller may be gone with its call as soon as it sees the number.
+  // `call` lies on the caller's stack: it must not be touched once the caller sees the number.
   waiting_.store(nullptr, std::memory_order_relaxed);
   served_.fetch_add(1, std::memory_order_release);
   served_.notify_one();

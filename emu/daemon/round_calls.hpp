@@ -1,5 +1,4 @@
-// Owns the way from the control thread into the forwarding thread: calls that are executed between
-// two rounds.
+// Owns calls of the control thread that the forwarding thread executes, between two rounds.
 #pragma once
 
 #include <atomic>
@@ -14,17 +13,18 @@
 
 namespace weft::daemon {
 
-// The control thread waits for the forwarding thread, never the other way round: there is no lock.
-// One call is under way at a time, since there is one caller and it waits for the result; so what
-// clients of the control side can add to a round is one call, however many they are.
+// This is how the control thread reaches what belongs to forwarding. It waits for the forwarding
+// thread, never the other way round, and there is no lock. One call is under way at a time, since
+// there is one caller and it waits for the result; so all clients of the control side together add
+// one call to a round.
 class RoundCalls {
  public:
   [[nodiscard]] Result<void> open();
 
   // --- The control thread.
 
-  // Executes `call` between two rounds and returns its result. Before begin() at once, by the
-  // caller.
+  // Executes `call` between two rounds and returns its result; an exception of it is thrown here.
+  // Before begin() the caller executes it itself.
   template <class F>
   std::invoke_result_t<F> run(F&& call) {
     using Value = std::invoke_result_t<F>;
@@ -49,7 +49,7 @@ class RoundCalls {
     serve_waiting();
     return true;
   }
-  // An edge here is a call that comes while this sleeps; nobody need read it.
+  // Has an edge when a call comes while this thread sleeps. It need not be read: watch edges.
   [[nodiscard]] int wait_fd() const { return bell_.get(); }
   // Before sleeping. False: a call waits.
   [[nodiscard]] bool arm();
@@ -81,7 +81,7 @@ class RoundCalls {
   std::atomic<Call*> waiting_{nullptr};
   std::atomic<std::uint32_t> served_{0};
   std::atomic<bool> asleep_{false};
-  srd::UniqueFd bell_;  // nobody outside of this process has it
+  srd::UniqueFd bell_;  // an eventfd: no other process has it
 };
 
 }  // namespace weft::daemon

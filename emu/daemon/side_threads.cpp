@@ -1,4 +1,4 @@
-// Owns the queue of those threads.
+// Owns the queue of the side threads.
 #include "emu/daemon/side_threads.hpp"
 
 #include <boost/asio/post.hpp>
@@ -32,11 +32,11 @@ struct SideThreads::Queue {
   std::deque<Entry> waiting;
   std::size_t threads = 0;
   std::size_t busy = 0;         // of them
-  boost::asio::io_context* io;  // null: nobody is there any more
+  boost::asio::io_context* io;  // null: the SideThreads object is gone
 
  private:
-  // Nothing: the thread is not needed any more. One that waits for work stays, so that the next
-  // work need not wait for a new thread.
+  // Nothing: the calling thread is to end. One idle thread is kept, so that the next work need not
+  // wait for a new one.
   std::optional<Entry> next() {
     std::unique_lock lock(mutex);
     if (threads - busy == 1) {
@@ -51,7 +51,8 @@ struct SideThreads::Queue {
     ++busy;
     return entry;
   }
-  // What nobody waits for any more ends without the mutex: also that may be a close.
+  // If `then` is not posted, it is destroyed by the caller without the mutex: that may be a close,
+  // and block.
   void finish(std::function<void()> then) {
     const std::lock_guard lock(mutex);
     --busy;
@@ -89,7 +90,7 @@ void SideThreads::run(std::function<void()> work, std::function<void()> then) {
   const std::lock_guard lock(queue_->mutex);
   queue_->waiting.push_back({std::move(work), std::move(then)});
   if (queue_->waiting.size() > queue_->threads - queue_->busy && queue_->threads < kMostThreads) {
-    (void)start_one();  // if there is none to be had, the others take it later
+    (void)start_one();  // if that fails, the existing threads take the work later
   }
   queue_->wake.notify_one();
 }

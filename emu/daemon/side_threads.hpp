@@ -1,4 +1,4 @@
-// Owns threads for what clients can make last: looking at the descriptors that they pass, and
+// Owns threads for work that clients can make block: receiving the descriptors that they pass, and
 // closing them.
 #pragma once
 
@@ -12,7 +12,8 @@
 namespace weft::daemon {
 
 // Work here may never end (a file of a FUSE system that does not answer). run() does not wait for
-// it. While one thread is stuck another takes what follows, up to kMostThreads.
+// it. While one thread is stuck, another takes the next work, up to kMostThreads. Threads are
+// detached and share the queue, so that a stuck one does not keep weftd from ending.
 class SideThreads {
  public:
   explicit SideThreads(boost::asio::io_context& io);
@@ -23,9 +24,9 @@ class SideThreads {
 
   [[nodiscard]] Result<void> start();
 
-  // `work` must not touch what may be gone with this; `then` follows it on the control thread.
+  // `work` must not use what may be gone with this object; `then` follows on the control thread.
   void run(std::function<void()> work, std::function<void()> then = {});
-  // So much waits that nobody more should be let in.
+  // So much work waits that no further client should be accepted.
   [[nodiscard]] bool is_full() const;
 
   static constexpr std::size_t kMostWaiting = 256;

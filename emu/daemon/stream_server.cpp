@@ -1,4 +1,4 @@
-// Owns the conversation on such a connection.
+// Owns one connection of a StreamServer: reading requests and writing answers.
 #include "emu/daemon/stream_server.hpp"
 
 #include <sys/socket.h>
@@ -15,8 +15,8 @@ namespace weft::daemon {
 
 namespace asio = boost::asio;
 
-// Kept alive by the operation that is under way: reading, or writing, never both. So of a client
-// that does not read its answer no further request is heard.
+// Kept alive by the operation that is under way: reading or writing, never both. So from a client
+// that does not read its answer, no further request is read.
 class StreamServer::Session : public std::enable_shared_from_this<Session> {
  public:
   Session(StreamServer& server, ClientSocket socket)
@@ -27,8 +27,8 @@ class StreamServer::Session : public std::enable_shared_from_this<Session> {
     ++server_.open_;
   }
   ~Session() {
-    boost::system::error_code nobody_asks;
-    socket_.release(nobody_asks);
+    boost::system::error_code ignored;
+    socket_.release(ignored);  // the descriptor is closed by fd_, which knows how
     --server_.open_;
   }
   Session(const Session&) = delete;
@@ -85,7 +85,7 @@ class StreamServer::Session : public std::enable_shared_from_this<Session> {
     }
   }
 
-  // For the next operation.
+  // Sets the deadline of the next operation: after it, the operation and with it the session end.
   void allow(Duration patience) {
     deadline_.expires_after(patience);
     deadline_.async_wait([weak = weak_from_this()](const auto& error) {

@@ -1,4 +1,4 @@
-// Owns connections on which a text is asked for and a text is answered: control socket and metrics.
+// Owns connections with textual requests and answers: those of the control socket and of metrics.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -35,7 +35,7 @@ class StreamServer {
   StreamServer(boost::asio::io_context& io, SideThreads& side, Options options)
       : io_(io), side_(side), options_(std::move(options)) {}
 
-  // Connections to all of its listeners count together. With `strangers` anybody may connect.
+  // Connections to all of its listeners count together. With `strangers` any user may connect.
   void listen(srd::UniqueFd listener, bool strangers);
 
  private:

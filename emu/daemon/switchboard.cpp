@@ -15,7 +15,7 @@ namespace {
 
 namespace net = srd::net;
 
-// When a process may say that a frame left.
+// A sending time is accepted if it is not older than this, and not in the future.
 constexpr Duration kOldestStamp = std::chrono::seconds{10};
 constexpr Duration kClockSkew = std::chrono::milliseconds{1};
 
@@ -50,7 +50,9 @@ const char* to_string(FrameDrop drop) {
   return "unknown";
 }
 
-// A process can write into its ring at any moment: what is looked at is a copy, and that goes on.
+// A copy of the beginning of a frame. A process can write into its ring at any moment, also between
+// a check and the use of what was checked: so headers are checked in this copy, and the copy is
+// what gets forwarded.
 struct Switchboard::Head {
   explicit Head(std::span<const std::byte> frame) : size(std::min(frame.size(), bytes.size())) {
     std::memcpy(bytes.data(), frame.data(), size);
@@ -95,9 +97,9 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
     if (frame.empty()) {
       break;
     }
-    info.flags &= srd::kRecordUnchecked;  // the rest is ours to say
+    info.flags &= srd::kRecordUnchecked;  // the other flags only weftd may set
     if (info.time < nanoseconds(now - kOldestStamp) || info.time > nanoseconds(now + kClockSkew)) {
-      info.time = 0;  // nobody's word to take
+      info.time = 0;  // not believable: no time is known
     }
     if (!forward(now, from, frame, info)) {
       waiting_ = true;
@@ -116,8 +118,9 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   return count;
 }
 
-// What is still inside of the network keeps its place, but no more than half of the ring, and not
-// for long: the process would take us for stopped.
+// Releases the ring up to the oldest frame that is still on loan to the modelled network. Loans may
+// keep half of the ring, and for kLongestLoan: beyond that the frames are copied, or the process
+// would find its ring full and take weftd for stopped.
 void Switchboard::give_room(TimePoint now, Slot& from) {
   auto& ring = from.port.rx();
   while (!from.loans.empty() && (ring.position() - from.loans.position() > from.ring_bytes / 2 ||
@@ -127,6 +130,9 @@ void Switchboard::give_room(TimePoint now, Slot& from) {
   ring.release_to(from.loans.empty() ? ring.position() : from.loans.position());
 }
 
+// One frame of a process. In this order: read the headers; is the sender who it says; which NIC has
+// the destination, or the outside; through the modelled network, if there is one; else straight
+// into the ring of the receiving process.
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                           const srd::RecordInfo& info) {
   const Head head(frame);
@@ -170,8 +176,8 @@ Slot* Switchboard::slot_of(const Nic& nic, std::uint32_t block) {
   return slot == nullptr || slot->doomed ? nullptr : slot;
 }
 
-// What a frame says of its sender is its sender's word until here. A frame in another process's
-// name would make peers believe that this one has restarted. RoCE names no source but the address.
+// The ring that a frame came from shows its true sender. With forged headers a process could make
+// peers believe that another one has restarted. RoCE packets name no sender but the address.
 FrameSource Switchboard::source_of(const Slot& from) {
   return {.nic = from.nic->port, .attachment = from.id, .life = from.life};
 }
@@ -221,12 +227,13 @@ void Switchboard::arrive(const Arrival& arrival) {
   } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
     drop(FrameDrop::no_process, arrival.frame);
   } else if (!deliver(kNever, *to, head, arrival.frame, arrival.record)) {
-    drop(FrameDrop::not_receiving, arrival.frame);  // a NIC's buffer has an end
+    drop(FrameDrop::not_receiving, arrival.frame);  // as a NIC drops when its buffer is full
   }
 }
 
-// While a frame was inside of the network its sender could write into it. One that the network
-// itself has damaged is left to the receiver's checksum.
+// While a frame was inside of the network, in its sender's ring, the sender could write into it: so
+// its headers are checked again. A frame that the network itself damaged is left to the receiver's
+// checksum.
 bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const {
   if (arrival.source.nic == FrameSource::kNone || arrival.damaged) {
     return true;
@@ -320,7 +327,8 @@ bool Switchboard::deliver(TimePoint now, Slot& to, const Head& head,
   return true;
 }
 
-// To a NIC that is none of ours. The first frames go everywhere.
+// To a NIC that is none of ours. As long as it is not known behind which port that is, to all
+// ports.
 bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering, const Head& head,
                         std::span<const std::byte> frame, const srd::RecordInfo& info) {
   const int known = outside_->find(steering.destination);
@@ -364,15 +372,17 @@ std::size_t Switchboard::pump_outside(TimePoint now, std::size_t port) {
   return count;
 }
 
-// Anything may come from there.
+// One frame from the outside, which may be anything. Size and headers are checked first; a frame
+// may not claim to be from one of our NICs; frames that are not for our NICs are passed on to other
+// ports; the rest must have intact checksums.
 void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
   Outside::Port& port = outside_->port(index);
   const auto refuse = [&](FrameDrop reason) {
     ++port.dropped;
     drop(reason, frame);
   };
-  // A device may take larger frames than it was asked for; neither rings nor the modelled network
-  // have room for them.
+  // A device may receive larger frames than it was asked for; rings and the modelled network have
+  // no room for them.
   if (frame.size() > outside_->max_frame()) {
     refuse(FrameDrop::oversize);
     return;
@@ -400,7 +410,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     }
     return;
   }
-  // Processes do not look at checksums: for them everything comes out of memory.
+  // Processes do not verify checksums, as their carrier is memory: this is the place to do it.
   if (const auto fault = Protocols::check(flow, frame); fault != net::PacketFault::none) {
     refuse(fault == net::PacketFault::corrupted ? FrameDrop::corrupted : FrameDrop::malformed);
     return;
@@ -427,7 +437,8 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
   }
 }
 
-// Our own NICs are not out there; but the kernel of a host of ours may have that host's address.
+// No sender outside may have the address of one of our NICs. One exception: the kernel behind a tap
+// may have its host's address, for packets of other protocols than ours.
 bool Switchboard::claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
                               bool steered) const {
   const auto source = net::FlowKey::parse(frame).claimed_source();
@@ -442,7 +453,7 @@ bool Switchboard::is_our_mac(std::span<const std::byte> frame) const {
   return our_macs_.contains(mac);
 }
 
-// Between ports to the outside weftd is a learning switch.
+// From one port to the outside to others: there weftd is a learning switch.
 void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
   if (!outside_->claim(now, index, frame)) {
     ++outside_->port(index).dropped;
@@ -476,7 +487,8 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
   }
 }
 
-// Through the modelled network where both ends hang on it.
+// Towards a port to the outside: through the modelled network if both ends are attached to it, else
+// at once.
 void Switchboard::hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head) {
   const auto port = static_cast<std::size_t>(leaving.outside);
   const Nic* to = outside_->port(port).nic;
@@ -490,7 +502,7 @@ void Switchboard::hand_over(TimePoint now, const Nic* from, Arrival leaving, con
   }
 }
 
-// While it was inside of the network its port may have gone.
+// Out of the modelled network into its port, unless the port was removed meanwhile.
 void Switchboard::leave_by(std::size_t port, const Arrival& arrival, const Head& head) {
   if (outside_->is_there(port) && outside_->port(port).serial == arrival.outside_serial) {
     stage(port, head, arrival.frame, arrival.record);

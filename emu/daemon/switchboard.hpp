@@ -1,5 +1,22 @@
-// Owns moving frames between the processes of one machine: steering, back-pressure, and what is
-// dropped why.
+// Owns moving frames between the processes of one machine: steering, back-pressure, and the reasons
+// for dropping.
+//
+//   process' ring --pump()--> forward() ----------------- deliver() --> process' ring
+//                              |    |                        ^
+//                              |  enter_fabric()           arrive()
+//                              |    |                        |
+//                              |    +----> LiveFabric -------+    if the network is modelled
+//                              |             ^    |
+//                            leave()         |  leave_by()
+//                              |             |    v
+//                              +--> hand_over() ------ stage() --> port to the outside
+//                                        ^
+//   port --pump_outside()--> enter() --relay()      enter() also submits to LiveFabric, or arrives
+//
+// Everything runs on the forwarding thread. A frame is copied once on its way, by deliver() or
+// stage(); in the modelled network it stays in the sender's ring. Back-pressure: forward() returns
+// false when the receiver's ring, or the NIC, has no room; the frame then stays at the front of its
+// sender's ring, which fills up.
 #pragma once
 
 #include <array>
@@ -21,12 +38,12 @@
 namespace weft::daemon {
 
 enum class FrameDrop : std::uint8_t {
-  malformed,      // no UDP frame of a protocol that we know
+  malformed,      // no UDP frame of a known protocol
   wrong_source,   // its address, attachment or life is not that of the process that sent it
-  no_nic,         // nobody has the destination address
-  no_process,     // nobody has the destination queue pair
-  not_receiving,  // the process reads its full ring not at all, or too slowly
-  corrupted,      // a bit was wrong and nothing inside the frame would have shown it
+  no_nic,         // no NIC has the destination address
+  no_process,     // no process has the destination queue pair
+  not_receiving,  // the process does not read its full ring, or too slowly
+  corrupted,      // a bit was wrong where no checksum inside the frame covers it
   oversize,       // from outside, and larger than this network's rings carry
   network_full,   // the modelled network holds as much for that NIC as it may
 };
@@ -41,25 +58,25 @@ struct SwitchboardCounters {
 
 class Switchboard {
  public:
-  // Called when frames of one process begin to go to another one: the moment to give them a direct
-  // ring. False: call again with the next one.
+  // Called when a process begins to send to another one: the moment to give them a direct ring.
+  // False: call again with the next frame.
   using OnFlow = std::function<bool(Slot& from, Slot& to)>;
 
   Switchboard(Plant& plant, OnFlow on_flow);
 
   // Ports to the outside; they live as long as this.
   void set_outside(Outside* outside) { outside_ = outside; }
-  // Forwards up to a burst of what came in there. Returns how many frames.
+  // Forwards up to a burst of frames that came in at that port. Returns how many.
   std::size_t pump_outside(TimePoint now, std::size_t port);
   // A modelled network between the NICs; nullptr: an ideal one.
   void set_fabric(LiveFabric* fabric) { fabric_ = fabric; }
-  // A frame has come through it.
+  // A frame leaves the modelled network, or comes from the outside past it.
   void arrive(const Arrival& arrival);
 
-  // Forwards up to a burst of what `from` has sent. Returns how many frames left its ring. A slot
-  // that broke its ring is marked as doomed.
+  // Forwards up to a burst of frames from the ring of `from`. Returns how many left it. A slot that
+  // broke its ring is marked as doomed.
   std::size_t pump(TimePoint now, Slot& from);
-  // Rings the doorbells of those who got something since the last call.
+  // Wakes the processes that got frames since the last call, and sends what is staged for ports.
   void notify();
   // A frame waits in some ring for room in another one.
   [[nodiscard]] bool waiting() const { return waiting_; }
@@ -70,18 +87,19 @@ class Switchboard {
 
  private:
   static constexpr std::size_t kBurst = 32;
-  // A full ring of a process holds up whoever sends to it for so long per ringful that it reads.
+  // How long the full ring of a process may hold up its senders, per ringful that it reads: see
+  // ReaderStall.
   static constexpr Duration kPatience = std::chrono::milliseconds{20};
   static constexpr Duration kLongestLoan = std::chrono::milliseconds{5};
 
-  // What a frame says of both ends.
+  // What the headers of a frame say of both ends.
   struct Steering {
     srd::Address source;
     srd::Address destination;
     srd::net::Steering packet;
   };
-  // True: the frame is dealt with. False: its destination has no room, it must wait.
-  struct Head;  // of a frame: a copy
+  struct Head;
+  // True: the frame was forwarded or dropped. False: its destination has no room, it must wait.
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                const srd::RecordInfo& info);
   [[nodiscard]] static std::optional<Steering> read(const srd::net::FlowKey& flow);
@@ -105,12 +123,13 @@ class Switchboard {
   void leave_by(std::size_t port, const Arrival& arrival, const Head& head);
   void stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
              const srd::RecordInfo& info);
-  // Who gets what goes there; nullptr: nobody.
+  // The slot of the process that has this block of queue pair numbers on that NIC; nullptr: none.
   [[nodiscard]] static Slot* slot_of(const Nic& nic, std::uint32_t block);
   void deliver_management(const Nic& nic, const Head& head, std::span<const std::byte> frame,
                           const srd::RecordInfo& info);
   void send_for(const Nic& nic, std::span<const std::byte> frame);
-  // False: there is no room, and the frame may wait. It may not where `now` is kNever.
+  // Copies a frame into the ring of a process. False: there is no room, and the frame is not taken.
+  // With `now` kNever the caller cannot keep it, so the time that it waits is not counted.
   bool deliver(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,
                const srd::RecordInfo& info);
   void drop(FrameDrop reason, std::span<const std::byte> frame);

@@ -1,4 +1,4 @@
-// Owns how a tap comes, and how it goes.
+// Owns receiving a tap from a client, and giving it up.
 #include "emu/daemon/tap_donors.hpp"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ struct TapDonors::Donor {
   std::optional<std::size_t> port;
 };
 
-// On its way through a side thread.
+// What the side thread works on: it receives the descriptors, since that can block.
 struct TapDonors::Donation {
   srd::UniqueFd connection;
   std::optional<attach::TapRequest> request;
@@ -74,7 +74,7 @@ void TapDonors::accept(std::uint64_t number, Donation& donation) {
     leave(number);
     return;
   }
-  // Whatever comes now is its end, or nonsense.
+  // A donor sends nothing more: whatever is readable is its end, or an error of its.
   donor.connection->when_readable([this, number] { leave(number); });
 }
 
@@ -104,7 +104,7 @@ void TapDonors::leave(std::uint64_t number) {
   if (donor.empty() || !donor.mapped()->port) {
     return;
   }
-  // The kernel waits for others before a device is gone.
+  // Closed on a side thread: the kernel waits for other users of the device.
   side_.run([tap = std::shared_ptr(network_.remove_port(*donor.mapped()->port))]() mutable {
     tap.reset();
   });

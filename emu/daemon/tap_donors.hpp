@@ -1,4 +1,4 @@
-// Owns the taps that clients give weftd: for as long as the client keeps its connection.
+// Owns the taps that clients give weftd. A tap is used as long as its client keeps the connection.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -21,7 +21,7 @@ class TapDonors {
   TapDonors(SideThreads& side, Plant& plant, NetworkControl& network, std::size_t max_frame);
   ~TapDonors();
 
-  // The next message of this connection brings descriptors. Answered with the host, or refused.
+  // The next message of this connection carries descriptors. Answered with the host, or refused.
   void take(std::unique_ptr<ClientWatch> connection);
 
  private:

@@ -10,9 +10,9 @@
 
 namespace weft::daemon {
 
-// Handlers run on the thread of the io_context. A handler may be called once more after this is
-// gone, also without an error: it has to find out by other means than this whether it still
-// matters.
+// Handlers run on the thread of the io_context. A handler that was queued already may run after
+// this object is gone, also without an error: so it must not capture a pointer to what it serves,
+// but a number by which it looks that up.
 template <class Fd>
 class WatchOf {
  public:
@@ -23,7 +23,7 @@ class WatchOf {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const Fd& watched() const { return fd_; }
-  // Calls it once, when there is something to read or an end to see.
+  // Calls `handler` once, when there is something to read, or the end of the connection.
   template <class Handler>
   void when_readable(Handler handler) {
     descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,

@@ -17,7 +17,7 @@ constexpr int kUsage = 2;  // it was asked the wrong way
 constexpr std::size_t kHeader = 64;
 static_assert(weft::attach::kLeastPayload + kHeader >= weft::srd::wire::kLargestAck);
 
-// A process on the network takes six or seven of them.
+// Raises the limit of open descriptors: each attached process takes six or seven.
 void take_all_descriptors() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -29,7 +29,7 @@ void take_all_descriptors() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Whoever reads what weftd writes may leave at any moment.
+  // A client may close its connection while weftd writes to it.
   ::signal(SIGPIPE, SIG_IGN);
   take_all_descriptors();
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};

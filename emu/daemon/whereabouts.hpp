@@ -1,4 +1,4 @@
-// Owns who lives behind which port to the outside, as their own frames say, and who may say so.
+// Owns which address lives behind which port to the outside, and which frames may change that.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,17 @@
 
 namespace weft::daemon {
 
-// By any kind of address. One that has been seen at a port stays there for as long as it is alive:
-// nobody at another port can draw its traffic away. A port that proves where its frames come from
-// is believed before one that does not. Each port has room for so many, so that made-up addresses
-// at one push out nobody at another.
+// A learning table for any kind of address, with three rules against theft. An address that was
+// seen at a port stays there until it has been silent for kAlive, so a sender at another port
+// cannot draw its traffic away. A port that proves its senders overrules one that does not. Each
+// port has room for kMostPerPort addresses, so made-up ones at one port displace none at another.
 template <class Key>
 class Whereabouts {
  public:
   static constexpr std::size_t kMostPerPort = 2048;
   static constexpr Duration kAlive = std::chrono::seconds{30};
 
-  // A frame says that `key` lives there. False: it lives elsewhere.
+  // A frame from that port has the source `key`. False: that address lives behind another port.
   [[nodiscard]] bool claim(TimePoint now, std::size_t port, bool proved, const Key& key) {
     if (ports_.size() <= port) {
       ports_.resize(port + 1);
@@ -52,14 +52,14 @@ class Whereabouts {
     place.seen = now;
     return true;
   }
-  // Nobody lives there any more.
+  // The port is removed: forgets all addresses behind it.
   void forget(std::size_t port) {
     if (port < ports_.size()) {
       std::erase_if(places_, [&](const auto& it) { return it.second.port == port; });
       ports_[port] = {};
     }
   }
-  // -1: nobody knows.
+  // -1: not known.
   [[nodiscard]] int find(const Key& key) const {
     const auto found = places_.find(key);
     return found == places_.end() ? -1 : static_cast<int>(found->second.port);
@@ -76,7 +76,8 @@ class Whereabouts {
     TimePoint look_again{};
   };
 
-  // Not with every frame: a flood of made-up addresses costs one look a second.
+  // At most once a second, since it visits every entry: a flood of made-up addresses must not make
+  // each frame expensive.
   void forget_idle(TimePoint now, std::size_t port) {
     if (now < ports_[port].look_again) {
       return;
