@@ -1,4 +1,4 @@
-// Owns what the network plans: one thing that will happen at a time.
+// Owns the unit of the network's plan: one event at one time.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,12 @@
 
 namespace weft::fabric {
 
-// One thing that will happen. A frame's way through the network is a chain of these: everything a
-// hop needs travels inside, so that switching a frame touches no memory of the frame itself.
+// A frame's way through the network is a chain of events, one per hop: when one happens, the next
+// is planned. Everything that a hop needs is in the event, so that switching a frame touches no
+// memory of the frame itself.
 struct Event {
-  // hop: a frame has crossed `via`; late: the same frame, after what a fault held it back for.
+  // hop: a frame has crossed `via`. late: the same, after a fault or a paused host held it back.
+  // wake, wake_port: a call of the sink. fault: a fault begins or ends.
   enum class Kind : std::uint8_t { hop, late, wake, wake_port, fault };
   Picos when = 0;
   std::uint32_t frame = 0;        // frames: their owner's handle; wakes: the token; fault: index

@@ -10,16 +10,13 @@
 namespace weft::fabric {
 namespace {
 
-// Up to so many, insertion beats a general sort.
+// Up to this many keys, insertion sort beats a general one.
 constexpr std::size_t kShort = 32;
-
-// What has been taken from the front of the early events is given back after so many.
+// Early events that were taken from the front are erased in batches of this size.
 constexpr std::size_t kMostUsedEarly = 1024;
-
-// Room for so many far events is kept, however few there are.
+// The heap of far events keeps room for this many, however few it holds.
 constexpr std::size_t kMostIdleFar = 4096;
-
-// All keys differ, so that no sort need be stable.
+// All keys differ, so the sort need not be stable.
 void sort_keys(std::vector<std::uint64_t>& keys) {
   if (keys.size() > kShort) {
     std::sort(keys.begin(), keys.end());
@@ -79,6 +76,9 @@ void EventQueue::insert_open(const Event& event) {
   keys_.insert(at, key);
 }
 
+// front() opens the slice of the next event, which may lie in the future. An event that is pushed
+// after that, for an earlier slice, cannot go back into the ring: it waits in a sorted list of its
+// own, which front() looks at first.
 void EventQueue::insert_early(const Event& event) {
   if (early_used_ >= kMostUsedEarly && early_used_ >= early_.size() / 2) {
     early_.erase(early_.begin(), early_.begin() + static_cast<std::ptrdiff_t>(early_used_));
@@ -104,6 +104,7 @@ void EventQueue::push_far(const Event& event) {
   });
 }
 
+// Moves those far events into the ring whose slices have come within its reach.
 void EventQueue::pull_far() {
   while (!far_.empty() && slice_of(far_.front().event.when) - open_ < ring_size()) {
     std::pop_heap(far_.begin(), far_.end(), [](const Far& a, const Far& b) {
@@ -134,6 +135,8 @@ std::uint64_t EventQueue::next_occupied(std::uint64_t slice) const {
   return 1 + ((at - start) & mask_);
 }
 
+// Opens the next slice that has events: takes its chunks apart and sorts their keys. False: there
+// is no event at all.
 bool EventQueue::open_next() {
   keys_.clear();
   current_.clear();
@@ -160,7 +163,8 @@ bool EventQueue::open_next() {
   return true;
 }
 
-// The newest chunk is the first in the chain, the order of insertion starts at the last.
+// A chain begins with its newest chunk; events are needed in the order of insertion, so the chunks
+// are visited from the last to the first.
 void EventQueue::take_slice(std::uint32_t head) {
   scratch_.clear();
   for (; head != kEnd; head = chunk(index_of(head)).older) {

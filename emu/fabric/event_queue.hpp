@@ -1,5 +1,4 @@
-// Owns the future: what will happen in the network and when, in an order that never depends on
-// chance.
+// Owns the calendar of the network: its events by time, in an order that two runs always share.
 #pragma once
 
 #include <array>
@@ -11,13 +10,16 @@
 
 namespace weft::fabric {
 
-// A calendar queue: a ring of short time slices, each a chain of chunks of events in the order of
-// insertion. Only the slice that is being worked off is sorted. Events beyond the ring wait in a
-// heap. Equal times keep the order of insertion, except that those which came through the heap go
-// by their own order of insertion.
+// A calendar queue. Pushing and popping take constant time, unlike in a heap of all events.
 //
-// A slice is a few runs of neighbouring bytes, because what limits a large simulation is waiting
-// for memory.
+//   early_    events before the open slice; rare (insert_early)
+//   current_  the open slice: its events, with keys_ sorted by time
+//   ring      2^ring_bits slices of the near future: each a chain of chunks, not sorted
+//   far_      beyond the ring: a heap
+//
+// Only the open slice is sorted. Equal times keep the order of insertion, except that events which
+// came through the heap go by their own order of insertion. A chunk is 256 contiguous bytes,
+// because a large simulation spends its time waiting for memory.
 class EventQueue {
  public:
   // Slices of 2^slice_bits ps, 2^ring_bits of them.
@@ -101,7 +103,8 @@ class EventQueue {
     heads_[at] = head + 1;
     ++in_ring_;
   }
-  // Of a time in the open slice: by offset, then by order of insertion.
+  // The sort key of an event in the open slice: the offset in the slice, then the order of
+  // insertion, which is also its index in current_.
   [[nodiscard]] std::uint64_t key_of(Picos when, std::size_t position) const {
     const auto offset = static_cast<std::uint64_t>(when) - (open_ << slice_bits_);
     return offset << 32 | position;

@@ -1,4 +1,8 @@
 // Owns a frame's way through the network: queues, marks, trimming, the next link.
+//
+// A queue holds no frames. When a frame is queued on a link, the time at which its last bit leaves
+// is known at once: after everything queued before it (LinkState::busy). So a hop is one event, at
+// the far end of the cable, and the length of a queue is busy minus now.
 #include "emu/fabric/fabric.hpp"
 
 #include <algorithm>
@@ -12,22 +16,25 @@ namespace {
 
 constexpr Picos kUnlimited = INT64_MAX / 4;
 
-// For a copy: a draw apart from that for its original.
+// Salt: the random draw of a copy must differ from that of its original.
 constexpr std::uint64_t kCopyDice = 0x636F7079ULL;
 
-// When every link is busy. More: less memory for the ring and fuller chunks, but longer sorting.
+// Events per slice when every link is busy. More: less memory for the ring and fuller chunks, but
+// longer sorting.
 constexpr double kEventsPerSlice = 24;
 
-// In real time: two microseconds a slice, two milliseconds all of them.
+// In real time: a slice of 2 us, a ring of 2 ms.
 constexpr unsigned kLiveSliceBits = 21;
 constexpr unsigned kLiveRingBits = 10;
 
-// The log of a queue wraps after so many times the queue's limit, and forgets after one of it: so
-// what it holds is never older than half the way round.
+// Times in the log of a queue have 32 bits and wrap, not before kLogSpan times the queue's limit. A
+// log is reset when its link was idle for one limit, so no entry is older than half of the span,
+// and differences are unambiguous.
 constexpr Picos kLogSpan = 32;
 constexpr Picos kLongestLimit = 1'000'000'000'000;
 
-// By node: within shorter cables than this, too little happens to go node by node.
+// Within the delay of a shorter cable than this, too few events happen for going node by node to
+// pay.
 constexpr Picos kLeastLookahead = 50'000;
 constexpr Picos kMostLookahead = 1'000'000'000;
 
@@ -46,7 +53,7 @@ unsigned slice_bits(const Topology& topology, std::uint32_t mtu) {
   return std::clamp(log2_floor(static_cast<std::uint64_t>(width)), 4U, 20U);
 }
 
-// How far ahead frames are planned.
+// How far ahead a frame may be planned: through the fullest queue and over the longest cable.
 Picos horizon(const Topology& topology) {
   Picos longest = 1'000'000;
   for (const Link& link : topology.links()) {
@@ -129,7 +136,7 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
   }
 }
 
-// Nothing that happens at one node is felt at another one sooner.
+// The shortest delay of any cable: no event at one node affects another node sooner.
 Picos Fabric::lookahead() const {
   Picos least = kMostLookahead;
   for (const LinkState& link : links_) {
@@ -149,6 +156,8 @@ std::uint16_t Fabric::class_of(const LinkClass& wanted) {
   return static_cast<std::uint16_t>(classes_.size() - 1);
 }
 
+// Everything that holds a time is set back: planned events (fault schedules, wakes), queues, logs
+// and outages.
 Picos Fabric::rewind() {
   WEFT_CHECK(options_.live && hops_pending_ == 0 && held_count_ == 0);
   const Picos by = std::exchange(now_, 0);
@@ -200,6 +209,8 @@ void Fabric::drop(const Event& event, DropReason reason, LinkId link) {
   notices_.push_back({event, reason, link, Notice::Kind::dropped});
 }
 
+// Marking is decided here, at the far end, by the queue as it was when the frame left (mark()): the
+// frame saw the frames behind it, not those that came while it crossed the cable.
 bool Fabric::reach(Event& event) {
   LinkState& via = links_[event.via];
   const LinkClass& kind = classes_[via.kind];
@@ -215,6 +226,8 @@ bool Fabric::reach(Event& event) {
   return via.trouble == 0 || !hold_back(event, via);
 }
 
+// Marks between the two thresholds with rising probability, above the high one always (RED without
+// averaging). The log gives the queue at the time when the frame left.
 void Fabric::mark(Event& event, LinkState& via, const LinkClass& kind, Picos left) {
   const auto at = static_cast<std::uint32_t>(left >> kind.log_shift);
   Picos queue = 0;
@@ -241,7 +254,8 @@ void Fabric::mark(Event& event, LinkState& via, const LinkClass& kind, Picos lef
   ++totals_.marked;
 }
 
-// After a frame has joined the queue at `now`; the link was idle since before `busy` if it is long.
+// Logs the queue after a frame has joined it at `now`. Arrivals within an eighth of the delay share
+// an entry.
 void Fabric::note_queue(LinkState& link, const LinkClass& kind, Picos now) {
   const auto at = static_cast<std::uint32_t>(now >> kind.log_shift);
   const auto queue = static_cast<std::uint32_t>((link.busy - now) >> kind.log_shift);
@@ -261,8 +275,8 @@ void Fabric::send(LinkId id, Event& event) {
   enqueue(link, id, event);
 }
 
-// Right behind the first one, as if the sender had sent the frame twice: it meets the same troubles
-// by a chance of its own, and then the queue.
+// Queues the copy right behind its original, as if the frame had been sent twice: the same faults
+// apply to it, with random draws of its own.
 void Fabric::send_copy(LinkId id, Event& event) {
   LinkState& link = links_[id];
   Rng dice_now(mix64(dice(event, id) ^ kCopyDice));
@@ -271,6 +285,8 @@ void Fabric::send_copy(LinkId id, Event& event) {
   }
 }
 
+// Plans the frame's next hop: the time when it leaves this link, and when and where it arrives.
+// Data that finds the queue full is dropped, or cut to its header, which then goes as control.
 inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const LinkClass& kind = classes_[link.kind];
@@ -313,8 +329,8 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   event.via = id;
   if ((link.flags & kLeadsToHost) != 0) {
     if (routes_.host_of(event.destination) != link.to) [[unlikely]] {
-      drop(event, DropReason::no_route,
-           id);  // a cable between two hosts, and the frame is for a third
+      // The cable joins two hosts, and the frame is for a third one.
+      drop(event, DropReason::no_route, id);
       return;
     }
     event.flags |= kArrives;
@@ -333,9 +349,9 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   push_hop(event);
 }
 
-// Control goes before all waiting data, but not before the frame on the wire. The data already
-// queued keeps its departure times; the time that control took is charged to the data that comes
-// after: over a busy period the sums are right, and no departure is ever planned twice.
+// Control goes before all waiting data, but not before the frame on the wire. Data that is queued
+// already keeps its planned departure; the time that control takes is charged to data that is
+// queued later. So over a busy period the sums are right, and no departure is ever planned twice.
 void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
@@ -354,6 +370,7 @@ void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
   event.when = link.control;
 }
 
+// For a paused host: its NIC keeps the frame until the host goes on, or drops it when it is full.
 bool Fabric::hold(const Event& event) {
   if (held_.size() <= event.destination) {
     held_.resize(paused_.size());

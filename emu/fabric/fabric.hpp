@@ -1,6 +1,16 @@
 // Owns the running network: frames go in at ports, wait in queues, are marked, cut, lost or
-// delivered. It has no clock: the caller says how far time has come, in virtual and in real time
-// alike.
+// delivered.
+//
+// How to drive it: inject() frames at a port, and call advance(until, sink), which makes everything
+// happen that is due and tells the sink of it. next_event() says when that is worth while again.
+// There is no clock and no thread: the simulator passes virtual time, weftd real time. The bytes of
+// frames stay with the caller; the network knows a handle, a size and a few flags.
+//
+//   inject() -> send() -> suffer() -> enqueue() -> [calendar] -> reach() -> send() ... -> deliver()
+//               faults of the link    its queue    cable         mark      next link
+//
+// Two orders of events: by time (EventQueue), or node by node within windows (NodeCalendar), which
+// is much faster in large networks and asks more of the sink; see FabricOptions::by_node.
 #pragma once
 
 #include <array>
@@ -22,11 +32,11 @@ namespace weft::fabric {
 
 // Bits of Event::flags.
 enum FrameFlags : std::uint8_t {
-  kControl = 0x01,  // goes first: acknowledgements, cut headers
+  kControl = 0x01,  // goes before data: acknowledgements, cut headers
   kEcnCapable = 0x02,
   kMarked = 0x04,
   kTrimmed = 0x08,
-  kCorrupted = 0x10,  // some bit is wrong; the owner of the bytes decides which
+  kCorrupted = 0x10,  // a bit is wrong; the owner of the bytes chooses which
   kArrives = 0x20,    // the far end of `via` is the destination
   kTrimmable = 0x40,  // its header alone tells the receiver what was lost
 };
@@ -39,8 +49,8 @@ struct Frame {
   std::uint16_t size = 0;  // bytes on the wire
   bool control = false;
   bool ecn_capable = true;
-  // A full queue that trims may cut it to its header. Whoever writes the bytes decides: only a
-  // transport that knows cut headers gains by them; anything else is better lost.
+  // A full queue that trims may cut it to its header. Only for packets of a transport that
+  // understands a cut header; others are dropped instead.
   bool trimmable = false;
 };
 
@@ -67,7 +77,7 @@ struct FabricTotals {
   std::uint64_t events = 0;
 
   [[nodiscard]] std::uint64_t dropped_all() const;
-  // What must still be inside if nothing got lost unaccounted.
+  // Frames that must still be inside, if every frame is accounted for.
   [[nodiscard]] std::uint64_t in_flight() const {
     return injected + duplicated - delivered - dropped_all();
   }
@@ -84,14 +94,16 @@ static_assert(sizeof(LinkCounters) == 32);
 
 struct FabricOptions {
   std::uint64_t seed = 1;
-  std::uint32_t mtu = 4150;  // wire bytes of the usual frame: sizes the calendar, nothing else
+  std::uint32_t mtu = 4150;  // wire bytes of the usual frame: sizes the calendar, and the frame
+                             // that control waits for on a busy wire
   std::uint16_t trimmed_size = 64;
   std::uint32_t paused_frames = 1024;  // that a paused host's NIC holds before it drops
   // Events go node by node within the shortest cable's delay, instead of strictly by time: much
-  // faster in large networks. The sink must then confine what it does in deliver() and wake_port()
-  // to that port, and what it does about one port must not depend on another one's.
+  // faster in large networks. In deliver() and wake_port() the sink must then touch only that
+  // port's state, and must not depend on another port's.
   bool by_node = false;
-  // In real time few events lie ahead, and soon: a calendar that stays in the first-level cache.
+  // For real time, where few events lie ahead, all of them soon: a small calendar that stays in the
+  // first-level cache.
   bool live = false;
 };
 
@@ -103,7 +115,7 @@ class Fabric {
   // --- Frames in; returns when the port's uplink has sent it and everything before it.
   Picos inject(Picos now, PortId from, const Frame& frame);
   [[nodiscard]] bool is_down(LinkId link) const { return troubles_[links_[link].trouble].sum.down; }
-  // Another number after a link went down or came up.
+  // Changes whenever a link goes down or comes up.
   [[nodiscard]] std::uint64_t outages() const { return outages_; }
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
@@ -115,7 +127,7 @@ class Fabric {
   // can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
-  // After the event that is going on; by node: after the window that is going on, so that the end
+  // Ends advance() after the present event; by node, after the present window, so that the end
   // depends neither on the order of the nodes nor on `until`.
   void stop() {
     if (calendar_ && !stopped_) {
@@ -132,7 +144,7 @@ class Fabric {
     const Picos next = event == nullptr ? kNoTime : event->when;
     return calendar_ ? std::min(next, calendar_->next_bound()) : next;  // by node: or later
   }
-  // A call-back to the sink at a time, before all frames of that time.
+  // Calls the sink at that time, before all frames of that time.
   void schedule_wake(Picos when, std::uint32_t token) {
     queue_.push({.when = when, .frame = token, .kind = Event::Kind::wake});
   }
@@ -150,8 +162,8 @@ class Fabric {
     }
   }
   [[nodiscard]] Picos now() const { return now_; }
-  // Of a live network while no frame is inside: counts time from 0 again, and what is to come keeps
-  // its distance. Returns what now() was.
+  // For a live network with no frame inside: sets its time back to 0, and planned events by as
+  // much. Returns what now() was.
   Picos rewind();
 
   // --- Trouble. apply() plans the fault's whole schedule, from `now` on; end() ends what is left
@@ -178,16 +190,18 @@ class Fabric {
   }
   [[nodiscard]] const FabricTotals& totals() const { return totals_; }
   [[nodiscard]] const LinkCounters& counters(LinkId link) const { return links_[link].counters; }
-  // Time that what waits on the link now needs to leave.
+  // The time until everything that waits on the link now has left.
   [[nodiscard]] Picos backlog(LinkId link) const {
     return std::max<Picos>(links_[link].busy - now_, 0);
   }
-  // Frames inside, counted where they are: must equal totals().in_flight() at any time.
+  // Frames inside, counted in the calendar and at paused hosts: equals totals().in_flight() at any
+  // time.
   [[nodiscard]] std::uint64_t frames_inside() const { return hops_pending_ + held_count_; }
   [[nodiscard]] std::size_t memory() const;
 
  private:
-  // What many links have in common. Limits are times to drain, so that no hop divides.
+  // Properties that many links share, kept once. Limits in bytes are converted to the time that the
+  // link takes to drain them, so that no hop divides.
   struct LinkClass {
     Picos limit = 0;
     Picos delay = 0;  // to the far end, and through the switch there
@@ -199,25 +213,27 @@ class Fabric {
   static constexpr std::uint8_t kTrims = 1;
   static constexpr std::uint8_t kLeadsToHost = 2;
   static constexpr std::uint8_t kWatched = 4;
-  // Stands for a link in the order of a node's events: call-backs after frames, by token.
+  // Calls of a port's sink have no link. In the order of a node's events they take the place of
+  // links from here on, after all frames, ordered by token.
   static constexpr std::uint32_t kWakesFrom = 0xFFFF0000;
-  // Added to the link of frames that were held back, which are planned by another node than those
-  // that cross the same link just now: so that their order does not depend on whose turn is first.
+  // Added to the link of frames that were held back. Those are planned by another node than frames
+  // that cross the same link just now; with a different `via` their order is fixed, whichever node
+  // has its turn first.
   static constexpr std::uint32_t kLateFrom = 0x80000000;
 
-  // The queue as arrivals left it. A mark depends on the queue at the moment when a frame leaves,
-  // but is only looked up when that frame reaches the next node: the arrivals in between must not
-  // count. Arrivals within an eighth of the link's delay share an entry, so that a few entries
-  // reach back over twice the delay: by node, one end may be a whole delay ahead of the other.
-  // Times wrap; entries are reset when a link has been idle.
+  // The log of a queue: its length after recent arrivals. A mark depends on the queue at the moment
+  // when a frame leaves, but is decided when that frame reaches the next node: arrivals in between
+  // must not count. Arrivals within an eighth of the link's delay share an entry, so that 16
+  // entries reach back over twice the delay: by node, one end may be a whole delay ahead of the
+  // other. Times wrap; the log is reset when the link has been idle.
   static constexpr std::size_t kLogEntries = 16;
   struct LogEntry {
     std::uint32_t when = 0;
     std::uint32_t queue = 0;
   };
 
-  // Neighbouring lines of cache a link: what every frame needs, and the log, which only frames that
-  // may be marked need.
+  // Three cache lines per link: one that every frame needs, and two for the log, which only frames
+  // that may be marked need.
   struct alignas(64) LinkState {
     Picos busy = 0;     // data and control queued so far have left by then
     Picos control = 0;  // control queued so far has left by then
@@ -239,7 +255,7 @@ class Fabric {
     Impairment sum;
     std::vector<std::uint32_t> active;  // faults; one that overlaps itself is in here twice
     bool bursting = false;
-    // The latest one, and earlier ones that a frame now on the cable may have met.
+    // The latest outage, and earlier ones that a frame now on the cable may have met.
     std::vector<Outage> outages;
   };
   struct AppliedFault {
@@ -272,12 +288,12 @@ class Fabric {
   bool was_cut(const Event& event, const LinkState& via, Picos left);
   bool hold_back(Event& event, const LinkState& via);
   void mark(Event& event, LinkState& via, const LinkClass& kind, Picos left);
-  // What a troubled link does to a frame that is to be queued on it; false: gone.
+  // Applies the faults of a link to a frame that is to be queued on it. False: it is lost.
   bool suffer(LinkState& link, LinkId id, Event& event);
   bool survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now);
   void drop(const Event& event, DropReason reason, LinkId link);
   void push_hop(const Event& event) { push_frame(links_[event.via].to, event); }
-  // To the end of a cable that the frame has crossed already.
+  // Plans a frame that has crossed the cable and was held back at its far end.
   void push_late(Event event) {
     const NodeId node = links_[event.via].to;
     event.kind = Event::Kind::late;
@@ -296,7 +312,8 @@ class Fabric {
   bool hold(const Event& event);
   void note_queue(LinkState& link, const LinkClass& kind, Picos now);
   std::uint16_t class_of(const LinkClass& wanted);
-  // Chance that depends on nothing but the frame, the place and the time.
+  // A random number that depends only on the frame, the link and the time: the same whatever else
+  // happens, and in whichever order events of other nodes are handled.
   [[nodiscard]] std::uint64_t dice(const Event& event, LinkId link) const {
     return mix64(dice_seed_ ^ mix64(static_cast<std::uint64_t>(event.when)) ^
                  (static_cast<std::uint64_t>(link) << 32 | event.hash));

@@ -1,5 +1,4 @@
-// Owns the loop that makes things happen in the network, for every kind of sink. Part of
-// fabric.hpp.
+// Owns the loop that handles events, a template over the sink. Part of fabric.hpp.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +7,11 @@
 
 namespace weft::fabric {
 
-// What has happened outside the order of events: losses, copies, pauses.
+// Tells the sink of what an event led to besides a delivery: losses, copies, pauses. Code that is
+// no template (fabric.cpp, fabric_faults.cpp) does not know the sink, and leaves notices instead.
 template <class Sink>
 void Fabric::tell(Sink& sink) {
-  // In their order: a frame may have been copied before it was dropped. More may come meanwhile.
+  // In their order: a frame may have been copied before it was dropped. Handling one may add more.
   std::size_t told = 0;
   while (told < notices_.size() || !pause_changes_.empty()) {
     if (!pause_changes_.empty()) {
@@ -83,7 +83,7 @@ inline void Fabric::go_on(Event& event, Sink& sink) {
   }
 }
 
-// What the calendar calls.
+// The handler that NodeCalendar::run() calls.
 template <class Sink>
 struct Fabric::Turns {
   Turns(Fabric& its_fabric, Sink& its_sink) : fabric(its_fabric), sink(its_sink) {}
@@ -93,7 +93,8 @@ struct Fabric::Turns {
   void event(const Event& event) { fabric.happen(event, sink); }
   [[nodiscard]] bool stopped() const { return fabric.stopped_; }
 
-  // Fetches what a node will touch, in the order in which one thing leads to the next.
+  // Prefetches what the node will touch, one level of pointers per step: the head of its chain, the
+  // chunks, the links and frames that its events name, and at last the sink's own state.
   void ahead(const NodeCalendar& calendar, NodeId node, unsigned n) {
     switch (n) {
       case NodeCalendar::kAhead:
@@ -121,8 +122,8 @@ struct Fabric::Turns {
   }
 
  private:
-  // One frame of each kind: most hosts hear data from one peer at a time, and acknowledgements from
-  // another one.
+  // One expected frame of each kind per node: most hosts get data from one peer at a time, and
+  // acknowledgements from another one.
   struct Expected {
     PortId port = kNone;
     std::uint32_t frame = kNone;
@@ -177,7 +178,8 @@ void Fabric::advance(Picos until, Sink& sink) {
   }
 }
 
-// What concerns several nodes happens between what concerns one: before it at the same time.
+// Events of queue_ concern several nodes (faults, wakes of the sink). Each happens when all nodes
+// have reached its time, before their own events of that time.
 template <class Sink>
 void Fabric::advance_by_node(Picos until, Sink& sink) {
   Turns<Sink> turns(*this, sink);

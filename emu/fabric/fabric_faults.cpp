@@ -1,4 +1,9 @@
 // Owns faults at work: their schedule, their sums on each link, paused hosts.
+//
+// apply() plans two events per occurrence: its begin, and its end if it has one. Then set_active()
+// changes the list of faults that are active on each link, and refresh() merges that list anew into
+// Trouble::sum, which is all that frames meet. So faults that overlap add up, and ending one does
+// not end another.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,7 +17,7 @@ namespace {
 // Fault events carry the fault's index and which end of an occurrence they are.
 constexpr std::uint32_t kEnds = 0x80000000U;
 
-// For a frame in one place at one time: a draw apart from that for its losses.
+// Salt: the draw for a frame's delay must differ from that for its loss at the same place and time.
 constexpr std::uint64_t kDelayDice = 0x64656C6179ULL;
 
 bool is_share(double p) { return p >= 0 && p <= 1; }
@@ -42,7 +47,7 @@ std::string check(const Fault& fault) {
   return {};
 }
 
-// Also where the sum is no Duration any more.
+// In floating point, because the sum may overflow a Duration.
 bool ends_within(Duration limit, const Fault& fault, std::uint32_t times) {
   const auto number = [](Duration d) { return static_cast<double>(d.count()); };
   return number(fault.at) + number(fault.every) * times + number(fault.lasts) <= number(limit);
@@ -192,8 +197,8 @@ void Fabric::refresh(LinkId id) {
   } else if (!trouble.sum.down && was_down) {
     trouble.outages.back().until = now_;
   }
-  // What waits takes as much longer as the link is slower. The limits are times to drain: the
-  // port's share of the buffer and its thresholds shrink with the rate, as in the reference.
+  // Frames that wait take longer in proportion. The limits are times to drain and stay as they are:
+  // the port's share of the buffer, and its thresholds, shrink with the rate.
   const double own =
       static_cast<double>(topology_.links()[id].properties.rate.picoseconds_for(1024));
   const double slowed = std::min(own / trouble.sum.rate_factor, 4.0e9);
@@ -224,7 +229,8 @@ void Fabric::set_paused(PortId port, bool paused) {
   }
 }
 
-// It was still waiting when the cable was cut.
+// Whether the cable was cut before the frame had left its queue: it left, by plan, during an
+// outage.
 bool Fabric::was_cut(const Event& event, const LinkState& via, Picos left) {
   for (const Outage& outage : troubles_[via.trouble].outages) {
     if (left > outage.from && left <= outage.until) {
@@ -235,6 +241,8 @@ bool Fabric::was_cut(const Event& event, const LinkState& via, Picos left) {
   return false;
 }
 
+// Extra delay, jitter and reordering act at the far end of the cable: the link's own queue does not
+// feel them, and frames may overtake each other.
 bool Fabric::hold_back(Event& event, const LinkState& via) {
   const Impairment& is = troubles_[via.trouble].sum;
   Picos extra = picos(is.extra_delay);
@@ -253,6 +261,8 @@ bool Fabric::hold_back(Event& event, const LinkState& via) {
   return true;
 }
 
+// Draws in a fixed order, so that one seed gives one outcome: grey failures depend on the flow's
+// hash alone, bursts on the link's state, the rest on chance.
 bool Fabric::survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now) {
   const Impairment& is = trouble.sum;
   const auto lost = [&](DropReason reason) {

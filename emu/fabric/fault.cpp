@@ -1,4 +1,5 @@
-// Owns the sum of troubles: they merge, none resets another.
+// Owns merging impairments: probabilities combine as independent chances, delays add up, rate
+// factors multiply.
 #include "emu/fabric/fault.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Owns what can go wrong in the network, as data, and how several troubles of one link add up.
+// Owns the description of faults, as data, and how several impairments of one link add up.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct BurstLoss {
   double loss = 1;   // while bad
 };
 
-// What is wrong with one link (or a sum of such). Probabilities are per frame.
+// The impairment of one link, or the sum of several. Probabilities are per frame.
 struct Impairment {
   bool down = false;
   double rate_factor = 1;  // of the link's own rate

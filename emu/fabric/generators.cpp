@@ -47,6 +47,8 @@ Tier tier_of(const FatTreeSpec& spec, unsigned tier, const CableSpec& cable) {
   return result;
 }
 
+// Radices must divide evenly at each tier, or switches of one tier would differ. Returns what is
+// wrong, or nothing.
 std::string check(const FatTreeSpec& s) {
   const auto text = [](const std::string& what) { return "fat tree: " + what; };
   if (s.tiers != 2 && s.tiers != 3) {
@@ -107,7 +109,8 @@ CableSpec derive_queues(CableSpec cable, unsigned hops) {
     return static_cast<Bytes>(std::ceil(packets * share)) * cable.mtu;
   };
   if (cable.buffer == 0) {
-    // Without trimming a full queue loses packets silently: five times the room.
+    // Without trimming a full queue loses packets without a sign to the sender: give it five times
+    // the room.
     cable.buffer = whole(1.0) * (cable.trimming ? 1 : 5);
   }
   if (cable.ecn && cable.ecn_high == 0) {
@@ -146,6 +149,9 @@ FatTreeSpec leaf_spine(std::uint32_t hosts, std::uint32_t hosts_per_leaf, double
   return spec;
 }
 
+// Hosts first, so that ports are numbered like hosts; then ToRs, aggregation switches and cores,
+// tier by tier. With 2 tiers the whole network is one pod whose aggregation switches are the
+// spines. The n-th aggregation switch of each pod is wired to the n-th share of the cores.
 Result<Topology> fat_tree(const FatTreeSpec& spec) {
   if (const std::string problem = check(spec); !problem.empty()) {
     return bad(problem);

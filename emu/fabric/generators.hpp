@@ -1,4 +1,4 @@
-// Owns the families of networks that can be described by a few numbers.
+// Owns the families of networks that a few numbers describe.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace weft::fabric {
 
-// What the cables of a generated network are made of. Zero means: derived from the network by the
-// rules of docs/experiments.md (queue of one bandwidth-delay product, marking between 0.2 and 0.8
-// of it).
+// The properties of all cables of a generated network. Zero for a buffer or threshold: derived from
+// the network by the rules of docs/experiments.md (queue of one bandwidth-delay product, marking
+// between 0.2 and 0.8 of it).
 struct CableSpec {
   Rate rate = Rate::gbps(100);
   Duration delay = std::chrono::microseconds{1};

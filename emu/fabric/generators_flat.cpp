@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::uint32_t kMostNodes = 1U << 20;
 
+// The three kinds of links of a flat network: from a NIC, whose own queue has no limit and neither
+// marks nor trims; down to a host; between switches.
 struct Kit {
   LinkProperties nic;
   LinkProperties down;
@@ -121,8 +123,10 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
   const Kit kit = kit_of(cable, 5);
   const auto ids = switches_with_hosts(net, "switch", switches, hosts_per_switch, cable, kit);
   Rng rng(seed);
-  // A circle joins everything; the rest of each switch's cables are shuffled and paired, and pairs
-  // that would double a cable or loop are broken up by swapping with an earlier pair.
+  // A circle connects all switches. The remaining cable ends ("stubs", `degree` - 2 per switch) are
+  // shuffled and paired. A pair that would double a cable, or loop, goes back into the next
+  // attempt, together with one pair that was good before: otherwise the last ends might never fit.
+  // What is left after 64 attempts stays unconnected.
   std::set<std::pair<std::uint32_t, std::uint32_t>> cables;
   const auto norm = [](std::uint32_t a, std::uint32_t b) {
     return std::pair(std::min(a, b), std::max(a, b));

@@ -1,4 +1,13 @@
 // Owns the grammar of `.cm` files.
+//
+//   Nodes 16                  header: numbers of nodes, connections and triggers
+//   Connections 2
+//   Triggers 1
+//   0->1 id 1 start 0 size 4096 send_done_trigger 1
+//   2->3 id 2 trigger 1 size 4096
+//   trigger id 1 oneshot
+//
+// A trigger may be used before it is declared; finish() checks that each was.
 #include <algorithm>
 #include <charconv>
 #include <optional>

@@ -1,4 +1,8 @@
 // Owns the grammar of `.topo` files.
+//
+// Lines of a key and a value: a header (Nodes, Tiers, Podsize), then a block for each tier, which
+// begins with "Tier N". parse() collects the numbers, read_htsim_topology() checks them and fills a
+// FatTreeSpec; what is left of checks is fat_tree()'s.
 #include "emu/fabric/htsim_topo.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Owns the slower half of the calendar by nodes: opening a window, sorting a node's events, the far
-// future.
+// Owns the slower half of the calendar by nodes: opening a window, sorting a node's events, the
+// events beyond the ring.
 #include "emu/fabric/node_calendar.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace weft::fabric {
 namespace {
 
-// Up to so many, insertion beats a general sort.
+// Up to this many events, insertion sort beats a general one.
 constexpr std::size_t kShort = 24;
 constexpr std::uint64_t kLeastRing = 16;
 constexpr std::uint64_t kMostHeads = 1 << 24;
@@ -54,7 +54,8 @@ std::uint32_t NodeCalendar::add_chunk(std::uint32_t older) {
   return index;
 }
 
-// For the node that works, in the open window: nearly always at the end.
+// The working node plans another event for itself in the open window. Its key is nearly always the
+// last.
 void NodeCalendar::insert(const Event& event, std::uint32_t ref) {
   const Key key = key_of(event, ref);
   auto at = keys_.end();
@@ -104,8 +105,8 @@ void NodeCalendar::move_to(std::uint64_t window) {
   pull_far();
 }
 
-// When nothing is left before `until`, the window of `until` is the open one: what is inserted from
-// outside then is not too early for it.
+// When no event is left before `until`, the window of `until` becomes the open one, so that events
+// inserted between two runs do not lie before the open window.
 bool NodeCalendar::open_next(Picos until) {
   const std::uint64_t last = until == kNoTime ? ~0ULL : window_of(until);
   const std::uint64_t next = size_ == 0 ? ~0ULL : next_occupied();
@@ -119,6 +120,8 @@ bool NodeCalendar::open_next(Picos until) {
   return next == window && open_start_ < until;
 }
 
+// Begins the turn of a node: sorts keys of its events in the open window. The events stay in their
+// chunks.
 void NodeCalendar::gather(NodeId node) {
   working_ = node;
   keys_.clear();
@@ -149,6 +152,8 @@ void NodeCalendar::gather(NodeId node) {
   }
 }
 
+// Ends the turn: frees the node's chunks, and puts back the events that lie at or after `until` of
+// the present run().
 void NodeCalendar::put_down(NodeId node) {
   working_ = kNone;
   kept_.clear();

@@ -1,5 +1,5 @@
-// Owns the future of large networks: a calendar of windows of time, and in each window the events
-// of each node by themselves.
+// Owns the calendar of large networks: windows of time, and in each window a list of events per
+// node.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class NodeCalendar {
   // Windows of `lookahead` ps. Events further away than the ring of windows wait in a heap.
   NodeCalendar(std::uint32_t nodes, Picos lookahead, Picos horizon);
 
-  // In the window that is being worked off only the node that works may insert for itself.
+  // In the open window, only the node that has its turn may insert, and only for itself.
   void push(NodeId node, const Event& event) {
     const std::uint64_t window = window_of(event.when);
     ++size_;
@@ -47,13 +47,14 @@ class NodeCalendar {
   // The first picosecond after the open window.
   [[nodiscard]] Picos window_end() const { return start_of(open_ + 1); }
 
-  // Handler: event(const Event&), ahead(calendar, node, n), which is told n = kAhead .. 1 nodes
-  // beforehand that a node will have its turn, and stopped(), which ends the run with the window.
-  // Works off everything before `until`.
+  // Handles all events before `until`. Handler: event(const Event&); ahead(calendar, node, n),
+  // called for n = kAhead .. 1, n nodes before that node has its turn, to prefetch; stopped(),
+  // which ends the run with the window.
   template <class Handler>
   void run(Picos until, Handler& handler);
   static constexpr unsigned kAhead = 9;
-  // The events of a node in the open window: hints, for the handler's ahead().
+  // Visits the events of a node in the open window, in no particular order: for the handler's
+  // ahead().
   template <class Visit>
   void visit(NodeId node, const Visit& visit) const {
     for (std::uint32_t head = heads_[at(open_, node)]; head != kEnd;) {
@@ -65,7 +66,8 @@ class NodeCalendar {
     }
   }
   void prefetch_head(NodeId node) const { __builtin_prefetch(&heads_[at(open_, node)]); }
-  // The newest chunk of them, or, when that is there, the next older one.
+  // Prefetches the newest chunk of the node's events, or, when that is in the cache, the next older
+  // one.
   void prefetch_events(NodeId node, bool older) const {
     std::uint32_t head = heads_[at(open_, node)];
     if (older) {

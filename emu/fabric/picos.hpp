@@ -1,4 +1,4 @@
-// Owns the network's unit of time: 64 B at 400 Gb/s last 1.28 ns, so nanoseconds are too coarse for
+// Owns the network's unit of time: 64 B at 400 Gb/s take 1.28 ns, so nanoseconds are too coarse for
 // links.
 #pragma once
 
@@ -17,7 +17,7 @@ inline constexpr Picos kNoTime = INT64_MAX;
 [[nodiscard]] constexpr Picos picos(TimePoint t) {
   return t == kNever ? kNoTime : t.time_since_epoch().count() * 1000;
 }
-// The nanosecond that contains `t`: what a Machine is told.
+// The nanosecond that contains `t`, in which Machines count.
 [[nodiscard]] constexpr TimePoint time_point(Picos t) {
   return t == kNoTime ? kNever : TimePoint{Duration{t / 1000}};
 }

@@ -1,4 +1,7 @@
 // Owns the search for shortest paths and the compression of their table.
+//
+// One breadth-first search per leaf, backwards from it: at each node, the links that lead one step
+// closer are the choices for all hosts behind that leaf. Equal sets of links share a number.
 #include "emu/fabric/routes.hpp"
 
 #include <map>
@@ -28,7 +31,7 @@ Routes::Routes(const Topology& topology) {
       leaving[links[link].from].push_back(link);
     }
   }
-  // Row 0 has no way to anywhere: that of all hosts.
+  // Row 0 is shared by all hosts, which forward nothing: no way to anywhere.
   rows_.assign(nodes.size(), 0);
   std::uint32_t rows = 1;
   for (NodeId node = 0; node < nodes.size(); ++node) {
@@ -64,7 +67,7 @@ Routes::Routes(const Topology& topology) {
           set.push_back(link);
         }
       }
-      auto& [number, same] = latest[at];  // most leaves are reached as the one before
+      auto& [number, same] = latest[at];  // most leaves have the same choices as the one before
       if (set == same) {
         table_[rows_[at] * leaves_ + index] = number;
         continue;

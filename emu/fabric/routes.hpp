@@ -9,9 +9,11 @@
 
 namespace weft::fabric {
 
-// Hosts behind the same switch have the same routes, and most (switch, destination) pairs share a
-// small set of choices with others: the table holds one 16-bit number a pair, so that it stays in
-// the cache.
+// Hosts behind the same switch have the same routes, and most pairs of switch and destination share
+// their set of links with other pairs. So the table holds one 16-bit number per pair, and stays in
+// the cache. Among several links a hash of the flow and the switch's own seed choose (ECMP): a
+// frame's path depends on its flow and its path number, and neighbouring switches choose
+// independently.
 class Routes {
  public:
   explicit Routes(const Topology& topology);

@@ -9,6 +9,7 @@
 
 namespace weft::fabric {
 
+// On a mismatch, the last `*` takes one more character; there is no recursion.
 bool matches(std::string_view pattern, std::string_view text) {
   std::size_t p = 0;
   std::size_t t = 0;
@@ -102,7 +103,8 @@ std::vector<LinkId> Topology::find_links(std::string_view pattern) const {
   auto dash = pattern.find("->");
   std::size_t length = 2;
   if (dash == std::string_view::npos) {
-    // Node names may contain dashes: take the one that splits the text into two that exist.
+    // Node names may contain dashes: take the first dash that splits the text into two names, or
+    // patterns, that exist.
     both = true;
     length = 1;
     for (std::size_t at = pattern.find('-'); at != std::string_view::npos;
@@ -219,8 +221,8 @@ Result<void> Topology::validate() const {
   if (reached.empty()) {
     return bad("there is no host; add at least two");
   }
-  // Hosts do not forward, but planes of multi-NIC hosts meet only in the hosts: reachability goes
-  // through.
+  // Hosts do not forward. But planes of multi-NIC hosts are connected only by their hosts, so this
+  // search goes through hosts too.
   std::vector<std::vector<NodeId>> neighbours(nodes_.size());
   for (const Link& link : links_) {
     neighbours[link.from].push_back(link.to);

@@ -1,4 +1,4 @@
-// Owns the description of a network: nodes, cables, what each port of a cable can do. Data only.
+// Owns the description of a network: nodes, cables, the properties of each direction. Data only.
 #pragma once
 
 #include <cstdint>
@@ -69,15 +69,15 @@ class Topology {
   // names, and
   // "#n" to choose one of parallel cables.
   [[nodiscard]] std::vector<LinkId> find_links(std::string_view pattern) const;
-  // At least one. The error says how to write one.
+  // The same, but an error if there is none, which says how to write a name.
   [[nodiscard]] Result<std::vector<LinkId>> links_called(std::string_view pattern) const;
 
   // The uplink (host to network) of every port, in the order of PortId.
   [[nodiscard]] std::vector<LinkId> ports() const;
   [[nodiscard]] std::string port_name(PortId port) const;
 
-  // Says which node is wrong: every host needs a cable, everything must be reachable, rates
-  // positive.
+  // Every host needs a cable, all hosts must be reachable, rates positive. The error names the node
+  // or link that is wrong.
   [[nodiscard]] Result<void> validate() const;
 
  private:

@@ -1,4 +1,7 @@
 // Owns the translation between topology files and topologies.
+//
+// Readers ask a YamlMap for keys by name. An error is noted in the YamlFile with its place, and
+// everything after it does nothing; so the readers need no checks of their own in between.
 #include "emu/fabric/topology_yaml.hpp"
 
 #include <filesystem>
@@ -149,7 +152,7 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
   }
 }
 
-// Whatever stands in it, YAML reads it as a text.
+// In quotes, so that YAML reads any content as text.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {

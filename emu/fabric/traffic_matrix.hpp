@@ -41,8 +41,7 @@ struct TrafficMatrix {
 // Reads htsim's connection matrices (`.cm`). Failure lines are refused: weft's faults are richer.
 [[nodiscard]] Result<TrafficMatrix> read_htsim_matrix(const std::string& file_name,
                                                       const std::string& text);
-// Every flow between two different ports that exist, every trigger used by someone able to activate
-// it.
+// Every flow must join two different ports that exist, and name triggers that exist.
 [[nodiscard]] Result<void> validate(const TrafficMatrix& matrix, std::uint32_t ports);
 
 }  // namespace weft::fabric

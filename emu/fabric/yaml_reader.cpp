@@ -1,4 +1,4 @@
-// Owns units, places and key checking of YAML.
+// Owns units, places of errors, and the checking of keys in YAML.
 #include "emu/fabric/yaml_reader.hpp"
 
 #include <algorithm>
@@ -40,6 +40,7 @@ std::optional<double> parse_with_unit(std::string_view text, std::initializer_li
   return std::nullopt;
 }
 
+// Levenshtein's, with one row: for "did you mean".
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) {
@@ -343,6 +344,7 @@ YamlMap YamlMap::map(const char* key) {
   return YamlMap(file_, node.IsDefined() ? node : YAML::Node(YAML::NodeType::Null), key_path(key));
 }
 
+// The first unknown key becomes the error: with the nearest known name, or all of them.
 void YamlMap::finish() {
   if (file_.failed() || !node_.IsDefined() || !node_.IsMap()) {
     return;

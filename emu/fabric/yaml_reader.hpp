@@ -1,5 +1,5 @@
-// Owns reading of YAML that people write: every value has a place (file, line, key), every key must
-// be known.
+// Owns reading YAML that people write: every error names its place (file, line, key), and every key
+// must be known.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -24,7 +24,7 @@ namespace weft::fabric {
 // "4150", "2MB", "64KiB", "100 KB".
 [[nodiscard]] std::optional<Bytes> parse_bytes(std::string_view text);
 
-// One file and the first thing that is wrong with it; later ones are usually its consequences.
+// One file and its first error; later errors are usually consequences of the first.
 class YamlFile {
  public:
   explicit YamlFile(std::string file_name) : name_(std::move(file_name)) {}
@@ -49,7 +49,7 @@ class YamlMap {
   [[nodiscard]] bool has(const char* key);
   void read(const char* key, bool& out);
   void read(const char* key, std::string& out);
-  // A text that stands in tables, reports and metrics: one line, not too long.
+  // A text for tables, reports and metrics: one line, not too long.
   void read_label(const char* key, std::string& out);
   void read(const char* key, Rate& out);
   void read(const char* key, Duration& out);
@@ -92,8 +92,8 @@ class YamlMap {
   std::vector<std::string> asked_;
 };
 
-// Whether a thing of the network may be called so: names of nodes become parts of paths, of
-// environments, of link patterns and of metrics.
+// Whether a node may have this name: names become parts of file paths, of environment variables, of
+// link patterns and of metrics.
 [[nodiscard]] bool is_node_name(std::string_view text);
 inline constexpr const char* kNodeNameRule =
     "expected 1 to 63 letters, digits and ._- that begin with neither . nor -";
