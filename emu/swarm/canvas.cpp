@@ -79,6 +79,7 @@ void SlotMap::take_back(std::span<std::byte> bytes, std::uint64_t offset) {
   }
 }
 
+// Partly painted is allowed: the message may still be under way, or have failed half-way.
 bool SlotMap::explains(std::span<const std::byte> bytes) const {
   std::vector<Slot> ordered = slots_;
   std::sort(ordered.begin(), ordered.end(),

@@ -1,4 +1,8 @@
 // Owns memory whose every byte is predictable, so that any wrong write shows.
+//
+// All memory starts as kBlank. A message has a content of its own, computed from its key, so a byte
+// in the wrong place differs from what belongs there. Memory that its owner has taken back becomes
+// kScribble: a write after the completion shows as a byte that is not, and a read as wrong content.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +15,7 @@
 
 namespace weft::swarm {
 
-inline constexpr std::byte kBlank{0xA5};     // memory that nobody has written
+inline constexpr std::byte kBlank{0xA5};     // memory that was never written
 inline constexpr std::byte kScribble{0x3C};  // memory that its owner has taken back
 
 // Byte `at` of the content named `key`. The content of message n is its own, whatever its length.
@@ -38,7 +42,7 @@ class GuardedBuffer {
   }
   [[nodiscard]] bool margins_intact() const;
   [[nodiscard]] bool exists() const { return memory_ != nullptr; }
-  // The owner takes the memory back: from now on nobody may write, and what is read is garbage.
+  // The owner takes the memory back: from now on no write is allowed, and what is read is garbage.
   void scribble();
   [[nodiscard]] bool still_scribbled() const;
   void free() { memory_.reset(); }
@@ -49,25 +53,26 @@ class GuardedBuffer {
   std::size_t size_ = 0;
 };
 
-// Hands out the places of a region to messages, each place once, with blank space between them.
+// Assigns places of a region to messages, each place once, with blank bytes between them: a write
+// beyond its own place hits blank bytes first.
 class SlotMap {
  public:
   struct Slot {
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
     std::uint64_t key = 0;
-    bool taken_back = false;  // scribbled over: nobody may write there any more
+    bool taken_back = false;  // scribbled over: no write is allowed there any more
   };
   static constexpr std::uint64_t kFull = ~std::uint64_t{0};
 
   explicit SlotMap(std::uint64_t size) : size_(size) {}
   // The offset, or kFull.
   std::uint64_t take(std::uint64_t length, std::uint64_t key);
-  // A message that may reach over the end of the region; at most one.
+  // A place for a message of which only `inside` bytes lie within the region; at most one.
   std::uint64_t take_end(std::uint64_t inside, std::uint64_t key);
-  // The message at this place is complete: whatever comes there later shows.
+  // The message at this place is complete: any later write there shows.
   void take_back(std::span<std::byte> bytes, std::uint64_t offset);
-  // Every byte is blank, or belongs to the message whose place it is.
+  // Whether every byte is blank, or part of the content of the message whose place it is.
   [[nodiscard]] bool explains(std::span<const std::byte> bytes) const;
 
  private:

@@ -1,4 +1,4 @@
-// Owns the watching of turns.
+// Owns checking whose turn it was, packet by packet.
 #include "emu/swarm/fairness.hpp"
 
 #include <algorithm>
@@ -9,14 +9,15 @@
 namespace weft::swarm {
 namespace {
 
-// Packets that a host sends to one peer while another can be sent to.
+// The packets that a host may send to one peer in a row while another peer is ready (Scheduler).
 constexpr std::uint32_t kTurn = 8;
 
-// Packets of other size classes that pass one of the longest: with all classes busy it has one turn
-// of 2^(classes - 1), and that wait may begin anew once, where messages begin or end meanwhile.
+// The most packets of other size classes that may pass a packet of the longest class. With all
+// classes busy that class has one turn in 2^(classes - 1), and its wait may start again once, when
+// messages begin or end meanwhile.
 constexpr std::uint64_t kMostOfOtherClasses = 2 * (1U << (srd::wire::kSizeClasses - 1)) - 1;
 
-// A policy with fewer paths than this has hardly any choice.
+// With fewer paths than this, a path selector has hardly any choice, and is not judged.
 constexpr std::uint16_t kManyPaths = 64;
 
 std::string name_of(const std::pair<std::uint32_t, std::uint32_t>& flow) {
@@ -29,19 +30,19 @@ bool has_data_header(Packet kind) { return matches(Packet::data | Packet::probe,
 
 Fairness::Fairness(const Plan& plan) : plan_(plan) {}
 
-// Forced reorder lets requests change places on purpose.
+// The test hook forced_reorder makes requests change places on purpose.
 bool Fairness::keeps_order(std::uint32_t host) const {
   return plan_.hosts[host].engine.forced_reorder == 0;
 }
 
-// Without credits to wait for, and without a pace.
+// No credits to wait for, and no pacing: what is posted to an idle peer must leave at once.
 bool Fairness::leaves_at_once(std::uint32_t host) const {
   const srd::EngineConfig& engine = plan_.hosts[host].engine;
   const std::string& control = engine.congestion_control;
   return keeps_order(host) && !engine.receiver_credits && control != "swift" && control != "srd";
 }
 
-// Requests for credits take paths, too.
+// Only "reps" recycles paths. Requests for credits use paths as well, which this rule does not see.
 bool Fairness::recycles_paths(std::uint32_t host) const {
   const srd::EngineConfig& engine = plan_.hosts[host].engine;
   return engine.path_selector == "reps" && engine.paths >= kManyPaths && !engine.receiver_credits;
@@ -109,7 +110,8 @@ void Fairness::sent_data(const VirtualNetwork::InFlight& packet,
   if (kind == Packet::read_request) {
     return;
   }
-  // What was refused for now goes again among the messages of one packet.
+  // A long message that was refused for lack of a receive is completed by a single packet, which
+  // queues with the singles.
   const bool again = (header.common.flags & srd::wire::kCompletes) != 0;
   const bool single =
       header.message_length.value() <= plan_.hosts[packet.from].engine.mtu_payload || again;
@@ -137,8 +139,8 @@ void Fairness::sent_data(const VirtualNetwork::InFlight& packet,
   }
 }
 
-// Judged when the next packet of the same message leaves: then it had waited, and was not
-// cancelled.
+// Counts what passed a long message between two of its packets. Judged when the second one leaves:
+// only then is it certain that the message was waiting, and not cancelled.
 void Fairness::sent_bulk(const Flow& who, FlowState& flow, const srd::wire::DataHeader& header,
                          bool answer) {
   const std::uint32_t mtu = plan_.hosts[who.first].engine.mtu_payload;
@@ -161,8 +163,8 @@ void Fairness::sent_bulk(const Flow& who, FlowState& flow, const srd::wire::Data
   }
 }
 
-// What leaves at one time was ready when the first of it left. So who comes after a stretch that is
-// too long has waited for it.
+// Packets that leave at the same virtual time were all ready when the first of them left. So if
+// another peer's packet follows a stretch that is too long, it has waited for that stretch.
 void Fairness::check_stretch(TimePoint when, const VirtualNetwork::InFlight& packet) {
   const Packet kind = kind_of(packet.bytes);
   if (kind == Packet::ack || kind == Packet::stale_life) {
@@ -192,8 +194,8 @@ void Fairness::check_turn(const Flow& flow, const FlowState& state, const Depart
   }
 }
 
-// Each path is explored once a round, and else taken again only when something spoke for it. So
-// within a round's worth of departures nobody explores the same path three times.
+// Each path is explored once per round, and otherwise used again only after an unmarked packet
+// along it. So within as many departures as there are paths, no path is explored three times.
 void Fairness::check_path(const Flow& who, FlowState& flow, std::uint16_t path) {
   const std::uint64_t now = ++flow.departures;
   if (!recycles_paths(who.first) || flow.disturbed) {
@@ -223,7 +225,7 @@ void Fairness::arrived(const VirtualNetwork::InFlight& packet) {
   }
   srd::wire::AckHeader ack;
   if (kind == Packet::ack && srd::wire::load(packet.bytes, ack)) {
-    ++back.paths[ack.common.path.value()].unmarked;  // measured: it was not too slow
+    ++back.paths[ack.common.path.value()].unmarked;  // the path of the ACK was measured as well
   }
   srd::wire::DataHeader header;
   if (kind == Packet::read_request && srd::wire::load(packet.bytes, header) &&

@@ -1,5 +1,4 @@
-// Owns the rules about whose turn it is: what leaves a host must not wait behind what has no right
-// to come first.
+// Owns the rules about order: no packet may wait behind packets that have no right to go first.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +14,21 @@
 
 namespace weft::swarm {
 
-// Judges by what the network sees, host by host and peer by peer:
+// It knows only the plan, the posted requests and the packets that the network sees, not the
+// engine's queues. The rules, for each pair of hosts:
 // - a message of one packet is passed by packets of longer ones only as often as by its equals, and
 //   once more;
 // - messages of one packet leave in the order in which they were posted, whatever their endpoints;
 // - a longer message that has begun is passed by packets of single ones only as often as by other
 //   long ones, and once more; and by those of other size classes no more often than the longest
 //   class has to wait while all are busy;
-// - a host sends so many packets to one peer at a stretch, and no more while another can be sent
-// to;
-// - what is posted to a peer with whom nothing is under way leaves at once, whoever else is silent;
-// - a path whose packets came with marks, all of them, is taken again only when it is its turn.
+// - a host sends at most kTurn packets to one peer in a row while another peer is ready;
+// - a request to a peer with which nothing is under way leaves at once, whichever other peer is
+//   silent;
+// - a path all of whose packets were marked is used again only when its turn comes.
+//
+// A lost packet, a probe or a restart makes a flow `disturbed`: paths are not judged after that,
+// because what the sender knows of them can no longer be derived from outside.
 class Fairness {
  public:
   explicit Fairness(const Plan& plan);
@@ -36,11 +39,11 @@ class Fairness {
   // `open`: requests that are under way between the two, this one included.
   void posted(TimePoint now, std::uint64_t number, const Step& step, std::uint32_t open);
   void saw(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet);
-  // Time goes on: what should have left at once has left.
+  // Time has advanced: checks that what had to leave at once has left.
   void check_departures(TimePoint now);
-  // The host's application takes requests back.
+  // The host's application has cancelled requests.
   void withdrawn(std::uint32_t host);
-  // The host is gone or stands still.
+  // The host has crashed, or is paused.
   void forget(std::uint32_t host);
 
  private:
@@ -63,8 +66,8 @@ class Fairness {
     std::uint32_t packets = 0;
   };
   struct PathUse {
-    std::uint32_t unmarked = 0;   // acknowledged news that speaks for the path, not used up yet
-    std::uint64_t explored[2]{};  // the latest two departures that nothing spoke for
+    std::uint32_t unmarked = 0;   // unmarked packets along it that no reuse is accounted to yet
+    std::uint64_t explored[2]{};  // the latest two departures along it without such a reason
   };
   struct FlowState {
     Departures left;
@@ -73,8 +76,8 @@ class Fairness {
     std::uint64_t latest_send = 0;                // of those that left, the one posted last
     std::map<std::pair<bool, std::uint32_t>, LongMessage> begun;  // answer or not, message
     std::optional<TimePoint> must_leave;  // since when something should have left
-    bool disturbed = false;               // a packet was lost: nothing is known of paths any more
-    bool answered = false;  // an answer to a read may be under way that nobody wants any more
+    bool disturbed = false;               // paths are not judged any more
+    bool answered = false;                // an answer to a cancelled read may still be under way
     std::uint64_t departures = 0;
     std::map<std::uint16_t, PathUse> paths;
   };

@@ -1,4 +1,4 @@
-// Owns the bookkeeping of silences and of who has heard of whom.
+// Owns the record of silences, and of which life each process has heard of.
 #include "emu/swarm/history.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Owns what happened to hosts and network during a run, to tell which outcomes of a request that
-// explains.
+// Owns the record of what happened to hosts and network during a run. The judge asks it whether the
+// outcome of a request has an explanation: "unresponsive", for instance, only after a long silence.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace weft::swarm {
 
-// When something was so, for each of many.
+// For each key, whether a condition holds now, and when it last ended.
 template <class Key>
 class Episodes {
  public:
@@ -23,7 +23,7 @@ class Episodes {
       last_[key] = now;
     }
   }
-  // Was it so at any time since?
+  // Whether the condition has held at any time since then.
   [[nodiscard]] bool was(const Key& key, TimePoint since) const {
     const auto last = last_.find(key);
     return now_.contains(key) || (last != last_.end() && last->second >= since);
@@ -49,7 +49,7 @@ class History {
                                      TimePoint since) const {
     return unavailable_.was({host, endpoint}, since);
   }
-  // So many receives are posted, or were when the application last looked.
+  // The number of posted receives, as the application knows it.
   void receives(TimePoint now, std::uint32_t host, std::uint32_t endpoint, std::uint32_t posted) {
     if (posted == 0) {
       without_receives_.begin({host, endpoint});
@@ -69,32 +69,34 @@ class History {
     const auto last = last_flush_.find({host, endpoint, peer});
     return last != last_flush_.end() && last->second >= since;
   }
-  // With an endpoint that is closed all of its requests are flushed, those to itself as well.
+  // Closing an endpoint flushes its requests to every peer, and is recorded for the host itself as
+  // well: that entry stands for the closing.
   [[nodiscard]] bool was_closed(std::uint32_t host, std::uint32_t endpoint, TimePoint since) const {
     return was_flushed(host, endpoint, host, since);
   }
 
-  // --- Silence between two hosts, either direction of which does not work.
+  // --- Silence between two hosts: at least one direction does not work.
   void cut(TimePoint now, std::uint32_t a, std::uint32_t b, bool is_cut);
   void mute(TimePoint now, std::uint32_t host,
             bool is_mute);  // down, paused, or without a live path
-  // Did the two not hear each other for `at_least` at a stretch that reaches beyond `since`?
+  // Whether the two were apart for `at_least` without a break, in a stretch that ends after
+  // `since`.
   [[nodiscard]] bool were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePoint since,
                                 Duration at_least) const;
-  // The same for a stretch that reaches up to now, if whoever tries may have missed moments of up
-  // to `between_tries` in which they were not apart.
+  // The same for a stretch that reaches up to now, where breaks of up to `between_tries` do not
+  // count: a sender that tries so rarely may have missed them.
   [[nodiscard]] bool seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b,
                                   Duration between_tries, Duration at_least) const;
   void heal(TimePoint now);
 
-  // --- Bad luck: both are there, and everything between them is lost.
+  // --- Bad luck: both hosts are up, and by chance every packet between them is lost.
   void lost(std::uint32_t from, std::uint32_t to, std::uint16_t path);
   void arrived(TimePoint now, std::uint32_t from, std::uint32_t to);
-  // Has `host` heard nothing of `peer` for so long although more than one path was tried?
+  // Whether `host` has heard nothing of `peer` for so long although more than one path was tried.
   [[nodiscard]] bool everything_was_lost(TimePoint now, std::uint32_t host, std::uint32_t peer,
                                          Duration at_least) const;
 
-  // --- What a process has heard: packets that reached it unharmed and addressed to its life.
+  // --- What a process has heard: packets that reached it intact and addressed to its life.
   struct Heard {
     std::uint32_t earliest = 0;
     std::uint32_t incarnation = 0;  // the latest one heard of
@@ -106,7 +108,7 @@ class History {
   [[nodiscard]] const Heard* heard(std::uint32_t host, std::uint32_t incarnation,
                                    std::uint32_t from) const;
 
-  // --- First contact: data that did not name the life it was meant for.
+  // --- First contact: data packets of a sender that did not know the receiver's life yet.
   void first_contact(std::uint32_t from, std::uint32_t from_incarnation, std::uint32_t to,
                      std::uint32_t to_incarnation) {
     first_contacts_.insert({from, from_incarnation, to, to_incarnation});

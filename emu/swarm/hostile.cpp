@@ -1,4 +1,4 @@
-// Owns the attacker's repertoire.
+// Owns the attacker's kinds of packets.
 #include "emu/swarm/hostile.hpp"
 
 #include <algorithm>
@@ -11,16 +11,18 @@
 namespace weft::swarm {
 namespace {
 
-constexpr std::uint32_t kFirstStranger = 1000;  // hosts of this number and above are nobody
+constexpr std::uint32_t kFirstStranger = 1000;  // no host has this number or a higher one
 constexpr std::uint32_t kStrangers = 4;
 constexpr std::uint32_t kManyStrangers = 60'000;
 constexpr std::uint32_t kManyLives = 1000;  // more than there are of any process
 
-// Later than all lives of the same process; 0 would be no life.
+// A life that is later than all lives of the same process, and not 0, which means none.
 std::uint32_t nobodys_life(std::uint32_t life) { return std::max(1U, life + kManyLives); }
 
 }  // namespace
 
+// Once the memory is full, packets replace others rarely, and less often the longer the run: so old
+// packets stay in it as well.
 void Attacker::overhear(const VirtualNetwork::InFlight& packet) {
   ++seen_;
   if (remembered_.size() < kMemory) {
@@ -52,8 +54,9 @@ VirtualNetwork::InFlight Attacker::rubbish(const Step& step) {
   return packet;
 }
 
-// As right a packet as nobody in particular can send: for a life that is none, or with a header
-// that no checksum vouches for, be it in the name of a later life of somebody.
+// The most correct packet that a stranger can send: for a life that does not exist, or cut to a
+// header, which no checksum covers, perhaps in the name of a later life of a real host. All of it
+// must have no effect.
 void Attacker::speak_as_stranger(TimePoint now, VirtualNetwork& network,
                                  VirtualNetwork::InFlight packet) {
   srd::wire::DataHeader header;

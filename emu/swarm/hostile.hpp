@@ -1,5 +1,9 @@
-// Owns the attacker of a swarm run: keeps packets that it saw, and sends rubbish, mutations and
-// replays.
+// Owns the attacker of a swarm run: keeps packets that it saw, and sends random bytes, mutations
+// and replays.
+//
+// A mutated or truncated packet is not `genuine`: it must have no effect. A replay is genuine, and
+// must be recognised as old; a replay from a foreign address is, as far as a transport can know, a
+// new message of a stranger.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,9 @@
 // Owns the rules: what a completion must match, and what memory must look like.
+//
+// A status is accepted if something explains it: the request's own flaw, or an event in the History
+// between its posting and its end. For a result of `ok` the memory must agree, byte by byte. After
+// the end all memory of all processes is checked once more: no byte may have changed that no
+// request accounts for.
 #include "emu/swarm/judge.hpp"
 
 #include <algorithm>
@@ -13,11 +18,11 @@ using srd::Status;
 
 namespace {
 
-// Messages shorter than this cannot carry their number; without immediate data they are only
-// counted.
+// Messages shorter than this have no room for their number. Without immediate data they cannot be
+// told apart, and are only counted.
 constexpr std::uint32_t kNumbered = 8;
 
-// One after the other, by chance.
+// Attempts that may be lost one after the other, by chance.
 constexpr int kMostTriesLost = 4;
 
 bool loses_packets(const Plan& plan) {
@@ -86,7 +91,7 @@ void Judge::orphan(std::uint32_t host) {
   }
 }
 
-// Of either to the other.
+// In both directions.
 std::uint32_t Judge::open_requests_between(std::uint32_t a, std::uint32_t b) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(requests_, [&](const Request& r) {
     return r.state == Request::State::open &&
@@ -136,7 +141,7 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
   take_back_place(*request);
   if (request->buffer.exists()) {
     if ((completion.cookie & 1) != 0) {
-      request->buffer.free();  // so that the address sanitizer sees who still uses it
+      request->buffer.free();  // so that the address sanitizer reports any later use
     } else {
       request->buffer.scribble();
     }
@@ -196,25 +201,26 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
   }
 }
 
-// Did its engine learn of a later life than the one it knew when the request was posted? Where it
-// knew none, a packet of a former life may have introduced that one after its end.
+// Whether the peer had a later life than the one that the poster's engine knew when the request was
+// posted. If it knew none, a late packet of a former life may have introduced that one.
 bool Judge::restart_explains(const Request& request) const {
   const std::size_t lives = processes_[request.step.peer].size();
   return lives > 1 + request.known_incarnation.value_or(0);
 }
 
-// Only who knew no life speaks to another one than that which its key belongs to.
+// Whether the request may have reached a later life than the one that its key belongs to: only a
+// sender that knew no life of the peer may address another one.
 bool Judge::met_later_life(const Request& request) const {
   return !request.known_incarnation &&
          processes_[request.step.peer].size() > 1 + request.target_incarnation;
 }
 
-// One silence ends all that is under way, also what was posted when it was nearly over.
+// A long silence ends all requests that are under way, also one that was posted near its end.
 bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
   const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
-  // Whoever has had no answer tries again after this long, whether it sends or asks; where packets
-  // get lost one by one, so may some of the tries.
+  // A host without an answer tries again after max_rto, whether it sends or probes. Where single
+  // packets get lost, so may some of these attempts.
   const Duration between_tries =
       (loses_packets_ ? 1 + kMostTriesLost : 1) * engine.max_rto + 2 * engine.base_rtt;
   const Duration patience = engine.peer_timeout / 2;
@@ -227,10 +233,11 @@ bool Judge::silence_explains(TimePoint now, const Request& request, Status statu
   if (status == Status::unresponsive) {
     return heard != nullptr;
   }
-  return heard == nullptr || !heard->ack || is_lazy(step.host);  // heard since
+  // An acknowledgement makes the peer reachable; a lazy host may have heard one since it posted.
+  return heard == nullptr || !heard->ack || is_lazy(step.host);
 }
 
-// What a finished request must have done to memory.
+// Checks what a finished request has done to memory.
 void Judge::check_effect(const Request& request, std::uint32_t host) {
   const Step& step = request.step;
   const bool ok = request.status == Status::ok;
@@ -253,7 +260,7 @@ void Judge::check_effect(const Request& request, std::uint32_t host) {
   }
 }
 
-// What it brought is what the life that it asked had to read.
+// A read must bring the content of the life that it asked.
 void Judge::check_read(const Request& request) {
   const auto bytes = request.buffer.bytes();
   const std::uint64_t content =
@@ -266,8 +273,9 @@ void Judge::check_read(const Request& request) {
   }
 }
 
-// A write has ended well, and who waits for its immediate data has seen it: nothing may come any
-// more, but from strangers, who may write whatever they know a key for.
+// A write has ended well, and its immediate data, if any, has been delivered: from now on no byte
+// may arrive in its place. Not where strangers replay packets: those may write whatever they have a
+// key for.
 void Judge::take_back_place(Request& request) {
   const bool announced = !request.step.immediate || !request.delivered_to.empty();
   if (strangers_ || request.kind != Kind::write || !request.has_place || !announced ||
@@ -339,7 +347,7 @@ void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Comp
   }
 }
 
-// The replay of a message from an address of his own is his, as far as the transport can know.
+// A message replayed from another address is, as far as the transport can know, that sender's own.
 void Judge::heard_of_stranger() {
   if (!strangers_) {
     condemn("a message of nobody's has arrived");
@@ -354,7 +362,7 @@ void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completi
   const auto length = static_cast<std::uint32_t>(bytes.size());
   if (length < kNumbered && !completion.has_immediate) {
     const Anonymous key{from, completion.remote.value(), host, completion.endpoint.value(), length};
-    // At most once per life of the receiver and message, which one cannot tell from another.
+    // At most once per message and life of the receiver; the messages cannot be told apart.
     const auto lives = static_cast<std::uint32_t>(processes_[host].size());
     if (++anonymous_delivered_[key] > anonymous_posted_[key] * lives) {
       condemn("more short messages have arrived than were sent");
@@ -414,7 +422,8 @@ void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
   delivered(now, *request, host);
 }
 
-// At most once; and nothing of a former life once the next one is known.
+// At most once per life of the receiver; and nothing of a former life of the sender once the
+// receiver knows the next one.
 void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
   const std::uint32_t here = process(host).incarnation();
   const std::uint32_t from = request.step.host;
@@ -422,7 +431,7 @@ void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
       request.delivered_to.end()) {
     return condemn(name(request) + " was delivered twice");
   }
-  // A sender that knows no life yet cannot tell the second one from the first.
+  // Two lives may only both receive it if the sender did not know the first one.
   const auto* knew = history_.heard(from, request.incarnation, host);
   if (!request.delivered_to.empty() && knew != nullptr && knew->earliest < here &&
       !history_.had_first_contact(from, request.incarnation, host, here)) {

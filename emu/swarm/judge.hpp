@@ -1,4 +1,7 @@
 // Owns the account of all requests of a run, and the rules that no completion may break.
+//
+// What a rule may use: the plan, the requests as they were posted, completions, memory, and the
+// History. Never the state of an engine: the judge must not share its mistakes.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +26,11 @@ struct Request {
   srd::Completion::Kind kind = srd::Completion::Kind::send;
   State state = State::open;
   srd::Status status = srd::Status::ok;
-  Step step;                      // what it was meant to be
+  Step step;                      // the step of the plan that it carries out
   std::uint32_t incarnation = 0;  // of the process that posted it
   TimePoint posted{};
   std::uint64_t key = 0;  // of its content
-  // To whom it was addressed: the life that its key belongs to, and the memory.
+  // Its destination: the life that its key belongs to, and the memory.
   std::uint32_t target_incarnation = 0;
   Process::Region* target = nullptr;  // nullptr: a key that belongs to none
   // The life of the peer that its engine knew when it was posted.
@@ -69,7 +72,7 @@ class Judge {
     return kReceiveCookie + receives_.size();
   }
   void accepted(const Request& request);
-  // The process is gone: nothing of it will complete.
+  // The process has crashed: none of its requests will complete.
   void orphan(std::uint32_t host);
   [[nodiscard]] std::uint32_t open_requests() const { return open_; }
   [[nodiscard]] std::uint32_t open_requests_of(std::uint32_t host) const { return open_of_[host]; }
@@ -103,7 +106,7 @@ class Judge {
   [[nodiscard]] bool met_later_life(const Request& request) const;
   [[nodiscard]] Request* request_of(std::uint64_t number);
   [[nodiscard]] const Process& process(std::uint32_t host) const { return processes_[host].back(); }
-  // Its application sees late what has happened.
+  // Its application polls rarely, and learns late what has happened.
   [[nodiscard]] bool is_lazy(std::uint32_t host) const {
     return plan_.hosts[host].poll_interval > Duration::zero();
   }

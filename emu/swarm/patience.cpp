@@ -1,4 +1,4 @@
-// Owns the sum of what may be waited for.
+// Owns the sum of the times that open requests may take.
 #include "emu/swarm/patience.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace weft::swarm {
 namespace {
 
-// Timeouts before a silent debtor is asked. srd/engine/timers.cpp
+// Time-outs before a peer that owes an answer is asked for it: as in srd/engine/timers.cpp.
 constexpr int kPatience = 4;
 // The longest back-off, in rnr_delay.
 constexpr int kMostBackOff = 64;
@@ -47,7 +47,8 @@ class Wait {
     }
   }
 
-  // Answers to strangers keep a responder's room until the strangers are given up.
+  // A bound, not an estimate: the terms are added although they overlap. Answers to strangers
+  // occupy a responder until it gives the strangers up.
   [[nodiscard]] Duration longest() const {
     return next_try() + (has_foreign_replays(plan_) ? give_up_ : Duration::zero()) +
            through_flows() + through_ports() + for_receives() + for_responders();
@@ -63,8 +64,8 @@ class Wait {
     return 2 * (link.latency + link.jitter + link.path_skew * paths_ + 2 * port_time(packet)) +
            ack_delay_;
   }
-  // What was lost before everything healed goes again, or who owes it is asked; one more round trip
-  // and wait where the peer has a later life by then. In the end the application looks.
+  // What was lost before everything healed is sent again, or asked for; one more round trip and
+  // time-out where the peer has a new life by then; then the application polls.
   [[nodiscard]] Duration next_try() const {
     return kPatience * max_rto_ + back_off_ + 2 * round_trip() + max_rto_ + look_;
   }
@@ -82,7 +83,7 @@ class Wait {
     }
     return port_time(most);
   }
-  // An application that looks posts half of an endpoint's receives or more, and takes as many
+  // Each poll of an application posts at least half of an endpoint's receives, and takes as many
   // completions as there may be.
   [[nodiscard]] Duration for_receives() const {
     Duration longest{};
@@ -113,7 +114,7 @@ class Wait {
   Duration max_rto_{};
   Duration back_off_{};
   Duration look_{};
-  Duration give_up_{};                                                         // who never answers
+  Duration give_up_{};  // until a peer that never answers is given up
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> packets_;   // from, to
   std::map<std::uint32_t, Bytes> bytes_into_;                                  // by host
   std::map<std::uint32_t, std::uint32_t> reads_;                               // by responder

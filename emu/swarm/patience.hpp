@@ -1,4 +1,4 @@
-// Owns how long the requests that are open may take once nothing is wrong any more.
+// Owns how long open requests may take once all faults have ended.
 #pragma once
 
 #include <deque>
@@ -8,9 +8,10 @@
 
 namespace weft::swarm {
 
-// From the times of the configurations: whoever waits tries again, and then what is open leaves
-// flow by flow, at a packet for each round trip at least, through ports of the link's rate, into
-// receives that applications post when they look.
+// Derived from the configurations: first, every sender that waits tries again; then the open
+// requests leave, flow by flow, at one packet per round trip at least, through ports of the link's
+// rate, into receives that applications post when they poll. A run that takes longer has lost
+// something.
 [[nodiscard]] Duration longest_wait(const Plan& plan, const std::deque<Request>& requests);
 
 }  // namespace weft::swarm

@@ -1,4 +1,8 @@
 // Owns the random choice of configurations, workloads and fault schedules.
+//
+// A plan has moods: each makes one kind of trouble likely (restarts, a hostile network, tiny
+// limits) and is drawn first. A run with all kinds at once would rarely get far enough into any of
+// them.
 #include "emu/swarm/plan.hpp"
 
 #include <algorithm>
@@ -23,7 +27,7 @@ Duration some_time(Rng& rng, Duration low, Duration high) {
                                                         static_cast<std::uint64_t>(high.count())))};
 }
 
-// A serial number somewhere, often just before the wrap.
+// A serial number, often just before it wraps, or just before it turns negative.
 std::uint32_t near_wrap(Rng& rng) {
   switch (rng.below(3)) {
     case 0:
@@ -88,7 +92,7 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   if (!link.rate.is_zero()) {
     c.line_rate = link.rate;
   }
-  // Controls want to be told the farthest distance, and what two ports take for a packet.
+  // Congestion controls expect the farthest distance, and what two ports take for a packet.
   c.base_rtt = 2 * (link.latency + link.jitter + link.path_skew * kPaths.back() + port_time(link));
   if (rng.chance(0.1)) {  // told too much
     c.base_rtt = c.base_rtt * (2 + rng.below(3)) / 2 + 1us;
@@ -215,7 +219,7 @@ class Planner {
   }
 
  private:
-  // What the whole network must have, or some of its hosts, for a mood to show.
+  // Settings that the whole network, or some of its hosts, must have for a mood to show.
   void adapt_to_mood() {
     using namespace std::chrono_literals;
     for (HostPlan& host : plan_.hosts) {

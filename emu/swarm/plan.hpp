@@ -1,5 +1,5 @@
-// Owns the plan of one swarm run: everything that is random is decided here, so that pieces can be
-// left out.
+// Owns the plan of one swarm run: everything random is decided before the run starts. So a plan can
+// be shrunk: steps are left out one by one, and the rest stays the same (swarm.hpp).
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ enum class Act : std::uint8_t {
   inject_truncated,
   replay,
   replay_foreign,
-  stranger_speaks,  // who is nobody, or cannot be verified: all of it must have no effect
+  stranger_speaks,  // packets of an unknown or unverifiable sender: all must have no effect
 };
 [[nodiscard]] const char* to_string(Act act);
 
@@ -111,9 +111,10 @@ struct Plan {
 };
 
 [[nodiscard]] Plan make_plan(std::uint64_t seed);
-// Whether messages come again from addresses where nobody is: to the transport they are strangers'.
+// Whether messages are replayed from addresses where no host is: to the transport, a stranger's
+// own.
 [[nodiscard]] bool has_foreign_replays(const Plan& plan);
-// Who is there and what the network is like, a line each.
+// The network and each host with its configuration, a line each.
 [[nodiscard]] std::vector<std::string> describe(const Plan& plan);
 
 }  // namespace weft::swarm

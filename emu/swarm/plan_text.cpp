@@ -1,4 +1,4 @@
-// Owns the words in which a plan is shown to a person.
+// Owns the text form of a plan, for people.
 #include <array>
 #include <sstream>
 

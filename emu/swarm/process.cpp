@@ -1,4 +1,4 @@
-// Owns the birth of a process: regions, endpoints, life.
+// Owns setting up a process: its regions, endpoints and life.
 #include "emu/swarm/process.hpp"
 
 namespace weft::swarm {

@@ -1,4 +1,7 @@
 // Owns one process of a swarm run: its life, the regions that it registered, its endpoints.
+//
+// A host that restarts gets a new Process with the next incarnation; the old one stays, because
+// late packets must not change its memory, and the judge checks that at the end.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +22,7 @@ enum class RegionKind : std::uint8_t {
   local_only,    // no remote access at all
   other_domain,  // writable, but of a protection domain that no endpoint is in
   phantom,
-  replaceable,  // writable, and deregistered in the middle of things
+  replaceable,  // writable, and deregistered while requests to it are under way
 };
 inline constexpr std::size_t kRegionKinds = 6;
 inline constexpr std::uint32_t kDomain = 5;
@@ -36,7 +39,7 @@ class Process {
     RegionKind kind;
     srd::RegionKey key;
     GuardedBuffer memory;
-    SlotMap slots;  // who was told to write where, with this life's key
+    SlotMap slots;  // which message was assigned which place
     bool registered = false;
     std::vector<std::byte> frozen;  // what it held when it was deregistered
   };
@@ -56,7 +59,7 @@ class Process {
   }
   // Every region that there ever was, for the checks.
   [[nodiscard]] const std::deque<Region>& regions() const { return regions_; }
-  // The key that a replaced region had; nothing must be reachable with it.
+  // Keys of replaced regions; no memory must be reachable with them.
   [[nodiscard]] const std::vector<srd::RegionKey>& stale_keys() const { return stale_keys_; }
   [[nodiscard]] std::uint64_t content_key() const { return content_key_; }
 

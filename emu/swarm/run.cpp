@@ -1,4 +1,4 @@
-// Owns the carrying out of a plan.
+// Owns carrying out a plan: time, watching, and the end of a run.
 #include "emu/swarm/run.hpp"
 
 #include <algorithm>
@@ -177,14 +177,14 @@ void Run::poll(std::uint32_t host) {
       outcome_.completed_ok += c.status == srd::Status::ok ? 1 : 0;
       // A closed endpoint gives back all of its receives: their depth is the bound of these.
       flushed_receives += c.kind == Kind::receive && c.status == srd::Status::flushed ? 1 : 0;
-      // A receive that was flushed names no peer.
+      // The completion of a flushed receive has no peer.
       const bool of_somebody = c.status == srd::Status::ok;
       judge_.completed(world_.now(), host, c,
                        of_somebody ? world_.network().host_at(engine.key_of(c.peer).address)
                                    : VirtualNetwork::kNobody);
     }
     total += n;
-    // So many of requests, and as many of receives.
+    // max_completions of requests, and as many of receives.
     if (total - flushed_receives > 2 * plan_.hosts[host].engine.max_completions) {
       judge_.condemn("more completions wait than the configuration allows");
     }
@@ -206,6 +206,7 @@ void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
 
 // --- The end
 
+// Ends every fault, and makes every host and endpoint work again.
 void Run::heal() {
   note("--- heal");
   world_.network().heal();
@@ -246,7 +247,8 @@ void Run::wait_for_everything(const char* phase) {
   }
 }
 
-// After everything has healed, work between any two hosts succeeds.
+// After everything has healed, requests between any two hosts must succeed. The first such round is
+// not strict: peers may still have to learn of each other's new lives.
 void Run::final_round(bool strict) {
   const char* const phase = strict ? "after the end" : "after healing";
   std::vector<std::uint64_t> numbers;
@@ -286,9 +288,9 @@ void Run::final_round(bool strict) {
   }
 }
 
-// Nobody wants anything any more. What may still be under way are probes of paths that were
-// abandoned: each path has one within its interval, or when the answer to the last one is overdue,
-// and comes back with the answer. Strangers, who never answer, are given up like any peer.
+// No request is open. Only probes of abandoned paths may still be under way: each path is probed
+// within its interval, or when the answer to the last probe is overdue, and is used again after the
+// answer. Strangers never answer, and are given up like any peer. After that, no packet may leave.
 void Run::wait_for_silence() {
   if (!good()) {
     return;

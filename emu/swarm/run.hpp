@@ -1,5 +1,6 @@
-// Owns one swarm run: a plan is carried out under the judge's eyes, then healed and required to
-// finish.
+// Owns one swarm run. Three parts: the steps of the plan, with the judge checking each completion;
+// then every fault ends, and what is open must complete within longest_wait(); then rounds of
+// requests between all hosts must succeed, and the network must fall silent.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct Outcome {
   Duration virtual_time{};
 };
 
-// Gets one line for everything that happens, as it happens.
+// Called with one line for every event, as it happens.
 using Trace = std::function<void(const std::string& line)>;
 
 [[nodiscard]] Outcome carry_out(const Plan& plan, const Trace& trace = {});

@@ -1,4 +1,4 @@
-// Owns the posting of receives and requests, right ones and wrong ones.
+// Owns posting receives and requests, with and without flaws.
 #include <cstring>
 #include <optional>
 
@@ -58,7 +58,8 @@ RegionKind region_for(const Step& step) {
 
 }  // namespace
 
-// Where a write or a read goes. False: the region is used up and the step is left out.
+// Chooses the region and the address of a write or a read, wrong ones where the step has a flaw.
+// False: the region is used up, and the step is left out.
 bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
   Process& target = process(step.peer);
   const RegionKind kind = region_for(step);

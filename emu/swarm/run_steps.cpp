@@ -28,7 +28,7 @@ void Run::perform_on_application(const Step& step) {
     case Act::read:
       return request(step);
     case Act::post_receives:
-      poll(step.host);  // who posts has looked
+      poll(step.host);  // an application polls before it posts receives
       return post_receives(step.host, step.endpoint, step.length);
     case Act::flush: {
       const auto peer =
@@ -126,7 +126,7 @@ void Run::stop(std::uint32_t host) {
   if (!is_up(host)) {
     return;
   }
-  poll(host);  // what it had completed counts
+  poll(host);  // what had completed before the crash is still judged
   if (paused_[host]) {
     paused_[host] = false;
     history_.mute(world_.now(), host, false);

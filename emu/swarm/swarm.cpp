@@ -1,4 +1,4 @@
-// Owns the shrinking of failing plans and the sums over runs.
+// Owns shrinking failing plans, and sums over runs.
 #include "emu/swarm/swarm.hpp"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails, std
     best = smaller;
     return true;
   };
-  // Steps, in ever smaller pieces, the last ones first: what comes after the failure goes at once.
+  // Leave out steps, in ever smaller pieces, the last ones first: the steps after the failure go in
+  // one attempt.
   for (std::size_t piece = std::max<std::size_t>(1, best.steps.size() / 2); runs > 0; piece /= 2) {
     for (std::size_t end = best.steps.size(); end > 0 && runs > 0;) {
       const std::size_t begin = end > piece ? end - piece : 0;

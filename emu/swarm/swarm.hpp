@@ -1,5 +1,4 @@
-// Owns what is common to all runs of a swarm: adding them up, and finding the shortest plan that
-// fails.
+// Owns what is common to all runs of a swarm: adding them up, and shrinking a plan that fails.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,8 @@
 
 namespace weft::swarm {
 
-// Leaves out whatever the failure does not need, with at most `runs` trials of `fails`.
+// Leaves out steps that the failure does not need, with at most `runs` calls of `fails`. The result
+// is short, not the shortest.
 [[nodiscard]] Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails,
                           std::uint32_t runs = 400);
 

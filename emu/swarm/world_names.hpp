@@ -1,4 +1,4 @@
-// Owns what the swarm takes from the virtual world.
+// Owns the names that the swarm uses from the virtual world.
 #pragma once
 
 #include "emu/world/digest.hpp"
