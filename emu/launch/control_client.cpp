@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kVersion = 1;
 
-// Scalars stay text: the reader of faults knows their types.
+// Scalars stay text: weftd's reader of faults knows their types.
 nlohmann::json to_json(const YAML::Node& node) {
   if (!node.IsMap()) {
     return node.IsScalar() ? nlohmann::json(node.Scalar()) : nlohmann::json();
@@ -30,7 +30,8 @@ nlohmann::json to_json(const YAML::Node& node) {
   return map;
 }
 
-// Each call may wait: together no longer than that.
+// Limits the next call on the socket to what is left of the time for the whole request: a limit for
+// each call alone would let a slow peer stretch the sum.
 void let_wait_until(std::chrono::steady_clock::time_point give_up, int socket) {
   using std::chrono::microseconds;
   const auto left =

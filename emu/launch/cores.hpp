@@ -10,7 +10,7 @@
 
 namespace weft::launch {
 
-// Of those that this process may use.
+// How many cores this process may use.
 [[nodiscard]] std::size_t core_count();
 
 // Keeps a process (0: this one) on the n-th of them; nothing happens where there is only one.
@@ -19,7 +19,7 @@ void pin_to_core(pid_t process, std::size_t number);
 // Lets a process run on every core but the n-th.
 void keep_off_core(pid_t process, std::size_t number);
 
-// What two programs say to each other goes through weftd, and not through a ring of their own: it
+// Whether frames between two programs pass through weftd and not through a ring of their own: that
 // was asked for, or the network is a modelled one.
 [[nodiscard]] bool passes_weftd(bool asked_for, const std::string& topology,
                                 const std::vector<std::string>& faults);

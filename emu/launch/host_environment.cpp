@@ -1,4 +1,8 @@
 // Owns device trees and environments of emulated hosts.
+//
+// A tree is a copy of those parts of /sys and /dev that verbs libraries read; libweft-preload.so
+// redirects a program's calls there. Its folder is named after a hash of its content, so that
+// programs with different devices on one host do not overwrite each other's tree.
 #include "emu/launch/host_environment.hpp"
 
 #include <fmt/core.h>
@@ -44,7 +48,7 @@ std::vector<kernel::NicDescription> describe_nics(const std::vector<srd::Address
   return nics;
 }
 
-// Trees with the same content share a name, others never do: 64 bits of FNV-1a.
+// The name of a tree, by its content: 64 bits of FNV-1a. Equal trees share a folder.
 std::string fingerprint(const std::vector<kernel::NicDescription>& nics) {
   std::uint64_t hash = 0xCBF29CE484222325U;
   for (const kernel::NicDescription& nic : nics) {
@@ -55,7 +59,8 @@ std::string fingerprint(const std::vector<kernel::NicDescription>& nics) {
   return fmt::format("{:016x}", hash);
 }
 
-// Several programs may come to a host at once: a tree appears whole, or not at all.
+// Several programs may start on a host at once: the tree is written as a draft and renamed, so it
+// appears whole or not at all.
 Result<void> write_devices(const std::string& root, const devices::Personality& kind,
                            const std::vector<kernel::NicDescription>& nics) {
   namespace fs = std::filesystem;
@@ -82,12 +87,13 @@ Result<void> write_devices(const std::string& root, const devices::Personality& 
   return written;
 }
 
-// Programs that bring a transport of their own exchange GIDs, too.
+// Without an emulated device, too: programs that use the transport library exchange GIDs as well.
 srd::Address gid_of(const DeviceKind& kind, const srd::Address& address) {
   return (kind ? *kind->kind : *devices::all_kinds().front()).gid(address);
 }
 
-// Hosts that only a typing error can mean: unlike other words in braces they are not passed on.
+// Names that can only be meant as hosts: an unknown one is an error, while other words in braces
+// are passed on.
 bool looks_like_a_host(const std::string& name) {
   return name.size() > 1 && name.front() == 'h' &&
          name.find_first_not_of("0123456789", 1) == std::string::npos;
@@ -119,8 +125,8 @@ Result<DeviceKind> parse_device_kind(const std::string& name) {
       .map([](devices::Profile profile) { return DeviceKind(std::move(profile)); });
 }
 
-// The loader takes a space or a colon for the end of a library's name: then a link to it in the
-// network's directory stands in its place.
+// In LD_PRELOAD, a space or a colon ends a library's name. For a path with one of these, a link in
+// the network's directory is used instead.
 Result<std::string> without_separators(const std::string& library, const std::string& directory) {
   constexpr const char* kSeparators = " :";
   if (library.find_first_of(kSeparators) == std::string::npos) {
@@ -163,7 +169,8 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   if (auto written = write_devices(root, *kind->kind, nics); !written) {
     return tl::unexpected(written.error());
   }
-  // Without links: so the kernel names it when the program asks where it is or a descriptor leads.
+  // Canonical: the kernel reports paths without links, and the preload library compares them with
+  // this one to hide it.
   std::error_code error;
   const auto real = std::filesystem::canonical(root, error);
   environment.emplace_back("WEFT_DEVICES", error ? root : real.string());

@@ -1,4 +1,5 @@
-// Owns what a program needs around it to live on an emulated host: its devices and its environment.
+// Owns what a program needs to run on an emulated host: the host's devices, and the environment
+// variables that lead to them.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,8 @@ using DeviceKind = std::optional<devices::Profile>;
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// Where a weftd's directory holds device trees. Those of a former weftd there describe other NICs.
+// Where a weftd's directory holds device trees. Trees left by an earlier weftd may describe other
+// NICs.
 inline constexpr const char* kDevicesFolder = "devices";
 
 // Writes the tree of that host's devices below `directory` (a weftd's), unless an equal one is
@@ -31,7 +33,7 @@ inline constexpr const char* kDevicesFolder = "devices";
 [[nodiscard]] Result<Environment> equip_host(const std::string& directory, const std::string& host,
                                              const DeviceKind& kind);
 
-// What stands for {h1.ip}, {h1.gid} and {h1.dev} in command lines. Braces around anything but a
+// Replaces {h1.ip}, {h1.gid} and {h1.dev} in a word of a command line. Braces around anything but a
 // host's name, a dot and one of these three are left alone.
 [[nodiscard]] Result<std::string> fill_placeholders(const std::string& directory,
                                                     const std::string& word,

@@ -1,4 +1,8 @@
-// Owns the making of namespaces with a tap, without root, and handing the tap to weftd.
+// Owns making namespaces with a tap, without root, and handing the tap to weftd.
+//
+// A child process enters new namespaces, makes the tap there, and sends three descriptors back: the
+// tap and the two namespaces. Then it ends; the descriptors keep the namespaces alive. The parent
+// never leaves its own namespace.
 #include "emu/launch/host_network.hpp"
 
 #include <arpa/inet.h>
@@ -112,7 +116,7 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
   }
   theirs.reset();
   attach::Received received = attach::await_message(ours.get(), attach::kHandshakeMilliseconds);
-  ::kill(child, SIGKILL);  // it has nothing more to say, or hangs
+  ::kill(child, SIGKILL);  // it has sent everything, or hangs
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   const auto made = received.as<Made>();
@@ -127,7 +131,7 @@ Result<HostNetwork> HostNetwork::create(const std::string& weftd_directory, cons
   }
   HostNetwork network;
   network.donor_ = std::move(*donor);
-  if (!is_our_user_namespace(received.fds[1].get())) {  // which cannot be entered again
+  if (!is_our_user_namespace(received.fds[1].get())) {  // setns() to one's own fails
     network.user_ = std::move(received.fds[1]);
   }
   network.network_ = std::move(received.fds[2]);

@@ -26,7 +26,7 @@ class HostNetwork {
 
  private:
   srd::UniqueFd donor_;  // the connection with which weftd was given the tap
-  srd::UniqueFd user_;   // unless it is ours
+  srd::UniqueFd user_;   // the user namespace; empty if it is our own
   srd::UniqueFd network_;
 };
 

@@ -1,4 +1,4 @@
-// Owns the signal handlers of commands that clear away.
+// Owns the signal handlers of commands that clean up when they are interrupted.
 #include "emu/launch/interrupt.hpp"
 
 #include <signal.h>
@@ -14,7 +14,7 @@ volatile sig_atomic_t received = 0;
 
 void receive(int signal) { received = signal; }
 
-// Without SA_RESTART: a signal ends waits.
+// Without SA_RESTART: a signal interrupts system calls that wait.
 void set_handlers(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;

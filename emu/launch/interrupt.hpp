@@ -1,11 +1,12 @@
-// Owns how a signal ends a command that has something to clear away.
+// Owns how a signal ends a command that has something to clean up.
 #pragma once
 
 #include <stdexcept>
 
 namespace weft::launch {
 
-// main() ends with 128 + signal, when everything on the way there has been cleared away.
+// Thrown by check_interrupt(). Destructors on the way to main() clean up; main() returns 128 +
+// signal.
 class Interrupted : public std::runtime_error {
  public:
   explicit Interrupted(int signal) : std::runtime_error("interrupted"), signal_(signal) {}

@@ -24,13 +24,13 @@ Result<void> enter_private_network() {
   const std::string user = std::to_string(::geteuid());
   const std::string group = std::to_string(::getegid());
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) {
-    // Root inside, so that devices can be made; for files it stays who it was.
+    // Root inside, so that devices can be made; for the file system it is the same user as before.
     if (!write_file("/proc/self/setgroups", "deny") ||
         !write_file("/proc/self/uid_map", "0 " + user + " 1") ||
         !write_file("/proc/self/gid_map", "0 " + group + " 1")) {
       return fail(ErrorCode::not_permitted, srd::errno_text("mapping users into the namespace"));
     }
-  } else if (::unshare(CLONE_NEWNET) != 0) {  // which root can where there are no user namespaces
+  } else if (::unshare(CLONE_NEWNET) != 0) {  // root may do this without a user namespace
     return fail(ErrorCode::not_permitted,
                 srd::errno_text("a network namespace of one's own (`weft doctor` says more)"));
   }

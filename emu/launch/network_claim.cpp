@@ -31,7 +31,8 @@ Result<NetworkClaim> NetworkClaim::take(const std::string& name, bool create) {
       return tl::unexpected(path.error());
     }
     srd::UniqueFd lock(::open(path->c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    // Who had the lock may have removed the directory meanwhile.
+    // The former holder may have removed the directory while this process opened it: then the lock
+    // is on a directory that no path leads to.
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 && is_at(lock.get(), *path)) {
       std::error_code error;
       const bool is_empty = std::filesystem::is_empty(*path, error);

@@ -11,13 +11,13 @@
 
 namespace weft::launch {
 
-// `weft up` holds one longest: it asks whether a weftd is there, starts one, asks it, perhaps in
-// the last moment, whether it serves, and ends it if it does not.
+// The longest that `weft up` can hold a claim: it asks whether a weftd is there, starts one, asks
+// it whether it serves (at the latest at the end of the start), and ends it if it does not.
 inline constexpr std::chrono::seconds kLongestClaim =
     kPatienceWithAnswer + kPatienceWithStart + kPatienceWithAnswer + kPatienceWithEnd;
 
-// A lock on the network's directory, for as long as the network comes up or goes. The kernel gives
-// it back when its holder ends, however that ends.
+// A lock (flock) on the network's directory, held while the network is started or ended. The kernel
+// releases it when its holder ends, in whatever way.
 class NetworkClaim {
  public:
   // Waits kLongestClaim for another weft that has it.
@@ -36,7 +36,7 @@ class NetworkClaim {
       : directory_(std::move(directory)), lock_(std::move(lock)), was_empty_(was_empty) {}
 
   std::string directory_;
-  srd::UniqueFd lock_;  // of the directory itself: a file in it would go with it
+  srd::UniqueFd lock_;  // on the directory itself: a lock file in it would be removed with it
   bool was_empty_;
 };
 

@@ -1,4 +1,8 @@
-// Owns starting, listening to and ending groups of programs.
+// Owns starting groups of programs, passing on their output and signals, and ending them.
+//
+// One thread and one poll(): turn() waits for output of the programs, for room in our own streams,
+// and for signals, which arrive by signalfd. Each program has a process group of its own, so that a
+// signal reaches everything that it has started.
 #include "emu/launch/program_group.hpp"
 
 #include <fcntl.h>
@@ -33,8 +37,8 @@ constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 constexpr int kPatientInterrupts = 2;  // the next one kills
 constexpr std::size_t kLongestLine = std::size_t{1} << 16;
 
-// A signal that is ignored would still arrive if we blocked it. Under nohup, SIGHUP must stay
-// ignored.
+// Blocking a signal makes signalfd deliver it even where it was ignored. Under nohup, SIGHUP must
+// stay ignored.
 bool is_kept_from_us(int signal) {
   struct sigaction before {};
   ::sigaction(signal, nullptr, &before);
@@ -53,9 +57,9 @@ sigset_t watched_signals() {
   return mask;
 }
 
-// Under `stty tostop` a terminal stops whoever writes to it outside of its foreground, which only
-// one of our programs can have. Without that setting, the signal is left to tell who changes the
-// terminal's settings.
+// Under `stty tostop` a terminal stops background processes that write to it, and only one of our
+// programs can be in the foreground: so SIGTTOU is ignored. Without that setting it stays, because
+// it also stops a background process that changes the terminal's settings.
 void let_write_to_terminal() {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     termios settings{};
@@ -90,7 +94,7 @@ void let_write_to_terminal() {
   }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) {
-    ::_exit(128 + SIGTERM);  // it died before that
+    ::_exit(128 + SIGTERM);  // the parent died before prctl() took effect
   }
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
@@ -265,7 +269,7 @@ std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds li
       kill_at = now + kTermToKill;
     }
   }
-  terminal_.take_back();  // what is still to be said comes from us
+  terminal_.take_back();  // the rest of the output is written by this process
   end_leftovers();
   drain();
   std::vector<ProgramEnd> ends;
@@ -275,6 +279,7 @@ std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds li
   return ends;
 }
 
+// Ends what the programs have started and left running in their process groups.
 void ProgramGroup::end_leftovers() {
   if (!have_left_others()) {
     return;
@@ -332,6 +337,8 @@ void ProgramGroup::drain() {
   }
 }
 
+// One round of waiting and passing on. A stream whose reader is behind (is_full) is not polled: the
+// program then blocks in its own write, as it would without us.
 void ProgramGroup::turn(milliseconds wait) {
   std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}};
   for (const StreamWriter& writer : writers_) {
@@ -402,7 +409,8 @@ void ProgramGroup::flush(Running& program, std::size_t stream, bool all) {
 void ProgramGroup::write_out() {
   for (std::size_t stream = 0; stream < writers_.size(); ++stream) {
     if (!writers_[stream].write_some()) {
-      // The programs learn it the way they would without us: by SIGPIPE when they write on.
+      // The reader is gone. Close the programs' pipes as well: they get SIGPIPE at their next
+      // write, as they would without us.
       for (Running& each : programs_) {
         each.output[stream].reset();
       }
@@ -452,7 +460,8 @@ void ProgramGroup::look_at_programs() {
     if (!program.ended && ::waitid(P_PID, id, &what, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         what.si_pid != 0) {
       program.ended = true;
-      program.left_others = has_members(program.pid);  // before anybody can get that number
+      // Before waitpid() frees the number: until then no other process group can have it.
+      program.left_others = has_members(program.pid);
       ::waitpid(program.pid, nullptr, 0);
       program.end.name = program.name;
       program.end.place = ended_++;
@@ -463,7 +472,8 @@ void ProgramGroup::look_at_programs() {
   }
 }
 
-// A program that has the terminal is a shell's job together with us: we stop and go on as one.
+// To the shell, a program that has the terminal is one job with us: if it stops, this process stops
+// too, and both go on together.
 void ProgramGroup::note_stop(Running& program, int signal) {
   if (program.has_terminal) {
     // After `bg` and `fg` the foreground is ours, and the program still lacks it.
@@ -485,14 +495,15 @@ void ProgramGroup::note_stop(Running& program, int signal) {
   write_out();
 }
 
-// By the default action: the kernel ignores such a stop where no shell could continue us.
+// By the default action of the signal: the kernel ignores it in an orphaned process group, which no
+// shell could continue.
 void ProgramGroup::stop_ourselves(int signal) {
   sigset_t mask;
   sigset_t before;
   ::sigemptyset(&mask);
   ::sigaddset(&mask, SIGTSTP);
   ::sigprocmask(SIG_UNBLOCK, &mask, &before);
-  ::kill(0, signal == SIGSTOP ? SIGTSTP : signal);  // also what stands beside us in a pipeline
+  ::kill(0, signal == SIGSTOP ? SIGTSTP : signal);  // the other members of our pipeline as well
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -504,7 +515,7 @@ void ProgramGroup::signal_all(int signal) {
     }
     ::kill(-program.pid, signal);
     if (program.stopped && signal != SIGTSTP) {
-      ::kill(-program.pid, SIGCONT);  // else it would not even hear it
+      ::kill(-program.pid, SIGCONT);  // a stopped process does not act on other signals
     }
   }
 }

@@ -25,7 +25,8 @@ struct Program {
   std::vector<std::string> words;
   Environment environment;
   const HostNetwork* network = nullptr;  // to run in, if it is not ours
-  // It runs alone and may have our terminal. Else a program finds nothing to read on a terminal.
+  // It runs alone and may have our terminal. Otherwise a program that reads from a terminal finds
+  // its end at once.
   bool takes_terminal = false;
   std::optional<std::size_t> avoid_core = {};
 };
@@ -45,7 +46,7 @@ class ProgramGroup {
   ProgramGroup& operator=(const ProgramGroup&) = delete;
 
   [[nodiscard]] Result<void> start(const Program& program);
-  // Passes output on until ready() or that program's end, at most so long.
+  // Passes output on until ready(), for `limit` at the most.
   void wait_until(const std::function<bool()>& ready, std::chrono::milliseconds limit);
   // Until all have ended. When one fails the others get `grace`, then SIGTERM, then SIGKILL.
   // `limit` counts as a failure of all that still run then. What the programs have started and left
@@ -75,7 +76,7 @@ class ProgramGroup {
     bool has_terminal = false;
     bool stopped = false;
     bool ended = false;
-    // Its process group outlives it. The group's number is nobody else's until it is empty.
+    // Members of its process group outlive it. Until they end, no other group can get that number.
     bool left_others = false;
     ProgramEnd end;
   };

@@ -1,4 +1,8 @@
-// Owns the places and files of runs.
+// Owns where runs leave their files, and which files a later run may replace.
+//
+// A directory that a run has used holds a mark, which lists the files that runs have written. The
+// next run in the same directory removes those and no others; a file that the mark does not list is
+// the user's. The mark is locked as long as its run goes on.
 #include "emu/launch/run_directory.hpp"
 
 #include <fcntl.h>
@@ -47,8 +51,7 @@ bool is_run(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0 || c == '-'; });
 }
 
-// The file that tells a run's directory from anybody else's. A run holds a lock on it until it
-// ends.
+// The mark: it tells a run's directory from any other. A run holds a lock on it until it ends.
 constexpr const char* kMark = ".weft-run";
 constexpr const char* kMarkText =
     "This directory holds what a run of weft left. The next run with the same --out replaces:\n";
@@ -62,8 +65,8 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Through no link, in a directory that cannot have been exchanged: whoever else may write there
-// must not choose which file is ours.
+// O_NOFOLLOW and openat(): another user who may write to the directory must not be able to direct
+// this write to a file of his choice.
 bool save(int directory, const std::string& name, const std::string& text, int how = O_TRUNC) {
   const srd::UniqueFd file(
       ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0666));
@@ -96,8 +99,9 @@ bool is_going_on(const std::string& directory) {
   return !mark || ::flock(mark.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
-// Removes all but the latest runs that have ended. Names begin with their time, so the oldest come
-// first. A directory without a mark stays: a run may just be making it, or it is not ours.
+// Keeps the latest kKept runs and those that still go on. Names begin with their time, so the
+// oldest come first. A directory without a mark stays: a run may just be making it, or it is not
+// ours.
 void forget_old(const std::string& base) {
   std::vector<std::string> runs;
   std::error_code error;
@@ -122,7 +126,7 @@ Result<std::string> own_base() {
   const std::string base = root + "/weft-runs-" + std::to_string(::geteuid());
   ::mkdir(base.c_str(), S_IRWXU);
   struct stat info {};
-  // Others may write to the directory above: theirs is not used.
+  // In /tmp, another user may have made a directory of this name: do not use it.
   if (::lstat(base.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
     return fail(ErrorCode::not_permitted,
                 "'" + base + "' is not this user's directory; set WEFT_RUNS to another place");

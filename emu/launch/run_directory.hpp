@@ -36,7 +36,7 @@ class RunDirectory {
 
   std::string path_;
   srd::UniqueFd directory_;
-  srd::UniqueFd mark_;  // locked for as long as the run goes on
+  srd::UniqueFd mark_;  // locked until the run ends
   std::chrono::steady_clock::time_point begin_;
 };
 

@@ -19,7 +19,7 @@ StreamWriter::StreamWriter(int fd) : fd_(fd) {
     return;
   }
   is_socket_ = S_ISSOCK(info.st_mode);
-  // Not a file: another description has another offset.
+  // Not for a file: a second open file description would have an offset of its own.
   if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     own_ = srd::UniqueFd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));

@@ -14,15 +14,15 @@ class StreamWriter {
 
   void add(const std::string& text) { pending_ += text; }
   [[nodiscard]] std::size_t pending() const { return pending_.size(); }
-  // So much is pending that nothing should be read for it: the programs then wait for the reader,
-  // as they would without us.
+  // So much is pending that no more output should be read from the programs: they wait for the
+  // reader then, as they would without us.
   [[nodiscard]] bool is_full() const { return pending_.size() >= kFull; }
   // To be polled for POLLOUT while something is pending.
   [[nodiscard]] int fd() const { return own_ ? own_.get() : fd_; }
-  // Writes as much as there is room for. False: nobody reads it any more, and what was pending is
-  // gone.
+  // Writes as much as there is room for. False: the reader is gone, and what was pending is
+  // dropped.
   [[nodiscard]] bool write_some();
-  // Why output was lost that somebody still wants, an errno, or 0.
+  // The errno for which output was lost although the stream has a reader, or 0.
   [[nodiscard]] int failure() const { return failure_; }
   void drop() { pending_.clear(); }
 

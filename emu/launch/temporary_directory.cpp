@@ -1,4 +1,4 @@
-// Owns making and sweeping directories for temporary files.
+// Owns making directories for temporary files, and removing abandoned ones.
 #include "emu/launch/temporary_directory.hpp"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "weft-";
 constexpr std::size_t kRandomSize = 6;
-// Only directories that weft made hold this file: a directory's own name proves nothing.
+// A directory without this file is not removed: its name alone does not prove that weft made it.
 constexpr const char* kOwnerFile = ".weft-owner";
 // A younger directory may not have its lock yet.
 constexpr std::time_t kYoungSeconds = 10;
@@ -53,7 +53,7 @@ bool is_own_directory(const std::string& path) {
          (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-// After `su` the variable still names the directory of the user before.
+// The variable is checked, because after `su` it still names the former user's directory.
 std::string runtime_directory() {
   const char* base = ::getenv("XDG_RUNTIME_DIR");
   return base != nullptr && *base == '/' && is_own_directory(base) && ::access(base, W_OK) == 0

@@ -1,4 +1,4 @@
-// Owns directories that go when this program does, however it ends.
+// Owns directories that are removed when this program ends, or by the next one if it was killed.
 #pragma once
 
 #include <string>
@@ -23,14 +23,14 @@ class TemporaryDirectory {
  private:
   TemporaryDirectory() = default;
   std::string path_;
-  srd::UniqueFd owner_;  // a lock file: locked for as long as somebody wants the directory
+  srd::UniqueFd owner_;  // a lock file in it: locked as long as the directory is in use
 };
 
 // Where sockets and such directories live: $XDG_RUNTIME_DIR if it is this user's own, else /tmp.
 [[nodiscard]] std::string runtime_directory();
 
-// `path` is a directory that belongs to this user and that nobody else may write to; links do not
-// count.
+// Whether `path` is a directory, no link to one, that belongs to this user and that no other user
+// may write to.
 [[nodiscard]] bool is_own_directory(const std::string& path);
 
 }  // namespace weft::launch

@@ -8,8 +8,7 @@
 namespace weft::launch {
 namespace {
 
-// A process group in the background that changes the foreground is stopped by SIGTTOU, unless it
-// blocks that.
+// tcsetpgrp() from a background process group stops the caller by SIGTTOU, unless that is blocked.
 void set_foreground(int fd, pid_t group) {
   sigset_t mask;
   sigset_t before;

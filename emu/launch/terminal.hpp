@@ -1,4 +1,4 @@
-// Owns the terminal's foreground, which one program may have while it runs.
+// Owns the terminal's foreground, which is lent to one program while it runs.
 #pragma once
 
 #include <sys/types.h>
@@ -18,9 +18,9 @@ class Terminal {
   Terminal& operator=(const Terminal&) = delete;
 
   [[nodiscard]] bool exists() const { return static_cast<bool>(fd_); }
-  // Whether we are in the foreground ourselves.
+  // Whether this process's group is in the foreground.
   [[nodiscard]] bool is_ours() const;
-  // To be called if it is ours, or if a child of that group may have claimed it meanwhile.
+  // Only if it is ours, or if a child of that group may have claimed it meanwhile.
   void lend(pid_t group);
   void take_back();
   // In the child that will be the program, before it executes anything.

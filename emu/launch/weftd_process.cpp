@@ -28,12 +28,12 @@ namespace {
 
 bool has_ended(pid_t child) { return ::waitpid(child, nullptr, WNOHANG) != 0; }
 
-// Also one that is stopped, or stuck.
+// SIGTERM at first, SIGKILL after kPatienceWithEnd: also a weftd that is stopped or stuck ends.
 void end_weftd(pid_t weftd) {
   const auto give_up = std::chrono::steady_clock::now() + kPatienceWithEnd;
   while (!has_ended(weftd)) {
     const bool is_patient = std::chrono::steady_clock::now() < give_up;
-    // Again and again: between fork and exec our own handler takes a signal, and forgets it.
+    // Repeatedly: a signal that arrives between fork and exec goes to our own handler, and is lost.
     ::kill(weftd, is_patient ? SIGTERM : SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
@@ -74,21 +74,21 @@ class StartingWeftd {
   arguments.push_back(nullptr);
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   if (bound) {
-    ::setpgid(0, 0);  // an interrupt at the terminal is for the programs; this ends after them
+    ::setpgid(0, 0);  // Ctrl-C at the terminal is for the programs; weftd ends after them
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   } else {
-    // What this program has inherited is nobody's business there: locks, pipes that somebody waits
-    // for the end of, a directory that is to be unmounted.
+    // weftd must not keep what this program has inherited: locks, pipes for whose end another
+    // process waits, a working directory that is to be unmounted.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     [[maybe_unused]] const int moved = ::chdir("/");
-    // Not a session of its own: the scheduler shares cores out between sessions first, and a core
-    // that weftd yields would not go to the programs that wait for it.
+    // Not a session of its own: with autogroups the scheduler divides cores between sessions first,
+    // and a core that weftd yields would not go to the programs that wait for it.
     ::setpgid(0, 0);
     ::signal(SIGHUP, SIG_IGN);  // it stays when the terminal goes
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(null, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);  // a reader of our output must not wait for weftd to end
+    ::dup2(log, STDERR_FILENO);  // else a reader of our output would wait until weftd ends
   }
   if (!bound || ::getppid() == parent) {
     ::execv(arguments[0], arguments.data());
@@ -96,7 +96,7 @@ class StartingWeftd {
   ::_exit(127);
 }
 
-// Absolute: weftd of a named network works in another directory.
+// Absolute, because the weftd of a named network has another working directory.
 std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
@@ -181,7 +181,7 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
   std::string said;
   while (!weftd.has_ended() && std::chrono::steady_clock::now() < give_up) {
     check_interrupt();
-    // Another weftd may have been there first.
+    // Check the process: another weftd may have taken the directory first.
     if (const auto peer = attach::connect_seqpacket(socket, Duration{0});
         peer && attach::peer_process(peer->get()) == weftd.pid()) {
       const auto answer = ask_weftd(directory, {{"cmd", "counters"}});
@@ -211,7 +211,7 @@ Result<std::string> named_directory(const std::string& name, bool create) {
   }
   struct stat info {};
   const bool has_parent = ::lstat(parent.c_str(), &info) == 0;
-  // Where anybody may write, anybody may have made it.
+  // /tmp is writable for all users, so another one may have made this directory.
   if (has_parent || create) {
     if (auto own = check_own(parent); !own) {
       return tl::unexpected(own.error());

@@ -32,17 +32,17 @@ struct WeftdOptions {
 // A file that was built with this program and lies beside it or in its build tree.
 [[nodiscard]] std::string companion(const std::string& file, const std::string& folder_in_build);
 
-// What a weftd may take to start, and to end.
+// The longest times that a weftd may take to start, and to end.
 inline constexpr std::chrono::seconds kPatienceWithStart{10};
 inline constexpr std::chrono::seconds kPatienceWithEnd{5};
 
-// Starts a weftd on that directory and returns its process id when it accepts programs. A bound one
-// ends with this program, another one goes on.
+// Starts a weftd on that directory and returns its process id once it accepts programs. A bound one
+// ends with this program (PR_SET_PDEATHSIG); another one goes on.
 [[nodiscard]] Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options,
                                         bool bound);
 
-// Where the weftd of that name has its sockets: a directory of this user's alone, in one of this
-// user's alone, and no link on the way.
+// The directory of the weftd of that name. It, and its parent, must belong to this user, have mode
+// 0700, and be no links: otherwise another user could take the sockets' place.
 [[nodiscard]] Result<std::string> named_directory(const std::string& name, bool create);
 
 // The names of this user's networks that are up, in order.
