@@ -1,4 +1,10 @@
-// Owns finding out which store it was, and whose.
+// Owns decoding the store that faulted, and finding the doorbell that it was meant for.
+//
+// The course of a trap: SIGSEGV arrives with the faulting address; take() finds the entry of that
+// page; decode() reads the instruction, its length and the value that it stores; the value is
+// stored through a second, writable mapping of the same page; the instruction pointer moves behind
+// the instruction; ring() lets the device send. An instruction that cannot be decoded ends the trap
+// for its page.
 #include "integration/preload/doorbell_trap.hpp"
 
 #include <sys/mman.h>
@@ -35,7 +41,7 @@ std::uint32_t register_value(const ucontext_t& context, unsigned number) {
   return static_cast<std::uint32_t>(context.uc_mcontext.gregs[kOrder[number]]);
 }
 
-// Bytes of a memory operand, beginning with ModRM; 0: a register.
+// The length of a memory operand in bytes: ModRM, SIB, displacement. 0: the operand is a register.
 std::size_t operand_length(const std::uint8_t* at) {
   const unsigned mode = at[0] >> 6;
   const unsigned base = at[0] & 7U;
@@ -51,7 +57,8 @@ std::size_t operand_length(const std::uint8_t* at) {
   return length + (wide ? 4U : mode == 1 ? 1U : 0U);
 }
 
-// mov %r32,mem; mov $imm32,mem; xchg %r32,mem, whose result, a doorbell's old value, is not used.
+// Knows the three stores that compilers make of a write to a doorbell: mov %r32,mem; mov
+// $imm32,mem; xchg %r32,mem, whose result, the doorbell's old value, is not used.
 Store decode(const ucontext_t& context) {
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(
       static_cast<std::uintptr_t>(context.uc_mcontext.gregs[REG_RIP]));
@@ -127,7 +134,7 @@ void for_each_mapping(F&& f) {
 }  // namespace
 
 bool DoorbellTrap::wanted() {
-  // The environment may go away; what it said is kept.
+  // Read once: the program may change or clear its environment.
   enum class Answer : std::uint8_t { unknown, no, yes };
   static constinit std::atomic<Answer> answer{Answer::unknown};
   if (answer.load(std::memory_order_relaxed) == Answer::unknown) {
@@ -153,14 +160,15 @@ DoorbellTrap::Entry* DoorbellTrap::find(std::uintptr_t page) {
   return nullptr;
 }
 
-// The view of an entry is none of the application's mappings.
+// Whether that page is the second mapping of an entry, not one of the application's.
 bool DoorbellTrap::is_own(std::uintptr_t page) const {
   return std::any_of(entries_.begin(), entries_.end(), [page](const Entry& entry) {
     return reinterpret_cast<std::uintptr_t>(entry.own) == page;
   });
 }
 
-// The application may have unmapped the page already, and have something else there by now.
+// Makes the page writable again, but only if it is still the same page of the same file: the
+// application may have unmapped it, and mapped something else there.
 void DoorbellTrap::release(Entry& entry) {
   const std::uintptr_t page = entry.page.exchange(0, std::memory_order_seq_cst);
   for_each_mapping([&](const Mapping& one) {
@@ -170,7 +178,8 @@ void DoorbellTrap::release(Entry& entry) {
     }
   });
   std::byte* const own = std::exchange(entry.own, nullptr);
-  // A thread in the handler may have found the entry before. If it stays there, it keeps the view.
+  // A thread in the handler may have found the entry before it was cleared: wait until no thread is
+  // in the handler. If one stays there for too long, the mapping is leaked.
   for (int tries = 0; handling_.load(std::memory_order_seq_cst) != 0; ++tries) {
     if (tries == kMostTries) {
       return;
@@ -211,7 +220,8 @@ bool DoorbellTrap::take(const siginfo_t& info, ucontext_t& context) {
   const int saved = errno;
   const Store store = decode(context);
   if (store.length == 0) {
-    // Another way to write: from now on this doorbell is looked at only now and then.
+    // An unknown instruction: let it through. From now on this doorbell is only found by the
+    // background thread, which looks now and then.
     entry->page.store(0, std::memory_order_release);
     ::mprotect(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE);
   } else {

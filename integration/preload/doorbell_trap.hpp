@@ -1,5 +1,5 @@
-// Owns noticing stores to doorbells by programs that ring them without the verbs library: on
-// request, as each then costs a signal.
+// Owns noticing stores to doorbells by programs that ring them without the verbs library. Only on
+// request, since each such store then costs a signal.
 #pragma once
 
 #include <signal.h>
@@ -19,7 +19,7 @@ namespace weft::preload {
 // of the hooks.
 class DoorbellTrap {
  public:
-  // WEFT_DOORBELL_TRAP=1, on a processor whose stores can be read.
+  // WEFT_DOORBELL_TRAP=1, on a processor whose instructions decode() knows.
   [[nodiscard]] static bool wanted();
   static DoorbellTrap& instance();
 

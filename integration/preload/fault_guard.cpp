@@ -1,4 +1,4 @@
-// Owns the point to which a thread returns when the buffer under its hands is gone.
+// Owns the point to which a thread returns when a buffer that it copies from or to is gone.
 #include "integration/preload/fault_guard.hpp"
 
 #include <sys/syscall.h>
@@ -7,10 +7,12 @@
 #include <atomic>
 #include <cstdint>
 
-// weft_guarded_call(work, argument, stack): keeps the registers that a call preserves, notes where
-// the stack stands, and calls work(argument): 1. With the stack put back there the thread can go on
-// at weft_guarded_fault: 0. The kernel does the rest when the handler returns (mask, vector
-// registers), so nothing has to be saved beforehand.
+// weft_guarded_call(work, argument, stack): saves the callee-saved registers on the stack, stores
+// the stack pointer in *stack, calls work(argument), and returns 1. After a fault, the signal
+// handler sets the stack pointer back to *stack and the instruction pointer to weft_guarded_fault,
+// and the same call returns 0. Signal mask and vector registers are restored by the kernel when the
+// handler returns. So unlike sigsetjmp() this costs no system call, and few instructions, when
+// there is no fault.
 extern "C" {
 [[gnu::visibility("hidden")]] int weft_guarded_call(void (*work)(void*), void* argument,
                                                     std::uintptr_t* stack);
@@ -94,13 +96,16 @@ struct Touch {
 };
 constinit thread_local const Touch* innermost = nullptr;
 
-// What runs below a touch is a copy. A handler of the program above it, which may touch the same
-// buffer, has a signal's frame in between and is further away.
+// How far below the guarded call the stack pointer may be for a fault to count as ours. The work is
+// a copy, which needs little stack. A signal handler of the program that interrupts it, and touches
+// the same buffer, has a signal frame in between and is further down: its faults are the program's
+// own.
 constexpr std::uintptr_t kMostBelow = 2048;
 
-// Threads that leave signals to others often block all of them, and the kernel ends a process whose
-// fault is blocked. So this thread unblocks the two before its first touch, and once more after a
-// handler of the program's for them; its other masks leave them alone.
+// The kernel ends a process that faults while the signal is blocked, and some threads block all
+// signals. So each thread unblocks SIGSEGV and SIGBUS before its first touch, and again after a
+// handler of the program's for one of them ran. The wrappers in fault_signals.cpp keep other
+// changes of the mask from blocking them.
 constinit thread_local bool faults_are_let_in = false;
 
 [[gnu::noinline, gnu::cold]] void let_faults_in() {

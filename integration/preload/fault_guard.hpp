@@ -8,7 +8,7 @@
 
 namespace weft::preload {
 
-// As LentMemory::touch. Costs a few nanoseconds, and nothing while it does not run.
+// The function for LentMemory::touch. Costs a few nanoseconds per call.
 [[nodiscard]] bool guarded_touch(void (*work)(void*), void* argument, const void* begin,
                                  std::size_t length);
 

@@ -1,4 +1,9 @@
 // Owns the program's actions for SIGSEGV and SIGBUS, and doing what the kernel would do with them.
+//
+// The kernel knows one action per signal: ours (on_fault). The program's own is kept in Behind. A
+// fault goes, in this order, to a guarded copy of ours that it interrupted; to the doorbell trap;
+// to the program's action, called or imitated by pass_on(). sigaction() and its relatives are
+// wrapped, and read and write Behind instead of the kernel's action.
 #include "integration/preload/fault_signals.hpp"
 
 #include <signal.h>
@@ -26,8 +31,8 @@ int stock_sigaction(int signal, const Action* wanted, Action* before) {
   return stock(signal, wanted, before);
 }
 
-// Changing an action may happen in a signal handler, and so must not allocate or wait for its own
-// thread.
+// An action may be changed from a signal handler that interrupted a change in the same thread. So
+// all signals are blocked during a change, and a change neither allocates nor waits for a lock.
 class SignalsBlocked {
  public:
   SignalsBlocked() { change(SIG_SETMASK, ~std::uint64_t{0}, &before_); }
@@ -52,8 +57,8 @@ std::uint64_t kernel_mask(const sigset_t& set) {
   return mask;
 }
 
-// The program's action for one signal. Written with all signals blocked, read by handlers in any
-// thread: the number is odd while it changes.
+// The program's action for one signal. A seqlock: written with all signals blocked, read by
+// handlers in any thread; `changes_` is odd during a change.
 class Behind {
  public:
   [[nodiscard]] Action load() const {
@@ -106,9 +111,9 @@ constinit std::atomic<bool> installed{false};
 constinit Behind behind_segv;
 constinit Behind behind_bus;
 
-// A fault whose signal is blocked ends the process, be it the program's or ours. So once the
-// signals are taken over, no mask that the program sets blocks them: neither a thread's nor a
-// handler's.
+// A fault whose signal is blocked ends the process, whether the fault was the program's or ours. So
+// once the signals are taken over, no mask that the program sets may block them: neither the mask
+// of a thread nor that of a handler.
 constexpr std::uint64_t kFaults = bit(SIGSEGV) | bit(SIGBUS);
 
 bool blocks_faults(const sigset_t& set) { return (kernel_mask(set) & kFaults) != 0; }
@@ -118,7 +123,7 @@ void let_faults_in(sigset_t& set) {
   sigdelset(&set, SIGBUS);
 }
 
-// Null: a signal that is none of ours.
+// Null: the signal is not one of the two.
 Behind* behind_of(int signal) {
   return signal == SIGSEGV ? &behind_segv : signal == SIGBUS ? &behind_bus : nullptr;
 }
@@ -130,8 +135,8 @@ bool has_handler(const Action& action) {
 
 void on_fault(int signal, siginfo_t* info, void* context);
 
-// Ours comes first, on the stack and with the mask that the program's handler is to find. Faults of
-// ours may come while another is handled.
+// Installs our handler with the stack and the mask that the program's handler expects. SA_NODEFER,
+// because a guarded copy may fault while another fault is handled.
 int take_signal(int signal, const Action& program) {
   Action own{};
   own.sa_sigaction = on_fault;
@@ -147,7 +152,8 @@ int take_signal(int signal, const Action& program) {
 
 // --- What the kernel would do
 
-// A process has sent the signal, and the default action is to end this one.
+// The signal was sent by a process, and its default action ends this one: queue it again, with the
+// same information, under the default action.
 void die_of_sent(int signal, const siginfo_t& info) {
   Action by_default{};
   by_default.sa_handler = SIG_DFL;
@@ -156,9 +162,9 @@ void die_of_sent(int signal, const siginfo_t& info) {
                 &info);
 }
 
-// A fault with the default action. The instruction is tried again, as by now it may succeed: its
-// page may just have been a doorbell. If it faults once more, that ends the process where it
-// stands.
+// A fault with the default action. Returning repeats the instruction, which may succeed by now: its
+// page may have been a doorbell until a moment ago. If the same instruction faults once more, the
+// default action is installed, and the next attempt ends the process at the right place.
 void die_of_fault(int signal, const siginfo_t& info, const ucontext_t& context) {
   struct Place {
     greg_t instruction = 0;
@@ -195,7 +201,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
       now.sa_handler = SIG_DFL;
     });
   }
-  // Our return puts the mask back that was there before; a handler that jumps may not.
+  // Our return restores the former mask; a handler that leaves by longjmp() may not.
   const std::uint64_t itself = (action.sa_flags & SA_NODEFER) != 0 ? 0 : bit(signal);
   SignalsBlocked::change(SIG_BLOCK, (kernel_mask(action.sa_mask) & kFaults) | itself, nullptr);
   signal_mask_changed();
@@ -213,7 +219,7 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
     return;
   }
   if (by_kernel && signal == SIGSEGV && DoorbellTrap::instance().take(*info, context)) {
-    // Progress has let faults in, which our return must not undo.
+    // ring() may have unblocked the two signals, which our return must not undo.
     let_faults_in(context.uc_sigmask);
     return;
   }
@@ -224,7 +230,8 @@ bool is_taken_over(int signal) {
   return behind_of(signal) != nullptr && installed.load(std::memory_order_acquire);
 }
 
-// As sigaction(2) of the program. False: the signal is not taken over, let the system do it.
+// Answers a sigaction(2) of the program. False: the signal is not taken over; call the stock
+// function.
 bool answer(int signal, const Action* wanted, Action* before, int& result) {
   if (!is_taken_over(signal)) {
     return false;
@@ -341,7 +348,7 @@ WEFT_EXPORT sighandler_t __sysv_signal(int signal, sighandler_t handler) noexcep
   return set_handler(stock, signal, handler, kOnce);
 }
 
-// The older family, whose functions call libc's own sigaction() and sigprocmask() past us.
+// The older family. libc's versions call its own sigaction() and sigprocmask(), not these wrappers.
 WEFT_EXPORT sighandler_t sigset(int signal, sighandler_t handler) noexcept {
   static constinit Next<sighandler_t(int, sighandler_t)> stock("sigset");
   if (handler == SIG_HOLD && weft::preload::is_taken_over(signal)) {

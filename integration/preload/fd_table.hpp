@@ -1,4 +1,4 @@
-// Owns which descriptors of the process mean something to the emulation.
+// Owns which descriptors of the process belong to the emulation.
 #pragma once
 
 #include <array>
@@ -7,7 +7,9 @@
 
 namespace weft::preload {
 
-// Looked at by every wrapped call on a descriptor: one load of a byte.
+// Every wrapped call on a descriptor asks it first, so it costs one load of a byte. No lock: a
+// number that is closed past our wrappers may be out of date, which is_still_device() and
+// is_still_rdma_socket() find out.
 class FdTable {
  public:
   static constexpr int kMost = 1 << 16;

@@ -7,8 +7,9 @@
 
 namespace weft::preload {
 
-// False: this thread holds the lock already, below a signal handler that now calls exit(), fork()
-// or close(). What the lock protects may be half changed: do without it.
+// False: this thread holds the lock already, and a signal handler that interrupted it now calls
+// exit(), fork() or close(). What the lock protects may be half changed: the caller must do
+// without.
 class Guard {
  public:
   explicit Guard(srd::TryLock& lock) : lock_(lock.held_here() ? nullptr : &lock) {

@@ -1,4 +1,5 @@
-// Owns the wrapped calls on descriptors. For all but ours they cost one look into a table.
+// Owns the wrapped calls on descriptors. For descriptors of the program's own, each costs one look
+// into FdTable.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -71,7 +72,7 @@ WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
 
 namespace {
 
-// What is ours is not there for the program.
+// Our own descriptors do not exist for the program.
 int refuse_private(int error) {
   errno = error;
   return -1;
@@ -90,7 +91,7 @@ WEFT_EXPORT int close(int fd) {
   return stock(fd);
 }
 
-// Closes by a call of libc's own, which does not come through close().
+// libc's fclose() closes the descriptor without calling our close().
 WEFT_EXPORT int fclose(FILE* stream) {
   static constinit Next<int(FILE*)> stock("fclose");
   const int fd = fileno(stream);
@@ -120,7 +121,7 @@ int close_around(unsigned first, unsigned last, CloseSome&& close_some) {
   return first <= last ? close_some(first, last) : 0;
 }
 
-// What duplicates a descriptor may also close the one that had the number: only when it succeeds.
+// Notes a copy of a descriptor that FdTable knows, after the stock call has succeeded.
 int duplicated(int fd, int copy) {
   if (copy >= 0 && FdTable::kind(fd) != 0 && (!FdTable::is_device(fd) || is_device(fd)) &&
       (FdTable::kind(fd) != FdTable::kNetlink || asks_rdma(fd))) {

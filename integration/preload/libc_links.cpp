@@ -1,4 +1,4 @@
-// Owns the wrapped ways to follow links: the program never learns where the emulated tree really
+// Owns the wrapped calls that follow links: the program never learns where the emulated tree really
 // lies.
 #include <unistd.h>
 

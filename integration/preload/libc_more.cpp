@@ -1,5 +1,5 @@
 // Owns the wrapped calls that few programs make: changing into a folder, walking trees, watching,
-// and older ways to open.
+// and older calls to open files.
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -93,7 +93,8 @@ WEFT_EXPORT int scandirat64(int folder, const char* path, dirent64*** list,
 
 namespace {
 
-// The visitor of the walk under way in this thread; walks may nest.
+// The program's visitor in the walk of this thread: nftw() takes a plain function, which cannot
+// carry it. Walks may nest, hence Visiting, which restores the outer one.
 template <class Visit>
 thread_local Visit* visitor = nullptr;
 
@@ -149,7 +150,7 @@ WEFT_EXPORT int nftw64(const char* path, Visit64* visit, int descriptors, int fl
 
 namespace {
 
-// Of ftw(), which says the path and no place in it.
+// The same for ftw(), whose visitor gets no offset into the path.
 template <class Visit, class Stat>
 int visit_hidden_plain(const char* path, const Stat* status, int type) {
   char shown[PATH_MAX];

@@ -1,4 +1,4 @@
-// Owns the wrapped ways to open a file or a folder by name.
+// Owns the wrapped calls that open a file or a folder by name.
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -176,8 +176,8 @@ WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*,
   return glob_redirected(stock.get(), pattern, flags, error, result);
 }
 
-// Libraries ask on netlink before they look at sysfs. There a kernel with RDMA would list its own
-// devices; this socket lists ours instead.
+// Verbs libraries ask by netlink before they look at sysfs. A kernel with RDMA would list its own
+// devices there; this socket lists the emulated ones instead.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
   static constinit Next<int(int, int, int)> stock("socket");
   constexpr int kNetlinkRdma = 20;

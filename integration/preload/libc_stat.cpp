@@ -1,5 +1,5 @@
-// Owns the wrapped ways to ask about a file: an emulated device file says that it is a character
-// device.
+// Owns the wrapped calls that ask about a file. An emulated device file is a regular file in the
+// tree; here it appears as a character device.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -51,7 +51,7 @@ int stat_fd(int fd, Stat* to, int result) {
   return result;
 }
 
-// Also with AT_EMPTY_PATH, which makes it a question about the descriptor.
+// With AT_EMPTY_PATH and an empty path, the question is about the descriptor `folder` itself.
 template <class Stat, class Ask>
 int stat_at(int folder, const char* path, int flags, Stat* to, Ask&& ask) {
   const int result = stat_path(folder, path, last_link(flags), to, ask);

@@ -1,4 +1,4 @@
-// Owns the smallest network: what is sent comes back. For a process whose NIC is joined to nothing.
+// Owns the smallest network: packets come back to their sender. For a process without weftd.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Owns joining a NIC of this process to its network.
+// Owns connecting a NIC of this process to its network.
 #include "integration/preload/network.hpp"
 
 #include <pthread.h>
@@ -22,7 +22,8 @@ namespace {
 using roce::wire::RoceCodec;
 using srd::wire::SrdCodec;
 
-// What weftd says of the NIC's link, for a device that is there a moment later.
+// Passes weftd's notices about the link on to the device and the files in the tree. It is made
+// before the device, because attaching may already say that the link is down.
 class LinkWatch {
  public:
   explicit LinkWatch(kernel::PortStateFiles files) : files_(std::move(files)) {}
@@ -115,7 +116,7 @@ Result<std::unique_ptr<devices::NicRunner>> start_nic(const std::string& root,
     return tl::unexpected(runner.error());
   }
   joined->link->attend((*runner)->device());
-  // The application's signals are for its own threads.
+  // The background thread inherits this mask: the application's signals are for its own threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

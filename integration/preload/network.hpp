@@ -1,4 +1,4 @@
-// Owns bringing a NIC up in this process: its way to the network, and what weftd says of its link.
+// Owns bringing a NIC up in this process: its connection to the network, and the state of its link.
 #pragma once
 
 #include <memory>

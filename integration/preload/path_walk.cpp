@@ -1,5 +1,5 @@
-// Owns the walk: a step may be a link, and a step back leads to where the link led, not to where it
-// stands.
+// Owns the walk. A step may be a link, and ".." after it leads to the parent of the link's target,
+// not to the folder that the link is in; so ".." cannot be resolved in the text of a path alone.
 #include "integration/preload/path_walk.hpp"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ class Walk {
     }
     return at;
   }
-  // What is left to walk becomes `first`, then `then`.
+  // The rest of the walk becomes `first`, followed by `then`.
   [[nodiscard]] bool put_in_front(const char* first, const char* then) {
     const std::size_t head = std::strlen(first);
     const std::size_t tail = std::strlen(then);
@@ -68,7 +68,8 @@ class Walk {
     begin_ = 0;
     return true;
   }
-  // One more name; if it is a link that is to be followed, its target comes first.
+  // Takes one more name. If it is a link that has to be followed, its target is put in front of the
+  // rest.
   [[nodiscard]] bool take(const char* name, std::size_t step, bool last) {
     if (length_ + step + 2 > kLongestWalk) {
       return false;
@@ -95,7 +96,7 @@ class Walk {
     to_[length_] = '\0';
     return put_in_front(target, rest_ + begin_);
   }
-  // Where a link leads; 0: to itself, a folder; -1: nowhere.
+  // The target of a link, and its length. 0: it is no link but a folder; -1: neither.
   [[nodiscard]] ssize_t ask(char (&target)[kLongestWalk]) const {
     const char* at = to_;
     char below[2 * kLongestWalk];
@@ -119,7 +120,7 @@ class Walk {
 
   const char* root_;
   LastLink last_;
-  char (&to_)[kLongestWalk];  // no link, no step back
+  char (&to_)[kLongestWalk];  // the path so far, without links and ".."
   std::size_t length_ = 0;
   char rest_[kLongestWalk];
   std::size_t begin_ = 0;

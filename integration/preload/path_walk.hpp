@@ -14,8 +14,8 @@ namespace weft::preload {
 // Long enough for any path below /sys that programs put together; longer ones are left alone.
 inline constexpr std::size_t kLongestWalk = 1024;
 
-// Of an absolute path: where it leads, as the program sees it, without steps back and without
-// links, but for a last one that stays. False: it never touches the emulated tree, or is too long,
+// Resolves an absolute path to where it leads, as the program sees it: without ".." and without
+// links, except a last one that stays. False: it never touches the emulated tree, or is too long,
 // or leads nowhere.
 [[nodiscard]] bool walk_path(const char* root, const char* path, LastLink last,
                              char (&to)[kLongestWalk]);

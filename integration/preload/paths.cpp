@@ -1,4 +1,9 @@
-// Owns the prefixes of the emulated part of the file system.
+// Owns the prefixes of the emulated part of the file system, and the redirection of paths.
+//
+// Every open(), stat() and the like of the program comes through here, so the order is: cheap tests
+// that let nearly all paths go (the first letter, a few first words); then is_emulated() on the
+// text; only for paths with "..", and for those that the kernel did not find, a walk with system
+// calls.
 #include "integration/preload/paths.hpp"
 
 #include <fcntl.h>
@@ -21,7 +26,7 @@
 namespace weft::preload {
 namespace {
 
-// Ends where the path may end or go on; no device of the machine has a name that begins like these.
+// A path may end after a prefix, or go on; no real device has a name that begins like these.
 const char* const kPrefixes[] = {
     "/sys/class/infiniband",  // also infiniband_verbs, _mad, _ucma
     "/sys/devices/pciefa0:",    "/sys/bus/pci/devices/efa0:",
@@ -33,7 +38,7 @@ bool begins(const char* path, const char* prefix) {
   return std::strncmp(path, prefix, std::strlen(prefix)) == 0;
 }
 
-// The same path without doubled slashes and steps to nowhere; false: too long.
+// The same path without doubled slashes and "." steps. False: it is too long.
 bool simplify(const char* path, char* to, std::size_t room) {
   std::size_t length = 0;
   while (*path != '\0') {
@@ -69,7 +74,7 @@ int uverbs_number(const char* path) {
                                                                      : -1;
 }
 
-// A step back leads to the parent of where a link led, which its name does not tell.
+// Whether the path has a ".." step: where that leads cannot be told from the text (path_walk.cpp).
 bool has_step_back(const char* path) {
   for (const char* at = path; (at = std::strstr(at, "..")) != nullptr; at += 2) {
     if ((at == path || at[-1] == '/') && (at[2] == '/' || at[2] == '\0')) {
@@ -79,8 +84,8 @@ bool has_step_back(const char* path) {
   return false;
 }
 
-// Asks the kernel, by a call that reads eight bytes and then finds that it is asked for nothing it
-// knows.
+// Asks the kernel: rt_sigprocmask() reads eight bytes from the address, and then fails with EINVAL
+// for an unknown `how`, or with EFAULT if it could not read them. It changes nothing.
 bool kernel_can_read(std::uintptr_t address) {
   constexpr int kNoSuchChange = -1;
   constexpr std::uintptr_t kBytes = 8;
@@ -94,8 +99,8 @@ bool kernel_can_read(std::uintptr_t address) {
 
 constexpr std::uintptr_t kPage = 4096;
 
-// Paths come from few pages, and a question is a fifth of what asking about a file costs: a page
-// that was readable once is taken to be so still.
+// Paths come from few pages, and asking costs a fifth of a stat(): so a page that was readable once
+// is assumed to be still readable.
 bool is_readable_page(std::uintptr_t address) {
   static constinit std::atomic<std::uintptr_t> readable[64]{};
   const std::uintptr_t page = address / kPage;
@@ -110,7 +115,7 @@ bool is_readable_page(std::uintptr_t address) {
   return true;
 }
 
-// For as long as no device has been opened, and faults are the program's alone.
+// Until the first device is opened, our fault handlers are not installed: check page by page.
 bool is_readable_by_pages(const char* path) {
   std::size_t length = 0;
   while (length < PATH_MAX) {
@@ -128,7 +133,7 @@ bool is_readable_by_pages(const char* path) {
   return false;
 }
 
-// What the kernel would answer with EFAULT is the kernel's to look at.
+// A path that is not readable is passed on as it is: the kernel answers with EFAULT.
 bool is_readable(const char* path) {
   constexpr std::uintptr_t kLowest = 4096;
   constexpr std::uintptr_t kHighest = std::uintptr_t{1} << 47;
@@ -178,16 +183,16 @@ const char* tree_root() {
     state.store(State::known, std::memory_order_release);
     return root;
   }
-  return now == State::known ? root : value;  // as long as another thread copies it
+  return now == State::known ? root : value;  // another thread is just copying it
 }
 
 namespace {
 
-// Before main(), and so before there are threads, in nearly every program.
+// In nearly every program this runs before main(), and so before there are threads.
 [[gnu::constructor]] void remember_root() { (void)tree_root(); }
 
-// A path that does not begin at the root can lead to us only if its first step is one of those on
-// the way. Nearly all others leave here.
+// A relative path can only lead into the emulated tree if its first step is one of those on the way
+// there. Nearly all paths are let go here.
 bool may_lead_here(const char* path) {
   while (path[0] == '.' && path[1] == '/') {
     path += 2;
@@ -217,7 +222,7 @@ bool may_lead_here(const char* path) {
   }
 }
 
-// Where a relative path leads, as the program sees it. False: nowhere, or too far.
+// The absolute form of a relative path, as the program sees it. False: unknown, or too long.
 bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
   ssize_t length = 0;
   if (folder == AT_FDCWD) {
@@ -242,8 +247,9 @@ bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
   return true;
 }
 
-// Of a path that leads nowhere: whether it gets to a link that leads nowhere, and not only to a
-// name that does not exist. Asks from the end on: nearly always the last folder exists.
+// For a path that the kernel did not find: whether it contains a dangling link, which may lead into
+// the emulated tree, or just a name that does not exist. Tries from the end, since nearly always
+// the last folder exists.
 bool ends_at_a_link(int folder, const char* path, LastLink last) {
   char part[PATH_MAX];
   std::memcpy(part, path, std::strlen(path) + 1);
@@ -266,7 +272,7 @@ Redirected::Redirected(int folder, const char* path) : path_(path) {
   if (tree_root() == nullptr || !is_readable(path) || path[0] == '\0') {
     return;
   }
-  // Everything else leaves here: "/s", "/d", or an odd beginning of them.
+  // All paths that do not begin with "/s", "/d", "//" or "/." are let go here.
   if (path[0] == '/') {
     if (path[1] == 's' || path[1] == 'd' || path[1] == '/' || path[1] == '.') {
       redirect(path);
@@ -318,7 +324,7 @@ void Redirected::redirect(const char* path) {
   }
   if (is_emulated(walked)) {
     lead_to(root, walked);
-  } else {  // out of the tree again, where the kernel would not find the way by itself
+  } else {  // the way leads through the tree and out again, which the kernel could not follow
     std::memcpy(buffer_, walked, std::strlen(walked) + 1);
     path_ = buffer_;
   }

@@ -1,4 +1,4 @@
-// Owns the decision which paths belong to the emulation, and where they really lie.
+// Owns the decision which paths belong to the emulation, and where their files really lie.
 #pragma once
 
 #include <fcntl.h>
@@ -10,21 +10,21 @@
 
 namespace weft::preload {
 
-// Whether a link at the end of a path is what the path means, or where it leads.
+// Whether a link at the end of a path is meant itself, or its target.
 enum class LastLink { stays, followed };
 
-// Where a path leads: to itself, or into the device tree of the run. Looks at the first letters of
-// other paths, and asks the kernel where it stands only when a relative path begins like a step to
-// us.
+// Where a path leads: to itself, or into the device tree of the run. For most paths it looks at the
+// first letters only; it asks the kernel for the working directory only when a relative path begins
+// like one that could lead there.
 class Redirected {
  public:
   explicit Redirected(const char* path) : Redirected(AT_FDCWD, path) {}
   // As in openat(): `folder` counts if the path is relative.
   Redirected(int folder, const char* path);
-  // Once more, for a path of which the kernel says that it leads nowhere: a link of the program's
-  // own may lead to us. True: it does.
+  // For a path that the kernel did not find: a link of the program's own may lead into the tree.
+  // True: it does, and path() has changed.
   [[nodiscard]] bool follow_links(int folder, LastLink last);
-  // May be the caller's own, which is relative to the folder; else it is absolute.
+  // Either the caller's own path, which may be relative to the folder, or an absolute one.
   [[nodiscard]] const char* path() const { return path_; }
   // N of /dev/infiniband/uverbsN, or -1.
   [[nodiscard]] int uverbs() const { return uverbs_; }
@@ -59,7 +59,8 @@ auto redirected(const char* path, Call&& call) {
                     [&](const Redirected& to) { return call(to.path()); });
 }
 
-// The path as the program is to see it: the inverse. In place, as it only gets shorter.
+// The inverse: turns a path in the tree into the one that the program may see. In place, as it only
+// gets shorter.
 void hide_root(char* path);
 
 // Folder of the run, from the environment; null: nothing is emulated in this process.

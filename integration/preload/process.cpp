@@ -1,4 +1,9 @@
 // Owns the table of open device files, and what becomes of it after a fork.
+//
+// Locks, in the order in which they are taken: `starting[nic]` while a NIC is brought up, `mutex`
+// around the tables, the lock of VerbsHooks around its tables, and the device's own (Runner). A
+// signal handler of the program may call any wrapper while its thread holds one of them; Guard and
+// held_here() find that out, and the call does without the lock, or fails with EDEADLK.
 #include "integration/preload/process.hpp"
 
 #include <fcntl.h>
@@ -52,7 +57,7 @@ struct OpenFile {
   NicRunner* runner = nullptr;
 };
 
-// What the device files tell.
+// Receives what the device files report to the library hooks.
 class Listener final : public kernel::LibraryHooks {
  public:
   void created_cq(const Touched& cq) override { VerbsHooks::instance().created_cq(cq); }
@@ -61,7 +66,7 @@ class Listener final : public kernel::LibraryHooks {
   void made_channel(const Touched& made) override;
 };
 
-// Never destroyed: other libraries' destructors may still use verbs when ours would have run.
+// Never destroyed: destructors of other libraries may still use verbs at the end of the process.
 struct Process {
   Listener listener;
   srd::TryLock mutex;
@@ -81,7 +86,8 @@ void in_parent_after_fork();
 void in_child_after_fork();
 void at_exit();
 
-// Descriptors of ours are out of the way, and stay when the program closes all that it finds.
+// Moves our descriptors to high numbers, out of the way of programs that expect low ones, and marks
+// them private, so that a program that closes all descriptors does not close these.
 int keep(int fd) {
   int high = fd;
   if (fd < kernel::native::first_high()) {
@@ -119,8 +125,8 @@ Process& process() {
   return *instance;
 }
 
-// Locks that are held during a fork, so that the child finds the tables whole. A fork from a signal
-// handler that interrupted a change of the tables leaves them to the child as they are.
+// The locks that are held during a fork, so that the child gets consistent tables. If a signal
+// handler interrupted a change of the tables and forks, the child gets them as they are.
 struct Forking {
   bool process = false;
   bool hooks = false;
@@ -149,9 +155,10 @@ void in_parent_after_fork() {
   }
 }
 
-// The child has a copy of everything and the right to nothing: the rings have one consumer, and the
-// device files belong to the parent. It can open the device again and get a place of its own. Our
-// descriptors go at once: weftd learns of a process's end when the last of them is closed.
+// The child has a copy of everything but may use nothing of it: each ring has one consumer, and the
+// device files belong to the parent. It can open the device again, and gets a place of its own. Our
+// descriptors are closed at once, because weftd notices the end of a process when its last one
+// closes.
 void in_child_after_fork() {
   Process& self = process();
   self.mutex.unlock();
@@ -178,8 +185,9 @@ void in_child_after_fork() {
   }
 }
 
-// A NIC of its own would go on answering after the program has ended; ours ends with it. This may
-// be a signal handler's doing, in a thread that was making progress: nothing here waits for a lock.
+// A real NIC goes on answering peers after the program has ended; this one ends with it. So it
+// lingers for a moment. exit() may be called by a signal handler in a thread that was making
+// progress: nothing here waits for a lock.
 void at_exit() {
   Process& self = process();
   if (self.pid != getpid()) {
@@ -193,7 +201,8 @@ void at_exit() {
   }
 }
 
-// In a child of vfork the tables are the parent's, and so are the descriptors they speak of.
+// A child of vfork shares the memory of its parent: the tables, and the descriptors in them, are
+// the parent's.
 bool in_vfork_child() { return getpid() != process().pid; }
 
 void complain(const std::string& text) {
@@ -201,7 +210,7 @@ void complain(const std::string& text) {
   (void)!syscall(SYS_write, 2, line.data(), line.size());
 }
 
-// Leaves errno alone.
+// Does not change errno.
 void complain_of_few_descriptors() {
   const int error = errno;
   complain("this process has as many descriptors as it may; a device needs up to 20 (ulimit -n)");
@@ -240,7 +249,7 @@ NicRunner* runner(std::size_t nic) {
     errno = EDEADLK;
     return nullptr;
   }
-  while (!starting.try_lock()) {  // another thread waits for weftd: up to twenty seconds
+  while (!starting.try_lock()) {  // another thread brings it up, and may wait for weftd for 20 s
     constexpr timespec kNap{0, 1'000'000};
     nanosleep(&kNap, nullptr);
   }
@@ -269,7 +278,8 @@ NicRunner* runner(std::size_t nic) {
   return slot.get();
 }
 
-// Each device file has one of its own; none: `fd` is closed.
+// Each open device file has an inode of its own, by which a number that was closed and reused is
+// recognised. Zeros: `fd` is closed.
 Inode inode_of(int fd) {
   struct stat status {};
   return syscall(SYS_fstat, fd, &status) == 0 ? Inode{status.st_dev, status.st_ino} : Inode{};
@@ -325,9 +335,9 @@ Closed take(int fd) {
   return closed;
 }
 
-// The wrappers that we ourselves call with a lock held look for the stock functions now: that takes
-// the loader's lock, under which another thread may run a library's constructor that opens the
-// device, too.
+// Makes those wrappers that our own code calls under a lock look up their stock functions now.
+// Looking up takes the loader's lock, under which another thread may run a library's constructor
+// that opens the device and waits for ours.
 void find_stock_functions() {
   static constinit std::atomic<bool> found{false};
   if (found.load(std::memory_order_acquire)) {
@@ -352,7 +362,7 @@ void find_stock_functions() {
   found.store(true, std::memory_order_release);
 }
 
-// This thread is inside the device already, below a signal handler.
+// This thread is inside the device already: a signal handler has interrupted it there.
 bool is_entered(const OpenFile& file) { return file.runner->held_here(); }
 
 }  // namespace
@@ -371,7 +381,7 @@ int open_uverbs(int nic, int flags) {
   auto file = std::make_shared<OpenFile>();
   file->runner = up;
   file->verbs = std::make_unique<kernel::UverbsFile>(up->device(), *up, &process().listener);
-  // So that the child of a fork finds each of our descriptors in the table.
+  // Under the mutex, so that the child of a fork finds each of our descriptors in the table.
   const Guard guard(process().mutex);
   const int native = file->verbs->open();
   if (native < 0) {
@@ -457,7 +467,7 @@ void duplicated(int fd, int copy) {
   if (in_vfork_child()) {
     return;
   }
-  if (FdTable::kind(fd) == FdTable::kChannel) {  // from now on its end cannot be noticed
+  if (FdTable::kind(fd) == FdTable::kChannel) {  // with two descriptors its end cannot be noticed
     (void)take(fd);
     return;
   }
@@ -472,7 +482,7 @@ void duplicated(int fd, int copy) {
 }
 
 void closing(int fd) {
-  if (FdTable::kind(fd) == FdTable::kNetlink) {  // nothing of ours hangs on it
+  if (FdTable::kind(fd) == FdTable::kNetlink) {  // it has no state besides the table
     closing_rdma_socket(fd);
     return;
   }

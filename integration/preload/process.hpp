@@ -1,4 +1,4 @@
-// Owns what this process has of the emulated machine: its NICs, and the device files it has opened.
+// Owns this process's part of the emulated machine: its NICs, and the device files it has opened.
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +10,8 @@ namespace weft::preload {
 // As open(2) of /dev/infiniband/uverbs<nic>.
 [[nodiscard]] int open_uverbs(int nic, int flags);
 
-// Of a number that FdTable calls a device file: whether it still is one. It may have been closed
-// past our wrappers, and be another file by now, which is then nothing to us.
+// Whether a number that FdTable calls a device file still is one. It may have been closed past our
+// wrappers, and be another file by now.
 [[nodiscard]] bool is_still_device(int fd);
 
 // The following are for device files. As write(2) and ioctl(2).

@@ -1,5 +1,8 @@
-// Owns gathering what is told of the devices, and delivering it: by another socket of the protocol
-// that netlink keeps for programs among themselves.
+// Owns collecting what tools ask about the devices, and sending it to them.
+//
+// The program's socket is a real netlink socket, but of NETLINK_USERSOCK, the protocol for messages
+// between programs. What it sends is intercepted; the answers are sent to its port by a second
+// socket. So reading, polling and blocking are native.
 #include "integration/preload/rdma_netlink.hpp"
 
 #include <linux/netlink.h>
@@ -95,8 +98,8 @@ std::vector<nldev::Device> all_devices() {
   return devices;
 }
 
-// The process whose table FdTable is. A child of vfork has descriptors of its own, but its parent's
-// table.
+// The process that FdTable belongs to. A child of vfork has descriptors of its own, but shares its
+// parent's table and must not change it.
 constinit std::atomic<pid_t> owner{0};
 constinit pthread_once_t owned = PTHREAD_ONCE_INIT;
 
@@ -114,7 +117,7 @@ int socket_option(int fd, int option) {
   return syscall(SYS_getsockopt, fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-// The number that the kernel, or the program, has given to the socket; 0: it has none.
+// The port number of the socket, which the kernel or the program has chosen; 0: none.
 std::uint32_t port_of(int fd) {
   sockaddr_nl address{};
   socklen_t length = sizeof address;

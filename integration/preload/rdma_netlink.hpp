@@ -1,4 +1,5 @@
-// Owns the sockets by which tools ask about RDMA devices: netlink sockets whose kernel we are.
+// Owns the sockets by which tools ask about RDMA devices: netlink sockets that this library answers
+// in the kernel's place.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,15 +12,15 @@ namespace weft::preload {
 // As socket(AF_NETLINK, type, NETLINK_RDMA). Reading, polling and binding are native.
 [[nodiscard]] int open_rdma_socket(int type);
 
-// Of a number that FdTable calls such a socket: whether it still is one. It may have been closed
-// past our wrappers, and be another file by now, which is then nothing to us.
+// Whether a number that FdTable calls such a socket still is one. It may have been closed past our
+// wrappers, and be another file by now.
 [[nodiscard]] bool is_still_rdma_socket(int fd);
 
 // As duplicated() and closing() of process.hpp.
 void duplicated_rdma_socket(int copy);
 void closing_rdma_socket(int fd);
 
-// As send(2) and sendmsg(2) on such a socket: the answers lie there when they return.
+// As send(2) and sendmsg(2) on such a socket. When they return, the answers can be read.
 [[nodiscard]] ssize_t send_to_rdma(int fd, const void* bytes, std::size_t size);
 [[nodiscard]] ssize_t send_to_rdma(int fd, const msghdr* message);
 

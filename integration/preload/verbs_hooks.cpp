@@ -1,4 +1,11 @@
 // Owns replacing the library's functions, and what the replacements do.
+//
+// A verbs library keeps function pointers in its objects: poll_cq, post_send and req_notify_cq in
+// the context, start_poll in an extended completion queue, wr_complete in an extended queue pair.
+// The kernel side learns of each object when it is made or changed (LibraryHooks), and gets its
+// address as the user handle. From there the pointers are replaced, by functions that call the
+// original and make progress for the device. The handle is the library's word: everything read from
+// it is checked first.
 #include "integration/preload/verbs_hooks.hpp"
 
 #include <dlfcn.h>
@@ -20,9 +27,9 @@ namespace {
 using kernel::copy_from_user;
 using kernel::Runner;
 
-// After some empty polls an application yields its core. If no other thread wanted the core, it
-// polls for a while before it yields again. If one did, that is often the very process it waits
-// for, and every poll in between is time that both lose.
+// After kEmptyPollsBeforeYield empty polls a thread yields its core. If no other thread wanted the
+// core, it polls that often again before the next yield. If one did, that is often the very process
+// it waits for: then it yields after every empty poll.
 constexpr int kEmptyPollsBeforeYield = 16;
 constexpr Duration kYieldToNobody = std::chrono::nanoseconds{1500};
 
@@ -41,8 +48,8 @@ void note_poll(bool empty) {
 }
 
 // A library may have several versions of one function (libefa has four of start_poll), and a
-// process several libraries. Each original gets a replacement of its own, which thereby knows what
-// to call: no table to search.
+// process several libraries. Each original gets a replacement of its own, a template instance per
+// slot, which knows its original without searching a table.
 template <class Wrapper, class Result, class... Args>
 class Replacements {
  public:
@@ -82,9 +89,9 @@ class Replacements {
 
 Runner* runner_of(const ibv_context* context) { return VerbsHooks::instance().runner_of(context); }
 
-// Whether to make progress before looking into a queue that was not empty the last time(s). A
-// program that takes one completion after the other finds them in the queue, but the device must
-// not wait.
+// Whether to make progress before looking into the queue, once in kFullPollsBetween polls. A
+// program that takes completions one by one finds the queue non-empty each time, and would never
+// make progress otherwise.
 bool progress_is_due() {
   constexpr int kFullPollsBetween = 16;
   static thread_local int full_polls = 0;
@@ -199,22 +206,24 @@ bool is_code(Function function) {
   return function != nullptr && dladdr(reinterpret_cast<void*>(function), &info) != 0;
 }
 
-// A program that speaks the raw interface may put any number where libraries put their object's
-// address.
+// A program that uses the raw interface may put any number where libraries put their object's
+// address: so the object must look like a library's, with this descriptor and with pointers to
+// code.
 bool is_library_context(const ibv_context* context, int fd) {
   return readable(context) && context->cmd_fd == fd && is_code(context->ops.poll_cq) &&
          is_code(context->ops.post_send) && is_code(context->ops.req_notify_cq);
 }
 
-// Only pointers change: either before any thread can use them, or to a function that does the same
-// and more.
+// Replaces a pointer atomically. Other threads may already use the object: both values work for
+// them, as the replacement calls the original.
 template <class Function, class Table>
 void put(Function*& slot, Table& table) {
   std::atomic_ref(slot).store(table.replace(slot), std::memory_order_release);
 }
 
-// The library that owns the objects may have been loaded privately: ask its own dependencies.
-// post_recv is one of its functions that we never replace.
+// Finds ibv_qp_to_qp_ex() in the library that owns the object, which may have been loaded privately
+// (RTLD_LOCAL). post_recv leads to that library, since it is one of its functions and never
+// replaced.
 ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(qp->context->ops.post_recv), &info) == 0) {
@@ -228,7 +237,7 @@ ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
   return symbol == nullptr ? nullptr : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(symbol)(qp);
 }
 
-// `object` if it is there and its member is a function; else null.
+// `object` if it is readable and its member points to code; else null.
 template <class T, class Function>
 T* with_code(T* object, Function* T::*member) {
   return readable(object) && is_code(object->*member) ? object : nullptr;

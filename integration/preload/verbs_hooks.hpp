@@ -16,7 +16,8 @@ struct ibv_qp_ex;
 
 namespace weft::preload {
 
-// Correctness never depends on them: whatever cannot be hooked is served by the background thread.
+// Correctness never depends on them: what cannot be hooked is served by the background thread, only
+// slower.
 class VerbsHooks {
  public:
   using Touched = kernel::LibraryHooks::Touched;
@@ -37,7 +38,8 @@ class VerbsHooks {
   void touched_qp(const Touched& touched);
   void destroyed_qp(const Touched& touched);
 
-  // Null: not a context of ours (any more).
+  // Null: not a context of ours, or not any more. Called by every poll and post, so it takes no
+  // lock: entries are filled in order and never removed, only their runner is cleared.
   [[nodiscard]] kernel::Runner* runner_of(const ibv_context* context) const {
     for (const Context& entry : contexts_) {
       const ibv_context* const known = entry.context.load(std::memory_order_acquire);
