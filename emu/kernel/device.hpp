@@ -1,5 +1,9 @@
-// Owns the seam between the verbs interface, which is the same for all, and a type of device behind
-// it.
+// Owns the interface between the verbs commands, which are the same for all devices, and one type
+// of device.
+//
+// Three parties meet here. UverbsFile calls a Device, with the device locked by
+// Runner::exclusively(). The preload library calls the Runner from the program's polls and posts.
+// UverbsFile reports new objects to LibraryHooks, after the command and without the lock.
 #pragma once
 
 #include <cerrno>
@@ -22,7 +26,8 @@ namespace weft::kernel {
 using nic::Outcome;
 using nic::refuse;
 
-// What a command carries beyond the common part, for the device's own library: words in, words out.
+// The device-specific part of a command and of its reply, which only the device's own library and
+// the device understand.
 struct Udata {
   std::span<const std::byte> in;
   std::vector<std::byte> out;
@@ -34,7 +39,7 @@ struct Udata {
   }
 };
 
-// What one open device file offers to the objects that are made through it.
+// What one open device file provides for the objects that are made through it.
 struct FileServices {
   QueueMemory& queues;
   EventChannel& async_events;
@@ -65,29 +70,30 @@ struct QpRequest {
   std::uint32_t max_inline_data = 0;
 };
 
-// A type of device. One instance serves all device files that this process opens. Objects return
-// what they hold to the device when they are destroyed; all calls are made with the device to
-// oneself (see Runner).
+// A type of device. One instance serves all device files that this process opens for one NIC.
+// Objects return what they hold to the device when they are destroyed. All calls are made under the
+// device's lock (see Runner).
 class Device {
  public:
   virtual ~Device() = default;
 
   // The number of the kernel's driver, by which libraries find theirs.
   [[nodiscard]] virtual std::uint32_t driver_id() const = 0;
-  // Counts commands there.
+  // Where commands are counted.
   [[nodiscard]] virtual DeviceCounters& counters() = 0;
-  // And what there is.
+  // Where existing objects are counted.
   [[nodiscard]] virtual LiveObjects& live() = 0;
   [[nodiscard]] virtual std::uint32_t completion_vectors() const = 0;
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
 
-  // Those of the only port, by index; each is as it is on the wire.
+  // The GIDs of the only port, by index, as they are on the wire.
   [[nodiscard]] virtual std::span<const abi::GidEntry> gids() const = 0;
   // In units of 100 Mb/s.
   [[nodiscard]] virtual std::uint64_t port_speed() const = 0;
-  // The port's link comes up or goes down: queries say so from now on, and every open file that has
-  // a context is told (PORT_ACTIVE, PORT_ERR). What becomes of packets is the network's matter.
+  // The port's link comes up or goes down: queries show it from now on, and every open file that
+  // has a context gets an event (PORT_ACTIVE, PORT_ERR). Packets are not affected here, only by the
+  // network.
   void set_port_state(bool up) {
     if (up == port_up_) {
       return;
@@ -100,14 +106,15 @@ class Device {
   }
   [[nodiscard]] bool port_up() const { return port_up_; }
 
-  // Between the two calls the channel is told of such events.
+  // Between these two calls the channel gets such events.
   void remember(EventChannel& channel) { async_channels_.push_back(&channel); }
   void forget(const EventChannel& channel) { std::erase(async_channels_, &channel); }
 
-  // What completion counters can count, as CountedOperation; 0: there are none.
+  // The operations that completion counters can count, as CountedOperation; 0: there are no
+  // counters.
   [[nodiscard]] virtual std::uint32_t counted_operations() const { return 0; }
 
-  // The device's own words only.
+  // Only the device-specific part of these two.
   [[nodiscard]] virtual Outcome<void> get_context(Udata& /*udata*/) const { return {}; }
   [[nodiscard]] virtual Outcome<void> query_device_extended(Udata& /*udata*/) const { return {}; }
 
@@ -137,16 +144,17 @@ class Device {
                                                 const nic::QpAttributes& /*attributes*/) {
     return refuse(EOPNOTSUPP);
   }
-  // EOPNOTSUPP if `mask` asks for what the device does not know.
+  // EOPNOTSUPP if `mask` asks for attributes that the device does not have.
   [[nodiscard]] virtual Outcome<void> query_qp(const Qp& /*qp*/, std::uint32_t /*mask*/,
                                                abi::QueryQp& /*to*/) const {
     return refuse(EOPNOTSUPP);
   }
-  // The application has just armed a completion queue, by a store that its next one may hide.
+  // The application has just armed a completion queue, by a store to memory that its next store may
+  // overwrite: look now.
   virtual void look_at_arms() {}
 
  protected:
-  // Asynchronous events that did not fit into their channel before. To be called often.
+  // Sends asynchronous events that did not fit into their channel before. Call it often.
   void flush_events() {
     for (EventChannel* const channel : async_channels_) {
       channel->flush_backlog();
@@ -165,9 +173,9 @@ class Runner {
   virtual ~Runner() = default;
   // Runs `work` with the device to itself, then lets it send what that made ready.
   virtual void exclusively(const std::function<void()>& work) = 0;
-  // A round of progress, unless another thread is at it. True: something moved.
+  // A round of progress, unless another thread is making one. True: a packet moved.
   virtual bool poll() = 0;
-  // Work was posted: lets it leave. Does not receive: a later poll() finds what has arrived.
+  // Sends what was just posted, and does not receive: a later poll() finds what has arrived.
   virtual void push() { poll(); }
   // Like push(), for callers outside the poll hooks; does not reset the idle timer.
   virtual void ring() { poll(); }
@@ -177,7 +185,7 @@ class Runner {
   virtual void expect_events() = 0;
 };
 
-// Told what happens on the control path, so that it can hook progress into the library's function
+// Called for events on the control path, so that progress can be hooked into the library's function
 // tables.
 class LibraryHooks {
  public:

@@ -1,5 +1,5 @@
-// Owns the text form of plain structs: one "key value" a line, so that a preloaded library can read
-// it without any parser's help.
+// Owns the text form of plain structs: one "key value" per line, which a preloaded library can read
+// without linking a parser.
 #pragma once
 
 #include <algorithm>

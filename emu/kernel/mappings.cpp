@@ -1,4 +1,5 @@
-// Owns the two ways of asking the kernel for mappings: one by one, and as a text of all.
+// Owns the two ways of asking the kernel for mappings: one by one (an ioctl, from Linux 6.11 on),
+// and as a text of all, which has to be read from its beginning.
 #include "emu/kernel/mappings.hpp"
 
 #include <fcntl.h>

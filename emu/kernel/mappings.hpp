@@ -1,4 +1,4 @@
-// Owns looking at what this process has mapped, without touching it.
+// Owns finding out what this process has mapped, without touching the memory.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Mappings {
 
   // False: the kernel does not say; nothing can be found.
   [[nodiscard]] bool good() const { return fd_ >= 0; }
-  // The one that `address` is in. Never lower than in the call before.
+  // The mapping that contains `address`, which must not be lower than in the call before.
   [[nodiscard]] std::optional<Mapping> find(std::uint64_t address);
 
  private:

@@ -1,6 +1,6 @@
-// Owns the descriptors that the emulation keeps for itself: reached by raw system calls, because
-// the libc calls of this process are the very ones that the preload library answers, and parked out
-// of the way.
+// Owns the descriptors that the emulation keeps for itself. They are used by raw system calls,
+// since libc's functions lead to the wrappers of the preload library in this process, and moved to
+// high numbers.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 
 namespace weft::kernel::native {
 
-// From here on are the numbers of ours: out of the way of programs that count on getting low ones,
-// and below what the process may have.
+// The first number for our descriptors: above those that programs expect to get, and below the
+// limit of the process.
 [[nodiscard]] inline int first_high() {
   constexpr rlim_t kFirst = 512;
   constexpr rlim_t kRoom = 32;
@@ -40,13 +40,13 @@ inline int close(int fd) {
   return static_cast<int>(syscall(SYS_close, fd));
 }
 
-// A number above those that programs count on getting, close-on-exec; -1 if there is none.
+// A duplicate at or above first_high(), close-on-exec; -1 if there is no number left.
 [[nodiscard]] inline int duplicate_high(int fd) {
   return static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, first_high()));
 }
 
-// Moves a descriptor there. Stays where it is if there is no room above. Programs that close all
-// they find may be kept from closing it, too (FdKeeper).
+// Moves a descriptor there, if there is room. FdKeeper also learns of it, which keeps programs that
+// close all descriptors from closing this one.
 [[nodiscard]] inline int move_high(int fd) {
   if (fd < 0) {
     return fd;

@@ -1,5 +1,5 @@
-// Owns what every emulated NIC is, whatever its kind: its identity and its place, as flat text that
-// a preloaded library can read.
+// Owns the properties that every emulated NIC has, whatever its kind, as flat text that a preloaded
+// library can read.
 #pragma once
 
 #include <cstdint>

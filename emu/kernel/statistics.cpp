@@ -1,4 +1,9 @@
 // Owns the layout of the file of counters, and the text files made from it.
+//
+//   | header: how many slots were taken | slot 0 | slot 1 | ...
+//
+// A process takes one slot, for ever: counters of a NIC must not go back when a process ends. Each
+// slot has one writer, and readers add up all of them, so no lock is needed. The file is sparse.
 #include "emu/kernel/statistics.hpp"
 
 #include <fcntl.h>
@@ -61,7 +66,9 @@ bool is_alive(std::uint64_t process) {
   return process != 0 && (kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
 }
 
-// Both are nothing but 64-bit counters, of which some are bit maps.
+// Adds one slot to a sum, word by word: Statistics consists of 64-bit counters only. Two
+// exceptions: bit maps of paths are combined by OR, and live objects count only while their process
+// runs.
 void add(Statistics& sum, const std::byte* from) {
   constexpr std::size_t kWords = sizeof(Statistics) / sizeof(std::uint64_t);
   std::array<std::uint64_t, kWords> total;
@@ -104,7 +111,8 @@ constexpr std::string_view kPortCounters[] = {"tx_bytes",
                                               "unresponsive_remote_events",
                                               "impaired_remote_conn_events"};
 
-// A number only grows, and so does its text: it is replaced in one piece.
+// Counters only grow, so the new text is at least as long as the old one, and one pwrite() replaces
+// it: a reader never sees a mixture.
 void write_number(const std::string& path, std::uint64_t value) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) {

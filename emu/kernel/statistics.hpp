@@ -1,4 +1,5 @@
-// Owns the counters of an emulated NIC: a file that all processes on it count into, alive or dead.
+// Owns the counters of an emulated NIC: a file shared by all processes that use the NIC, in which
+// the counts of ended processes stay.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ struct DeviceCounters {
 #undef WEFT_DEVICE_COUNTER_FIELD
 };
 
-// What one process has of a NIC at the moment.
+// The objects that one process has on a NIC now.
 struct LiveObjects {
   std::uint64_t process = 0;  // its number; of a sum it means nothing
   std::uint64_t contexts = 0;
@@ -44,8 +45,8 @@ struct LiveObjects {
   std::uint64_t qps = 0;
 };
 
-// What one process counts. Written by the threads that drive its device; other processes may read
-// it at any time.
+// The counters of one process. Written by the threads that drive its device; other processes may
+// read them at any time.
 struct Statistics {
   srd::Counters transport;
   DeviceCounters device;
@@ -56,11 +57,11 @@ struct Statistics {
 [[nodiscard]] std::string statistics_path(const std::string& root, std::string_view nic);
 [[nodiscard]] Result<void> make_statistics_file(const std::string& path);
 
-// A place of one's own in the file, for as long as the process lives; what it holds stays counted
-// after that. Null: there is no such file, or no place left.
+// Takes a slot of the file for this process. Its counts stay in the sum after the process has
+// ended. Null: there is no such file, or no slot left.
 [[nodiscard]] Statistics* claim_statistics(const std::string& path);
 
-// The sum over all processes; of what is alive, over those that live.
+// The sum over all processes; live objects only of processes that still run.
 [[nodiscard]] Result<Statistics> read_statistics(const std::string& path);
 
 using VisitCounter = std::function<void(const char* name, std::uint64_t value)>;
@@ -69,8 +70,8 @@ void visit_port_counters(const Statistics& statistics, const VisitCounter& visit
 // The files of hw_counters of the device.
 void visit_device_counters(const Statistics& statistics, const VisitCounter& visit);
 
-// Brings the text files up to date when `path`, of a file or folder of the tree at `root`, shows
-// counters. Costs one search in a path for all others.
+// If `path`, a file or folder of the tree at `root`, belongs to counters, brings their text files
+// up to date. For all other paths it costs one search in the text.
 void refresh_counter_files(const std::string& root, const char* path);
 
 }  // namespace weft::kernel

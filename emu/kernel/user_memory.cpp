@@ -1,4 +1,8 @@
-// Owns the checked copies, made by the real kernel on our behalf.
+// Owns checked copies, which the real kernel makes for us.
+//
+// process_vm_readv() on the own process returns EFAULT where a plain memcpy() would fault: exactly
+// what a kernel does with a bad pointer of its caller, and safe against a mapping that disappears
+// meanwhile.
 #include "emu/kernel/user_memory.hpp"
 
 #include <sys/mman.h>
@@ -23,8 +27,8 @@ void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
 }
 
-// False only for memory that is not there. Where a sandbox refuses the call itself, the copy is
-// ours.
+// False only if the memory is not accessible. Where a sandbox refuses the call itself, a guarded
+// copy of our own (lent_memory.hpp) takes its place.
 bool transfer(void* local, std::uint64_t user, std::size_t length, bool to_user) {
   if (length == 0) {
     return true;
@@ -43,9 +47,9 @@ bool transfer(void* local, std::uint64_t user, std::size_t length, bool to_user)
                  : copy_from_lent(local, pointer(user), length);
 }
 
-// Replies, and buffers of a few pages: exact and one system call. The pages are fetched as the
-// owner of a registration would have them fetched; no byte changes. Nothing: the kernel
-// (before 5.14) cannot, or the mapping is none that it can say this of.
+// For replies and buffers of a few pages: exact, and one system call. The pages are faulted in, as
+// a real registration would pin them; no byte changes. Nothing: the kernel cannot (before 5.14), or
+// not for this kind of mapping.
 std::optional<bool> populate(std::uint64_t address, std::uint64_t length, bool writable) {
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, MADV_POPULATE_WRITE
   constexpr int kPopulateWrite = 23;
@@ -57,10 +61,10 @@ std::optional<bool> populate(std::uint64_t address, std::uint64_t length, bool w
   return errno == ENOMEM || errno == EFAULT ? std::optional(false) : std::nullopt;
 }
 
-// A larger range may be gigabytes of which most is never touched. A real device pins all of it;
-// here that would cost time and memory for nothing. So we look at the list of mappings instead, and
-// at one byte at both ends of each: a mapping of a device, or one beyond the end of its file, is
-// listed as readable and is not.
+// A larger range may be gigabytes, most of which is never touched. A real device pins all of it;
+// here that would cost time and memory for nothing. So the list of mappings is checked instead, and
+// one byte at both ends of each: a mapping of a device, or one beyond the end of its file, is
+// listed as readable but is not.
 bool is_mapped(std::uint64_t begin, std::uint64_t end, bool writable) {
   Mappings mappings;
   if (!mappings.good()) {

@@ -1,5 +1,5 @@
-// Owns access to memory that the caller of the emulated kernel names: a bad pointer is EFAULT, not
-// a crash.
+// Owns access to memory that the program's pointers name: a bad pointer is EFAULT, as with a real
+// kernel, not a crash.
 #pragma once
 
 #include <cstddef>

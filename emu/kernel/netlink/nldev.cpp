@@ -106,7 +106,7 @@ class Message {
   std::vector<std::byte> bytes_;
 };
 
-// What a request names. Numbers that are not there are nothing.
+// The attributes of a request that matter here; absent ones are empty.
 struct Asked {
   std::optional<std::uint32_t> device;
   std::optional<std::uint32_t> port;

@@ -26,9 +26,9 @@ struct Device {
   Named resources;
 };
 
-// The answers to one datagram of a program, each to be sent as one. Whatever is in the datagram,
-// what cannot be understood is answered with an error, as the kernel does, or not at all where no
-// answer is asked for. `port` is the asking socket's number.
+// The answers to one datagram of a program; each is to be sent as one datagram. A message that
+// cannot be understood is answered with an error, as by the kernel, or not at all where no answer
+// is asked for. `port` is the number of the asking socket.
 using Datagrams = std::vector<std::vector<std::byte>>;
 [[nodiscard]] Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
                                std::span<const Device> devices);

@@ -1,4 +1,4 @@
-// Owns the files that stock libraries read of any device before they open it.
+// Owns the files that stock libraries read about any device before they open it.
 #include "emu/kernel/sysfs/sysfs.hpp"
 
 #include <fcntl.h>
@@ -25,7 +25,8 @@ std::string phys_state_text(bool up) {
   return std::to_string(abi::port_physical_state(up)) + (up ? ": LinkUp" : ": Disabled");
 }
 
-// Readers find the old line or the new one, whenever they look.
+// Replaces the line in one pwrite(), so that a reader sees the old line or the new one; a longer
+// old line is cut after that.
 void replace_line(const std::string& path, std::string_view line) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) {

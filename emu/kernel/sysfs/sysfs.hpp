@@ -1,4 +1,4 @@
-// Owns what the emulated /sys and /dev say of every RDMA device, whatever its kind.
+// Owns the part of the emulated /sys and /dev that is the same for every kind of RDMA device.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace weft::kernel {
 inline constexpr unsigned kUverbsMajor = 231;
 inline constexpr unsigned kUverbsFirstMinor = 192;
 
-// What is there on a machine without RDMA devices, too.
+// The files that also exist on a machine without RDMA devices.
 void write_classes(TreeWriter& tree);
 
 // The device file and the entries of the classes, for a NIC whose own folder is `device` (below
@@ -24,11 +24,11 @@ void write_class_entries(TreeWriter& tree, const NicDescription& nic,
 // Of the folder of a port.
 void write_link_state(TreeWriter& tree, const std::filesystem::path& port, bool up);
 
-// The same of the NIC's only port in a tree that is there.
+// Updates the same files for the NIC's only port in an existing tree.
 class PortStateFiles {
  public:
   PortStateFiles(const std::string& root, const NicDescription& nic);
-  // Allocates nothing. No error: readers of another user's tree cannot write to it.
+  // Allocates nothing. Errors are ignored: a process of another user may not write to the tree.
   void write(bool up) const;
 
  private:
