@@ -1,4 +1,4 @@
-// Owns the client's side of attaching: the handshake, and the news that come later.
+// Owns the client's side of attaching: the handshake, and the messages that weftd sends later.
 #include "emu/attach/client.hpp"
 
 #include <sys/timerfd.h>

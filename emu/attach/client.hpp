@@ -1,4 +1,4 @@
-// Owns becoming part of a weftd's network: what a process is given there, and keeping it.
+// Owns attaching to a weftd's network: getting a place there, and keeping it.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace weft::attach {
 
-// This ends up inside other people's programs: it starts no thread, prints nothing, and allocates
-// nothing after attaching except when the daemon changes something.
+// This code runs inside other people's programs: it starts no thread, prints nothing, and after
+// attaching allocates only when weftd changes something.
 struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
@@ -53,8 +53,8 @@ struct Attachment {
   Services* services = nullptr;        // lives as long as `io`
 };
 
-// Each of the steps of attaching waits for a core. Where 70 programs that poll share two of them
-// that is 200 ms a step, and five seconds were too few.
+// Each step of attaching waits for a core. Where 70 programs that poll share two cores, a step
+// takes 200 ms, and five seconds were too short.
 inline constexpr int kHandshakeMilliseconds = 20'000;
 
 // Says in the error what to do when there is no weftd.

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kMaxMessage = 1024;
 constexpr std::size_t kMaxFds = 4;  // of any message of ours
-// Of any message: for what does not fit, the kernel closes descriptors in our thread, and a close
-// can wait.
+// In any message, by the kernel's limit: there must be room for all, because the kernel closes
+// those that do not fit, in our thread, and a close can block.
 constexpr std::size_t kMostFds = 253;
 constexpr std::size_t kControlRoom = CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMostFds);
 
@@ -172,8 +172,8 @@ Received receive_message(int socket) {
     received.state = nothing ? Received::State::nothing : Received::State::closed;
     return received;
   }
-  // Before anything else is decided: also an empty datagram, which reads like the end of the
-  // connection, can bring descriptors, and from here on they are ours to close.
+  // Taken before anything else is decided: even an empty datagram, which reads like the end of the
+  // connection, can carry descriptors, and from here on they are ours to close.
   received.fds = descriptors_of(message);
   received.bytes.resize(static_cast<std::size_t>(size));
   received.state = size == 0 ? Received::State::closed : Received::State::message;

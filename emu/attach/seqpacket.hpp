@@ -38,16 +38,16 @@ struct Received {
   }
 };
 
-// Where a unix socket of any type is, or is to be. Paths are short: 107 characters.
+// The address of a unix socket at that path, which may have 107 characters at the most.
 [[nodiscard]] Result<sockaddr_un> unix_address(const std::string& path);
 // Waits at most `patience` for a server that is behind with accepting; 0: not at all.
 [[nodiscard]] Result<srd::UniqueFd> connect_seqpacket(const std::string& path,
                                                       Duration patience = std::chrono::seconds{5});
-// Replaces a socket that nobody listens on any more, refuses one that is in use. Mode 0600.
+// Replaces a socket file on which no process listens; fails if one does. Mode 0600.
 [[nodiscard]] Result<srd::UniqueFd> listen_unix(const std::string& path, int type);
 
-// Only this user and root may. The process at the other end of a connection: for whoever connected,
-// the one that listens; -1 if the kernel does not say.
+// Whether the process at the other end is this user's or root's; its number, -1 if unknown; its
+// user. For the side that connected, that is the process that listens.
 [[nodiscard]] bool may_connect(int socket);
 [[nodiscard]] pid_t peer_process(int socket);
 [[nodiscard]] uid_t peer_user(int socket);
@@ -61,7 +61,8 @@ template <class T>
   return send_message(socket, std::as_bytes(std::span(&value, 1)), fds);
 }
 [[nodiscard]] Received receive_message(int socket);
-// Does not wait for what a socket among them has sent; of other kinds closing may still wait.
+// Closes descriptors that came with a message. Sockets among them do not linger (SO_LINGER is
+// switched off); closing other kinds may still block.
 void close_unwanted(std::vector<srd::UniqueFd>& fds);
 // Waits up to that long for one.
 [[nodiscard]] Received await_message(int socket, int milliseconds);
