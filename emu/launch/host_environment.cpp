@@ -1,8 +1,8 @@
 // Owns device trees and environments of emulated hosts.
 //
-// A tree is a copy of those parts of /sys and /dev that verbs libraries read; libweft-preload.so
-// redirects a program's calls there. Its folder is named after a hash of its content, so that
-// programs with different devices on one host do not overwrite each other's tree.
+// A tree holds emulated versions of those parts of /sys and /dev that verbs libraries read;
+// libweft-preload.so redirects a program's calls there. Its folder is named after a hash of its
+// content, so that programs with different devices on one host do not overwrite each other's tree.
 #include "emu/launch/host_environment.hpp"
 
 #include <fmt/core.h>

@@ -1,9 +1,9 @@
 // Owns the table of open device files, and what becomes of it after a fork.
 //
-// Locks, in the order in which they are taken: `starting[nic]` while a NIC is brought up, `mutex`
-// around the tables, the lock of VerbsHooks around its tables, and the device's own (Runner). A
-// signal handler of the program may call any wrapper while its thread holds one of them; Guard and
-// held_here() find that out, and the call does without the lock, or fails with EDEADLK.
+// Locks, outermost first: `starting[nic]` while a NIC is brought up; `mutex` around the tables;
+// then that of VerbsHooks around its tables, or the device's own (Runner). A signal handler of the
+// program may call any wrapper while its thread holds one of them; Guard and held_here() find that
+// out, and the call does without the lock, or fails with EDEADLK.
 #include "integration/preload/process.hpp"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 //
 // The program's socket is a real netlink socket, but of NETLINK_USERSOCK, the protocol for messages
 // between programs. What it sends is intercepted; the answers are sent to its port by a second
-// socket. So reading, polling and blocking are native.
+// socket. So reading, polling and binding are native.
 #include "integration/preload/rdma_netlink.hpp"
 
 #include <linux/netlink.h>

@@ -39,7 +39,8 @@ class VerbsHooks {
   void destroyed_qp(const Touched& touched);
 
   // Null: not a context of ours, or not any more. Called by every poll and post, so it takes no
-  // lock: entries are filled in order and never removed, only their runner is cleared.
+  // lock: entries are filled in order, and a closed one keeps its context, without a runner, until
+  // another context takes the entry.
   [[nodiscard]] kernel::Runner* runner_of(const ibv_context* context) const {
     for (const Context& entry : contexts_) {
       const ibv_context* const known = entry.context.load(std::memory_order_acquire);
