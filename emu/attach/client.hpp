@@ -25,8 +25,8 @@ struct AttachOptions {
   std::uint16_t udp_port = srd::wire::kDestinationPort;  // of the protocol: SRD's, or RoCEv2's
   std::size_t ring_bytes = 0;                            // 0: weftd decides
   bool direct_rings = true;
-  // Called when the NIC's link goes down or comes up again, by whoever uses the rings at that
-  // moment. It is up at first.
+  // Called when the NIC's link goes down or comes up again, on the thread that polls the rings at
+  // that moment. The link counts as up at first.
   std::function<void(bool up)> on_link{};
 };
 

@@ -1,9 +1,9 @@
-// Owns what a sender learns from an acknowledgement: what arrived, what did not, and along which
-// paths_.
+// Owns what a sender learns from an acknowledgement: what has arrived, what has not, and along
+// which paths.
 //
 // A packet in flight turns out to be lost in one of four ways, the surest first:
-// - The peer says so: only its header has arrived, or it had no room to note the outcome
-//   (take_result()).
+// - The peer says so: only the packet's header has arrived, or the peer had no room to note the
+//   outcome (take_result()).
 // - A gap: more than path_reorder_tolerance packets that left later along the same path have
 //   arrived. A path keeps its order (find_gaps()).
 // - Time: a packet that left longer than RttEstimator::reorder_allowance() after it has arrived,
@@ -81,15 +81,17 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
   const std::uint32_t elapsed =
       static_cast<std::uint32_t>(nanoseconds(now)) - header.echo_send_time.value();
   const std::uint32_t wait = header.wait.value();
-  // [wire 4.4] A copy that lingered in the network or half the clock's range measures nothing. The
-  // echo of an earlier transmission does: the time in it is that transmission's own.
+  // [wire 4.4] The echo of a packet that is settled already measures nothing: it may be of a copy
+  // that the network has held back. Nor does an echo older than half the clock's range. That of an
+  // earlier transmission does: the time in it is that transmission's own.
   const bool probe = (header.common.flags & wire::kEchoProbe) != 0;
   const Psn psn{header.echo_psn.value()};
   const bool current =
       probe ? header.echo_send_time.value() - probed_since_ <= last_probe_time_ - probed_since_
             : window_.contains(psn) && window_.slot(psn).state != SendSlot::State::settled;
   if (current && elapsed <= 0x7FFFFFFF && wait <= elapsed) {
-    // The network is judged by its own time; what is waited for takes that of the processes, too.
+    // Congestion control sees the time in the network alone. The timers see the time that the two
+    // processes took as well, for that is how long an answer takes.
     const Duration whole{elapsed - wait};
     sample.rtt = std::max(whole - (now - arrived), Duration::zero());
     sample.rtt_valid = true;
@@ -99,7 +101,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
     if (header.common.path.value() < parts_.config.paths) {
       path_feedback(now, sample.path, PathEvent::probe_ok, sample.rtt);
     }
-    // The probe left so long ago: whatever left long before it and is not here is lost.
+    // The probe left `elapsed` ago and is here: what left long before it and is not, is lost.
     if (sample.rtt_valid) {
       losses_.on_arrival(now - Duration{elapsed});
     }
@@ -210,8 +212,8 @@ template <class Visit>
   }
 }
 
-// [wire 4.4] How many of the newly acknowledged packets were marked is known, which ones only if it
-// is one, or all.
+// [wire 4.4] The peer tells how many packets it has seen marked, and its echo one of them. So which
+// of the newly acknowledged packets were marked is known only if it is one, or all.
 inline Sender::OtherMarks Sender::take_marks(const wire::ParsedPacket& packet,
                                              const wire::AckHeader& header, AckSample& sample) {
   const auto more = static_cast<std::int32_t>(header.marked.value() - marked_);
@@ -233,7 +235,7 @@ inline Sender::OtherMarks Sender::take_marks(const wire::ParsedPacket& packet,
   return sample.marked == 1 && sample.congested ? OtherMarks::none : OtherMarks::some;
 }
 
-// Everything that is claimed and was not known before.
+// Settles every packet that this acknowledgement is the first to claim.
 void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
                        const wire::AckHeader& header, AckSample& sample) {
   const OtherMarks others = take_marks(packet, header, sample);
@@ -285,8 +287,9 @@ void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
   return late;
 }
 
-// The path has brought a packet here. A policy that heard of a clean path where the mark is not
-// known would go on with the paths that are full.
+// The path has brought a packet to the peer. Where it is not known whether the packet was marked
+// (`known` is false), the policy is told of a delivery only: taken for a clean one, it would keep
+// the policy on paths that are full.
 inline void Sender::credit_path(TimePoint now, const SendSlot& slot, bool marked, bool known,
                                 Duration rtt) {
   const PathId path{slot.path};
@@ -354,7 +357,7 @@ void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
   }
 }
 
-// A packet came through, and its mark is not known.
+// A packet came through; whether it was marked is not known.
 void Sender::path_delivery(TimePoint now, PathId path) {
   const std::uint16_t bad = paths_.health().bad_paths();
   paths_.on_delivery(now, path);

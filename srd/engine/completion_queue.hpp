@@ -10,9 +10,10 @@
 namespace weft::srd {
 
 // Requests and receives have a budget of `limit` completions each: what arrives must find room even
-// if all requests of ours are under way, or two ends that are busy with each other would wait for
-// ever. A request books its place when it is accepted, a receive when it completes. So of `limit`
-// requests under way or completed, each finds room.
+// if all requests of ours are under way. With one budget for both, two ends that are busy with each
+// other would put off each other's messages for ever. A request books its place when it is
+// accepted, a receive when it completes. So of `limit` requests under way or completed, each finds
+// room.
 //
 // Receives that are flushed or revoked come on top: their owner has asked for it.
 class CompletionQueue {

@@ -12,7 +12,7 @@
 namespace weft::srd {
 
 struct EngineConfig {
-  // Who we are.
+  // Our name and our incarnation.
   AttachmentId attachment;
   Life life{1};
   std::uint64_t seed = 1;
@@ -61,7 +61,8 @@ struct EngineConfig {
   Duration max_rto = std::chrono::milliseconds{100};
   Duration peer_timeout =
       std::chrono::milliseconds{500};  // no answer for so long: the peer is dead
-  // First back-off of what was refused or deferred for now; it doubles up to 64 times.
+  // How long a packet waits that was refused or deferred for the first time. The wait doubles each
+  // time, up to 64 times as long.
   Duration rnr_delay = std::chrono::microseconds{20};
 
   // Shows applications the reordering that the contract allows; 0 = off, else how many packets may
@@ -72,8 +73,8 @@ struct EngineConfig {
 // For the MemoryTable of such an engine: another one for each life.
 [[nodiscard]] std::uint64_t memory_salt(const EngineConfig& config);
 
-// Says what is wrong and what is allowed. Whether the policies' names exist is for those who make
-// them to say.
+// The error says what is wrong and what is allowed. The names of policies are not checked here, but
+// where the policies are made.
 [[nodiscard]] Result<void> validate(const EngineConfig& config);
 
 }  // namespace weft::srd

@@ -1,4 +1,5 @@
-// Owns the delivery of sends and writes: which receive or region, and what its owner is told.
+// Owns the delivery of sends and writes: into which receive or region they go, and which completion
+// tells so.
 #include "srd/engine/delivery.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
@@ -32,7 +33,7 @@ void take_receive(Endpoint& endpoint) {
   }
 }
 
-// A message that is refused leaves the receive where it is.
+// What a deliberate bug does: a message that is refused takes the receive all the same.
 void flush_receive(Endpoint& endpoint, CompletionQueue& completions) {
   Completion& taken = completions.push_receive();
   taken.cookie = endpoint.receives.front().cookie;
@@ -41,7 +42,7 @@ void flush_receive(Endpoint& endpoint, CompletionQueue& completions) {
   endpoint.receives.pop();
 }
 
-// Bytes behind a message stay as they are.
+// Bytes of the receive behind a message stay as they are.
 bool spills(const ReceiveRequest& receive, std::uint32_t length) {
   return mutated(Mutation::spill_message) && length < receive.segments[0].length;
 }
@@ -67,7 +68,7 @@ bool must_place(const wire::DataHeader& header) {
 // Immediate data is told when the whole message is there.
 bool waits_for_rest() { return !mutated(Mutation::announce_early); }
 
-// Which copies the deliberate bugs deliver once more, though the window knows them.
+// The copies that deliberate bugs deliver once more, though the window knows them.
 bool delivers_copy(const Peer& peer) {
   return mutated(Mutation::deliver_copies) ||
          (mutated(Mutation::count_copies) && peer.receiver.known_immediates() != nullptr);
@@ -167,7 +168,8 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
     if (place(packet, length, first.segments, 0)) [[likely]] {
       return kAccepted;
     }
-    // Its memory is gone: as if it had been taken back, the message goes to the next one.
+    // The memory of this receive is gone. As if the user had taken it back (Engine::revoke()), the
+    // receive fails and the message goes to the next one.
     const ReceiveRequest gone = first;
     endpoint.receives.pop();
     fail_receive(endpoint, gone);
@@ -186,7 +188,7 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
   }
   const std::uint32_t length = header.payload_length.value();
   const bool has_room = !has_immediate(header) || receive_room();
-  // A message without bytes touches no memory, so its key is not looked at: as InfiniBand has it.
+  // A message without bytes touches no memory, so its key is not looked at, as in InfiniBand.
   if (header.message_length.value() != 0) {
     const MemoryTable::Lookup target =
         parts_.memory.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
@@ -199,7 +201,7 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
     }
     if (!target.phantom && has_room && must_place(header)) {
       if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
-        return code_of(Status::access_denied);  // registered, and gone
+        return code_of(Status::access_denied);  // registered, but unmapped since
       }
     }
   }
@@ -216,9 +218,10 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
   return kAccepted;
 }
 
-// Counts the bytes of a write with immediate data and tells the endpoint when all are there. The
-// packet that completes the message and finds no receive is refused. When it comes again its sender
-// says that it completes the message, so nothing is kept until then. [wire 4.6]
+// Counts the bytes of a write with immediate data, and completes a receive when all are there. A
+// packet that completes the message and finds no receive is refused, with everything before it
+// placed. When it comes again, kCompletes in its header says that all the rest had arrived, so no
+// entry of the table is kept until then. [wire 4.6]
 std::uint8_t Delivery::deliver_immediate(Peer& peer, Endpoint& endpoint,
                                          const wire::DataHeader& header) {
   const std::uint32_t length = header.payload_length.value();
@@ -240,8 +243,8 @@ std::uint8_t Delivery::deliver_immediate(Peer& peer, Endpoint& endpoint,
   if (consumes && endpoint.receives.empty()) {
     ++parts_.counters.rnr_sent;
     if (entry != nullptr) {
-      // A refusal that cannot be noted is none: the packet comes again as it is, and must be
-      // counted.
+      // A refusal that cannot be noted is not told: the packet comes again without kCompletes, so
+      // the entry must go on counting.
       if (!peer.receiver.window().may_note(Psn{header.psn.value()})) {
         return wire::kResultDeferred;
       }

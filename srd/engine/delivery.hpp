@@ -1,5 +1,5 @@
 // Owns what an arrived message does: it goes into a posted receive, a region or the memory of a
-// read, and whoever waits for it is told.
+// read, and the user gets a completion where one is due.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,11 @@ class Delivery {
   // A copy of a packet that was delivered before: nothing happens, but for deliberate bugs.
   void deliver_copy(TimePoint now, Peer& peer, const wire::DataHeader& header,
                     const RxPacket& packet);
-  // Completes a receive whose memory must not be touched. It is not among the endpoint's any more.
+  // Completes a receive whose memory must not be touched, and which the caller has taken out of the
+  // endpoint's.
   void fail_receive(const Endpoint& endpoint, const ReceiveRequest& receive);
-  // Whether endpoints of this domain that take acquainted peers only take this one.
+  // From now on, endpoints of this domain with `acquainted_only` let this address read and write
+  // (`known`), or refuse it.
   void acquaint(std::uint32_t domain, const Address& address, bool known);
 
  private:

@@ -1,4 +1,5 @@
-// Owns the engine's endpoints (queue pairs): who may be written to, and the receives posted there.
+// Owns the engine's endpoints (queue pairs): whether they take packets, and the receives posted
+// there.
 #pragma once
 
 #include <cstdint>

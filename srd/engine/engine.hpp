@@ -32,9 +32,16 @@ namespace weft::srd {
 //     Receiver      what it sends: window, and the acknowledgements that are owed
 //   Delivery      what an arrived message does: receives, regions, reads
 //   EndpointTable, CompletionQueue, MemoryTable
-// The road of a packet: post() engine.cpp - Sender::transmit() transmit.cpp - on_packet()
-// receive.cpp - deliver.cpp, reads.cpp - acknowledgements: Receiver reply.cpp (made), Sender
-// acknowledge.cpp (taken) - on_timeout() timers.cpp - the end of requests: WorkTable.
+// The road of a message, and where its steps are written:
+//
+//   sender                                         receiver
+//   post()               engine.cpp
+//   Sender::transmit()   transmit.cpp   --data-->  on_packet(), on_data()   receive.cpp
+//                                                  Delivery                 deliver.cpp, reads.cpp
+//                                                  Receiver::note_arrival() receiver.cpp
+//   Sender::on_ack()     acknowledge.cpp <--ack--  transmit_reply()         reply.cpp
+//   Sender::on_timeout() timers.cpp: what nobody has acknowledged leaves again
+//   WorkTable            work_table.cpp: the completion
 class Engine final : public Machine {
  public:
   // The configuration must have passed validate().
@@ -73,8 +80,8 @@ class Engine final : public Machine {
   // Ends the outstanding requests of `source` towards `peer`: an address handle is destroyed.
   void flush(PeerId peer, Qpn source);
   // Takes back memory that was lent to the outstanding requests and posted receives for whose
-  // cookie `concerns` holds: it is not touched any more. They end as local_protection; of sends and
-  // writes that have left, only those that would have to leave once more.
+  // cookie `concerns` holds: it is not touched any more. They end as local_protection. But a send
+  // or write of which every packet has left does so only if one of these has to leave again.
   void revoke(const std::function<bool(std::uint64_t cookie)>& concerns);
 
   // Takes up to completions.size() of what has ended.
@@ -83,7 +90,8 @@ class Engine final : public Machine {
   [[nodiscard]] const Completion* next_completion() const { return parts_.completions.next(); }
   void pop_completion() { parts_.completions.pop(); }
 
-  // Whether endpoints of this domain that take acquainted peers only take this one.
+  // From now on, endpoints of this domain with `acquainted_only` let this address read and write
+  // (`known`), or refuse it.
   void acquaint(std::uint32_t domain, const Address& address, bool known);
 
   [[nodiscard]] MemoryTable& memory() { return parts_.memory; }

@@ -12,8 +12,9 @@ namespace weft::srd {
 
 // One entry for each message of more than one packet that has begun to arrive and is not complete.
 // A sender cuts the messages of a size class up one after the other, so few are under way at a
-// time. What it gave up is found out when the next ones of its class have come; no more than one
-// message of each class is dead and cannot be told from one whose next packet is late.
+// time. Nothing says that a sender has given a message up; the table finds it out when later
+// messages of the same class have come. Until then a given-up message cannot be told from one whose
+// next packet is late, which is true of at most one message of each class.
 class ImmediateTable {
  public:
   struct Entry {
@@ -25,8 +26,8 @@ class ImmediateTable {
     bool used = false;
   };
 
-  // The message's entry, made if it is new. nullptr: no room, the packet must be put off.
-  // Everything before `settled` is.
+  // The message's entry, made if it is new. nullptr: no room, the packet must be put off. Every
+  // number before `settled` is settled.
   [[nodiscard]] Entry* find(std::uint32_t message, std::uint32_t length, Psn psn, Psn settled) {
     for (Entry& entry : entries_) {
       if (entry.used && entry.message == message) {
@@ -61,8 +62,8 @@ class ImmediateTable {
       }
     }
   }
-  // Once everything before that has had its turn and the message is not complete, its sender has
-  // given it up. Its entry must not stay: numbers come round. [wire 4.6]
+  // If every number before `passed_at` is settled and the message is not complete, its sender has
+  // given it up. Its entry must not stay, because message numbers come round. [wire 4.6]
   void give_up(Psn settled) {
     for (Entry& entry : entries_) {
       entry.used = entry.used && !(entry.passed && !settled.before(entry.passed_at));

@@ -71,9 +71,9 @@ class PathChain {
   std::array<Psn, wire::kMaxPaths> latest_;
 };
 
-// Within a path: a path keeps its order, so what left earlier along the same one and is not here is
-// lost. One acknowledgement tells of several packets: those that have arrived are noted first, then
-// their predecessors are looked at, when all that the acknowledgement says is known.
+// Within a path: a path keeps its order, so a packet that left earlier along the same one and has
+// not arrived is lost. One acknowledgement tells of several packets: those that have arrived are
+// noted first; their predecessors are looked at when all that the acknowledgement says is known.
 class GapFinder {
  public:
   void clear() { arrived_.clear(); }
@@ -106,7 +106,7 @@ class GapFinder {
   }
 
  private:
-  // Along the packets of one path: what is further back was seen by earlier walks.
+  // Steps back along the packets of one path: those further back were seen by earlier walks.
   static constexpr int kLongestWalk = 16;
 
   // A packet that has arrived, and the one that left before it along the same path.

@@ -39,8 +39,8 @@ struct Region {
 
 // A key holds an index and a generation. The key of a region that is gone stays invalid for the
 // next 65280 regions: an index rests before it is used again, and each use has another generation.
-// What `salt` says decides about the order of indices and the first generation of each, so the key
-// of a process that is gone opens nothing in the one that follows, but for one chance in 2^24.
+// `salt` determines the order of the indices and the first generation of each, so the key of a
+// process that is gone opens nothing in the one that follows, but for one chance in 2^24.
 class MemoryTable {
  public:
   static constexpr std::uint32_t kMaxRegions = 1U << 16;
@@ -84,9 +84,9 @@ class MemoryTable {
     bool used = false;
   };
   std::uint64_t salt_;
-  std::uint32_t mask_;  // between what a key says and the index of its entry
+  std::uint32_t mask_;  // exclusive or: from the number in a key to the index of its entry
   std::vector<Entry> entries_;
-  RingQueue<std::uint32_t> free_;  // whose turn is last was used last
+  RingQueue<std::uint32_t> free_;  // the index that has rested longest first
   std::size_t used_ = 0;
 };
 

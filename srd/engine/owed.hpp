@@ -24,7 +24,7 @@ class OwedPool {
  public:
   explicit OwedPool(std::uint32_t limit) : entries_(limit) {}
 
-  // What finds no room is not told: the sender's timer finds out.
+  // If the pool is full, the entry is dropped, and the peer's timer does without it.
   void push(OwedList& owed, const T& value) {
     const std::uint32_t index = entries_.allocate();
     if (index == Slab<Entry>::kNone) {

@@ -20,8 +20,8 @@ struct PeerKey {
   friend bool operator==(const PeerKey&, const PeerKey&) = default;
 };
 
-// What is known of the process behind a peer. Whoever keeps something that only its present life
-// understands (a key, a number it gave) compares `restarts` before using it.
+// What is known of the process behind a peer. Code that keeps something which only the present life
+// understands (a key, a number that it gave) compares `restarts` before it uses that.
 struct PeerHistory {
   Life life;
   bool life_known = false;

@@ -9,17 +9,18 @@
 namespace weft::srd {
 
 // The present life only ever moves forward, and adopt() is the only way to move it. A peer is a
-// stranger until a verified packet has told its life or the program has asked for it: anybody can
-// send what cannot be verified, so a stranger keeps no place in the engine's tables.
+// stranger until a verified packet has told its life, or the program has asked for the peer:
+// anybody can send packets that cannot be verified, so a stranger keeps no place in the engine's
+// tables.
 //
 // Besides, a peer may be owed a notice that it speaks to a former life of ours.
 class PeerLife {
  public:
   [[nodiscard]] bool known() const { return known_; }
   [[nodiscard]] bool is(Life life) const { return known_ && life == present_; }
-  // A packet of this life is older than the peer that we know.
+  // This life is earlier than the one that we know.
   [[nodiscard]] bool has_ended(Life life) const { return known_ && life.before(present_); }
-  // A packet of this life says that the peer has restarted.
+  // This life is later than the one that we know: the peer has restarted.
   [[nodiscard]] bool is_followed_by(Life life) const { return known_ && present_.before(life); }
   [[nodiscard]] Life present() const { return present_; }
   [[nodiscard]] std::uint32_t restarts() const { return restarts_; }

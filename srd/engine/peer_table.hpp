@@ -22,7 +22,7 @@ class PeerTable {
   [[nodiscard]] Peer* find(const PeerKey& key) {
     return latest_ != nullptr && latest_->key == key ? latest_ : look_up(key);
   }
-  // The same for a caller that asks in advance: what find() remembers stays as it is.
+  // The same for a caller that asks in advance: does not change which peer find() tries first.
   [[nodiscard]] const Peer* peek(const PeerKey& key) const {
     const std::uint32_t index = by_key_.find(key);
     return index == kAbsent ? nullptr : &peers_[index];
@@ -81,7 +81,7 @@ class PeerTable {
 
   Peers peers_;
   ByKey by_key_;
-  Peer* latest_ = nullptr;  // that was found
+  Peer* latest_ = nullptr;  // the latest one that was found
 };
 
 }  // namespace weft::srd

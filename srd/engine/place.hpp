@@ -20,8 +20,8 @@ class PayloadReader {
   explicit PayloadReader(const RxPacket& packet)
       : first_(packet.bytes.subspan(sizeof(wire::DataHeader))), second_(packet.more) {}
 
-  // The second of the two copies of a payload: from where the carrier has it to the receiver's
-  // memory. False: part of the memory at `to` is gone.
+  // A payload is copied twice on its way. This is the second time: from the carrier's memory to the
+  // receiver's. False: part of the memory at `to` is gone.
   [[nodiscard]] bool copy_to(std::byte* to, std::size_t length) {
     const std::size_t head = std::min(length, first_.size());
     const bool copied = touch_lent(to, length, [=, first = first_.data(), second = second_.data()] {

@@ -1,5 +1,5 @@
-// Owns the fetching of what the engine will touch, for callers that know who comes next: one that
-// serves thousands of engines finds none of them in the cache.
+// Owns the prefetching of what the engine will touch, for callers that know which engine comes
+// next: one that serves thousands of engines finds none of them in the cache.
 #include "srd/base/prefetch.hpp"
 
 #include "srd/engine/engine.hpp"

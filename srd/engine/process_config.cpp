@@ -27,13 +27,15 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
   config.peer_timeout = std::chrono::seconds{10};  // a starved process is not a dead one
   if (carrier.network.round_trip > Duration::zero()) {
     // The carrier tells when packets came out of the modelled network, so waiting for a core is not
-    // taken for congestion. Processes still need more under way than their network holds.
+    // taken for congestion. A round trip still counts as kQuickestProcess at least: while a process
+    // waits for its core, more must be under way than the modelled network holds.
     config.line_rate = std::min(carrier.network.rate, kFastestMemory);
     config.base_rtt = std::max(carrier.network.round_trip, kQuickestProcess);
     config.trimming = carrier.network.trims;
   } else if (carrier.lossless_memory) {
-    // Back-pressure is exact and nothing is lost: a constant window below the size of a ring. All
-    // paths are one: who misses an answer misses a peer that has no core.
+    // Back-pressure is exact and nothing is lost, so the window is constant and below the size of a
+    // ring. All paths are the same ring: an answer that is missing means a peer that has no core,
+    // not a bad path.
     config.path_timeouts_to_abandon = 0;
     config.congestion_control = "fixed";
     config.line_rate = kFastestMemory;
@@ -45,7 +47,8 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     // System calls and the kernel's network take longer than a data centre's switches.
     config.line_rate = Rate::gbps(carrier.gigabits != 0 ? carrier.gigabits : 25);
     config.base_rtt = std::chrono::microseconds{100};
-    // Where packets of one path leave together, spraying wider costs a call each.
+    // Where the carrier sends the packets of one path with one system call, each further path costs
+    // a call of its own.
     config.paths = carrier.wide_spray_is_cheap ? 16 : 4;
   }
   config.paths = std::min(config.paths, carrier.paths);

@@ -7,13 +7,13 @@
 
 namespace weft::srd {
 
-// The defaults of EngineConfig are a data-centre network's. Here the carrier's properties count,
-// and that silence of some milliseconds means a scheduler, not a loss.
+// The defaults of EngineConfig are for a data-centre network whose hosts never pause. Here the
+// carrier's properties count, and silence of some milliseconds means that a process has no core.
 [[nodiscard]] EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachment,
                                           Life life);
 
-// Also whether the carrier can do what is asked for: of paths that it does not have every packet
-// would be lost.
+// Checks also that the carrier has as many paths as are asked for: every packet on one that it does
+// not have would be lost.
 [[nodiscard]] Result<void> validate(const EngineConfig& config, const IoCapabilities& carrier);
 
 }  // namespace weft::srd

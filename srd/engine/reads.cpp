@@ -13,8 +13,9 @@ constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>
 
 }  // namespace
 
-// [wire 4.5] The key is checked now; the answer is work of ours, and takes turns with what we send
-// to this peer like any message of its length.
+// [wire 4.5] The key is checked now, and for each packet of the answer again (fill_response()). The
+// answer is work of ours, and takes turns with what we send to this peer like any message of its
+// length.
 std::uint8_t Delivery::accept_read(Peer& peer, const wire::DataHeader& header) {
   const Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
@@ -52,8 +53,8 @@ std::uint8_t Delivery::accept_read(Peer& peer, const wire::DataHeader& header) {
   return code_of(Status::ok);
 }
 
-// [wire 4.5] An answer to a read that has ended changes no memory. The responder is told once, so
-// that it does not send all of it.
+// [wire 4.5] An answer to a read that has ended changes no memory. The responder is told once, in
+// the form of a refusal, so that it does not send all the rest.
 void Delivery::take_response(TimePoint now, Peer& peer, const wire::DataHeader& header,
                              const RxPacket& packet) {
   if (peer.sender) {

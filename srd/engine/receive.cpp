@@ -1,5 +1,7 @@
-// Owns what an engine does with a packet that arrives: which peer and which life it is of, whether
-// it is new, and who takes it.
+// Owns what an engine does with a packet that arrives. It may be dropped at each of these steps, in
+// this order: it is malformed or damaged; not for this attachment; of a peer that there is no room
+// for; of or for a life that is over; outside of the window, or a copy. What is left goes to
+// Delivery, and its outcome into the window and the next acknowledgement.
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/wire/parse.hpp"
@@ -17,12 +19,12 @@ bool checks_sums(const EngineConfig& config) {
   return config.checksum && !mutated(Mutation::accept_damage);
 }
 
-// A packet of a life of the peer's that is over.
+// The packet comes from a life of the peer's that is over.
 bool is_from_former_life(const Peer& peer, Life source) {
   return peer.life.has_ended(source) && !mutated(Mutation::forget_source_life);
 }
 
-// A packet for a life of ours that is over. 0: the peer does not know ours yet.
+// The packet is for a life of ours that is over. 0: the peer does not know ours yet.
 bool is_for_former_life(const EngineConfig& config, Life destination) {
   return destination != config.life && destination.value() != 0 &&
          !mutated(Mutation::forget_destination_life);
@@ -63,7 +65,7 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
     return;
   }
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
-  // Only who wants something of us is worth remembering.
+  // Only a peer that wants something of us gets a record.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
   Peer* known = parts_.peers.find(key);
   if (known == nullptr && asks) [[unlikely]] {
@@ -112,9 +114,10 @@ void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   }
 }
 
-// [wire 4.9] Such a header cannot be verified. It is a hint that may cause a retransmission, and
-// may neither move a window nor introduce a life. The answer to a peer without a known life names
-// the life that the header speaks of, and says that there is no window.
+// [wire 4.9] The header of a trimmed packet cannot be verified: its checksum covers the payload
+// that was cut off. It is a hint that may cause a retransmission, and may neither move a window nor
+// introduce a life. The answer to a peer without a known life names the life that the header speaks
+// of, and says that there is no window.
 void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                         const RxPacket& packet) {
   ++parts_.counters.trimmed_pkts;
@@ -136,8 +139,8 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   note_arrival(now, peer, header, packet, true);
 }
 
-// [wire 4.2] Whether a packet of these lives is for us. A later life of the peer's ends the earlier
-// one.
+// [wire 4.2] Whether a packet between these lives is for us. A later life of the peer's ends the
+// earlier one.
 [[gnu::always_inline]] inline bool Engine::meet_life(TimePoint now, Peer& peer, Life source,
                                                      Life destination, bool asks) {
   if (is_from_former_life(peer, source)) {
@@ -145,9 +148,9 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
     return false;
   }
   if (is_for_former_life(parts_.config, destination)) {
-    // Teaches no life: it may be as old as the one that it speaks of.
+    // `source` is not learnt from it: it may be as outdated as `destination` is.
     parts_.counters.drop(DropReason::stale_destination_life);
-    if (asks) {  // nothing else is answered: two ends must not answer each other for ever
+    if (asks) {  // only then: or two ends would answer each other's answers for ever
       peer.life.refuse(destination, source);
       parts_.schedule.reply_now(peer);
     }
@@ -181,8 +184,8 @@ void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destin
   }
 }
 
-// [wire 4.2] A later life: nothing of the former one is delivered, and what it had received nobody
-// knows.
+// [wire 4.2] The peer has begun a later life: nothing more of the former one is delivered, and how
+// much of our work that one has executed nobody can tell.
 void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   ++parts_.counters.peer_restarts;
   parts_.tell(Event::Kind::peer_restarted, now, peer.id, Psn{}, PathId{});
@@ -247,8 +250,8 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   note_arrival(now, peer, header, packet, !plain);
 }
 
-// Before the window knows of it. A packet is late if one that left later has come, or, of the same
-// message, one that belongs behind it.
+// Called before the window accepts the packet. It is late if a packet that left later has come, or,
+// of the same message, one that belongs behind it.
 [[gnu::always_inline]] inline void Engine::count_arrival(Peer& peer, const wire::DataHeader& header,
                                                          PathId path) {
   const bool overtaken =

@@ -31,7 +31,7 @@ class ReceiveWindow {
   [[nodiscard]] Psn top() const { return top_; }
   [[nodiscard]] std::uint64_t word(Psn psn) const { return bits_.word(psn); }
 
-  // The sender does not care for numbers before `una` any more. [wire 4.1]
+  // The sender has no interest in numbers before `una` any more. [wire 4.1]
   void advance(Psn una) {
     if (!open_) {
       open_ = true;
@@ -80,9 +80,9 @@ class ReceiveWindow {
     }
   }
 
-  // Notes the outcome of a fresh number, to be told until the sender has moved past it. False: no
-  // room. A place is kept for every older number that may yet be refused, or they would wait for
-  // each other. [wire 4.3]
+  // Notes the refusal of a fresh number, to be told until the sender has moved past it. False: no
+  // room. A place is kept for every older number that is missing, because it may yet be refused:
+  // the sender cannot move past it before that, so no place would ever become free. [wire 4.3]
   [[nodiscard]] bool note(Psn psn, Status status) {
     if (!may_note(psn)) {
       return false;

@@ -33,9 +33,9 @@ void tell_echo(TimePoint now, const Echo& echo, wire::AckHeader& header) {
 
 }  // namespace
 
-// [wire 4.4] The echo names the packet that is told about: the latest, unless an earlier one
-// carried a mark that has not been told yet. How many carried one is counted apart. Of probes each
-// one is told about: the answer speaks for its path. [wire 4.7]
+// [wire 4.4] An acknowledgement echoes one packet: the latest, unless an earlier one carried a mark
+// that has not been told yet. How many carried one is counted apart (count_mark()). But each probe
+// is echoed, because its answer speaks for its path. [wire 4.7]
 bool Receiver::note_arrival(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
                             const RxPacket& packet) {
   const bool congested = packet.ecn == Ecn::congested;
@@ -51,8 +51,8 @@ bool Receiver::note_arrival(EngineParts& parts, TimePoint now, const wire::DataH
     echo_ = echo_of(now, header, packet);
   }
   ++unacknowledged_;
-  // The last packet of a message may overtake others: the one that fills the last gap is then the
-  // one that the sender waits for.
+  // The packet that asks for an acknowledgement may overtake others. Then the sender waits for the
+  // one that fills the last gap, which does not ask.
   const bool whole = window_.cumulative() == window_.top();
   const bool closes = gap_at_end_ && whole;
   const bool asked = (header.common.flags & wire::kAckRequested) != 0;
@@ -96,7 +96,7 @@ void Receiver::write_ack(EngineParts& parts, TimePoint now, const wire::CommonHe
   echo_.valid = false;
 }
 
-// The selective map: words of the window as they are. Nothing if nothing is missing.
+// The selective map: the words of the window as they are, none if nothing is missing.
 [[gnu::always_inline]] inline std::byte* Receiver::write_map(std::byte* cursor,
                                                              wire::AckHeader& header) const {
   const Psn cumulative = window_.cumulative();
@@ -125,7 +125,7 @@ void Receiver::write_ack(EngineParts& parts, TimePoint now, const wire::CommonHe
     cursor += sizeof entry;
     ++results;
   };
-  // What was refused for good first: without it the map would read as success.
+  // Refusals first, and always all of them: without its refusal a number in the map means success.
   for (const ReceiveWindow::Result& result : window_.results()) {
     add(result);
   }

@@ -39,8 +39,8 @@ class ArrivalOrder {
     address_ = same ? std::max(address, address_) : address;
     return late;
   }
-  // Messages are numbered as they are posted; there is no promise that they come so. True if one
-  // that was posted later has been delivered.
+  // Messages are numbered in the order in which they are posted, and may come in any. True if one
+  // that was posted later has been delivered already.
   [[nodiscard]] bool note_message(std::uint32_t message) {
     const auto ahead = static_cast<std::int32_t>(message - latest_delivered_);
     if (ahead < 0 && latest_delivered_ != 0) {
@@ -56,8 +56,8 @@ class ArrivalOrder {
   std::uint64_t address_ = 0;           // the highest one that this message was placed at
 };
 
-// Little, because in an incast there are thousands of them; ordered by how often it is looked at.
-// Between two calls:
+// Small, because in an incast there are thousands of them; the fields are in the order of how often
+// packets look at them. Between two calls:
 // - If it owes something (owes_ack()), the peer awaits a reply in the scheduler, or a delayed one.
 // - What is owed once (trimmed and deferred packets, answers to probes) lies in the pools of
 //   EngineParts, and forget() gives it back.
@@ -75,16 +75,16 @@ class Receiver {
   }
   [[nodiscard]] const ImmediateTable* known_immediates() const { return immediates_.get(); }
 
-  // Replies go to this endpoint of the peer, and come from that one of ours: they are steered so.
+  // Replies name these endpoints, the peer's and ours: receivers steer packets by them.
   void answer(Qpn to, Qpn from) {
     reply_to_ = to;
     reply_from_ = from;
   }
-  // A packet was accepted that carried a congestion mark, if `marked`.
+  // A packet was accepted; `marked`: with a congestion mark.
   void count_mark(bool marked) { marked_ += marked ? 1U : 0U; }
 
   // --- What is owed to the peer (receiver.cpp)
-  // A packet has arrived, of which an acknowledgement is to tell. True: at once.
+  // A packet has arrived that an acknowledgement is to tell of. True: at once.
   [[nodiscard]] bool note_arrival(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
                                   const RxPacket& packet);
   // To be told once, in one of the next acknowledgements: the packet must come again.
@@ -103,7 +103,7 @@ class Receiver {
   [[nodiscard]] bool owes_ack() const {
     return echo_.valid || grant_ || !again_.empty() || !probes_.empty();
   }
-  // An acknowledgement would make sense to the peer: after a restart there may be nothing to say.
+  // Whether there is anything that an acknowledgement could say: after a restart there may not be.
   [[nodiscard]] bool can_ack() const { return owes_ack() || window_.open(); }
 
   // Writes an acknowledgement of what has arrived. Its common header, and how many credits are
@@ -133,9 +133,9 @@ class Receiver {
   Qpn reply_from_;
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
-  TimePoint asked_at_{};  // for credits, at the latest
-  OwedList again_;        // trimmed and deferred packets, not told yet
-  OwedList probes_;       // their echoes: each is answered
+  TimePoint asked_at_{};  // when the peer last asked for credits
+  OwedList again_;        // trimmed and deferred packets that have not been told
+  OwedList probes_;       // echoes of probes that have not been told
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

@@ -4,8 +4,7 @@
 
 namespace weft::srd {
 
-// False: since the reply was asked for the peer has restarted, and there is nothing to say any
-// more.
+// False: the peer has restarted since the reply was asked for, and there is nothing left to say.
 bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
   if (!peer.life.owes_notice() && !peer.receiver.can_ack()) {
     forget_stranger(peer);
@@ -28,7 +27,8 @@ bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
   return true;
 }
 
-// Anybody can send what cannot be verified: whoever has sent nothing else takes no place for good.
+// Anybody can send packets that cannot be verified. A peer that has sent nothing else loses its
+// record as soon as it is owed no reply.
 void Engine::forget_stranger(Peer& peer) {
   if (peer.life.is_stranger() && !Scheduler::awaits_reply(peer) &&
       !mutated(Mutation::remember_strangers)) [[unlikely]] {
@@ -36,7 +36,8 @@ void Engine::forget_stranger(Peer& peer) {
   }
 }
 
-// Replies spray like data. A peer to which nothing was ever sent has no path state, and needs none.
+// Replies are sprayed like data. A peer that we never sent data to has no path state, and needs
+// none.
 PathId Engine::reply_path(TimePoint now, Peer& peer) {
   const PathId path{static_cast<std::uint16_t>(parts_.rng.below(parts_.config.paths))};
   return peer.sender ? peer.sender->reply_path(now, path) : path;

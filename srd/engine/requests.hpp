@@ -29,7 +29,7 @@ struct Segment {
 inline constexpr std::size_t kMaxSegments = 2;
 using SegmentList = std::array<Segment, kMaxSegments>;  // unused ones have length 0
 
-// What a receive may be scattered to.
+// The pieces of memory that a receive may be scattered to.
 inline constexpr std::size_t kMaxReceiveSegments = 3;
 using ReceiveSegments = std::array<Segment, kMaxReceiveSegments>;
 

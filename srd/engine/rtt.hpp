@@ -21,7 +21,8 @@ class RttEstimator {
       return;
     }
     seasoned_ = seasoned_ || now - sample >= first_;
-    // A machine that slept measures its sleep, once. What lasts is learnt in a few samples.
+    // A machine that slept measures its sleep as a round trip, once. A delay that lasts is learnt
+    // within a few samples all the same.
     sample = std::min(sample, kMostGrowth * std::max(timeout(), Duration{1}));
     const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += (error - deviation_) / 4;
@@ -29,9 +30,9 @@ class RttEstimator {
   }
 
   [[nodiscard]] bool measured() const { return first_ != TimePoint::min(); }
-  // A packet was measured that left after the first answer. Those before left together: the first
-  // of them tells nothing of the queue that they make, with those of others that begin at the same
-  // time.
+  // A packet was measured that left after the first answer. All before left together, in the first
+  // window: the answer to the first of them tells nothing of the queue that this window builds
+  // together with those of other senders that begin at the same time.
   [[nodiscard]] bool seasoned() const { return seasoned_; }
   [[nodiscard]] Duration mean() const { return mean_; }
 

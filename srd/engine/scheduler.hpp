@@ -6,7 +6,7 @@
 //   before any data.
 // - delayed replies: it is owed one by a certain time. All wait equally long, so the list is in
 //   order without a heap. A peer whose reply has left early stays in the list until it comes to the
-//   front; its Turn says that the entry means nothing any more.
+//   front; that its Turn names no or another time says that the entry means nothing any more.
 // - ready: it may have data to send. Its turn is kPacketsOfTurn packets; then it goes to the end.
 // - deadlines: one for each peer in a heap, never later than its next one. It may be earlier: then
 //   the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
@@ -74,8 +74,8 @@ class Scheduler {
       replies_.push_slot() = peer.id;
     }
   }
-  // Of all calls, none names an earlier time than the one before. If a reply is due already, that
-  // time stays.
+  // No call may name an earlier time than the one before it. If a reply to this peer is due
+  // already, that time stays.
   void reply_by(Peer& peer, TimePoint when) {
     if (peer.turn.reply_due_ == kNever) {
       peer.turn.reply_due_ = when;
@@ -88,7 +88,7 @@ class Scheduler {
     while (!delayed_.empty() && delayed_.front().when <= now) {
       Peer& peer = peers_[delayed_.front().peer];
       if (peer.turn.reply_due_ == delayed_.front().when) {
-        reply_now(peer);  // takes it out
+        reply_now(peer);  // removes the entry, too
       } else {
         delayed_.pop();
       }

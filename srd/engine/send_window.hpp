@@ -57,7 +57,8 @@ class SendWindow {
     return slots_[psn.value() & mask()];
   }
 
-  // Whether bit-wise news about the aligned 64 numbers around `psn` is news: bits settled before.
+  // One bit for each of the aligned 64 numbers around `psn`: it is settled, so that a claim about
+  // it is no news. Bits of numbers before una() are not kept.
   [[nodiscard]] std::uint64_t settled_word(Psn psn) const { return settled_.word(psn); }
 
   // The next sequence number, not yet in a list. The caller fills the slot and then calls

@@ -70,8 +70,9 @@ void Sender::withdraw(std::uint32_t index, Work& work) {
   credits_.give_up(parts_.wanted_bytes(work));
 }
 
-// From the work's oldest packet on. The window's beginning follows only if that oldest number was
-// from so long ago that half of it says nothing any more.
+// Looks for the work's packets from its oldest one on. A Work keeps only the lower 16 bits of that
+// number, so if it is old they may name a later place in the window: then what is still missing is
+// found from the beginning.
 void Sender::settle_packets(Work& work, std::uint32_t index) {
   const auto settle_from = [&](Psn psn) {
     for (const Psn end = window_.next(); work.outstanding != 0 && psn != end; ++psn) {
@@ -96,8 +97,8 @@ void Sender::end_read() {
   }
 }
 
-// [wire 4.8] A packet may overdraw the balance by itself, so little is enough to begin with when so
-// many peers share the link.
+// [wire 4.8] A packet may overdraw the balance by itself, so however many peers share the link, one
+// packet's payload is enough to begin with.
 CreditBalance Sender::first_credits(Bytes sharers) const {
   const Bytes least = std::min<Bytes>(parts_.config.mtu_payload, parts_.credit_window);
   return {least, std::max(parts_.credit_window / sharers, least)};
@@ -140,7 +141,7 @@ void Sender::take_grant(TimePoint arrived, std::uint32_t granted) {
   }
 }
 
-// The new life knows of no demand: whatever has not left yet is asked for anew.
+// The new life knows of no demand, so credits are asked for anew, for all that has not left yet.
 void Sender::restart() {
   credits_ = first_credits(1);
   peer_.works.for_each(parts_.works.slab(), [&](std::uint32_t index) {
@@ -151,8 +152,9 @@ void Sender::restart() {
   timer_.forget_silence(parts_.patience);
 }
 
-// All requests end; answers to the peer's reads are kept, because it may hear us no more but wait
-// for them. The context survives: a later request tries again, a sign of life brings it back.
+// All requests end. Answers to the peer's reads are kept: it may be alive and wait for them, and
+// only what we send does not reach it. The context survives: a later request tries again, a sign of
+// life brings it back.
 void Sender::give_up_peer(TimePoint now) {
   const Status status = heard_ ? Status::unresponsive : Status::unreachable;
   ++(heard_ ? parts_.counters.unresponsive_remote_events

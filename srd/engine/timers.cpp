@@ -1,11 +1,12 @@
 // Owns what happens to a sender when time passes: lost packets and tails, dead peers, waiting
 // requests.
 //
-// Acknowledgements that are due belong to the scheduler. For the rest each peer has one deadline,
-// the earliest of next_deadline(): requests and packets whose back-off ends,
-// packets that expire, a tail whose last acknowledgement is missing, paths to probe, and a peer
-// that owes an answer and is silent. Sending adds pacing to these. When the deadline is due,
-// Sender::on_timeout() looks at all of them: what is not due costs a comparison.
+// The scheduler itself keeps the time of delayed acknowledgements. For all else a peer has one
+// deadline there, at the latest what next_deadline() says, the earliest of: requests and packets
+// whose back-off ends, packets that expire, a tail whose last acknowledgement is missing, paths to
+// probe, and a peer that owes an answer and is silent. transmit() arms it for pacing, too. When the
+// deadline is due, Sender::on_timeout() looks at all of these: one that is not due costs a
+// comparison.
 #include <algorithm>
 
 #include "srd/engine/engine_parts.hpp"
@@ -61,8 +62,8 @@ bool Sender::died_of_silence(TimePoint now, TimePoint since) {
   return true;
 }
 
-// When the next abandoned path shall be probed. A peer for whom there is no work may die unnoticed:
-// after a while without a sign of life it is left alone.
+// When the next abandoned path is to be probed. A peer that we have no work for may die unnoticed:
+// after peer_timeout without a sign of life its paths are not probed any more.
 TimePoint Sender::path_probe_due() const {
   const TimePoint due = paths_.next_probe();
   const bool busy = window_.oldest_in_flight() != nullptr || has_work();
@@ -141,8 +142,8 @@ void Sender::release_waiting(TimePoint now) {
     Work& work = parts_.works[index];
     queues_.remove(parts_.works.slab(), index, work);
     if (work.kind == WorkKind::read) {
-      // A read that was refused counts as outstanding: behind new ones, which wait for it, it would
-      // wait for ever.
+      // To the front: a refused read still counts as outstanding. If as many reads were outstanding
+      // as may be, the ones before it in the queue would wait for it to end, and it for them.
       queues_.push_front(parts_.works.slab(), Queue::reads, index, work);
     } else {
       queues_.push_back(parts_.works.slab(), Queue::singles, index, work);

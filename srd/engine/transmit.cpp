@@ -11,8 +11,8 @@
 namespace weft::srd {
 namespace {
 
-// Forced reorder: how often a request changes its place. Clearly more than half of the messages
-// shall come out of order.
+// The probability that forced reorder changes a request's place: high enough that clearly more than
+// half of the messages come out of order.
 constexpr double kDisorder = 0.65;
 
 }  // namespace
@@ -79,10 +79,10 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
 // The oldest lost packet; those that must not leave again end here, with their work.
 [[gnu::always_inline]] inline SendSlot* Sender::next_lost() {
   SendSlot* lost = window_.oldest_lost();
-  while (lost != nullptr && !may_leave_again(*lost)) [[unlikely]] {
-      parts_.works.abandon(lost->work, Status::local_protection);
-      lost = window_.oldest_lost();
-    }
+  while (lost != nullptr && !may_leave_again(*lost)) {
+    parts_.works.abandon(lost->work, Status::local_protection);
+    lost = window_.oldest_lost();
+  }
   return lost;
 }
 
@@ -131,8 +131,8 @@ PathId Sender::pick_for_question(TimePoint now) {
   return asked_along_;
 }
 
-// Not if its memory was taken back, or is gone: carriers drop what they cannot read, so that it
-// counts as lost.
+// Not if the user has taken its memory back, nor if that memory is gone: carriers drop packets that
+// they cannot read, which may be why this one was lost.
 bool Sender::may_leave_again(const SendSlot& slot) const {
   const Work& work = parts_.works[slot.work];
   if (work.revoked) {
@@ -162,8 +162,8 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   return true;
 }
 
-// Single packets, reads and bulk take turns, and so do the size classes of bulk: nothing waits
-// behind a gigabyte.
+// Messages of one packet, reads and bulk take turns, and so do the size classes of bulk: no small
+// message waits until a gigabyte has left.
 [[gnu::always_inline]] inline Queue Sender::choose_queue() {
   if (!queues_.has_bulk() && queues_.empty(Queue::reads)) {
     turn_ = queues_.empty(Queue::singles) ? turn_ : 0;
@@ -200,7 +200,8 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
 
 void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
   const Work& work = parts_.works[slot.work];
-  // Written where it will be read: a copy of what was just stored piece by piece is slow.
+  // The header is built in place. To build it elsewhere and copy it stalls: loads wider than the
+  // stores before them wait until these have left the store buffer.
   wire::DataHeader& header = *new (out.header.data()) wire::DataHeader{};
   header.common = header_;
   header.common.attempt = slot.attempt;
@@ -233,7 +234,8 @@ void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
 
   const Bytes charged = SendWindow::charged(slot);
   if (const Rate rate = cc_.pacing_rate(); !rate.is_zero()) [[unlikely]] {
-    // However slow: a rate that a bad sample made must not stop the packets that would correct it.
+    // No later than max_rto: if one bad sample made the rate tiny, packets must still leave that
+    // correct it.
     paced_until_ =
         std::min(std::max(paced_until_, now) + rate.time_for(charged), now + parts_.config.max_rto);
   }
@@ -295,9 +297,9 @@ void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
   slot.length = static_cast<std::uint16_t>(length);
 }
 
-// Whether the region is still there is asked for each packet, retransmissions included: it may be
-// gone since the request was accepted. Then the packet carries the reason instead of bytes. So it
-// does when it was lost and its bytes cannot be read: that may be why the carrier did not take it.
+// Looks the region up for each packet, retransmissions included: since the request was accepted it
+// may have been deregistered. Then the packet carries the reason instead of bytes. The same if the
+// packet was lost and its bytes cannot be read, which may be why the carrier did not take it.
 std::uint32_t Sender::fill_response(const Work& work, const SendSlot& slot, std::uint32_t offset,
                                     std::uint32_t length, TxPacket& out, wire::DataHeader& header) {
   if (work.length == 0) {
@@ -345,7 +347,8 @@ void Sender::emit_probe(TimePoint now, PathId path, TxPacket& out) {
   parts_.finish(out);
 }
 
-// Which packet of a request is sent as its n-th one.
+// The packet of a request that is sent as its n-th one. With forced reorder each block of 16 is
+// permuted, by an exclusive or with a number that the seed determines.
 std::uint32_t Sender::packet_order(const Work& work, std::uint32_t n) const {
   constexpr std::uint32_t kBlock = 16;
   const std::uint32_t block = n / kBlock * kBlock;
@@ -357,8 +360,9 @@ std::uint32_t Sender::packet_order(const Work& work, std::uint32_t n) const {
   return block + ((n ^ shuffle) & (kBlock - 1));
 }
 
-// The contract allows any order, and applications must be shown so: requests change places and
-// wait, and the packets of one request change places (packet_order). Seeded like everything else.
+// The contract allows any order, and this option lets applications find out whether they cope:
+// requests change places and wait, and the packets of one request change places (packet_order()).
+// What happens follows from the seed, like everything else.
 void Sender::reorder_on_purpose(TimePoint now) {
   for (std::uint16_t tries = 0;
        tries < parts_.config.forced_reorder && !queues_.empty(Queue::singles); ++tries) {

@@ -195,7 +195,7 @@ class WorkQueues {
     }
     return bulk_queue(static_cast<std::uint32_t>(std::countr_zero(candidates)));
   }
-  // The queue for what is refused the n-th time, counted from 0. All that are in it wait equally
+  // The queue for works that were refused for the n-th time, counted from 0. All in it wait equally
   // long, so the first one is due first.
   [[nodiscard]] static Queue back_off(std::uint32_t n) {
     return static_cast<Queue>(static_cast<std::uint32_t>(Queue::back_off) +

@@ -67,7 +67,7 @@ class WorkTable {
     endpoint.works.add(works_, index, work);
     return {index, &work};
   }
-  // Where answers to peers that were given up hold all the room, the oldest of these ends.
+  // If there is no room, the oldest answer to a peer that was given up makes room for it.
   [[nodiscard]] NewWork begin_response(Peer& peer, Qpn source, Qpn destination,
                                        std::uint32_t length);
   // Gives a read the next number that is free, from `next` on: numbers come round after 2^32 reads
@@ -89,8 +89,8 @@ class WorkTable {
       complete(index, work, work.status);
     }
   }
-  // Ends a work wherever it stands. Its sequence numbers count as settled: the peer learns from the
-  // next packet that we do not care for them any more, and its memory is not read again.
+  // Ends a work wherever it stands. Its sequence numbers count as settled, which the peer learns
+  // from the next packet (`back` in its header), and its memory is not read again.
   void abandon(std::uint32_t index, Status status);
   // Those of one peer for which concerns(work) holds.
   template <class Concerns>
@@ -102,8 +102,8 @@ class WorkTable {
     });
   }
 
-  // --- Answers to a peer that was given up: they are kept, because it may hear us no more but wait
-  // for them, until their room is needed.
+  // --- Answers to a peer that was given up. They are kept until their room is needed: the peer may
+  // be alive and wait for them, and only what we send does not reach it.
   void mute(const Peer& peer);
   void unmute(const Peer& peer);
 

@@ -40,7 +40,7 @@ class PathSelector {
     return std::visit([now](auto& policy) { return policy.pick(now); }, policy_);
   }
   // `rtt` is zero when the event came without a measurement. A path that does not exist is ignored:
-  // it is echoed by the peer, who may lie.
+  // it is echoed by the peer, which may lie.
   void on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
     if (path.value() >= paths_) [[unlikely]] {
       return;

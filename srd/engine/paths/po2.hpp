@@ -22,8 +22,8 @@ class Po2Policy {
     const std::uint16_t a = random_.below(paths_);
     const std::uint16_t b = random_.below(paths_);
     const bool first = rtt_[a] <= rtt_[b];
-    // What was measured gets old: the path that is not taken looks a little better each time, so
-    // that none stays away for ever. An unknown path counts as the best.
+    // Measurements age: the path that is not taken looks a little better each time, so that none is
+    // avoided for ever. An unknown path counts as the best.
     std::uint32_t& refused = rtt_[first ? b : a];
     refused -= refused >> kForgetShift;
     return PathId{first ? a : b};

@@ -13,8 +13,8 @@ constexpr double kRttOfCongestion = 1.65;
 // Packets that explore after a freeze; without trimming, a round trip's worth of them.
 constexpr std::uint16_t kExploreAfterFreeze = 16;
 
-// How much of what is too slow leaves its path: more than all of it, because most acknowledgements
-// speak for several packets, and only one of those is measured.
+// A path loses kHaste times the share of its packets by which its round trip is too long: more than
+// that share, because most acknowledgements speak for several packets, and only one is measured.
 constexpr std::uint32_t kHaste = 2;
 // A quarter of the usual queueing delay counts as too slow as well: where all paths are equally
 // bad, some packets look for better ones, which a repair may have brought back.
