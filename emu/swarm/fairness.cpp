@@ -48,6 +48,8 @@ bool Fairness::recycles_paths(std::uint32_t host) const {
   return engine.path_selector == "reps" && engine.paths >= kManyPaths && !engine.receiver_credits;
 }
 
+// The flow was idle if the new request is the only open one between the two hosts. Then there is
+// nothing in flight and nothing queued, so its first packet has to leave at once.
 void Fairness::posted(TimePoint now, std::uint64_t number, const Step& step, std::uint32_t open) {
   FlowState& flow = flows_[{step.host, step.peer}];
   if (step.act == Act::send && step.length >= sizeof number && keeps_order(step.host)) {
@@ -184,6 +186,8 @@ void Fairness::check_stretch(TimePoint when, const VirtualNetwork::InFlight& pac
   ++stretch.packets;
 }
 
+// Single packets and longer messages take turns. So of a single packet that waits, no more packets
+// of longer messages may pass than single ones, but for one that had its turn already.
 void Fairness::check_turn(const Flow& flow, const FlowState& state, const Departures& since,
                           const std::string& what) {
   const std::uint64_t equals = state.left.singles - since.singles;
@@ -248,6 +252,7 @@ void Fairness::check_departures(TimePoint now) {
   }
 }
 
+// Some of a host's open requests have been flushed, maybe the one that had to leave.
 void Fairness::withdrawn(std::uint32_t host) {
   for (auto& [who, flow] : flows_) {
     if (who.first == host && flow.must_leave) {
@@ -257,6 +262,8 @@ void Fairness::withdrawn(std::uint32_t host) {
   }
 }
 
+// The host stands still or has ended: what it owed counts no more, and what it does next says
+// nothing about turns. That it has answered a peer's reads before is kept.
 void Fairness::forget(std::uint32_t host) {
   for (auto& [who, flow] : flows_) {
     if (who.first == host || who.second == host) {

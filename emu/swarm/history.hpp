@@ -123,15 +123,17 @@ class History {
     TimePoint begin;
     TimePoint end;
   };
+  // Between two hosts, in both directions.
   struct Line {
     bool apart = false;
-    TimePoint since{};
-    std::vector<Interval> past;
+    TimePoint since{};           // if apart
+    std::vector<Interval> past;  // when they were, the earliest first
   };
   struct Silence {
-    TimePoint since{};
+    TimePoint since{};                                          // the latest packet that came
     std::set<std::pair<std::uint32_t, std::uint16_t>> lost_on;  // sender, path
   };
+  // The cuts or mutes have changed: begins or ends the stretch of the line between the two.
   void refresh(TimePoint now, std::uint32_t a, std::uint32_t b);
 
   std::uint32_t hosts_;
@@ -140,9 +142,10 @@ class History {
   Episodes<EndpointOf> without_receives_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, TimePoint> last_flush_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> cuts_;
-  std::map<std::uint32_t, std::uint32_t> mutes_;
+  std::map<std::uint32_t, std::uint32_t> mutes_;  // by host: for how many reasons at once
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines_;
   std::vector<Silence> silences_;  // of the second host, as the first one hears it
+  // By host, its incarnation, and the host that it has heard of.
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Heard> heard_;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>> first_contacts_;
 };

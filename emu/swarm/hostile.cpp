@@ -32,6 +32,8 @@ void Attacker::overhear(const VirtualNetwork::InFlight& packet) {
   }
 }
 
+// Random bytes, most of them with a version and a type that are right: so they pass the first
+// checks of the parser and not only its first one.
 VirtualNetwork::InFlight Attacker::rubbish(const Step& step) {
   VirtualNetwork::InFlight packet;
   packet.bytes.resize(rng_.below(300));

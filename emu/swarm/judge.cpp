@@ -22,7 +22,7 @@ namespace {
 // told apart, and are only counted.
 constexpr std::uint32_t kNumbered = 8;
 
-// Attempts that may be lost one after the other, by chance.
+// The attempts to reach a peer that may be lost one after the other by chance.
 constexpr int kMostTriesLost = 4;
 
 bool loses_packets(const Plan& plan) {
@@ -74,6 +74,9 @@ void Judge::accepted(const Request& request) {
   }
 }
 
+// The process of `host` has ended. Its open requests and receives never complete, and their memory
+// is freed as a process's memory is when it ends: an engine that still touched it would be caught
+// by the address sanitizer.
 void Judge::orphan(std::uint32_t host) {
   for (Request& request : requests_) {
     if (request.step.host == host && request.state == Request::State::open) {
@@ -142,7 +145,7 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
   if (request->buffer.exists()) {
     if ((completion.cookie & 1) != 0) {
       request->buffer.free();  // so that the address sanitizer reports any later use
-    } else {
+    } else {                   // any later write is found at the end, without a sanitizer as well
       request->buffer.scribble();
     }
   }
@@ -169,6 +172,8 @@ bool Judge::flaw_explains(const Request& request, Status status) const {
   return false;
 }
 
+// Why a request may have ended so. Nothing but `ok` explains itself; for each other status there
+// must have been something that leads to it, between the posting and the end of the request.
 bool Judge::explained(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
   if (flaw_explains(request, status)) {
@@ -215,7 +220,7 @@ bool Judge::met_later_life(const Request& request) const {
          processes_[request.step.peer].size() > 1 + request.target_incarnation;
 }
 
-// A long silence ends all requests that are under way, also one that was posted near its end.
+// A long silence ends all requests that are under way, even one that was posted near its end.
 bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
   const srd::EngineConfig& engine = plan_.hosts[step.host].engine;

@@ -10,7 +10,8 @@
 namespace weft::swarm {
 namespace {
 
-// Time-outs before a peer that owes an answer is asked for it: as in srd/engine/timers.cpp.
+// Time-outs before a peer that owes an answer is asked for it: as kWaitsBeforeQuestion in
+// srd/engine/retransmission_timer.hpp.
 constexpr int kPatience = 4;
 // The longest back-off, in rnr_delay.
 constexpr int kMostBackOff = 64;
@@ -69,6 +70,8 @@ class Wait {
   [[nodiscard]] Duration next_try() const {
     return kPatience * max_rto_ + back_off_ + 2 * round_trip() + max_rto_ + look_;
   }
+  // In the worst case a window is one packet wide: one round trip for each packet of the flow that
+  // has the most of them. The flows themselves go on side by side.
   [[nodiscard]] Duration through_flows() const {
     std::uint64_t most = 0;
     for (const auto& [flow, packets] : packets_) {
@@ -76,6 +79,7 @@ class Wait {
     }
     return static_cast<std::int64_t>(most) * round_trip();
   }
+  // All bytes for the host that gets the most, one packet after the other.
   [[nodiscard]] Duration through_ports() const {
     Bytes most = 0;
     for (const auto& [host, bytes] : bytes_into_) {
@@ -97,6 +101,7 @@ class Wait {
     }
     return longest;
   }
+  // A responder that is busy refuses a read, which is tried again after its back-off.
   [[nodiscard]] Duration for_responders() const {
     Duration longest{};
     for (const auto& [host, count] : reads_) {
@@ -113,7 +118,7 @@ class Wait {
   Duration ack_delay_{};
   Duration max_rto_{};
   Duration back_off_{};
-  Duration look_{};
+  Duration look_{};     // until the laziest application polls
   Duration give_up_{};  // until a peer that never answers is given up
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> packets_;   // from, to
   std::map<std::uint32_t, Bytes> bytes_into_;                                  // by host

@@ -56,7 +56,7 @@ struct Mood {
   double noise = 0;        // share of the largest random loss etc.
 };
 
-// Of the longest packet.
+// What a port takes for the longest packet.
 Duration port_time(const LinkModel& link) {
   return link.rate.is_zero() ? Duration::zero()
                              : link.rate.time_for(kMtus.back() + sizeof(srd::wire::DataHeader));
@@ -92,9 +92,10 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   if (!link.rate.is_zero()) {
     c.line_rate = link.rate;
   }
-  // Congestion controls expect the farthest distance, and what two ports take for a packet.
+  // Congestion controls expect the round trip of the longest path without a queue, with the time
+  // that the two ports take for a packet.
   c.base_rtt = 2 * (link.latency + link.jitter + link.path_skew * kPaths.back() + port_time(link));
-  if (rng.chance(0.1)) {  // told too much
+  if (rng.chance(0.1)) {  // an operator who has measured badly: 1 to 2 times as long
     c.base_rtt = c.base_rtt * (2 + rng.below(3)) / 2 + 1us;
   }
   c.trimming = rng.chance(0.5);
@@ -143,7 +144,8 @@ std::vector<EndpointPlan> random_endpoints(Rng& rng, std::uint32_t mtu) {
   return endpoints;
 }
 
-// Lengths around every boundary there is.
+// Lengths around the boundaries: nothing, a few bytes (too short for a number), one packet, and a
+// few bytes more or less than it, several packets.
 std::uint32_t random_length(Rng& rng, std::uint32_t mtu, bool many_packets) {
   switch (rng.below(8)) {
     case 0:
@@ -161,6 +163,8 @@ std::uint32_t random_length(Rng& rng, std::uint32_t mtu, bool many_packets) {
   }
 }
 
+// What is wrong with a request: each flaw has one status that it must end with
+// (Judge::flaw_explains()).
 Flaw random_flaw(Rng& rng, Act act) {
   static constexpr std::array<Flaw, 2> kSendFlaws{Flaw::bad_qpn, Flaw::bad_qkey};
   static constexpr std::array<Flaw, 7> kRemoteFlaws{
@@ -169,6 +173,9 @@ Flaw random_flaw(Rng& rng, Act act) {
   return act == Act::send ? one_of(rng, kSendFlaws) : one_of(rng, kRemoteFlaws);
 }
 
+// Draws in a fixed order from one generator, so a seed stands for one plan, until the code changes:
+// a draw more changes all plans. All steps have random times and end up sorted by them; those of
+// add_pressure() are placed relative to one another.
 class Planner {
  public:
   explicit Planner(std::uint64_t seed) : rng_(mix64(seed ^ 0x57A2)) { plan_.seed = seed; }
@@ -195,7 +202,7 @@ class Planner {
       plan_.hosts.emplace_back();
       HostPlan& host = plan_.hosts.back();
       host.engine = random_engine(rng_, mood_, plan_.link);
-      // What has to be agreed on between the ends.
+      // Both ends of a connection have to agree on these.
       host.engine.checksum = plan_.hosts[0].engine.checksum;
       host.engine.mtu_payload = plan_.hosts[0].engine.mtu_payload;
       host.engine.receiver_credits = plan_.hosts[0].engine.receiver_credits;
@@ -237,7 +244,7 @@ class Planner {
         engine.base_rtt = 2 * plan_.link.latency;
       }
     }
-    if (mood_.marks) {  // what leaves together comes together
+    if (mood_.marks) {  // no jitter, no skew, no queue: packets that leave together arrive together
       LinkModel even;
       even.latency = plan_.link.latency;
       plan_.link = even;
@@ -339,6 +346,8 @@ class Planner {
     }
   }
 
+  // Reads that are flushed while their answers are under way, and new ones right after: an answer
+  // to the former must not reach the memory of the latter.
   void add_cancelled_reads() {
     for (std::uint32_t n = 1 + rng_.below(6); n > 0; --n) {
       const Step model = occasion();
@@ -373,6 +382,8 @@ class Planner {
     }
   }
 
+  // Long messages that would keep a sender busy for the whole run, and short ones beside them,
+  // which must not wait for the long ones (Fairness).
   void add_short_beside_long() {
     const Step here = occasion();
     Step there = here;
@@ -391,6 +402,8 @@ class Planner {
     }
   }
 
+  // Bursts of single packets in a network that marks each of them: a path selector must not return
+  // to paths of which it has only seen marked packets (Fairness::check_path()).
   void add_marked_bursts() {
     Step marking = occasion();
     marking.act = Act::set_mark;
@@ -416,6 +429,7 @@ class Planner {
     return static_cast<std::uint8_t>(
         rng_.below(static_cast<std::uint32_t>(plan_.hosts[host].endpoints.size())));
   }
+  // A step at a random time of the faulty part, with random hosts and endpoints.
   Step& add(Act act) {
     Step step;
     step.act = act;
@@ -437,6 +451,7 @@ class Planner {
     plan_.steps.push_back(last);
   }
 
+  // Bursts of requests between two endpoints. Some stray to other endpoints of the same two hosts.
   void add_work() {
     const std::uint32_t bursts = 2 + rng_.below(20);
     const double bulk = rng_.unit();

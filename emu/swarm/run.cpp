@@ -84,6 +84,8 @@ void Run::watch_network(TimePoint when, NetworkEvent event,
   }
 }
 
+// An intact packet of a host reaches another one: what does that process know from now on? Only
+// packets that the engine accepts teach it something, those for its own life or for an unknown one.
 void Run::watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& packet) {
   srd::wire::CommonHeader h;
   const std::uint32_t from = world_.network().host_at(packet.source);
@@ -92,7 +94,7 @@ void Run::watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& pac
   }
   const Packet kind = kind_of(packet.bytes);
   const std::uint32_t my_life = life_of(plan_.hosts[host], process(host).incarnation()).value();
-  std::uint32_t sender = 0;  // incarnation
+  std::uint32_t sender = 0;  // the incarnation that has sent it
   while (life_of(plan_.hosts[from], sender).value() != h.source_life.value()) {
     if (++sender >= processes_[from].size()) {
       return;
@@ -108,6 +110,8 @@ void Run::watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& pac
   }
 }
 
+// The network itself is under test, too: each packet that came into it has left it in one way, or
+// is under way.
 void Run::check_conservation() {
   const NetworkCounts& c = world_.network().counts();
   if (c.sent + c.injected + c.duplicated != c.delivered + c.lost + world_.network().in_flight()) {
@@ -120,6 +124,8 @@ void Run::check_conservation() {
 
 // --- Time
 
+// The world moves from event to event, but not beyond the next poll of a lazy host. After each step
+// all rules are checked that can be checked at any time: a violation is found at its own time.
 void Run::advance_to(TimePoint when) {
   while (good()) {
     TimePoint limit = when;
@@ -141,6 +147,7 @@ void Run::advance_to(TimePoint when) {
   }
 }
 
+// A host without a poll interval polls after each event.
 void Run::let_applications_act() {
   for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
     const Duration interval = plan_.hosts[i].poll_interval;
@@ -192,6 +199,7 @@ void Run::poll(std::uint32_t host) {
   replenish(host);
 }
 
+// Keeps the count of posted receives as the application knows it, which is later than the engine.
 void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
   if (completion.kind != Kind::receive && completion.kind != Kind::receive_write_imm) {
     return;
@@ -206,7 +214,8 @@ void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
 
 // --- The end
 
-// Ends every fault, and makes every host and endpoint work again.
+// Ends every fault, and makes every host and endpoint work again. From here on all that is open
+// must come to an end within a known time.
 void Run::heal() {
   note("--- heal");
   world_.network().heal();
@@ -234,6 +243,8 @@ void Run::heal() {
   }
 }
 
+// Until no request is open, or longest_wait() is over: so a request that hangs is found, and one
+// that is only slow is not blamed.
 void Run::wait_for_everything(const char* phase) {
   const TimePoint limit = world_.now() + longest_wait(plan_, judge_.requests());
   while (good() && judge_.open_requests() > 0) {
@@ -321,6 +332,9 @@ void Run::wait_for_silence() {
   }
 }
 
+// Two parts: the steps of the plan until end_of_faults, in which a request may fail if there is a
+// reason; then, with all faults gone, everything ends, all hosts reach each other, and silence
+// falls. The first violation ends the run.
 Outcome Run::finish() {
   for (const Step& step : plan_.steps) {
     advance_to(start_ + step.at);

@@ -8,6 +8,8 @@ namespace weft::swarm {
 
 using Kind = srd::Completion::Kind;
 
+// Posts receives once half of them are used: a burst may find none, which is one of the cases that
+// a run is to meet.
 void Run::replenish(std::uint32_t host) {
   for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
     const EndpointPlan& plan = plan_.hosts[host].endpoints[e];
@@ -42,6 +44,7 @@ void Run::post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_
 
 namespace {
 
+// The kind of region that makes a step's flaw a flaw, or else the one that is meant for its act.
 RegionKind region_for(const Step& step) {
   switch (step.flaw) {
     case Flaw::wrong_domain:
@@ -109,6 +112,9 @@ bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
   return r.offset != SlotMap::kFull && r.offset + step.length <= size;
 }
 
+// Posts the request of a step, and keeps in the judge's books what its outcome is compared with:
+// the state of both processes at this moment, and the content of its memory. A message of 8 bytes
+// or more begins with its number, by which it is known when it arrives.
 void Run::request(const Step& step) {
   if (!process(step.host).open[step.endpoint]) {
     return;
@@ -140,6 +146,7 @@ void Run::request(const Step& step) {
   if (!post(step, r, address)) {
     ++outcome_.refused;
     const srd::EngineConfig& config = plan_.hosts[step.host].engine;
+    // A refusal is in order only if the limit is reached.
     if (judge_.open_requests_of(step.host) < config.max_work_requests) {
       judge_.condemn("host " + std::to_string(step.host) + " refuses work although only " +
                      std::to_string(judge_.open_requests_of(step.host)) + " requests are open");

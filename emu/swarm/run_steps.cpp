@@ -5,6 +5,8 @@
 
 namespace weft::swarm {
 
+// Act lists the kinds of acts one behind the other. An application acts only if its host is up and
+// not paused, which a plan does not know in advance: otherwise the step is left out.
 void Run::perform(const Step& step) {
   note("--- " + to_string(step));
   if (step.act >= Act::inject_random) {
@@ -79,6 +81,7 @@ void Run::perform_on_application(const Step& step) {
   }
 }
 
+// It has no receives yet.
 void Run::endpoint_comes(std::uint32_t host, std::uint32_t endpoint) {
   history_.endpoint_available(world_.now(), host, endpoint);
   history_.receives(world_.now(), host, endpoint, 0);
@@ -156,6 +159,7 @@ void Run::start(std::uint32_t host) {
   replenish(host);
 }
 
+// A host all of whose paths are dead is as silent as one that is down.
 void Run::refresh_paths(std::uint32_t host) {
   const auto& dead = dead_paths_[host];
   const bool none = std::all_of(dead.begin(), dead.end(), [](bool d) { return d; });
