@@ -21,6 +21,8 @@ struct Tier {
   Duration latency;
 };
 
+// The switches of a tier and the cables below them: `up` is the way from below into the tier,
+// `down` the way back. What the file does not say about the tier holds for all cables.
 Tier tier_of(const FatTreeSpec& spec, unsigned tier, const CableSpec& cable) {
   Tier result;
   result.rate = spec.rate[tier].is_zero() ? cable.rate : spec.rate[tier];
@@ -101,6 +103,8 @@ std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable) {
          hops * (data + ack);
 }
 
+// A queue holds what a round trip without queues holds (the bandwidth-delay product), in whole
+// packets; marking begins at a fifth of it and is certain from four fifths on.
 CableSpec derive_queues(CableSpec cable, unsigned hops) {
   const double bdp = static_cast<double>(base_rtt_ps(hops, cable)) * 1e-12 *
                      static_cast<double>(cable.rate.bits_per_second()) / 8;

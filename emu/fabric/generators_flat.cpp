@@ -93,6 +93,8 @@ Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t ho
   const Kit kit = kit_of(cable, hops);
   const auto ids = switches_with_hosts(net, "switch", static_cast<std::uint32_t>(count),
                                        hosts_per_switch, cable, kit);
+  // Switches are numbered like digits, the first side varying fastest; along each side each switch
+  // is joined to the next one, the last to the first.
   std::uint32_t stride = 1;
   for (const std::uint32_t side : sides) {
     for (std::uint32_t at = 0; at < count; ++at) {

@@ -57,6 +57,8 @@ class Routes {
     std::uint32_t count = 0;
   };
 
+  // Mixes the bits (a hash alone may be a flow number, whose low bits say little), then scales the
+  // result to [0, count) by a multiplication, which is cheaper than a remainder.
   [[nodiscard]] static std::uint32_t pick(std::uint32_t x, std::uint32_t count) {
     x ^= x >> 16;
     x *= 0x7FEB352DU;

@@ -9,7 +9,8 @@
 
 namespace weft::fabric {
 
-// On a mismatch, the last `*` takes one more character; there is no recursion.
+// On a mismatch, the last `*` takes one more character; there is no recursion. So a pattern from a
+// file, however many stars it has, takes no more steps than the product of the two lengths.
 bool matches(std::string_view pattern, std::string_view text) {
   std::size_t p = 0;
   std::size_t t = 0;
@@ -145,6 +146,7 @@ std::vector<LinkId> Topology::find_links(std::string_view pattern) const {
   return found;
 }
 
+// A port is a NIC: a link that leaves a host. They are numbered by host, then by cable.
 std::vector<LinkId> Topology::ports() const {
   std::vector<LinkId> uplinks;
   for (LinkId link = 0; link < links_.size(); ++link) {

@@ -66,8 +66,7 @@ class Topology {
   // "a->b"; with several cables between the two, the n-th from 0 is "a->b#n".
   [[nodiscard]] std::string link_name(LinkId link) const;
   // The links of a name: "a->b" one direction, "a-b" both, with `*` and `?` as wildcards in node
-  // names, and
-  // "#n" to choose one of parallel cables.
+  // names, and "#n" to choose one of parallel cables, counted from 0.
   [[nodiscard]] std::vector<LinkId> find_links(std::string_view pattern) const;
   // The same, but an error if there is none, which says how to write a name.
   [[nodiscard]] Result<std::vector<LinkId>> links_called(std::string_view pattern) const;

@@ -164,6 +164,8 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+// Nodes and links one by one. What a link does not say comes from `defaults`; what a node does not
+// say, from its kind.
 Topology explicit_nodes(YamlMap& map) {
   Topology net;
   LinkProperties defaults;

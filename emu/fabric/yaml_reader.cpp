@@ -59,6 +59,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+// Units are those of networks: powers of ten, bits.
 std::optional<Rate> parse_rate(std::string_view text) {
   const auto value = parse_with_unit(text, {{"", 1},
                                             {"bps", 1},
