@@ -62,25 +62,41 @@ CableSpec read_cable(YamlMap& map, const CableSpec& defaults) {
   return cable;
 }
 
-Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& directory) {
+// The shapes that a file can name, in the order of kShapes.
+enum class Shape : std::uint8_t {
+  fat_tree,
+  leaf_spine,
+  clos,  // every radix by hand
+  ring,
+  torus,
+  random_graph,
+  rail_optimised,
+  multi_plane,
+  htsim,  // a file of the htsim simulator
+};
+constexpr std::initializer_list<const char*> kShapes{
+    "fat-tree",     "leaf-spine",     "clos",        "ring", "torus",
+    "random-graph", "rail-optimised", "multi-plane", "htsim"};
+
+Result<Topology> generate(YamlMap& map, Shape shape, const std::string& directory) {
   const CableSpec cable = read_cable(map, {});
   std::uint32_t hosts = 128;
   std::uint32_t per_switch = 16;
   std::uint32_t switches = 8;
   double ratio = 1;
   const auto count = [&](const char* key, std::uint32_t& value) { map.read(key, value, 1, kMost); };
-  switch (kind) {
-    case 0: {  // fat-tree
+  switch (shape) {
+    case Shape::fat_tree: {
       count("hosts", hosts);
       return fat_tree(k_ary_fat_tree(hosts, cable));
     }
-    case 1: {  // leaf-spine
+    case Shape::leaf_spine: {
       count("hosts", hosts);
       count("hosts_per_leaf", per_switch);
       map.read("oversubscription", ratio, 0.01, 1000);
       return fat_tree(leaf_spine(hosts, per_switch, ratio, cable));
     }
-    case 2: {  // clos: every radix by hand
+    case Shape::clos: {
       FatTreeSpec spec;
       spec.cable = cable;
       map.read("tiers", spec.tiers, 2, 3);
@@ -93,11 +109,11 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
       count("core_down", spec.core_down);
       return fat_tree(spec);
     }
-    case 3:
+    case Shape::ring:
       count("switches", switches);
       count("hosts_per_switch", per_switch);
       return ring(switches, per_switch, cable);
-    case 4: {
+    case Shape::torus: {
       std::vector<std::uint32_t> sides;
       map.each("sides", [&](const YAML::Node& item, const std::string& path) {
         std::uint32_t side = 0;
@@ -109,7 +125,7 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
       count("hosts_per_switch", per_switch);
       return torus(sides, per_switch, cable);
     }
-    case 5: {
+    case Shape::random_graph: {
       std::uint32_t degree = 4;
       Duration spread{};
       std::uint64_t seed = 1;
@@ -120,7 +136,7 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
       map.read("seed", seed, 0, INT64_MAX);
       return random_graph(switches, degree, per_switch, spread, seed, cable);
     }
-    case 6: {
+    case Shape::rail_optimised: {
       std::uint32_t groups = 4;
       std::uint32_t rails = 4;
       std::uint32_t spines = 8;
@@ -130,7 +146,7 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
       count("spines", spines);
       return rail_optimised(groups, per_switch, rails, spines, cable);
     }
-    case 7: {
+    case Shape::multi_plane: {
       std::uint32_t planes = 2;
       count("planes", planes);
       count("hosts", hosts);
@@ -138,18 +154,18 @@ Result<Topology> generate(YamlMap& map, std::size_t kind, const std::string& dir
       map.read("oversubscription", ratio, 0.01, 1000);
       return multi_plane(planes, hosts, per_switch, ratio, cable);
     }
-    default: {
-      std::string name;
-      map.read("file", name);
-      const std::string path =
-          name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
-      auto text = read_text_file(path);
-      if (!text) {
-        return tl::unexpected<Error>(text.error());
-      }
-      return read_htsim_topology(path, *text, cable);
-    }
+    case Shape::htsim:
+      break;
   }
+  std::string name;
+  map.read("file", name);
+  const std::string path =
+      name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
+  auto text = read_text_file(path);
+  if (!text) {
+    return tl::unexpected<Error>(text.error());
+  }
+  return read_htsim_topology(path, *text, cable);
 }
 
 // In quotes, so that YAML reads any content as text.
@@ -260,11 +276,8 @@ Result<Topology> read_topology_file(const std::string& path) {
 Topology read_topology_map(YamlMap& map, const std::string& directory) {
   Topology net;
   if (map.has("generator")) {
-    const std::size_t kind = map.choice("generator",
-                                        {"fat-tree", "leaf-spine", "clos", "ring", "torus",
-                                         "random-graph", "rail-optimised", "multi-plane", "htsim"},
-                                        0);
-    auto made = generate(map, kind, directory);
+    const auto shape = static_cast<Shape>(map.choice("generator", kShapes, 0));
+    auto made = generate(map, shape, directory);
     if (!made) {
       map.fail("generator", made.error().message);
       return net;
