@@ -73,8 +73,8 @@ std::size_t PcapIo::transmit(std::span<const TxPacket> packets) {
 }
 
 bool PcapIo::arm() {
-  capture_
-      ->flush();  // about to sleep: there is time to write, and a reader sees all packets so far
+  // About to sleep: there is time to write, and a reader sees all packets so far.
+  capture_->flush();
   return below_->arm();
 }
 
