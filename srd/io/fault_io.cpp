@@ -32,8 +32,8 @@ std::size_t FaultIo::transmit(std::span<const TxPacket> packets) {
       break;
     }
     if (packet.size() > below_->capabilities().mtu) {
-      if (below_->transmit({&packet, 1}) ==
-          0) {  // too large: the carrier below counts and drops it
+      // Too large: the carrier below counts and drops it.
+      if (below_->transmit({&packet, 1}) == 0) {
         break;
       }
     } else {
