@@ -1,8 +1,7 @@
 // Owns the random choice of configurations, workloads and fault schedules.
 //
-// A plan has moods: each makes one kind of trouble likely (restarts, a hostile network, tiny
-// limits) and is drawn first. A run with all kinds at once would rarely get far enough into any of
-// them.
+// A plan has moods, which are drawn first: each makes one kind of trouble likely. A run with all
+// kinds at once would rarely get far enough into any of them.
 #include "emu/swarm/plan.hpp"
 
 #include <algorithm>
@@ -92,10 +91,9 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   if (!link.rate.is_zero()) {
     c.line_rate = link.rate;
   }
-  // Congestion controls expect the round trip of the longest path without a queue, with the time
-  // that the two ports take for a packet.
+  // Congestion controls expect the longest path's round trip, and what two ports take on it.
   c.base_rtt = 2 * (link.latency + link.jitter + link.path_skew * kPaths.back() + port_time(link));
-  if (rng.chance(0.1)) {  // an operator who has measured badly: 1 to 2 times as long
+  if (rng.chance(0.1)) {  // measured badly: up to twice as long
     c.base_rtt = c.base_rtt * (2 + rng.below(3)) / 2 + 1us;
   }
   c.trimming = rng.chance(0.5);
@@ -144,8 +142,7 @@ std::vector<EndpointPlan> random_endpoints(Rng& rng, std::uint32_t mtu) {
   return endpoints;
 }
 
-// Lengths around the boundaries: nothing, a few bytes (too short for a number), one packet, and a
-// few bytes more or less than it, several packets.
+// Lengths around every boundary that there is.
 std::uint32_t random_length(Rng& rng, std::uint32_t mtu, bool many_packets) {
   switch (rng.below(8)) {
     case 0:
@@ -163,8 +160,6 @@ std::uint32_t random_length(Rng& rng, std::uint32_t mtu, bool many_packets) {
   }
 }
 
-// What is wrong with a request: each flaw has one status that it must end with
-// (Judge::flaw_explains()).
 Flaw random_flaw(Rng& rng, Act act) {
   static constexpr std::array<Flaw, 2> kSendFlaws{Flaw::bad_qpn, Flaw::bad_qkey};
   static constexpr std::array<Flaw, 7> kRemoteFlaws{
@@ -173,9 +168,7 @@ Flaw random_flaw(Rng& rng, Act act) {
   return act == Act::send ? one_of(rng, kSendFlaws) : one_of(rng, kRemoteFlaws);
 }
 
-// Draws in a fixed order from one generator, so a seed stands for one plan, until the code changes:
-// a draw more changes all plans. All steps have random times and end up sorted by them; those of
-// add_pressure() are placed relative to one another.
+// Draws in a fixed order from one generator: a seed stands for one plan, until a draw is added.
 class Planner {
  public:
   explicit Planner(std::uint64_t seed) : rng_(mix64(seed ^ 0x57A2)) { plan_.seed = seed; }
@@ -346,8 +339,6 @@ class Planner {
     }
   }
 
-  // Reads that are flushed while their answers are under way, and new ones right after: an answer
-  // to the former must not reach the memory of the latter.
   void add_cancelled_reads() {
     for (std::uint32_t n = 1 + rng_.below(6); n > 0; --n) {
       const Step model = occasion();
@@ -382,8 +373,6 @@ class Planner {
     }
   }
 
-  // Long messages that would keep a sender busy for the whole run, and short ones beside them,
-  // which must not wait for the long ones (Fairness).
   void add_short_beside_long() {
     const Step here = occasion();
     Step there = here;
@@ -402,8 +391,7 @@ class Planner {
     }
   }
 
-  // Bursts of single packets in a network that marks each of them: a path selector must not return
-  // to paths of which it has only seen marked packets (Fairness::check_path()).
+  // The network marks every packet: Fairness::check_path() shows which paths are taken again.
   void add_marked_bursts() {
     Step marking = occasion();
     marking.act = Act::set_mark;
@@ -429,7 +417,6 @@ class Planner {
     return static_cast<std::uint8_t>(
         rng_.below(static_cast<std::uint32_t>(plan_.hosts[host].endpoints.size())));
   }
-  // A step at a random time of the faulty part, with random hosts and endpoints.
   Step& add(Act act) {
     Step step;
     step.act = act;
@@ -451,7 +438,6 @@ class Planner {
     plan_.steps.push_back(last);
   }
 
-  // Bursts of requests between two endpoints. Some stray to other endpoints of the same two hosts.
   void add_work() {
     const std::uint32_t bursts = 2 + rng_.below(20);
     const double bulk = rng_.unit();
