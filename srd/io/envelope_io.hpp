@@ -17,6 +17,7 @@
 
 #include "srd/base/result.hpp"
 #include "srd/io/frame_io.hpp"
+#include "srd/io/unwrap.hpp"
 #include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
@@ -116,13 +117,7 @@ std::span<const RxPacket> EnvelopeIo<Codec>::receive() {
       continue;
     }
     RxPacket& packet = received_[count++];
-    packet.from = envelope.source();
-    packet.path = envelope.path();
-    packet.ecn = envelope.ecn();
-    packet.trimmed = Codec::is_trimmed(envelope.dscp());
-    packet.bytes = envelope.packet();
-    packet.envelope_size = static_cast<std::uint8_t>(packet.bytes.data() - frame.data());
-    packet.more = {};
+    unwrap<Codec>(frame, envelope, packet);
     counters_.rx_bytes += packet.bytes.size();
   }
   if (count == 0) {

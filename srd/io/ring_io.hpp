@@ -22,6 +22,7 @@
 
 #include "srd/base/lent_memory.hpp"
 #include "srd/io/ring_ports.hpp"
+#include "srd/io/unwrap.hpp"
 #include "srd/net/frame_codec.hpp"
 
 namespace weft::srd {
@@ -146,13 +147,7 @@ void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& i
     return;
   }
   RxPacket& packet = received_[received_count_++];
-  packet.from = envelope.source();
-  packet.path = envelope.path();
-  packet.ecn = envelope.ecn();
-  packet.trimmed = Codec::is_trimmed(envelope.dscp());
-  packet.bytes = envelope.packet();
-  packet.envelope_size = static_cast<std::uint8_t>(packet.bytes.data() - frame.data());
-  packet.more = {};
+  unwrap<Codec>(frame, envelope, packet);
   packet.arrived = (info.flags & kRecordArrival) != 0 ? time_at(Duration{info.time}) : kNever;
   ++counters_.rx_packets;
   counters_.rx_bytes += packet.bytes.size();
