@@ -1,5 +1,5 @@
-// Owns the delivery of sends and writes: into which receive or region they go, and which completion
-// tells so.
+// Owns the delivery of sends and of immediate data: which receive they take, and which completion
+// tells so. What a write does to a region is in delivery.hpp.
 #include "srd/engine/delivery.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
@@ -11,10 +11,6 @@ using wire::PacketType;
 
 constexpr std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>(status); }
 constexpr std::uint8_t kAccepted = code_of(Status::ok);
-
-constexpr bool has_immediate(const wire::DataHeader& header) {
-  return (header.common.flags & wire::kImmediate) != 0;
-}
 
 // --- The rules, one by one. Each has a mutation that breaks it.
 
@@ -55,16 +51,6 @@ Qpn sender_of(const Endpoint& endpoint, const wire::DataHeader& header) {
   return mutated(Mutation::wrong_sender) ? endpoint.qpn : Qpn{header.common.source_qpn.value()};
 }
 
-// A peer that came back has the same rights as before.
-bool blames_key(const Peer& peer, const wire::DataHeader& header) {
-  return mutated(Mutation::blame_keys) && peer.life.restarts() != 0 && header.psn.value() % 16 == 0;
-}
-
-// What is acknowledged was placed.
-bool must_place(const wire::DataHeader& header) {
-  return !(mutated(Mutation::acknowledge_unplaced) && header.psn.value() % 16 == 0);
-}
-
 // Immediate data is told when the whole message is there.
 bool waits_for_rest() { return !mutated(Mutation::announce_early); }
 
@@ -80,21 +66,6 @@ bool places_copy(const wire::DataHeader& header) {
 }
 
 }  // namespace
-
-std::uint8_t Delivery::deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                               const RxPacket& packet) {
-  switch (static_cast<PacketType>(header.common.type)) {
-    case PacketType::send:
-      return deliver_send(peer, header, packet);
-    case PacketType::write:
-      return deliver_write(peer, header, packet);
-    case PacketType::read_request:
-      return accept_read(peer, header);
-    default:
-      take_response(now, peer, header, packet);
-      return kAccepted;
-  }
-}
 
 void Delivery::deliver_copy(TimePoint now, Peer& peer, const wire::DataHeader& header,
                             const RxPacket& packet) {
@@ -174,48 +145,6 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
     endpoint.receives.pop();
     fail_receive(endpoint, gone);
   }
-}
-
-[[gnu::always_inline]] inline std::uint8_t Delivery::deliver_write(Peer& peer,
-                                                                   const wire::DataHeader& header,
-                                                                   const RxPacket& packet) {
-  Endpoint* endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
-  if (endpoint == nullptr || !endpoint->config.receiving) {
-    return code_of(Status::bad_qpn);
-  }
-  if (!may_access(*endpoint, peer)) [[unlikely]] {
-    return code_of(Status::unknown_peer);
-  }
-  const std::uint32_t length = header.payload_length.value();
-  const bool has_room = !has_immediate(header) || receive_room();
-  // A message without bytes touches no memory, so its key is not looked at, as in InfiniBand.
-  if (header.message_length.value() != 0) {
-    const MemoryTable::Lookup target =
-        parts_.memory.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
-                              Access::remote_write, endpoint->config.domain);
-    if (blames_key(peer, header)) [[unlikely]] {
-      return code_of(Status::bad_key);
-    }
-    if (target.status != Status::ok) {
-      return code_of(target.status);
-    }
-    if (!target.phantom && has_room && must_place(header)) {
-      if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
-        return code_of(Status::access_denied);  // registered, but unmapped since
-      }
-    }
-  }
-  if (!has_room) {
-    return wire::kResultDeferred;
-  }
-  if (has_immediate(header)) {
-    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
-    if (code != kAccepted) {
-      return code;
-    }
-  }
-  parts_.counters.rdma_write_recv_bytes += length;
-  return kAccepted;
 }
 
 // Counts the bytes of a write with immediate data, and completes a receive when all are there. A

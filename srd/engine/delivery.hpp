@@ -8,9 +8,15 @@
 
 #include "srd/base/flat_map.hpp"
 #include "srd/engine/engine_parts.hpp"
+#include "srd/engine/mutation.hpp"
+#include "srd/engine/place.hpp"
 #include "srd/net/machine.hpp"
 
 namespace weft::srd {
+
+[[nodiscard]] constexpr bool has_immediate(const wire::DataHeader& header) {
+  return (header.common.flags & wire::kImmediate) != 0;
+}
 
 // Called once for each packet that is new. Nothing of a packet is kept but what it says in
 // completions, in the table of immediate data, and as an answer to a read: so each outcome is
@@ -21,8 +27,21 @@ class Delivery {
   explicit Delivery(EngineParts& parts) : parts_(parts) {}
 
   // The outcome: a Status, or wire::kResultDeferred. [wire 4.3]
-  [[nodiscard]] std::uint8_t deliver(TimePoint now, Peer& peer, const wire::DataHeader& header,
-                                     const RxPacket& packet);
+  [[nodiscard]] [[gnu::always_inline]] std::uint8_t deliver(TimePoint now, Peer& peer,
+                                                            const wire::DataHeader& header,
+                                                            const RxPacket& packet) {
+    switch (static_cast<wire::PacketType>(header.common.type)) {
+      case wire::PacketType::send:
+        return deliver_send(peer, header, packet);
+      case wire::PacketType::write:
+        return deliver_write(peer, header, packet);
+      case wire::PacketType::read_request:
+        return accept_read(peer, header);
+      default:
+        take_response(now, peer, header, packet);
+        return static_cast<std::uint8_t>(Status::ok);
+    }
+  }
   // A copy of a packet that was delivered before: nothing happens, but for deliberate bugs.
   void deliver_copy(TimePoint now, Peer& peer, const wire::DataHeader& header,
                     const RxPacket& packet);
@@ -45,13 +64,24 @@ class Delivery {
     }
   };
 
+  // The end of this file
+  [[nodiscard]] std::uint8_t deliver_write(Peer& peer, const wire::DataHeader& header,
+                                           const RxPacket& packet);
+  // A peer that came back has the same rights as before.
+  [[nodiscard]] static bool blames_key(const Peer& peer, const wire::DataHeader& header) {
+    return mutated(Mutation::blame_keys) && peer.life.restarts() != 0 &&
+           header.psn.value() % 16 == 0;
+  }
+  // What is acknowledged was placed.
+  [[nodiscard]] static bool must_place(const wire::DataHeader& header) {
+    return !(mutated(Mutation::acknowledge_unplaced) && header.psn.value() % 16 == 0);
+  }
+
   // deliver.cpp
   [[nodiscard]] std::uint8_t deliver_send(Peer& peer, const wire::DataHeader& header,
                                           const RxPacket& packet);
   [[nodiscard]] std::uint8_t find_receive(Endpoint& endpoint, const wire::DataHeader& header,
                                           const RxPacket& packet);
-  [[nodiscard]] std::uint8_t deliver_write(Peer& peer, const wire::DataHeader& header,
-                                           const RxPacket& packet);
   [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
                                                const wire::DataHeader& header);
   void count_order(Peer& peer, std::uint32_t message);
@@ -71,5 +101,49 @@ class Delivery {
   EngineParts& parts_;
   FlatMap<Acquaintance, AcquaintanceHash> acquaintances_;
 };
+
+// Inline, because most packets are packets of writes.
+[[gnu::always_inline]] inline std::uint8_t Delivery::deliver_write(Peer& peer,
+                                                                   const wire::DataHeader& header,
+                                                                   const RxPacket& packet) {
+  constexpr auto code_of = [](Status status) { return static_cast<std::uint8_t>(status); };
+  Endpoint* const endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
+  if (endpoint == nullptr || !endpoint->config.receiving) {
+    return code_of(Status::bad_qpn);
+  }
+  if (!may_access(*endpoint, peer)) [[unlikely]] {
+    return code_of(Status::unknown_peer);
+  }
+  const std::uint32_t length = header.payload_length.value();
+  const bool has_room = !has_immediate(header) || receive_room();
+  // A message without bytes touches no memory, so its key is not looked at, as in InfiniBand.
+  if (header.message_length.value() != 0) {
+    const MemoryTable::Lookup target =
+        parts_.memory.resolve(RegionKey{header.key.value()}, header.remote_address.value(), length,
+                              Access::remote_write, endpoint->config.domain);
+    if (blames_key(peer, header)) [[unlikely]] {
+      return code_of(Status::bad_key);
+    }
+    if (target.status != Status::ok) {
+      return code_of(target.status);
+    }
+    if (!target.phantom && has_room && must_place(header)) {
+      if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
+        return code_of(Status::access_denied);  // registered, but unmapped since
+      }
+    }
+  }
+  if (!has_room) {
+    return wire::kResultDeferred;
+  }
+  if (has_immediate(header)) {
+    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
+    if (code != code_of(Status::ok)) {
+      return code;
+    }
+  }
+  parts_.counters.rdma_write_recv_bytes += length;
+  return code_of(Status::ok);
+}
 
 }  // namespace weft::srd

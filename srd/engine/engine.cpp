@@ -11,31 +11,6 @@ namespace weft::srd {
 Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memory)
     : parts_(config, counters, memory) {}
 
-bool Engine::next_transmit(TimePoint at, TxPacket& out) {
-  const TimePoint now = advance(at);
-  if (parts_.grants.next_due() <= now) {
-    queue_grants(now);
-  }
-  while (Peer* const peer = parts_.schedule.take_reply()) {
-    if (transmit_reply(now, *peer, out)) {
-      return true;
-    }
-  }
-  while (Peer* const peer = parts_.schedule.first_ready()) {
-    if (peer->sender->transmit(now, out)) {
-      parts_.schedule.count_packet();
-      return true;
-    }
-    if (mutated(Mutation::wait_for_one) && peer->sender->has_work()) [[unlikely]] {
-      return false;
-    }
-    // Blocked by window, pacing or a lack of work: an acknowledgement, a timer or a post() brings
-    // it back.
-    parts_.schedule.end_turn();
-  }
-  return false;
-}
-
 void Engine::on_timeout(TimePoint at) {
   constexpr Duration kShortestNap = std::chrono::microseconds{1};
   const TimePoint now = advance(at);

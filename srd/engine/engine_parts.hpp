@@ -113,7 +113,7 @@ inline void Sender::make_ready() {
   if (peer_.works.requests() == 1) {
     timer_.on_exchange_begins();
   }
-  credits_.want(parts_.unsent_bytes(work));
+  credits_.want(work.kind == WorkKind::read ? 0 : work.length);
   if (muted_) [[unlikely]] {
     unmute();
   }

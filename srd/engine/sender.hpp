@@ -97,7 +97,10 @@ class alignas(kCacheLine) Sender {
   void prefetch_all() const;
 
  private:
+  friend class Engine;  // next_transmit() inlines transmit()
+
   // transmit.cpp
+  [[nodiscard]] bool transmit_inline(TimePoint now, TxPacket& out);
   [[nodiscard]] bool transmit_question(TimePoint now, TxPacket& out);
   [[nodiscard]] bool transmit_path_probe(TimePoint now, TxPacket& out);
   [[nodiscard]] SendSlot* next_lost();

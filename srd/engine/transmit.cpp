@@ -1,9 +1,10 @@
-// Owns what a sender sends: which packet is next, along which path, and what its header says.
+// Owns what leaves: whose turn it is, which packet of that peer is next, along which path, and what
+// its header says.
 #include <algorithm>
 #include <new>
 
 #include "srd/base/lent_memory.hpp"
-#include "srd/engine/engine_parts.hpp"
+#include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/place.hpp"
 #include "srd/wire/parse.hpp"
@@ -17,7 +18,34 @@ constexpr double kDisorder = 0.65;
 
 }  // namespace
 
-bool Sender::transmit(TimePoint now, TxPacket& out) {
+bool Engine::next_transmit(TimePoint at, TxPacket& out) {
+  const TimePoint now = advance(at);
+  if (parts_.grants.next_due() <= now) {
+    queue_grants(now);
+  }
+  while (Peer* const peer = parts_.schedule.take_reply()) {
+    if (transmit_reply(now, *peer, out)) {
+      return true;
+    }
+  }
+  while (Peer* const peer = parts_.schedule.first_ready()) {
+    if (peer->sender->transmit_inline(now, out)) {
+      parts_.schedule.count_packet();
+      return true;
+    }
+    if (mutated(Mutation::wait_for_one) && peer->sender->has_work()) [[unlikely]] {
+      return false;
+    }
+    // Blocked by window, pacing or a lack of work: an acknowledgement, a timer or a post() brings
+    // it back.
+    parts_.schedule.end_turn();
+  }
+  return false;
+}
+
+bool Sender::transmit(TimePoint now, TxPacket& out) { return transmit_inline(now, out); }
+
+[[gnu::always_inline]] inline bool Sender::transmit_inline(TimePoint now, TxPacket& out) {
   if (transmit_question(now, out)) {
     return true;
   }
@@ -198,7 +226,7 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   return Queue::none;
 }
 
-void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
+[[gnu::always_inline]] inline void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
   const Work& work = parts_.works[slot.work];
   // The header is built in place. To build it elsewhere and copy it stalls: loads wider than the
   // stores before them wait until these have left the store buffer.
