@@ -91,9 +91,10 @@ bool Sender::transmit(TimePoint now, TxPacket& out) { return transmit_inline(now
 }
 
 bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
-  const std::optional<PathId> path =
-      path_probe_due() <= now ? paths_.take_probe(now, timer_.retransmit_wait(), timer_.is_silent())
-                              : std::nullopt;
+  const bool silent = timer_.is_silent() || !timer_.rtt().measured();  // or never heard
+  const std::optional<PathId> path = path_probe_due() <= now
+                                         ? paths_.take_probe(now, timer_.retransmit_wait(), silent)
+                                         : std::nullopt;
   if (!path) {
     return false;
   }
