@@ -50,8 +50,7 @@ class CreditBalance {
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
   // it knows of enough to go on with: each packet that is sent again is wanted again.
   [[nodiscard]] bool should_request() const {
-    const auto enough =
-        static_cast<std::int32_t>(std::min(kWindowsAsked / 2 * most_ / kBytesPerCredit, kMostOpen));
+    const auto enough = static_cast<std::int32_t>(std::min(2 * most_ / kBytesPerCredit, kMostOpen));
     return static_cast<std::int32_t>(demand() - requested_) > 0 &&
            static_cast<std::int32_t>(requested_ - granted_) <= enough;
   }
@@ -59,9 +58,9 @@ class CreditBalance {
 
  private:
   static constexpr Bytes kBlindShare = 32;
-  // First windows that are asked for: one for the round trip of a request, as much again for a turn
-  // that comes early, and twice that because half of it is to be used up between two requests.
-  static constexpr Bytes kWindowsAsked = 4;
+  // First windows that are asked for at a time. Chosen: nearly all of them are used up between two
+  // requests, so that these are rare, and what is given up costs the others few round trips.
+  static constexpr Bytes kWindowsAsked = 16;
   // Credits that may be asked for and not granted yet. Both ends compare counts modulo 2^32, which
   // says which one is later up to half of that.
   static constexpr Bytes kMostOpen = Bytes{1} << 30;
