@@ -91,7 +91,7 @@ constexpr Weakness kKnownWeaknesses[] = {
     {"dctcp", kBottleneck, shallow, Property::utilisation, nullptr, 0.50, kBursts},
     {"mprdma", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"mprdma", kBottleneck, many_deep_ecn, Property::queue, nullptr, 54, kWholePacket},
-    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.89, kOneSample},
+    {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.87, kOneSample},
     {"mprdma", kBottleneck, shallow, Property::utilisation, nullptr, 0.60, kBursts},
 };
 
