@@ -132,9 +132,9 @@ Result<std::unique_ptr<srd::RingPorts>> rings_for(std::uint16_t udp_port,
 }
 
 // The PortKeeper of the rings, owned by them. It runs in polls, under the Host's lock, so it waits
-// only where a claim asks weftd. While weftd is gone it tries to connect ten times a second (a timer
-// that wakes sleepers), and asks for its old place; until then direct rings go on working, and the
-// uplink drops.
+// only where a claim asks weftd. While weftd is gone it tries to connect ten times a second (a
+// timer that wakes sleepers), and asks for its old place; until then direct rings go on working,
+// and the uplink drops.
 class Keeper final : public srd::PortKeeper, public Services {
  public:
   Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
