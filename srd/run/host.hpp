@@ -88,7 +88,22 @@ class Host {
     });
     return lingers;
   }
-  // The same for a program that never polls through us: waits for the lock, and counts as nobody's
+  // push() for what is told by a call of ours: `fetch(machine)` takes it first. Waits for the lock.
+  // Not from where held_here().
+  template <class F>
+  bool post(F&& fetch) {
+    Held held(progress_.enter());
+    bool lingers = false;
+    if (!abandoned_) {
+      lingers = note_post();
+      note_events();
+      std::forward<F>(fetch)(*machine_);
+      (void)poller_.transmit(note_poll());
+    }
+    progress_.leave(held);
+    return lingers;
+  }
+  // push() for a program that never polls through us: waits for the lock, and counts as nobody's
   // poll. Not from where held_here().
   bool ring() {
     Held held(progress_.enter());
