@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -13,7 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 
+#include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
@@ -21,11 +24,10 @@
 namespace weft::preload {
 namespace {
 
-// Ends where the path may end or go on; no device of the machine has a name that begins like these.
+// Of every device. Ends where the path may end or go on; those of one kind are its personality's.
 const char* const kPrefixes[] = {
     "/sys/class/infiniband",  // also infiniband_verbs, _mad, _ucma
-    "/sys/devices/pciefa0:",    "/sys/bus/pci/devices/efa0:",
-    "/sys/bus/pci/drivers/efa", "/dev/infiniband",
+    "/dev/infiniband",
 };
 constexpr char kUverbs[] = "/dev/infiniband/uverbs";
 
@@ -146,8 +148,16 @@ bool is_readable(const char* path) {
 }  // namespace
 
 bool is_emulated(const char* path) {
-  for (const char* const prefix : kPrefixes) {
-    if (begins(path, prefix)) {
+  const auto is_beginning = [path](const char* prefix) { return begins(path, prefix); };
+  if (std::any_of(std::begin(kPrefixes), std::end(kPrefixes), is_beginning)) {
+    return true;
+  }
+  if (!begins(path, "/sys/")) {
+    return false;
+  }
+  for (const devices::Personality* const kind : devices::all_kinds()) {
+    const auto prefixes = kind->path_prefixes();
+    if (std::any_of(prefixes.begin(), prefixes.end(), is_beginning)) {
       return true;
     }
   }
@@ -186,6 +196,15 @@ namespace {
 // Before main(), and so before there are threads, in nearly every program.
 [[gnu::constructor]] void remember_root() { (void)tree_root(); }
 
+// The names of a kind's domain and driver: efa, efa0:.
+bool begins_with_kind(const char* path) {
+  const auto kinds = devices::all_kinds();
+  return std::any_of(kinds.begin(), kinds.end(), [path](const devices::Personality* kind) {
+    const std::string_view name = kind->kind();
+    return std::strncmp(path, name.data(), name.size()) == 0;
+  });
+}
+
 // A path that does not begin at the root can lead to us only if its first step is one of those on
 // the way. Nearly all others leave here.
 bool may_lead_here(const char* path) {
@@ -210,10 +229,8 @@ bool may_lead_here(const char* path) {
       return begins(path, "bus/") || has_step_back(path);
     case 'p':
       return begins(path, "pci") || has_step_back(path);  // pci/, pciefa0:
-    case 'e':
-      return begins(path, "efa") || has_step_back(path);  // efa, efa0:
     default:
-      return has_step_back(path);
+      return begins_with_kind(path) || has_step_back(path);
   }
 }
 
