@@ -35,11 +35,11 @@ LAYERS = {
     "emu/kernel/abi": [],
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/roce", "emu/kernel"],
-    "emu/attach": ["srd"],
-    "emu/daemon": ["srd", "emu/attach", "emu/fabric"],
+    "emu/attach": ["srd", "emu/roce/wire"],
+    "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
     "emu/cli": ["srd", "emu"],
-    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
+    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach", "emu/roce/wire"],
     "tests": ["srd", "emu", "integration"],
 }
 

@@ -11,8 +11,8 @@
 
 #include "emu/attach/protocol.hpp"
 #include "emu/attach/seqpacket.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
 #include "srd/io/ring_io.hpp"
-#include "srd/wire/srd_codec.hpp"
 
 namespace weft::attach {
 namespace {
@@ -46,8 +46,8 @@ AttachRequest request_for(const AttachOptions& options) {
   AttachRequest request;
   std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
   request.nic = options.nic;
-  request.flags = (options.direct_rings ? 0U : kNoDirectRings) |
-                  (options.wants_management ? kWantsManagement : 0U);
+  request.udp_port = options.udp_port;
+  request.flags = options.direct_rings ? 0U : kNoDirectRings;
   request.ring_bytes = static_cast<std::uint32_t>(options.ring_bytes);
   return request;
 }
@@ -113,9 +113,27 @@ Result<Place> accept_reply(Received& received) {
   return Place{*reply, std::move(*uplink)};
 }
 
+template <srd::net::FrameCodec Codec>
+Result<std::unique_ptr<srd::RingPorts>> rings_of(const srd::RingPorts::Config& config,
+                                                 srd::RingPort uplink) {
+  auto rings = srd::RingIo<Codec>::create(config, std::move(uplink));
+  if (!rings) {
+    return tl::unexpected(rings.error());
+  }
+  return std::unique_ptr<srd::RingPorts>(std::move(*rings));
+}
+
+Result<std::unique_ptr<srd::RingPorts>> rings_for(std::uint16_t udp_port,
+                                                  const srd::RingPorts::Config& config,
+                                                  srd::RingPort uplink) {
+  return udp_port == roce::wire::RoceCodec::kPorts.destination
+             ? rings_of<roce::wire::RoceCodec>(config, std::move(uplink))
+             : rings_of<srd::wire::SrdCodec>(config, std::move(uplink));
+}
+
 // Lives inside the RingPorts. While weftd is gone it tries to connect ten times a second, and asks
 // for its old place.
-class Keeper final : public srd::PortKeeper {
+class Keeper final : public srd::PortKeeper, public Services {
  public:
   Keeper(AttachOptions options, const AttachReply& place, srd::UniqueFd socket)
       : options_(std::move(options)),
@@ -125,7 +143,26 @@ class Keeper final : public srd::PortKeeper {
 
   [[nodiscard]] int control_fd() const { return socket_.get(); }
 
+  [[nodiscard]] bool claim(std::uint64_t service) override {
+    if (!socket_ || rejoining_ || !ask(service, true)) {
+      return false;
+    }
+    claimed_.push_back(service);
+    return true;
+  }
+  void release(std::uint64_t service) override {
+    if (std::erase(claimed_, service) != 0 && socket_ && !rejoining_) {
+      ServiceRequest request;
+      request.service = service;
+      request.wanted = 0;
+      (void)send_struct(socket_.get(), request);
+    }
+  }
+
   void attend(srd::RingPorts& io) override {
+    for (Received& early : std::exchange(early_, {})) {
+      hear(io, early);
+    }
     while (socket_) {
       Received received = receive_message(socket_.get());
       if (received.state == Received::State::nothing) {
@@ -143,6 +180,31 @@ class Keeper final : public srd::PortKeeper {
   }
 
  private:
+  // What else weftd says meanwhile is heard by the next attend().
+  [[nodiscard]] bool ask(std::uint64_t service, bool wanted) {
+    constexpr int kMilliseconds = 2000;
+    ServiceRequest request;
+    request.service = service;
+    request.wanted = wanted ? 1 : 0;
+    if (!send_struct(socket_.get(), request)) {
+      return false;
+    }
+    while (true) {
+      Received received = await_message(socket_.get(), kMilliseconds);
+      if (received.state != Received::State::message) {
+        return false;
+      }
+      if (const auto reply = received.as<ServiceReply>();
+          is_well_formed(reply, AttachMessage::served)) {
+        if (reply->service == service) {
+          return reply->granted != 0;
+        }
+        continue;  // late, of one that was not waited for
+      }
+      early_.push_back(std::move(received));
+    }
+  }
+
   void hear(srd::RingPorts& io, Received& received) {
     if (rejoining_) {
       rejoin(io, received);
@@ -216,6 +278,11 @@ class Keeper final : public srd::PortKeeper {
       knock_.reset();
       set_link(place->reply.link_up != 0);
       io.remove_all_direct();  // the new weftd knows nothing of them, and gives new ones
+      for (const std::uint64_t service : claimed_) {
+        ServiceRequest request;
+        request.service = service;
+        (void)send_struct(socket_.get(), request);  // nobody else can have it already
+      }
     }
   }
 
@@ -231,6 +298,8 @@ class Keeper final : public srd::PortKeeper {
   srd::UniqueFd knock_;  // a timer, while weftd is gone
   bool rejoining_ = false;
   bool link_up_;
+  std::vector<std::uint64_t> claimed_;
+  std::vector<Received> early_;  // heard while a claim waited
 };
 
 }  // namespace
@@ -253,8 +322,9 @@ Result<Attachment> attach(AttachOptions options) {
   }
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
-  auto io = srd::RingIo<srd::wire::SrdCodec>::create(
-      {.own = address, .mtu = reply.mtu, .network = network_of(reply)}, std::move(place->uplink));
+  auto io =
+      rings_for(options.udp_port, {.own = address, .mtu = reply.mtu, .network = network_of(reply)},
+                std::move(place->uplink));
   if (!io) {
     return tl::unexpected(io.error());
   }
@@ -265,6 +335,7 @@ Result<Attachment> attach(AttachOptions options) {
   if (auto watched = (*io)->watch(keeper->control_fd()); !watched) {
     return tl::unexpected(watched.error());
   }
+  Services* const services = keeper.get();
   (*io)->set_keeper(std::move(keeper));
   return Attachment{.address = address,
                     .id = srd::AttachmentId{static_cast<std::uint16_t>(reply.attachment)},
@@ -272,7 +343,8 @@ Result<Attachment> attach(AttachOptions options) {
                     .first_qpn = reply.first_qpn,
                     .qpn_count = reply.qpn_count,
                     .mtu = reply.mtu,
-                    .io = std::move(*io)};
+                    .io = std::move(*io),
+                    .services = services};
 }
 
 Result<std::vector<srd::Address>> describe_host(AttachOptions options) {

@@ -12,6 +12,7 @@
 #include "srd/io/posix.hpp"
 #include "srd/io/ring_ports.hpp"
 #include "srd/net/address.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::attach {
 
@@ -21,12 +22,24 @@ struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
   std::uint32_t nic = 0;
-  std::size_t ring_bytes = 0;  // 0: weftd decides
+  std::uint16_t udp_port = srd::wire::kDestinationPort;  // of the protocol: SRD's, or RoCEv2's
+  std::size_t ring_bytes = 0;                            // 0: weftd decides
   bool direct_rings = true;
-  bool wants_management = false;  // a copy of what comes for queue pair 1
   // Called when the NIC's link goes down or comes up again, by whoever uses the rings at that
   // moment. It is up at first.
   std::function<void(bool up)> on_link{};
+};
+
+// Which services of connection management this process answers to on its NIC. To be called by
+// whoever may use the rings at that moment.
+class Services {
+ public:
+  // False: another process of the NIC does, or there is no weftd to ask. Waits for its answer.
+  [[nodiscard]] virtual bool claim(std::uint64_t service) = 0;
+  virtual void release(std::uint64_t service) = 0;
+
+ protected:
+  ~Services() = default;
 };
 
 struct Attachment {
@@ -37,6 +50,7 @@ struct Attachment {
   std::uint32_t qpn_count = 0;
   std::size_t mtu = 0;                 // largest transport packet, header and payload
   std::unique_ptr<srd::RingPorts> io;  // detaches when it is destroyed
+  Services* services = nullptr;        // lives as long as `io`
 };
 
 // Each of the steps of attaching waits for a core. Where 70 programs that poll share two of them

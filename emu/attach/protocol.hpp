@@ -7,18 +7,19 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "srd/wire/srd_codec.hpp"
+
 namespace weft::attach {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
 // Also of the layout of rings (srd/io/spsc_ring.hpp).
-inline constexpr std::uint16_t kAttachVersion = 6;
+inline constexpr std::uint16_t kAttachVersion = 7;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::size_t kMaxPorts = 64;  // of a weftd to the outside, taps among them
 // Payload bytes of a packet on a weftd's network: the longest acknowledgement fits, too.
 inline constexpr std::size_t kLeastPayload = 512;
 inline constexpr std::size_t kMostPayload = 9000;
-inline constexpr std::uint32_t kQpnsPerAttachment = 256;
 
 enum class AttachMessage : std::uint16_t {
   attach = 1,    // client: give me a place on a NIC
@@ -30,6 +31,8 @@ enum class AttachMessage : std::uint16_t {
   undirect = 7,  // weftd: that peer's direct ring is no more
   tap = 8,       // a client, with a tap's descriptor: connect it to that host. Answered by `host`
   link = 9,      // weftd: the NIC's link went down, or came up
+  service = 10,  // an attached process: requests for that service of its NIC are for me
+  served = 11,   // weftd
 };
 
 struct AttachHeader {
@@ -40,16 +43,16 @@ struct AttachHeader {
 
 enum AttachFlags : std::uint32_t {
   kNoDirectRings = 1,
-  kWantsManagement = 2,  // a copy of what comes for queue pair 1 of the NIC
 };
-inline constexpr std::uint32_t kAttachFlags = kNoDirectRings | kWantsManagement;
+inline constexpr std::uint32_t kAttachFlags = kNoDirectRings;
 
 struct AttachRequest {
   AttachHeader header{.type = AttachMessage::attach};
   std::array<char, kMaxHostName> host{};  // ends with a zero
   std::uint32_t nic = 0;
   std::uint32_t flags = 0;
-  std::uint32_t ring_bytes = 0;  // a wish; 0: weftd decides
+  std::uint32_t ring_bytes = 0;                          // a wish; 0: weftd decides
+  std::uint32_t udp_port = srd::wire::kDestinationPort;  // of the protocol that it speaks
   // After weftd came back: what this process had before. 0: a new place.
   std::uint32_t attachment = 0;
   std::uint32_t life = 0;
@@ -106,12 +109,27 @@ struct LinkNotice {
   std::uint32_t up = 1;  // 0: nothing passes, in one direction at least
 };
 
-static_assert(std::is_trivially_copyable_v<AttachRequest> &&
-              std::is_trivially_copyable_v<AttachReply> &&
-              std::is_trivially_copyable_v<HostReply> &&
-              std::is_trivially_copyable_v<RefusedReply> &&
-              std::is_trivially_copyable_v<DirectNotice> &&
-              std::is_trivially_copyable_v<LinkNotice>);
+// Of connection management: a port of rdma_cm with its port space. A process answers to it until
+// it says otherwise, or is gone.
+struct ServiceRequest {
+  AttachHeader header{.type = AttachMessage::service};
+  std::uint64_t service = 0;
+  std::uint32_t wanted = 1;  // 0: not any more; that is not answered
+  std::uint32_t padding = 0;
+};
+
+struct ServiceReply {
+  AttachHeader header{.type = AttachMessage::served};
+  std::uint64_t service = 0;
+  std::uint32_t granted = 0;  // 0: another process has it
+  std::uint32_t padding = 0;
+};
+
+static_assert(
+    std::is_trivially_copyable_v<AttachRequest> && std::is_trivially_copyable_v<AttachReply> &&
+    std::is_trivially_copyable_v<HostReply> && std::is_trivially_copyable_v<RefusedReply> &&
+    std::is_trivially_copyable_v<DirectNotice> && std::is_trivially_copyable_v<LinkNotice> &&
+    std::is_trivially_copyable_v<ServiceRequest> && std::is_trivially_copyable_v<ServiceReply>);
 
 // `message` is an optional of one of these structs.
 template <class Message>

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "emu/daemon/attach_answers.hpp"
+#include "emu/daemon/protocols.hpp"
 #include "srd/io/ring_ports.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
@@ -36,6 +37,14 @@ std::uint64_t place_key(std::uint32_t nic, std::uint16_t id) {
   return std::uint64_t{nic} << 16 | id;
 }
 
+// How many queue pair numbers a process has on its NIC.
+std::optional<std::uint32_t> qpns_of(const attach::AttachRequest& request) {
+  const auto bits = request.udp_port > 0xFFFF
+                        ? std::nullopt
+                        : Protocols::qpn_bits(static_cast<std::uint16_t>(request.udp_port));
+  return bits ? std::optional(1U << *bits) : std::nullopt;
+}
+
 }  // namespace
 
 struct AttachServer::Newcomer {
@@ -53,6 +62,7 @@ struct AttachServer::Process {
   std::int32_t pid = 0;
   Slot* slot = nullptr;  // the forwarding thread's, until it is taken out
   bool direct_rings = true;
+  std::uint32_t qpn_count = 0;
   std::size_t ring_bytes = 0;
   std::vector<Process*> peers;  // with which it has a direct ring
   bool leaving = false;
@@ -215,6 +225,10 @@ Result<Nic*> AttachServer::nic_for(const attach::AttachRequest& request) const {
   if ((request.flags & ~attach::kAttachFlags) != 0) {
     return fail(ErrorCode::invalid_argument, "unknown flags " + std::to_string(request.flags));
   }
+  if (!qpns_of(request)) {
+    return fail(ErrorCode::invalid_argument, "no protocol known to this weftd uses UDP port " +
+                                                 std::to_string(request.udp_port));
+  }
   if (request.nic >= nics->size()) {
     return fail(ErrorCode::invalid_argument, "NIC " + std::to_string(request.nic) +
                                                  " of a host with " + std::to_string(nics->size()));
@@ -257,12 +271,13 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   process->socket = std::move(socket);
   process->pid = pid;
   process->direct_rings = (request.flags & attach::kNoDirectRings) == 0;
+  process->qpn_count = *qpns_of(request);
   process->ring_bytes = ring_bytes;
   // Not there in other pid namespaces; then the end of the socket has to do.
   if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
     process->end = std::make_unique<Watch>(io_, std::move(end));
   }
-  auto slot = slot_for(*process, request, std::move(*port));
+  auto slot = slot_for(*process, std::move(*port));
   process->slot = slot.get();
   if (!network_.add(std::move(slot))) {
     socket = std::move(process->socket);
@@ -286,19 +301,17 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   return {};
 }
 
-std::unique_ptr<Slot> AttachServer::slot_for(const Process& process,
-                                             const attach::AttachRequest& request,
-                                             srd::RingPort port) {
+std::unique_ptr<Slot> AttachServer::slot_for(const Process& process, srd::RingPort port) {
   auto slot = std::make_unique<Slot>();
   slot->nic = process.place.nic;
   slot->id = process.place.id;
+  slot->first_qpn = process.place.id * process.qpn_count;
   slot->life = process.place.life;
   slot->serial = ++serials_;
   slot->port = std::move(port);
   slot->ring_bytes = process.ring_bytes;
   slot->pid = process.pid;
   slot->direct_rings = options_.direct_rings && process.direct_rings;
-  slot->wants_management = (request.flags & attach::kWantsManagement) != 0;
   return slot;
 }
 
@@ -308,8 +321,8 @@ attach::AttachReply AttachServer::reply_for(const Process& process) const {
   reply.address = nic.address.bytes;
   reply.attachment = process.place.id;
   reply.life = process.place.life.value();
-  reply.first_qpn = process.place.id * attach::kQpnsPerAttachment;
-  reply.qpn_count = attach::kQpnsPerAttachment;
+  reply.first_qpn = process.place.id * process.qpn_count;
+  reply.qpn_count = process.qpn_count;
   reply.mtu = static_cast<std::uint32_t>(options_.mtu);
   reply.ring_bytes = static_cast<std::uint32_t>(process.ring_bytes);
   if (options_.tells_network) {
@@ -328,11 +341,43 @@ void AttachServer::watch(Process& process) {
       leave(*found->second);
     }
   };
-  // An attached process has nothing to say: whatever comes is its end, or nonsense.
-  process.socket->when_readable(end);
+  hear(process);
   if (process.end) {
     process.end->when_readable(end);
   }
+}
+
+// An attached process may claim services; whatever else comes is its end, or nonsense.
+void AttachServer::hear(Process& process) {
+  process.socket->when_readable([this, number = process.number] {
+    const auto found = processes_.find(number);
+    if (found == processes_.end() || found->second->leaving) {
+      return;
+    }
+    Process& from = *found->second;
+    if (answer(from)) {
+      hear(from);
+    } else {
+      leave(from);
+    }
+  });
+}
+
+bool AttachServer::answer(const Process& process) {
+  const ClientSocket::Next next = process.socket->watched().next();
+  if (next != ClientSocket::Next::bare) {
+    return next == ClientSocket::Next::nothing;
+  }
+  const attach::Received received = attach::receive_message(process.socket->fd());
+  const auto request = received.as<attach::ServiceRequest>();
+  if (!attach::is_well_formed(request, attach::AttachMessage::service)) {
+    return false;
+  }
+  const bool wanted = request->wanted != 0;
+  attach::ServiceReply reply;
+  reply.service = request->service;
+  reply.granted = network_.serve(*process.slot, request->service, wanted) ? 1 : 0;
+  return !wanted || attach::send_struct(process.socket->fd(), reply);
 }
 
 AttachServer::Process* AttachServer::find(const SlotKey& key) {

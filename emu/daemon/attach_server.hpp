@@ -65,12 +65,13 @@ class AttachServer {
                                     const attach::AttachRequest& request);
   [[nodiscard]] Result<Nic*> nic_for(const attach::AttachRequest& request) const;
   [[nodiscard]] std::size_t ring_bytes_for(const attach::AttachRequest& request) const;
-  [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process,
-                                               const attach::AttachRequest& request,
-                                               srd::RingPort port);
+  [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process, srd::RingPort port);
   [[nodiscard]] attach::AttachReply reply_for(const Process& process) const;
 
   void watch(Process& process);
+  void hear(Process& process);
+  // False: it is to leave.
+  [[nodiscard]] bool answer(const Process& process);
   [[nodiscard]] Process* find(const SlotKey& key);
   // Also for a process that cannot be told something: it has to come again, when it looks.
   void leave(Process& process);

@@ -49,7 +49,7 @@ json process_json(const NetworkFigures::Process& slot) {
   return {{"pid", slot.pid},
           {"attachment", slot.id},
           {"life", slot.life.value()},
-          {"first_qpn", slot.id * 256},
+          {"first_qpn", slot.first_qpn},
           {"frames_in", slot.counters.frames_in},
           {"bytes_in", slot.counters.bytes_in},
           {"frames_out", slot.counters.frames_out},

@@ -33,6 +33,16 @@ std::unique_ptr<Slot> NetworkControl::take(Slot& slot) {
   return call([&] { return forwarder_.take(slot); });
 }
 
+bool NetworkControl::serve(Slot& slot, std::uint64_t service, bool wanted) {
+  return call([&] {
+    Services& services = slot.nic->services;
+    if (!wanted) {
+      services.release(service, slot.id);
+    }
+    return wanted && services.claim(service, slot.id);
+  });
+}
+
 void NetworkControl::raise_notices(std::span<Slot* const> slots) {
   while (!slots.empty()) {
     const auto some = slots.first(std::min(slots.size(), kNoticesACall));
@@ -204,6 +214,7 @@ NetworkFigures NetworkControl::figures() {
     for (const Slot* slot : forwarder_.plant().slots()) {
       figures.processes.push_back({.nic = slot->nic,
                                    .id = slot->id,
+                                   .first_qpn = slot->first_qpn,
                                    .life = slot->life,
                                    .pid = slot->pid,
                                    .counters = slot->counters});

@@ -38,6 +38,9 @@ class NetworkControl {
   // What is in its ring is still taken; then comes a Notice::Kind::drained.
   void retire(Slot& slot);
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
+  // The process answers to that service of its NIC from now on, or does not any more. False:
+  // another one does.
+  bool serve(Slot& slot, std::uint64_t service, bool wanted);
   // Makes processes look at their sockets.
   void raise_notices(std::span<Slot* const> slots);
   // A direct ring of this one has ended: for others it may be asked again.

@@ -24,6 +24,7 @@ struct NetworkFigures {
   struct Process {
     const Nic* nic = nullptr;
     std::uint16_t id = 0;
+    std::uint32_t first_qpn = 0;
     srd::Life life;
     std::int32_t pid = 0;
     SlotCounters counters;

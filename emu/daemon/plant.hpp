@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/daemon/loans.hpp"
+#include "emu/daemon/services.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 #include "srd/io/reader_stall.hpp"
@@ -19,7 +20,9 @@
 
 namespace weft::daemon {
 
-inline constexpr std::size_t kSlotsPerNic = 256;  // number 0 is the NIC's own: management traffic
+// Attachments are 1 to 254. Number 0 is the NIC's own (management traffic), and RoCE's queue pair
+// numbers that begin with 255 are for multicast.
+inline constexpr std::size_t kSlotsPerNic = 255;
 
 struct Nic;
 
@@ -36,13 +39,13 @@ struct Slot {
 
   Nic* nic = nullptr;
   std::uint16_t id = 0;  // upper bits of its queue pair numbers
+  std::uint32_t first_qpn = 0;
   srd::Life life;
   std::uint32_t serial = 0;  // no other slot of this weftd ever has it; 0: none
   srd::RingPort port;
   std::size_t ring_bytes = 0;
   std::int32_t pid = 0;
   bool direct_rings = true;
-  bool wants_management = false;
   bool doomed = false;  // gets nothing any more
   bool told = false;    // the control thread knows that the ring is broken
   SlotCounters counters;
@@ -75,6 +78,7 @@ struct Nic {
   // The forwarding thread's.
   bool link_up = true;  // in the modelled network, both directions
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
+  Services services;
 };
 
 class Plant {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "emu/daemon/capture.hpp"
+#include "emu/daemon/management.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
 #include "srd/run/clock.hpp"
@@ -150,7 +151,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     return enter_fabric(now, from, *nic, *steering, frame, info);
   }
   if (steering->packet.management) [[unlikely]] {
-    deliver_management(*nic, &from, head, frame, info);
+    deliver_management(*nic, head, frame, info);
     return true;
   }
   Slot* to = slot_of(*nic, steering->packet.place);
@@ -216,7 +217,7 @@ void Switchboard::arrive(const Arrival& arrival) {
   } else if (arrival.outside >= 0) {
     leave_by(static_cast<std::size_t>(arrival.outside), arrival, head);
   } else if (arrival.management) {
-    deliver_management(nic, nullptr, head, arrival.frame, arrival.record);
+    deliver_management(nic, head, arrival.frame, arrival.record);
   } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
     drop(FrameDrop::no_process, arrival.frame);
   } else if (!deliver(kNever, *to, head, arrival.frame, arrival.record)) {
@@ -234,19 +235,58 @@ bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const 
   return steering && is_from(arrival.source, *steering);
 }
 
-void Switchboard::deliver_management(const Nic& nic, const Slot* from, const Head& head,
+// Steered by a copy, as the process can write into its ring meanwhile; what goes on is the frame.
+// As on a wire: what finds no room is lost, and the sender's retries make up for it.
+void Switchboard::deliver_management(const Nic& nic, const Head& head,
                                      std::span<const std::byte> frame,
                                      const srd::RecordInfo& info) {
-  bool somebody = false;
-  for (const auto& slot : nic.slots) {
-    if (slot != nullptr && slot.get() != from && slot->wants_management) {
-      somebody = true;
-      // As on a wire: what finds no room is lost, and the sender's retries make up for it.
-      [[maybe_unused]] const bool delivered = deliver(kNever, *slot, head, frame, info);
+  constexpr std::size_t kLargest = 512;
+  std::array<std::byte, kLargest> copy;
+  const auto message = std::span(copy).first(std::min(frame.size(), kLargest));
+  std::memcpy(message.data(), frame.data(), message.size());
+  const auto flow = net::FlowKey::parse(message);
+  const ManagementRoute route = route_management(nic.services, flow.payload());
+  if (route.refuse) {
+    const auto answer = refusal_of(message);
+    if (!answer.empty()) {
+      send_for(nic, answer);
+      return;
     }
   }
-  if (!somebody) {
-    drop(FrameDrop::no_process, frame);
+  Slot* to = slot_of(nic, route.place);
+  if (to == nullptr || !deliver(kNever, *to, head, frame, info)) {
+    drop(to == nullptr ? FrameDrop::no_process : FrameDrop::not_receiving, frame);
+  }
+}
+
+// A frame of weftd's own, in the name of that NIC.
+void Switchboard::send_for(const Nic& nic, std::span<const std::byte> frame) {
+  const Head head(frame);
+  const auto steering = read(net::FlowKey::parse(head.span()));
+  const Nic* const to = steering ? plant_.find(steering->destination) : nullptr;
+  Arrival arrival{.port = to == nullptr ? 0 : to->port,
+                  .block = 0,
+                  .record = {.flags = srd::kRecordUnchecked, .time = 0},
+                  .management = true,
+                  .outside = -1,
+                  .outside_serial = 0,
+                  .source = {},
+                  .damaged = false,
+                  .frame = frame};
+  const TimePoint now = srd::monotonic_now();
+  if (to == nullptr) {
+    const int port = steering && outside_ != nullptr ? outside_->find(steering->destination) : -1;
+    if (port < 0) {
+      drop(FrameDrop::no_nic, frame);
+      return;
+    }
+    arrival.outside = static_cast<std::int16_t>(port);
+    arrival.outside_serial = outside_->port(static_cast<std::size_t>(port)).serial;
+    hand_over(now, &nic, arrival, head);
+  } else if (fabric_ == nullptr) {
+    deliver_management(*to, head, frame, arrival.record);
+  } else if (!fabric_->submit(now, nic.port, arrival, frame)) {
+    drop(FrameDrop::not_receiving, frame);
   }
 }
 

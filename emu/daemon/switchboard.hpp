@@ -107,9 +107,9 @@ class Switchboard {
              const srd::RecordInfo& info);
   // Who gets what goes there; nullptr: nobody.
   [[nodiscard]] static Slot* slot_of(const Nic& nic, std::uint32_t block);
-  // `from` does not hear itself; nullptr: somebody behind the network.
-  void deliver_management(const Nic& nic, const Slot* from, const Head& head,
-                          std::span<const std::byte> frame, const srd::RecordInfo& info);
+  void deliver_management(const Nic& nic, const Head& head, std::span<const std::byte> frame,
+                          const srd::RecordInfo& info);
+  void send_for(const Nic& nic, std::span<const std::byte> frame);
   // False: there is no room, and the frame may wait. It may not where `now` is kNever.
   bool deliver(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,
                const srd::RecordInfo& info);

@@ -45,6 +45,9 @@ class Personality {
   // The GID by which programs reach a NIC with that address.
   [[nodiscard]] virtual srd::Address gid(const srd::Address& address) const = 0;
 
+  // The UDP port of the protocol that it speaks.
+  [[nodiscard]] virtual std::uint16_t udp_port() const = 0;
+
   // --- Profiles. What a profile says becomes NicDescription::abilities.
   [[nodiscard]] virtual std::string_view default_profile() const = 0;
   // The names of all fields; a profile says every one of them.

@@ -151,6 +151,9 @@ class Device {
                                                abi::QueryQp& /*to*/) const {
     return refuse(EOPNOTSUPP);
   }
+  // Commands that not every driver has, known by the verbs that follow here, and the longer forms
+  // of others. Without them they are EOPNOTSUPP whatever they say.
+  [[nodiscard]] virtual bool has_optional_commands() const { return false; }
   // Changes what the flags say; the keys may change.
   [[nodiscard]] virtual Outcome<void> rereg_mr(Mr& /*mr*/, std::uint32_t /*flags*/, Pd* /*pd*/,
                                                const MrRequest& /*request*/) {

@@ -1,16 +1,24 @@
 // Owns the smallest network: what is sent comes back. For a process whose NIC is joined to nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "srd/base/lent_memory.hpp"
+#include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
 namespace weft::preload {
 
+// Whole frames go round, as what is received may have to know its envelope.
+template <srd::net::FrameCodec Codec>
 class LoopbackIo final : public srd::PacketIo {
  public:
-  LoopbackIo(const srd::Address& own, std::size_t mtu) : own_(own), mtu_(mtu) {}
+  LoopbackIo(const srd::net::EnvelopeWriter& envelope, const srd::Address& own, std::size_t mtu)
+      : envelope_(envelope), own_(own), mtu_(mtu) {}
 
   [[nodiscard]] srd::IoCapabilities capabilities() const override {
     return {.mtu = mtu_, .burst = kBurst, .lossless_memory = true};
@@ -19,7 +27,9 @@ class LoopbackIo final : public srd::PacketIo {
   [[nodiscard]] std::span<const srd::RxPacket> receive() override;
   void release() override { lent_.clear(); }
   [[nodiscard]] std::size_t transmit(std::span<const srd::TxPacket> packets) override;
-  [[nodiscard]] std::size_t transmit_room() override { return kDepth - waiting_.size(); }
+  [[nodiscard]] std::size_t transmit_room() override {
+    return kDepth - std::min(kDepth, waiting_.size());
+  }
   [[nodiscard]] int wait_fd() const override { return -1; }
   [[nodiscard]] bool arm() override { return waiting_.empty(); }
   void disarm() override {}
@@ -27,17 +37,75 @@ class LoopbackIo final : public srd::PacketIo {
  private:
   static constexpr std::size_t kBurst = 32;
   static constexpr std::size_t kDepth = 256;
-  struct Parcel {
-    srd::PathId path;
-    srd::Ecn ecn;
-    std::vector<std::byte> bytes;
-  };
+  using Frame = std::vector<std::byte>;
+
+  // False: the memory of its payload is gone.
+  [[nodiscard]] bool write(const srd::TxPacket& packet, Frame& frame) const;
+
+  srd::net::EnvelopeWriter envelope_;
   srd::Address own_;
   std::size_t mtu_;
-  std::vector<Parcel> waiting_;
-  std::vector<Parcel> lent_;
+  std::vector<Frame> waiting_;
+  std::vector<Frame> lent_;
   std::vector<srd::RxPacket> received_;
   srd::IoCounters counters_;
 };
+
+template <srd::net::FrameCodec Codec>
+std::span<const srd::RxPacket> LoopbackIo<Codec>::receive() {
+  received_.clear();
+  lent_.clear();
+  lent_.swap(waiting_);
+  for (const Frame& frame : lent_) {
+    const auto envelope = srd::net::Envelope::parse(frame, Codec::kPorts);
+    const auto size = static_cast<std::uint8_t>(envelope.packet().data() - frame.data());
+    received_.push_back(srd::RxPacket{.from = own_,
+                                      .path = envelope.path(),
+                                      .ecn = envelope.ecn(),
+                                      .trimmed = false,
+                                      .envelope_size = size,
+                                      .bytes = envelope.packet(),
+                                      .more = {}});
+    ++counters_.rx_packets;
+    counters_.rx_bytes += envelope.packet().size();
+  }
+  return received_;
+}
+
+template <srd::net::FrameCodec Codec>
+std::size_t LoopbackIo<Codec>::transmit(std::span<const srd::TxPacket> packets) {
+  for (const srd::TxPacket& packet : packets) {
+    const std::size_t size = packet.size() + srd::net::trailer_size<Codec>(packet);
+    ++counters_.tx_packets;
+    counters_.tx_bytes += size;
+    Frame frame(envelope_.size() + size);
+    if (packet.to != own_ ||
+        !envelope_.write(frame.data(), packet.to, packet.path, packet.ecn, Codec::dscp_of(packet),
+                         size, srd::net::hop_limit_of<Codec>(packet))) {
+      ++counters_.tx_unroutable;
+    } else if (!write(packet, frame)) {
+      ++counters_.tx_unreadable;
+    } else {
+      waiting_.push_back(std::move(frame));
+    }
+  }
+  return packets.size();
+}
+
+template <srd::net::FrameCodec Codec>
+bool LoopbackIo<Codec>::write(const srd::TxPacket& packet, Frame& frame) const {
+  std::byte* to = frame.data() + envelope_.size();
+  to = std::copy_n(packet.header.data(), packet.header_size, to);
+  for (const auto& piece : packet.payload) {
+    if (!piece.empty() && !copy_from_lent(to, piece.data(), piece.size())) {
+      return false;
+    }
+    to += piece.size();
+  }
+  if constexpr (srd::net::WritesTrailer<Codec>) {
+    Codec::write_trailer(to, packet);
+  }
+  return true;
+}
 
 }  // namespace weft::preload

@@ -11,14 +11,16 @@
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
 #include "integration/preload/loopback_io.hpp"
 #include "srd/net/address_text.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::preload {
 namespace {
 
-namespace devices = devices;
-namespace kernel = kernel;
+using roce::wire::RoceCodec;
+using srd::wire::SrdCodec;
 
 // What weftd says of the NIC's link, for a device that is there a moment later.
 class LinkWatch {
@@ -48,7 +50,23 @@ struct Joined {
   std::shared_ptr<LinkWatch> link;
 };
 
-Result<Joined> join(const std::string& root, const kernel::NicDescription& description) {
+// A NIC that is joined to nothing: the first process of its own network.
+template <srd::net::FrameCodec Codec>
+Result<devices::Network> alone(const srd::Address& address) {
+  constexpr std::size_t kMtu = 9000;
+  const auto envelope = srd::net::EnvelopeWriter::make(address, Codec::kPorts);
+  if (!envelope) {
+    return tl::unexpected(envelope.error());
+  }
+  constexpr std::uint32_t kQpns = 1U << Codec::kQpnBits;
+  return devices::Network{
+      address,      srd::AttachmentId{1},
+      srd::Life{1}, kQpns,
+      kQpns,        std::make_unique<LoopbackIo<Codec>>(*envelope, address, kMtu)};
+}
+
+Result<Joined> join(const std::string& root, const kernel::NicDescription& description,
+                    std::uint16_t udp_port) {
   const auto address = srd::parse_address(description.address);
   if (!address) {
     return tl::unexpected(address.error());
@@ -56,13 +74,16 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
   auto link = std::make_shared<LinkWatch>(kernel::PortStateFiles(root, description));
   const char* const socket = std::getenv("WEFT_SOCKET");
   if (socket == nullptr || *socket == '\0') {
-    constexpr std::size_t kMtu = 9000;
-    return Joined{devices::Network{*address, srd::AttachmentId{1}, srd::Life{1}, 256, 256,
-                                   std::make_unique<LoopbackIo>(*address, kMtu)},
-                  std::move(link)};
+    auto network = udp_port == RoceCodec::kPorts.destination ? alone<RoceCodec>(*address)
+                                                             : alone<SrdCodec>(*address);
+    if (!network) {
+      return tl::unexpected(network.error());
+    }
+    return Joined{std::move(*network), std::move(link)};
   }
   attach::AttachOptions options;
   options.nic = description.index;
+  options.udp_port = udp_port;
   // Called by the thread that polls, which holds the lock.
   options.on_link = [link](bool up) { link->set(up); };
   auto attached = attach::attach(std::move(options));
@@ -83,7 +104,7 @@ Result<std::unique_ptr<devices::NicRunner>> start_nic(const std::string& root,
     return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
                                           "\"; known are " + devices::names_of_kinds());
   }
-  auto joined = join(root, description);
+  auto joined = join(root, description, kind->udp_port());
   if (!joined) {
     return tl::unexpected(joined.error());
   }

@@ -194,7 +194,8 @@ bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
     Codec::write_trailer(to, packet);
   }
   std::memcpy(frame + envelope, packet.header.data(), packet.header_size);
-  if (!envelope_.write(frame, packet.to, packet.path, packet.ecn, Codec::dscp_of(packet), size)) {
+  if (!envelope_.write(frame, packet.to, packet.path, packet.ecn, Codec::dscp_of(packet), size,
+                       net::hop_limit_of<Codec>(packet))) {
     ++counters_.tx_unroutable;
     return true;
   }

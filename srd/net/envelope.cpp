@@ -32,7 +32,6 @@ EnvelopeWriter::EnvelopeWriter(const Address& from, const UdpPorts& ports) : por
     store16(bytes_.data() + kEtherType, kEtherTypeV4);
     store8(ip, kPlainV4);
     store16(ip + kV4Fragment, kDontFragment);
-    store8(ip + kV4Hops, kHopLimit);
     store8(ip + kV4Protocol, kUdp);
     std::memcpy(ip + kV4Source, from.v4_bytes().data(), 4);
     constant_sum_ = sum_words(ip, kIpV4Size);
@@ -40,7 +39,6 @@ EnvelopeWriter::EnvelopeWriter(const Address& from, const UdpPorts& ports) : por
     size_ = kEnvelopeSizeV6;
     store16(bytes_.data() + kEtherType, kEtherTypeV6);
     store8(ip + kV6NextHeader, kUdp);
-    store8(ip + kV6Hops, kHopLimit);
     std::memcpy(ip + kV6Source, from.bytes.data(), from.bytes.size());
   }
   store16(bytes_.data() + size_ - kUdpSize + kUdpDestinationPort, ports.destination);

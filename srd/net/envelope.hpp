@@ -54,7 +54,8 @@ class EnvelopeWriter {
   // False, and nothing written, if the destination is not of the NIC's address family or no NIC's
   // address, the path is out of range, or the packet is too large.
   [[nodiscard]] bool write(std::byte* frame, const Address& to, PathId path, Ecn ecn,
-                           std::uint8_t dscp, std::size_t packet_size) const;
+                           std::uint8_t dscp, std::size_t packet_size,
+                           std::uint8_t hop_limit = kHopLimit) const;
 
  private:
   EnvelopeWriter(const Address& from, const UdpPorts& ports);
@@ -159,7 +160,8 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
 
 [[gnu::always_inline]] inline bool EnvelopeWriter::write(std::byte* frame, const Address& to,
                                                          PathId path, Ecn ecn, std::uint8_t dscp,
-                                                         std::size_t packet_size) const {
+                                                         std::size_t packet_size,
+                                                         std::uint8_t hop_limit) const {
   const bool v4 = size_ == kEnvelopeSizeV4;
   if (to.is_v4() != v4 || !is_host(to) || path.value() >= ports_.paths ||
       packet_size > kLargestPacket) {
@@ -173,9 +175,11 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
   if (v4) {
     const std::size_t length = kIpV4Size + udp_length;
     store8(ip + kV4TrafficClass, ip_class);
+    store8(ip + kV4Hops, hop_limit);
     store16(ip + kV4Length, length);
     std::memcpy(ip + kV4Destination, to.v4_bytes().data(), 4);
-    const auto sum = static_cast<std::uint32_t>(constant_sum_ + ip_class + length +
+    const std::size_t hops = std::size_t{hop_limit} << 8;
+    const auto sum = static_cast<std::uint32_t>(constant_sum_ + ip_class + length + hops +
                                                 sum_words(ip + kV4Destination, 4));
     store16(ip + kV4Checksum, static_cast<std::uint16_t>(~fold(sum)));
   } else {
@@ -183,6 +187,7 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
                 kEnvelopeSizeV6 - kEnvelopeSizeV4);
     store16(ip, 0x6000U | ip_class << 4);
     store16(ip + kV6FlowLabel, source_port);
+    store8(ip + kV6Hops, hop_limit);
     store16(ip + kV6Length, udp_length);
     std::memcpy(ip + kV6Destination, to.bytes.data(), to.bytes.size());
   }

@@ -58,10 +58,25 @@ template <class C>
   }
 }
 
+// A protocol whose packets say how many routers they may pass.
+template <class C>
+concept SetsHopLimit = requires(const TxPacket& outgoing) {
+  { C::hop_limit_of(outgoing) } -> std::same_as<std::uint8_t>;
+};
+
+template <class C>
+[[nodiscard]] constexpr std::uint8_t hop_limit_of([[maybe_unused]] const TxPacket& packet) {
+  if constexpr (SetsHopLimit<C>) {
+    return C::hop_limit_of(packet);
+  } else {
+    return kHopLimit;
+  }
+}
+
 // What a packet says of the processes at its ends.
 struct Steering {
   std::uint32_t place = 0;    // the attachment, on the destination NIC
-  bool management = false;    // for each process of that NIC that asked for such packets
+  bool management = false;    // for whoever manages connections: weftd looks further inside
   bool names_sender = false;  // the packet says which process of its source NIC has sent it:
   AttachmentId sender;
   Life life;
@@ -75,6 +90,8 @@ template <class C>
 concept SteeringCodec = requires(std::span<const std::byte> packet, std::span<std::byte> frame,
                                  std::uint8_t dscp) {
   { C::kPorts } -> std::convertible_to<UdpPorts>;
+  // A process has the queue pair numbers that begin with its attachment; so many bits follow.
+  { C::kQpnBits } -> std::convertible_to<std::uint32_t>;
   // So much of the beginning of a packet is all that steer() looks at.
   { C::kSteeringBytes } -> std::convertible_to<std::size_t>;
   { C::steer(packet) } -> std::same_as<Steering>;
@@ -121,6 +138,12 @@ struct CodecList {
     return result;
   }
 
+  // Of the protocol with that port, if we know it.
+  [[nodiscard]] static std::optional<std::uint32_t> qpn_bits(std::uint16_t port) {
+    std::optional<std::uint32_t> bits;
+    (void)((port == Codecs::kPorts.destination && (bits = Codecs::kQpnBits, true)) || ...);
+    return bits;
+  }
   [[nodiscard]] static std::optional<Steering> steer(const FlowKey& flow) {
     using Found = std::optional<Steering>;
     return with(flow, Found{}, [&](auto codec) -> Found {

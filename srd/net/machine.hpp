@@ -60,8 +60,10 @@ struct TxPacket {
   Address to;
   PathId path;
   Ecn ecn = Ecn::capable_0;
+  std::uint8_t dscp = 0;  // for protocols whose users choose it; a codec's matter in the others
   std::uint16_t header_size = 0;
-  TimePoint when{};  // it was asked for; set by the caller, for carriers that tell
+  std::uint8_t hop_limit = 64;  // the same
+  TimePoint when{};             // it was asked for; set by the caller, for carriers that tell
   std::array<std::span<const std::byte>, 2> payload{};
   std::array<std::byte, kHeaderCapacity> header;  // deliberately not initialised
 

@@ -53,6 +53,7 @@ struct SrdCodec {
 
   // --- weftd
 
+  static constexpr std::uint32_t kQpnBits = 8;
   static constexpr std::size_t kSteeringBytes = offsetof(CommonHeader, destination_life);
   static constexpr std::size_t kTrimmedPacket = sizeof(DataHeader);
 

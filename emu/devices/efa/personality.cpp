@@ -5,6 +5,7 @@
 #include "emu/devices/efa/device.hpp"
 #include "emu/devices/efa/gid.hpp"
 #include "srd/engine/process_config.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::devices::efa {
 
@@ -13,6 +14,8 @@ std::string EfaPersonality::device_name(std::size_t index) const {
 }
 
 srd::Address EfaPersonality::gid(const srd::Address& address) const { return gid_of(address); }
+
+std::uint16_t EfaPersonality::udp_port() const { return srd::wire::SrdCodec::kPorts.destination; }
 
 std::vector<std::string> EfaPersonality::profile_fields() const { return field_names(); }
 

@@ -69,6 +69,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] std::uint64_t port_speed() const override {
     return std::uint64_t{abilities_.gbps} * 10;
   }
+  [[nodiscard]] bool has_optional_commands() const override { return true; }
   [[nodiscard]] bool rings_by_command() const override { return true; }
 
   [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Pd>> alloc_pd(kernel::Udata& udata) override;

@@ -14,6 +14,8 @@ class RxePersonality final : public Personality {
   // The only one in its table so far: the address itself.
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override { return address; }
 
+  [[nodiscard]] std::uint16_t udp_port() const override;
+
   [[nodiscard]] std::string_view default_profile() const override { return "soft"; }
   [[nodiscard]] std::vector<std::string> profile_fields() const override;
   [[nodiscard]] Result<void> read(std::string_view abilities) const override;

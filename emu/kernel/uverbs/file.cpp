@@ -33,38 +33,42 @@ const UverbsFile::Entry UverbsFile::kLegacy[] = {
     {number(Command::create_ah), sizeof(abi::CreateAh), 4, &UverbsFile::create_ah},
     {number(Command::destroy_ah), 4, 0, &UverbsFile::destroy_ah},
     {number(Command::reg_mr), sizeof(abi::RegMr), 12, &UverbsFile::reg_mr},
-    {number(Command::rereg_mr), sizeof(abi::ReregMr), 8, &UverbsFile::rereg_mr},
+    {number(Command::rereg_mr), sizeof(abi::ReregMr), 8, &UverbsFile::rereg_mr, true},
     {number(Command::dereg_mr), 4, 0, &UverbsFile::dereg_mr},
-    {number(Command::alloc_mw), sizeof(abi::AllocMw), 8, &UverbsFile::alloc_mw},
-    {number(Command::dealloc_mw), 4, 0, &UverbsFile::dealloc_mw},
+    {number(Command::alloc_mw), sizeof(abi::AllocMw), 8, &UverbsFile::alloc_mw, true},
+    {number(Command::dealloc_mw), 4, 0, &UverbsFile::dealloc_mw, true},
     {number(Command::create_comp_channel), 8, 4, &UverbsFile::create_comp_channel},
     {number(Command::create_cq), sizeof(abi::CreateCq), 8, &UverbsFile::create_cq},
-    {number(Command::resize_cq), sizeof(abi::ResizeCq), 8, &UverbsFile::resize_cq},
+    {number(Command::resize_cq), sizeof(abi::ResizeCq), 8, &UverbsFile::resize_cq, true},
     {number(Command::destroy_cq), 16, 8, &UverbsFile::destroy_cq},
-    {number(Command::req_notify_cq), sizeof(abi::RequestNotify), 0, &UverbsFile::req_notify_cq},
+    {number(Command::req_notify_cq), sizeof(abi::RequestNotify), 0, &UverbsFile::req_notify_cq,
+     true},
     {number(Command::create_qp), sizeof(abi::CreateQp), sizeof(abi::CreateQpReply),
      &UverbsFile::create_qp},
     {number(Command::query_qp), 16, sizeof(abi::QueryQp), &UverbsFile::query_qp},
     {number(Command::modify_qp), sizeof(abi::ModifyQp), 0, &UverbsFile::modify_qp},
     {number(Command::destroy_qp), 16, 4, &UverbsFile::destroy_qp},
-    {number(Command::post_send), sizeof(abi::PostSend), 4, &UverbsFile::post_send},
-    {number(Command::attach_multicast), sizeof(abi::Multicast), 0, &UverbsFile::attach_multicast},
-    {number(Command::detach_multicast), sizeof(abi::Multicast), 0, &UverbsFile::detach_multicast},
+    {number(Command::post_send), sizeof(abi::PostSend), 4, &UverbsFile::post_send, true},
+    {number(Command::attach_multicast), sizeof(abi::Multicast), 0, &UverbsFile::attach_multicast,
+     true},
+    {number(Command::detach_multicast), sizeof(abi::Multicast), 0, &UverbsFile::detach_multicast,
+     true},
     {number(Command::create_srq), sizeof(abi::CreateSrq), sizeof(abi::CreateSrqReply),
-     &UverbsFile::create_srq},
-    {number(Command::modify_srq), sizeof(abi::ModifySrq), 0, &UverbsFile::modify_srq},
-    {number(Command::query_srq), 16, sizeof(abi::QuerySrqReply), &UverbsFile::query_srq},
-    {number(Command::destroy_srq), 16, 4, &UverbsFile::destroy_srq},
+     &UverbsFile::create_srq, true},
+    {number(Command::modify_srq), sizeof(abi::ModifySrq), 0, &UverbsFile::modify_srq, true},
+    {number(Command::query_srq), 16, sizeof(abi::QuerySrqReply), &UverbsFile::query_srq, true},
+    {number(Command::destroy_srq), 16, 4, &UverbsFile::destroy_srq, true},
 };
 
 const UverbsFile::Entry UverbsFile::kExtended[] = {
     {number(Command::query_device), 8, abi::kLeastExtendedQueryDevice,
      &UverbsFile::query_device_extended},
     {number(Command::create_cq), sizeof(abi::CreateCqExtended), sizeof(abi::CreateCqExtendedReply),
-     &UverbsFile::create_cq_extended},
+     &UverbsFile::create_cq_extended, true},
     {number(Command::create_qp), sizeof(abi::CreateQpExtended), sizeof(abi::CreateQpExtendedReply),
-     &UverbsFile::create_qp_extended},
-    {number(Command::modify_qp), sizeof(abi::ModifyQpExtended), 0, &UverbsFile::modify_qp_extended},
+     &UverbsFile::create_qp_extended, true},
+    {number(Command::modify_qp), sizeof(abi::ModifyQpExtended), 0, &UverbsFile::modify_qp_extended,
+     true},
 };
 
 UverbsFile::UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks)
@@ -160,12 +164,18 @@ std::optional<ssize_t> UverbsFile::ring(const void* buffer, std::size_t size) {
   return error != 0 ? -error : static_cast<ssize_t>(size);
 }
 
+const UverbsFile::Entry* UverbsFile::find_entry(std::span<const Entry> table,
+                                                std::uint32_t command) const {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [command](const Entry& e) { return e.command == command; });
+  return found == table.end() || (found->optional && !device_.has_optional_commands()) ? nullptr
+                                                                                       : &*found;
+}
+
 int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
                            std::span<const std::byte> body) {
-  const auto* const entry =
-      std::find_if(std::begin(kLegacy), std::end(kLegacy),
-                   [&](const Entry& e) { return e.command == header.command; });
-  if (entry == std::end(kLegacy)) {
+  const Entry* const entry = find_entry(kLegacy, header.command);
+  if (entry == nullptr) {
     return EOPNOTSUPP;
   }
   if (header.in_words * std::size_t{4} != body.size() + sizeof header) {
@@ -203,10 +213,8 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
 
 int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
                              std::span<const std::byte> body) {
-  const auto* const entry = std::find_if(
-      std::begin(kExtended), std::end(kExtended),
-      [&](const Entry& e) { return e.command == (header.command & abi::kCommandMask); });
-  if (entry == std::end(kExtended)) {
+  const Entry* const entry = find_entry(kExtended, header.command & abi::kCommandMask);
+  if (entry == nullptr) {
     return EOPNOTSUPP;
   }
   abi::ExtendedHeader more{};

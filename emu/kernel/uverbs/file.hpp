@@ -57,7 +57,10 @@ class UverbsFile {
     std::size_t body;   // bytes of the common part, with the response address where there is one
     std::size_t reply;  // bytes of the common reply, the least there must be room for
     Handler handler;
+    bool optional = false;  // see Device::has_optional_commands()
   };
+  // Null: there is no such command, or not of this device.
+  [[nodiscard]] const Entry* find_entry(std::span<const Entry> table, std::uint32_t command) const;
   static const Entry kLegacy[];
   static const Entry kExtended[];
 

@@ -77,11 +77,15 @@ void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxP
   }
   outer_.destination = out.to;
   outer_.source_port = wire::source_port_of(outer_.flow_label, qp.qpn, packet.destination_qpn);
-  out.path = srd::PathId{outer_.source_port};
+  out.path = srd::PathId{static_cast<std::uint16_t>(outer_.source_port - wire::kFirstSourcePort)};
   out.ecn = config_.congestion_control && qp.type != QpType::ud ? srd::Ecn::capable_0
                                                                 : srd::Ecn::not_capable;
   outer_.traffic_class =
       static_cast<std::uint8_t>((outer_.traffic_class & 0xFC) | static_cast<unsigned>(out.ecn));
+  out.dscp = packet.opcode == wire::kCongestionNotification
+                 ? wire::kNotificationDscp
+                 : static_cast<std::uint8_t>(outer_.traffic_class >> 2);
+  out.hop_limit = outer_.hop_limit;
   packet.pad = wire::pad_of(out.payload_size());
   if (packet.pad != 0) {  // lend() leaves the second piece to the pad
     static constexpr std::array<std::byte, 4> kZeros{};

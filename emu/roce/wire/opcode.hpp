@@ -38,6 +38,7 @@ enum class Operation : std::uint8_t {
 enum class Transport : std::uint8_t { rc = 0x00, uc = 0x20, rd = 0x40, ud = 0x60, other = 0x80 };
 
 inline constexpr std::uint8_t kCongestionNotification = 0x81;
+inline constexpr std::uint8_t kNotificationDscp = 48;  // the class of service that it travels in
 
 [[nodiscard]] constexpr std::uint8_t opcode_of(Transport transport, Operation operation) {
   return static_cast<std::uint8_t>(static_cast<unsigned>(transport) |

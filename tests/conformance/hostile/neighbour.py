@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PROTOCOL = (ROOT / "emu/attach/protocol.hpp").read_text()
 MAGIC = int(re.search(r"kAttachMagic = (0x[0-9a-fA-F]+)", PROTOCOL)[1], 16)
 VERSION = int(re.search(r"kAttachVersion = (\d+)", PROTOCOL)[1])
-ATTACH, DESCRIBE, TAP = 1, 2, 8
-REQUEST = "<IHH32sIIIII"
+ATTACH, DESCRIBE, TAP, SERVICE = 1, 2, 8, 10
+REQUEST = "<IHH32sIIIIII"
+SRD, ROCE = 0xEF00, 4791  # UDP ports
 HEADER, FRAME_OFFSET, CELL = 512, 22, 64
 HOSTS = (b"h1", b"h2", b"h3")
 WORDS = (0, 1, 2, 63, 64, 65, 127, 128, 4095, 9001, 1 << 14, 1 << 20, 1 << 31, 0x7FFFFFFF,
@@ -33,11 +34,13 @@ LONGS = (0, 1, 63, 64, 1 << 20, 1 << 21, 1 << 31, 1 << 32, 1 << 62, 1 << 63, (1 
 class Place:
     """What weftd gave us: sockets, memory, and what we are called."""
 
-    def __init__(self, neighbour, host=None, flags=0, ring_bytes=0, attachment=0, life=0):
+    def __init__(self, neighbour, host=None, flags=0, ring_bytes=0, attachment=0, life=0,
+                 port=None):
         self.socket = neighbour.connect("attach.sock", socket.SOCK_SEQPACKET)
         self.host = host or neighbour.rng.choice(HOSTS)
+        port = port or neighbour.rng.choice((SRD, SRD, ROCE))
         self.socket.send(struct.pack(REQUEST, MAGIC, VERSION, ATTACH, self.host, 0, flags,
-                                     ring_bytes, attachment, life))
+                                     ring_bytes, port, attachment, life))
         self.fds, self.memory = [], None
         data, rights, _, _ = self.socket.recvmsg(1024, socket.CMSG_SPACE(16))
         for level, kind, payload in rights:
@@ -78,7 +81,7 @@ class Place:
         socket.socket(fileno=os.dup(self.fds[1])).send(b"!", socket.MSG_DONTWAIT)
 
 
-def frame_of(source, destination, packet, port=0xEF00):
+def frame_of(source, destination, packet, port=SRD):
     udp = struct.pack(">HHHH", 0xF000, port, 8 + len(packet), 0)
     header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(packet), 0, 0x4000, 64, 17, 0, source,
                          destination)
@@ -129,7 +132,7 @@ class Neighbour:
             self.rng.choice((VERSION, VERSION, VERSION, 0, VERSION - 1, 0xFFFF)),
             self.rng.choice((ATTACH, DESCRIBE, TAP, *range(12), 0xFFFF)),
             self.rng.choice((b"h1", b"h3", b"", b"h1\0x", b"x" * 32, self.rng.randbytes(32))),
-            *(self.rng.choice((0, 0, 1, *WORDS)) for _ in range(5))))
+            *(self.rng.choice((0, 0, 1, *WORDS)) for _ in range(6))))
         for _ in range(self.rng.choice((0, 0, 1, 5))):
             request[self.rng.randrange(len(request))] = self.rng.randrange(256)
         size = self.rng.choice((len(request), len(request), 40, 0, 1, 12, 59, 61, 1023, 2000))
@@ -201,7 +204,34 @@ class Neighbour:
             packet += (256).to_bytes(3, "big") * 2 + struct.pack(">HHIII", owner, 0, life, 0, 0)
             packet += bytes(self.rng.choice((0, 8, 36, 36, 500)))
             place.put(frame_of(source, self.address(), packet,
-                               self.rng.choice((0xEF00, 0xEF00, 0xEF00, 4791, 80))))
+                               self.rng.choice((SRD, SRD, SRD, ROCE, 80))))
+        place.ring()
+        self.wait_and_rewrite(place)
+        self.keep(place)
+
+    def services(self):
+        """Claims of what others may want, more than there is room for, with answers not read."""
+        place = Place(self)
+        for _ in range(self.rng.choice((1, 10, 2000))):
+            message = struct.pack("<IHHQII", MAGIC, VERSION, SERVICE,
+                                  0x1060000 + self.rng.choice((7471, self.rng.randrange(1 << 16))),
+                                  self.rng.choice((0, 1, 1, *WORDS)), 0)
+            if self.rng.random() < 0.02:
+                message = message[:self.rng.randrange(len(message))] + self.rng.randbytes(3)
+            place.socket.send(message)
+        self.keep(place)
+
+    def connection_management(self):
+        """For queue pair 1: requests for nobody are refused, in whose name they may ever be."""
+        place = Place(self, port=ROCE)
+        for _ in range(self.rng.randint(1, 200)):
+            packet = struct.pack(">BBHII", 0x64, 0, 0xFFFF, 1, 0)
+            packet += struct.pack(">II", 0x80010000, self.rng.choice((1, 1, 0, 0xFFFFFF)))
+            packet += struct.pack(">BBBBIQHHI", 1, 7, 2, 3, 0, self.rng.getrandbits(64),
+                                  self.rng.choice((*range(0x10, 0x19), 0, 0xFFFF)), 0, 0)
+            packet += self.rng.randbytes(self.rng.choice((232, 232, 232, 231, 100, 0)))
+            source = place.address if self.rng.random() < 0.9 else self.address()
+            place.put(frame_of(source, self.address(), packet + bytes(4), ROCE))
         place.ring()
         self.wait_and_rewrite(place)
         self.keep(place)
@@ -302,7 +332,8 @@ class Neighbour:
     def run(self, seconds):
         attacks = [self.wrong_message, self.connection_to_itself, self.storm, self.control,
                    self.web, self.forged_frames, self.ring_words, self.endless_ring, self.bells,
-                   self.pretended_return, self.attach_and_leave, self.dying_and_stopped]
+                   self.pretended_return, self.attach_and_leave, self.dying_and_stopped,
+                   self.services, self.connection_management]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             attack = self.rng.choice(attacks)

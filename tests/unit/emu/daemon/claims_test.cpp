@@ -7,7 +7,7 @@
 
 #include "emu/daemon/switchboard.hpp"
 #include "srd/net/envelope.hpp"
-#include "srd/wire/srd_codec.hpp"
+#include "tests/unit/emu/daemon/roce_frame.hpp"
 
 namespace weft::daemon {
 namespace {
@@ -45,16 +45,8 @@ class FakePort final : public srd::FrameIo {
 
 srd::Address address(unsigned host) { return srd::Address::v4(127, 77, host, 1); }
 
-// RoCE: nothing in it is checked by weftd, as anybody can write it.
 Frame roce(const srd::Address& from, const srd::Address& to) {
-  const auto writer = net::EnvelopeWriter::make(from, srd::wire::SrdCodec::kPorts);
-  Frame frame(200);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0,
-                            srd::wire::kDscpData, frame.size() - writer->size()));
-  const std::size_t udp = writer->size() - net::kUdpSize;
-  frame[udp + 2] = std::byte{4791 >> 8};
-  frame[udp + 3] = std::byte{4791 & 0xFF};
-  return frame;
+  return roce_frame(from, to, 2, 200);
 }
 
 // Of a kernel: an IP packet of no protocol that weftd knows, or an ARP message.
@@ -155,6 +147,15 @@ TEST_F(ClaimsTest, NobodyOutThereIsOneOfUs) {
   EXPECT_TRUE(ways(0, frame).empty());
   EXPECT_EQ(forged(), ++count);
   EXPECT_EQ(ways(0, foreign(address(50), 0x0806)), (std::vector<std::size_t>{1, 2}));
+}
+
+// Processes do not look at checksums.
+TEST_F(ClaimsTest, ADamagedFrameComesNotIn) {
+  Frame frame = roce(address(5), plant_->nics()[0]->address);
+  frame[100] ^= std::byte{4};
+  arrive(0, frame);
+  EXPECT_EQ(switchboard_->counters().dropped[static_cast<std::size_t>(FrameDrop::corrupted)], 1U);
+  EXPECT_EQ(outside_.find(address(5)), -1);  // nor does it say where anybody is
 }
 
 TEST_F(ClaimsTest, WhoHasGoneMayComeBackElsewhere) {

@@ -29,6 +29,7 @@
 #include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/unit/emu/daemon/roce_frame.hpp"
 #include "tests/unit/emu/daemon/weftd.hpp"
 
 namespace weft::daemon {
@@ -301,19 +302,11 @@ class GenerousIo final : public srd::FrameIo {
   srd::FrameCounters counters_;
 };
 
-// A whole RoCE frame: only the transport's own packets have a checksum for weftd to look at.
-std::vector<std::byte> roce_frame(const srd::Address& to, std::size_t size) {
+// To the first process of that NIC.
+std::vector<std::byte> stranger_frame(const srd::Address& to, std::size_t size) {
   srd::Address stranger = to;
   stranger.bytes[14] = std::byte{99};
-  const auto writer = net::EnvelopeWriter::make(stranger, srd::wire::SrdCodec::kPorts);
-  std::vector<std::byte> frame(size);
-  EXPECT_TRUE(writer->write(frame.data(), to, srd::PathId{3}, srd::Ecn::capable_0,
-                            srd::wire::kDscpData, size - writer->size()));
-  const std::size_t udp = writer->size() - net::kUdpSize;
-  frame[udp + 2] = std::byte{4791 >> 8};
-  frame[udp + 3] = std::byte{4791 & 0xFF};
-  frame[writer->size() + 5] = std::byte{1};  // of the first process
-  return frame;
+  return roce_frame(stranger, to, 1U << 16, size);
 }
 
 fabric::Topology h1_and_gate() {
@@ -348,8 +341,8 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
     const srd::Address& to = plant->nics()[0]->address;
     ASSERT_TRUE(outside.add("device",
                             std::make_unique<GenerousIo>(std::vector{
-                                roce_frame(to, kMaxFrame + 1), roce_frame(to, 1518),
-                                std::vector<std::byte>(1518), roce_frame(to, kMaxFrame)}),
+                                stranger_frame(to, kMaxFrame + 1), stranger_frame(to, 1518),
+                                std::vector<std::byte>(1518), stranger_frame(to, kMaxFrame)}),
                             modelled ? plant->nics()[1].get() : nullptr));
     switchboard.set_outside(&outside);
     LiveFabric live({.topology = h1_and_gate(), .max_frame = kMaxFrame}, TimePoint{},
@@ -405,7 +398,7 @@ TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
   const Nic* gate = plant->nics()[1].get();
   srd::Address nobody = gate->address;
   nobody.bytes[14] = std::byte{77};
-  const auto frame = roce_frame(nobody, kMaxFrame);
+  const auto frame = stranger_frame(nobody, kMaxFrame);
   ASSERT_TRUE(outside.add(
       "from", std::make_unique<GenerousIo>(std::vector<std::vector<std::byte>>{frame}), h1));
   const auto removed = outside.add("to", std::make_unique<GenerousIo>(), gate);

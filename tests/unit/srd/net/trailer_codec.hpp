@@ -18,6 +18,7 @@ namespace weft::srd::net::test {
 // Then the payload, padded to a multiple of 4, and the CRC32C of all that.
 struct TrailerCodec {
   static constexpr UdpPorts kPorts{.destination = 4242, .first_source = 0xC000, .paths = 0x4000};
+  static constexpr std::uint32_t kQpnBits = 16;
   static constexpr std::size_t kHeader = 8;
   static constexpr std::size_t kCheck = 4;
   static constexpr std::byte kAnswer{1};

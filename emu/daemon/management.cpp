@@ -1,0 +1,108 @@
+// Owns reading connection management as far as steering needs it, and saying that nobody listens.
+#include "emu/daemon/management.hpp"
+
+#include <optional>
+
+#include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/packet.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
+
+namespace weft::daemon {
+namespace {
+
+namespace wire = roce::wire;
+
+constexpr unsigned kAttachmentShift = 24;
+constexpr std::uint16_t kNoSuchService = 8;      // REJ: invalid service id
+constexpr std::uint8_t kServiceUnsupported = 1;  // SIDR_REP
+
+std::optional<wire::CmMessage> read(std::span<const std::byte> packet, wire::Packet& headers) {
+  if (packet.size() < wire::kIcrcSize ||
+      wire::parse_packet(packet.first(packet.size() - wire::kIcrcSize), 0, headers) !=
+          wire::PacketFault::none) {
+    return std::nullopt;
+  }
+  wire::CmMessage message;
+  const auto mad = packet.subspan(headers.header_size, headers.payload_size);
+  return wire::parse_cm(mad, message) == wire::MadFault::none ? std::optional(message)
+                                                              : std::nullopt;
+}
+
+wire::CmMessage refusing(const wire::CmMessage& request) {
+  wire::CmMessage answer;
+  answer.transaction = request.transaction;
+  if (request.kind == wire::CmKind::sidr_request) {
+    answer.kind = wire::CmKind::sidr_reply;
+    answer.local_id = request.local_id;
+    answer.status = kServiceUnsupported;
+    answer.service_id = request.service_id;
+  } else {
+    answer.kind = wire::CmKind::reject;
+    answer.remote_id = request.local_id;
+    answer.reason = kNoSuchService;
+  }
+  return answer;
+}
+
+}  // namespace
+
+ManagementRoute route_management(const Services& services, std::span<const std::byte> packet) {
+  wire::Packet headers;
+  const auto message = read(packet, headers);
+  if (!message) {
+    return {};
+  }
+  switch (message->kind) {
+    case wire::CmKind::request:
+    case wire::CmKind::sidr_request: {
+      const std::uint16_t owner = services.owner(message->service_id);
+      return {.place = owner, .refuse = owner == 0};
+    }
+    case wire::CmKind::sidr_reply:
+      return {.place = message->local_id >> kAttachmentShift};
+    default:
+      return {.place = message->remote_id >> kAttachmentShift};
+  }
+}
+
+std::vector<std::byte> refusal_of(std::span<const std::byte> frame) {
+  wire::Datagram datagram;
+  wire::Packet asked;
+  if (wire::parse_datagram(frame, datagram) != wire::DatagramFault::none) {
+    return {};
+  }
+  const std::span<const std::byte> packet{datagram.packet.data(),
+                                          datagram.packet.size() + wire::kIcrcSize};
+  const auto request = read(packet, asked);
+  if (!request ||
+      (request->kind != wire::CmKind::request && request->kind != wire::CmKind::sidr_request)) {
+    return {};
+  }
+  wire::Packet headers;
+  headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
+  headers.pkey = asked.pkey;
+  headers.destination_qpn = asked.source_qpn;
+  headers.qkey = wire::kGsiQkey;
+  headers.source_qpn = wire::RoceCodec::kManagementQpn;
+  std::array<std::byte, wire::kLargestHeader> header;
+  const std::size_t header_size = wire::write_headers(headers, header.data());
+  std::array<std::byte, wire::kMadSize> mad;
+  wire::write_cm(refusing(*request), mad);
+
+  const auto writer =
+      srd::net::EnvelopeWriter::make(datagram.header.destination, wire::RoceCodec::kPorts);
+  std::vector<std::byte> answer(srd::net::kEnvelopeSizeV6 + header_size + mad.size() +
+                                wire::kIcrcSize);
+  const std::size_t size = header_size + mad.size() + wire::kIcrcSize;
+  if (!writer || !writer->write(answer.data(), datagram.header.source, srd::PathId{0},
+                                srd::Ecn::not_capable, 0, size)) {
+    return {};
+  }
+  answer.resize(writer->size() + size);
+  std::byte* const at = answer.data() + writer->size();
+  std::copy_n(header.data(), header_size, at);
+  std::copy(mad.begin(), mad.end(), at + header_size);
+  return answer;
+}
+
+}  // namespace weft::daemon

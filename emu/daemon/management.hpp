@@ -1,0 +1,29 @@
+// Owns what the queue pair 1 of a NIC does with messages of connection management: all processes of
+// the NIC share it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "emu/daemon/services.hpp"
+
+namespace weft::daemon {
+
+// The process that a message is for; nobody, if `place` is 0. A request for a service that nobody
+// has claimed is refused, as the kernel of a host does it.
+struct ManagementRoute {
+  std::uint32_t place = 0;
+  bool refuse = false;
+};
+
+// `packet`: BTH to ICRC. REQ and SIDR_REQ name a service; the others, the communication id of the
+// process that they are for, which begins with its attachment.
+[[nodiscard]] ManagementRoute route_management(const Services& services,
+                                               std::span<const std::byte> packet);
+
+// The frame that refuses the request in `frame`: REJ, or SIDR_REP. Empty: `frame` is no request.
+[[nodiscard]] std::vector<std::byte> refusal_of(std::span<const std::byte> frame);
+
+}  // namespace weft::daemon

@@ -1,0 +1,274 @@
+// Owns the tests of processes that speak RoCEv2 on weftd's network.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "emu/roce/wire/datagram.hpp"
+#include "emu/roce/wire/headers.hpp"
+#include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/packet.hpp"
+#include "tests/unit/emu/daemon/daemon_fixture.hpp"
+#include "tests/unit/emu/daemon/roce_frame.hpp"
+
+namespace weft::daemon {
+namespace {
+
+namespace wire = roce::wire;
+
+class RoceTest : public DaemonTest {
+ protected:
+  [[nodiscard]] Result<attach::Attachment> join_as(const std::string& host,
+                                                   std::uint16_t port) const {
+    attach::AttachOptions options;
+    options.socket = directory_ + "/attach.sock";
+    options.host = host;
+    options.udp_port = port;
+    return attach::attach(std::move(options));
+  }
+  [[nodiscard]] Result<attach::Attachment> join_roce(const std::string& host) const {
+    return join_as(host, wire::kUdpPort);
+  }
+  static srd::TxPacket packet_to(const attach::Attachment& to, std::uint32_t qpn) {
+    static const std::array<std::byte, 8> kPayload{std::byte{1}, std::byte{2}, std::byte{3}};
+    srd::TxPacket packet;
+    packet.to = to.address;
+    packet.path = srd::PathId{0x1234};
+    packet.dscp = 26;
+    packet.hop_limit = 7;
+    packet.header_size = sizeof(wire::Bth);
+    packet.header.fill({});
+    for (std::size_t i = 0; i < 3; ++i) {
+      packet.header[5 + i] = static_cast<std::byte>(qpn >> (16 - 8 * i));
+    }
+    packet.payload[0] = kPayload;
+    return packet;
+  }
+  // The next one that comes, with its envelope; empty: none within the patience of a test.
+  static std::vector<std::byte> next_frame(attach::Attachment& at) {
+    std::vector<std::byte> frame;
+    const auto look = [&] {
+      for (const srd::RxPacket& packet : at.io->receive()) {
+        const auto envelope = packet.envelope();
+        frame.assign(envelope.begin(), envelope.end());
+        frame.insert(frame.end(), packet.bytes.begin(), packet.bytes.end());
+      }
+      at.io->release();
+      return !frame.empty();
+    };
+    EXPECT_TRUE(eventually(look));
+    return frame;
+  }
+};
+
+TEST_F(RoceTest, AProcessHasTheQueuePairNumbersOfItsProtocol) {
+  start(false);
+  auto srd = join("h1");
+  auto roce = join_roce("h1");
+  ASSERT_TRUE(srd && roce);
+  EXPECT_EQ(srd->qpn_count, 1U << 8);
+  EXPECT_EQ(srd->first_qpn, srd->id.value() * (1U << 8));
+  EXPECT_EQ(roce->qpn_count, 1U << 16);
+  EXPECT_EQ(roce->first_qpn, roce->id.value() * (1U << 16));
+  EXPECT_EQ(status()["nics"][0]["processes"][1]["first_qpn"], roce->first_qpn);
+}
+
+TEST_F(RoceTest, AProtocolThatNobodyKnowsIsRefused) {
+  start(false);
+  const auto other = join_as("h1", 4242);
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("UDP port 4242"), std::string::npos)
+      << other.error().message;
+}
+
+TEST_F(RoceTest, PacketsArriveAsTheirSenderAskedFor) {
+  for (const bool direct : {false, true}) {
+    start(direct);
+    auto one = join_roce("h1");
+    auto other = join_roce("h2");
+    ASSERT_TRUE(one && other);
+    const srd::TxPacket packet = packet_to(*other, other->first_qpn + 5);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(one->io->transmit({&packet, 1}), 1U);
+      const auto frame = next_frame(*other);
+      wire::Datagram datagram;
+      ASSERT_EQ(wire::parse_datagram(frame, datagram), wire::DatagramFault::none);
+      EXPECT_EQ(datagram.header.source, one->address);
+      EXPECT_EQ(datagram.header.traffic_class, 26U << 2 | 2U);
+      EXPECT_EQ(datagram.header.hop_limit, 7);
+      EXPECT_EQ(datagram.header.source_port, 0xC000 | 0x1234);
+      EXPECT_EQ(datagram.packet.size(), packet.size());
+      EXPECT_EQ(datagram.icrc, 0U);  // nobody computes it inside memory
+      if (direct) {
+        EXPECT_TRUE(eventually([&] {
+          poll_once(*one);
+          poll_once(*other);
+          return one->io->direct_ports() == 1 && other->io->direct_ports() == 1;
+        }));
+      }
+    }
+    weftd_.reset();
+  }
+}
+
+// Connection management: all processes of a NIC share its queue pair 1.
+class ManagementTest : public RoceTest {
+ protected:
+  static constexpr std::uint64_t kService = 0x1060000 + 7471;
+
+  static std::uint32_t id_of(const attach::Attachment& at, std::uint32_t number) {
+    return std::uint32_t{at.id.value()} << 24 | number;
+  }
+  // As a datagram from queue pair 1.
+  void send(attach::Attachment& from, const attach::Attachment& to, wire::CmMessage message) {
+    wire::write_cm(message, mad_);
+    wire::Packet headers;
+    headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
+    headers.destination_qpn = headers.source_qpn = RoceCodec::kManagementQpn;
+    headers.qkey = wire::kGsiQkey;
+    srd::TxPacket packet;
+    packet.to = to.address;
+    packet.header_size =
+        static_cast<std::uint16_t>(wire::write_headers(headers, packet.header.data()));
+    packet.payload[0] = mad_;
+    EXPECT_EQ(from.io->transmit({&packet, 1}), 1U);
+  }
+  static wire::CmMessage next_message(attach::Attachment& at) {
+    wire::CmMessage message;
+    const auto frame = next_frame(at);
+    wire::Datagram datagram;
+    wire::Packet packet;
+    EXPECT_EQ(wire::parse_datagram(frame, datagram), wire::DatagramFault::none);
+    EXPECT_EQ(wire::parse_packet(datagram.packet, 0, packet), wire::PacketFault::none);
+    EXPECT_EQ(packet.qkey, wire::kGsiQkey);
+    EXPECT_EQ(wire::parse_cm(datagram.packet.subspan(packet.header_size), message),
+              wire::MadFault::none);
+    return message;
+  }
+  static wire::CmMessage request(const attach::Attachment& from,
+                                 wire::CmKind kind = wire::CmKind::request) {
+    wire::CmMessage message;
+    message.kind = kind;
+    message.transaction = 5;
+    message.local_id = id_of(from, 9);
+    message.service_id = kService;
+    return message;
+  }
+
+ private:
+  std::array<std::byte, wire::kMadSize> mad_{};
+};
+
+TEST_F(ManagementTest, RequestsGoToTheProcessThatHasTheirService) {
+  start(false);
+  auto one = join_roce("h1");
+  auto deaf = join_roce("h2");
+  auto listener = join_roce("h2");
+  ASSERT_TRUE(one && deaf && listener);
+  ASSERT_TRUE(listener->services->claim(kService));
+  EXPECT_TRUE(listener->services->claim(kService));
+  EXPECT_FALSE(deaf->services->claim(kService));  // one process of a NIC
+  EXPECT_TRUE(one->services->claim(kService));    // this is another NIC
+  for (const wire::CmKind kind : {wire::CmKind::request, wire::CmKind::sidr_request}) {
+    send(*one, *listener, request(*one, kind));
+    EXPECT_EQ(next_message(*listener).kind, kind);
+  }
+  EXPECT_TRUE(deaf->io->receive().empty());
+  listener->services->release(kService);
+  EXPECT_TRUE(eventually([&] { return deaf->services->claim(kService); }));
+  deaf = join_roce("h2");  // whoever had it has gone
+  EXPECT_TRUE(eventually([&] { return listener->services->claim(kService); }));
+}
+
+TEST_F(ManagementTest, AnswersGoToTheProcessThatTheirIdBeginsWith) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h1");
+  auto server = join_roce("h2");
+  ASSERT_TRUE(one && other && server);
+  for (const wire::CmKind kind :
+       {wire::CmKind::reply, wire::CmKind::ready_to_use, wire::CmKind::reject,
+        wire::CmKind::disconnect_request, wire::CmKind::disconnect_reply,
+        wire::CmKind::message_received, wire::CmKind::sidr_reply}) {
+    wire::CmMessage message;
+    message.kind = kind;
+    const std::uint32_t id = id_of(*other, 77);
+    (kind == wire::CmKind::sidr_reply ? message.local_id : message.remote_id) = id;
+    send(*server, *other, message);
+    EXPECT_EQ(next_message(*other).kind, kind);
+  }
+  EXPECT_TRUE(one->io->receive().empty());
+}
+
+TEST_F(ManagementTest, ARequestForNobodyIsRefused) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h2");
+  ASSERT_TRUE(one && other);
+  send(*one, *other, request(*one));
+  wire::CmMessage answer = next_message(*one);
+  EXPECT_EQ(answer.kind, wire::CmKind::reject);
+  EXPECT_EQ(answer.transaction, 5U);
+  EXPECT_EQ(answer.remote_id, id_of(*one, 9));
+  EXPECT_EQ(answer.reason, 8);
+  send(*one, *other, request(*one, wire::CmKind::sidr_request));
+  answer = next_message(*one);
+  EXPECT_EQ(answer.kind, wire::CmKind::sidr_reply);
+  EXPECT_EQ(answer.local_id, id_of(*one, 9));
+  EXPECT_EQ(answer.status, 1);
+}
+
+TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h1");
+  ASSERT_TRUE(one && other);
+  std::uint64_t granted = 0;
+  while (one->services->claim(kService + granted)) {
+    ++granted;
+  }
+  EXPECT_EQ(granted, Services::kMostOfAProcess);
+  EXPECT_TRUE(other->services->claim(kService + granted));
+}
+
+TEST_F(ManagementTest, TwoEndsInOneProcessMeet) {
+  start(false);
+  auto one = join_roce("h1");
+  ASSERT_TRUE(one);
+  ASSERT_TRUE(one->services->claim(kService));
+  send(*one, *one, request(*one));
+  EXPECT_EQ(next_message(*one).kind, wire::CmKind::request);
+}
+
+TEST_F(ManagementTest, NonsenseReachesNobody) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h2");
+  ASSERT_TRUE(one && other);
+  const srd::TxPacket packet = packet_to(*other, RoceCodec::kManagementQpn);
+  ASSERT_EQ(one->io->transmit({&packet, 1}), 1U);
+  EXPECT_TRUE(eventually([&] { return status()["counters"]["dropped"]["no_process"] == 1; }));
+  EXPECT_TRUE(other->io->receive().empty());
+}
+
+TEST_F(ManagementTest, ServicesOutliveWeftd) {
+  start(false);
+  auto listener = join_roce("h1");
+  ASSERT_TRUE(listener && listener->services->claim(kService));
+  weftd_->kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] {
+    poll_once(*listener);
+    return !listener->services->claim(kService + 1);  // nobody to ask
+  }));
+  weftd_->start();
+  EXPECT_TRUE(eventually([&] {
+    poll_once(*listener);
+    return listener->services->claim(kService + 1);
+  }));
+  auto other = join_roce("h1");
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(other->services->claim(kService));
+}
+
+}  // namespace
+}  // namespace weft::daemon
