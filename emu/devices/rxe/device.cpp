@@ -139,13 +139,8 @@ bool RxeDevice::next_transmit(TimePoint now, srd::TxPacket& out) {
 // What the engine completes here is told later: a datagram's memory is the application's again, but
 // its packet has not left.
 bool RxeDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
-  constexpr std::uint16_t kFlow = 0x3FFF;  // what the source port says beyond its two upper bits
   last_now_ = now;
-  if (!engine_.next_transmit(now, out)) {
-    return false;
-  }
-  out.path = srd::PathId{static_cast<std::uint16_t>(out.path.value() & kFlow)};
-  return true;
+  return engine_.next_transmit(now, out);
 }
 
 void RxeDevice::publish() {
