@@ -34,7 +34,7 @@ LAYERS = {
     "emu/roce/swarm": ["srd/base", "srd/net", "emu/roce/wire", "emu/roce/engine"],
     "emu/kernel/abi": [],
     "emu/kernel": [*TRANSPORT, "emu/nic"],
-    "emu/devices": ["srd", "emu/nic", "emu/kernel"],
+    "emu/devices": ["srd", "emu/nic", "emu/roce", "emu/kernel"],
     "emu/attach": ["srd", "emu/roce/wire"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],

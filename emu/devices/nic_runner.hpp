@@ -2,7 +2,9 @@
 // that drive them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -56,6 +58,16 @@ class DeviceRunner final : public NicRunner {
       host_->linger();
     }
   }
+  // A thread that only posts must still make receive progress: peers wait for its answers.
+  void post(const std::function<void()>& fetch) override {
+    if (host_->post([&fetch](D& /*device*/) { fetch(); })) {
+      host_->linger();
+    }
+    constexpr std::uint32_t kPostsBetween = 32;
+    if (posts_.fetch_add(1, std::memory_order_relaxed) % kPostsBetween == kPostsBetween - 1) {
+      (void)host_->poll();
+    }
+  }
   void ring() override {
     if (host_->held_here()) {
       (void)host_->push();  // leaves a mark for the round that this signal handler interrupted
@@ -88,6 +100,7 @@ class DeviceRunner final : public NicRunner {
 
   std::unique_ptr<srd::Host<D>> host_;
   D* device_;
+  std::atomic<std::uint32_t> posts_{0};
   std::unique_ptr<srd::BackgroundThread<D>> background_;
 };
 

@@ -35,8 +35,7 @@ struct Network {
 
 // A kind of device has one of these, which lives as long as the program. To add a kind: a folder
 // beside efa/ with a library weft_device_<kind>, a class that derives from this, a line in
-// registry.cpp, and in integration/preload/paths.cpp the beginnings of its own paths in /sys. Its
-// profiles are the files profiles/*.yaml in that folder.
+// registry.cpp. Its profiles are the files profiles/*.yaml in that folder.
 class Personality {
  public:
   // As in `weft run --device KIND`.
@@ -69,8 +68,14 @@ class Personality {
   virtual void write_device(kernel::TreeWriter& tree, const kernel::NicDescription& nic) const = 0;
   // Where that device's own folder is, below the root of the tree.
   [[nodiscard]] virtual std::string device_folder(const kernel::NicDescription& nic) const = 0;
+  // How the paths of such folders, and of what leads to them, begin, from the root on: each ends
+  // where a path may end or go on. No device of the machine has a name that begins like these; its
+  // steps that are in nobody else's paths begin with kind().
+  [[nodiscard]] virtual std::span<const char* const> path_prefixes() const = 0;
   // The number of the kernel's driver, by which libraries find theirs.
   [[nodiscard]] virtual std::uint32_t driver_id() const = 0;
+  // As the kernel numbers what a device is: 1, a channel adapter; 7, nothing that has a name.
+  [[nodiscard]] virtual std::uint8_t node_type() const = 0;
 
   // --- In a process.
   // Brings the NIC up. Counts into `statistics`, if not null.

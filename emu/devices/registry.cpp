@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "emu/devices/efa/personality.hpp"
+#include "emu/devices/rxe/personality.hpp"
 #include "srd/base/joined.hpp"
 
 namespace weft::devices {
@@ -12,6 +13,7 @@ namespace {
 
 const Personality* const kKinds[] = {
     &efa::kPersonality,
+    &rxe::kPersonality,
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 // UverbsFile reports new objects to LibraryHooks, after the command and without the lock.
 #pragma once
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -62,12 +63,20 @@ struct QpRequest {
   Pd* pd = nullptr;
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
+  Srq* srq = nullptr;  // null: it has a receive queue of its own
   std::uint8_t type = 0;
+  bool signal_all = false;
   std::uint32_t max_send_wr = 0;
   std::uint32_t max_recv_wr = 0;
   std::uint32_t max_send_sge = 0;
   std::uint32_t max_recv_sge = 0;
   std::uint32_t max_inline_data = 0;
+};
+
+struct SrqRequest {
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 0;
+  std::uint32_t limit = 0;
 };
 
 // A type of device. One instance serves all device files that this process opens for one NIC.
@@ -140,8 +149,8 @@ class Device {
                                                                Udata& /*udata*/) {
     return refuse(EOPNOTSUPP);
   }
-  [[nodiscard]] virtual Outcome<void> modify_qp(Qp& /*qp*/, std::uint32_t /*mask*/,
-                                                const nic::QpAttributes& /*attributes*/) {
+  // Of the request's attributes those count that its mask names.
+  [[nodiscard]] virtual Outcome<void> modify_qp(Qp& /*qp*/, const abi::ModifyQp& /*request*/) {
     return refuse(EOPNOTSUPP);
   }
   // EOPNOTSUPP if `mask` asks for attributes that the device does not have.
@@ -149,6 +158,52 @@ class Device {
                                                abi::QueryQp& /*to*/) const {
     return refuse(EOPNOTSUPP);
   }
+  // Commands that not every driver has, known by the verbs that follow here, and the longer forms
+  // of others. Without them they are EOPNOTSUPP whatever they say.
+  [[nodiscard]] virtual bool has_optional_commands() const { return false; }
+  // Changes what the flags say; the keys may change.
+  [[nodiscard]] virtual Outcome<void> rereg_mr(Mr& /*mr*/, std::uint32_t /*flags*/, Pd* /*pd*/,
+                                               const MrRequest& /*request*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Mw>> alloc_mw(Pd& /*pd*/, std::uint8_t /*type*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<void> resize_cq(Cq& /*cq*/, std::uint32_t /*cqe*/,
+                                                Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  // The next completion sends an event.
+  [[nodiscard]] virtual Outcome<void> req_notify_cq(Cq& /*cq*/, bool /*solicited_only*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<std::unique_ptr<Srq>> create_srq(const FileServices& /*file*/,
+                                                                 Pd& /*pd*/,
+                                                                 const SrqRequest& /*request*/,
+                                                                 Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<void> modify_srq(Srq& /*srq*/, const abi::ModifySrq& /*request*/,
+                                                 Udata& /*udata*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<void> query_srq(const Srq& /*srq*/,
+                                                abi::QuerySrqReply& /*to*/) const {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<void> attach_multicast(Qp& /*qp*/,
+                                                       const std::array<std::byte, 16>& /*group*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  [[nodiscard]] virtual Outcome<void> detach_multicast(Qp& /*qp*/,
+                                                       const std::array<std::byte, 16>& /*group*/) {
+    return refuse(EOPNOTSUPP);
+  }
+  // Whether libraries tell of posted sends by a command, and not by a store that nobody sees.
+  [[nodiscard]] virtual bool rings_by_command() const { return false; }
+  // That command. Allocates nothing.
+  [[nodiscard]] virtual Outcome<void> post_send(Qp& /*qp*/) { return refuse(EOPNOTSUPP); }
+
   // The application has just armed a completion queue, by a store to memory that its next store may
   // overwrite: look now.
   virtual void look_at_arms() {}
@@ -179,6 +234,8 @@ class Runner {
   virtual void push() { poll(); }
   // Like push(), for callers outside the poll hooks; does not reset the idle timer.
   virtual void ring() { poll(); }
+  // push() for what is posted by a command: `fetch` runs first, with the device to itself.
+  virtual void post(const std::function<void()>& fetch) { exclusively(fetch); }
   // The application has taken completions out of a queue.
   virtual void took_completions() {}
   // The application is about to sleep until a completion event comes.
@@ -195,6 +252,7 @@ class LibraryHooks {
     std::uint64_t user_handle = 0;
     QueueRegion send_doorbell{};  // of a queue pair
     int channel = -1;             // the application's descriptor of a new one
+    bool rings_by_command = false;
   };
   virtual void created_cq(const Touched& cq) = 0;
   virtual void touched_qp(const Touched& qp) = 0;

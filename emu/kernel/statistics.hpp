@@ -43,6 +43,7 @@ struct LiveObjects {
   std::uint64_t ahs = 0;
   std::uint64_t cqs = 0;
   std::uint64_t qps = 0;
+  std::uint64_t srqs = 0;
 };
 
 // The counters of one process. Written by the threads that drive its device; other processes may

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -18,7 +19,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 
+#include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
@@ -26,11 +29,11 @@
 namespace weft::preload {
 namespace {
 
-// A path may end after a prefix, or go on; no real device has a name that begins like these.
+// Of every device; those of one kind are its personality's. A path may end after a prefix, or go
+// on; no real device has a name that begins like these.
 const char* const kPrefixes[] = {
     "/sys/class/infiniband",  // also infiniband_verbs, _mad, _ucma
-    "/sys/devices/pciefa0:",    "/sys/bus/pci/devices/efa0:",
-    "/sys/bus/pci/drivers/efa", "/dev/infiniband",
+    "/dev/infiniband",
 };
 constexpr char kUverbs[] = "/dev/infiniband/uverbs";
 
@@ -151,8 +154,16 @@ bool is_readable(const char* path) {
 }  // namespace
 
 bool is_emulated(const char* path) {
-  for (const char* const prefix : kPrefixes) {
-    if (begins(path, prefix)) {
+  const auto is_beginning = [path](const char* prefix) { return begins(path, prefix); };
+  if (std::any_of(std::begin(kPrefixes), std::end(kPrefixes), is_beginning)) {
+    return true;
+  }
+  if (!begins(path, "/sys/")) {
+    return false;
+  }
+  for (const devices::Personality* const kind : devices::all_kinds()) {
+    const auto prefixes = kind->path_prefixes();
+    if (std::any_of(prefixes.begin(), prefixes.end(), is_beginning)) {
       return true;
     }
   }
@@ -191,6 +202,15 @@ namespace {
 // In nearly every program this runs before main(), and so before there are threads.
 [[gnu::constructor]] void remember_root() { (void)tree_root(); }
 
+// The names of a kind's domain and driver: efa, efa0:.
+bool begins_with_kind(const char* path) {
+  const auto kinds = devices::all_kinds();
+  return std::any_of(kinds.begin(), kinds.end(), [path](const devices::Personality* kind) {
+    const std::string_view name = kind->kind();
+    return std::strncmp(path, name.data(), name.size()) == 0;
+  });
+}
+
 // A relative path can only lead into the emulated tree if its first step is one of those on the way
 // there. Nearly all paths are let go here.
 bool may_lead_here(const char* path) {
@@ -215,10 +235,8 @@ bool may_lead_here(const char* path) {
       return begins(path, "bus/") || has_step_back(path);
     case 'p':
       return begins(path, "pci") || has_step_back(path);  // pci/, pciefa0:
-    case 'e':
-      return begins(path, "efa") || has_step_back(path);  // efa, efa0:
     default:
-      return has_step_back(path);
+      return begins_with_kind(path) || has_step_back(path);
   }
 }
 

@@ -61,7 +61,10 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   device.name = nic.name;
   device.index = nic.index;
   const devices::Personality* const kind = devices::find_kind(nic.kind);
-  device.driver = kind == nullptr ? 0 : kind->driver_id();
+  if (kind != nullptr) {
+    device.driver = kind->driver_id();
+    device.node_type = kind->node_type();
+  }
   if (const auto address = srd::parse_address(nic.address); address && kind != nullptr) {
     const auto gid = kind->gid(*address);
     for (std::size_t i = 8; i < gid.bytes.size(); ++i) {
@@ -78,8 +81,8 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
       device.port_counters.emplace_back(name, value);
     });
     const kernel::LiveObjects& live = statistics->live;
-    device.resources = {{"pd", live.pds}, {"cq", live.cqs},       {"qp", live.qps}, {"cm_id", 0},
-                        {"mr", live.mrs}, {"ctx", live.contexts}, {"srq", 0}};
+    device.resources = {{"pd", live.pds}, {"cq", live.cqs},       {"qp", live.qps},  {"cm_id", 0},
+                        {"mr", live.mrs}, {"ctx", live.contexts}, {"srq", live.srqs}};
   }
   return device;
 }

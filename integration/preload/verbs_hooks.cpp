@@ -324,8 +324,11 @@ bool VerbsHooks::know(ibv_context* context, int fd, Runner& runner) {
   return true;
 }
 
-void VerbsHooks::hook_context(ibv_context* context) {
+void VerbsHooks::hook_context(ibv_context* context, bool rings_by_command) {
   put(context->ops.poll_cq, poll_cq);
+  if (rings_by_command) {
+    return;
+  }
   put(context->ops.post_send, post_send);
   put(context->ops.req_notify_cq, req_notify_cq);
 }
@@ -344,7 +347,7 @@ void VerbsHooks::created_cq(const Touched& touched) {
   if (runner == nullptr || !known || !know(cq->context, fd, *runner)) {
     return;
   }
-  hook_context(cq->context);
+  hook_context(cq->context, touched.rings_by_command);
 }
 
 void VerbsHooks::touched_qp(const Touched& touched) {
@@ -378,7 +381,7 @@ void VerbsHooks::touched_qp(const Touched& touched) {
       put(queue->start_poll, start_poll);
     }
   }
-  if (extended != nullptr) {
+  if (extended != nullptr && !touched.rings_by_command) {
     put(extended->wr_complete, wr_complete);
   }
 }

@@ -64,7 +64,8 @@ class VerbsHooks {
 
   [[nodiscard]] kernel::Runner* runner_of_fd(int fd) const;
   [[nodiscard]] bool know(ibv_context* context, int fd, kernel::Runner& runner);
-  void hook_context(ibv_context* context);
+  // Posts that ring by a command, and requests for events that are one, are noticed without a hook.
+  void hook_context(ibv_context* context, bool rings_by_command);
 
   srd::TryLock lock_;
   std::array<Context, kMostContexts> contexts_;

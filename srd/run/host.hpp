@@ -91,7 +91,22 @@ class Host {
     });
     return lingers;
   }
-  // The same for a program that never polls through this class: waits for the lock, and does not
+  // push() for a program that tells of its work by a command: `fetch(machine)` takes it first.
+  // Waits for the lock. Not from where held_here().
+  template <class F>
+  bool post(F&& fetch) {
+    Held held(progress_.enter());
+    bool lingers = false;
+    if (!abandoned_) {
+      lingers = note_post();
+      note_events();
+      std::forward<F>(fetch)(*machine_);
+      (void)poller_.transmit(note_poll());
+    }
+    progress_.leave(held);
+    return lingers;
+  }
+  // push() for a program that never polls through this class: waits for the lock, and does not
   // count as a poll. Not where held_here().
   bool ring() {
     Held held(progress_.enter());

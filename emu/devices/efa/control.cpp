@@ -211,13 +211,19 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::Fil
   return qp;
 }
 
-nic::Outcome<void> EfaDevice::modify_qp(kernel::Qp& qp, std::uint32_t mask,
-                                        const nic::QpAttributes& attributes) {
+nic::Outcome<void> EfaDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) {
   auto& pair = static_cast<QueuePair&>(qp);
   // What the application rang for before this command belongs to the state before it.
   fetch_sends();
   fetch_receives();
-  const auto outcome = nic_.modify_qp(pair.qp(), mask, attributes);
+  const auto outcome = nic_.modify_qp(pair.qp(), request.attr_mask,
+                                      nic::QpAttributes{.state = request.qp_state,
+                                                        .current_state = request.cur_qp_state,
+                                                        .port = request.port_num,
+                                                        .rnr_retry = request.rnr_retry,
+                                                        .pkey_index = request.pkey_index,
+                                                        .qkey = request.qkey,
+                                                        .sq_psn = request.sq_psn});
   if (outcome && pair.qp().state() == nic::QpState::reset) {
     pair.reset();
   }

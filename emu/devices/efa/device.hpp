@@ -77,8 +77,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Qp>> create_qp(
       const kernel::FileServices& file, const kernel::QpRequest& request,
       kernel::Udata& udata) override;
-  [[nodiscard]] nic::Outcome<void> modify_qp(kernel::Qp& qp, std::uint32_t mask,
-                                             const nic::QpAttributes& attributes) override;
+  [[nodiscard]] nic::Outcome<void> modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) override;
   void look_at_arms() override;
   // The application waits for an event, or is about to.
   [[nodiscard]] bool awaits_events() const;

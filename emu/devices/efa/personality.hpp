@@ -22,7 +22,9 @@ class EfaPersonality final : public Personality {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment() const override;
   void write_device(kernel::TreeWriter& tree, const kernel::NicDescription& nic) const override;
   [[nodiscard]] std::string device_folder(const kernel::NicDescription& nic) const override;
+  [[nodiscard]] std::span<const char* const> path_prefixes() const override;
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
+  [[nodiscard]] std::uint8_t node_type() const override { return 7; }
 
   [[nodiscard]] Result<std::unique_ptr<NicRunner>> start(
       const kernel::NicDescription& nic, Network network,

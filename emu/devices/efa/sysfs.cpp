@@ -47,6 +47,12 @@ std::string EfaPersonality::device_folder(const kernel::NicDescription& nic) con
   return "sys/devices/pci" + pci.substr(0, 7) + "/" + pci;
 }
 
+std::span<const char* const> EfaPersonality::path_prefixes() const {
+  static constexpr const char* kPrefixes[] = {
+      "/sys/devices/pciefa0:", "/sys/bus/pci/devices/efa0:", "/sys/bus/pci/drivers/efa"};
+  return kPrefixes;
+}
+
 void EfaPersonality::write_device(kernel::TreeWriter& tree,
                                   const kernel::NicDescription& nic) const {
   const auto address = srd::parse_address(nic.address);

@@ -16,14 +16,26 @@ enum class Command : std::uint32_t {
   create_ah = 5,
   destroy_ah = 8,
   reg_mr = 9,
+  rereg_mr = 11,
   dereg_mr = 13,
+  alloc_mw = 14,
+  dealloc_mw = 16,
   create_comp_channel = 17,
   create_cq = 18,
+  resize_cq = 19,
   destroy_cq = 20,
+  req_notify_cq = 23,
   create_qp = 24,
   query_qp = 25,
   modify_qp = 26,
   destroy_qp = 27,
+  post_send = 28,
+  attach_multicast = 30,
+  detach_multicast = 31,
+  create_srq = 32,
+  modify_srq = 33,
+  query_srq = 34,
+  destroy_srq = 35,
 };
 
 inline constexpr std::uint32_t kExtended = 0x80000000;
@@ -226,6 +238,38 @@ struct CreateCq {
 };
 static_assert(sizeof(CreateCq) == 32);
 
+struct CreateCqExtended {
+  std::uint64_t user_handle;
+  std::uint32_t cqe;
+  std::uint32_t comp_vector;
+  std::int32_t comp_channel;
+  std::uint32_t comp_mask;
+  std::uint32_t flags;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(CreateCqExtended) == 32);
+
+struct CreateCqExtendedReply {
+  std::uint32_t handle;
+  std::uint32_t cqe;
+  std::uint32_t comp_mask;
+  std::uint32_t response_length;
+};
+static_assert(sizeof(CreateCqExtendedReply) == 16);
+
+struct ResizeCq {
+  std::uint64_t response;
+  std::uint32_t handle;
+  std::uint32_t cqe;
+};
+static_assert(sizeof(ResizeCq) == 16);
+
+struct RequestNotify {
+  std::uint32_t handle;
+  std::uint32_t solicited_only;
+};
+static_assert(sizeof(RequestNotify) == 8);
+
 struct CreateAh {
   std::uint64_t response;
   std::uint64_t user_handle;
@@ -244,6 +288,80 @@ struct RegMr {
   std::uint32_t access_flags;
 };
 static_assert(sizeof(RegMr) == 40);
+
+struct ReregMr {
+  std::uint64_t response;
+  std::uint32_t handle;
+  std::uint32_t flags;  // ReregFlag
+  std::uint64_t start;
+  std::uint64_t length;
+  std::uint64_t hca_va;
+  std::uint32_t pd;
+  std::uint32_t access_flags;
+};
+static_assert(sizeof(ReregMr) == 48);
+enum ReregFlag : std::uint32_t { kReregRange = 1, kReregPd = 2, kReregAccess = 4, kReregKnown = 7 };
+
+struct AllocMw {
+  std::uint64_t response;
+  std::uint32_t pd;
+  std::uint8_t type;
+  std::uint8_t reserved[3];
+};
+static_assert(sizeof(AllocMw) == 16);
+
+struct CreateSrq {
+  std::uint64_t response;
+  std::uint64_t user_handle;
+  std::uint32_t pd;
+  std::uint32_t max_wr;
+  std::uint32_t max_sge;
+  std::uint32_t limit;
+};
+static_assert(sizeof(CreateSrq) == 32);
+
+struct CreateSrqReply {
+  std::uint32_t handle;
+  std::uint32_t max_wr;
+  std::uint32_t max_sge;
+  std::uint32_t srqn;
+};
+static_assert(sizeof(CreateSrqReply) == 16);
+
+struct ModifySrq {
+  std::uint32_t handle;
+  std::uint32_t attr_mask;
+  std::uint32_t max_wr;
+  std::uint32_t limit;
+};
+static_assert(sizeof(ModifySrq) == 16);
+enum SrqMask : std::uint32_t { kSrqMaxWr = 1, kSrqLimit = 2 };
+
+struct QuerySrqReply {
+  std::uint32_t max_wr;
+  std::uint32_t max_sge;
+  std::uint32_t limit;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(QuerySrqReply) == 16);
+
+struct Multicast {
+  std::array<std::byte, 16> gid;
+  std::uint32_t qp;
+  std::uint16_t mlid;
+  std::uint16_t reserved;
+};
+static_assert(sizeof(Multicast) == 24);
+
+// What is posted lies in the queue; the command only rings.
+struct PostSend {
+  std::uint64_t response;
+  std::uint32_t handle;
+  std::uint32_t wr_count;
+  std::uint32_t sge_count;
+  std::uint32_t wqe_size;
+};
+static_assert(sizeof(PostSend) == 24);
 
 struct CreateQp {
   std::uint64_t response;
@@ -276,6 +394,35 @@ struct CreateQpReply {
 };
 static_assert(sizeof(CreateQpReply) == 32);
 
+struct CreateQpExtended {
+  std::uint64_t user_handle;
+  std::uint32_t pd;
+  std::uint32_t send_cq;
+  std::uint32_t recv_cq;
+  std::uint32_t srq;
+  std::uint32_t max_send_wr;
+  std::uint32_t max_recv_wr;
+  std::uint32_t max_send_sge;
+  std::uint32_t max_recv_sge;
+  std::uint32_t max_inline_data;
+  std::uint8_t sq_sig_all;
+  std::uint8_t qp_type;
+  std::uint8_t is_srq;
+  std::uint8_t reserved;
+  std::uint32_t comp_mask;
+  std::uint32_t create_flags;
+  std::uint32_t indirection_table;
+  std::uint32_t source_qpn;
+};
+static_assert(sizeof(CreateQpExtended) == 64);
+
+struct CreateQpExtendedReply {
+  CreateQpReply base;
+  std::uint32_t comp_mask;
+  std::uint32_t response_length;
+};
+static_assert(sizeof(CreateQpExtendedReply) == 40);
+
 struct ModifyQp {
   QpDestination dest;
   QpDestination alt_dest;
@@ -305,6 +452,13 @@ struct ModifyQp {
   std::uint8_t reserved[2];
 };
 static_assert(sizeof(ModifyQp) == 112 && offsetof(ModifyQp, rnr_retry) == 107);
+
+struct ModifyQpExtended {
+  ModifyQp base;
+  std::uint32_t rate_limit;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ModifyQpExtended) == 120);
 
 struct QueryQp {
   QpDestination dest;

@@ -57,7 +57,6 @@ enum Attribute : std::uint16_t {
 };
 
 constexpr std::uint32_t kOnlyPort = 1;
-constexpr std::uint8_t kUnspecifiedNode = 7;
 constexpr std::uint64_t kVerbsAbi = 1;
 
 // One message; attributes are appended to it.
@@ -234,7 +233,7 @@ class Conversation {
           .put(kFirmware, std::string("EMULATED"))
           .put(kNodeGuid, device.guid)
           .put(kSystemGuid, device.guid)
-          .put(kNodeType, kUnspecifiedNode);
+          .put(kNodeType, device.node_type);
     } else if (command == kGetPort) {
       message.put(kCapabilities, std::uint64_t{0})
           .put(kPortState, abi::port_state(device.up))

@@ -19,6 +19,7 @@ struct Device {
   std::uint32_t index = 0;
   std::uint64_t guid = 0;    // as a number
   std::uint32_t driver = 0;  // the kernel's number of it
+  std::uint8_t node_type = 0;
   bool up = true;
   std::string character_device;     // below /dev/infiniband
   std::uint64_t device_number = 0;  // as the kernel encodes it

@@ -2,6 +2,7 @@
 // UverbsFile.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -9,6 +10,14 @@
 #include "srd/base/check.hpp"
 
 namespace weft::kernel {
+
+inline constexpr std::uint8_t kOnlyPort = 1;
+
+// Of commands for which no device's library has words of its own.
+inline bool says_nothing_more(const Udata& udata) {
+  return std::all_of(udata.in.begin(), udata.in.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
 
 template <class T>
 T UverbsFile::Call::read(std::size_t offset) const {

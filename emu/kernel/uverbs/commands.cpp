@@ -10,14 +10,6 @@
 namespace weft::kernel {
 namespace {
 
-constexpr std::uint8_t kOnlyPort = 1;
-
-// Of commands for which no device's library has words of its own.
-bool says_nothing_more(const Udata& udata) {
-  return std::all_of(udata.in.begin(), udata.in.end(),
-                     [](std::byte byte) { return byte == std::byte{0}; });
-}
-
 bool is_qp_type(std::uint8_t type) {
   switch (type) {
     case abi::kQpRc:
@@ -31,6 +23,21 @@ bool is_qp_type(std::uint8_t type) {
     default:
       return false;
   }
+}
+
+// What is wrong with a region whatever the device is; 0: nothing.
+int why_no_range(std::uint64_t start, std::uint64_t length, std::uint64_t iova) {
+  constexpr std::uint64_t kInPage = 0xFFF;
+  const bool bad = length == 0 || (start & kInPage) != (iova & kInPage) || start + length < start ||
+                   iova + length < iova;
+  return bad ? EINVAL : 0;
+}
+int why_no_access(std::uint32_t access) {
+  constexpr std::uint32_t kChangeable = abi::kAccessRemoteWrite | abi::kAccessRemoteAtomic;
+  const bool remote_writable_only =
+      (access & kChangeable) != 0 && (access & abi::kAccessLocalWrite) == 0;
+  const bool unheard_of = (access & ~(abi::kAccessKnown | abi::kAccessOptional)) != 0;
+  return remote_writable_only || unheard_of ? EINVAL : 0;
 }
 
 }  // namespace
@@ -101,18 +108,9 @@ Outcome<void> UverbsFile::dealloc_pd(Call& call) {
 Outcome<void> UverbsFile::reg_mr(Call& call) {
   const auto request = call.read<abi::RegMr>();
   Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
-  constexpr std::uint64_t kInPage = 0xFFF;
-  if (pd == nullptr || request.length == 0 || !says_nothing_more(call.udata) ||
-      (request.start & kInPage) != (request.hca_va & kInPage) ||
-      request.start + request.length < request.start ||
-      request.hca_va + request.length < request.hca_va) {
-    return refuse(EINVAL);
-  }
-  constexpr std::uint32_t kChangeable = abi::kAccessRemoteWrite | abi::kAccessRemoteAtomic;
-  const bool remote_writable_only = (request.access_flags & kChangeable) != 0 &&
-                                    (request.access_flags & abi::kAccessLocalWrite) == 0;
-  const bool unheard_of = (request.access_flags & ~(abi::kAccessKnown | abi::kAccessOptional)) != 0;
-  if (remote_writable_only || unheard_of) {
+  if (pd == nullptr || !says_nothing_more(call.udata) ||
+      why_no_range(request.start, request.length, request.hca_va) != 0 ||
+      why_no_access(request.access_flags) != 0) {
     return refuse(EINVAL);
   }
   if (!user_range_ok(request.start, request.length,
@@ -130,6 +128,41 @@ Outcome<void> UverbsFile::reg_mr(Call& call) {
   call.answer(insert(std::move(*mr)));
   call.answer(lkey);
   call.answer(rkey);
+  return {};
+}
+
+Outcome<void> UverbsFile::rereg_mr(Call& call) {
+  const auto request = call.read<abi::ReregMr>();
+  Mr* const mr = find<Mr>(request.handle, ObjectKind::mr);
+  const auto says = [&request](abi::ReregFlag flag) { return (request.flags & flag) != 0; };
+  if (request.flags == 0 || (request.flags & ~std::uint32_t{abi::kReregKnown}) != 0 ||
+      mr == nullptr || !says_nothing_more(call.udata)) {
+    return refuse(EINVAL);
+  }
+  Pd* const pd = says(abi::kReregPd) ? find<Pd>(request.pd, ObjectKind::pd) : nullptr;
+  if ((says(abi::kReregPd) && pd == nullptr) ||
+      (says(abi::kReregAccess) && why_no_access(request.access_flags) != 0) ||
+      (says(abi::kReregRange) &&
+       why_no_range(request.start, request.length, request.hca_va) != 0)) {
+    return refuse(EINVAL);
+  }
+  if (says(abi::kReregRange) && !user_range_ok(request.start, request.length, false)) {
+    return refuse(EFAULT);
+  }
+  if (mr->busy()) {
+    return refuse(EBUSY);
+  }
+  const auto done = device_.rereg_mr(
+      *mr, request.flags, pd,
+      MrRequest{request.start, request.length, request.hca_va, request.access_flags});
+  if (!done) {
+    return done;
+  }
+  if (pd != nullptr) {
+    mr->use_only(*pd);
+  }
+  call.answer(mr->lkey);
+  call.answer(mr->rkey);
   return {};
 }
 
@@ -193,8 +226,7 @@ void UverbsFile::closed_channel(int fd) {
   runner_.exclusively([this, fd] { free_channel(fd); });
 }
 
-Outcome<void> UverbsFile::create_cq(Call& call) {
-  const auto request = call.read<abi::CreateCq>();
+Outcome<UverbsFile::Made<Cq>> UverbsFile::make_cq(Call& call, const abi::CreateCq& request) {
   if (request.comp_vector >= device_.completion_vectors()) {
     return refuse(EINVAL);
   }
@@ -216,11 +248,41 @@ Outcome<void> UverbsFile::create_cq(Call& call) {
     (*cq)->channel = channel;
     (*cq)->use(*channel);
   }
-  const std::uint32_t cqe = (*cq)->cqe;
-  call.answer(insert(std::move(*cq)));
-  call.answer(cqe);
+  Cq& made = **cq;
   call.hook = &LibraryHooks::created_cq;
   call.touched.user_handle = request.user_handle;
+  return Made<Cq>{insert(std::move(*cq)), made};
+}
+
+Outcome<void> UverbsFile::create_cq(Call& call) {
+  const auto made = make_cq(call, call.read<abi::CreateCq>());
+  if (!made) {
+    return refuse(made.error());
+  }
+  call.answer(made->handle);
+  call.answer(made->object.cqe);
+  return {};
+}
+
+Outcome<void> UverbsFile::create_cq_extended(Call& call) {
+  const auto request = call.read<abi::CreateCqExtended>();
+  if (request.comp_mask != 0 || request.reserved != 0) {
+    return refuse(EINVAL);
+  }
+  if (request.flags != 0) {  // clocks, overruns that are ignored
+    return refuse(EOPNOTSUPP);
+  }
+  const auto made = make_cq(call, abi::CreateCq{.response = 0,
+                                                .user_handle = request.user_handle,
+                                                .cqe = request.cqe,
+                                                .comp_vector = request.comp_vector,
+                                                .comp_channel = request.comp_channel,
+                                                .reserved = 0});
+  if (!made) {
+    return refuse(made.error());
+  }
+  call.answer(abi::CreateCqExtendedReply{made->handle, made->object.cqe, 0,
+                                         sizeof(abi::CreateCqExtendedReply)});
   return {};
 }
 
@@ -243,19 +305,20 @@ Outcome<void> UverbsFile::destroy_cq(Call& call) {
   return destroy(handle, ObjectKind::cq);
 }
 
-Outcome<void> UverbsFile::create_qp(Call& call) {
-  const auto request = call.read<abi::CreateQp>();
+Outcome<abi::CreateQpReply> UverbsFile::make_qp(Call& call, const abi::CreateQp& request) {
+  const bool shares = request.is_srq != 0;
   QpRequest wanted{.pd = find<Pd>(request.pd, ObjectKind::pd),
                    .send_cq = find<Cq>(request.send_cq, ObjectKind::cq),
                    .recv_cq = find<Cq>(request.recv_cq, ObjectKind::cq),
+                   .srq = shares ? find<Srq>(request.srq, ObjectKind::srq) : nullptr,
                    .type = request.qp_type,
+                   .signal_all = request.sq_sig_all != 0,
                    .max_send_wr = request.max_send_wr,
                    .max_recv_wr = request.max_recv_wr,
                    .max_send_sge = request.max_send_sge,
                    .max_recv_sge = request.max_recv_sge,
                    .max_inline_data = request.max_inline_data};
-  // Of shared receive queues there is none, whatever handle is given.
-  if (!is_qp_type(request.qp_type) || request.is_srq != 0 || wanted.pd == nullptr ||
+  if (!is_qp_type(request.qp_type) || (shares && wanted.srq == nullptr) || wanted.pd == nullptr ||
       wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
     return refuse(EINVAL);
   }
@@ -266,6 +329,9 @@ Outcome<void> UverbsFile::create_qp(Call& call) {
   (*qp)->use(*wanted.pd);
   (*qp)->use(*wanted.send_cq);
   (*qp)->use(*wanted.recv_cq);
+  if (wanted.srq != nullptr) {
+    (*qp)->use(*wanted.srq);
+  }
   (*qp)->user_handle = request.user_handle;
   (*qp)->sq_sig_all = request.sq_sig_all != 0;
   abi::CreateQpReply reply{.handle = 0,
@@ -277,12 +343,50 @@ Outcome<void> UverbsFile::create_qp(Call& call) {
                            .max_inline_data = (*qp)->max_inline_data,
                            .reserved = 0};
   reply.handle = insert(std::move(*qp));
-  call.answer(reply);
+  return reply;
+}
+
+Outcome<void> UverbsFile::create_qp(Call& call) {
+  const auto made = make_qp(call, call.read<abi::CreateQp>());
+  if (!made) {
+    return refuse(made.error());
+  }
+  call.answer(*made);
   return {};
 }
 
-Outcome<void> UverbsFile::modify_qp(Call& call) {
-  const auto request = call.read<abi::ModifyQp>();
+Outcome<void> UverbsFile::create_qp_extended(Call& call) {
+  constexpr std::uint32_t kHasTable = 1;  // the only bit that there is
+  const auto request = call.read<abi::CreateQpExtended>();
+  if ((request.comp_mask & ~kHasTable) != 0 || request.reserved != 0) {
+    return refuse(EINVAL);
+  }
+  if (request.comp_mask != 0 || request.create_flags != 0 || request.source_qpn != 0) {
+    return refuse(EOPNOTSUPP);
+  }
+  const auto made = make_qp(call, abi::CreateQp{.response = 0,
+                                                .user_handle = request.user_handle,
+                                                .pd = request.pd,
+                                                .send_cq = request.send_cq,
+                                                .recv_cq = request.recv_cq,
+                                                .srq = request.srq,
+                                                .max_send_wr = request.max_send_wr,
+                                                .max_recv_wr = request.max_recv_wr,
+                                                .max_send_sge = request.max_send_sge,
+                                                .max_recv_sge = request.max_recv_sge,
+                                                .max_inline_data = request.max_inline_data,
+                                                .sq_sig_all = request.sq_sig_all,
+                                                .qp_type = request.qp_type,
+                                                .is_srq = request.is_srq,
+                                                .reserved = 0});
+  if (!made) {
+    return refuse(made.error());
+  }
+  call.answer(abi::CreateQpExtendedReply{*made, 0, sizeof(abi::CreateQpExtendedReply)});
+  return {};
+}
+
+Outcome<void> UverbsFile::change_qp(Call& call, const abi::ModifyQp& request) {
   Qp* const qp = find<Qp>(request.handle, ObjectKind::qp);
   if (qp == nullptr) {
     return refuse(EINVAL);
@@ -301,18 +405,22 @@ Outcome<void> UverbsFile::modify_qp(Call& call) {
       !says_nothing_more(call.udata)) {
     return refuse(EINVAL);
   }
-  const auto outcome = device_.modify_qp(*qp, request.attr_mask,
-                                         nic::QpAttributes{.state = request.qp_state,
-                                                           .current_state = request.cur_qp_state,
-                                                           .port = request.port_num,
-                                                           .rnr_retry = request.rnr_retry,
-                                                           .pkey_index = request.pkey_index,
-                                                           .qkey = request.qkey,
-                                                           .sq_psn = request.sq_psn});
+  const auto outcome = device_.modify_qp(*qp, request);
   call.hook = &LibraryHooks::touched_qp;
   call.touched.user_handle = qp->user_handle;
   call.touched.send_doorbell = qp->send_doorbell;
   return outcome;
+}
+
+Outcome<void> UverbsFile::modify_qp(Call& call) {
+  return change_qp(call, call.read<abi::ModifyQp>());
+}
+
+Outcome<void> UverbsFile::modify_qp_extended(Call& call) {
+  const auto request = call.read<abi::ModifyQpExtended>();
+  constexpr std::array<std::uint32_t, 2> kReply{0, 8};  // comp_mask, response_length
+  call.answer(kReply);
+  return change_qp(call, request.base);
 }
 
 Outcome<void> UverbsFile::query_qp(Call& call) {
@@ -337,6 +445,9 @@ Outcome<void> UverbsFile::destroy_qp(Call& call) {
   Qp* const qp = find<Qp>(handle, ObjectKind::qp);
   if (qp == nullptr) {
     return refuse(nothing_of_the_kind(handle));
+  }
+  if (qp->busy()) {
+    return refuse(EBUSY);
   }
   qp->async_events -= async_.withdraw(qp->user_handle);
   call.answer(qp->async_events);

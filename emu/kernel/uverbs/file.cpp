@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include "emu/kernel/user_memory.hpp"
 #include "emu/kernel/uverbs/call.hpp"
+#include "srd/base/lent_memory.hpp"
 
 namespace weft::kernel {
 namespace {
@@ -31,20 +33,42 @@ const UverbsFile::Entry UverbsFile::kLegacy[] = {
     {number(Command::create_ah), sizeof(abi::CreateAh), 4, &UverbsFile::create_ah},
     {number(Command::destroy_ah), 4, 0, &UverbsFile::destroy_ah},
     {number(Command::reg_mr), sizeof(abi::RegMr), 12, &UverbsFile::reg_mr},
+    {number(Command::rereg_mr), sizeof(abi::ReregMr), 8, &UverbsFile::rereg_mr, true},
     {number(Command::dereg_mr), 4, 0, &UverbsFile::dereg_mr},
+    {number(Command::alloc_mw), sizeof(abi::AllocMw), 8, &UverbsFile::alloc_mw, true},
+    {number(Command::dealloc_mw), 4, 0, &UverbsFile::dealloc_mw, true},
     {number(Command::create_comp_channel), 8, 4, &UverbsFile::create_comp_channel},
     {number(Command::create_cq), sizeof(abi::CreateCq), 8, &UverbsFile::create_cq},
+    {number(Command::resize_cq), sizeof(abi::ResizeCq), 8, &UverbsFile::resize_cq, true},
     {number(Command::destroy_cq), 16, 8, &UverbsFile::destroy_cq},
+    {number(Command::req_notify_cq), sizeof(abi::RequestNotify), 0, &UverbsFile::req_notify_cq,
+     true},
     {number(Command::create_qp), sizeof(abi::CreateQp), sizeof(abi::CreateQpReply),
      &UverbsFile::create_qp},
     {number(Command::query_qp), 16, sizeof(abi::QueryQp), &UverbsFile::query_qp},
     {number(Command::modify_qp), sizeof(abi::ModifyQp), 0, &UverbsFile::modify_qp},
     {number(Command::destroy_qp), 16, 4, &UverbsFile::destroy_qp},
+    {number(Command::post_send), sizeof(abi::PostSend), 4, &UverbsFile::post_send, true},
+    {number(Command::attach_multicast), sizeof(abi::Multicast), 0, &UverbsFile::attach_multicast,
+     true},
+    {number(Command::detach_multicast), sizeof(abi::Multicast), 0, &UverbsFile::detach_multicast,
+     true},
+    {number(Command::create_srq), sizeof(abi::CreateSrq), sizeof(abi::CreateSrqReply),
+     &UverbsFile::create_srq, true},
+    {number(Command::modify_srq), sizeof(abi::ModifySrq), 0, &UverbsFile::modify_srq, true},
+    {number(Command::query_srq), 16, sizeof(abi::QuerySrqReply), &UverbsFile::query_srq, true},
+    {number(Command::destroy_srq), 16, 4, &UverbsFile::destroy_srq, true},
 };
 
 const UverbsFile::Entry UverbsFile::kExtended[] = {
     {number(Command::query_device), 8, abi::kLeastExtendedQueryDevice,
      &UverbsFile::query_device_extended},
+    {number(Command::create_cq), sizeof(abi::CreateCqExtended), sizeof(abi::CreateCqExtendedReply),
+     &UverbsFile::create_cq_extended, true},
+    {number(Command::create_qp), sizeof(abi::CreateQpExtended), sizeof(abi::CreateQpExtendedReply),
+     &UverbsFile::create_qp_extended, true},
+    {number(Command::modify_qp), sizeof(abi::ModifyQpExtended), 0, &UverbsFile::modify_qp_extended,
+     true},
 };
 
 UverbsFile::UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks)
@@ -53,8 +77,9 @@ UverbsFile::UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks)
 UverbsFile::~UverbsFile() {
   runner_.exclusively([this] {
     // Queue pairs before the completion queues and domains they stand on, channels last.
-    for (const ObjectKind kind : {ObjectKind::qp, ObjectKind::ah, ObjectKind::mr, ObjectKind::cq,
-                                  ObjectKind::pd, ObjectKind::channel, ObjectKind::counter}) {
+    for (const ObjectKind kind :
+         {ObjectKind::qp, ObjectKind::srq, ObjectKind::ah, ObjectKind::mw, ObjectKind::mr,
+          ObjectKind::cq, ObjectKind::pd, ObjectKind::channel, ObjectKind::counter}) {
       for (auto& object : objects_) {
         if (object != nullptr && object->kind() == kind) {
           remove(object);
@@ -82,6 +107,11 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   if (size > kMostCommandBytes) {
     return -EINVAL;
   }
+  if (device_.rings_by_command()) {
+    if (const auto rung = ring(buffer, size)) {
+      return *rung;
+    }
+  }
   if (!copy_from_user(std::as_writable_bytes(std::span(&header, 1)),
                       reinterpret_cast<std::uintptr_t>(buffer))) {
     return -EFAULT;
@@ -108,12 +138,44 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   return error != 0 ? -error : static_cast<ssize_t>(size);
 }
 
+std::optional<ssize_t> UverbsFile::ring(const void* buffer, std::size_t size) {
+  struct {
+    abi::CommandHeader header;
+    abi::PostSend request;
+  } command{};
+  // Where buffers that are gone are survived, without a call to the kernel.
+  const auto copy = [](std::span<std::byte> to, const void* from) {
+    return lent_memory.touch != nullptr
+               ? copy_from_lent(to.data(), from, to.size())
+               : copy_from_user(to, reinterpret_cast<std::uintptr_t>(from));
+  };
+  if (size != sizeof command || !copy(std::as_writable_bytes(std::span(&command, 1)), buffer) ||
+      command.header.command != number(Command::post_send) ||
+      command.header.in_words * sizeof(std::uint32_t) != size || command.header.out_words == 0) {
+    return std::nullopt;
+  }
+  int error = 0;
+  const auto fetch = [&] {
+    Qp* const qp = find<Qp>(command.request.handle, ObjectKind::qp);
+    const auto outcome = qp != nullptr ? device_.post_send(*qp) : refuse(EINVAL);
+    error = outcome ? 0 : outcome.error();
+  };
+  runner_.post(std::ref(fetch));  // of a size that needs no memory of its own
+  return error != 0 ? -error : static_cast<ssize_t>(size);
+}
+
+const UverbsFile::Entry* UverbsFile::find_entry(std::span<const Entry> table,
+                                                std::uint32_t command) const {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [command](const Entry& e) { return e.command == command; });
+  return found == table.end() || (found->optional && !device_.has_optional_commands()) ? nullptr
+                                                                                       : &*found;
+}
+
 int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
                            std::span<const std::byte> body) {
-  const auto* const entry =
-      std::find_if(std::begin(kLegacy), std::end(kLegacy),
-                   [&](const Entry& e) { return e.command == header.command; });
-  if (entry == std::end(kLegacy)) {
+  const Entry* const entry = find_entry(kLegacy, header.command);
+  if (entry == nullptr) {
     return EOPNOTSUPP;
   }
   if (header.in_words * std::size_t{4} != body.size() + sizeof header) {
@@ -131,7 +193,8 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
             .reply = {},
             .udata = {.in = body.subspan(entry->body), .out = {}},
             .hook = nullptr,
-            .touched = {}};
+            .touched = {},
+            .expects_events = false};
   std::uint64_t response = 0;
   if (entry->reply > 0) {
     std::memcpy(&response, body.data(), sizeof response);
@@ -150,10 +213,8 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
 
 int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
                              std::span<const std::byte> body) {
-  const auto* const entry = std::find_if(
-      std::begin(kExtended), std::end(kExtended),
-      [&](const Entry& e) { return e.command == (header.command & abi::kCommandMask); });
-  if (entry == std::end(kExtended)) {
+  const Entry* const entry = find_entry(kExtended, header.command & abi::kCommandMask);
+  if (entry == nullptr) {
     return EOPNOTSUPP;
   }
   abi::ExtendedHeader more{};
@@ -183,7 +244,8 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
             .reply = {},
             .udata = {.in = body.subspan(core), .out = {}},
             .hook = nullptr,
-            .touched = {}};
+            .touched = {},
+            .expects_events = false};
   if (!user_range_ok(more.response, core_room + own_room, true)) {
     return EFAULT;
   }
@@ -208,8 +270,12 @@ int UverbsFile::run(const Entry& entry, Call& call) {
     error = outcome ? 0 : outcome.error();
     count(entry, error);
   });
+  if (error == 0 && call.expects_events) {
+    runner_.expect_events();
+  }
   if (error == 0 && hooks_ != nullptr && call.hook != nullptr) {
     call.touched.fd = call.fd;
+    call.touched.rings_by_command = device_.rings_by_command();
     (hooks_->*call.hook)(call.touched);  // not under the device's lock: it may load code
   }
   return error;
@@ -268,6 +334,9 @@ std::uint64_t* UverbsFile::count_of(ObjectKind kind) {
       return &live.cqs;
     case ObjectKind::qp:
       return &live.qps;
+    case ObjectKind::srq:
+      return &live.srqs;
+    case ObjectKind::mw:
     case ObjectKind::channel:
     case ObjectKind::counter:
       break;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,7 @@ class UverbsFile {
     Udata udata;
     void (LibraryHooks::*hook)(const LibraryHooks::Touched&) = nullptr;  // to call afterwards
     LibraryHooks::Touched touched{};
+    bool expects_events = false;  // the application is about to sleep
 
     template <class T>
     [[nodiscard]] T read(std::size_t offset = 0) const;
@@ -55,7 +57,10 @@ class UverbsFile {
     std::size_t body;   // bytes of the common part, with the response address where there is one
     std::size_t reply;  // bytes of the common reply, the least there must be room for
     Handler handler;
+    bool optional = false;  // see Device::has_optional_commands()
   };
+  // Null: there is no such command, or not of this device.
+  [[nodiscard]] const Entry* find_entry(std::span<const Entry> table, std::uint32_t command) const;
   static const Entry kLegacy[];
   static const Entry kExtended[];
 
@@ -64,6 +69,9 @@ class UverbsFile {
   [[nodiscard]] int run_extended(int fd, const abi::CommandHeader& header,
                                  std::span<const std::byte> body);
   [[nodiscard]] int run(const Entry& entry, Call& call);
+  // The command that only rings, before anything else is asked: it comes with every post. Nothing:
+  // it is another one.
+  [[nodiscard]] std::optional<ssize_t> ring(const void* buffer, std::size_t size);
   void count(const Entry& entry, int error);
 
   Outcome<void> get_context(Call& call);
@@ -73,16 +81,40 @@ class UverbsFile {
   Outcome<void> alloc_pd(Call& call);
   Outcome<void> dealloc_pd(Call& call);
   Outcome<void> reg_mr(Call& call);
+  Outcome<void> rereg_mr(Call& call);
   Outcome<void> dereg_mr(Call& call);
   Outcome<void> create_ah(Call& call);
   Outcome<void> destroy_ah(Call& call);
   Outcome<void> create_comp_channel(Call& call);
+  template <class T>
+  struct Made {
+    std::uint32_t handle;
+    T& object;
+  };
+  Outcome<Made<Cq>> make_cq(Call& call, const abi::CreateCq& request);
+  Outcome<abi::CreateQpReply> make_qp(Call& call, const abi::CreateQp& request);
+  Outcome<void> change_qp(Call& call, const abi::ModifyQp& request);
   Outcome<void> create_cq(Call& call);
+  Outcome<void> create_cq_extended(Call& call);
   Outcome<void> destroy_cq(Call& call);
   Outcome<void> create_qp(Call& call);
+  Outcome<void> create_qp_extended(Call& call);
   Outcome<void> modify_qp(Call& call);
+  Outcome<void> modify_qp_extended(Call& call);
   Outcome<void> query_qp(Call& call);
   Outcome<void> destroy_qp(Call& call);
+  // optional_commands.cpp
+  Outcome<void> alloc_mw(Call& call);
+  Outcome<void> dealloc_mw(Call& call);
+  Outcome<void> resize_cq(Call& call);
+  Outcome<void> req_notify_cq(Call& call);
+  Outcome<void> post_send(Call& call);
+  Outcome<void> attach_multicast(Call& call);
+  Outcome<void> detach_multicast(Call& call);
+  Outcome<void> create_srq(Call& call);
+  Outcome<void> modify_srq(Call& call);
+  Outcome<void> query_srq(Call& call);
+  Outcome<void> destroy_srq(Call& call);
 
   static constexpr std::uint32_t kMostCounters = 512;  // as reported of a device that has them
   struct Method {

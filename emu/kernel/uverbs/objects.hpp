@@ -14,7 +14,7 @@
 
 namespace weft::kernel {
 
-enum class ObjectKind : std::uint8_t { pd, mr, ah, cq, qp, channel, counter };
+enum class ObjectKind : std::uint8_t { pd, mr, mw, ah, cq, srq, qp, channel, counter };
 
 // Objects hold each other by count: one that others stand on cannot be destroyed (EBUSY).
 class Object {
@@ -29,11 +29,19 @@ class Object {
   Object& operator=(const Object&) = delete;
 
   [[nodiscard]] ObjectKind kind() const { return kind_; }
-  [[nodiscard]] bool busy() const { return users_ > 0; }
+  [[nodiscard]] virtual bool busy() const { return users_ > 0; }
 
   void use(Object& other) {
     uses_.push_back(&other);
     ++other.users_;
+  }
+  // Instead of all that it used before.
+  void use_only(Object& other) {
+    use(other);
+    for (Object* const used : std::span(uses_).first(uses_.size() - 1)) {
+      --used->users_;
+    }
+    uses_ = {&other};
   }
 
   std::uint64_t user_handle = 0;   // what events call it
@@ -53,6 +61,10 @@ struct Mr : Object {
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
 };
+struct Mw : Object {
+  Mw() : Object(ObjectKind::mw) {}
+  std::uint32_t rkey = 0;
+};
 struct Ah : Object {
   Ah() : Object(ObjectKind::ah) {}
 };
@@ -70,6 +82,12 @@ struct Cq : Object {
     ++comp_events;
     channel->events.send({user_handle, 0, 0});
   }
+};
+struct Srq : Object {
+  Srq() : Object(ObjectKind::srq) {}
+  std::uint32_t number = 0;
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 0;
 };
 // Two numbers in the application's memory: completions, and those of them in error.
 struct CompletionCounter : Object {
@@ -102,6 +120,7 @@ enum CountedOperation : std::uint32_t {
 };
 struct Qp : Object {
   Qp() : Object(ObjectKind::qp) {}
+  [[nodiscard]] bool busy() const override { return Object::busy() || !groups.empty(); }
   static constexpr std::size_t kMostCounters = 8;
 
   // False: there are too many already.
@@ -126,6 +145,7 @@ struct Qp : Object {
   std::uint32_t max_send_sge = 0;
   std::uint32_t max_recv_sge = 0;
   std::uint32_t max_inline_data = 0;
+  std::vector<std::array<std::byte, 16>> groups;  // of multicast, that it has joined
   QueueRegion send_doorbell;  // where the library tells of posted sends; nowhere: no data
   bool sq_sig_all = false;
 

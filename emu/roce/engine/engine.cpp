@@ -51,7 +51,7 @@ std::uint32_t Engine::create_qp(const QpRequest& request) {
       request.max_send == 0 || (request.max_receive == 0 && request.srq == kNoSrq)) {
     return 0;
   }
-  if (request.srq != kNoSrq && request.srq >= srqs_.size()) {
+  if (request.srq != kNoSrq && !has_srq(request.srq)) {
     return 0;
   }
   for (std::uint32_t tried = 0; tried < config_.max_qps; ++tried) {
@@ -73,6 +73,7 @@ int Engine::destroy_qp(std::uint32_t qpn) {
     std::erase(members, qpn);
   }
   deadlines_.clear(qpn - config_.first_qpn);
+  forget_sends(*find(qpn));
   qps_[qpn - config_.first_qpn].reset();  // ready_ may still name it
   return 0;
 }
@@ -165,9 +166,36 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
 void Engine::reset(QueuePair& qp) {
   const std::uint32_t index = qp.qpn - config_.first_qpn;
   const bool was_ready = qp.ready;
+  const bool had_moved = qp.moved;
   deadlines_.clear(index);
+  forget_sends(qp);
   qps_[index] = std::make_unique<QueuePair>(qp.qpn, QpRequest(qp.made));
   qps_[index]->ready = was_ready;
+  qps_[index]->moved = had_moved;
+}
+
+void Engine::forget_sends(QueuePair& qp) {
+  outstanding_ -= qp.send_queue.tail() - qp.send_queue.head();
+}
+
+void Engine::note_moved(QueuePair& qp) {
+  if (tells_moves_ && !qp.moved) {
+    qp.moved = true;
+    moved_.push_slot() = qp.qpn;
+  }
+}
+
+bool Engine::next_moved(Moved& moved) {
+  while (!moved_.empty()) {
+    QueuePair* const qp = find(moved_.front());
+    moved_.pop();
+    if (qp != nullptr && qp->moved) {
+      qp->moved = false;
+      moved = {qp->qpn, qp->send_queue.head(), qp->state()};
+      return true;
+    }
+  }
+  return false;
 }
 
 // Nobody waits for them any more.
@@ -184,6 +212,7 @@ void Engine::enter_error(QueuePair& qp) {
     return;
   }
   qp.attributes.state = QpState::error;
+  note_moved(qp);
   qp.req.retransmit_at = qp.req.rnr_until = qp.req.pace_at = kNever;
   flush_sends(qp);
   flush_receives(qp);
@@ -217,12 +246,18 @@ std::uint32_t Engine::create_srq(std::uint32_t max_receive, std::uint32_t max_sg
   if (max_receive == 0 || max_sge > kMaxSge) {
     return kNoSrq;
   }
-  srqs_.push_back(std::make_unique<ReceiveQueue>(max_receive, max_sge));
-  return static_cast<std::uint32_t>(srqs_.size() - 1);
+  auto place = std::find(srqs_.begin(), srqs_.end(), nullptr);
+  if (place == srqs_.end()) {
+    place = srqs_.insert(srqs_.end(), nullptr);
+  }
+  *place = std::make_unique<ReceiveQueue>(max_receive, max_sge);
+  return static_cast<std::uint32_t>(place - srqs_.begin());
 }
 
+void Engine::destroy_srq(std::uint32_t srq) { srqs_[srq].reset(); }
+
 int Engine::arm_srq(std::uint32_t srq, std::uint32_t limit) {
-  if (srq >= srqs_.size()) {
+  if (!has_srq(srq)) {
     return EINVAL;
   }
   srqs_[srq]->limit = limit;
@@ -241,6 +276,7 @@ int Engine::post_send(std::uint32_t qpn, const WorkRequest& request, std::span<c
   if (!qp->send_queue.push(request, segments, inline_data)) {
     return EINVAL;
   }
+  ++outstanding_;
   if (qp->state() == QpState::error || qp->state() == QpState::sqe) {
     flush_sends(*qp);
     return 0;
@@ -265,7 +301,7 @@ int Engine::post_receive(std::uint32_t qpn, std::uint64_t wr_id, std::span<const
 
 int Engine::post_srq_receive(std::uint32_t srq, std::uint64_t wr_id,
                              std::span<const Sge> segments) {
-  if (srq >= srqs_.size()) {
+  if (!has_srq(srq)) {
     return EINVAL;
   }
   return srqs_[srq]->push(wr_id, segments) ? 0 : ENOMEM;

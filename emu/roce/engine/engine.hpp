@@ -36,7 +36,7 @@ struct EngineConfig {
   std::uint64_t salt = 0;  // of the keys
 };
 
-// Each is a number of packets.
+// Each is a number of packets, unless its name says otherwise.
 struct Counters {
   std::uint64_t received = 0;
   std::uint64_t sent = 0;
@@ -50,15 +50,22 @@ struct Counters {
   std::uint64_t bad_qkeys = 0;
   std::uint64_t retries = 0;  // times that sending began again
   std::uint64_t congestion_notifications = 0;
+  std::uint64_t placed_bytes = 0;  // that peers have put into our memory
 };
 
 class Engine final : public srd::Machine {
  public:
-  // Asks the owner to post what lies in a receive queue of its own: called only when the engine
-  // finds none and needs one.
+  // Asks the owner to put what lies in a receive queue of its own into `queue`: called only when
+  // the engine finds none there and needs one.
   struct RefillHook {
-    void (*refill)(void* owner, bool is_srq, std::uint32_t id) = nullptr;
+    void (*refill)(void* owner, bool is_srq, std::uint32_t id, ReceiveQueue& queue) = nullptr;
     void* owner = nullptr;
+  };
+  // What an owner with queues of its own is to know of a queue pair.
+  struct Moved {
+    std::uint32_t qpn = 0;
+    std::uint64_t retired = 0;  // send requests since the last reset that are over
+    QpState state = QpState::reset;
   };
 
   Engine(const EngineConfig& config, Sink& sink);
@@ -66,6 +73,12 @@ class Engine final : public srd::Machine {
   [[nodiscard]] KeyTable& keys() { return keys_; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
   void set_refill(RefillHook hook) { refill_ = hook; }
+  // Tells from now on, once, of each queue pair of which requests have ended since it was told of,
+  // or that has come to an error.
+  void tell_moves() { tells_moves_ = true; }
+  [[nodiscard]] bool next_moved(Moved& moved);
+  // Send requests that are not over.
+  [[nodiscard]] std::uint64_t outstanding() const { return outstanding_; }
 
   // --- Objects. Control calls return 0 or an errno.
   // The number of the new queue pair, or 0 when there is no room.
@@ -76,6 +89,8 @@ class Engine final : public srd::Machine {
                               const QpAttributes& attributes);
   [[nodiscard]] std::optional<QpAttributes> query_qp(std::uint32_t qpn) const;
   [[nodiscard]] std::uint32_t create_srq(std::uint32_t max_receive, std::uint32_t max_sge);
+  // No queue pair may use it any more.
+  void destroy_srq(std::uint32_t srq);
   [[nodiscard]] int arm_srq(std::uint32_t srq, std::uint32_t limit);
   [[nodiscard]] int attach_multicast(std::uint32_t qpn, const srd::Address& group);
   [[nodiscard]] int detach_multicast(std::uint32_t qpn, const srd::Address& group);
@@ -110,7 +125,12 @@ class Engine final : public srd::Machine {
   // engine.cpp
   [[nodiscard]] QueuePair* find(std::uint32_t qpn) const;
   [[nodiscard]] bool is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const;
+  [[nodiscard]] bool has_srq(std::uint32_t srq) const {
+    return srq < srqs_.size() && srqs_[srq] != nullptr;
+  }
   void wake(QueuePair& qp);
+  void note_moved(QueuePair& qp);
+  void forget_sends(QueuePair& qp);
   void set_deadline(QueuePair& qp);
   void raise(EventType type, std::uint32_t id) { sink_.events.push_slot() = {type, id}; }
   void apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& attributes);
@@ -205,6 +225,9 @@ class Engine final : public srd::Machine {
   std::vector<std::unique_ptr<ReceiveQueue>> srqs_;
   std::unordered_map<srd::Address, std::vector<std::uint32_t>> groups_;
   RingQueue<std::uint32_t> ready_;
+  RingQueue<std::uint32_t> moved_;
+  bool tells_moves_ = false;
+  std::uint64_t outstanding_ = 0;
   std::uint32_t turn_ = 0;  // packets of the first in ready_
   DeadlineHeap deadlines_;
   wire::DatagramHeader outer_;

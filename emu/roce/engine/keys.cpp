@@ -76,6 +76,17 @@ int KeyTable::deregister(std::uint32_t key) {
   return 0;
 }
 
+MemoryRegion* KeyTable::find_region(std::uint32_t key) {
+  const Region* const found = region(key);
+  return found == nullptr ? nullptr
+                          : &regions_[static_cast<std::size_t>(found - regions_.data())].memory;
+}
+
+bool KeyTable::has_windows(std::uint32_t key) const {
+  const Region* const found = region(key);
+  return found != nullptr && found->windows != 0;
+}
+
 std::uint32_t KeyTable::allocate_window(unsigned type, std::uint32_t domain) {
   const std::uint32_t index = next_index(windows_, free_windows_, kMaxEntries);
   if (index == kMaxEntries) {
@@ -117,6 +128,13 @@ int KeyTable::free_window(std::uint32_t rkey) {
   found->used = false;
   free_windows_.push_back(static_cast<std::uint32_t>(found - windows_.data()));
   return 0;
+}
+
+void KeyTable::free_window_at(std::uint32_t rkey) {
+  const std::uint32_t index = (rkey >> kIndexShift) - kFirstWindow;
+  if (index < windows_.size() && windows_[index].used) {
+    (void)free_window(windows_[index].rkey);
+  }
 }
 
 std::byte* KeyTable::local(const Sge& sge, std::uint32_t access, std::uint32_t domain) const {

@@ -27,9 +27,15 @@ class KeyTable {
   [[nodiscard]] std::uint32_t register_region(const MemoryRegion& region);
   // An errno: EINVAL for an unknown key, EBUSY while a window is bound to the region.
   [[nodiscard]] int deregister(std::uint32_t key);
+  // Null: there is no such region. Its rights and its domain may be changed.
+  [[nodiscard]] MemoryRegion* find_region(std::uint32_t key);
+  // Windows are bound to the region.
+  [[nodiscard]] bool has_windows(std::uint32_t key) const;
   // `type` is 1 or 2. 0: there is no room.
   [[nodiscard]] std::uint32_t allocate_window(unsigned type, std::uint32_t domain);
   [[nodiscard]] int free_window(std::uint32_t rkey);
+  // By any key that it ever had: binding changes the low byte.
+  void free_window_at(std::uint32_t rkey);
 
   // For segments of work requests. Null: the key, the domain, the bounds or the rights are wrong.
   [[nodiscard]] std::byte* local(const Sge& sge, std::uint32_t access, std::uint32_t domain) const;

@@ -124,6 +124,7 @@ struct QueuePair {
   Requester req;
   Responder resp;
   bool ready = false;  // it is in the list of those that may have something to send
+  bool moved = false;  // it is in the list of those of which the owner is to be told
   bool responded_last = false;
   bool established = false;  // the event has been raised, or is not due
   bool drained = false;

@@ -341,6 +341,8 @@ void Engine::complete_head(QueuePair& qp, WcStatus status) {
     --qp.req.reads;
   }
   queue.pop();
+  --outstanding_;
+  note_moved(qp);
   qp.req.next = std::max(qp.req.next, queue.head());
 }
 

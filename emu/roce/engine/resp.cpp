@@ -176,6 +176,7 @@ void Engine::accept_send(QueuePair& qp, const Arrival& arrival) {
     return;
   }
   resp.placed += packet.payload_size;
+  counters_.placed_bytes += packet.payload_size;
   const bool invalidates = packet.has(wire::kHasIeth);
   if (invalidates && !keys_.invalidate(packet.invalidate, qp.qpn)) {
     // Of the specification's class J: no NAK, the peer learns it by silence.
@@ -219,6 +220,7 @@ void Engine::accept_write(QueuePair& qp, const Arrival& arrival) {
   resp.write_address += size;
   resp.write_left -= size;
   resp.placed += size;
+  counters_.placed_bytes += size;
   if (packet.has(wire::kHasImmediate)) {
     complete_receive(qp, packet, WcStatus::success, resp.placed);
   }
@@ -268,6 +270,7 @@ void Engine::accept_atomic(QueuePair& qp, const wire::Packet& packet) {
     refuse(qp, packet, wire::kNakRemoteAccess, WcStatus::local_access);
     return;
   }
+  counters_.placed_bytes += sizeof original;
   Resource& resource = new_resource(qp);
   resource.is_read = false;
   resource.first_psn = resource.last_psn = packet.psn;

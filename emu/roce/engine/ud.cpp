@@ -89,6 +89,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
       scatter(qp, segments, 0, {packet, front, arrival.outer}, 0, kGrhSize) &&
       scatter(qp, segments, kGrhSize, arrival, packet.header_size, packet.payload_size);
   const std::uint32_t length = kGrhSize + packet.payload_size;
+  counters_.placed_bytes += length;
   complete_receive(qp, packet, placed ? WcStatus::success : WcStatus::local_protection, length);
   if (!placed) {
     enter_error(qp);
@@ -138,7 +139,7 @@ ReceiveQueue* Engine::stocked_queue(QueuePair& qp) {
   const bool shared = qp.made.srq != kNoSrq;
   ReceiveQueue& queue = shared ? *srqs_[qp.made.srq] : qp.receive_queue;
   if (queue.empty() && refill_.refill != nullptr) {
-    refill_.refill(refill_.owner, shared, shared ? qp.made.srq : qp.qpn);
+    refill_.refill(refill_.owner, shared, shared ? qp.made.srq : qp.qpn, queue);
   }
   return queue.empty() ? nullptr : &queue;
 }

@@ -44,6 +44,22 @@ srd::Address mapped(const std::byte* ipv4) {
   return address;
 }
 
+void read_ipv4(const std::byte* ip, DatagramHeader& header) {
+  header.traffic_class = get8(&ip[1]);
+  header.identification = get16(&ip[4]);
+  header.hop_limit = get8(&ip[8]);
+  header.source = mapped(&ip[12]);
+  header.destination = mapped(&ip[16]);
+}
+
+void read_ipv6(const std::byte* ip, DatagramHeader& header) {
+  header.traffic_class = static_cast<std::uint8_t>((get8(&ip[0]) & 0xF) << 4 | get8(&ip[1]) >> 4);
+  header.flow_label = (get8(&ip[1]) & 0xFU) << 16 | get16(&ip[2]);
+  header.hop_limit = get8(&ip[7]);
+  std::memcpy(&header.source, &ip[8], sizeof header.source);
+  std::memcpy(&header.destination, &ip[24], sizeof header.destination);
+}
+
 DatagramFault parse_ipv4(std::span<const std::byte> ip, Datagram& datagram, std::size_t& size) {
   if (ip.size() < kIpv4 + kUdp) {
     return DatagramFault::too_short;
@@ -57,12 +73,7 @@ DatagramFault parse_ipv4(std::span<const std::byte> ip, Datagram& datagram, std:
   if (get8(&ip[9]) != kProtocolUdp) {
     return DatagramFault::not_udp;
   }
-  DatagramHeader& header = datagram.header;
-  header.traffic_class = get8(&ip[1]);
-  header.identification = get16(&ip[4]);
-  header.hop_limit = get8(&ip[8]);
-  header.source = mapped(&ip[12]);
-  header.destination = mapped(&ip[16]);
+  read_ipv4(ip.data(), datagram.header);
   datagram.ip_udp = ip.first(kIpv4 + kUdp);
   return DatagramFault::none;
 }
@@ -78,17 +89,24 @@ DatagramFault parse_ipv6(std::span<const std::byte> ip, Datagram& datagram, std:
   if (get8(&ip[6]) != kProtocolUdp) {
     return DatagramFault::not_udp;
   }
-  DatagramHeader& header = datagram.header;
-  header.traffic_class = static_cast<std::uint8_t>((get8(&ip[0]) & 0xF) << 4 | get8(&ip[1]) >> 4);
-  header.flow_label = (get8(&ip[1]) & 0xFU) << 16 | get16(&ip[2]);
-  header.hop_limit = get8(&ip[7]);
-  std::memcpy(&header.source, &ip[8], sizeof header.source);
-  std::memcpy(&header.destination, &ip[24], sizeof header.destination);
+  read_ipv6(ip.data(), datagram.header);
   datagram.ip_udp = ip.first(kIpv6 + kUdp);
   return DatagramFault::none;
 }
 
 }  // namespace
+
+bool read_envelope(std::span<const std::byte> envelope, DatagramHeader& header) {
+  const bool is_ipv4 = envelope.size() == kEthernetHeader + kIpv4 + kUdp;
+  if (!is_ipv4 && envelope.size() != kEthernetHeader + kIpv6 + kUdp) {
+    return false;
+  }
+  std::memcpy(header.link.data(), envelope.data(), header.link.size());
+  const std::byte* const ip = envelope.data() + kEthernetHeader;
+  is_ipv4 ? read_ipv4(ip, header) : read_ipv6(ip, header);
+  header.source_port = get16(envelope.data() + envelope.size() - kUdp);
+  return true;
+}
 
 DatagramFault parse_datagram(std::span<const std::byte> frame, Datagram& datagram) {
   if (frame.size() < kEthernetHeader) {

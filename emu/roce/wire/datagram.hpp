@@ -48,6 +48,10 @@ struct Datagram {
 [[nodiscard]] DatagramFault parse_datagram(std::span<const std::byte> frame, Datagram& datagram);
 [[nodiscard]] bool icrc_is_right(const Datagram& datagram);
 
+// The headers alone, as somebody has found them around a packet of ours: their checksum, lengths
+// and ports are not looked at. False: they are neither IPv4 nor IPv6.
+[[nodiscard]] bool read_envelope(std::span<const std::byte> envelope, DatagramHeader& header);
+
 // Writes the Ethernet, IP and UDP headers for a packet of `packet_size` bytes, ICRC not counted;
 // returns their size. Both addresses are of one family.
 std::size_t write_datagram_header(const DatagramHeader& header, std::size_t packet_size,

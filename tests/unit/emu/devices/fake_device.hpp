@@ -97,7 +97,9 @@ class FakePersonality final : public Personality {
   [[nodiscard]] std::string device_folder(const kernel::NicDescription& nic) const override {
     return "sys/devices/fake" + std::to_string(nic.index);
   }
+  [[nodiscard]] std::span<const char* const> path_prefixes() const override { return {}; }
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
+  [[nodiscard]] std::uint8_t node_type() const override { return 7; }
   [[nodiscard]] Result<std::unique_ptr<NicRunner>> start(
       const kernel::NicDescription& /*nic*/, Network network,
       kernel::Statistics* /*statistics*/) const override {

@@ -1,0 +1,49 @@
+// Owns what sets soft-RoCE apart from other kinds of devices.
+#include "emu/devices/rxe/personality.hpp"
+
+#include "emu/devices/rxe/abilities.hpp"
+#include "emu/devices/rxe/device.hpp"
+#include "emu/roce/wire/datagram.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::devices::rxe {
+
+std::string RxePersonality::device_name(std::size_t index) const {
+  return "rxe_" + std::to_string(index);
+}
+
+std::uint16_t RxePersonality::udp_port() const { return roce::wire::kUdpPort; }
+
+std::vector<std::string> RxePersonality::profile_fields() const { return field_names(); }
+
+Result<void> RxePersonality::read(std::string_view abilities) const {
+  return abilities_from_text(abilities).map([](const Abilities&) {});
+}
+
+Result<void> RxePersonality::validate(std::string_view abilities) const {
+  return abilities_from_text(abilities).and_then(
+      [](const Abilities& read) { return rxe::validate(read); });
+}
+
+std::size_t RxePersonality::largest_send(std::string_view abilities) const {
+  const auto read = abilities_from_text(abilities);
+  return read ? read->mtu : 0;
+}
+
+Result<std::unique_ptr<NicRunner>> RxePersonality::start(const kernel::NicDescription& nic,
+                                                         Network network,
+                                                         kernel::Statistics* statistics) const {
+  const auto abilities = abilities_from_text(nic.abilities);
+  if (!abilities) {
+    return tl::unexpected(abilities.error());
+  }
+  const std::uint64_t salt =
+      mix64(std::uint64_t{network.life.value()} << 16 | network.attachment.value());
+  const roce::EngineConfig config =
+      engine_config(*abilities, network.address, QpnBlock{network.first_qpn, network.qpn_count},
+                    network.io->capabilities(), salt);
+  return DeviceRunner<RxeDevice>::create(
+      std::make_unique<RxeDevice>(*abilities, config, statistics), std::move(network.io));
+}
+
+}  // namespace weft::devices::rxe
