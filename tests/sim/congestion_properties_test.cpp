@@ -54,6 +54,7 @@ bool shallow(const CongestionSetup& s) { return s.buffer_products < 1; }
 bool deep(const CongestionSetup& s) { return s.buffer_products > 1; }
 bool many(const CongestionSetup& s) { return s.senders >= 64; }
 bool many_and_small(const CongestionSetup& s) { return many(s) && !deep(s); }
+bool many_and_medium(const CongestionSetup& s) { return many(s) && !deep(s) && !shallow(s); }
 bool many_and_deep(const CongestionSetup& s) { return many(s) && deep(s); }
 bool many_deep_ecn(const CongestionSetup& s) { return many_and_deep(s) && s.ecn; }
 bool many_deep_without_ecn(const CongestionSetup& s) { return many_and_deep(s) && !s.ecn; }
@@ -72,12 +73,15 @@ constexpr std::string_view kOneSample =
     "not isolated; with one packet in flight single samples may decide who shrinks";
 constexpr std::string_view kSteps =
     "not isolated; n constant steps a round trip may lift the queue over the target";
+constexpr std::string_view kSpread =
+    "not isolated; 64 senders that spray over 256 paths, with less than a packet each in flight";
 constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
 constexpr std::string_view kLargeTarget = "the target grows for small windows";
 constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
 
 constexpr Room kBottleneck = Room::bottleneck;
 constexpr Weakness kKnownWeaknesses[] = {
+    {"srd", Room::paths, many_and_medium, Property::fairness, nullptr, 0.94, kSpread},
     {"nscc", kBottleneck, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"nscc", kBottleneck, many_deep_ecn, Property::queue, nullptr, 1.2, kSteps},
     {"nscc", kBottleneck, many_deep_without_ecn, Property::fairness, nullptr, 0.80, kOneSample},
