@@ -1,0 +1,99 @@
+// Tests with stock programs of ordinary RDMA: reliable and unreliable connections, datagrams, reads
+// and atomics, through rdma-core's own rxe provider.
+#include <string>
+
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+TEST(Rxe, DevinfoShowsASoftRoceDevice) {
+  WEFT_NEEDS("ibv_devinfo");
+  const Outcome outcome = run_weft("--device rxe --nics 2 -- ibv_devinfo -v");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* text : {"rxe_0", "rxe_1", "PORT_ACTIVE", "Ethernet", "::ffff:127.77.1.1"}) {
+    EXPECT_TRUE(outcome.says(text)) << text << "\n" << outcome.output;
+  }
+}
+
+struct Program {
+  const char* name;
+  const char* command;
+};
+
+constexpr const char* kPairs = "--device rxe -- ";
+// The same between two leaves, and there packets overtake each other and are lost.
+constexpr const char* kLoss =
+    "--device rxe --topology " WEFT_LEAF_SPINE " --fault 'link: tor0-*, loss: 0.01' -- ";
+
+Outcome run_pair(const char* network, const char* command) {
+  const std::string words = std::string(command) + " -p " + own_port();
+  return run_weft(network + words + " : " + words + " {h1.ip}", 100);
+}
+
+class RxeStock : public ::testing::TestWithParam<Program> {};
+
+TEST_P(RxeStock, BothEndsSucceed) {
+  const std::string command = GetParam().command;
+  const std::string program = command.substr(0, command.find(' '));
+  if (!has(program)) {
+    GTEST_SKIP() << "this machine has no " << program
+                 << "; install ibverbs-utils and perftest to run this test";
+  }
+  const Outcome outcome = run_pair(kPairs, GetParam().command);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RxeStock,
+    ::testing::Values(
+        Program{"PingpongRc", "ibv_rc_pingpong -g 0 -c -n 200 -s 10000"},
+        Program{"PingpongRcWithEvents", "ibv_rc_pingpong -g 0 -c -e -n 200"},
+        Program{"PingpongRcByNewPosts", "ibv_rc_pingpong -g 0 -c -N -n 200"},
+        Program{"PingpongUc", "ibv_uc_pingpong -g 0 -c -n 200"},
+        Program{"PingpongUd", "ibv_ud_pingpong -g 0 -c -n 200"},
+        Program{"PingpongUdWithEvents", "ibv_ud_pingpong -g 0 -c -e -n 100"},
+        Program{"PingpongSharedReceives", "ibv_srq_pingpong -g 0 -c -n 200"},
+        Program{"SendBandwidthOfAllSizes", "ib_send_bw -x 0 -F -a -n 300"},
+        Program{"SendBandwidthBothWays", "ib_send_bw -x 0 -F -b -n 500"},
+        Program{"SendBandwidthSharedReceives", "ib_send_bw -x 0 -F -b --use-srq -q 2 -n 300"},
+        Program{"SendBandwidthUc", "ib_send_bw -x 0 -F -c UC -n 500"},
+        Program{"SendBandwidthUd", "ib_send_bw -x 0 -F -c UD -n 500"},
+        Program{"SendLatency", "ib_send_lat -x 0 -F -n 500"},
+        Program{"SendLatencyWithEvents", "ib_send_lat -x 0 -F -e -n 200"},
+        Program{"SendLatencyUc", "ib_send_lat -x 0 -F -c UC -n 500"},
+        Program{"SendLatencyUd", "ib_send_lat -x 0 -F -c UD -n 500"},
+        Program{"WriteBandwidthOfFourQueuePairs", "ib_write_bw -x 0 -F -b -q 4 -n 300"},
+        Program{"WriteBandwidthUc", "ib_write_bw -x 0 -F -c UC -n 300"},
+        Program{"WriteLatency", "ib_write_lat -x 0 -F -n 500"},
+        Program{"WriteLatencyUc", "ib_write_lat -x 0 -F -c UC -n 500"},
+        Program{"ReadBandwidth", "ib_read_bw -x 0 -F -n 200"},
+        Program{"ReadLatency", "ib_read_lat -x 0 -F -n 200"},
+        Program{"AtomicBandwidth", "ib_atomic_bw -x 0 -F -n 200"},
+        Program{"AtomicLatency", "ib_atomic_lat -x 0 -F -A CMP_AND_SWAP -n 200"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+class RxeLoss : public ::testing::TestWithParam<Program> {};
+
+TEST_P(RxeLoss, ReliableConnectionsGetThroughOnePercent) {
+  const std::string command = GetParam().command;
+  const std::string program = command.substr(0, command.find(' '));
+  if (!has(program)) {
+    GTEST_SKIP() << "this machine has no " << program
+                 << "; install ibverbs-utils and perftest to run this test";
+  }
+  const Outcome outcome = run_pair(kLoss, GetParam().command);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("(loss ")) << "nothing was lost\n" << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RxeLoss,
+                         ::testing::Values(Program{"Pingpong",
+                                                   "ibv_rc_pingpong -g 0 -c -n 200 -s 20000"},
+                                           Program{"Write", "ib_write_bw -x 0 -F -n 200"},
+                                           Program{"Read", "ib_read_bw -x 0 -F -n 100"},
+                                           Program{"Atomic", "ib_atomic_bw -x 0 -F -n 200"}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace weft::testing
