@@ -44,6 +44,8 @@ TEST_P(RxeStock, BothEndsSucceed) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// Where nothing is sent again all of a run fits into a ring: perftest's receiver waits for every
+// message, and one that gets no core for long makes packets be dropped.
 INSTANTIATE_TEST_SUITE_P(
     All, RxeStock,
     ::testing::Values(
@@ -57,8 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
         Program{"SendBandwidthOfAllSizes", "ib_send_bw -x 0 -F -a -n 300"},
         Program{"SendBandwidthBothWays", "ib_send_bw -x 0 -F -b -n 500"},
         Program{"SendBandwidthSharedReceives", "ib_send_bw -x 0 -F -b --use-srq -q 2 -n 300"},
-        Program{"SendBandwidthUc", "ib_send_bw -x 0 -F -c UC -n 500"},
-        Program{"SendBandwidthUd", "ib_send_bw -x 0 -F -c UD -n 500"},
+        Program{"SendBandwidthUc", "ib_send_bw -x 0 -F -c UC -s 4096 -n 200"},
+        Program{"SendBandwidthUd", "ib_send_bw -x 0 -F -c UD -s 2048 -n 200"},
         Program{"SendLatency", "ib_send_lat -x 0 -F -n 500"},
         Program{"SendLatencyWithEvents", "ib_send_lat -x 0 -F -e -n 200"},
         Program{"SendLatencyUc", "ib_send_lat -x 0 -F -c UC -n 500"},

@@ -63,7 +63,8 @@ TEST(Devices, AreKindsWithProfilesOrNone) {
   }
   const auto none = parse_device_kind("ufo");
   ASSERT_FALSE(none);
-  EXPECT_NE(none.error().message.find("efa:PROFILE, or none"), std::string::npos)
+  EXPECT_NE(none.error().message.find("efa, efa:PROFILE, rxe, rxe:PROFILE, or none"),
+            std::string::npos)
       << none.error().message;
   EXPECT_FALSE(parse_device_kind("efa:nosuch"));
 }

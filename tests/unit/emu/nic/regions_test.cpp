@@ -125,12 +125,27 @@ INSTANTIATE_TEST_SUITE_P(All, TakenMemoryUnderWork,
 TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 0, taken_sge(100))));
+  run();
+  EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
   cut = true;
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 1, taken_sge(50'000))));
   run(std::chrono::microseconds{3});
   take_away();
   run(std::chrono::milliseconds{400});  // retransmission would read it
   EXPECT_EQ(only(left.poll()).status, WorkStatus::bad_local_key);
+}
+
+// Nothing is sent again to a peer that never answered before it is given up.
+TEST_F(TakenMemory, PeersThatNeverAnsweredKeepNothingAliveEither) {
+  Qp& from = left.ready_qp();
+  Qp& to = right.ready_qp();
+  cut = true;
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 1, taken_sge(50'000))));
+  run(std::chrono::microseconds{3});
+  take_away();
+  run(std::chrono::milliseconds{400});
+  EXPECT_EQ(only(left.poll()).status, WorkStatus::unreachable);
 }
 
 // What counts is the key, not the address: another region over the same bytes still lends them.
