@@ -114,15 +114,16 @@ class Neighbour:
         while len(self.kept) > 40:
             self.kept.pop(self.rng.randrange(len(self.kept))).close()
 
-    def descriptors(self):
-        """Of every kind that can be had without privilege, as many as a message carries."""
-        pair = socket.socketpair()
+    @staticmethod
+    def descriptors():
+        """Of every kind that can be had without privilege. Whoever asks closes them."""
         kinds = [os.open("/dev/null", os.O_RDONLY), os.open("/", os.O_RDONLY), *os.pipe(),
-                 os.memfd_create("m"), select.epoll().fileno(), os.eventfd(0) if
-                 hasattr(os, "eventfd") else os.open("/dev/zero", os.O_RDONLY)]
-        kinds = [os.dup(fd) for fd in kinds if os.path.exists(f"/proc/self/fd/{fd}")]
-        kinds += [end.detach() for end in pair]
-        return kinds
+                 os.memfd_create("m"), os.open("/dev/zero", os.O_RDONLY)]
+        with select.epoll() as epoll:
+            kinds.append(os.dup(epoll.fileno()))
+        if hasattr(os, "eventfd"):
+            kinds.append(os.eventfd(0))
+        return kinds + [end.detach() for end in socket.socketpair()]
 
     # --- Attacks. Each is one thing that a client can do; errors are weftd's good right.
 
@@ -272,9 +273,12 @@ class Neighbour:
                 bell.send(b"x" * self.rng.choice((0, 1, 1, 100)), socket.MSG_DONTWAIT)
         elif what == 1:
             fds = self.descriptors()
-            bell.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
-            for fd in fds:
-                os.close(fd)
+            try:
+                bell.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                       array.array("i", fds))])
+            finally:
+                for fd in fds:
+                    os.close(fd)
         elif what == 2:
             bell.shutdown(self.rng.choice((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)))
         elif what == 3:
@@ -347,6 +351,9 @@ class Neighbour:
             time.sleep(0.002)
         for child in self.children:
             self.reap(child)
+        held = len(os.listdir("/proc/self/fd"))
+        if held > 500:  # a neighbour without descriptors attacks nobody
+            sys.exit(f"the neighbour itself leaks descriptors: {held}")
         print(" ".join(f"{name}:{count['done']}+{count['refused']}"
                        for name, count in sorted(self.counts.items())), flush=True)
 
