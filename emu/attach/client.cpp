@@ -149,6 +149,7 @@ class Keeper final : public srd::PortKeeper, public Services {
     if (!socket_ || rejoining_ || !ask(service, true)) {
       return false;
     }
+    std::erase(claimed_, service);  // it may have been ours already
     claimed_.push_back(service);
     return true;
   }
@@ -194,6 +195,8 @@ class Keeper final : public srd::PortKeeper, public Services {
     while (true) {
       Received received = await_message(socket_.get(), kMilliseconds);
       if (received.state != Received::State::message) {
+        request.wanted = 0;  // weftd may still grant it
+        (void)send_struct(socket_.get(), request);
         return false;
       }
       if (const auto reply = received.as<ServiceReply>();
@@ -214,6 +217,13 @@ class Keeper final : public srd::PortKeeper, public Services {
     }
     if (const auto link = received.as<LinkNotice>(); is_well_formed(link, AttachMessage::link)) {
       set_link(link->up != 0);
+      return;
+    }
+    if (const auto served = received.as<ServiceReply>();
+        is_well_formed(served, AttachMessage::served)) {
+      if (served->granted == 0) {
+        std::erase(claimed_, served->service);
+      }
       return;
     }
     const auto notice = received.as<DirectNotice>();
@@ -283,7 +293,7 @@ class Keeper final : public srd::PortKeeper, public Services {
       for (const std::uint64_t service : claimed_) {
         ServiceRequest request;
         request.service = service;
-        (void)send_struct(socket_.get(), request);  // nobody else can have it already
+        (void)send_struct(socket_.get(), request);  // hear() learns if somebody was faster
       }
     }
   }

@@ -35,6 +35,7 @@ struct AttachOptions {
 class Services {
  public:
   // False: another process of the NIC does, or there is no weftd to ask. Waits for its answer.
+  // Claims are not counted: one release() is enough.
   [[nodiscard]] virtual bool claim(std::uint64_t service) = 0;
   virtual void release(std::uint64_t service) = 0;
 

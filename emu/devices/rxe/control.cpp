@@ -23,12 +23,6 @@ roce::AddressVector address_vector(const Path& path) {
   return to;
 }
 
-srd::Address address_of(const std::array<std::byte, 16>& gid) {
-  srd::Address address;
-  address.bytes = gid;
-  return address;
-}
-
 roce::QpAttributes attributes_of(const abi::ModifyQp& request) {
   roce::QpAttributes to;
   to.state = static_cast<roce::QpState>(request.qp_state);
@@ -334,18 +328,6 @@ nic::Outcome<void> RxeDevice::query_qp(const kernel::Qp& qp, std::uint32_t /*mas
   to.retry_cnt = from->retry_count;
   to.rnr_retry = from->rnr_retry;
   return {};
-}
-
-nic::Outcome<void> RxeDevice::attach_multicast(kernel::Qp& qp,
-                                               const std::array<std::byte, 16>& group) {
-  const int error = engine_.attach_multicast(qp.number, address_of(group));
-  return error == 0 ? nic::Outcome<void>{} : nic::refuse(error);
-}
-
-nic::Outcome<void> RxeDevice::detach_multicast(kernel::Qp& qp,
-                                               const std::array<std::byte, 16>& group) {
-  const int error = engine_.detach_multicast(qp.number, address_of(group));
-  return error == 0 ? nic::Outcome<void>{} : nic::refuse(error);
 }
 
 }  // namespace weft::devices::rxe

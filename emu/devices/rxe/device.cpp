@@ -265,9 +265,7 @@ void RxeDevice::query_device(abi::QueryDevice& to) const {
   to.max_qp_init_rd_atom = d.max_rd_atomic;
   to.atomic_cap = 1;  // among queue pairs of this device
   to.max_mw = d.max_mw;
-  to.max_mcast_grp = 8192;
-  to.max_mcast_qp_attach = 56;
-  to.max_total_mcast_qp_attach = 458752;
+  to.max_mcast_grp = 0;  // weftd carries no multicast
   to.max_ah = d.max_ah;
   to.max_srq = d.max_srq;
   to.max_srq_wr = d.max_srq_wr;

@@ -101,10 +101,6 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] nic::Outcome<void> query_qp(const kernel::Qp& qp, std::uint32_t mask,
                                             abi::QueryQp& to) const override;
   [[nodiscard]] nic::Outcome<void> post_send(kernel::Qp& qp) override;
-  [[nodiscard]] nic::Outcome<void> attach_multicast(
-      kernel::Qp& qp, const std::array<std::byte, 16>& group) override;
-  [[nodiscard]] nic::Outcome<void> detach_multicast(
-      kernel::Qp& qp, const std::array<std::byte, 16>& group) override;
 
   [[nodiscard]] const roce::Engine& engine() const { return engine_; }
 

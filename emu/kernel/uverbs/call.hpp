@@ -3,13 +3,27 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <new>
 #include <type_traits>
 
 #include "emu/kernel/uverbs/file.hpp"
 #include "srd/base/check.hpp"
 
 namespace weft::kernel {
+
+// Runs a handler. A program that limits its memory has asked for more of it than it allows itself:
+// that is the program's error to hear, and no reason to end it.
+template <class Handler>
+[[nodiscard]] int error_of(Handler&& handler) {
+  try {
+    const Outcome<void> outcome = handler();
+    return outcome ? 0 : outcome.error();
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+}
 
 inline constexpr std::uint8_t kOnlyPort = 1;
 

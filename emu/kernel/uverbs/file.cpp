@@ -266,8 +266,7 @@ int UverbsFile::run(const Entry& entry, Call& call) {
   }
   int error = 0;
   runner_.exclusively([&] {
-    const Outcome<void> outcome = (this->*entry.handler)(call);
-    error = outcome ? 0 : outcome.error();
+    error = error_of([&] { return (this->*entry.handler)(call); });
     count(entry, error);
   });
   if (error == 0 && call.expects_events) {

@@ -215,8 +215,7 @@ int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
   }
   int error = 0;
   runner_.exclusively([&] {
-    const Outcome<void> outcome = (this->*method->handler)(call);
-    error = outcome ? 0 : outcome.error();
+    error = error_of([&] { return (this->*method->handler)(call); });
     DeviceCounters& counters = device_.counters();
     ++counters.submitted_cmds;
     ++counters.completed_cmds;
