@@ -2,6 +2,9 @@
 // is.
 #include <unistd.h>
 
+#include <new>
+
+#include "emu/kernel/uverbs/call.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
 namespace weft::kernel {
@@ -199,6 +202,12 @@ std::string name_of(const ::testing::TestParamInfo<WrongHandle::ParamType>& test
 INSTANTIATE_TEST_SUITE_P(All, WrongHandle,
                          ::testing::Combine(::testing::ValuesIn(kUsers), ::testing::Range(0, 8)),
                          name_of);
+
+// A program may limit its memory, and ask for more.
+TEST(RefusedCommands, WhatFindsNoMemoryIsTheCallersError) {
+  EXPECT_EQ(error_of([]() -> Outcome<void> { throw std::bad_alloc(); }), ENOMEM);
+  EXPECT_EQ(error_of([] { return Outcome<void>{}; }), 0);
+}
 
 }  // namespace
 }  // namespace weft::kernel
