@@ -134,6 +134,7 @@ void SrdControl::on_ack(const AckSample& sample) {
     // round trip: an average over many of them would pace by a queue that is long gone.
     const double rtt =
         std::min(static_cast<double>(sample.rtt.count()), kMostRttGrowth * smoothed_rtt_);
+    latest_delay_ = std::max(rtt - static_cast<double>(base_rtt_.get().count()), 0.0);
     const bool nearer = !measured_ && rtt < smoothed_rtt_;  // than was told
     const double weight = nearer ? 1.0 : std::clamp(mtu_ / window_, kLeastRttWeight, 1.0);
     smoothed_rtt_ += weight * (rtt - smoothed_rtt_);
@@ -310,7 +311,10 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
   const bool again = repeated_ == kOnePath && filter_.several();
   const bool too_much = !again && loses_too_much(bytes);
   const PathFilter::View peer = view(now);
-  if (!credits_ && queue_is_short(now)) {
+  // Of other losses than trimmed packets the sender learns when the samples from before them have
+  // grown old: the latest one still tells what the queue was like.
+  const bool was_long = kind != LossKind::trimmed && latest_delay_ * 1000 >= constants_.target;
+  if (!credits_ && !was_long && queue_is_short(now)) {
     if (too_much || (short_queue_ && !again)) {
       lose_in_short_queue(bytes);
     }

@@ -60,11 +60,12 @@ class SrdControl {
   PathFilter filter_;
   double mtu_;
   double header_;
-  double window_;         // bytes; may be a part of a packet
-  double smoothed_rtt_;   // ns; until one was measured what was told
-  double sent_from_;      // the window a round before this one began
-  double round_window_;   // the window when it began ...
-  double round_rtt_ = 0;  // ... and the round trip, ns
+  double window_;            // bytes; may be a part of a packet
+  double smoothed_rtt_;      // ns; until one was measured what was told
+  double latest_delay_ = 0;  // ns: the queue of the latest round trip
+  double sent_from_;         // the window a round before this one began
+  double round_window_;      // the window when it began ...
+  double round_rtt_ = 0;     // ... and the round trip, ns
   double empty_acked_ = 0;
   double achieved_ = 0;  // bytes acknowledged in this adaptation period
   double to_ignore_ = 0;
