@@ -25,6 +25,7 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+// Fills in from the environment what the caller has left empty.
 Result<void> complete(AttachOptions& options) {
   if (options.socket.empty()) {
     options.socket = environment("WEFT_SOCKET");
@@ -52,6 +53,7 @@ AttachRequest request_for(const AttachOptions& options) {
   return request;
 }
 
+// What to say of an answer that is not the one that was hoped for.
 Error refusal(const Received& received) {
   if (received.state == Received::State::nothing) {
     return {ErrorCode::io_error, "weftd does not answer"};
@@ -98,6 +100,8 @@ Result<srd::RingPort> open_port(Received& received, std::size_t ring_bytes, int 
                              std::move(*bell));
 }
 
+// Checks what weftd says before anything is built on it: weftd may be of another version, or not be
+// weftd.
 Result<Place> accept_reply(Received& received) {
   const auto reply = received.as<AttachReply>();
   if (!is_well_formed(reply, AttachMessage::attached) || received.fds.size() != 2) {
@@ -123,6 +127,7 @@ Result<std::unique_ptr<srd::RingPorts>> rings_of(const srd::RingPorts::Config& c
   return std::unique_ptr<srd::RingPorts>(std::move(*rings));
 }
 
+// The protocol is chosen once, here; all that follows is compiled for it.
 Result<std::unique_ptr<srd::RingPorts>> rings_for(std::uint16_t udp_port,
                                                   const srd::RingPorts::Config& config,
                                                   srd::RingPort uplink) {
@@ -183,7 +188,8 @@ class Keeper final : public srd::PortKeeper, public Services {
   }
 
  private:
-  // What else weftd says meanwhile is heard by the next attend().
+  // Asks for a service and waits for the answer. What else weftd says meanwhile is heard by the
+  // next attend().
   [[nodiscard]] bool ask(std::uint64_t service, bool wanted) {
     constexpr int kMilliseconds = 2000;
     ServiceRequest request;
@@ -210,6 +216,7 @@ class Keeper final : public srd::PortKeeper, public Services {
     }
   }
 
+  // One message of weftd. What is not understood is left alone.
   void hear(srd::RingPorts& io, Received& received) {
     if (rejoining_) {
       rejoin(io, received);
@@ -246,6 +253,7 @@ class Keeper final : public srd::PortKeeper, public Services {
     }
   }
 
+  // The connection has ended: weftd is gone, or has taken the place away. Begins to knock.
   void lose(srd::RingPorts& io) {
     socket_.reset();
     rejoining_ = false;
@@ -258,6 +266,8 @@ class Keeper final : public srd::PortKeeper, public Services {
     }
   }
 
+  // The timer has expired: connects and asks for the old place, with its life. The answer is
+  // awaited by attend(), as any other message.
   void knock(srd::RingPorts& io) {
     std::uint64_t expirations;
     if (socket_ || ::read(knock_.get(), &expirations, sizeof expirations) < 0) {
@@ -277,6 +287,8 @@ class Keeper final : public srd::PortKeeper, public Services {
     }
   }
 
+  // The answer to knock(). The place must be the old one in every respect, because peers know it by
+  // these numbers.
   void rejoin(srd::RingPorts& io, Received& received) {
     auto place = accept_reply(received);
     if (!place || place->reply.attachment != place_.attachment ||
@@ -293,7 +305,7 @@ class Keeper final : public srd::PortKeeper, public Services {
       for (const std::uint64_t service : claimed_) {
         ServiceRequest request;
         request.service = service;
-        (void)send_struct(socket_.get(), request);  // hear() learns if somebody was faster
+        (void)send_struct(socket_.get(), request);  // hear() learns if another process was faster
       }
     }
   }

@@ -17,7 +17,8 @@
 namespace weft::attach {
 
 // This code runs inside other people's programs: it starts no thread, prints nothing, and after
-// attaching allocates only when weftd changes something.
+// attaching allocates only when weftd changes something. The functions below block; call them from
+// any thread.
 struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
@@ -43,6 +44,8 @@ class Services {
   ~Services() = default;
 };
 
+// A place on the network. It lasts as long as `io`, also while weftd is away: what is sent then is
+// dropped, but for direct rings, and the place is asked for again. The numbers here never change.
 struct Attachment {
   srd::Address address;  // the NIC's; also its GID
   srd::AttachmentId id;
@@ -58,10 +61,11 @@ struct Attachment {
 // takes 200 ms, and five seconds were too short.
 inline constexpr int kHandshakeMilliseconds = 20'000;
 
-// Says in the error what to do when there is no weftd.
+// Connects, asks for a place, and maps the rings. The error says what to do when there is no weftd,
+// or why weftd refuses.
 [[nodiscard]] Result<Attachment> attach(AttachOptions options = {});
 
-// The addresses of the NICs of options.host, in order.
+// The addresses of the NICs of options.host, in order. Takes no place.
 [[nodiscard]] Result<std::vector<srd::Address>> describe_host(AttachOptions options = {});
 
 // Makes a tap the kernel's end of the link of options.host. weftd has it until the connection,

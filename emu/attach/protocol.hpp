@@ -1,5 +1,18 @@
 // Owns the messages between weftd and the processes attached to it: one SEQPACKET datagram each,
-// same machine.
+// same machine, so in its byte order.
+//
+//   client                                     weftd
+//   describe             ->
+//                        <-                    host
+//   attach               ->
+//                        <-                    attached (+ ring memory, bell), or refused
+//   service              ->
+//                        <-                    served
+//                        <-                    direct (+ ring memory, bell), undirect, link
+//   the connection ends: the place is given up
+//
+// Both programs come from one build as a rule: a message of another version is refused, never
+// converted.
 #pragma once
 
 #include <array>
@@ -35,6 +48,7 @@ enum class AttachMessage : std::uint16_t {
   served = 11,   // weftd
 };
 
+// Every message begins with this.
 struct AttachHeader {
   std::uint32_t magic = kAttachMagic;
   std::uint16_t version = kAttachVersion;
@@ -68,6 +82,7 @@ struct TapRequest {
   std::array<char, kMaxHostName> host{};
 };
 
+// The place. All numbers stay as they are for as long as the process has it.
 struct AttachReply {
   AttachHeader header{.type = AttachMessage::attached};
   std::array<std::byte, 16> address{};
@@ -84,6 +99,7 @@ struct AttachReply {
   std::uint64_t link_up = 1;          // of this NIC; later changes are notices
 };
 
+// The addresses of the first `nics` NICs.
 struct HostReply {
   AttachHeader header{.type = AttachMessage::host};
   std::uint32_t nics = 0;
@@ -95,6 +111,8 @@ struct RefusedReply {
   std::array<char, 200> text{};
 };
 
+// direct: from now on the ring to `peer`, whose other end that process has; it is end 0 or 1 of the
+// memory. undirect: the fields after `attachment` mean nothing.
 struct DirectNotice {
   AttachHeader header{.type = AttachMessage::direct};
   std::array<std::byte, 16> peer{};

@@ -26,6 +26,7 @@ std::optional<ucred> credentials_of(int socket) {
                                                                           : std::nullopt;
 }
 
+// All descriptors of a message, owned from here on.
 std::vector<srd::UniqueFd> descriptors_of(msghdr& message) {
   std::vector<srd::UniqueFd> fds;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -97,6 +98,7 @@ Result<srd::UniqueFd> listen_unix(const std::string& path, int type) {
     return tl::unexpected(address.error());
   }
   const auto* generic = reinterpret_cast<const sockaddr*>(&*address);
+  // A socket file outlives its process; only a connection shows whether one listens there.
   srd::UniqueFd probe(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (probe && ::connect(probe.get(), generic, sizeof *address) == 0) {
     return fail(ErrorCode::already_exists, "another weftd listens on '" + path + "'");

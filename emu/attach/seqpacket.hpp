@@ -20,6 +20,8 @@
 
 namespace weft::attach {
 
+// A message and the descriptors that came with it, which are this object's to close. `nothing`:
+// none has come yet. `closed`: the connection has ended, or is broken.
 struct Received {
   enum class State { message, nothing, closed };
   State state = State::nothing;
@@ -52,8 +54,9 @@ struct Received {
 [[nodiscard]] pid_t peer_process(int socket);
 [[nodiscard]] uid_t peer_user(int socket);
 
-// Neither blocks. A message that is larger than any of ours, or brings more than four descriptors,
-// is received as an empty one without any; an empty datagram ends the connection.
+// Neither blocks. send_message() is false if the other side does not read, or is gone: nothing was
+// sent then. A received message that is larger than any of ours, or brings more than four
+// descriptors, is returned as an empty one without any; an empty datagram ends the connection.
 [[nodiscard]] bool send_message(int socket, std::span<const std::byte> bytes,
                                 std::initializer_list<int> fds = {});
 template <class T>
@@ -64,7 +67,7 @@ template <class T>
 // Closes descriptors that came with a message. Sockets among them do not linger (SO_LINGER is
 // switched off); closing other kinds may still block.
 void close_unwanted(std::vector<srd::UniqueFd>& fds);
-// Waits up to that long for one.
+// Waits up to that long for a message. State::nothing: none came.
 [[nodiscard]] Received await_message(int socket, int milliseconds);
 
 }  // namespace weft::attach

@@ -33,7 +33,7 @@ Acceptor::Acceptor(boost::asio::io_context& io, SideThreads& side, srd::UniqueFd
   wait();
 }
 
-// The acceptor lives as long as the io_context runs, so handlers may keep `this`.
+// Handlers may keep `this`: see the class.
 void Acceptor::wait() {
   // Do not accept while the side threads are behind: each connection could add to their work. Nor
   // without the spare descriptor: a connection that cannot be accepted keeps the listener readable,

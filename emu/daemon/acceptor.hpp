@@ -16,7 +16,8 @@
 namespace weft::daemon {
 
 // Accepts a bounded number of connections per turn, so that other work of the control thread is not
-// kept waiting.
+// kept waiting. Lives on the control thread, and as long as the io_context runs: its handlers keep
+// `this`.
 class Acceptor {
  public:
   // Decides whether the connection stays: dropping the socket closes it.
@@ -36,9 +37,11 @@ class Acceptor {
   static constexpr int kAcceptsATurn = 16;
 
  private:
+  // Waits for the next connection, or a moment if none may be accepted now.
   void wait();
   void accept_some();
   void look_again_later();
+  // Nothing: no connection waits, or it was refused for lack of a descriptor.
   [[nodiscard]] std::optional<ClientSocket> accept_one();
   void refuse_one();
 

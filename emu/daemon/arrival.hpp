@@ -26,7 +26,7 @@ struct FrameSource {
 // loss.
 struct Arrival {
   fabric::PortId port = 0;
-  std::uint32_t block = 0;  // which process on that NIC
+  std::uint32_t block = 0;  // which process on that NIC: the upper bits of the queue pair number
   srd::RecordInfo record;   // of the ring record that it came in, or will be written to
   bool management = false;
   // If not negative, the number of the port to the outside that it is for. Numbers are used again:

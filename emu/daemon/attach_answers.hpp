@@ -15,6 +15,7 @@
 
 namespace weft::daemon {
 
+// Tells the client why, without waiting; a text that is too long is cut.
 inline void refuse(int socket, std::string_view text) {
   attach::RefusedReply reply;
   std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
@@ -31,6 +32,7 @@ std::optional<std::string> name_in(const std::array<char, N>& text) {
   return std::string(text.begin(), end);
 }
 
+// The NICs of the host that a request names; an empty name is the first host.
 inline Result<std::vector<Nic*>> nics_named(Plant& plant,
                                             const std::array<char, attach::kMaxHostName>& host) {
   const auto name = name_in(host);

@@ -149,6 +149,8 @@ void AttachServer::await_newcomer(std::uint64_t number) {
   newcomers_.at(number)->socket->when_readable([this, number] { hear_newcomer(number); });
 }
 
+// A newcomer may describe a host as often as it likes. It becomes an attached process or the donor
+// of a tap, or it is refused and its connection closed.
 void AttachServer::hear_newcomer(std::uint64_t number) {
   const auto found = newcomers_.find(number);
   if (found == newcomers_.end()) {
@@ -213,6 +215,8 @@ bool AttachServer::answer_describe(int socket, const attach::DescribeRequest& re
 
 // --- Attaching.
 
+// A wish is granted between a sixteenth of the usual size and kLargestRing, rounded up to a power
+// of two.
 std::size_t AttachServer::ring_bytes_for(const attach::AttachRequest& request) const {
   if (request.ring_bytes == 0) {
     return options_.ring_bytes;
@@ -469,6 +473,8 @@ void AttachServer::take_ring_back(Process& from, const Process& peer) {
   }
 }
 
+// The lists are emptied first: take_ring_back() may make a process leave, which would otherwise
+// change them meanwhile.
 void AttachServer::take_all_rings_back() {
   std::vector<Slot*> slots;
   std::vector<std::pair<Process*, std::vector<Process*>>> pairs;
@@ -487,6 +493,7 @@ void AttachServer::take_all_rings_back() {
   network_.raise_notices(slots);
 }
 
+// Every process on the NIC is told by its socket, and made to read it.
 void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
   const Nic& changed = *plant_.nics()[nic];
   network_.note_link(nic, up);
@@ -508,6 +515,8 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
   network_.raise_notices(slots);
 }
 
+// Makes a ring between two processes and gives each one end of it. weftd keeps neither the memory
+// nor the bell: it has no part in what goes through the ring.
 void AttachServer::give_direct_ring(Process& from, Process& to) {
   constexpr std::size_t kMost = srd::RingPorts::kMaxDirectPorts;
   // A process drops rings beyond kMost without an answer: its peer would write into a ring that no

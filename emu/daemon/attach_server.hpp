@@ -53,16 +53,18 @@ class AttachServer {
   [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_; }
 
  private:
+  // A connection that has not asked for a place yet, and an attached process.
   struct Newcomer;
   struct Process;
 
   // A life that is later than all before, also across restarts of weftd: tenths of seconds since
-  // 1970.
+  // 1970, which wrap every 13 years; Life compares as a serial number.
   [[nodiscard]] static std::uint32_t life_of_now();
 
   void take(ClientSocket socket);
   void await_newcomer(std::uint64_t number);
   void hear_newcomer(std::uint64_t number);
+  // Takes the newcomer off the list, and returns its connection.
   std::unique_ptr<ClientWatch> dismiss_newcomer(std::uint64_t number);
   void send_idle_newcomers_away();
   // True: the connection stays, as a newcomer's.
@@ -74,6 +76,7 @@ class AttachServer {
   [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process, srd::RingPort port);
   [[nodiscard]] attach::AttachReply reply_for(const Process& process) const;
 
+  // Waits for messages of the process, and for its end.
   void watch(Process& process);
   void hear(Process& process);
   // False: it is to leave.
@@ -82,6 +85,7 @@ class AttachServer {
   // Also for a process whose socket is full: it has to attach again, when it reads its socket.
   void leave(Process& process);
   void take_out(Process& process);
+  // Tells `from` that its direct ring to `peer` has ended.
   void take_ring_back(Process& from, const Process& peer);
   void give_direct_ring(Process& from, Process& to);
   void tell_of_link(std::uint32_t nic, bool up);
@@ -103,6 +107,8 @@ class AttachServer {
   std::unordered_map<std::uint64_t, std::unique_ptr<Newcomer>>
       newcomers_;  // connected, not attached
   std::map<uid_t, std::size_t> newcomers_of_;
+  // By the number of the connection, which is never used again: a handler that comes late finds
+  // nothing instead of a stranger. by_place_ has the same processes by NIC and attachment.
   std::unordered_map<std::uint64_t, std::unique_ptr<Process>> processes_;
   std::unordered_map<std::uint64_t, Process*> by_place_;
   std::size_t direct_pairs_ = 0;

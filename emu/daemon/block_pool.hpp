@@ -10,7 +10,8 @@ namespace weft::daemon {
 
 // Blocks lie in slabs, and the lowest slab with room is used first: so after a flood the later
 // slabs become empty and are given back, even if a few blocks stay for long. Each slab has a bitmap
-// of its free blocks, and the pool one of the slabs with room.
+// of its free blocks, and the pool one of the slabs with room. A block keeps its number and address
+// until it is released. One thread.
 class BlockPool {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;

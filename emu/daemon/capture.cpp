@@ -26,6 +26,7 @@ Result<srd::PcapngWriter> open_within(Duration patience,
   return opened.get();
 }
 
+// A link that several patterns match gets one interface.
 Result<std::unique_ptr<Capture>> Capture::start(const fabric::Topology& topology,
                                                 const CaptureOptions& options, std::uint64_t seed,
                                                 Duration now) {
@@ -89,6 +90,7 @@ Result<void> Capture::write_to(srd::PcapngWriter file) {
   return {};
 }
 
+// The comment says everything that happened to the frame so far.
 void Capture::frame(Duration when, fabric::LinkId link, std::span<const std::byte> bytes,
                     unsigned flags, const char* dropped) {
   if (!watches(link)) {

@@ -54,6 +54,8 @@ struct CaptureQueue::Shared {
     return at + size;
   }
 
+  // The room of a record is given back before the sink has written it: the bytes are copied out
+  // first, so that the forwarding thread never waits for the disk.
   void write_all() {
     std::uint64_t at = tail.load(std::memory_order_relaxed);
     while (at != head.load(std::memory_order_acquire)) {
@@ -69,6 +71,7 @@ struct CaptureQueue::Shared {
     sink.flush();
   }
 
+  // After the end was asked for, everything that is in the ring is written once more.
   void serve() {
     for (bool last = false; !last;) {
       {

@@ -13,6 +13,7 @@
 
 namespace weft::daemon {
 
+// Valid only during the call that it is passed to.
 struct CapturedFrame {
   std::uint32_t interface = 0;
   std::uint64_t time = 0;  // nanoseconds of the calendar

@@ -14,6 +14,8 @@
 namespace weft::daemon {
 namespace {
 
+// What a peek saw: the size as recvmsg() returns it, whether a sender was named, and whether
+// descriptors come with it.
 struct Look {
   ssize_t size = 0;
   bool names_sender = false;
@@ -57,6 +59,7 @@ bool holds_messages(int socket) {
   return next.size > 0 || (next.names_sender && option(socket, SO_TYPE) == SOCK_SEQPACKET);
 }
 
+// Receives whatever is left, and closes the descriptors. May block: for side threads.
 void empty(int socket) {
   while (holds_messages(socket)) {
     attach::Received received = attach::receive_message(socket);

@@ -20,6 +20,7 @@ namespace weft::daemon {
 // messages is closed on a side thread.
 class ClientSocket {
  public:
+  // `side` must outlive this object.
   ClientSocket(SideThreads& side, srd::UniqueFd fd);
   ClientSocket(ClientSocket&&) = default;
   ClientSocket& operator=(ClientSocket&&) = delete;

@@ -133,6 +133,7 @@ json capture_json(const Capture* capture, const NetworkFigures& figures) {
           {"dropped", figures.capture_dropped}};
 }
 
+// The capture has ended, so its figures can be read without asking the forwarding thread.
 json capture_json(const NetworkControl::StoppedCapture& stopped) {
   const Capture& capture = *stopped.capture;
   NetworkFigures figures;
@@ -144,6 +145,7 @@ json capture_json(const NetworkControl::StoppedCapture& stopped) {
   return last;
 }
 
+// Processes are sorted by NIC, and so are walked through once.
 json nics_json(const NetworkControl& network, const NetworkFigures& figures) {
   json nics = json::array();
   auto process = figures.processes.begin();

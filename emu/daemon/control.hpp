@@ -11,7 +11,7 @@
 
 namespace weft::daemon {
 
-// What the control socket and the metrics have access to.
+// What the control socket and the metrics have access to. All of it belongs to the control thread.
 struct ControlView {
   NetworkControl& network;
   std::string directory{};
@@ -22,7 +22,8 @@ struct ControlView {
   std::function<void()> stop{};  // ends weftd, once the answer has been sent
 };
 
-// Any bytes may come; the answer is always one line of JSON.
+// Answers one request. Any bytes may come; the answer is always one line of JSON, with "ok" and, if
+// that is false, "error".
 [[nodiscard]] std::string answer_control(const ControlView& view, const std::string& line);
 
 }  // namespace weft::daemon

@@ -55,6 +55,8 @@ Plant::Options plant_of(const fabric::Topology& topology, const Plant::Options& 
   return options;
 }
 
+// Makes the directory if need be. The lock lasts as long as the descriptor, so it ends with weftd
+// however that ends.
 Result<srd::UniqueFd> lock_directory(const std::string& directory) {
   ::mkdir(directory.c_str(), S_IRWXU);
   struct stat info {};
@@ -105,6 +107,7 @@ Result<srd::UniqueFd> take_signals() {
   return signals;
 }
 
+// Takes one line off the front of `input`. Nothing: it has no end yet.
 std::optional<std::string> answer_line(const ControlView& view, std::string& input) {
   const std::size_t end = input.find('\n');
   if (end == std::string::npos) {
@@ -137,6 +140,8 @@ StreamServer::Options metrics_options(const ControlView& view) {
 
 }  // namespace
 
+// Destroyed from the last member to the first: the servers go before the network that they ask, and
+// that before the forwarder.
 struct Daemon::Planes {
   Planes(const DaemonOptions& asked, Plant made);
 
@@ -188,6 +193,7 @@ Daemon::Planes::Planes(const DaemonOptions& asked, Plant made)
       metrics(io, side, metrics_options(view)),
       public_metrics(io, side, metrics_options(view)) {}
 
+// The parts that can fail, in the order in which each needs the one before.
 Result<void> Daemon::Planes::open() {
   auto locked = lock_directory(options.directory);
   if (!locked) {
@@ -346,6 +352,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
 }
 
 Result<void> Daemon::run() {
+  // From here on calls of the control thread wait to be served, so forwarder.run() must follow.
   planes_->forwarder.calls().begin();
   std::thread control;
   try {

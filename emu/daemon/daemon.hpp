@@ -24,8 +24,8 @@ struct DaemonOptions {
   // still in the reader's cache, it waits for each, and bandwidth falls to a third.
   std::size_t ring_bytes = std::size_t{1} << 21;
   bool direct_rings = true;
-  std::optional<fabric::Topology>
-      topology;  // must be valid; its hosts count, with addresses as `plant` says
+  // Must be valid. Its hosts take the place of those in `plant`, which still gives the addresses.
+  std::optional<fabric::Topology> topology;
   std::uint64_t seed = 1;
   double dilation = 1;               // seconds here per second in the network
   std::vector<std::string> ports{};  // to the outside, as parse_outside() takes them
@@ -41,7 +41,8 @@ struct DaemonOptions {
 //       |  heed_notices() <--Notices----- pushed in a round            |
 //
 // Control waits for forwarding, never the other way round. SideThreads, a third kind, do what a
-// client could make block for ever.
+// client could make block for ever. create() opens everything and listens: when it returns, clients
+// can connect. run() may be called once.
 class Daemon {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Daemon>> create(const DaemonOptions& options);

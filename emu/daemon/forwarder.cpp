@@ -28,6 +28,9 @@ constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
 // Bursts taken from the ring of a process that has left: more than a ring holds. More than that can
 // only come from a child that goes on writing.
 constexpr std::uint32_t kMostLastBursts = 1024;
+
+// Frames copied in one round out of the ring of a process that has left: a bounded share, as
+// everything in a round.
 constexpr int kMostLoansAtOnce = 64;
 
 // Reads the pending error of a socket, which clears it. False: it is no socket, and its error

@@ -30,7 +30,8 @@ struct ForwarderCounters {
 // One round: a call of the control thread, if one waits; a burst from the ring of every slot; a
 // burst from every port to the outside; what is due in the modelled network; bells and notices.
 // Nothing here waits for anybody: no connection is accepted, no text is parsed, and each slot, port
-// and caller gets a bounded share.
+// and caller gets a bounded share. When a round finds nothing the thread yields, and then sleeps on
+// `wait_` until a bell, a port, a call, or a time.
 class Forwarder {
  public:
   Forwarder(Plant& plant, std::size_t max_frame);
@@ -70,16 +71,21 @@ class Forwarder {
     Slot* slot = nullptr;
   };
 
+  // Returns how much it moved; 0: nothing.
   [[nodiscard]] std::size_t round(TimePoint now);
   [[nodiscard]] bool watch(int fd, const Watched& watched, bool edges);
+  // Does nothing for a descriptor that is not watched.
   void unwatch(int fd);
   void sleep(std::int64_t wait);
+  // In nanoseconds; -1: until something happens.
   [[nodiscard]] std::int64_t time_to_sleep(TimePoint now);
+  // False: there is work, and everything is awake again.
   [[nodiscard]] bool fall_asleep();
   void wake_up();
   bool consider_direct(Slot& from, Slot& to);
   // For a slot that broke its ring or is ending. True: that made progress.
   [[nodiscard]] bool look_after(Slot& slot, std::size_t pumped);
+  // Tells the control thread which NICs' links have changed since the last time.
   void watch_links();
 
   Plant& plant_;

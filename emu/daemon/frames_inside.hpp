@@ -16,7 +16,8 @@ namespace weft::daemon {
 
 class Loans;
 
-// A frame: in the ring of its lender, or in a block of a pool.
+// A frame: in the ring of its lender, or in a block of a pool. `lender` is null once the frame has
+// a block of its own, or was never lent.
 struct Stored {
   std::byte* bytes = nullptr;
   std::uint32_t size = 0;
@@ -31,7 +32,8 @@ struct Stored {
 
 // Each NIC may have at most as many bytes inside as are still free, the rule by which ports of a
 // switch share its buffer (dynamic thresholds): a NIC that floods the network gets half, and leaves
-// the rest to the others.
+// the rest to the others. A frame is charged for a block of its size class even while it is on
+// loan, so that calling a loan in never needs more than was charged.
 class FramesInside {
  public:
   static constexpr std::uint32_t kNone = BlockPool::kNone;

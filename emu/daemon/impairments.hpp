@@ -14,6 +14,7 @@ namespace weft::daemon {
 
 class NetworkControl;
 
+// Belongs to the control thread. After an error all impairments are as they were before.
 class Impairments {
  public:
   // `link` is a pattern. Fields that are given replace those set for the same pattern; the others
@@ -26,6 +27,7 @@ class Impairments {
   [[nodiscard]] nlohmann::json json() const;
 
  private:
+  // What was asked for under one pattern, and the faults that carry it out now.
   struct Impaired {
     nlohmann::json fields = nlohmann::json::object();
     std::vector<std::uint32_t> faults;

@@ -97,9 +97,13 @@ class LiveFabric {
   // kNone: there is no room.
   [[nodiscard]] std::uint32_t store(fabric::PortId from, const Arrival& to,
                                     std::span<const std::byte> frame, const Lender& lender = {});
+  // Ends a loan, if the frame is on loan; without memory for the copy the frame is `gone`.
   void take_home(Stored& stored);
+  // A second frame with the same bytes, or kNone.
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
   void release(std::uint32_t handle);
+  // The bytes with marks, cuts and damage; empty if the damage is one that a wire would have turned
+  // into a loss.
   [[nodiscard]] std::span<std::byte> as_it_arrives(Stored& stored, unsigned flags);
   void deliver(const fabric::Event& event);
   void record(fabric::Picos when, const fabric::Event& event, fabric::LinkId link,
@@ -116,6 +120,7 @@ class LiveFabric {
   std::vector<std::byte> scratch_;
   Rng rng_;
   FramesInside inside_;
+  // Frames that came out or were lost in the present advance().
   std::size_t moved_ = 0;
 };
 

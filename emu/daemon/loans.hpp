@@ -11,8 +11,9 @@
 
 namespace weft::daemon {
 
-// In the order of the ring. Frames come back in any order, but a ring can only be released up to
-// the oldest frame that is still out: hence a queue whose front moves over all that are back.
+// One per slot, in the order of the ring. Frames come back in any order, but a ring can only be
+// released up to the oldest frame that is still out: hence a queue whose front moves over all that
+// are back. Numbers count up for ever, and index the table modulo its size.
 class Loans {
  public:
   // A frame at that position of the ring, known there as `handle`. Returns its number here.

@@ -16,6 +16,7 @@ constexpr unsigned kAttachmentShift = 24;
 constexpr std::uint16_t kNoSuchService = 8;      // REJ: invalid service id
 constexpr std::uint8_t kServiceUnsupported = 1;  // SIDR_REP
 
+// `packet` from the BTH to the ICRC; its checksum has been verified, or memory carried it.
 std::optional<wire::CmMessage> read(std::span<const std::byte> packet, wire::Packet& headers) {
   if (packet.size() < wire::kIcrcSize ||
       wire::parse_packet(packet.first(packet.size() - wire::kIcrcSize), 0, headers) !=
@@ -28,6 +29,8 @@ std::optional<wire::CmMessage> read(std::span<const std::byte> packet, wire::Pac
                                                               : std::nullopt;
 }
 
+// The answer goes back with the transaction and the communication id of the request, so that its
+// sender knows which one it ends.
 wire::CmMessage refusing(const wire::CmMessage& request) {
   wire::CmMessage answer;
   answer.transaction = request.transaction;

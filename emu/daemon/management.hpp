@@ -12,7 +12,7 @@
 namespace weft::daemon {
 
 // The process that a message is for; nobody, if `place` is 0. A request for a service that nobody
-// has claimed is refused, as the kernel of a host does it.
+// has claimed is refused, as the kernel of a host does it. What cannot be read is for nobody.
 struct ManagementRoute {
   std::uint32_t place = 0;
   bool refuse = false;

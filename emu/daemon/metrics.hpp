@@ -8,6 +8,7 @@
 
 namespace weft::daemon {
 
+// One request to the forwarding thread for all figures.
 [[nodiscard]] std::string metrics_text(const ControlView& view);
 
 // Takes one request off the front of `input`. Nothing: it is not complete yet. `close` is set when

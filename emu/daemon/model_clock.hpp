@@ -40,6 +40,7 @@ class ModelClock {
   [[nodiscard]] Duration since_start(fabric::Picos count) const {
     return Duration{static_cast<std::int64_t>((count + rewound_) / 1000)};
   }
+  // The network has set its count back by so much.
   void rewind(fabric::Picos by) { rewound_ += by; }
 
  private:

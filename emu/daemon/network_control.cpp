@@ -80,6 +80,7 @@ std::unique_ptr<srd::FrameIo> NetworkControl::remove_port(std::size_t port) {
   return call([&] { return forwarder_.remove_port(port); });
 }
 
+// The model is built here, which may take long, and handed over whole.
 void NetworkControl::start_fabric(fabric::Topology topology) {
   auto fabric = std::make_unique<LiveFabric>(LiveFabric::Options{.topology = std::move(topology),
                                                                  .seed = options_.seed,

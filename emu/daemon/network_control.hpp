@@ -1,5 +1,6 @@
 // Owns what the control thread may ask of the network: each is a call that the forwarding thread
-// executes between two rounds; whatever takes long is done before or after the call.
+// executes between two rounds; whatever takes long is done before or after the call. Only the
+// control thread uses it, or the thread that builds weftd before there are two.
 #pragma once
 
 #include <cstdint>

@@ -20,12 +20,14 @@ namespace net = srd::net;
 constexpr std::size_t kMac = 6;
 constexpr const char* kInsecure = ",insecure";
 
+// An Ethernet address as a number; only compared with others made in the same way.
 std::uint64_t mac_at(std::span<const std::byte> frame, std::size_t offset) {
   std::uint64_t mac = 0;
   std::memcpy(&mac, &frame[offset], kMac);
   return mac;
 }
 
+// Multicast and broadcast: nobody's own address.
 bool is_group(std::span<const std::byte> frame, std::size_t offset) {
   return (frame[offset] & std::byte{1}) != std::byte{0};
 }

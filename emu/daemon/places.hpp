@@ -17,6 +17,7 @@ namespace weft::daemon {
 // remembered.
 class Places {
  public:
+  // As it lies in the file.
   struct Place {
     std::uint32_t life = 0;    // the latest given out; 0: none ever
     std::int32_t process = 0;  // pid of its owner; 0: none, kUnknown: one without a pid here

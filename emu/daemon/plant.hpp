@@ -44,6 +44,7 @@ struct Slot {
   srd::Life life;
   std::uint32_t serial = 0;  // no other slot of this weftd ever has it; 0: none
   srd::RingPort port;
+  // Of each of the two rings of `port`.
   std::size_t ring_bytes = 0;
   std::int32_t pid = 0;
   bool direct_rings = true;

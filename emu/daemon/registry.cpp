@@ -45,6 +45,8 @@ bool Registry::is_waited_for(const Nic& nic, std::size_t id) const {
   return process == Places::kUnknown ? keep_unknown_ : still_runs(process);
 }
 
+// The place must be free, the life the last one given out there, and its owner this process or one
+// that has ended.
 bool Registry::may_return(const Nic& nic, const Wish& wish, std::uint32_t now_life,
                           std::int32_t process) const {
   const NicPlaces& places = nics_[nic.port];

@@ -13,6 +13,8 @@
 
 namespace weft::daemon {
 
+// Belongs to the control thread. A place is taken from occupy() to vacate(); its life stays known
+// after that, so that the next owner gets a later one.
 class Registry {
  public:
   explicit Registry(const Plant& plant);
@@ -53,6 +55,7 @@ class Registry {
   [[nodiscard]] static std::size_t index_of(const Nic& nic, std::size_t id) {
     return nic.port * kSlotsPerNic + id;
   }
+  // Its process attached to an earlier weftd, still runs, and will ask for it.
   [[nodiscard]] bool is_waited_for(const Nic& nic, std::size_t id) const;
   [[nodiscard]] bool may_return(const Nic& nic, const Wish& wish, std::uint32_t now_life,
                                 std::int32_t process) const;

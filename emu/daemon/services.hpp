@@ -30,7 +30,8 @@ class Services {
       std::erase(of_process_[attachment], service);
     }
   }
-  // Costs by what this process had, not by what there is.
+  // Releases all services of a process that has gone. The cost depends on what that process had,
+  // not on what there is.
   void forget(std::uint16_t attachment) {
     const auto found = of_process_.find(attachment);
     if (found != of_process_.end()) {
@@ -40,7 +41,7 @@ class Services {
       of_process_.erase(found);
     }
   }
-  // Its attachment; 0: nobody.
+  // The attachment of the process that has claimed it; 0: none has.
   [[nodiscard]] std::uint16_t owner(std::uint64_t service) const {
     const auto found = owners_.find(service);
     return found == owners_.end() ? std::uint16_t{0} : found->second;

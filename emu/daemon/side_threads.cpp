@@ -11,6 +11,8 @@
 #include <utility>
 
 namespace weft::daemon {
+
+// Shared by all threads, and outlives the SideThreads object while one of them is stuck.
 struct SideThreads::Queue {
   struct Entry {
     std::function<void()> work;

@@ -18,6 +18,8 @@
 
 namespace weft::daemon {
 
+// On the control thread. A client that sends too much without asking anything, or does not take its
+// answer, loses its connection; one too many is refused with a reason.
 class StreamServer {
  public:
   // Takes one request off the front of `input`. Nothing: it is not complete yet. `close` is set

@@ -88,6 +88,8 @@ void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
   }
 }
 
+// A frame that must wait stays at the front of the ring, and with it all behind it: a process has
+// one queue, as a NIC port has.
 std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   std::size_t count = 0;
   auto& ring = from.port.rx();
@@ -520,6 +522,7 @@ void Switchboard::stage(std::size_t port, const Head& head, std::span<const std:
   counters_.bytes += frame.size();
 }
 
+// Once per round: a system call for each process that sleeps, and one per burst for each port.
 void Switchboard::notify() {
   if (outside_ != nullptr) {
     outside_->flush();

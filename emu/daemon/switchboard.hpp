@@ -107,23 +107,28 @@ class Switchboard {
   [[nodiscard]] bool is_from(const FrameSource& from, const Steering& steering) const;
   [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;
   [[nodiscard]] const Nic* nic_of(Slot& from, const srd::Address& address);
+  // Releases what is free of the ring of `from`, and calls loans in where too much is lent.
   void give_room(TimePoint now, Slot& from);
   [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const Nic& nic,
                                   const Steering& steering, std::span<const std::byte> frame,
                                   const srd::RecordInfo& info);
+  // Towards the outside. False: the port has no room, and the frame must wait.
   [[nodiscard]] bool leave(TimePoint now, const Slot& from, const Steering& steering,
                            const Head& head, std::span<const std::byte> frame,
                            const srd::RecordInfo& info);
+  // A frame from the outside. It cannot wait: what finds no room is dropped.
   void enter(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   [[nodiscard]] bool claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
                                  bool steered) const;
   [[nodiscard]] bool is_our_mac(std::span<const std::byte> frame) const;
   void relay(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  // To one port, by way of the modelled network where both ends are attached to it.
   void hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head);
   void leave_by(std::size_t port, const Arrival& arrival, const Head& head);
   void stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
              const srd::RecordInfo& info);
-  // The slot of the process that has this block of queue pair numbers on that NIC; nullptr: none.
+  // The slot of the process that has this block of queue pair numbers on that NIC; nullptr: none,
+  // or one that is leaving.
   [[nodiscard]] static Slot* slot_of(const Nic& nic, std::uint32_t block);
   void deliver_management(const Nic& nic, const Head& head, std::span<const std::byte> frame,
                           const srd::RecordInfo& info);

@@ -74,7 +74,7 @@ void TapDonors::accept(std::uint64_t number, Donation& donation) {
     leave(number);
     return;
   }
-  // A donor sends nothing more: whatever is readable is its end, or an error of its.
+  // A donor sends nothing more: whatever is readable is its end, or a mistake.
   donor.connection->when_readable([this, number] { leave(number); });
 }
 

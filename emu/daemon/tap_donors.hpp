@@ -16,6 +16,8 @@
 
 namespace weft::daemon {
 
+// On the control thread. Connection -> descriptors received on a side thread -> port added ->
+// connection ends -> port removed.
 class TapDonors {
  public:
   TapDonors(SideThreads& side, Plant& plant, NetworkControl& network, std::size_t max_frame);
@@ -29,6 +31,7 @@ class TapDonors {
   struct Donation;
 
   void accept(std::uint64_t number, Donation& donation);
+  // Attaches the tap to the link of the host that the request names.
   [[nodiscard]] Result<attach::HostReply> hang_up(Donor& donor, Donation& donation);
   void leave(std::uint64_t number);
 

@@ -21,7 +21,9 @@ class Whereabouts {
   static constexpr std::size_t kMostPerPort = 2048;
   static constexpr Duration kAlive = std::chrono::seconds{30};
 
-  // A frame from that port has the source `key`. False: that address lives behind another port.
+  // A frame from that port has the source `key`. False: that address lives behind another port, so
+  // the frame is not to be believed. True also if there is no room to remember it: then frames for
+  // it go to all ports.
   [[nodiscard]] bool claim(TimePoint now, std::size_t port, bool proved, const Key& key) {
     if (ports_.size() <= port) {
       ports_.resize(port + 1);

@@ -12,7 +12,7 @@ namespace weft::fabric {
 // memory of the frame itself.
 struct Event {
   // hop: a frame has crossed `via`. late: the same, after a fault or a paused host held it back.
-  // wake, wake_port: a call of the sink. fault: a fault begins or ends.
+  // wake, wake_port: a call of the sink. fault: an occurrence of a fault begins or ends.
   enum class Kind : std::uint8_t { hop, late, wake, wake_port, fault };
   Picos when = 0;
   std::uint32_t frame = 0;        // frames: their owner's handle; wakes: the token; fault: index

@@ -16,6 +16,7 @@ constexpr std::size_t kShort = 32;
 constexpr std::size_t kMostUsedEarly = 1024;
 // The heap of far events keeps room for this many, however few it holds.
 constexpr std::size_t kMostIdleFar = 4096;
+
 // All keys differ, so the sort need not be stable.
 void sort_keys(std::vector<std::uint64_t>& keys) {
   if (keys.size() > kShort) {
@@ -42,6 +43,7 @@ EventQueue::EventQueue(unsigned slice_bits, unsigned ring_bits)
   WEFT_CHECK(ring_bits >= 6 && ring_bits <= 24 && slice_bits <= 32);
 }
 
+// A chunk for the slice at that place of the ring, linked before its older ones.
 std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
   if (free_ == kEnd) {
     const auto first = static_cast<std::uint32_t>(blocks_.size()) * kChunksPerBlock;
@@ -60,6 +62,8 @@ std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
   return index;
 }
 
+// Into the open slice, or before it. What lies before cursor_ has been taken already and is not
+// looked at.
 void EventQueue::insert_open(const Event& event) {
   if (slice_of(event.when) < open_) [[unlikely]] {
     insert_early(event);
@@ -119,6 +123,8 @@ void EventQueue::pull_far() {
   }
 }
 
+// Looks at each word of the ring once, and at the first one twice: the bits before `slice` come
+// last.
 std::uint64_t EventQueue::next_occupied(std::uint64_t slice) const {
   const std::uint64_t start = (slice + 1) & mask_;
   const std::size_t words = occupied_.size();

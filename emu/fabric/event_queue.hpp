@@ -19,12 +19,14 @@ namespace weft::fabric {
 //
 // Only the open slice is sorted. Equal times keep the order of insertion, except that events which
 // came through the heap go by their own order of insertion. A chunk is 256 contiguous bytes,
-// because a large simulation spends its time waiting for memory.
+// because a large simulation spends its time waiting for memory. Chunks are reused and never given
+// back: memory follows the largest number of events that were planned at once.
 class EventQueue {
  public:
   // Slices of 2^slice_bits ps, 2^ring_bits of them.
   EventQueue(unsigned slice_bits, unsigned ring_bits);
 
+  // Any time is allowed, also one before the latest front().
   void push(const Event& event) {
     const std::uint64_t slice = slice_of(event.when);
     ++size_;
@@ -50,6 +52,7 @@ class EventQueue {
     }
     return &current_[static_cast<std::uint32_t>(keys_[cursor_])];
   }
+  // Takes away what front() returned; there must have been one.
   void pop() {
     --size_;
     if (early_used_ != early_.size()) [[unlikely]] {
@@ -62,6 +65,8 @@ class EventQueue {
   [[nodiscard]] std::size_t memory() const;
 
  private:
+  // No chunk. Its low bits read as a full chunk, so that chain() needs no test of its own for an
+  // empty chain.
   static constexpr std::uint32_t kEnd = 0xFFFFFFFF;
   static constexpr std::uint32_t kChunkEvents = 7;
   static constexpr std::uint32_t kChunksPerBlock = 256;
@@ -130,6 +135,7 @@ class EventQueue {
   std::vector<Event> current_;        // in the order of insertion
   std::vector<std::uint64_t> keys_;   // of current_, sorted
   std::vector<std::uint32_t> heads_;  // newest chunk of each slice
+  // One bit per slice of the ring, so that empty slices are skipped 64 at a time.
   std::vector<std::uint64_t> occupied_;
   std::vector<std::unique_ptr<Chunk[]>> blocks_;
   std::uint32_t free_ = kEnd;

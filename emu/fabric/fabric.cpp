@@ -14,6 +14,7 @@
 namespace weft::fabric {
 namespace {
 
+// The limit of a queue without one; doubled and added to a time it must not overflow.
 constexpr Picos kUnlimited = INT64_MAX / 4;
 
 // Salt: the random draw of a copy must differ from that of its original.
@@ -31,11 +32,13 @@ constexpr unsigned kLiveRingBits = 10;
 // log is reset when its link was idle for one limit, so no entry is older than half of the span,
 // and differences are unambiguous.
 constexpr Picos kLogSpan = 32;
+// One second.
 constexpr Picos kLongestLimit = 1'000'000'000'000;
 
-// Within the delay of a shorter cable than this, too few events happen for going node by node to
-// pay.
+// Within the delay of a shorter cable than this (50 ns), too few events happen for going node by
+// node to pay.
 constexpr Picos kLeastLookahead = 50'000;
+// 1 ms: the offset of an event in its window must fit into 32 bits of picoseconds.
 constexpr Picos kMostLookahead = 1'000'000'000;
 
 Picos drain_time(Rate rate, Bytes bytes) { return static_cast<Picos>(rate.picoseconds_for(bytes)); }
@@ -44,6 +47,7 @@ unsigned log2_floor(std::uint64_t x) {
   return x == 0 ? 0 : static_cast<unsigned>(std::bit_width(x)) - 1;
 }
 
+// The width of a slice, as a power of 2 in picoseconds: kEventsPerSlice at full load.
 unsigned slice_bits(const Topology& topology, std::uint32_t mtu) {
   double frames_per_ps = 0;
   for (const Link& link : topology.links()) {
@@ -63,6 +67,7 @@ Picos horizon(const Topology& topology) {
   return longest;
 }
 
+// Enough slices for the horizon; what lies beyond waits in the heap.
 unsigned ring_bits(const Topology& topology, unsigned slice) {
   const auto slices = static_cast<std::uint64_t>(horizon(topology)) >> slice;
   return std::clamp(log2_floor(slices) + 1, 8U, 19U);
@@ -145,6 +150,7 @@ Picos Fabric::lookahead() const {
   return least;
 }
 
+// The newest class first: the cables of a tier are made one after the other.
 std::uint16_t Fabric::class_of(const LinkClass& wanted) {
   for (std::size_t i = classes_.size(); i-- > 0;) {
     if (classes_[i] == wanted) {
@@ -286,7 +292,8 @@ void Fabric::send_copy(LinkId id, Event& event) {
 }
 
 // Plans the frame's next hop: the time when it leaves this link, and when and where it arrives.
-// Data that finds the queue full is dropped, or cut to its header, which then goes as control.
+// Data that finds the queue full is dropped, or cut to its header, which then goes as control. The
+// next link is looked up now and not at the far end, so that its memory can be prefetched.
 inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const LinkClass& kind = classes_[link.kind];
@@ -305,6 +312,7 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
       ++totals_.trimmed;
     } else {
       if (kind.ecn_high != 0) {
+        // Idle for so long that old entries might be taken for new ones after a wrap.
         if (now - link.busy > kind.limit) [[unlikely]] {
           link.log.fill({static_cast<std::uint32_t>((now - kind.delay) >> kind.log_shift), 0});
         }
@@ -356,11 +364,15 @@ void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
   const Picos now = event.when;
   const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
   Picos start = std::max(link.control, now);
+  // Control has a bound of its own, twice that of data, so that a flood of headers cannot delay the
+  // link without end.
   if (start - now > 2 * classes_[link.kind].limit) [[unlikely]] {
     drop(event, DropReason::queue_full, id);
     event.when = kNoTime;
     return;
   }
+  // The rest of the frame on the wire, as if the queue consisted of frames of the usual size. Not
+  // when control is being sent: then the wire is its own.
   if (link.busy > now && link.control <= now) {
     const Picos frame = (static_cast<Picos>(options_.mtu) * link.ps_per_kib) >> 10;
     start += (link.busy - now) % std::max<Picos>(frame, 1);

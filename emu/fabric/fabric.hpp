@@ -41,7 +41,9 @@ enum FrameFlags : std::uint8_t {
   kTrimmable = 0x40,  // its header alone tells the receiver what was lost
 };
 
-// What the network needs to know of a frame. The bytes stay with the caller, under `handle`.
+// What the network needs to know of a frame. The bytes stay with the caller, under `handle`, which
+// comes back in each call of the sink that ends the frame: deliver() or drop(), one of them exactly
+// once.
 struct Frame {
   PortId destination = 0;
   std::uint32_t hash = 0;  // of everything that ECMP looks at
@@ -66,6 +68,8 @@ enum class DropReason : std::uint8_t {
 inline constexpr std::size_t kDropReasons = 7;
 [[nodiscard]] const char* to_string(DropReason reason);
 
+// Since the network was made. Frames, but for `events`; `marked` and `trimmed` count each frame
+// once, because a frame that is marked or cut stays so.
 struct FabricTotals {
   std::uint64_t injected = 0;
   std::uint64_t delivered = 0;
@@ -83,6 +87,7 @@ struct FabricTotals {
   }
 };
 
+// Of one link, one direction of a cable. Drops count where the frame was to be queued, or was cut.
 struct LinkCounters {
   std::uint64_t bytes = 0;
   Picos longest_queue = 0;  // as time to drain
@@ -109,22 +114,25 @@ struct FabricOptions {
 
 class Fabric {
  public:
-  // The topology must have passed validate() and outlive the fabric.
+  // The topology must have passed validate() and outlive the fabric. All calls come from one
+  // thread.
   Fabric(const Topology& topology, const FabricOptions& options);
 
-  // --- Frames in; returns when the port's uplink has sent it and everything before it.
+  // --- Frames in; returns when the port's uplink has sent it and everything before it. A frame
+  // that is lost at once is reported by the next advance(), not from here.
   Picos inject(Picos now, PortId from, const Frame& frame);
   [[nodiscard]] bool is_down(LinkId link) const { return troubles_[links_[link].trouble].sum.down; }
   // Changes whenever a link goes down or comes up.
   [[nodiscard]] std::uint64_t outages() const { return outages_; }
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
-  // --- Time. Sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason,
-  // LinkId), duplicate(handle) -> handle, or kNone where there is no room for a copy, wake(Picos,
-  // token), wake_port(Picos, PortId, token), paused(Picos, PortId, bool), and if links are watched
-  // passed(Picos, const Event&, LinkId). It may inject and schedule. If it has expect_frame(handle)
-  // and expect_port(PortId, handle or kNone, step), it is told whose turn comes soon, so that it
-  // can prefetch.
+  // --- Time. advance() makes all happen that is due at `until` or before, in order, and calls the
+  // sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason, LinkId),
+  // duplicate(handle) -> handle, or kNone where there is no room for a copy, wake(Picos, token),
+  // wake_port(Picos, PortId, token), paused(Picos, PortId, bool), and if links are watched
+  // passed(Picos, const Event&, LinkId). The sink may inject and schedule. If it has
+  // expect_frame(handle) and expect_port(PortId, handle or kNone, step), it is told whose turn
+  // comes soon, so that it can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   // Ends advance() after the present event; by node, after the present window, so that the end
@@ -135,14 +143,14 @@ class Fabric {
     }
     stopped_ = true;
   }
-  // When the next thing happens, or kNoTime.
+  // When the next thing happens, or kNoTime. By node it may be earlier than that, never later.
   [[nodiscard]] Picos next_event() {
     if (!notices_.empty()) {
       return now_;
     }
     const Event* event = queue_.front();
     const Picos next = event == nullptr ? kNoTime : event->when;
-    return calendar_ ? std::min(next, calendar_->next_bound()) : next;  // by node: or later
+    return calendar_ ? std::min(next, calendar_->next_bound()) : next;
   }
   // Calls the sink at that time, before all frames of that time.
   void schedule_wake(Picos when, std::uint32_t token) {
@@ -166,8 +174,9 @@ class Fabric {
   // much. Returns what now() was.
   Picos rewind();
 
-  // --- Trouble. apply() plans the fault's whole schedule, from `now` on; end() ends what is left
-  // of it.
+  // --- Trouble. apply() plans the fault's whole schedule, from `now` on, and returns its index; an
+  // error names what is wrong with it, and nothing is planned. end() ends what is left of it; an
+  // index that is unknown or ended already is ignored.
   Result<std::uint32_t> apply(Picos now, const Fault& fault);
   void end(Picos now, std::uint32_t fault);
   [[nodiscard]] bool paused(PortId port) const { return paused_[port] != 0; }
@@ -247,6 +256,7 @@ class Fabric {
     std::array<LogEntry, kLogEntries> log{};
   };
   static_assert(sizeof(LinkState) == 192);
+  // A time in which the link was down, as far as is known: (from, until].
   struct Outage {
     Picos from = 0;
     Picos until = kNoTime;
@@ -258,6 +268,7 @@ class Fabric {
     // The latest outage, and earlier ones that a frame now on the cable may have met.
     std::vector<Outage> outages;
   };
+  // A fault with the links or ports that it names, and how many of its occurrences hold now.
   struct AppliedFault {
     Fault fault;
     std::vector<LinkId> links;
@@ -265,6 +276,7 @@ class Fabric {
     bool ended = false;
     std::uint32_t active = 0;
   };
+  // Something to tell the sink once the present event is done (tell()).
   struct Notice {
     enum class Kind : std::uint8_t { dropped, copied, passed };
     Event event;
@@ -309,6 +321,7 @@ class Fabric {
     }
   }
   [[nodiscard]] Picos lookahead() const;
+  // Keeps or drops a frame for a paused host. Always true: it is not delivered now.
   bool hold(const Event& event);
   void note_queue(LinkState& link, const LinkClass& kind, Picos now);
   std::uint16_t class_of(const LinkClass& wanted);
@@ -329,8 +342,10 @@ class Fabric {
   template <class Sink>
   void advance_by_node(Picos until, Sink& sink);
 
+  // An occurrence of a fault begins or ends.
   void change(std::uint32_t fault_and_phase);
   void set_active(std::uint32_t fault, bool active);
+  // Sums up anew what is active on the link.
   void refresh(LinkId link);
   Trouble& trouble_of(LinkId link);
   void set_paused(PortId port, bool paused);
@@ -351,11 +366,13 @@ class Fabric {
   FabricTotals totals_;
   std::uint64_t hops_pending_ = 0;
   std::vector<Notice> notices_;
+  // Entry 0 belongs to no link: most links never have a fault, and share it.
   std::vector<Trouble> troubles_;
   std::uint64_t outages_ = 0;
   std::vector<AppliedFault> faults_;
   std::vector<std::uint16_t> paused_;  // by port: how many pauses overlap
   std::vector<PauseChange> pause_changes_;
+  // By port: frames that wait until a paused host goes on.
   std::vector<std::vector<Event>> held_;
   std::uint64_t held_count_ = 0;
 };

@@ -39,6 +39,7 @@ void Fabric::tell(Sink& sink) {
   notices_.clear();
 }
 
+// One event. By time `now_` never goes back; by node it does, when the next node begins its window.
 template <class Sink>
 void Fabric::happen(Event event, Sink& sink) {
   now_ = calendar_ ? event.when : std::max(now_, event.when);
@@ -73,6 +74,7 @@ void Fabric::happen(Event event, Sink& sink) {
   }
 }
 
+// A frame that has crossed a cable goes on: into the next queue, or to its receiver.
 template <class Sink>
 inline void Fabric::go_on(Event& event, Sink& sink) {
   if ((event.flags & kArrives) == 0) {
@@ -157,6 +159,7 @@ struct Fabric::Turns {
   std::array<std::array<Expected, kKinds>, 2 * NodeCalendar::kAhead> expected_{};
 };
 
+// What inject() or end() led to outside of this loop is told first.
 template <class Sink>
 void Fabric::advance(Picos until, Sink& sink) {
   stopped_ = false;

@@ -22,6 +22,7 @@ constexpr std::uint64_t kDelayDice = 0x64656C6179ULL;
 
 bool is_share(double p) { return p >= 0 && p <= 1; }
 
+// What is wrong with the numbers of a fault, or nothing.
 std::string check(const Fault& fault) {
   const Impairment& is = fault.impairment;
   if (!is_share(is.loss) || !is_share(is.corruption) || !is_share(is.duplication) ||
@@ -55,6 +56,8 @@ bool ends_within(Duration limit, const Fault& fault, std::uint32_t times) {
 
 }  // namespace
 
+// Finds the links or ports that the fault names, and draws a share of the links, at least one. A
+// switch that dies is all of its links being down.
 Result<void> Fabric::resolve(AppliedFault& applied) {
   const Fault& fault = applied.fault;
   const auto bad = [&](const std::string& text) {
@@ -109,6 +112,8 @@ Result<void> Fabric::resolve(AppliedFault& applied) {
   return {};
 }
 
+// All occurrences are planned at once: faults are few, and a schedule that is in the calendar needs
+// no further care.
 Result<std::uint32_t> Fabric::apply(Picos now, const Fault& fault) {
   now_ = std::max(now_, now);
   const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
@@ -153,6 +158,7 @@ void Fabric::change(std::uint32_t fault_and_phase) {
   }
 }
 
+// An end without a begin does nothing: end() may have ended the occurrence before its time.
 void Fabric::set_active(std::uint32_t fault, bool active) {
   AppliedFault& applied = faults_[fault];
   if (!active && applied.active == 0) {
@@ -197,8 +203,10 @@ void Fabric::refresh(LinkId id) {
   } else if (!trouble.sum.down && was_down) {
     trouble.outages.back().until = now_;
   }
-  // Frames that wait take longer in proportion. The limits are times to drain and stay as they are:
-  // the port's share of the buffer, and its thresholds, shrink with the rate.
+  // The rate may have changed. Frames that are planned already keep their departure; the time that
+  // the queue takes is stretched, so that those queued later wait for as long as it would take at
+  // the new rate. The limits are times to drain and stay as they are: the port's share of the
+  // buffer, and its thresholds, shrink with the rate.
   const double own =
       static_cast<double>(topology_.links()[id].properties.rate.picoseconds_for(1024));
   const double slowed = std::min(own / trouble.sum.rate_factor, 4.0e9);
@@ -211,6 +219,7 @@ void Fabric::refresh(LinkId id) {
   }
 }
 
+// Pauses may overlap; the frames that waited arrive, in their order, when the last pause ends.
 void Fabric::set_paused(PortId port, bool paused) {
   const bool before = paused_[port] != 0;
   paused_[port] = static_cast<std::uint16_t>(paused_[port] + (paused ? 1 : -1));
@@ -294,6 +303,8 @@ bool Fabric::survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now) 
   return true;
 }
 
+// A frame may be copied only if it survives. The copy is sent when the sink has found room for it
+// (tell()).
 bool Fabric::suffer(LinkState& link, LinkId id, Event& event) {
   Trouble& trouble = troubles_[link.trouble];
   if (trouble.active.empty()) {

@@ -7,6 +7,7 @@
 namespace weft::fabric {
 namespace {
 
+// The chance that at least one of two independent events happens.
 double either(double a, double b) { return 1 - (1 - a) * (1 - b); }
 
 }  // namespace
@@ -23,6 +24,8 @@ void Impairment::merge(const Impairment& other) {
   extra_delay += other.extra_delay;
   jitter += other.jitter;
   loss = either(loss, other.loss);
+  // Two burst processes become one that is at least as bad as each: it begins as often as both, and
+  // lasts as long as the longer one.
   if (other.burst.enter > 0) {
     if (burst.enter > 0) {
       burst.enter = either(burst.enter, other.burst.enter);

@@ -32,15 +32,17 @@ struct Impairment {
   double grey = 0;              // share of flow-and-path hashes whose frames all vanish
   std::uint32_t min_bytes = 0;  // losses of any kind spare smaller frames
 
+  // Adds another one that acts on the link at the same time. The order does not matter.
   void merge(const Impairment& other);
 };
 
+// One fault and its schedule. Times count from apply().
 struct Fault {
   enum class Target : std::uint8_t { links, node, host };
   std::string name;  // for reports and to end it by; may be empty
   Target target = Target::links;
   std::string where;      // Topology::find_links() pattern, or the name of a switch or host
-  double share = 1;       // of the links found: a seeded choice
+  double share = 1;       // of the links found, at least one: a seeded choice
   Impairment impairment;  // links only; a node dies with all its links, a host is paused
   Duration at{};
   Duration lasts{};         // 0: until the end

@@ -126,6 +126,7 @@ CableSpec derive_queues(CableSpec cable, unsigned hops) {
 
 FatTreeSpec k_ary_fat_tree(std::uint32_t hosts, const CableSpec& cable) {
   std::uint32_t k = 2;
+  // A K-ary tree has K pods of (K/2)^2 hosts.
   while (k * k * k / 4 < hosts) {
     k += 2;
   }
@@ -146,6 +147,7 @@ FatTreeSpec leaf_spine(std::uint32_t hosts, std::uint32_t hosts_per_leaf, double
   spec.hosts = hosts;
   spec.hosts_per_pod = hosts;
   spec.tor_down = hosts_per_leaf;
+  // A leaf has at least one way up, and each spine reaches each leaf once.
   spec.tor_up =
       static_cast<std::uint32_t>(std::max(1.0, std::round(hosts_per_leaf / std::max(ratio, 1e-3))));
   spec.agg_down = hosts_per_leaf == 0 ? 0 : hosts / hosts_per_leaf;

@@ -13,7 +13,7 @@ namespace weft::fabric {
 struct CableSpec {
   Rate rate = Rate::gbps(100);
   Duration delay = std::chrono::microseconds{1};
-  Duration switch_latency{};
+  Duration switch_latency{};  // added to each hop into a switch
   Bytes buffer = 0;
   Bytes ecn_low = 0;
   Bytes ecn_high = 0;
@@ -23,7 +23,8 @@ struct CableSpec {
   std::uint32_t mtu = 4150;  // bytes on the wire
 };
 
-// Folded Clos of 2 or 3 tiers. Every switch of a tier has the same radix.
+// Folded Clos of 2 or 3 tiers. Every switch of a tier has the same radix; fat_tree() refuses
+// numbers that do not divide evenly.
 struct FatTreeSpec {
   unsigned tiers = 3;
   std::uint32_t hosts = 128;
@@ -33,6 +34,8 @@ struct FatTreeSpec {
   std::uint32_t core_down = 8;  // 3 tiers only
   CableSpec cable;
   // Per tier, where files give them apart: [0] host-ToR, [1] ToR-aggregation, [2] aggregation-core.
+  // Zero or negative: as `cable` says. queue_up[n] and queue_down[n] are those of the switches of
+  // tier n, upwards and downwards.
   Rate rate[3]{};
   Duration delay[3]{Duration{-1}, Duration{-1}, Duration{-1}};
   Duration latency[3]{Duration{-1}, Duration{-1}, Duration{-1}};
@@ -72,7 +75,8 @@ struct FatTreeSpec {
 // Round-trip time of a full packet and its acknowledgement over `hops` links of this cable,
 // unloaded.
 [[nodiscard]] std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable);
-// Fills in the derived buffer and thresholds.
+// Fills in the buffer and the thresholds that are zero, for a network whose longest path has so
+// many links.
 [[nodiscard]] CableSpec derive_queues(CableSpec cable, unsigned hops);
 
 }  // namespace weft::fabric

@@ -73,6 +73,7 @@ Result<Topology> ring(std::uint32_t switches, std::uint32_t hosts_per_switch,
 Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t hosts_per_switch,
                        const CableSpec& cable) {
   std::uint64_t count = 1;
+  // The longest of the shortest paths: half of each side, and the two cables to the hosts.
   unsigned hops = 2;
   for (const std::uint32_t side : sides) {
     if (side < 3) {
@@ -173,6 +174,7 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
   return net;
 }
 
+// Ports are numbered host by host, and rail by rail within a host.
 Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_group,
                                 std::uint32_t rails, std::uint32_t spines, const CableSpec& cable) {
   if (groups == 0 || hosts_per_group == 0 || rails == 0 || spines == 0 ||
@@ -206,6 +208,7 @@ Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_gr
   return net;
 }
 
+// All planes share the hosts; a frame stays in the plane of the NIC that sends it.
 Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts,
                              std::uint32_t hosts_per_leaf, double ratio, const CableSpec& cable) {
   if (planes == 0 || hosts < 2 || hosts_per_leaf == 0 || hosts % hosts_per_leaf != 0 ||

@@ -31,6 +31,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return value;
 }
 
+// Reads line by line; the first problem, with its line, ends the reading.
 class MatrixReader {
  public:
   MatrixReader(const std::string& file, const std::string& text) : file_(file), in_(text) {}
@@ -107,6 +108,7 @@ class MatrixReader {
     return it->second;
   }
 
+  // A line `A->B key value ...`. Times are in picoseconds.
   bool flow() {
     in_body_ = true;
     const std::string& ends = words_.front();
@@ -179,6 +181,7 @@ class MatrixReader {
     return true;
   }
 
+  // A line `trigger id J KIND`. Flows that name the trigger may come before or after it.
   bool trigger() {
     in_body_ = true;
     if (words_.size() < 4 || words_[1] != "id") {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kMost = 1 << 20;
 
+// The keys of one tier, and the line where it begins, for errors.
 struct TierLines {
   std::map<std::string, double> values;
   std::size_t line = 0;
@@ -191,6 +192,7 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
   spec.agg_down = down[1];
   spec.agg_up = up[1];
   spec.core_down = down[2];
+  // Buffers and thresholds are derived from the cables of the hosts.
   if (!spec.rate[0].is_zero()) {
     spec.cable.rate = spec.rate[0];
   }

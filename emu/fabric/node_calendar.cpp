@@ -12,6 +12,7 @@ namespace {
 // Up to this many events, insertion sort beats a general one.
 constexpr std::size_t kShort = 24;
 constexpr std::uint64_t kLeastRing = 16;
+// 64 MB of heads; with more nodes the ring becomes shorter, and more events wait in the heap.
 constexpr std::uint64_t kMostHeads = 1 << 24;
 
 }  // namespace
@@ -20,6 +21,7 @@ NodeCalendar::NodeCalendar(std::uint32_t nodes, Picos lookahead, Picos horizon)
     : nodes_(std::max(nodes, 1U)), words_((nodes_ + 63) / 64) {
   WEFT_CHECK(lookahead > 1 && lookahead <= INT32_MAX);
   const auto length = static_cast<std::uint64_t>(lookahead);
+  // 2^64 / length, rounded up: window_of() multiplies instead of dividing.
   inverse_ = ~0ULL / length + 1;
   const auto windows = static_cast<std::uint64_t>(std::max<Picos>(horizon, 0)) / length + 2;
   ring_ = std::bit_ceil(std::max(windows, kLeastRing));

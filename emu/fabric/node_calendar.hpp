@@ -27,7 +27,8 @@ class NodeCalendar {
   // Windows of `lookahead` ps. Events further away than the ring of windows wait in a heap.
   NodeCalendar(std::uint32_t nodes, Picos lookahead, Picos horizon);
 
-  // In the open window, only the node that has its turn may insert, and only for itself.
+  // In the open window, only the node that has its turn may insert, and only for itself; before the
+  // open window nobody.
   void push(NodeId node, const Event& event) {
     const std::uint64_t window = window_of(event.when);
     ++size_;
@@ -42,7 +43,8 @@ class NodeCalendar {
   }
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
-  // No event is earlier.
+  // No event is earlier than this, the begin of the first window that has any; kNoTime if there is
+  // none.
   [[nodiscard]] Picos next_bound() const;
   // The first picosecond after the open window.
   [[nodiscard]] Picos window_end() const { return start_of(open_ + 1); }
@@ -81,6 +83,7 @@ class NodeCalendar {
   [[nodiscard]] std::size_t memory() const;
 
  private:
+  // No chunk; reads as a full one, as in EventQueue.
   static constexpr std::uint32_t kEnd = 0xFFFFFFFF;
   static constexpr std::uint32_t kChunkEvents = 15;
   static constexpr std::uint32_t kChunksPerBlock = 256;
@@ -179,6 +182,7 @@ class NodeCalendar {
   std::vector<Key> keys_;  // of the working node's events
   std::size_t cursor_ = 0;
   std::uint32_t order_ = 0;
+  // The nodes that have events in the open window, in the order of their turns.
   std::vector<NodeId> turns_;
   std::vector<std::uint32_t> scratch_;
   std::vector<Event> kept_;

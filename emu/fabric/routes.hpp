@@ -9,11 +9,12 @@
 
 namespace weft::fabric {
 
-// Hosts behind the same switch have the same routes, and most pairs of switch and destination share
-// their set of links with other pairs. So the table holds one 16-bit number per pair, and stays in
-// the cache. Among several links a hash of the flow and the switch's own seed choose (ECMP): a
-// frame's path depends on its flow and its path number, and neighbouring switches choose
-// independently.
+// Made once and not changed: a link that is down stays in its set, as in a real network before its
+// routing has noticed. Hosts behind the same switch have the same routes, and most pairs of switch
+// and destination share their set of links with other pairs. So the table holds one 16-bit number
+// per pair, and stays in the cache. Among several links a hash of the flow and the switch's own
+// seed choose (ECMP): a frame's path depends on its flow and its path number, and neighbouring
+// switches choose independently.
 class Routes {
  public:
   explicit Routes(const Topology& topology);
@@ -32,9 +33,10 @@ class Routes {
   }
   // Every link that `at` may use for `destination`.
   [[nodiscard]] std::vector<LinkId> candidates(NodeId at, PortId destination) const;
-  // The links from port to port, for one hash.
+  // The links from port to port, for one hash; empty if there is no way.
   [[nodiscard]] std::vector<LinkId> path(PortId from, PortId to, std::uint32_t hash) const;
 
+  // Gives each switch a seed of its own for next(). Unseeded switches all choose alike.
   void seed(std::uint64_t seed);
 
   [[nodiscard]] std::size_t port_count() const { return ports_.size(); }

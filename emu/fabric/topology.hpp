@@ -14,8 +14,8 @@ namespace weft::fabric {
 
 using NodeId = std::uint32_t;
 using LinkId = std::uint32_t;  // one direction of a cable
-using PortId =
-    std::uint32_t;  // a NIC: a host's end of a cable; hosts in order, a host's NICs in order
+// A NIC: a host's end of a cable. Numbered by host, and a host's NICs in the order of their cables.
+using PortId = std::uint32_t;
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
@@ -23,8 +23,9 @@ inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 struct LinkProperties {
   Rate rate = Rate::gbps(100);
   Duration delay = std::chrono::microseconds{1};
-  Bytes buffer =
-      178'450;  // data that may wait; headers and acknowledgements may take twice as much again
+  // Data that may wait, 0: without a limit. Headers and acknowledgements may take twice as much
+  // again.
+  Bytes buffer = 178'450;
   Bytes ecn_low = 0;  // no marking unless ecn_high > 0
   Bytes ecn_high = 0;
   bool trimming = false;  // a full queue cuts the payload off instead of dropping the frame
@@ -35,7 +36,7 @@ struct Node {
   std::string name;
   Kind kind = Kind::network;
   std::uint8_t tier = 0;  // hosts 0, switches from 1 (next to the hosts) upwards
-  Duration latency{};     // a switch's own, added to every frame that leaves it
+  Duration latency{};     // a switch's own, added to every frame that comes to it
 };
 
 struct Link {
@@ -44,6 +45,8 @@ struct Link {
   LinkProperties properties;
 };
 
+// Built node by node, then cable by cable; nothing is ever removed, so that numbers stay valid.
+// Numbers follow the order of insertion. Nothing is checked before validate().
 class Topology {
  public:
   std::string name = "network";

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMost = 1 << 20;
 
+// `link` keeps what the file does not say.
 void read_link_keys(YamlMap& map, LinkProperties& link) {
   map.read("rate", link.rate);
   map.read("delay", link.delay);
@@ -78,6 +79,8 @@ constexpr std::initializer_list<const char*> kShapes{
     "fat-tree",     "leaf-spine",     "clos",        "ring", "torus",
     "random-graph", "rail-optimised", "multi-plane", "htsim"};
 
+// Keys that belong to another shape are refused by the caller's finish(), because nothing asked for
+// them.
 Result<Topology> generate(YamlMap& map, Shape shape, const std::string& directory) {
   const CableSpec cable = read_cable(map, {});
   std::uint32_t hosts = 128;
@@ -248,7 +251,8 @@ Topology explicit_nodes(YamlMap& map) {
       map.file().fail_at(node, path, "expected endpoints: [one, other]");
     }
     if (!map.file().failed()) {
-      // A NIC's own queue neither marks nor cuts unless the link says so itself.
+      // A NIC's own queue has no limit, and neither marks nor cuts, whatever the link says: the
+      // transport paces it.
       const auto own = [&](NodeId end, LinkProperties properties) {
         if (net.nodes()[end].kind == Node::Kind::host) {
           properties.buffer = 0;

@@ -17,8 +17,9 @@ namespace weft::fabric {
 // Reads the mapping under a key `topology`. On failure the YamlFile of `map` has the error.
 [[nodiscard]] Topology read_topology_map(YamlMap& map, const std::string& directory);
 
-// Reads one fault of a list (see docs/experiments.md for the keys).
 struct Fault;
+// Reads one fault of a list (see docs/experiments.md for the keys). What its numbers mean together
+// is checked by Fabric::apply().
 [[nodiscard]] Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path);
 
 // The file that read_topology() turns back into this topology: nodes and links, one by one.

@@ -10,6 +10,7 @@
 
 namespace weft::fabric {
 
+// One message of `bytes` bytes from port to port.
 struct FlowSpec {
   PortId source = 0;
   PortId destination = 0;

@@ -148,6 +148,7 @@ YAML::Node YamlMap::get(const char* key) {
   if (file_.failed() || !node_.IsDefined() || !node_.IsMap()) {
     return YAML::Node(YAML::NodeType::Undefined);
   }
+  // Indexing a mutable node would insert the key.
   const YAML::Node& constant = node_;
   return constant[key];
 }
@@ -356,6 +357,7 @@ void YamlMap::finish() {
       continue;
     }
     std::string nearest;
+    // A name with more than three differences is no misspelling.
     std::size_t best = 4;
     std::string all;
     std::vector<std::string> names = asked_;

@@ -24,7 +24,8 @@ namespace weft::fabric {
 // "4150", "2MB", "64KiB", "100 KB".
 [[nodiscard]] std::optional<Bytes> parse_bytes(std::string_view text);
 
-// One file and its first error; later errors are usually consequences of the first.
+// One file and its first error; later errors are usually consequences of the first. Functions of
+// YamlMap report errors here and go on, so a reader checks once, at its end.
 class YamlFile {
  public:
   explicit YamlFile(std::string file_name) : name_(std::move(file_name)) {}
@@ -46,6 +47,8 @@ class YamlMap {
  public:
   YamlMap(YamlFile& file, YAML::Node node, std::string path);
 
+  // Asking for a key makes it known to finish(), whether it is there or not. read() leaves `out` as
+  // it is where the key is absent or wrong.
   [[nodiscard]] bool has(const char* key);
   void read(const char* key, bool& out);
   void read(const char* key, std::string& out);
@@ -69,6 +72,7 @@ class YamlMap {
   void each(const char* key, const std::function<void(YAML::Node, const std::string& path)>& visit);
   void each_pair(const char* key, const std::function<void(const std::string& name, YAML::Node,
                                                            const std::string& path)>& visit);
+  // A mapping in this mapping; an empty one if the key is absent.
   [[nodiscard]] YamlMap map(const char* key);
   [[nodiscard]] YAML::Node raw(const char* key);
 

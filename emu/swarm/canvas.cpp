@@ -30,6 +30,7 @@ bool is_partly_painted(std::span<const std::byte> bytes, std::uint64_t key, std:
   return true;
 }
 
+// The first byte is right, and each byte equals its neighbour.
 bool is_all(std::span<const std::byte> bytes, std::byte value) {
   return bytes.empty() ||
          (bytes[0] == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
@@ -56,6 +57,7 @@ std::uint64_t SlotMap::take(std::uint64_t length, std::uint64_t key) {
     return kFull;
   }
   const std::uint64_t offset = next_;
+  // Eight blank bytes lie between two places.
   next_ += length + 8;
   slots_.push_back({.offset = offset, .length = length, .key = key});
   return offset;

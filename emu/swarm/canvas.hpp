@@ -22,15 +22,20 @@ inline constexpr std::byte kScribble{0x3C};  // memory that its owner has taken 
 [[nodiscard]] inline std::byte content(std::uint64_t key, std::uint64_t at) {
   return static_cast<std::byte>(mix64(key * 0x9E3779B97F4A7C15ULL + at / 8) >> (8 * (at % 8)));
 }
+// Fills `bytes` with the content named `key`, beginning with its byte `at`; is_painted() compares
+// in the same way.
 void paint(std::span<std::byte> bytes, std::uint64_t key, std::uint64_t at = 0);
 [[nodiscard]] bool is_painted(std::span<const std::byte> bytes, std::uint64_t key,
                               std::uint64_t at = 0);
-// Every byte is either blank or of that content.
+// Every byte is either blank or of that content: what memory may look like while a message is under
+// way, or after it failed half-way.
 [[nodiscard]] bool is_partly_painted(std::span<const std::byte> bytes, std::uint64_t key,
                                      std::uint64_t at = 0);
 [[nodiscard]] bool is_all(std::span<const std::byte> bytes, std::byte value);
 
-// A buffer with a blank margin on both sides.
+// Memory of a request, a receive or a region, with a blank margin on both sides, in which a write
+// beyond either end shows. A default-constructed or freed one has no memory: only exists() may be
+// called.
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
@@ -45,6 +50,7 @@ class GuardedBuffer {
   // The owner takes the memory back: from now on no write is allowed, and what is read is garbage.
   void scribble();
   [[nodiscard]] bool still_scribbled() const;
+  // From now on no access at all is allowed; the address sanitizer reports one.
   void free() { memory_.reset(); }
 
  private:
@@ -76,8 +82,10 @@ class SlotMap {
   [[nodiscard]] bool explains(std::span<const std::byte> bytes) const;
 
  private:
+  // The end of the region is for take_end() alone.
   static constexpr std::uint64_t kEndReserve = 256;
   std::uint64_t size_;
+  // Never 0, so that the first place has blank bytes before it as well.
   std::uint64_t next_ = 16;
   bool end_taken_ = false;
   std::vector<Slot> slots_;

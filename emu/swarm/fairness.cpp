@@ -9,7 +9,9 @@
 namespace weft::swarm {
 namespace {
 
-// The packets that a host may send to one peer in a row while another peer is ready (Scheduler).
+// The packets that a host may send to one peer in a row while another peer is ready: kPacketsOfTurn
+// of the engine's Scheduler, written down again, because a rule must not take its bound from what
+// it judges.
 constexpr std::uint32_t kTurn = 8;
 
 // The most packets of other size classes that may pass a packet of the longest class. With all
@@ -24,6 +26,7 @@ std::string name_of(const std::pair<std::uint32_t, std::uint32_t>& flow) {
   return "host " + std::to_string(flow.first) + " to host " + std::to_string(flow.second);
 }
 
+// These carry a DataHeader, and with it a message number and a length.
 bool has_data_header(Packet kind) { return matches(Packet::data | Packet::probe, kind); }
 
 }  // namespace
@@ -62,6 +65,8 @@ void Fairness::posted(TimePoint now, std::uint64_t number, const Step& step, std
   }
 }
 
+// A packet that left for or came from a stranger counts only as part of a stretch. Loss, trimming
+// and corruption disturb the flow in both directions: acknowledgements measure paths as well.
 void Fairness::saw(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet) {
   if (event == NetworkEvent::sent) {
     check_stretch(when, packet);
@@ -90,6 +95,8 @@ void Fairness::saw(TimePoint when, NetworkEvent event, const VirtualNetwork::InF
   }
 }
 
+// First departures only: a probe or a repetition shows that the sender believes something lost, and
+// from then on its choice of paths depends on what it believes.
 void Fairness::sent(const VirtualNetwork::InFlight& packet, const srd::wire::DataHeader& header) {
   FlowState& flow = flows_[{packet.from, packet.to}];
   if (header.common.type == static_cast<std::uint8_t>(srd::wire::PacketType::probe) ||
@@ -104,6 +111,8 @@ void Fairness::sent(const VirtualNetwork::InFlight& packet, const srd::wire::Dat
   sent_data(packet, header, flow);
 }
 
+// Finds the request that the packet belongs to, a send by the number in its payload and the answer
+// to a read by its message, and compares what has left since it was posted.
 void Fairness::sent_data(const VirtualNetwork::InFlight& packet,
                          const srd::wire::DataHeader& header, FlowState& flow) {
   const Flow who{packet.from, packet.to};

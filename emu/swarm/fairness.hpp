@@ -14,8 +14,11 @@
 
 namespace weft::swarm {
 
-// It knows only the plan, the posted requests and the packets that the network sees, not the
-// engine's queues. The rules, for each pair of hosts:
+// Sees the plan, the posted requests and the packets in the network, never the queues of an engine:
+// so an engine whose own account of its queues is wrong is found too. The run calls posted() and
+// saw() as things happen, and check_departures() after each step of time.
+//
+// The rules, for each pair of hosts:
 // - a message of one packet is passed by packets of longer ones only as often as by its equals, and
 //   once more;
 // - messages of one packet leave in the order in which they were posted, whatever their endpoints;
@@ -27,8 +30,8 @@ namespace weft::swarm {
 //   silent;
 // - a path all of whose packets were marked is used again only when its turn comes.
 //
-// A lost packet, a probe or a restart makes a flow `disturbed`: paths are not judged after that,
-// because what the sender knows of them can no longer be derived from outside.
+// A lost packet, a probe or a restart makes a flow `disturbed`: its paths are not judged after
+// that, because what the sender knows of them can no longer be derived from outside.
 class Fairness {
  public:
   explicit Fairness(const Plan& plan);
@@ -36,8 +39,10 @@ class Fairness {
   // The first rule that was broken, or empty.
   [[nodiscard]] const std::string& verdict() const { return verdict_; }
 
-  // `open`: requests that are under way between the two, this one included.
+  // The engine has accepted request `number`. `open`: requests that are under way between the two
+  // hosts in either direction, this one included.
   void posted(TimePoint now, std::uint64_t number, const Step& step, std::uint32_t open);
+  // Every event of the network, in the order of time.
   void saw(TimePoint when, NetworkEvent event, const VirtualNetwork::InFlight& packet);
   // Time has advanced: checks that what had to leave at once has left.
   void check_departures(TimePoint now);
@@ -65,6 +70,8 @@ class Fairness {
     std::uint32_t to = 0;
     std::uint32_t packets = 0;
   };
+  // Why a path may be used again: each unmarked packet that came along it pays for one departure;
+  // departures without such a reason are the exploration of the selector.
   struct PathUse {
     std::uint32_t unmarked = 0;   // unmarked packets along it that no reuse is accounted to yet
     std::uint64_t explored[2]{};  // the latest two departures along it without such a reason

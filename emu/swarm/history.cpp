@@ -65,6 +65,7 @@ bool History::were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePo
   });
 }
 
+// Goes back from now over all stretches between which the line worked only for `between_tries`.
 bool History::seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b, Duration between_tries,
                            Duration at_least) const {
   const auto found = lines_.find(std::minmax(a, b));
@@ -82,6 +83,7 @@ bool History::seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b, Dura
   return now - begin >= at_least;
 }
 
+// Counts for both ends: the receiver hears nothing, and the sender no answer.
 void History::lost(std::uint32_t from, std::uint32_t to, std::uint16_t path) {
   silences_[from * hosts_ + to].lost_on.insert({from, path});
   silences_[to * hosts_ + from].lost_on.insert({from, path});
@@ -106,6 +108,7 @@ void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation
   if (is_new || from_incarnation < heard.earliest) {
     heard.earliest = from_incarnation;
   }
+  // `since` is when the latest life was first heard of, so a repetition does not move it.
   if (is_new || from_incarnation > heard.incarnation) {
     heard.incarnation = from_incarnation;
     heard.since = now;

@@ -34,6 +34,9 @@ class Episodes {
   std::map<Key, TimePoint> last_;  // its end
 };
 
+// Filled by the Run as it carries out steps and sees packets; asked by the Judge. All times are
+// those at which the event happened, not those at which an application learned of it, except where
+// receives() says otherwise.
 class History {
  public:
   explicit History(std::uint32_t hosts) : hosts_(hosts), silences_(std::size_t{hosts} * hosts) {}
@@ -49,7 +52,8 @@ class History {
                                      TimePoint since) const {
     return unavailable_.was({host, endpoint}, since);
   }
-  // The number of posted receives, as the application knows it.
+  // The number of posted receives, as the application knows it: it learns of a used one only when
+  // it polls, so the true number may be lower.
   void receives(TimePoint now, std::uint32_t host, std::uint32_t endpoint, std::uint32_t posted) {
     if (posted == 0) {
       without_receives_.begin({host, endpoint});
@@ -61,6 +65,7 @@ class History {
                                           TimePoint since) const {
     return without_receives_.was({host, endpoint}, since);
   }
+  // The application cancels what the endpoint has under way to `peer`.
   void flushed(TimePoint now, std::uint32_t host, std::uint32_t endpoint, std::uint32_t peer) {
     last_flush_[{host, endpoint, peer}] = now;
   }
@@ -77,8 +82,9 @@ class History {
 
   // --- Silence between two hosts: at least one direction does not work.
   void cut(TimePoint now, std::uint32_t a, std::uint32_t b, bool is_cut);
-  void mute(TimePoint now, std::uint32_t host,
-            bool is_mute);  // down, paused, or without a live path
+  // The host is down, paused, or has no live path. Each reason is counted: as many calls with false
+  // as with true end the silence.
+  void mute(TimePoint now, std::uint32_t host, bool is_mute);
   // Whether the two were apart for `at_least` without a break, in a stretch that ends after
   // `since`.
   [[nodiscard]] bool were_apart(TimePoint now, std::uint32_t a, std::uint32_t b, TimePoint since,
@@ -87,20 +93,25 @@ class History {
   // count: a sender that tries so rarely may have missed them.
   [[nodiscard]] bool seemed_apart(TimePoint now, std::uint32_t a, std::uint32_t b,
                                   Duration between_tries, Duration at_least) const;
+  // All cuts and mutes end at once, however many reasons there were.
   void heal(TimePoint now);
 
   // --- Bad luck: both hosts are up, and by chance every packet between them is lost.
   void lost(std::uint32_t from, std::uint32_t to, std::uint16_t path);
   void arrived(TimePoint now, std::uint32_t from, std::uint32_t to);
-  // Whether `host` has heard nothing of `peer` for so long although more than one path was tried.
+  // Whether `host` has heard nothing of `peer` for `at_least`, and packets between them were lost
+  // on more than one path: on a single path the transport is expected to leave it.
   [[nodiscard]] bool everything_was_lost(TimePoint now, std::uint32_t host, std::uint32_t peer,
                                          Duration at_least) const;
 
   // --- What a process has heard: packets that reached it intact and addressed to its life.
   struct Heard {
+    // The first life heard of, by its number; a late packet may bring an older one.
     std::uint32_t earliest = 0;
     std::uint32_t incarnation = 0;  // the latest one heard of
     TimePoint since{};
+    // Whether any acknowledgement came: without one the sender may not have known a path that
+    // works.
     bool ack = false;
   };
   void heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,

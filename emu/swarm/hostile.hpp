@@ -15,6 +15,7 @@
 
 namespace weft::swarm {
 
+// Draws from a generator of its own, so that attacks use up no draws of the network.
 class Attacker {
  public:
   explicit Attacker(std::uint64_t seed) : rng_(seed) {}
@@ -25,6 +26,7 @@ class Attacker {
   void act(TimePoint now, const Step& step, VirtualNetwork& network);
 
  private:
+  // A packet of random bytes from step.peer to step.host.
   [[nodiscard]] VirtualNetwork::InFlight rubbish(const Step& step);
   void speak_as_stranger(TimePoint now, VirtualNetwork& network, VirtualNetwork::InFlight packet);
 

@@ -25,6 +25,8 @@ constexpr std::uint32_t kNumbered = 8;
 // The attempts to reach a peer that may be lost one after the other by chance.
 constexpr int kMostTriesLost = 4;
 
+// Whether single packets may get lost by chance: by a fault of the plan, or because a queue is
+// full.
 bool loses_packets(const Plan& plan) {
   return !plan.link.rate.is_zero() || std::ranges::any_of(plan.steps, [](const Step& step) {
     return step.act == Act::set_loss || step.act == Act::set_burst ||
@@ -53,6 +55,7 @@ void Judge::condemn(std::string text) {
   }
 }
 
+// Looks the number up, which a Request does not know; only a broken rule pays for it.
 std::string Judge::name(const Request& request) const {
   std::uint64_t number = 0;
   for (const Request& r : requests_) {
@@ -94,7 +97,7 @@ void Judge::orphan(std::uint32_t host) {
   }
 }
 
-// In both directions.
+// Open requests of either host to the other.
 std::uint32_t Judge::open_requests_between(std::uint32_t a, std::uint32_t b) const {
   return static_cast<std::uint32_t>(std::ranges::count_if(requests_, [&](const Request& r) {
     return r.state == Request::State::open &&
@@ -117,6 +120,8 @@ void Judge::completed(TimePoint now, std::uint32_t host, const srd::Completion& 
 
 // --- Requests
 
+// The request must exist, be open, and be of that host, kind and endpoint; its status must have an
+// explanation, and memory must agree with it.
 void Judge::completed_request(TimePoint now, std::uint32_t host,
                               const srd::Completion& completion) {
   Request* request = request_of(completion.cookie);
@@ -151,6 +156,8 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
   }
 }
 
+// The one status that each flaw must end with. With no flaw that is `ok`; with a flaw `ok` is
+// itself a broken rule.
 bool Judge::flaw_explains(const Request& request, Status status) const {
   switch (request.step.flaw) {
     case Flaw::none:
@@ -297,6 +304,8 @@ void Judge::take_back_place(Request& request) {
 
 // --- Receives
 
+// The same for a receive: it must be open and of that endpoint, hold the whole message and nothing
+// behind it, or be untouched.
 void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                               std::uint32_t from) {
   const HostPlan& plan = plan_.hosts[host];
@@ -345,6 +354,7 @@ void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Comp
     return condemn("receive " + std::to_string(index) + " completes with " +
                    srd::to_string(completion.status) + ", which nothing explains");
   }
+  // As with requests: half of the buffers are freed, half are scribbled over.
   if ((index & 1) != 0) {
     receive.buffer.free();
   } else {
@@ -359,6 +369,8 @@ void Judge::heard_of_stranger() {
   }
 }
 
+// Finds the request by the number in the payload, or by the immediate data if the payload is too
+// short, and compares all that the completion says with it.
 void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                           std::uint32_t from, std::span<const std::byte> bytes) {
   if (from == VirtualNetwork::kNobody) {
@@ -399,6 +411,8 @@ void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completi
   delivered(now, *request, host);
 }
 
+// Immediate data of a write may be seen only when all bytes of the write are in place. Not checked
+// for a second life of the receiver: the region it names is the former life's.
 void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
                                   const srd::Completion& completion, std::uint32_t from) {
   if (completion.status != Status::ok) {
@@ -454,6 +468,8 @@ void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
 
 // --- The end
 
+// A region holds what it was painted with, or the messages that were assigned places in it; one
+// that was deregistered holds exactly what it held then.
 void Judge::check_regions(std::uint32_t host, const Process& process) {
   for (const Process::Region& region : process.regions()) {
     if (region.kind == RegionKind::phantom) {
@@ -496,6 +512,7 @@ void Judge::check_at_the_end() {
       ++anonymous_ok[{s.host, plan_.hosts[s.host].endpoints[s.endpoint].qpn.value(), s.peer,
                       plan_.hosts[s.peer].endpoints[s.peer_endpoint].qpn.value(), s.length}];
     } else if (announces && request.delivered_to.empty()) {
+      // The peer acknowledged a message that its application never saw.
       condemn(name(request) + " completed well and was never delivered");
     }
   }

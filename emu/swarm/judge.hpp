@@ -22,6 +22,7 @@ namespace weft::swarm {
 
 // One accepted request. Its number is its cookie and, in the low 32 bits, its immediate data.
 struct Request {
+  // Orphaned: the process that posted it has crashed, so it never completes.
   enum class State : std::uint8_t { open, done, orphaned };
   srd::Completion::Kind kind = srd::Completion::Kind::send;
   State state = State::open;
@@ -42,6 +43,8 @@ struct Request {
   std::vector<std::uint32_t> delivered_to;  // incarnations of the destination
 };
 
+// A receive that was posted; its cookie is kReceiveCookie plus its number. The host is the one that
+// posted it, whatever its incarnation: a crash orphans it.
 struct PostedReceive {
   enum class State : std::uint8_t { open, done, orphaned };
   State state = State::open;
@@ -51,8 +54,14 @@ struct PostedReceive {
   GuardedBuffer buffer;
 };
 
+// How to use it: new_request(), fill it in, post it to the engine, then accepted() or
+// withdraw_last_request(); the same for receives. References stay valid as long as the Judge. Each
+// completion that an application polls goes to completed(). After the first broken rule the verdict
+// stays as it is, and the run ends.
 class Judge {
  public:
+  // Cookies of receives lie above those of requests, so that a completion of the wrong kind is
+  // recognised.
   static constexpr std::uint64_t kReceiveCookie = std::uint64_t{1} << 40;
 
   Judge(const Plan& plan, const History& history,
@@ -79,10 +88,12 @@ class Judge {
   [[nodiscard]] std::uint32_t open_requests_between(std::uint32_t from, std::uint32_t to) const;
   [[nodiscard]] const std::deque<Request>& requests() const { return requests_; }
 
-  // --- The rules
-  // `from` is the host that the completion's peer names, or kNobody for a stranger.
+  // A completion that an application polled. `from` is the host that the completion's peer names,
+  // or kNobody for a stranger. Only successful completions have a peer that is looked at.
   void completed(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                  std::uint32_t from);
+  // After silence has fallen: every request has ended, every announced message was delivered, and
+  // all memory of all lives is accounted for.
   void check_at_the_end();
 
  private:
@@ -106,20 +117,22 @@ class Judge {
   [[nodiscard]] bool met_later_life(const Request& request) const;
   [[nodiscard]] Request* request_of(std::uint64_t number);
   [[nodiscard]] const Process& process(std::uint32_t host) const { return processes_[host].back(); }
-  // Its application polls rarely, and learns late what has happened.
+  // The application of the host polls rarely, and learns late what has happened; rules about what
+  // it must know by now do not hold for it.
   [[nodiscard]] bool is_lazy(std::uint32_t host) const {
     return plan_.hosts[host].poll_interval > Duration::zero();
   }
   [[nodiscard]] std::string name(const Request& request) const;
   void check_regions(std::uint32_t host, const Process& process);
 
+  // Messages too short to carry their number, by everything that is known of them.
   using Anonymous = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
                                std::uint32_t>;  // host, qpn -> host, qpn; length
 
   const Plan& plan_;
   const History& history_;
   const std::vector<std::deque<Process>>& processes_;
-  bool strangers_;  // replay messages from addresses of their own
+  bool strangers_;  // the plan replays messages from addresses where no host is
   bool loses_packets_;
   std::string verdict_;
   std::deque<Request> requests_;

@@ -30,6 +30,7 @@ class Wait {
     }
   }
 
+  // The payload of a read flows towards the host that asked.
   void add(const Request& request) {
     const Step& step = request.step;
     const bool read = request.kind == srd::Completion::Kind::read;

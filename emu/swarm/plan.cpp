@@ -55,7 +55,7 @@ struct Mood {
   double noise = 0;        // share of the largest random loss etc.
 };
 
-// What a port takes for the longest packet.
+// How long a port is busy with the longest packet.
 Duration port_time(const LinkModel& link) {
   return link.rate.is_zero() ? Duration::zero()
                              : link.rate.time_for(kMtus.back() + sizeof(srd::wire::DataHeader));
@@ -128,6 +128,8 @@ LinkModel random_link(Rng& rng) {
   return link;
 }
 
+// A receive that is too small, or an endpoint that posts no receives of itself, makes length errors
+// and receiver_not_ready happen.
 std::vector<EndpointPlan> random_endpoints(Rng& rng, std::uint32_t mtu) {
   std::vector<EndpointPlan> endpoints(1 + rng.below(3));
   for (std::uint32_t i = 0; i < endpoints.size(); ++i) {
@@ -339,6 +341,8 @@ class Planner {
     }
   }
 
+  // Reads that are flushed while their answers are under way, again and again: late answers must
+  // not reach the reads that follow.
   void add_cancelled_reads() {
     for (std::uint32_t n = 1 + rng_.below(6); n > 0; --n) {
       const Step model = occasion();
@@ -373,6 +377,8 @@ class Planner {
     }
   }
 
+  // Short sends, and short reads in the other direction, beside writes of very many packets:
+  // Fairness checks that the short ones are not kept waiting.
   void add_short_beside_long() {
     const Step here = occasion();
     Step there = here;
@@ -438,6 +444,8 @@ class Planner {
     plan_.steps.push_back(last);
   }
 
+  // Bursts of requests between two endpoints. `bulk` is the share of long messages of the whole
+  // run.
   void add_work() {
     const std::uint32_t bursts = 2 + rng_.below(20);
     const double bulk = rng_.unit();
@@ -453,6 +461,7 @@ class Planner {
     }
   }
 
+  // Like `model`, a little later, and often with an endpoint, kind or flaw of its own.
   Step random_request(const Step& model, double bulk) {
     Step step = model;
     const double kind = rng_.unit();
@@ -477,6 +486,8 @@ class Planner {
     return step;
   }
 
+  // Network faults that hit single packets. A step sets a value for the whole network, which holds
+  // until the next step of its kind.
   void add_noise() {
     struct Noise {
       Act act;
@@ -501,6 +512,8 @@ class Planner {
     }
   }
 
+  // Faults of paths, hosts and connections; about half of the dead paths are revived before the
+  // end.
   void add_faults() {
     for (std::uint32_t i = rng_.below(6); i > 0 && mood_.noise > 0; --i) {
       const std::uint16_t paths = plan_.hosts[0].engine.paths;
@@ -546,6 +559,7 @@ class Planner {
     }
   }
 
+  // Endpoints, receives and regions that disappear while peers still use them.
   void add_churn() {
     using namespace std::chrono_literals;
     for (std::uint32_t i = 1 + rng_.below(4); i > 0; --i) {

@@ -12,6 +12,8 @@
 
 namespace weft::swarm {
 
+// One kind of step. The groups stand one behind the other, and Run::perform() tells them apart by
+// comparing values; plan_text.cpp has a name for each, in this order.
 enum class Act : std::uint8_t {
   // The applications' work
   send,
@@ -66,8 +68,11 @@ enum class Flaw : std::uint8_t {
   straddling,  // begins inside of the region and ends outside
 };
 
+// One event of a plan. Which fields count depends on the act; the others are ignored. A step whose
+// precondition does not hold when its time comes (host down, endpoint closed) is left out: so any
+// subset of the steps is a plan, which shrink() needs.
 struct Step {
-  Duration at{};
+  Duration at{};  // since the start of the run
   Act act = Act::send;
   std::uint8_t host = 0;
   std::uint8_t peer = 0;
@@ -94,12 +99,14 @@ struct EndpointPlan {
   bool replenish = true;  // posts a new receive for every one that is used
 };
 
+// One host: the same configuration, but for its life, serves every process that runs on it.
 struct HostPlan {
   srd::EngineConfig engine;
   std::vector<EndpointPlan> endpoints;
   Duration poll_interval{};  // zero: polls whenever anything has happened
 };
 
+// The laziest application of any plan; the end of a run waits at least so long.
 inline constexpr Duration kLongestPollInterval = std::chrono::milliseconds{2};
 
 struct Plan {
@@ -110,9 +117,10 @@ struct Plan {
   Duration end_of_faults{};
 };
 
+// The same seed gives the same plan, on every machine.
 [[nodiscard]] Plan make_plan(std::uint64_t seed);
-// Whether messages are replayed from addresses where no host is: to the transport, a stranger's
-// own.
+// Whether messages are replayed from addresses where no host is. To the transport these are
+// messages of a stranger, so rules about what nobody sent do not hold.
 [[nodiscard]] bool has_foreign_replays(const Plan& plan);
 // The network and each host with its configuration, a line each.
 [[nodiscard]] std::vector<std::string> describe(const Plan& plan);

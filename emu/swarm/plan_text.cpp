@@ -7,6 +7,7 @@
 namespace weft::swarm {
 
 const char* to_string(Act act) {
+  // In the order of Act.
   static constexpr std::array<const char*, 33> kNames{
       "send",           "write",          "read",           "post_receives",   "flush",
       "close_endpoint", "open_endpoint",  "stop_receiving", "start_receiving", "replace_region",
@@ -19,6 +20,7 @@ const char* to_string(Act act) {
 }
 
 std::string to_string(const Step& step) {
+  // In the order of Flaw.
   static constexpr std::array<const char*, 9> kFlaws{
       "",           " bad_qpn",       " bad_qkey",  " bad_key", " stale_key", " wrong_domain",
       " no_access", " out_of_bounds", " straddling"};

@@ -18,6 +18,7 @@ srd::Access access_of(RegionKind kind) {
 
 }  // namespace
 
+// 4 GiB apart: an address that is wrong by less than that is in no region.
 std::uint64_t region_address(RegionKind kind) {
   return 0x100000000ULL * (1 + static_cast<std::uint64_t>(kind));
 }
@@ -57,6 +58,7 @@ srd::EngineConfig Process::engine_config() const {
   srd::EngineConfig config = plan_.engine;
   config.life = life_of(plan_, incarnation_);
   config.seed = mix64(config.seed + incarnation_);
+  // Each life begins with other numbers, so that a packet of a former life rarely fits by chance.
   config.first_psn = Psn{config.first_psn.value() + incarnation_ * 77};
   return config;
 }

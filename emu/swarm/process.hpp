@@ -31,6 +31,9 @@ inline constexpr std::uint32_t kOtherDomain = 6;
 [[nodiscard]] std::uint64_t region_address(RegionKind kind);
 [[nodiscard]] std::uint64_t region_size(RegionKind kind);
 
+// Its regions and endpoints live in the engine that set_up() was given; the Process outlives that
+// engine and never touches it on its own account. A `std::deque<Region>` keeps the memory where the
+// engine and the judge point to.
 class Process {
  public:
   struct Region {
@@ -49,9 +52,12 @@ class Process {
   [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
   [[nodiscard]] TimePoint born() const { return born_; }
   [[nodiscard]] srd::EngineConfig engine_config() const;
-  // Opens the endpoints and registers the regions; returns an error text or nothing.
+  // Opens the endpoints and registers the regions of a new engine; returns an error text or
+  // nothing.
   [[nodiscard]] std::string set_up(srd::Engine& engine);
   [[nodiscard]] std::string open_endpoint(srd::Engine& engine, std::uint32_t index);
+  // Deregisters the replaceable region, keeps what it held for the judge, and registers a new one
+  // of that kind.
   [[nodiscard]] std::string replace_region(srd::Engine& engine);
 
   [[nodiscard]] Region& region(RegionKind kind) {
@@ -82,7 +88,8 @@ class Process {
   std::vector<srd::RegionKey> stale_keys_;
 };
 
-// Lives skip 0, which means "not known" on the wire.
+// The life of the n-th process on a host: lives count up from the configured one, and skip 0, which
+// means "not known" on the wire.
 [[nodiscard]] srd::Life life_of(const HostPlan& plan, std::uint32_t incarnation);
 
 }  // namespace weft::swarm

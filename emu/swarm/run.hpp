@@ -11,6 +11,7 @@
 
 namespace weft::swarm {
 
+// What a run was like. Two runs of one plan agree in every field.
 struct Outcome {
   std::string failure;  // empty: nothing was broken
   std::uint64_t digest = 0;

@@ -15,6 +15,8 @@
 
 namespace weft::swarm {
 
+// Used once: construct, finish(). Whatever it does goes through the VirtualWorld, whose clock moves
+// only in advance_to(); so a plan determines every packet.
 class Run {
  public:
   Run(const Plan& plan, const Trace& trace);
@@ -67,10 +69,13 @@ class Run {
   Digest digest_;
   Outcome outcome_;
   TimePoint start_;
+  // By host.
   std::vector<TimePoint> next_poll_;
   std::vector<bool> paused_;
   std::vector<std::vector<bool>> dead_paths_;
   std::vector<bool> without_path_;
+  // After heal(): endpoints that posted no receives of themselves do so too, or senders would wait
+  // for ever.
   bool replenish_all_ = false;
 };
 

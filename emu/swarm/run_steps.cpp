@@ -81,12 +81,14 @@ void Run::perform_on_application(const Step& step) {
   }
 }
 
-// It has no receives yet.
+// The endpoint has been opened, and has no receives yet.
 void Run::endpoint_comes(std::uint32_t host, std::uint32_t endpoint) {
   history_.endpoint_available(world_.now(), host, endpoint);
   history_.receives(world_.now(), host, endpoint, 0);
 }
 
+// A closed endpoint flushes its requests to every peer. The entry for the host itself stands for
+// the closing (History::was_closed()).
 void Run::endpoint_goes(std::uint32_t host, std::uint32_t endpoint) {
   process(host).open[endpoint] = false;
   process(host).receives_posted[endpoint] = 0;
@@ -142,6 +144,8 @@ void Run::stop(std::uint32_t host) {
   judge_.orphan(host);
 }
 
+// A new process on the host, with the next incarnation; History hears of its endpoints before it
+// can receive.
 void Run::start(std::uint32_t host) {
   if (is_up(host)) {
     return;

@@ -6,6 +6,7 @@
 #include "emu/swarm/world_names.hpp"
 
 namespace weft::swarm {
+
 // A greedy search: keeps each smaller plan that still fails, and never goes back. Steps do not
 // depend on each other's results (one that makes no sense any more is left out), so any subset of
 // them is a plan.

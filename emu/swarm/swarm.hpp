@@ -16,7 +16,8 @@ namespace weft::swarm {
 [[nodiscard]] Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails,
                           std::uint32_t runs = 400);
 
-// Adds up runs, whatever the order in which they finish.
+// Adds up runs, whatever the order in which they finish: worker threads take seeds as they come,
+// and the digest must be the same. Not thread-safe; the caller has a lock.
 class Tally {
  public:
   void add(std::uint64_t seed, const Outcome& outcome);

@@ -32,6 +32,7 @@ bool carries_more(int fd) {
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
+  // With MSG_PEEK the message stays; only the flags of the answer are of interest.
   const auto look = [&] {
     return ::syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0;
   };

@@ -37,7 +37,7 @@ class Bell {
   [[nodiscard]] int fd() const { return fd_.get(); }
   // Another process holds this end now: our descriptor is closed, the end stays open there.
   void given_away() { fd_.reset(); }
-  // Never blocks.
+  // Wakes the process at the other end, if it waits there. Never blocks.
   void ring() const;
   // Call it after each edge, to make room for later rings; never blocks. False: the other side sent
   // descriptors; do not read from this end any more.

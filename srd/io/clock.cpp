@@ -41,8 +41,9 @@ bool has_invariant_counter() {
 
 const bool invariant = has_invariant_counter();
 
-// Reads the counter before and after the system's clock: if too many ticks lie between, the thread
-// may have lost its core there, and the pair is not used to correct the rate.
+// Reads the system's clock, and corrects the rate of the counter by it. The counter is read before
+// and after: if too many ticks lie between, the thread may have lost its core there, and the pair
+// is not used.
 std::int64_t compare() {
   constexpr std::uint64_t kMostTicksBetween = 20'000;
   const std::uint64_t before = __rdtsc();

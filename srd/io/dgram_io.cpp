@@ -47,6 +47,7 @@ Result<std::unique_ptr<DgramIo>> DgramIo::create(const Config& config) {
   if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) {
     return fail(ErrorCode::io_error, errno_text("dgram: socket '" + config.local + "'"));
   }
+  // Another user could otherwise send frames into the network.
   ::chmod(config.local.c_str(), S_IRUSR | S_IWUSR);
   const int bytes = 4 << 20;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -141,6 +142,7 @@ std::size_t DgramIo::transmit(std::span<const TxFrame> frames) {
   return taken;
 }
 
+// Not while frames are held: nothing wakes a sleeper when the reader has room again.
 bool DgramIo::arm() {
   pollfd fd{socket_.get(), POLLIN, 0};
   return held_.empty() && ::poll(&fd, 1, 0) == 0;

@@ -21,13 +21,13 @@ namespace weft::srd {
 
 // A datagram socket does not say beforehand whether its reader has room. So a burst is taken whole,
 // and frames that found no room wait in `held_`; while any wait, transmit_room() is 0. receive()
-// and transmit() try them again first.
+// and transmit() try them again first. One thread at a time.
 class DgramIo final : public FrameIo {
  public:
   static constexpr std::size_t kBurst = 32;
 
   struct Config {
-    std::string local;   // path of our socket; a stale one is replaced
+    std::string local;   // path of our socket; a socket that lies there is replaced
     std::string remote;  // path of the other side's, which may come and go
     std::size_t max_frame = 9216;
     Duration patience = std::chrono::milliseconds{2};  // until held frames are dropped

@@ -26,8 +26,9 @@ struct DpdkConfig {
   Duration patience = std::chrono::milliseconds{30};  // with a device that takes nothing
 };
 
-// The port belongs to one thread at a time. The process at the other end of memif, vhost or
-// virtio_user is trusted: these drivers do not check what they read from shared memory.
+// Call it from one thread at a time; the port then belongs to one thread at a time. The process at
+// the other end of memif, vhost or virtio_user is trusted: these drivers do not check what they
+// read from shared memory.
 [[nodiscard]] Result<std::unique_ptr<FrameIo>> open_dpdk_port(const DpdkConfig& config);
 
 // What the module exports, under this name. On failure it returns null, and the reason in `why`.

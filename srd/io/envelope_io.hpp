@@ -49,6 +49,7 @@ class EnvelopeIo final : public PacketIo {
   void disarm() override { frames_->disarm(); }
 
  private:
+  // Below this, a header and a useful payload do not fit.
   static constexpr std::size_t kSmallestMtu = 256;
 
   EnvelopeIo(const Config& config, const net::EnvelopeWriter& writer,
@@ -145,7 +146,8 @@ bool EnvelopeIo<Codec>::wrap(const TxPacket& packet, std::size_t slot) {
 }
 
 // Packets that cannot be wrapped are counted and dropped, so frame i need not be packet i. If the
-// FrameIo takes only some frames, the caller is told the index of the first packet not taken.
+// FrameIo takes only some frames, the caller is told the index of the first packet not taken, and
+// offers that one again.
 template <net::FrameCodec Codec>
 std::size_t EnvelopeIo<Codec>::transmit(std::span<const TxPacket> packets) {
   std::array<std::size_t, kBurst> origin;  // which packet a frame holds

@@ -40,6 +40,7 @@ std::size_t FaultIo::transmit(std::span<const TxPacket> packets) {
       trouble(packet);
     }
     ++taken;
+    // One packet more has passed those that are held back.
     for (Parcel& parcel : under_way_) {
       parcel.after -= parcel.after > 0 ? 1 : 0;
     }

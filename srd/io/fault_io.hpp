@@ -28,7 +28,7 @@ class FaultIo final : public PacketIo {
     double loss = 0;  // all of these are probabilities, of each packet sent
     double duplication = 0;
     double corruption = 0;  // of one bit anywhere in header or payload
-    double reordering = 0;  // to be held back until `reorder_span` others have passed
+    double reordering = 0;  // to be held back while up to `reorder_span` - 1 others pass
     std::uint32_t reorder_span = 8;
     Duration delay{};
     Duration jitter{};  // uniform, on top of `delay`
@@ -66,7 +66,7 @@ class FaultIo final : public PacketIo {
   static constexpr std::size_t kBurst = 32;
   static constexpr std::size_t kMaxUnderWay = 4096;
 
-  // A packet with bytes of its own.
+  // A packet with bytes of its own, because transmit() only borrows them.
   struct Parcel {
     TxPacket packet;
     std::vector<std::byte> payload;
@@ -77,6 +77,7 @@ class FaultIo final : public PacketIo {
   [[nodiscard]] bool has_delay() const {
     return config_.delay + config_.jitter != Duration::zero();
   }
+  // Loses the packet, or puts it and perhaps a copy into `under_way_`.
   void trouble(const TxPacket& packet);
   void queue(const TxPacket& packet, bool damage);
   void leave();

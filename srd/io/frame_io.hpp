@@ -41,8 +41,13 @@ struct FrameTraits {
   bool lossless_memory = false;  // a program on this machine is at the other end
 };
 
-// The contract is that of PacketIo: frames are lent until release() or the next call, transmit()
-// takes a prefix, and arm(), wait_fd() and disarm() are for sleeping without losing a wake-up.
+// The contract is that of PacketIo (srd/net/packet_io.hpp), and one thread at a time:
+// - receive() lends frames until release() or the next call;
+// - transmit() takes a prefix of the frames and says how long it is; a frame that it takes may
+//   still be lost, and is then counted;
+// - transmit_room() is how many it will take;
+// - arm() is called before sleeping on wait_fd(): false if there is something to do, so do not
+//   sleep. After waking, disarm(). A wait_fd() of -1 means that there is nothing to sleep on.
 class FrameIo {
  public:
   virtual ~FrameIo() = default;

@@ -30,7 +30,7 @@ class HeldFrames {
 
   [[nodiscard]] bool empty() const { return first_ == sizes_.size(); }
   [[nodiscard]] std::size_t size() const { return sizes_.size() - first_; }
-  // False: there is no room.
+  // Copies the frame, which has at most max_frame bytes. False: there is no room.
   [[nodiscard]] bool hold(const TxFrame& frame) {
     if (sizes_.size() == capacity_) {
       return false;
@@ -78,7 +78,9 @@ class HeldFrames {
   Duration patience_;
   std::unique_ptr<std::byte[]> bytes_;
   std::vector<std::size_t> sizes_;
+  // Frames before this one have left.
   std::size_t first_ = 0;
+  // When the link last took a frame, or refused the first.
   TimePoint since_{};
 };
 

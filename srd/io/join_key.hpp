@@ -9,6 +9,7 @@
 
 namespace weft::srd {
 
+// Two halves, one for frames and one for the messages between both ends (tunnel_session.hpp).
 struct JoinKey {
   static constexpr std::size_t kBytes = 32;
   std::array<std::byte, kBytes> bytes{};

@@ -40,6 +40,7 @@ class MemoryIo final : public PacketIo {
   void disarm() override {}
 
  private:
+  // A packet on its way; it owns its bytes.
   struct Parcel {
     Address from;
     Address to;

@@ -1,7 +1,8 @@
 // Owns the recording of a carrier: each packet in and out, in a capture file.
 //
 // PcapIo is the decorator; FaultIo, which sits elsewhere in the chain, adds what it drops to the
-// same PacketCapture. The file is written with plain system calls: for diagnosis, not for speed.
+// same PacketCapture. The file is written with plain system calls, at the latest before the caller
+// sleeps: for diagnosis, not for speed.
 #pragma once
 
 #include <array>
@@ -44,6 +45,7 @@ class PacketCapture {
                 const CaptureFormat& format)
       : file_(std::move(file)), envelope_(envelope), own_(own), format_(format) {}
 
+  // The comment is shown beside the packet: why it was dropped, for instance.
   void sent(const TxPacket& packet, std::string_view comment = {});
   void received(const RxPacket& packet);
   void flush() { file_.flush(); }
@@ -58,6 +60,7 @@ class PacketCapture {
   CaptureFormat format_;
 };
 
+// Records what the carrier below has taken, and what it hands up; changes nothing.
 class PcapIo final : public PacketIo {
  public:
   PcapIo(std::unique_ptr<PacketIo> below, std::shared_ptr<PacketCapture> capture)

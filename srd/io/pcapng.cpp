@@ -31,6 +31,7 @@ constexpr std::uint16_t kOptionApplication = 4;  // of a section
 constexpr char kNanoseconds = 9;
 constexpr std::size_t kFlushAt = 64 * 1024;
 constexpr std::size_t kLongestComment = 1024;
+// An upper bound: all of a packet block but its data and comment.
 constexpr std::size_t kBlockOverhead = 64;
 
 }  // namespace

@@ -14,7 +14,8 @@
 namespace weft::srd {
 
 // A pcapng file of Ethernet interfaces. After a failed write, or at the size limit, further frames
-// are skipped and counted; what is in the file stays readable.
+// are skipped and counted; what is in the file stays readable. One thread. Frames are buffered;
+// flush() or the destructor brings them into the file.
 class PcapngWriter {
  public:
   enum class Direction : std::uint8_t { unknown = 0, inbound = 1, outbound = 2 };

@@ -93,12 +93,14 @@ enum class Existing { empty, append };
 // A doorbell between threads of one process. Never give it to another process, which could make
 // ringing it block (see bell.hpp).
 [[nodiscard]] Result<UniqueFd> create_doorbell();
-// Never blocks; a doorbell that is rung already stays rung.
+// Never blocks; ringing a doorbell that is rung already changes nothing.
 void ring_doorbell(int fd);
 void clear_doorbell(int fd);
 
 // CLOCK_MONOTONIC, computed from the processor's tick counter where that is reliable; readings of
-// two threads may then differ by a microsecond. Machines get their time as an argument instead.
+// two threads may then differ by a microsecond, and a reading for which the clock itself was asked
+// may lie some microseconds before the one before it. Machines get their time as an argument
+// instead.
 [[nodiscard]] TimePoint clock_now();
 
 // "what: text of errno"

@@ -47,6 +47,7 @@ class ReaderStall {
 
  private:
   TimePoint since_ = kNever;  // when it was asked last, while the ring is full
+  // How much of the budget is used up.
   Duration held_{};
   std::uint64_t position_ = 0;
   bool given_up_ = false;

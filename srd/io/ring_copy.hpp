@@ -66,6 +66,7 @@ class RingCopy {
 
  private:
   static constexpr std::size_t kLine = 64;
+  // Below this the measurement costs more than the choice can save.
   static constexpr std::size_t kWorthIt = 2048;
   static constexpr std::size_t kAWhile = std::size_t{1} << 20;
   // The counter ticks 2 to 4 times a nanosecond, so the limit lies at 3 to 6 GB/s. An ordinary copy

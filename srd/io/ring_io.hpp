@@ -5,9 +5,10 @@
 //        \______________ direct ring _________________/            a peer talked to, ideal network
 //
 // Each line is a RingPort, a ring in either direction. receive() takes a share of every port in
-// turn and lends the frames where they lie in the rings; transmit() routes by destination: to the
-// direct ring of that attachment, if there is one, else to the uplink. RingPorts, the base class,
-// has what does not depend on the protocol: ports that come and go, room, and sleeping.
+// turn and lends the frames where they lie in the rings, which their writers may still change:
+// whoever looks at a byte twice copies it first. transmit() routes by destination: to the direct
+// ring of that attachment, if there is one, else to the uplink. RingPorts, the base class, has what
+// does not depend on the protocol: ports that come and go, room, and sleeping.
 #pragma once
 
 #include <algorithm>
@@ -132,6 +133,7 @@ std::size_t RingIo<Codec>::take_share(RingPort& port, const Peer* peer, std::siz
   return taken;
 }
 
+// Lends the packet of a frame, if it is for us and, from a direct port, from that port's peer.
 template <net::FrameCodec Codec>
 void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& info,
                            const Peer* peer) {
@@ -153,6 +155,7 @@ void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& i
   counters_.rx_bytes += packet.bytes.size();
 }
 
+// Bursts go to one peer, so the latest route is tried first. No route: weftd is gone.
 template <net::FrameCodec Codec>
 typename RingIo<Codec>::Route RingIo<Codec>::route(const TxPacket& packet) {
   std::optional<AttachmentId> attachment;
@@ -174,6 +177,8 @@ typename RingIo<Codec>::Route RingIo<Codec>::route(const TxPacket& packet) {
   return uplink_open_ ? Route{&uplink_, &uplink_stall_} : Route{};
 }
 
+// False: the ring has no room. True: sent, or dropped and counted; a record that was reserved and
+// not committed is used by the next packet.
 template <net::FrameCodec Codec>
 bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
   const std::size_t envelope = envelope_.size();
@@ -211,6 +216,8 @@ bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
   return true;
 }
 
+// The peer of a port is woken when the burst goes on to another port, and at the end: once per run
+// of packets, because a wake-up is a system call.
 template <net::FrameCodec Codec>
 std::size_t RingIo<Codec>::transmit(std::span<const TxPacket> packets) {
   std::size_t taken = 0;

@@ -20,6 +20,7 @@ namespace weft::srd {
   return 2 * (kRingHeaderBytes + capacity);
 }
 
+// Movable; the mapping and the bell go with it. Used by one thread at a time, in either direction.
 class RingPort {
  public:
   // New memory for a pair of rings, formatted. `capacity` is a power of two.

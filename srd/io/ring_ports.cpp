@@ -158,6 +158,7 @@ void RingPorts::disarm() {
   hear_edges();
 }
 
+// Takes the edges that are there, without waiting.
 void RingPorts::hear_edges() {
   std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(wait_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -182,6 +183,8 @@ void RingPorts::end_direct(int bell) {
   }
 }
 
+// A good bell only has to be cleared: the next poll reads its ring. Anything else, the keeper's
+// socket or a misused bell, is a reason to attend().
 void RingPorts::hear(int fd) {
   bool is_good_bell = false;
   for_each_port([&](RingPort& port) {
@@ -204,6 +207,8 @@ void RingPorts::set_keeper(std::unique_ptr<PortKeeper> keeper) {
 
 Result<void> RingPorts::watch(int fd) { return watch_edges(wait_.get(), fd); }
 
+// A former port to the same attachment is ended first; ports that have ended do not count towards
+// the limit.
 bool RingPorts::add_direct(const Peer& peer, RingPort port) {
   remove_direct(peer.address, peer.attachment);
   const auto living = std::count_if(direct_.begin(), direct_.end(),
@@ -234,6 +239,8 @@ void RingPorts::remove_all_direct() {
   });
 }
 
+// After a fork or a restart of weftd. The former uplink's mapping goes with it: what was in it is
+// lost.
 Result<void> RingPorts::replace_uplink(RingPort uplink) {
   if (auto watched = watch(uplink.bell().fd()); !watched) {
     return watched;
@@ -246,6 +253,7 @@ Result<void> RingPorts::replace_uplink(RingPort uplink) {
   return {};
 }
 
+// Also drops ports that have ended and are read to their end.
 void RingPorts::drop_broken_ports() {
   if (uplink_open_ && uplink_.broken()) {
     uplink_open_ = false;

@@ -123,22 +123,28 @@ class RingPorts : public PacketIo {
   bool uplink_open_ = true;
   std::vector<std::unique_ptr<Direct>> direct_;
   Direct* last_route_ = nullptr;
+  // Polls until attend() is due.
   std::uint32_t until_attend_ = 0;
+  // Where the round of direct ports goes on.
   std::size_t next_direct_ = 0;
   IoCounters counters_;
 
  private:
-  // In that ring, for packets of any allowed size; kBurst if it is not waited for.
+  // How many packets of any allowed size fit into that ring; kBurst if it is not waited for, so
+  // that the others are not held up.
   [[nodiscard]] std::size_t room_in(RingPort& port, ReaderStall& stall) const;
   void drop_broken_ports();
+  // Declares a new port asleep if the others are.
   void join_sleep(RingPort& port) const;
   void hear_edges();
   // An edge on that descriptor.
   void hear(int fd);
+  // The direct port with that bell takes no more packets.
   void end_direct(int bell);
   template <class F>
   void for_each_port(F&& f);
 
+  // A thread sleeps on wait_, or is about to.
   bool armed_ = false;
   UniqueFd wait_;
   std::unique_ptr<PortKeeper> keeper_;

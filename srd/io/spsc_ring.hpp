@@ -81,7 +81,8 @@ inline constexpr std::uint32_t kRecordUnchecked = 1;
 // The time of the record is that of an arrival.
 inline constexpr std::uint32_t kRecordArrival = 2;
 
-// Writes frames. One thread.
+// Writes frames, on one thread: reserve() a place, write the frame there, commit() it. A
+// reservation that is not committed is forgotten. Once broken, it has no room any more.
 class RingProducer {
  public:
   RingProducer() = default;
@@ -129,7 +130,7 @@ class RingProducer {
     head_ += bytes;
   }
 
-  // Bytes of records that are sure to fit, whatever the position.
+  // Whether so many frames of that size are sure to fit, wherever the end of the area lies.
   [[nodiscard]] bool has_room(std::size_t frames, std::size_t frame) {
     const std::size_t bytes = ring_record_bytes(frame);
     return has_free((frames + 1) * bytes + 2 * kRingCell);
@@ -171,6 +172,8 @@ class RingProducer {
   [[nodiscard]] std::atomic_ref<std::uint32_t> length_word(std::size_t offset) {
     return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(area_ + offset));
   }
+  // Reads the consumer's word only when the last value is not enough: it lies in a cache line of
+  // the other core.
   [[nodiscard]] bool has_free(std::size_t bytes) {
     if (head_ + bytes <= tail_ + capacity_) [[likely]] {
       return !broken_;
@@ -194,7 +197,8 @@ class RingProducer {
   bool broken_ = false;
 };
 
-// Reads frames. One thread. Frames stay where they are until release().
+// Reads frames, on one thread. Frames stay where they are until release(), and their room is not
+// written by a correct producer until then.
 class RingConsumer {
  public:
   RingConsumer() = default;
@@ -264,6 +268,7 @@ class RingConsumer {
   // Declares the consumer asleep or awake. Before it really sleeps it must check empty() behind a
   // full fence (see the head of this file).
   void set_asleep(bool asleep) { header_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed); }
+  // Whether the producer has raised a notice since the last call.
   [[nodiscard]] bool take_notice() {
     return header_->notice.load(std::memory_order_relaxed) != 0 &&
            header_->notice.exchange(0, std::memory_order_acquire) != 0;

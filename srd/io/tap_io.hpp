@@ -1,4 +1,4 @@
-// Owns Ethernet frames to and from the kernel of this machine, through a tap device.
+// Owns Ethernet frames to and from the kernel of this machine, through a tap device. One thread.
 //
 // One system call per frame: preadv2() and pwritev2() with RWF_NOWAIT, so that no call blocks. What
 // the kernel's queue has no room for is lost, as on a wire.

@@ -14,9 +14,10 @@ struct ClockReading {
 
 // Every poll reads the time, and reading the counter costs a fraction of clock_gettime(). The
 // counter's rate is measured, not assumed: every few milliseconds one caller compares it with the
-// system's clock, and a counter that goes wrong is not used any more. Time never goes back within
-// one thread that reads one instance. Readers take no lock: the numbers are published under a
-// version (a seqlock), and a reader that meets a change asks the system's clock instead.
+// system's clock, and a counter that goes wrong is not used any more. What tell() says never goes
+// back within one thread, except after such a failure. Readers take no lock: the numbers are
+// published under a version (a seqlock), and a reader that meets a change asks the system's clock
+// instead.
 class TickClock {
  public:
   // True: `time` is what the clock says at `ticks`. False: correct() is due, or there is no rate
@@ -61,8 +62,8 @@ class TickClock {
   std::atomic<std::uint32_t> version_{0};  // odd while the rest changes
   std::atomic<std::uint64_t> base_ticks_{0};
   std::atomic<std::int64_t> base_time_{0};
-  std::atomic<std::uint64_t> scale_{0};  // nanoseconds per tick
-  std::atomic<std::uint64_t> span_{0};   // ticks from the base for which it holds
+  std::atomic<std::uint64_t> scale_{0};  // nanoseconds per tick, times 2^kScaleBits
+  std::atomic<std::uint64_t> span_{0};   // ticks from the base for which all of this holds
   std::atomic<bool> busy_{false};
   std::atomic<bool> useless_{false};
 

@@ -154,6 +154,7 @@ Result<std::unique_ptr<TunnelIo>> TunnelIo::create(const Config& config) {
   return io;
 }
 
+// The source ports of the other end: those that follow its own port.
 bool TunnelIo::is_sender(const sockaddr_storage& source) const {
   const unsigned offset = port_of(source) - port_of(remote_) - 1U;
   return same_host(source, remote_) && offset < kSenders;

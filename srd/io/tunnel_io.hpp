@@ -25,7 +25,7 @@ namespace weft::srd {
 // One frame per datagram; with a key, behind a header that proves its sender (TunnelSession). The
 // network between is part of the path: frames of different paths leave from different ports, so
 // that it spreads them, the datagram has the frame's traffic class, and a congestion mark that the
-// datagram gets on the way is copied into the frame.
+// datagram gets on the way is copied into the frame. One thread.
 class TunnelIo final : public FrameIo {
  public:
   static constexpr std::size_t kBurst = 32;
@@ -67,10 +67,13 @@ class TunnelIo final : public FrameIo {
   [[nodiscard]] bool is_sender(const sockaddr_storage& source) const;
   // The frame inside of datagram `index`; empty if there is none, or none that is accepted.
   [[nodiscard]] std::span<std::byte> accept(std::size_t index);
+  // The frame behind a proof, or nothing: a message of the session, or something refused.
   [[nodiscard]] std::span<std::byte> proved(std::span<std::byte> datagram);
+  // If a router marked the datagram, marks the frame, if its own header allows that.
   void carry_mark(msghdr& message, std::span<std::byte> frame);
   void send(const TxFrame& frame);
   [[nodiscard]] bool send(std::size_t sender, std::span<iovec> pieces, int ip_class);
+  // Sends the messages of the session that are due.
   void greet();
 
   Config config_;

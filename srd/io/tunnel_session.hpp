@@ -65,9 +65,14 @@ class TunnelSession {
     [[nodiscard]] bool is_new(std::uint64_t number);
   };
 
+  // A number that no session has used before.
   [[nodiscard]] std::uint64_t fresh();
+  // A message of the other session, of exactly kHeaderSize bytes.
   [[nodiscard]] Verdict hear(std::span<const std::byte> greeting);
+  // Whether a frame that has a good tag is the first with its number. The first under `next_` makes
+  // that challenge the current one.
   [[nodiscard]] bool count(std::uint64_t challenge, std::uint64_t number);
+  // Writes a message and its tag. Always true.
   [[nodiscard]] bool say(Header& greeting, std::uint64_t kind, std::uint64_t one,
                          std::uint64_t other) const;
 

@@ -47,6 +47,7 @@ class UdpSockets : public PacketIo {
 
  protected:
   UdpSockets(const Config& config, const net::UdpPorts& ports);
+  // Opens all sockets. The error names the port that is taken.
   [[nodiscard]] Result<void> open();
   // Receives from the kernel once all packets of the last time have been taken. Packets taken
   // before are invalid then.
@@ -80,6 +81,7 @@ class UdpSockets : public PacketIo {
 
   [[nodiscard]] Result<UniqueFd> open_socket(std::uint16_t port, bool receives) const;
   void fill();
+  // Sends packets that leave as one datagram; one by one if the kernel refuses to cut it.
   void send_run(std::span<const Waiting> run);
   [[nodiscard]] static bool goes_with(const Waiting& first, const Waiting& other);
 

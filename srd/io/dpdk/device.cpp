@@ -149,6 +149,7 @@ Result<void> Device::make() {
   return {};
 }
 
+// The largest frame that both the driver and our buffers take.
 void Device::find_limits() {
   max_frame_ = config_.max_frame;
   mtu_ = 0;
@@ -191,6 +192,7 @@ Result<void> Device::make_pool() {
   return {};
 }
 
+// One queue in each direction: one thread drives the port.
 bool Device::configure(bool interrupts) {
   rte_eth_dev_info info{};
   rte_eth_conf conf{};
@@ -207,6 +209,7 @@ bool Device::configure(bool interrupts) {
          ::rte_eth_tx_queue_setup(port_, 0, tx, SOCKET_ID_ANY, nullptr) == 0;
 }
 
+// Drivers that refuse queue interrupts, at once or only when they start, are configured without.
 Result<void> Device::start() {
   find_limits();
   const bool asks_interrupts = !is_driver("net_memif") && !is_driver("net_af_packet");

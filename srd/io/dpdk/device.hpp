@@ -12,6 +12,7 @@
 
 namespace weft::srd::dpdk {
 
+// One thread at a time. Driver quirks are found by the name in the devargs.
 class Device {
  public:
   explicit Device(const DpdkConfig& config);

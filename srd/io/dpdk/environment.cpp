@@ -38,6 +38,7 @@ int first_core() {
   return 0;
 }
 
+// What the caller gives in config.eal stands instead of our own choice.
 std::vector<std::string> arguments_of(const DpdkConfig& config) {
   const auto says = [&](std::initializer_list<const char*> any) {
     return std::any_of(any.begin(), any.end(), [&](const char* word) {

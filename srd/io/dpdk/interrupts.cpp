@@ -78,6 +78,7 @@ constexpr std::array<rte_intr_unregister_callback_fn, kCallbacks> enders(
 constexpr auto kRunners = runners(std::make_index_sequence<kCallbacks>{});
 constexpr auto kEnders = enders(std::make_index_sequence<kCallbacks>{});
 
+// An entry for the callback, or kNone if all are taken: it then runs without the lock.
 std::size_t enter(const Registered& callback) {
   const std::lock_guard guard(registry_lock);
   for (std::size_t i = 0; i < kCallbacks; ++i) {

@@ -27,6 +27,8 @@ constexpr Duration kReopenInterval = std::chrono::milliseconds{100};
 // anew.
 constexpr Duration kJoinPatience = std::chrono::seconds{10};
 
+// Received buffers are lent until release(); frames to be sent are copied into buffers of the pool,
+// and wait in `waiting_` until the device takes them.
 class Port final : public FrameIo {
  public:
   explicit Port(const DpdkConfig& config) : config_(config), device_(config) {}
@@ -148,6 +150,7 @@ void Port::drop_waiting() {
   waiting_begin_ = waiting_end_ = 0;
 }
 
+// The bytes of a received buffer; of several, copied together. Empty: too long.
 RxFrame Port::read(rte_mbuf* packet, std::size_t slot) {
   if (packet->pkt_len > config_.max_frame) {
     return {};
