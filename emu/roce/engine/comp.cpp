@@ -28,6 +28,15 @@ Duration Engine::timeout_of(const QueuePair& qp) const {
   return std::max(Duration{kUnit << qp.attributes.timeout}, config_.min_timeout);
 }
 
+// From `now` on, if anything is outstanding: with a timeout of 0 a requester waits for ever, and
+// one that waits for its peer's receive is not answered meanwhile.
+void Engine::restart_timer(TimePoint now, QueuePair& qp) {
+  const bool waits = psn_before(qp.req.acked, qp.req.sent_end) && qp.req.rnr_until == kNever &&
+                     qp.attributes.timeout != 0 && !mutated(Mutation::lose_timer);
+  qp.req.retransmit_at = waits ? now + timeout_of(qp) : kNever;
+  set_deadline(qp);
+}
+
 void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
   Requester& req = qp.req;
   const wire::Packet& packet = arrival.packet;
@@ -228,10 +237,7 @@ void Engine::progressed(TimePoint now, QueuePair& qp) {
   if (psn_before(req.send_psn, req.acked)) {
     seek(qp, req.acked);
   }
-  const bool outstanding = psn_before(req.acked, req.sent_end) && qp.attributes.timeout != 0 &&
-                           !mutated(Mutation::lose_timer);
-  req.retransmit_at = outstanding ? now + timeout_of(qp) : kNever;
-  set_deadline(qp);
+  restart_timer(now, qp);
   check_drained(qp);
   wake(qp);
 }

@@ -136,6 +136,7 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
   }
   if ((mask & kMaskState) == 0) {
     apply(*qp, mask, attributes);
+    restart_timer(now, *qp);
     return 0;
   }
   if (attributes.state == QpState::reset) {
@@ -156,10 +157,7 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
     check_drained(*qp);
   }
   wake(*qp);
-  if (qp->req.retransmit_at != kNever) {
-    qp->req.retransmit_at = now + timeout_of(*qp);
-  }
-  set_deadline(*qp);
+  restart_timer(now, *qp);
   return 0;
 }
 

@@ -176,6 +176,7 @@ class Engine final : public srd::Machine {
                              std::uint64_t offset, const Arrival& arrival, std::size_t skip,
                              std::uint32_t length);
   void on_qp_timeout(TimePoint now, QueuePair& qp);
+  void restart_timer(TimePoint now, QueuePair& qp);
   [[nodiscard]] Duration timeout_of(const QueuePair& qp) const;
 
   // resp.cpp

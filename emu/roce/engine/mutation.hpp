@@ -19,6 +19,7 @@ enum class Mutation : std::uint8_t {
   stale_replay,          // a replayed READ begins at its first packet
   forget_rnr,            // a receiver that is not ready acknowledges
   lose_timer,            // the retransmission timer is never armed
+  lose_datagrams,        // some that a receive was posted for vanish
   count,
 };
 

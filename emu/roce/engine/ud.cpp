@@ -70,12 +70,22 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
     ++counters_.not_ready;
     return;
   }
-  if (queue->front_length() < std::uint64_t{kGrhSize} + packet.payload_size) {
-    ++counters_.refused;
+  if (mutated(Mutation::lose_datagrams) && packet.psn % 16 == 0) {
     return;
+  }
+  const bool fits = queue->front_length() >= std::uint64_t{kGrhSize} + packet.payload_size;
+  if (!fits) {
+    ++counters_.refused;
+    if (qp.made.srq == kNoSrq) {  // waits for a shorter one
+      return;
+    }
   }
   queue->take(qp.resp.receive);
   took_from_srq(qp);
+  if (!fits) {  // left in place it would block the other queue pairs
+    complete_receive(qp, packet, WcStatus::remote_invalid_request, 0);
+    return;
+  }
   // An IPv4 header is the second half of the area.
   std::array<std::byte, kGrhSize> header{};
   std::array<std::byte, kGrhSize> area{};

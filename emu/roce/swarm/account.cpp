@@ -260,6 +260,7 @@ void Account::check_at_the_end() {
       condemn(name(request) + " succeeded and was not heard");
     }
   }
+  check_unheard();
   for (Connection& connection : connections) {
     for (std::uint32_t end = 0; end < connection.ends.size(); ++end) {
       check_slots(connection, end);
@@ -269,6 +270,30 @@ void Account::check_at_the_end() {
     if (!memory.margins_untouched()) {
       condemn("bytes outside of the receives were written");
     }
+  }
+}
+
+// UD and UC may lose messages, but not for nothing: each one that was sent and not heard is a frame
+// that the network lost, or one that found no receive. Jitter and repetitions bring UC messages out
+// of order, which costs more of them: there UC is not judged.
+void Account::check_unheard() {
+  if (plan_.deaths > 0 || plan_.breaks > 0) {
+    return;
+  }
+  const bool in_order = plan_.faults.jitter == Duration{} && plan_.faults.repeat == 0;
+  std::uint64_t unheard = 0;
+  for (const Request& request : requests) {
+    const QpType type = connections[request.connection].plan.type;
+    const bool told = type == QpType::ud || (type == QpType::uc && in_order);
+    unheard += told && request.succeeded && is_message(request.kind) && request.deliveries == 0;
+  }
+  std::uint64_t reasons = world_.lost();
+  for (std::uint32_t host = 0; host < world_.hosts(); ++host) {
+    reasons += world_.engine(host).counters().not_ready;
+  }
+  if (unheard > reasons) {
+    condemn(std::to_string(unheard) + " messages of UD and UC were not heard, for " +
+            std::to_string(reasons) + " lost frames and missing receives");
   }
 }
 

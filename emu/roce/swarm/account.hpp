@@ -132,6 +132,7 @@ class Account {
   void check_success(Request& request, End& end);
   void check_message(const Completion& completion, End& end, const PostedReceive& receive);
   [[nodiscard]] bool explained(const Request& request, WcStatus status);
+  void check_unheard();
   void check_slots(Connection& connection, std::uint32_t end);
   [[nodiscard]] std::string name(const Request& request) const;
 

@@ -85,12 +85,14 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
   }
   ++number_;
   if ((filter_ && !filter_(from, parsed)) || rng_.chance(faults_.lose)) {
+    ++lost_;
     return;
   }
   if (rng_.chance(faults_.repeat)) {
     launch(frame);
   }
   if (rng_.chance(faults_.damage)) {
+    ++lost_;
     for (std::uint32_t bits = 1 + rng_.below(3); bits != 0; --bits) {
       frame[rng_.below(static_cast<std::uint32_t>(frame.size()))] ^=
           std::byte{1} << static_cast<int>(rng_.below(8));

@@ -37,7 +37,10 @@ class World {
   [[nodiscard]] Sink& sink(std::uint32_t host) { return *hosts_[host].sink; }
   [[nodiscard]] std::uint32_t hosts() const { return static_cast<std::uint32_t>(hosts_.size()); }
   [[nodiscard]] TimePoint now() const { return now_; }
+  [[nodiscard]] const Engine& engine(std::uint32_t host) const { return *hosts_[host].engine; }
   [[nodiscard]] std::uint64_t frames() const { return number_; }
+  // Frames that the network has lost or damaged.
+  [[nodiscard]] std::uint64_t lost() const { return lost_; }
   void heal() { faults_.lose = faults_.repeat = faults_.damage = faults_.mark = 0; }
 
   // Asked about each frame: false takes it out.
@@ -78,6 +81,7 @@ class World {
   std::vector<Host> hosts_;
   TimePoint now_ = time_at(std::chrono::milliseconds{1});
   std::uint64_t number_ = 0;
+  std::uint64_t lost_ = 0;
   std::priority_queue<Frame, std::vector<Frame>, std::greater<>> in_flight_;
   std::function<bool(std::uint32_t, const wire::Packet&)> filter_;
 };

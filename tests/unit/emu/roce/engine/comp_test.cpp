@@ -65,6 +65,26 @@ TEST_F(Comp, HasNoTimerForTimeoutZero) {
   EXPECT_EQ(bench.engine.next_timeout(), kNever);
 }
 
+// In SQD, where attributes may be changed while packets are not acknowledged.
+TEST_F(Comp, KeepsTheTimeoutThatItIsToldMeanwhile) {
+  bench.attributes.timeout = 0;
+  bench.bring_up();
+  ASSERT_EQ(bench.send(WrOpcode::send, 8), 0);
+  ASSERT_TRUE(bench.next());
+  ASSERT_EQ(bench.to(QpState::sqd, 0), 0);
+  EXPECT_EQ(bench.engine.next_timeout(), kNever);
+  bench.attributes.timeout = 14;
+  ASSERT_EQ(bench.to(QpState::sqd, kMaskTimeout), 0);
+  EXPECT_NE(bench.engine.next_timeout(), kNever);
+  bench.attributes.timeout = 0;
+  ASSERT_EQ(bench.engine.modify_qp(bench.now, bench.qpn, kMaskTimeout, bench.attributes), 0);
+  EXPECT_EQ(bench.engine.next_timeout(), kNever);
+  bench.attributes.timeout = 14;
+  ASSERT_EQ(bench.engine.modify_qp(bench.now, bench.qpn, kMaskTimeout, bench.attributes), 0);
+  ASSERT_TRUE(bench.wait());
+  EXPECT_TRUE(bench.next());  // again
+}
+
 TEST_F(Comp, RetriesReceiversThatAreNotReadyAsOftenAsItIsTold) {
   for (const std::uint8_t retries : std::initializer_list<std::uint8_t>{0, 2, 6}) {
     Bench fresh;

@@ -52,6 +52,32 @@ TEST_F(Ud, DropsAnotherKeyAndWhatIsTooLong) {
   EXPECT_EQ(bench.engine.counters().not_ready, 1U);
 }
 
+// Left in place, it would block all the queue pairs that share it.
+TEST(UdWithSharedReceives, CompletesAReceiveThatIsTooShort) {
+  QpRequest request = Bench::default_request();
+  request.srq = 0;
+  Bench bench(QpType::ud, request);
+  bench.bring_up(QpType::ud);
+  const Sge small = bench.sge(4096, 40 + 8);
+  const Sge large = bench.sge(5000, 40 + 9);
+  ASSERT_EQ(bench.engine.post_srq_receive(bench.srq, 7, {&small, 1}), 0);
+  ASSERT_EQ(bench.engine.post_srq_receive(bench.srq, 8, {&large, 1}), 0);
+  auto packet = bench.request(wire::Operation::send_only, 9, wire::Transport::ud);
+  packet.qkey = 0x1234;
+  bench.arrive(packet, 9);
+  const auto refused = bench.completion();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->wr_id, 7U);
+  EXPECT_EQ(refused->status, WcStatus::remote_invalid_request);
+  EXPECT_EQ(bench.memory[4096 + 40], std::byte{});
+  EXPECT_EQ(bench.state(), QpState::rts);
+  bench.arrive(packet, 9);
+  const auto heard = bench.completion();
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->wr_id, 8U);
+  EXPECT_EQ(heard->status, WcStatus::success);
+}
+
 TEST_F(Ud, Sends) {
   ASSERT_EQ(bench.send(WrOpcode::send_immediate, 700), 0);
   const auto sent = bench.next();
