@@ -36,12 +36,12 @@ class Place:
 
     def __init__(self, neighbour, host=None, flags=0, ring_bytes=0, attachment=0, life=0,
                  port=None):
+        self.fds, self.memory = [], None
         self.socket = neighbour.connect("attach.sock", socket.SOCK_SEQPACKET)
         self.host = host or neighbour.rng.choice(HOSTS)
         port = port or neighbour.rng.choice((SRD, SRD, ROCE))
         self.socket.send(struct.pack(REQUEST, MAGIC, VERSION, ATTACH, self.host, 0, flags,
                                      ring_bytes, port, attachment, life))
-        self.fds, self.memory = [], None
         data, rights, _, _ = self.socket.recvmsg(1024, socket.CMSG_SPACE(16))
         for level, kind, payload in rights:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -60,10 +60,15 @@ class Place:
     def close(self):
         if self.memory is not None:
             self.memory.close()
-        for fd in self.fds:
+        fds, self.fds = self.fds, []
+        for fd in fds:
             os.close(fd)
         self.socket.close()
-        self.fds = []
+
+    def __del__(self):
+        """Of an attack that was refused half-way nobody keeps the place."""
+        if hasattr(self, "socket"):
+            self.close()
 
     def put(self, frame, length=None):
         """A record as a producer writes it; the length may be a lie."""
@@ -333,6 +338,13 @@ class Neighbour:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
+    @staticmethod
+    def check_itself():
+        """A neighbour without descriptors attacks nobody."""
+        held = len(os.listdir("/proc/self/fd"))
+        if held > 500:
+            sys.exit(f"the neighbour itself leaks descriptors: {held}")
+
     def run(self, seconds):
         attacks = [self.wrong_message, self.connection_to_itself, self.storm, self.control,
                    self.web, self.forged_frames, self.ring_words, self.endless_ring, self.bells,
@@ -348,12 +360,10 @@ class Neighbour:
                 outcome = "refused"
             count = self.counts.setdefault(attack.__name__, {"done": 0, "refused": 0})
             count[outcome] += 1
+            self.check_itself()
             time.sleep(0.002)
         for child in self.children:
             self.reap(child)
-        held = len(os.listdir("/proc/self/fd"))
-        if held > 500:  # a neighbour without descriptors attacks nobody
-            sys.exit(f"the neighbour itself leaks descriptors: {held}")
         print(" ".join(f"{name}:{count['done']}+{count['refused']}"
                        for name, count in sorted(self.counts.items())), flush=True)
 
