@@ -28,11 +28,12 @@ using nic::Outcome;
 using nic::refuse;
 
 // The device-specific part of a command and of its reply, which only the device's own library and
-// the device understand.
+// the device understand. `in` is a copy of the application's bytes; `out` follows the common reply.
 struct Udata {
   std::span<const std::byte> in;
   std::vector<std::byte> out;
 
+  // Appends to the reply.
   template <class T>
   void answer(const T& value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
@@ -46,6 +47,8 @@ struct FileServices {
   EventChannel& async_events;
 };
 
+// What the application asks for; the core has checked what is wrong whatever the device is
+// (commands.cpp). Numbers of work requests and the like are wishes: the object says what it got.
 struct MrRequest {
   std::uint64_t start = 0;
   std::uint64_t length = 0;
@@ -81,7 +84,7 @@ struct SrqRequest {
 
 // A type of device. One instance serves all device files that this process opens for one NIC.
 // Objects return what they hold to the device when they are destroyed. All calls are made under the
-// device's lock (see Runner).
+// device's lock (see Runner). A refusal is an errno, which the application sees.
 class Device {
  public:
   virtual ~Device() = default;
@@ -199,9 +202,9 @@ class Device {
                                                        const std::array<std::byte, 16>& /*group*/) {
     return refuse(EOPNOTSUPP);
   }
-  // Whether libraries tell of posted sends by a command, and not by a store that nobody sees.
+  // Whether libraries tell of posted sends by a command, and not by a store, which wakes no thread.
   [[nodiscard]] virtual bool rings_by_command() const { return false; }
-  // That command. Allocates nothing.
+  // That command: takes what is posted out of the queue pair's queue. Allocates nothing.
   [[nodiscard]] virtual Outcome<void> post_send(Qp& /*qp*/) { return refuse(EOPNOTSUPP); }
 
   // The application has just armed a completion queue, by a store to memory that its next store may
@@ -242,8 +245,8 @@ class Runner {
   virtual void expect_events() = 0;
 };
 
-// Called for events on the control path, so that progress can be hooked into the library's function
-// tables.
+// Called after commands that make or change objects, without the device's lock, so that progress
+// can be hooked into the library's function tables.
 class LibraryHooks {
  public:
   virtual ~LibraryHooks() = default;

@@ -20,6 +20,7 @@ struct Key {
   std::variant<std::string T::*, std::uint32_t T::*, bool T::*> member;
 };
 
+// One line per key, in the order of `keys`.
 template <class T>
 [[nodiscard]] std::string to_text(const T& from,
                                   std::type_identity_t<std::span<const Key<T>>> keys) {

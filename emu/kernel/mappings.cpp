@@ -65,6 +65,7 @@ Mappings::~Mappings() {
   }
 }
 
+// Asks for one mapping. False: the kernel does not know the question.
 bool Mappings::ask(std::uint64_t address, std::optional<Mapping>& found) const {
   Query query{};
   query.size = sizeof query;
@@ -77,6 +78,7 @@ bool Mappings::ask(std::uint64_t address, std::optional<Mapping>& found) const {
   return true;
 }
 
+// Nothing: the end of the text.
 std::optional<Mapping> Mappings::next_line() {
   for (;;) {
     const std::string_view unread{buffer_ + taken_, used_ - taken_};

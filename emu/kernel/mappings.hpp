@@ -13,7 +13,8 @@ struct Mapping {
   bool writable = false;
 };
 
-// One walk over the mappings of this process, upwards.
+// One walk over the mappings of this process, upwards. Allocates nothing. What it finds may have
+// changed when it returns: other threads map and unmap.
 class Mappings {
  public:
   enum class Source : std::uint8_t { best, text };  // text: as kernels before 6.11 have it

@@ -10,6 +10,7 @@
 
 namespace weft::kernel {
 
+// Written into the device tree by `weft run`, read by the preload library in each program.
 struct NicDescription {
   std::string name = "rdma_0";
   std::string kind = "none";  // which of the registered kinds of devices it is

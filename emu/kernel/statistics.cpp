@@ -27,6 +27,7 @@ constexpr std::size_t kSlotSize = (sizeof(Statistics) + 63) / 64 * 64;
 constexpr std::size_t kHeaderSize = 64;
 constexpr std::size_t kFileSize = kHeaderSize + kSlots * kSlotSize;  // sparse
 
+// The whole file, mapped; not good() if it is missing or of another layout.
 class Mapping {
  public:
   explicit Mapping(const std::string& path) {
@@ -62,6 +63,7 @@ class Mapping {
   std::byte* data_ = nullptr;
 };
 
+// By its number, so a process of another pid namespace may be mistaken for one of this one.
 bool is_alive(std::uint64_t process) {
   return process != 0 && (kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
 }
@@ -188,6 +190,7 @@ void visit_device_counters(const Statistics& statistics, const VisitCounter& vis
 #undef WEFT_DEVICE_COUNTER_VISIT
 }
 
+// The last folder of the path says whose counters they are: the port's, or the device's.
 void refresh_counter_files(const std::string& root, const char* path) {
   constexpr std::string_view kFolder = "/hw_counters";
   constexpr std::string_view kDevices = "/infiniband/";

@@ -56,10 +56,12 @@ struct Statistics {
 
 // Where the counters of the NIC of that name are, below the folder of write_device_tree().
 [[nodiscard]] std::string statistics_path(const std::string& root, std::string_view nic);
+// An empty file, which every user may write to.
 [[nodiscard]] Result<void> make_statistics_file(const std::string& path);
 
-// Takes a slot of the file for this process. Its counts stay in the sum after the process has
-// ended. Null: there is no such file, or no slot left.
+// Takes a slot of the file for this process, and keeps it mapped until the process ends. Its counts
+// stay in the sum after that. Null: there is no such file, or no slot left; then the NIC works
+// without being counted.
 [[nodiscard]] Statistics* claim_statistics(const std::string& path);
 
 // The sum over all processes; live objects only of processes that still run.

@@ -8,6 +8,7 @@
 
 namespace weft::kernel {
 
+// Copies all or fails; after a failure part of it may have been copied.
 [[nodiscard]] bool copy_from_user(std::span<std::byte> to, std::uint64_t from);
 [[nodiscard]] bool copy_to_user(std::uint64_t to, std::span<const std::byte> from);
 

@@ -12,7 +12,8 @@ namespace weft::launch {
 // The longest time that a weftd may take for an answer.
 inline constexpr std::chrono::seconds kPatienceWithAnswer{10};
 
-// One request, one answer; an answer that says no is an error. `not_found`: there is no weftd.
+// Sends one request and returns the answer, after kPatienceWithAnswer at the latest; an answer that
+// says no is an error. `not_found`: there is no weftd.
 [[nodiscard]] Result<nlohmann::json> ask_weftd(const std::string& directory,
                                                nlohmann::json request);
 

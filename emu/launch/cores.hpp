@@ -13,7 +13,8 @@ namespace weft::launch {
 // How many cores this process may use.
 [[nodiscard]] std::size_t core_count();
 
-// Keeps a process (0: this one) on the n-th of them; nothing happens where there is only one.
+// Keeps a process (0: this one) on the n-th of them; nothing happens where there is only one, or no
+// n-th. Threads that exist already stay where they are.
 void pin_to_core(pid_t process, std::size_t number);
 
 // Lets a process run on every core but the n-th.

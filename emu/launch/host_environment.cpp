@@ -24,6 +24,7 @@
 namespace weft::launch {
 namespace {
 
+// Asks weftd, which must be running.
 Result<std::vector<srd::Address>> nics_of(const std::string& directory, const std::string& host) {
   return attach::describe_host({.socket = directory + "/attach.sock", .host = host});
 }
@@ -32,6 +33,7 @@ std::string device_name(const DeviceKind& kind, std::size_t nic) {
   return kind ? kind->kind->device_name(nic) : "";
 }
 
+// What the tree says of each NIC, and what the preload library reads back from it.
 std::vector<kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
                                                   const devices::Profile& profile) {
   std::vector<kernel::NicDescription> nics;
@@ -152,6 +154,7 @@ std::size_t payload_of(const DeviceKind& kind) {
 Result<Environment> equip_host(const std::string& directory, const std::string& host,
                                const DeviceKind& kind) {
   Environment environment{{"WEFT_SOCKET", directory + "/attach.sock"}, {"WEFT_HOST", host}};
+  // Without devices nothing is preloaded: the program attaches by itself.
   if (!kind) {
     return environment;
   }
@@ -190,6 +193,7 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
     environment.emplace_back("ASAN_OPTIONS",
                              (options.empty() ? "" : options + ":") + std::string(kOrder) + "=0");
   }
+  // Only defaults: what the user has set stays.
   for (const auto& [name, value] : kind->kind->environment()) {
     if (::getenv(name.c_str()) == nullptr) {
       environment.emplace_back(name, value);

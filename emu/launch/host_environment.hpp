@@ -15,11 +15,13 @@ namespace weft::launch {
 
 // What the devices of all hosts are; none: programs use the transport library by themselves.
 using DeviceKind = std::optional<devices::Profile>;
-// "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
+// What parse_device_kind() takes, for help texts and errors.
 [[nodiscard]] std::string known_devices();
+// "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
 
-// The payload that weftd's network must carry: the largest send of the emulated devices at least.
+// The payload in bytes that weftd's network must carry: the largest send of the emulated devices at
+// least. 0, without devices: weftd decides.
 [[nodiscard]] std::size_t payload_of(const DeviceKind& kind);
 
 using Environment = std::vector<std::pair<std::string, std::string>>;

@@ -31,6 +31,7 @@ namespace {
 
 constexpr const char* kNetmask = "255.255.0.0";
 
+// What the child sends back: an empty text and three descriptors, or why it failed.
 struct Made {
   std::array<char, 200> failure{};
 };
@@ -75,6 +76,7 @@ Result<srd::UniqueFd> furnish(const std::string& address) {
   return tap;
 }
 
+// All of the child. It must not return into code that believes itself to be the parent.
 [[noreturn]] void furnish_and_send(int channel, const std::string& address) {
   Made made;
   auto tap = furnish(address);
@@ -90,6 +92,7 @@ Result<srd::UniqueFd> furnish(const std::string& address) {
   ::_exit(0);
 }
 
+// Root that cannot make user namespaces stays in its own (enter_private_network()).
 bool is_our_user_namespace(int there) {
   struct stat theirs {};
   struct stat ours {};

@@ -11,7 +11,7 @@
 namespace weft::launch {
 
 // The namespace exists until this object and all programs in it are gone; its tap goes with this
-// object.
+// object. Needs user namespaces, or root; create() says what is missing.
 class HostNetwork {
  public:
   static constexpr std::size_t kMost = attach::kMaxPorts;  // of one weftd

@@ -13,7 +13,8 @@ namespace weft::launch {
 // make none. Call it before there are threads.
 [[nodiscard]] Result<void> enter_private_network();
 
-// The `ip` program with these words.
+// Runs the `ip` program with these words, and waits for it. An error names the line, and what to
+// install.
 [[nodiscard]] Result<void> run_ip(const std::vector<std::string>& words);
 
 }  // namespace weft::launch

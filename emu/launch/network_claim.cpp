@@ -14,6 +14,7 @@
 namespace weft::launch {
 namespace {
 
+// Whether that path still leads to the open directory.
 bool is_at(int directory, const std::string& path) {
   struct stat open {};
   struct stat there {};

@@ -248,6 +248,8 @@ void ProgramGroup::wait_until(const std::function<bool()>& ready, milliseconds l
   }
 }
 
+// term_at: when those that still run are asked to end; kill_at: when they are killed. Both only
+// move towards now.
 std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds limit) {
   auto term_at =
       limit == milliseconds::max() ? steady_clock::time_point::max() : steady_clock::now() + limit;
@@ -426,6 +428,8 @@ int ProgramGroup::output_failure() const {
   return writers_[0].failure() != 0 ? writers_[0].failure() : writers_[1].failure();
 }
 
+// A signal that asks to end goes to all programs; from the third on they are killed, since they
+// have not listened.
 void ProgramGroup::handle_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
@@ -445,6 +449,8 @@ void ProgramGroup::handle_signals() {
   look_at_programs();
 }
 
+// SIGCHLD says only that something happened to some child, and several may come as one: so every
+// program is asked.
 void ProgramGroup::look_at_programs() {
   for (Running& program : programs_) {
     const auto id = static_cast<id_t>(program.pid);
@@ -507,6 +513,7 @@ void ProgramGroup::stop_ourselves(int signal) {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
+// To each program's process group, which has all that it started and that did not leave it.
 void ProgramGroup::signal_all(int signal) {
   (void)have_left_others();
   for (const Running& program : programs_) {

@@ -31,6 +31,7 @@ struct Program {
   std::optional<std::size_t> avoid_core = {};
 };
 
+// How one program ended.
 struct ProgramEnd {
   std::string name;
   int code = 0;  // exit code, or 128 + signal, as shells say
@@ -38,6 +39,9 @@ struct ProgramEnd {
   std::size_t place = 0;  // how many had ended before
 };
 
+// While it exists, the signals that it forwards are blocked in this thread and read from a
+// descriptor: make it before there are other threads, and only one. No member function blocks for
+// longer than its argument says, whatever programs, terminals and readers do.
 class ProgramGroup {
  public:
   ProgramGroup();
@@ -57,8 +61,8 @@ class ProgramGroup {
   // Whole lines with their labels go there instead of to this program's own output.
   using Output = std::function<void(std::size_t stream, const std::string& text)>;
   void set_output(Output output) { output_ = std::move(output); }
-  // True if that program, in the order of start(), or one that it started itself listens on a TCP
-  // socket, or it has ended.
+  // Whether that program, in the order of start(), or one that it started itself listens on a TCP
+  // socket. True also if it has ended: then there is nothing to wait for.
   [[nodiscard]] bool is_serving(std::size_t index) const;
   // The latest signal that asked us to end, or 0.
   [[nodiscard]] int interrupt() const { return interrupt_; }
@@ -81,17 +85,22 @@ class ProgramGroup {
     ProgramEnd end;
   };
 
+  // One round: waits up to `wait`, then passes output on and handles signals.
   void turn(std::chrono::milliseconds wait);
+  // Reads what a program has written so far, as long as its reader keeps up.
   void pass_on(Running& program, std::size_t stream);
   void flush(Running& program, std::size_t stream, bool all);
   void write_out();
   [[nodiscard]] std::size_t pending_output() const;
   [[nodiscard]] bool have_left_others();
   void end_leftovers();
+  // After the end of all programs: passes the rest of their output on.
   void drain();
   void handle_signals();
   void look_at_programs();
+  // A program was stopped by that signal.
   void note_stop(Running& program, int signal);
+  // Returns when this process is continued.
   void stop_ourselves(int signal);
   void signal_all(int signal);
 

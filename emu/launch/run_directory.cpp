@@ -45,6 +45,7 @@ std::string stamp() {
   return text;
 }
 
+// Whether a name is one that create() makes: time, seed and process, in digits.
 bool is_run(const std::string& name) {
   return name.size() > kStampSize && name[8] == '-' && name[kStampSize] == '-' &&
          std::all_of(name.begin(), name.end(),
@@ -118,6 +119,7 @@ void forget_old(const std::string& base) {
   }
 }
 
+// The directory below which runs lie that were given no place, made if need be.
 Result<std::string> own_base() {
   const char* temporary = ::getenv("TMPDIR");
   std::error_code error;
@@ -168,6 +170,9 @@ Result<RunDirectory> RunDirectory::create(const std::string& wish, std::uint64_t
   return run;
 }
 
+// Nothing is written before every name is known to be free or ours. Then the mark is locked, and
+// lists what this run may write before it writes any of it: a run that is killed leaves no file
+// that the next one takes for the user's.
 Result<void> RunDirectory::claim(const Files& files) {
   directory_ = srd::UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory_) {

@@ -12,6 +12,8 @@
 
 namespace weft::launch {
 
+// All writing is best effort, but for create(): a full disk costs the record of a run, never the
+// run.
 class RunDirectory {
  public:
   using Files = std::map<std::string, std::string>;  // contents by name

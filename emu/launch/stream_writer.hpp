@@ -8,6 +8,7 @@
 
 namespace weft::launch {
 
+// Text is added, and written as far as there is room; the rest waits here.
 class StreamWriter {
  public:
   explicit StreamWriter(int fd);

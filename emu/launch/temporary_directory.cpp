@@ -34,6 +34,7 @@ bool is_abandoned(const fs::path& directory) {
   return owner && ::flock(owner.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
+// Removes what killed programs of this user have left.
 void sweep(const std::string& base) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(base, error)) {

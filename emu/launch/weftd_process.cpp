@@ -134,6 +134,8 @@ std::string companion(const std::string& file, const std::string& folder_in_buil
   return self.parent_path().parent_path().parent_path() / folder_in_build / file;
 }
 
+// Waits until weftd answers a question: a socket that exists may be that of a weftd which is still
+// opening its ports.
 Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options, bool bound) {
   std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
   if (options.mtu != 0) {
@@ -199,6 +201,8 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
                                        (said.empty() ? "" : ": " + said));
 }
 
+// Checks the parent before anything in it is looked at, and the directory before its path is given
+// out.
 Result<std::string> named_directory(const std::string& name, bool create) {
   if (!fabric::is_node_name(name)) {
     return fail(ErrorCode::invalid_argument,

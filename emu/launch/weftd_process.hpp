@@ -13,6 +13,7 @@
 
 namespace weft::launch {
 
+// Each is an option of the weftd program; weftd checks them.
 struct WeftdOptions {
   std::size_t hosts = 2;
   std::size_t nics = 1;

@@ -89,6 +89,7 @@ Store decode(const ucontext_t& context) {
   return {};
 }
 
+// The program goes on behind the instruction.
 void skip(ucontext_t& context, std::size_t length) {
   context.uc_mcontext.gregs[REG_RIP] += static_cast<greg_t>(length);
 }
@@ -114,6 +115,7 @@ struct Mapping {
   unsigned long inode = 0;
 };
 
+// Not from a signal handler: it allocates.
 template <class F>
 void for_each_mapping(F&& f) {
   std::FILE* const file = std::fopen("/proc/self/maps", "re");
@@ -205,6 +207,8 @@ void DoorbellTrap::forget(int fd, std::uint64_t key) {
   }
 }
 
+// Runs in a signal handler, in any thread, without a lock; `handling_` keeps release() from
+// unmapping what it uses.
 bool DoorbellTrap::take(const siginfo_t& info, ucontext_t& context) {
   if (!in_use()) {
     return false;
@@ -235,6 +239,8 @@ bool DoorbellTrap::take(const siginfo_t& info, ucontext_t& context) {
   return true;
 }
 
+// The application's mapping is found by the file's inode and the offset. Its library may not have
+// mapped the doorbell yet: then the next change of the queue pair leads here again.
 void DoorbellTrap::watch(int fd, const kernel::QueueRegion& doorbell, kernel::Runner& runner) {
   if (doorbell.data == nullptr) {
     return;

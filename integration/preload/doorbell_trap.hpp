@@ -37,6 +37,8 @@ class DoorbellTrap {
 
  private:
   static constexpr std::size_t kMost = 1024;
+  // One doorbell. Filled and released under the lock of the hooks; `page` is set last and cleared
+  // first, and is all that a handler looks for.
   struct Entry {
     std::atomic<std::uintptr_t> page{0};  // of the application's; 0: free
     std::byte* own = nullptr;             // the same memory, writable as long as the entry lives

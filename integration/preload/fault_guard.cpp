@@ -88,6 +88,7 @@ weft_guarded_fault:
 namespace weft::preload {
 namespace {
 
+// A guarded touch under way in this thread: its range, and where to return to. Touches may nest.
 struct Touch {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;

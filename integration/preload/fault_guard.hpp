@@ -8,7 +8,9 @@
 
 namespace weft::preload {
 
-// The function for LentMemory::touch. Costs a few nanoseconds per call.
+// The function for LentMemory::touch: runs work(argument), which copies from or to [begin, begin +
+// length). False: that memory is gone, and the work was given up in the middle. The work must hold
+// nothing that has to be given back. Costs a few nanoseconds per call.
 [[nodiscard]] bool guarded_touch(void (*work)(void*), void* argument, const void* begin,
                                  std::size_t length);
 

@@ -183,6 +183,7 @@ void die_of_fault(int signal, const siginfo_t& info, const ucontext_t& context) 
   latest = here;
 }
 
+// Does with a signal what the kernel would do if the program's action were installed.
 void pass_on(int signal, siginfo_t* info, void* context) {
   Behind& behind = *behind_of(signal);
   const Action action = behind.load();
@@ -212,6 +213,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
+// Only a signal that the kernel raised can be a fault of ours; one that a process sent goes
+// straight to the program.
 void on_fault(int signal, siginfo_t* info, void* context_pointer) {
   auto& context = *static_cast<ucontext_t*>(context_pointer);
   const bool by_kernel = info->si_code > 0;
@@ -276,6 +279,7 @@ sighandler_t set_handler(Stock& stock, int signal, sighandler_t handler, int fla
 
 }  // namespace
 
+// Handlers that the program installed earlier keep their masks, but for the two signals.
 void install_fault_signals() {
   if (installed.load(std::memory_order_acquire)) {
     return;
@@ -374,6 +378,8 @@ WEFT_EXPORT int sighold(int signal) noexcept {
 
 namespace {
 template <class Stock>
+// The program's mask without the two signals; asking for the mask and unblocking are left as they
+// are.
 int change_mask(Stock& stock, int how, const sigset_t* wanted, sigset_t* before) {
   if (wanted == nullptr || how == SIG_UNBLOCK ||
       !weft::preload::installed.load(std::memory_order_acquire)) {

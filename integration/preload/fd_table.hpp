@@ -9,7 +9,7 @@ namespace weft::preload {
 
 // Every wrapped call on a descriptor asks it first, so it costs one load of a byte. No lock: a
 // number that is closed past our wrappers may be out of date, which is_still_device() and
-// is_still_rdma_socket() find out.
+// is_still_rdma_socket() find out. Numbers from kMost on are never ours.
 class FdTable {
  public:
   static constexpr int kMost = 1 << 16;

@@ -130,6 +130,8 @@ int duplicated(int fd, int copy) {
   return copy;
 }
 
+// For dup2() and dup3(): the target may be a device file of ours, which ends thereby, but not a
+// descriptor of ours.
 template <class Duplicate>
 int duplicate_to(int fd, int target, Duplicate&& duplicate) {
   if (FdTable::is_private(fd)) {
@@ -147,6 +149,8 @@ int duplicate_to(int fd, int target, Duplicate&& duplicate) {
 
 }  // namespace
 
+// A range may include our own descriptors, which stay: programs close all they do not know before
+// they start others.
 WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
   static constinit Next<int(unsigned, unsigned, int)> stock("close_range");
   constexpr int kUnshare = 2;     // CLOSE_RANGE_UNSHARE
@@ -190,6 +194,7 @@ WEFT_EXPORT int dup3(int fd, int target, int flags) noexcept {
 
 namespace {
 template <class Fcntl>
+// Two of the commands make a copy of the descriptor; all others are the kernel's.
 int fcntl_any(Fcntl* stock, int fd, int command, void* argument) {
   const int result = stock(fd, command, argument);
   return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? duplicated(fd, result) : result;

@@ -14,6 +14,8 @@ using weft::preload::Redirected;
 using weft::preload::redirected;
 
 namespace {
+// The link itself is asked about, so a last link stays. Targets within the tree are relative, and
+// need no hiding.
 template <class Read>
 ssize_t read_link(int folder, const char* path, Read&& read) {
   return redirected(folder, path, weft::preload::LastLink::stays,

@@ -188,6 +188,7 @@ WEFT_EXPORT int ftw64(const char* path, PlainVisit64* visit, int descriptors) {
 
 namespace {
 
+// Whether that is the open folder /dev/infiniband, as the program sees it.
 bool is_device_folder(int folder) {
   char link[32];
   char path[PATH_MAX];

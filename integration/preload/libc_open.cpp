@@ -148,6 +148,8 @@ WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(cons
 }
 
 namespace {
+// A pattern is redirected by its beginning; what it finds is shown under the names that the program
+// knows.
 template <class Glob, class Result>
 int glob_redirected(Glob* stock, const char* pattern, int flags, int (*error)(const char*, int),
                     Result* result) {

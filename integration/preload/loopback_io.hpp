@@ -13,7 +13,8 @@
 
 namespace weft::preload {
 
-// Whole frames go round, as what is received may have to know its envelope.
+// For one thread at a time. Whole frames go round, because a Machine may look at the envelope of
+// what it receives. Payloads are copied when they are sent: their memory is only lent until then.
 template <srd::net::FrameCodec Codec>
 class LoopbackIo final : public srd::PacketIo {
  public:

@@ -46,6 +46,7 @@ class LinkWatch {
   bool up_ = true;
 };
 
+// A place on a network, and what hears of its link.
 struct Joined {
   devices::Network network;
   std::shared_ptr<LinkWatch> link;

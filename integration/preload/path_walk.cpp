@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kMostLinks = 40;  // as in the kernel
 
+// `to_` is the way so far, `rest_` what is still to be walked; a link that is followed puts its
+// target in front of the rest. On the stack, without malloc(), which may be the caller.
 class Walk {
  public:
   Walk(const char* root, LastLink last, char (&to)[kLongestWalk])
@@ -44,6 +46,7 @@ class Walk {
   }
 
  private:
+  // The length of the next name; 0: the walk is over.
   std::size_t next_step() {
     while (rest_[begin_] == '/') {
       ++begin_;

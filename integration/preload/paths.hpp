@@ -15,7 +15,7 @@ enum class LastLink { stays, followed };
 
 // Where a path leads: to itself, or into the device tree of the run. For most paths it looks at the
 // first letters only; it asks the kernel for the working directory only when a relative path begins
-// like one that could lead there.
+// like one that could lead there. It keeps a pointer to the path that it was made from.
 class Redirected {
  public:
   explicit Redirected(const char* path) : Redirected(AT_FDCWD, path) {}

@@ -46,12 +46,14 @@ namespace kernel = kernel;
 using devices::NicRunner;
 constexpr std::size_t kMostNics = FdTable::kMostNics;
 
+// What a descriptor leads to, whatever its number.
 struct Inode {
   dev_t device = 0;
   ino_t number = 0;
   bool operator==(const Inode&) const = default;
 };
 
+// Shared by all descriptors of one open file; the last one takes it down.
 struct OpenFile {
   std::unique_ptr<kernel::UverbsFile> verbs;
   NicRunner* runner = nullptr;
@@ -113,6 +115,7 @@ void forget(int fd) {
 constinit Process* instance = nullptr;
 constinit pthread_once_t built = PTHREAD_ONCE_INIT;
 
+// Made at the first use; installs everything that this library changes in the process.
 Process& process() {
   pthread_once(&built, [] {
     fd_keeper = {keep, forget};
@@ -133,6 +136,7 @@ struct Forking {
 };
 constinit Forking forking;
 
+// Takes the lock. False: this thread has it already, and must not give it back.
 bool enter(srd::TryLock& lock) {
   if (lock.held_here()) {
     return false;
@@ -225,6 +229,7 @@ bool has_no_descriptor_left() {
   return one_more < 0 && errno == EMFILE;
 }
 
+// What `weft run` has written about that NIC.
 Result<kernel::NicDescription> read_description(std::size_t nic) {
   const std::string path = std::string(tree_root()) + "/nic" + std::to_string(nic);
   std::FILE* const file = std::fopen(path.c_str(), "re");
@@ -426,6 +431,7 @@ bool is_still_device(int fd) {
   return false;
 }
 
+// A device file of the parent, in the child of a fork, is EIO.
 ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
   const srd::Uncancellable here;
   const auto file = find(fd);

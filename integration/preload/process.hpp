@@ -7,7 +7,9 @@
 
 namespace weft::preload {
 
-// As open(2) of /dev/infiniband/uverbs<nic>.
+// As open(2) of /dev/infiniband/uverbs<nic>. The first one brings the NIC up, which may take as
+// long as weftd does. All functions here may be called from any thread, and from signal handlers:
+// see process.cpp.
 [[nodiscard]] int open_uverbs(int nic, int flags);
 
 // Whether a number that FdTable calls a device file still is one. It may have been closed past our

@@ -56,6 +56,8 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
+// Everything comes from the tree, so it holds for all processes on the NIC, also those that are not
+// this one.
 nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   nldev::Device device;
   device.name = nic.name;
@@ -87,6 +89,7 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   return device;
 }
 
+// NICs are numbered without gaps.
 std::vector<nldev::Device> all_devices() {
   std::vector<nldev::Device> devices;
   const std::string root = tree_root();
@@ -140,6 +143,7 @@ void disconnect(int fd) {
   (void)syscall(SYS_connect, fd, &nobody, sizeof nobody);
 }
 
+// Each answer is one datagram to the program's socket. An errno, or 0.
 int deliver(std::uint32_t port, const nldev::Datagrams& answers) {
   const int from = raw_socket(SOCK_RAW | SOCK_CLOEXEC);
   if (from < 0) {
@@ -159,6 +163,7 @@ int deliver(std::uint32_t port, const nldev::Datagrams& answers) {
   return error;
 }
 
+// Answers at once: when it returns, the program can read.
 ssize_t ask(int fd, std::span<const std::byte> request) {
   const std::uint32_t port = port_of(fd);
   int error = port == 0 ? EBADF : 0;

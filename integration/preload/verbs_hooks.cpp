@@ -99,6 +99,7 @@ bool progress_is_due() {
   return full_polls == 0;
 }
 
+// An empty queue is worth a round of progress, and a second look if that moved a packet.
 struct PollCq {
   static int run(int (*stock)(ibv_cq*, int, ibv_wc*), ibv_cq* cq, int most, ibv_wc* wc) {
     Runner* const runner = runner_of(cq->context);
@@ -176,6 +177,8 @@ struct Complete {
   }
 };
 
+// Looks once more after arming: a completion that came before is found by the program's next poll,
+// and one that comes later by the thread that expect_events() sets to work.
 struct RequestNotify {
   static int run(int (*stock)(ibv_cq*, int), ibv_cq* cq, int solicited) {
     const int result = stock(cq, solicited);
@@ -193,6 +196,7 @@ Replacements<PostSend, int, ibv_qp*, ibv_send_wr*, ibv_send_wr**> post_send;
 Replacements<Complete, int, ibv_qp_ex*> wr_complete;
 Replacements<RequestNotify, int, ibv_cq*, int> req_notify_cq;
 
+// Whether an object of that type may lie there: aligned, and readable to its end.
 template <class T>
 bool readable(const T* object) {
   alignas(T) std::array<std::byte, sizeof(T)> copy;
@@ -200,6 +204,7 @@ bool readable(const T* object) {
          copy_from_user(copy, reinterpret_cast<std::uintptr_t>(object));
 }
 
+// Whether it lies in a loaded library or the program.
 template <class Function>
 bool is_code(Function function) {
   Dl_info info{};
@@ -305,6 +310,7 @@ Runner* VerbsHooks::runner_of_fd(int fd) const {
   return nullptr;
 }
 
+// Enters the context of that file, so that runner_of() finds it. False: the table is full.
 bool VerbsHooks::know(ibv_context* context, int fd, Runner& runner) {
   Context* free = nullptr;
   for (Context& entry : contexts_) {

@@ -17,7 +17,7 @@ struct ibv_qp_ex;
 namespace weft::preload {
 
 // Correctness never depends on them: what cannot be hooked is served by the background thread, only
-// slower.
+// slower. Up to kMostContexts contexts at a time are hooked.
 class VerbsHooks {
  public:
   using Touched = kernel::LibraryHooks::Touched;

@@ -1,4 +1,6 @@
-// Owns the numbers and layouts of the kernel's verbs interface that every device type shares.
+// Owns the numbers and layouts of the kernel's verbs interface that every device type shares. Names
+// are those of the kernel's headers, without their prefixes; only what is used here is listed.
+// Words are in the machine's byte order unless it says big endian.
 #pragma once
 
 #include <array>
@@ -38,10 +40,13 @@ enum class Command : std::uint32_t {
   destroy_srq = 35,
 };
 
+// A bit of the command's number: the longer form, whose lengths count 8 bytes instead of 4.
 inline constexpr std::uint32_t kExtended = 0x80000000;
 inline constexpr std::uint32_t kCommandMask = 0xFF;
 inline constexpr unsigned long kIoctl = 0xC0181B01;  // RDMA_VERBS_IOCTL
 
+// What every write() begins with. The lengths count words of 4 bytes; of an extended command, of 8,
+// without its headers.
 struct CommandHeader {
   std::uint32_t command;
   std::uint16_t in_words;
@@ -49,6 +54,8 @@ struct CommandHeader {
 };
 static_assert(sizeof(CommandHeader) == 8);
 
+// Follows the CommandHeader of an extended command: where the reply goes, and how much of body and
+// reply is the device's own.
 struct ExtendedHeader {
   std::uint64_t response;
   std::uint16_t provider_in_words;
@@ -61,6 +68,7 @@ static_assert(sizeof(ExtendedHeader) == 16);
 
 enum class IoctlObject : std::uint16_t { device = 0, qp = 4, mr = 7, counter = 19 };
 
+// What the argument of the ioctl points to: this, and then `attributes` of IoctlAttribute.
 struct IoctlHeader {
   std::uint16_t length;
   std::uint16_t object_id;
@@ -83,6 +91,7 @@ static_assert(sizeof(IoctlAttribute) == 16);
 inline constexpr std::uint16_t kIoctlMandatory = 1;
 inline constexpr std::uint16_t kIoctlValidOutput = 2;
 
+// Where a completion counter's number lies.
 struct BufferDescriptor {
   std::uint32_t type;
   std::int32_t fd;
@@ -94,7 +103,8 @@ struct BufferDescriptor {
 static_assert(sizeof(BufferDescriptor) == 32);
 inline constexpr std::uint32_t kBufferInMemory = 1;
 
-// --- Bodies
+// --- Bodies of commands and of their replies. `response` is where the reply goes, `user_handle`
+// what the library calls the object in events.
 
 struct QueryDevice {
   std::uint64_t fw_ver;
@@ -494,6 +504,7 @@ struct QueryQp {
 };
 static_assert(sizeof(QueryQp) == 128);
 
+// Those that an emulated device can send.
 enum class AsyncEvent : std::uint32_t {
   cq_error = 0,
   qp_fatal = 1,
@@ -502,6 +513,7 @@ enum class AsyncEvent : std::uint32_t {
   port_error = 10,
 };
 
+// Of a region.
 enum Access : std::uint32_t {
   kAccessLocalWrite = 1U << 0,
   kAccessRemoteWrite = 1U << 1,

@@ -19,6 +19,7 @@ constexpr unsigned kClientShift = 10;
 constexpr std::uint16_t kCommandMask = 0x3FF;
 constexpr std::uint16_t kFirstOwnType = 16;  // below are netlink's own
 
+// The numbers of the kernel's rdma_netlink.h; others are EOPNOTSUPP.
 enum Command : std::uint16_t {
   kGet = 1,
   kGetPort = 5,
@@ -141,6 +142,7 @@ bool read_attributes(std::span<const std::byte> bytes, Asked& asked) {
   return true;
 }
 
+// Answers the messages of one datagram, in their order.
 class Conversation {
  public:
   Conversation(std::uint32_t port, std::span<const Device> devices)
@@ -212,6 +214,7 @@ class Conversation {
     return 0;
   }
 
+  // Null: none was named, or there is none of that index.
   [[nodiscard]] const Device* find(const Asked& asked) const {
     const auto found = std::find_if(devices_.begin(), devices_.end(), [&](const Device& device) {
       return asked.device == device.index;
@@ -250,6 +253,7 @@ class Conversation {
     std::uint16_t name;
     std::uint16_t value;
   };
+  // A table of names and numbers: counters, or how many objects of each kind there are.
   static void tell_named(Message& message, const Named& all, const Names& names) {
     message.nest(names.table, [&] {
       for (const auto& [name, value] : all) {

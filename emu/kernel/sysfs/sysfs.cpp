@@ -43,11 +43,13 @@ void replace_line(const std::string& path, std::string_view line) {
 
 }  // namespace
 
+// 6 is the version of the kernel's interface that libraries know.
 void write_classes(TreeWriter& tree) {
   tree.file("sys/class/infiniband_verbs/abi_version", "6");
   tree.folder("dev/infiniband");
 }
 
+// As a kernel lays them out: the class's entries are links into the folder of the device.
 void write_class_entries(TreeWriter& tree, const NicDescription& nic, const fs::path& device) {
   tree.link(class_folder(nic), device / "infiniband" / nic.name);
   const std::string uverbs = "uverbs" + std::to_string(nic.index);

@@ -21,7 +21,7 @@ void write_classes(TreeWriter& tree);
 void write_class_entries(TreeWriter& tree, const NicDescription& nic,
                          const std::filesystem::path& device);
 
-// Of the folder of a port.
+// The files `state` and `phys_state` of the folder of a port.
 void write_link_state(TreeWriter& tree, const std::filesystem::path& port, bool up);
 
 // Updates the same files for the NIC's only port in an existing tree.

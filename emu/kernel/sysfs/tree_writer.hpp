@@ -10,7 +10,8 @@
 
 namespace weft::kernel {
 
-// Paths are those of a machine without their first slash: "sys/class/infiniband".
+// Paths are those of a machine without their first slash: "sys/class/infiniband". Folders on the
+// way are made. Errors are remembered, not returned: look at failed() at the end.
 class TreeWriter {
  public:
   explicit TreeWriter(std::filesystem::path root) : root_(std::move(root)) {}
@@ -29,6 +30,7 @@ class TreeWriter {
   std::string failed_;
 };
 
+// As snprintf(); what is longer than 127 characters is cut.
 template <class... Args>
 [[nodiscard]] std::string format(const char* pattern, Args... args) {
   char text[128];

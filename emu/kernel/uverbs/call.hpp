@@ -27,7 +27,8 @@ template <class Handler>
 
 inline constexpr std::uint8_t kOnlyPort = 1;
 
-// Of commands for which no device's library has words of its own.
+// Whether the device-specific part is empty or zero. For commands for which no device's library has
+// words of its own: anything else would be meant for a device that this is not.
 inline bool says_nothing_more(const Udata& udata) {
   return std::all_of(udata.in.begin(), udata.in.end(),
                      [](std::byte byte) { return byte == std::byte{0}; });
@@ -49,6 +50,7 @@ void UverbsFile::Call::answer(const T& value) {
   reply.insert(reply.end(), bytes, bytes + sizeof value);
 }
 
+// Null: no such handle, or an object of another kind.
 template <class T>
 T* UverbsFile::find(std::uint32_t handle, ObjectKind kind) {
   if (handle >= objects_.size() || objects_[handle] == nullptr ||

@@ -5,8 +5,9 @@
 #include "emu/kernel/user_memory.hpp"
 #include "emu/kernel/uverbs/call.hpp"
 
-// What is wrong whatever the device is refused here, in the order of Linux's core; the device sees
-// the rest.
+// Each refuses what is wrong whatever the device is, in the order of Linux's core, because programs
+// look for the errno; the device sees the rest. A reply is written into `call`, and reaches the
+// application only if the command succeeds.
 namespace weft::kernel {
 namespace {
 
@@ -25,13 +26,15 @@ bool is_qp_type(std::uint8_t type) {
   }
 }
 
-// What is wrong with a region whatever the device is; 0: nothing.
+// What is wrong with the range or the access of a region whatever the device is, as an errno; 0:
+// nothing. Start and iova must lie at the same place within a page.
 int why_no_range(std::uint64_t start, std::uint64_t length, std::uint64_t iova) {
   constexpr std::uint64_t kInPage = 0xFFF;
   const bool bad = length == 0 || (start & kInPage) != (iova & kInPage) || start + length < start ||
                    iova + length < iova;
   return bad ? EINVAL : 0;
 }
+// A region that peers may change must be writable here as well.
 int why_no_access(std::uint32_t access) {
   constexpr std::uint32_t kChangeable = abi::kAccessRemoteWrite | abi::kAccessRemoteAtomic;
   const bool remote_writable_only =
@@ -42,6 +45,7 @@ int why_no_access(std::uint32_t access) {
 
 }  // namespace
 
+// A file has one context. Its reply brings the descriptor on which asynchronous events arrive.
 Outcome<void> UverbsFile::get_context(Call& call) {
   if (has_context_) {
     return refuse(EINVAL);
@@ -69,6 +73,7 @@ Outcome<void> UverbsFile::query_device(Call& call) {
   return {};
 }
 
+// The reply has the length of the kernel's; what emulated devices lack is zero in it.
 Outcome<void> UverbsFile::query_device_extended(Call& call) {
   if (call.read<std::uint64_t>() != 0) {  // comp_mask and reserved
     return refuse(EINVAL);
@@ -105,6 +110,8 @@ Outcome<void> UverbsFile::dealloc_pd(Call& call) {
   return destroy(call.read<std::uint32_t>(), ObjectKind::pd);
 }
 
+// Memory that cannot be reached is EFAULT here, as from a kernel that pins it; later it may still
+// go away (lent_memory.hpp).
 Outcome<void> UverbsFile::reg_mr(Call& call) {
   const auto request = call.read<abi::RegMr>();
   Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
@@ -131,6 +138,7 @@ Outcome<void> UverbsFile::reg_mr(Call& call) {
   return {};
 }
 
+// The flags say which of range, domain and access change; the rest of the request is not looked at.
 Outcome<void> UverbsFile::rereg_mr(Call& call) {
   const auto request = call.read<abi::ReregMr>();
   Mr* const mr = find<Mr>(request.handle, ObjectKind::mr);
@@ -207,6 +215,7 @@ Outcome<void> UverbsFile::create_comp_channel(Call& call) {
   return {};
 }
 
+// A channel to which completion queues lead stays: they still send to it.
 void UverbsFile::free_channel(int fd) {
   std::erase_if(channels_, [this, fd](const auto& entry) {
     if (entry.first != fd || entry.second->busy()) {
@@ -226,6 +235,7 @@ void UverbsFile::closed_channel(int fd) {
   runner_.exclusively([this, fd] { free_channel(fd); });
 }
 
+// Both forms of the command; the extended one is brought into the shape of the other.
 Outcome<UverbsFile::Made<Cq>> UverbsFile::make_cq(Call& call, const abi::CreateCq& request) {
   if (request.comp_vector >= device_.completion_vectors()) {
     return refuse(EINVAL);
@@ -305,6 +315,8 @@ Outcome<void> UverbsFile::destroy_cq(Call& call) {
   return destroy(handle, ObjectKind::cq);
 }
 
+// Both forms of the command. The reply says what the queue pair got, which may be more than was
+// asked for.
 Outcome<abi::CreateQpReply> UverbsFile::make_qp(Call& call, const abi::CreateQp& request) {
   const bool shares = request.is_srq != 0;
   QpRequest wanted{.pd = find<Pd>(request.pd, ObjectKind::pd),
@@ -386,6 +398,8 @@ Outcome<void> UverbsFile::create_qp_extended(Call& call) {
   return {};
 }
 
+// The hooks hear of each change, also of one that failed: the library maps its doorbell some time
+// before the first.
 Outcome<void> UverbsFile::change_qp(Call& call, const abi::ModifyQp& request) {
   Qp* const qp = find<Qp>(request.handle, ObjectKind::qp);
   if (qp == nullptr) {
@@ -423,6 +437,7 @@ Outcome<void> UverbsFile::modify_qp_extended(Call& call) {
   return change_qp(call, request.base);
 }
 
+// What the core knows is filled in here, the rest by the device.
 Outcome<void> UverbsFile::query_qp(Call& call) {
   const Qp* const qp = find<Qp>(call.read<std::uint32_t>(8), ObjectKind::qp);
   if (qp == nullptr) {
@@ -440,6 +455,8 @@ Outcome<void> UverbsFile::query_qp(Call& call) {
   return outcome;
 }
 
+// Events that the application has not read are taken back, and the reply says how many it has got:
+// the library waits until it has acknowledged those.
 Outcome<void> UverbsFile::destroy_qp(Call& call) {
   const auto handle = call.read<std::uint32_t>(8);
   Qp* const qp = find<Qp>(handle, ObjectKind::qp);

@@ -46,6 +46,8 @@ int EventChannel::open() {
   return pair[1];
 }
 
+// False: there is no room now. True also if no end is left to read it: the event is lost, as with a
+// closed file.
 bool EventChannel::send_now(const Record& record) {
   // The application may have closed its end: then no thread waits, and SIGPIPE must not be raised.
   return native::send(ours_, &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||

@@ -11,7 +11,8 @@ namespace weft::kernel {
 
 // The application holds one end of a stream socket pair, so that read, poll and epoll are native;
 // we hold the other one, and a duplicate of the application's to take back what it has not read
-// yet.
+// yet. Under the device's lock. Nothing here waits for the application: what does not fit into the
+// socket waits in `backlog_`, and goes with the next flush_backlog().
 class EventChannel {
  public:
   // Completion events are 8 bytes (the CQ's user handle), asynchronous ones 16 (element, type,

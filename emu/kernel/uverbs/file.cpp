@@ -19,11 +19,13 @@ constexpr std::uint32_t number(Command command) { return static_cast<std::uint32
 
 // Longer than any command of any library, and short enough for the stack of a small thread.
 constexpr std::size_t kMostCommandBytes = 4096;
+// Bytes of destroy_cq: as those libraries say, and as it is.
 constexpr std::size_t kShortDestroyCq = 16;
 constexpr std::size_t kWholeDestroyCq = 24;
 
 }  // namespace
 
+// Command, least bytes of body and of reply, handler, optional or not.
 const UverbsFile::Entry UverbsFile::kLegacy[] = {
     {number(Command::get_context), 8, 8, &UverbsFile::get_context},
     {number(Command::query_device), 8, sizeof(abi::QueryDevice), &UverbsFile::query_device},
@@ -74,6 +76,7 @@ const UverbsFile::Entry UverbsFile::kExtended[] = {
 UverbsFile::UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks)
     : device_(device), runner_(runner), hooks_(hooks) {}
 
+// With the device to itself: peers never see half of it gone.
 UverbsFile::~UverbsFile() {
   runner_.exclusively([this] {
     // Queue pairs before the completion queues and domains they stand on, channels last.
@@ -99,6 +102,8 @@ int UverbsFile::open() {
   return queues_.fd();
 }
 
+// One command, as write(2) brings it. The application's bytes are copied first: another thread may
+// change them at any moment.
 ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   abi::CommandHeader header{};
   if (size < sizeof header) {
@@ -172,6 +177,8 @@ const UverbsFile::Entry* UverbsFile::find_entry(std::span<const Entry> table,
                                                                                        : &*found;
 }
 
+// The room for the reply is checked before the handler runs: a command that changed something must
+// not fail for lack of it.
 int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
                            std::span<const std::byte> body) {
   const Entry* const entry = find_entry(kLegacy, header.command);
@@ -211,6 +218,8 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
   return copy_to_user(response, std::span(call.reply).first(length)) ? 0 : EFAULT;
 }
 
+// The same for the extended form, whose common and device-specific parts have lengths of their own,
+// for the body and for the reply.
 int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
                              std::span<const std::byte> body) {
   const Entry* const entry = find_entry(kExtended, header.command & abi::kCommandMask);
@@ -260,6 +269,7 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
   return copied ? 0 : EFAULT;
 }
 
+// A file has no other command before get_context.
 int UverbsFile::run(const Entry& entry, Call& call) {
   if (!has_context_ && entry.handler != &UverbsFile::get_context) {
     return EINVAL;
@@ -280,6 +290,7 @@ int UverbsFile::run(const Entry& entry, Call& call) {
   return error;
 }
 
+// As the EFA driver counts, whose counters exporters read.
 void UverbsFile::count(const Entry& entry, int error) {
   DeviceCounters& counters = device_.counters();
   ++counters.submitted_cmds;
@@ -301,6 +312,7 @@ void UverbsFile::count(const Entry& entry, int error) {
   }
 }
 
+// The lowest free handle, as in the kernel.
 std::uint32_t UverbsFile::insert(std::unique_ptr<Object> object) {
   auto slot = std::find(objects_.begin(), objects_.end(), nullptr);
   if (slot == objects_.end()) {

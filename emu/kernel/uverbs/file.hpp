@@ -14,6 +14,10 @@
 
 namespace weft::kernel {
 
+// Calls may come from any thread of the application; each runs with the device to itself
+// (Runner::exclusively()). So two commands on one file never overlap, and a handle that was found
+// stays valid until the command ends. The application's memory is read once, at the beginning, and
+// checked after that.
 class UverbsFile {
  public:
   // `hooks` may be null.
@@ -86,6 +90,7 @@ class UverbsFile {
   Outcome<void> create_ah(Call& call);
   Outcome<void> destroy_ah(Call& call);
   Outcome<void> create_comp_channel(Call& call);
+  // An object that was just made and inserted.
   template <class T>
   struct Made {
     std::uint32_t handle;
@@ -117,6 +122,7 @@ class UverbsFile {
   Outcome<void> destroy_srq(Call& call);
 
   static constexpr std::uint32_t kMostCounters = 512;  // as reported of a device that has them
+  // A row of the table of ioctl methods.
   struct Method {
     abi::IoctlObject object;
     std::uint16_t method;
@@ -156,6 +162,7 @@ class UverbsFile {
   EventChannel async_{EventChannel::Kind::asynchronous};
   bool has_context_ = false;
   std::vector<std::unique_ptr<Object>> objects_;  // by handle
+  // Completion channels by the application's descriptor, the latest last; objects_ owns them.
   std::vector<std::pair<int, Channel*>> channels_;
 };
 

@@ -47,6 +47,7 @@ Outcome<void> IoctlCall::read(std::uint64_t argument, std::uint32_t driver_id) {
   return {};
 }
 
+// One attribute against its entry in the method's list. Short values lie in the attribute itself.
 Outcome<void> IoctlCall::take(const IoctlAttributeSpec& spec, Given& given) {
   const IoctlAttribute& attribute = given.attribute;
   if (attribute.reserved != 0 ||
@@ -76,6 +77,7 @@ Outcome<void> IoctlCall::take(const IoctlAttributeSpec& spec, Given& given) {
   return known ? Outcome<void>{} : refuse(EOPNOTSUPP);
 }
 
+// An attribute that the method does not know is refused only if the library says that it matters.
 Outcome<void> IoctlCall::check(Spec spec) {
   for (Given& given : given_) {
     const auto known = std::find_if(spec.begin(), spec.end(), [&](const IoctlAttributeSpec& one) {
@@ -113,6 +115,8 @@ std::size_t IoctlCall::room(std::uint16_t id) const {
   return given == nullptr ? 0 : given->attribute.length;
 }
 
+// Marks the attribute as filled, as the kernel does; a value that is too long is cut to the room
+// there is.
 Outcome<void> IoctlCall::answer_bytes(std::uint16_t id, std::span<const std::byte> bytes) {
   const Given* const given = find(id);
   if (given == nullptr) {
@@ -230,7 +234,7 @@ Outcome<void> UverbsFile::ioctl_query_port(IoctlCall& call) {
   return known ? call.answer(1, attributes) : known;
 }
 
-// An array of entries as long as the caller's library knows them; there is one.
+// An array of entries, each as long as the caller's library knows them. All must fit.
 Outcome<void> UverbsFile::ioctl_query_gid_table(IoctlCall& call) {
   const auto size = call.get<std::uint64_t>(0);
   if (size == 0 || size > call.room(2) || call.get<std::uint32_t>(1) != 0) {
@@ -258,6 +262,7 @@ Outcome<void> UverbsFile::ioctl_query_gid_entry(IoctlCall& call) {
   return call.answer(3, gids[index]);
 }
 
+// For rates that the coded fields of query_port cannot say.
 Outcome<void> UverbsFile::ioctl_query_port_speed(IoctlCall& call) {
   abi::QueryPort attributes{};
   const auto port = call.get<std::uint32_t>(0);
@@ -335,6 +340,7 @@ Outcome<void> UverbsFile::ioctl_destroy_counter(IoctlCall& call) {
   return destroy(call.handle(0), ObjectKind::counter);
 }
 
+// Operation 0 sets the number, 1 adds to it.
 Outcome<void> UverbsFile::ioctl_modify_counter(IoctlCall& call) {
   auto* const counter = find<CompletionCounter>(call.handle(0), ObjectKind::counter);
   const auto entry = call.get<std::uint8_t>(1);
@@ -363,6 +369,7 @@ Outcome<void> UverbsFile::ioctl_read_counter(IoctlCall& call) {
   return counter->get(entry, value) ? call.answer(2, value) : refuse(EFAULT);
 }
 
+// The queue pair keeps the counter from being destroyed.
 Outcome<void> UverbsFile::ioctl_attach_counter(IoctlCall& call) {
   auto* const qp = find<Qp>(call.handle(0), ObjectKind::qp);
   auto* const counter = find<CompletionCounter>(call.handle(1), ObjectKind::counter);

@@ -13,6 +13,7 @@
 
 namespace weft::kernel {
 
+// One attribute that a method takes.
 struct IoctlAttributeSpec {
   enum class Kind : std::uint8_t { in, out, object, new_object };
   std::uint16_t id = 0;
@@ -21,6 +22,8 @@ struct IoctlAttributeSpec {
   bool required = true;
 };
 
+// In this order: read(), check() against the method's list, then get() and answer(). Attributes are
+// identified by their number within the method.
 class IoctlCall {
  public:
   using Spec = std::span<const IoctlAttributeSpec>;
@@ -56,6 +59,7 @@ class IoctlCall {
   [[nodiscard]] nic::Outcome<void> answer_handle(std::uint16_t id, std::uint32_t handle);
 
  private:
+  // An attribute as the application gave it.
   struct Given {
     abi::IoctlAttribute attribute;
     std::uint64_t place = 0;  // where the application has it

@@ -16,7 +16,8 @@ namespace weft::kernel {
 
 enum class ObjectKind : std::uint8_t { pd, mr, mw, ah, cq, srq, qp, channel, counter };
 
-// Objects hold each other by count: one that others stand on cannot be destroyed (EBUSY).
+// Objects hold each other by count: one that others stand on cannot be destroyed (EBUSY). All of it
+// under the device's lock.
 class Object {
  public:
   explicit Object(ObjectKind kind) : kind_(kind) {}
@@ -118,6 +119,8 @@ enum CountedOperation : std::uint32_t {
   kCountReads = 1U << 2,
   kCountWrites = 1U << 4,
 };
+// The core knows of a queue pair what queries and replies show; its states and its work are the
+// device's.
 struct Qp : Object {
   Qp() : Object(ObjectKind::qp) {}
   [[nodiscard]] bool busy() const override { return Object::busy() || !groups.empty(); }

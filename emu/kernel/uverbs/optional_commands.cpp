@@ -51,12 +51,15 @@ Outcome<void> UverbsFile::req_notify_cq(Call& call) {
   return device_.req_notify_cq(*cq, request.solicited_only != 0);
 }
 
+// The slow way; UverbsFile::ring() has taken this command already where its form is the usual one.
 Outcome<void> UverbsFile::post_send(Call& call) {
   Qp* const qp = find<Qp>(call.read<abi::PostSend>().handle, ObjectKind::qp);
   call.answer(std::uint32_t{0});  // none of the requests is bad
   return qp != nullptr ? device_.post_send(*qp) : refuse(EINVAL);
 }
 
+// Joining twice is no error. Groups are kept with the queue pair, which cannot be destroyed while
+// it is in one.
 Outcome<void> UverbsFile::attach_multicast(Call& call) {
   const auto request = call.read<abi::Multicast>();
   Qp* const qp = find<Qp>(request.qp, ObjectKind::qp);
@@ -123,6 +126,7 @@ Outcome<void> UverbsFile::query_srq(Call& call) {
   return done;
 }
 
+// As destroy_qp.
 Outcome<void> UverbsFile::destroy_srq(Call& call) {
   const auto handle = call.read<std::uint32_t>(8);
   Srq* const srq = find<Srq>(handle, ObjectKind::srq);

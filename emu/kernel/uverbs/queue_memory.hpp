@@ -14,6 +14,8 @@ struct QueueRegion {
   std::byte* data = nullptr;
 };
 
+// The application maps pieces by their key through its descriptor of the same file. The file is
+// sealed, so nobody can make it shorter.
 class QueueMemory {
  public:
   QueueMemory() = default;
