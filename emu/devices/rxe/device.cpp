@@ -189,6 +189,7 @@ void RxeDevice::publish(const roce::Completion& completion) {
   entry.qpn = completion.qpn;
   entry.source_qpn = completion.source_qpn;
   entry.flags = completion.flags;
+  entry.sl = completion.service_level;
   entry.port = 1;
   cq->publish(entry, completion.solicited || completion.status != roce::WcStatus::success);
 }

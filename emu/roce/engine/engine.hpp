@@ -193,7 +193,7 @@ class Engine final : public srd::Machine {
   void accept_atomic(QueuePair& qp, const wire::Packet& packet);
   void executed(QueuePair& qp, const wire::Packet& packet);
   void complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatus status,
-                        std::uint32_t length);
+                        std::uint32_t length, std::uint8_t service_level = 0);
   void refuse(QueuePair& qp, const wire::Packet& packet, std::uint8_t syndrome, WcStatus status);
 
   // replay.cpp

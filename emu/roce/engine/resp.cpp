@@ -296,7 +296,7 @@ void Engine::executed(QueuePair& qp, const wire::Packet& packet) {
 }
 
 void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatus status,
-                              std::uint32_t length) {
+                              std::uint32_t length, std::uint8_t service_level) {
   qp.resp.has_receive = false;
   Completion& completion = sink_.completions.push_slot();
   completion = Completion{};
@@ -307,6 +307,7 @@ void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatu
   completion.cq = qp.made.receive_cq;
   completion.qpn = qp.qpn;
   completion.length = length;
+  completion.service_level = service_level;
   const bool is_datagram = packet.has(wire::kHasDeth);
   completion.source_qpn = is_datagram ? packet.source_qpn : qp.attributes.destination_qpn;
   completion.flags = is_datagram ? std::uint8_t{kWcGrh} : std::uint8_t{};

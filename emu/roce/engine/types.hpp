@@ -128,7 +128,12 @@ struct Completion {
   std::uint32_t immediate = 0;  // or the key that was invalidated
   std::uint32_t qpn = 0;
   std::uint32_t source_qpn = 0;
+  // Of a datagram: what kind of header came in front of it, as Annex 17 of the specification wants
+  // completions to say, in the bits in which other NICs for Ethernet say so.
+  std::uint8_t service_level = 0;
 };
+inline constexpr std::uint8_t kServiceLevelIpv4 = 0xA;
+inline constexpr std::uint8_t kServiceLevelIpv6 = 0x9;
 
 struct Event {
   EventType type = EventType::qp_fatal;

@@ -100,7 +100,8 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
       scatter(qp, segments, kGrhSize, arrival, packet.header_size, packet.payload_size);
   const std::uint32_t length = kGrhSize + packet.payload_size;
   counters_.placed_bytes += length;
-  complete_receive(qp, packet, placed ? WcStatus::success : WcStatus::local_protection, length);
+  complete_receive(qp, packet, placed ? WcStatus::success : WcStatus::local_protection, length,
+                   size == kGrhSize ? kServiceLevelIpv6 : kServiceLevelIpv4);
   if (!placed) {
     enter_error(qp);
   }

@@ -31,6 +31,7 @@ TEST_F(Ud, PutsTheHeaderInFront) {
   EXPECT_EQ(completion->length, 48U);
   EXPECT_EQ(completion->source_qpn, 0x55U);
   EXPECT_EQ(completion->flags, kWcGrh | kWcImmediate);
+  EXPECT_EQ(completion->service_level, kServiceLevelIpv4);
   const std::byte* const area = &bench.memory[4096];
   EXPECT_EQ(area[19], std::byte{0});
   EXPECT_EQ(area[20], std::byte{0x45});  // IPv4: the last twenty bytes
