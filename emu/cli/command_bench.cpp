@@ -42,6 +42,8 @@ void report(const EngineBenchCase& bench, const EngineBenchResult& result, bool 
   fmt::print("{}\n", line.dump());
 }
 
+// Every combination of shapes, checksums, peers and paths, one line each, as soon as it is
+// measured. The validators of register_bench() have seen to it that every shape can be read.
 int run_engine(const Options& options) {
   if (!options.json) {
     fmt::print("{:<6}{:>7}{:>6}{:>7}{:>7}{:>12}\n", "case", "bytes", "crc", "peers", "paths",

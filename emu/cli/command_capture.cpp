@@ -27,13 +27,17 @@ struct Options {
   bool as_json = false;
 };
 
+// One question to weftd, which does the capturing and goes on with it when this command has ended:
+// without a file and --stop it only asks how the capture fares. A capture that lacks frames,
+// because the disk is slower than the network, is a failure: who reads the file must not take it
+// for all that passed.
 int run_capture(const Options& options) {
   const std::string directory = unwrap(launch::named_directory(options.name, false));
   json request{{"cmd", "capture"}};
   if (options.stop) {
     request["stop"] = true;
   } else if (!options.file.empty()) {
-    // weftd has another working directory.
+    // weftd has another working directory, and writes the file.
     request["start"] = std::filesystem::absolute(options.file).string();
     request["snap_length"] = options.snap_length;
     request["size_limit"] = options.megabytes << 20;

@@ -21,6 +21,8 @@ struct Command {
   std::vector<Word> options;
 };
 
+// The first line, for the quoted strings of all three shells: what would end a string there, or
+// part its fields, becomes a blank.
 std::string first_sentence(const std::string& text) {
   std::string out;
   for (const char c : text.substr(0, text.find('\n'))) {
@@ -29,6 +31,7 @@ std::string first_sentence(const std::string& text) {
   return out;
 }
 
+// What CLI11 knows, so that completions never lag behind the program.
 std::vector<Command> commands_of(const CLI::App& program) {
   std::vector<Command> commands;
   for (const CLI::App* app : program.get_subcommands({})) {
@@ -54,6 +57,8 @@ std::string names(const std::vector<Word>& words) {
   return text;
 }
 
+// Names only: bash shows no descriptions. After `--` follow the words of another program, which are
+// completed as files.
 void print_bash(const std::vector<Command>& commands) {
   std::string all;
   for (const Command& command : commands) {
@@ -80,6 +85,8 @@ void print_bash(const std::vector<Command>& commands) {
       "complete -o default -F _weft weft\n");
 }
 
+// Works both as a file in $fpath, where zsh runs it as the function _weft, and with `eval`, where
+// it has to announce itself: hence its last line.
 void print_zsh(const std::vector<Command>& commands) {
   fmt::print("#compdef weft\n_weft() {{\n  local -a commands\n  commands=(\n");
   for (const Command& command : commands) {

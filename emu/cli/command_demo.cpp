@@ -31,9 +31,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kSampleEvery = 100ms;
-constexpr int kDeadSpine = 2;
-constexpr double kMostPatience = 20;
-constexpr auto kEndPatience = 20s;
+constexpr int kDeadSpine = 2;         // of spine1 to spine4
+constexpr double kMostPatience = 20;  // seconds more for a first block while the spine is dead
+constexpr auto kEndPatience = 20s;    // for the blocks under way when the transfer ends
 constexpr double kSpineGbps = 1;
 constexpr double kReaction = 0.3;  // seconds in which path events belong to what just happened
 
@@ -68,7 +68,9 @@ std::string topology_text() {
   return text;
 }
 
-// The two processes, and the memory that they share with this one.
+// The two processes of the transfer, and the memory that they share with this one. They end with
+// this process whatever happens (PR_SET_PDEATHSIG), and never run its destructors: weftd and the
+// directories are this process's to clear away.
 class Transfer {
  public:
   explicit Transfer(const DemoPlan& plan) {
@@ -98,7 +100,8 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
 
   [[nodiscard]] DemoBoard& board() { return *board_; }
-  // Whether all have ended well so far; ended ones are gone from the list.
+  // Takes note of processes that have ended; false once one of them has failed. Throws
+  // launch::Interrupted if a signal asks to end.
   [[nodiscard]] bool reap() {
     launch::check_interrupt();
     for (auto pid = pids_.begin(); pid != pids_.end();) {
@@ -139,6 +142,9 @@ class Transfer {
   std::vector<pid_t> pids_;
 };
 
+// The course of the demo, in the process that shows it: lets the transfer run for a third of the
+// time, kills a spine for a third, brings it back, and measures all the while. Times are seconds
+// since the first block was checked, so that starting up is not part of any rate.
 class Demo {
  public:
   Demo(const Options& options, const launch::RunDirectory& run, const std::string& directory,
@@ -164,6 +170,7 @@ class Demo {
     dead_at_ = seconds();
     dead_ = kDeadSpine;
     story_.tell(dead_at_, fmt::format("spine{} dies: what is on it is lost", kDeadSpine));
+    // Compared below: something has to get through while the spine is dead.
     const std::uint64_t before = board_.verified_bytes;
     watch_until(2 * third);
     // On a machine that has no time for us the outage lasts until something has come through.
@@ -198,6 +205,8 @@ class Demo {
     }
   }
 
+  // Rates since the sample before. The first one has none before it and is not shown. A weftd that
+  // does not answer in time costs a sample, not the demo.
   void sample() {
     const auto reply = launch::ask_weftd(directory_, {{"cmd", "status"}});
     if (!reply) {
@@ -280,6 +289,8 @@ class Demo {
     story_.finish_live();
   }
 
+  // Over the samples inside the span: what lies between its edges and the first and the last of
+  // them is left out, so that a rate never mixes two phases.
   [[nodiscard]] double goodput_between(double from, double to) const {
     double first_at = -1;
     double last_at = 0;
@@ -299,6 +310,8 @@ class Demo {
                               : 0;
   }
 
+  // Passed: every block arrived once and right, the sender heard of each, and something got through
+  // while the spine was dead. Rates decide nothing: the machine may be slow.
   DemoResult conclude() {
     result_.seed = options_.seed;
     result_.verified_bytes = board_.verified_bytes;
@@ -349,6 +362,7 @@ int run_demo(const Options& options) {
                options.seed);
     std::fflush(stdout);
   }
+  // Looked for first, as the device of the program decides how large the network's packets are.
   const DemoProgram program = find_demo_program();
   const launch::PrivateWeftd weftd =
       unwrap(launch::PrivateWeftd::start({.mtu = launch::payload_of(program.device),

@@ -33,8 +33,8 @@ std::string shell_quoted(const std::string& text) {
   return out + "'";
 }
 
-// Names of what an earlier `weft env` has set in this shell. Those that had a value before have it
-// in a variable whose name begins with kSaved.
+// The variable kOurs names what an earlier `weft env` has set in this shell. Those that had a value
+// before have it in a variable whose name begins with kSaved.
 constexpr const char* kOurs = "WEFT_ENV";
 constexpr const char* kSaved = "WEFT_SAVED_";
 
@@ -103,8 +103,12 @@ std::string undo() {
   return script;
 }
 
+// Prints lines for `eval`; nothing is printed if anything fails, so that a shell is never half a
+// host. LD_PRELOAD is not among the saved ones: others may have added to it meanwhile, so undo()
+// takes out our library alone.
 int run_env(const Options& options) {
-  // A shell that was another host before keeps nothing of that.
+  // A shell that was another host before keeps nothing of that. undo() also changes this process,
+  // so that what is saved below is what the shell had of its own.
   std::string script = undo();
   if (!options.unset) {
     const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));

@@ -44,7 +44,9 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Network and host may be left out, which only `--` can tell.
+// Network and host may be left out, and only the `--` before the command tells which words are
+// which: CLI11, which fills positional options from the left, takes the command's words for them.
+// Without `--` the first two words are network and host.
 void sort_words(Options& options) {
   std::vector<std::string> all;
   for (const auto& [option, word] : {std::pair(options.name_option, options.name),
@@ -63,6 +65,7 @@ void sort_words(Options& options) {
                        all.end());
 }
 
+// If none was named: that of WEFT_NETWORK, or the only one that is up.
 Result<std::string> choose_network() {
   if (const std::string given = variable("WEFT_NETWORK"); !given.empty()) {
     return given;
@@ -77,7 +80,8 @@ Result<std::string> choose_network() {
                                           names.size(), fmt::join(names, ", ")));
 }
 
-// One after the other gets the processes of a launcher.
+// If none was named: that of WEFT_HOST, or a launcher's processes go round the hosts by rank. Of
+// hosts with several NICs weftd lists each NIC; the first one stands for the host.
 Result<std::string> choose_host(const std::string& directory) {
   if (const std::string given = variable("WEFT_HOST"); !given.empty()) {
     return given;
@@ -107,11 +111,14 @@ Result<std::string> choose_host(const std::string& directory) {
                           fmt::join(kRankVariables, ", ")));
 }
 
+// A choice that the user has to make is a wrong command line; a weftd that fails is not.
 int refuse(const Error& error) {
   complain("weft exec: {}\n", error.message);
   return error.code == ErrorCode::invalid_argument ? kUsage : kFailure;
 }
 
+// Becomes the program, with its environment; returns only if that fails, with the codes that a
+// shell would give.
 int exec(Options options) {
   sort_words(options);
   if (options.words.empty()) {
@@ -141,7 +148,7 @@ int exec(Options options) {
     arguments.push_back(word.data());
   }
   arguments.push_back(nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
+  ::signal(SIGPIPE, SIG_DFL);  // main() ignores it, and programs would inherit that
   ::execvp(arguments[0], arguments.data());
   const int code = errno == ENOENT ? 127 : 126;
   complain("weft exec: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));

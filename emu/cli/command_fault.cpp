@@ -21,6 +21,7 @@ struct Options {
   std::uint32_t number = 0;
 };
 
+// The fault is weftd's from here on, and outlives this command; its number ends it.
 int fault(const Options& options) {
   const std::string directory = unwrap(launch::named_directory(options.name, false));
   const std::uint32_t number = unwrap(launch::apply_fault(directory, options.text));

@@ -30,7 +30,7 @@ struct Options {
   bool as_json = false;
 };
 
-// "1%" or "0.01".
+// "1%" or "0.01", as a number between 0 and 1. Throws CLI::ValidationError.
 json share(const std::string& option, const std::string& text) {
   char* end = nullptr;
   double value = std::strtod(text.c_str(), &end);
@@ -45,7 +45,9 @@ json share(const std::string& option, const std::string& text) {
   return value;
 }
 
-// Only what was given: weftd merges it with what is set already.
+// Only what was given: weftd merges it with what is set already. A null takes a field away; so a
+// rate replaces a share of the rate and the other way round. What needs a unit goes to weftd as
+// text, which reads it as in a scenario file.
 json fields_of(const Options& options) {
   json fields = json::object();
   const auto put_share = [&](const char* option, const char* key, const std::string& text) {
@@ -105,6 +107,7 @@ void print_table(const json& impairments) {
   }
 }
 
+// Without a change it shows what is impaired; with one, what is impaired now.
 int run_impair(const Options& options) {
   json request{{"cmd", "impair"}};
   if (!options.link.empty()) {

@@ -42,7 +42,7 @@ struct Options {
   std::string io = "ring";
   bool through_weftd = false;
   bool block = false;
-  int pin = 0;  // 1: yes, -1: no, 0: where it is what anybody would do
+  int pin = 0;  // 1: yes, -1: no, 0: see is_pinned()
   bool json = false;
   std::vector<std::string> operations{"send", "write", "read"};
   std::vector<std::uint32_t> sizes{64, 4096, 65536, 1048576};
@@ -60,11 +60,11 @@ struct Options {
   std::size_t pairs = 1;
 };
 
-// Memory that the two sides share.
+// Memory that the two sides of a pair share with each other and with the process that started them.
 struct Board {
   static constexpr std::size_t kMostCases = 64;
   PerfBoard perf;
-  std::array<PerfResult, kMostCases> medians{};  // for whoever adds up several pairs
+  std::array<PerfResult, kMostCases> medians{};  // the client's, for print_sums()
 };
 
 PerfOperation parse_operation(const std::string& name) {
@@ -76,6 +76,8 @@ PerfOperation parse_operation(const std::string& name) {
   throw std::runtime_error("there is no operation '" + name + "'");
 }
 
+// The same list in every process: they go through the cases in step. Larger messages get smaller
+// windows: fewer of them keep a carrier busy.
 std::vector<PerfCase> cases_of(const Options& options) {
   std::vector<PerfCase> cases;
   for (const std::string& name : options.operations) {
@@ -152,6 +154,7 @@ void print_peer(const Options& options, const PeerRow& row) {
   fmt::print("{}\n", line.dump());
 }
 
+// In the process of that side: h1 and h2 are the first pair, h3 and h4 the second.
 PerfPlace place_on_ring(const launch::PrivateWeftd& weftd, int pair, int side) {
   auto attached =
       attach::attach({.socket = weftd.socket(), .host = "h" + std::to_string(2 * pair + side + 1)});
@@ -165,7 +168,8 @@ PerfPlace place_on_ring(const launch::PrivateWeftd& weftd, int pair, int side) {
           .io = std::move(attached->io)};
 }
 
-// Loopback addresses of this run alone: an address serves one process.
+// Loopback addresses of this run alone, made from the number of the process that started both
+// sides: an address serves one process.
 PerfPlace place_on_udp(int side) {
   const auto run = static_cast<unsigned>(::getppid());
   srd::Address addresses[2];
@@ -191,6 +195,8 @@ Value median_of(std::vector<PerfResult>& results, Value PerfResult::*member) {
   return results[results.size() / 2].*member;
 }
 
+// Each number is a median of its own, so the result need not be any one round. What went wrong in
+// any round counts: sums of losses, and the last failure.
 PerfResult median(std::vector<PerfResult> results) {
   PerfResult result = results.front();
   result.latency_us_p50 = median_of(results, &PerfResult::latency_us_p50);
@@ -215,12 +221,15 @@ bool passes_weftd(const Options& options) {
 }
 
 // Of three processes on two cores one is in the way of the others, unless it is told where to be.
+// So a single pair with weftd in between is pinned unless the user says otherwise; several pairs
+// are left to the scheduler.
 bool is_pinned(const Options& options) {
   return options.pin > 0 ||
          (options.pin == 0 && options.io == "ring" && options.pairs == 1 && passes_weftd(options));
 }
 
-// Where there is no modelled network, what a side sends is troubled on its way out.
+// Where there is no modelled network, what a side sends is troubled on its way out. On rings weftd
+// has the faults already. Both sides draw from seeds of their own.
 void trouble(const Options& options, PerfPlace& place, int side) {
   for (const std::string& text : options.faults) {
     if (options.io == "ring") {
@@ -235,6 +244,7 @@ void trouble(const Options& options, PerfPlace& place, int side) {
   }
 }
 
+// Below trouble(): the file holds what has left this side, without packets that a fault took.
 void record(const Options& options, PerfPlace& place, int side) {
   if (options.capture.empty()) {
     return;
@@ -249,7 +259,8 @@ void record(const Options& options, PerfPlace& place, int side) {
   place.io = std::make_unique<srd::PcapIo>(std::move(place.io), std::move(*capture));
 }
 
-// Where the two sides live.
+// What carries the packets, made before the sides are forked and kept until they have ended. With
+// neither member it is UDP over loopback.
 struct Ground {
   std::optional<launch::PrivateWeftd> weftd;
   std::optional<DpdkPlan> dpdk;
@@ -261,7 +272,8 @@ struct Ground {
   }
 };
 
-// The body of one of the two processes.
+// The body of one of the two processes; returns its exit code. What goes wrong here makes the other
+// side give up, too: it would wait for ever at the next barrier.
 int run_side(const Options& options, Board& board, int pair, int side, const Ground& ground) {
   try {
     if (is_pinned(options)) {
@@ -304,7 +316,7 @@ int run_side(const Options& options, Board& board, int pair, int side, const Gro
   }
 }
 
-// The two processes of each pair.
+// The two processes of each pair. They end with this one, and never run its destructors.
 class Sides {
  public:
   Sides() = default;
@@ -335,6 +347,8 @@ class Sides {
     pids_.push_back(pid);
   }
 
+  // Until all have ended; kFailure if any of them failed. A side that failed or crashed ends all
+  // pairs. Throws launch::Interrupted, and then the destructor ends those that are left.
   int wait(std::span<Board> boards) {
     int code = kSuccess;
     while (!pids_.empty()) {
@@ -359,7 +373,8 @@ class Sides {
   std::vector<pid_t> pids_;
 };
 
-// The others' rows: their ping-pong has one message under way, so its latency is what compares.
+// The others' rows: their ping-pong has one message under way, so its latency is what compares, not
+// its rate. A provider that fails costs its own rows only.
 int run_peers(const Options& options) {
   int code = kSuccess;
   for (const std::string& provider : options.peers) {
@@ -386,7 +401,8 @@ int run_peers(const Options& options) {
   return code;
 }
 
-// All pairs together: rates add up, latencies are those of the slowest pair.
+// All pairs together: rates add up, latencies are those of the slowest pair. Paths are those of the
+// first pair.
 void print_sums(const Options& options, std::span<const Board> boards) {
   if (!options.json) {
     print_head();

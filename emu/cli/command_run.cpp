@@ -35,7 +35,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kServerPatience{5000};
+constexpr std::chrono::milliseconds kServerPatience{5000};  // for a server to listen
 constexpr std::size_t kMostHosts = 254;
 
 struct Options {
@@ -49,7 +49,7 @@ struct Options {
   bool json = false;
   bool quiet = false;
   double grace_seconds = 2;
-  int pin = 0;  // 1: yes, -1: no, 0: where it is what most would do
+  int pin = 0;  // 1: yes, -1: no, 0: see is_pinned()
   std::string topology;
   std::vector<std::string> faults;
   std::uint64_t seed = 1;
@@ -73,25 +73,27 @@ std::vector<Words> split(const Words& words) {
   return commands;
 }
 
+// A command that names another host, as in {h1.ip}, is taken for a client of what runs there.
 bool mentions(const Words& words, const std::string& host) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     return word.find("{" + host + ".") != std::string::npos;
   });
 }
 
+// The seed is worth telling only then: an ideal network is the same with every seed.
 bool draws_by_lot(const Options& options) {
   return !options.topology.empty() || !options.faults.empty();
 }
 
 // Of three processes that wait for each other on two cores one is always in the way, unless the one
-// in the middle has a core of its own.
+// in the middle has a core of its own. Elsewhere only if the user asks.
 bool is_pinned(const Options& options, std::size_t programs) {
   return options.pin > 0 ||
          (options.pin == 0 && programs == 2 && launch::core_count() == 2 &&
           launch::passes_weftd(options.through_weftd, options.topology, options.faults));
 }
 
-// What it takes to run the same again.
+// What it takes to run the same again, as config.resolved.yml.
 std::string resolved(const Options& options, const std::vector<Words>& commands,
                      std::size_t hosts) {
   // JSON is YAML, so any text is quoted right. Arguments are any bytes, JSON is UTF-8.
@@ -138,7 +140,8 @@ std::optional<launch::RunDirectory> open_directory(const Options& options,
   return std::move(*run);
 }
 
-// `counters`: weftd's, or null if it did not answer.
+// JSON goes to stdout, a table for people to stderr: stdout belongs to the programs. `counters`:
+// weftd's, or null if it did not answer. One program needs no table.
 void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& counters,
             const Options& options) {
   if (options.json) {
@@ -232,6 +235,7 @@ bool has_terminal_alone(const std::vector<Words>& commands) {
 
 using Networks = std::map<std::string, launch::HostNetwork>;  // by host, if each has its own
 
+// A namespace and a tap for each host, before any program runs.
 Networks make_networks(const std::string& directory, std::size_t hosts,
                        const launch::DeviceKind& kind) {
   Networks networks;
@@ -244,8 +248,8 @@ Networks make_networks(const std::string& directory, std::size_t hosts,
   return networks;
 }
 
-// Starts the programs one after the other; a client finds its servers listening. False: an
-// interrupt came before the last one.
+// Starts the programs one after the other; a client waits for its servers to listen, but not for
+// ever: what looks like a server may be none. False: an interrupt came before the last one.
 bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
                const Options& options, const std::string& directory, const launch::DeviceKind& kind,
                Networks& networks, const std::optional<launch::RunDirectory>& run) {
@@ -285,6 +289,7 @@ bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
   return true;
 }
 
+// What is known when all programs have ended.
 struct Outcome {
   std::vector<launch::ProgramEnd> ends;
   int interrupt = 0;    // that kept programs from starting
@@ -305,7 +310,9 @@ Outcome run_group(const std::vector<Words>& commands, const Options& options,
   return outcome;
 }
 
-// While the network is still there. Returns the exit code.
+// Tells and writes down what happened, while the network is still there to be asked. Returns the
+// exit code: of the programs that failed, that of the first one; else the interrupt's; else a
+// failure if output or weftd was lost.
 int conclude(const Outcome& outcome, const std::string& directory, const Options& options,
              const std::optional<launch::RunDirectory>& run) {
   const auto counters = launch::ask_weftd(directory, {{"cmd", "counters"}});
@@ -336,6 +343,8 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
                                                  : kSuccess;
 }
 
+// The order of the locals is the order of life: programs end before their networks, these before
+// weftd, and weftd before its directory is gone.
 int run_programs(const Options& options) {
   const launch::Interruptible interruptible;
   const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));

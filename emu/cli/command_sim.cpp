@@ -44,6 +44,7 @@ int usage(const std::string& text) {
   return kUsage;
 }
 
+// A built-in scenario that cannot be read shows its error instead of a title.
 int list_scenarios() {
   for (const auto& [name, text] : scenarios::built_in_scenarios()) {
     const auto scenario = sim::read_scenario(std::string(name), std::string(text), {}, "");
@@ -55,7 +56,7 @@ int list_scenarios() {
   return kSuccess;
 }
 
-// The file of that name, or the built-in scenario.
+// The built-in scenario of that name, or else the file: a file called like a scenario needs a "./".
 Result<SimJob> find_scenario(const std::string& name) {
   SimJob job;
   job.file_name = name;
@@ -118,7 +119,8 @@ Result<std::vector<sim::Settings>> combinations(const std::vector<std::string>& 
   return all;
 }
 
-// The run itself, and its variants if they are asked for.
+// The run itself, and its variants if they are asked for. --variant gives that one alone. What the
+// command line sets comes after a variant's settings, and so wins over them.
 Result<std::vector<SimJob>> with_variants(const SimJob& job, const Options& options) {
   std::vector<SimJob> jobs;
   if (options.variant.empty()) {
@@ -149,6 +151,7 @@ Result<std::vector<SimJob>> with_variants(const SimJob& job, const Options& opti
   return jobs;
 }
 
+// Names, settings of sweeps, seeds, variants: nested in this order, which is that of the output.
 Result<std::vector<SimJob>> plan(const Options& options) {
   sim::Settings base;
   for (const std::string& text : options.set) {
@@ -193,6 +196,8 @@ Result<std::vector<SimJob>> plan(const Options& options) {
   return jobs;
 }
 
+// The exit code is the worst of all runs: kUsage where a scenario cannot be read, kFailure where a
+// bound was missed or a process died.
 int run(const Options& given) {
   Options options = given;
   if (options.list) {

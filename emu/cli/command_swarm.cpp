@@ -37,7 +37,8 @@ struct Options {
 
 thread_local std::uint64_t current_seed = 0;
 
-// A failed check ends the process; this says in which run.
+// A failed check ends the process; this says in which run. Only what a signal handler may do: text
+// is made on the stack and written at once.
 void on_abort(int signal) {
   char text[96];
   const auto end = fmt::format_to_n(text, sizeof text,
@@ -48,7 +49,10 @@ void on_abort(int signal) {
   (void)std::raise(signal);
 }
 
-// Finds seeds on all cores. Everything inside a run stays in one thread.
+// Hands out seeds to threads on all cores. Everything inside a run stays in one thread; the tally
+// is guarded by the mutex, and does not depend on the order in which runs end. After enough
+// failures no seed is handed out any more, but runs under way are finished, so that more failures
+// may be counted than were asked for.
 class Runner {
  public:
   explicit Runner(const Options& options) : options_(options) {}
@@ -108,7 +112,8 @@ class Runner {
 
 constexpr unsigned kSecondsPerTrial = 30;
 
-// In a process of its own, so that a failed check or an endless loop is a failure like any other.
+// Whether the trial fails. It runs in a process of its own, so that a failed check or an endless
+// loop is a failure like any other.
 bool fails_apart(const std::function<bool()>& passes) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -127,7 +132,8 @@ bool fails_apart(const std::function<bool()>& passes) {
   return !WIFEXITED(status) || WEXITSTATUS(status) != kSuccess;
 }
 
-// The shortest version of a failing run that could be found, step by step and packet by packet.
+// Shrinks the plan of a failing run as far as it still fails, then shows that run step by step and
+// packet by packet. Returns kFailure if there was something to show.
 int tell_story(std::uint64_t seed) {
   const auto fails = [](const swarm::Plan& plan) {
     return fails_apart([&] {

@@ -33,6 +33,8 @@ struct Options {
   bool as_json = false;
 };
 
+// The claim keeps two commands from starting or ending the same network at once; it is released
+// when the command ends, and takes a directory that was made in vain with it.
 int up(Options options) {
   if (!options.new_join_key.empty()) {
     unwrap(srd::create_join_key(options.new_join_key));
@@ -53,6 +55,7 @@ int up(Options options) {
              alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
+  // Of a weftd that was killed: counters and files of devices that are no more.
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
   options.weftd.mtu = launch::payload_of(kind);
@@ -67,6 +70,9 @@ int up(Options options) {
   return kSuccess;
 }
 
+// Success means that weftd is gone, and its directory with it. weftd answers `stop` before it ends,
+// so the socket is watched until nobody takes calls there. A directory without a weftd is cleared
+// away, too.
 int down(const Options& options) {
   const launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, false));
   const std::string& directory = claim.directory();
@@ -92,6 +98,7 @@ int down(const Options& options) {
   return kSuccess;
 }
 
+// weftd counts a process's frames from its own side: what came in at weftd went out of the process.
 void print_table(const json& status) {
   fmt::print("weftd {}  network {}  up {:.0f} s  direct rings {}\n", status["pid"].get<int>(),
              status["network"].get<std::string>(), status["uptime_s"].get<double>(),

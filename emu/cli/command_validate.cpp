@@ -22,6 +22,7 @@ struct Options {
   bool json = false;
 };
 
+// All files are looked at, also after one with errors.
 int run_validate(const Options& options) {
   const auto kind = parse_file_kind(options.kind);
   if (!kind) {

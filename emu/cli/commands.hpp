@@ -15,7 +15,8 @@ inline constexpr int kUsage = 2;
 // is reported by main() and counts as kFailure.
 using Work = std::function<int()>;
 
-// How many words of the command line came after the first `--`; 0 without one.
+// How many words of the command line came after the first `--`; 0 without one. CLI11 does not tell
+// its callbacks where the dashes were.
 [[nodiscard]] std::size_t words_after_dashes();
 
 // Every command lives in a file of its own, command_<name>.cpp, with one function

@@ -31,8 +31,10 @@ int explain_usage(const CLI::App& program) {
   return kUsage;
 }
 
+// See words_after_dashes(); set once, before the command line is parsed.
 std::size_t after_dashes = 0;
 
+// Parses, then runs: only what is wrong with the command line itself becomes kUsage here.
 int run(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string("--"));
@@ -62,7 +64,8 @@ void open_standard_streams() {
   }
 }
 
-// Output that is lost is a failure.
+// Output that is lost is a failure: a script must not take half a table for all of it. A reader
+// that left (`| head`) ends the command as the signal would have.
 int end_output(int code) {
   if (std::fflush(stdout) == 0) {
     return code;

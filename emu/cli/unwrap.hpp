@@ -9,6 +9,8 @@
 
 namespace weft::cli {
 
+// The value, or a std::runtime_error with the error's message. For errors that end the command;
+// where an error decides what happens next, the Result is looked at instead.
 template <class T>
 T unwrap(Result<T> result) {
   if (!result) {

@@ -17,6 +17,8 @@
 
 namespace weft::devices {
 
+// What the preload library holds of each NIC. Any thread of the application may call, also below a
+// signal handler that has interrupted a call on the same NIC: held_here() tells.
 class NicRunner : public kernel::Runner {
  public:
   [[nodiscard]] virtual kernel::Device& device() = 0;
@@ -33,7 +35,9 @@ class NicRunner : public kernel::Runner {
   virtual void need_background() = 0;
 };
 
-// D is a kernel::Device and a srd::Machine as srd::Host wants it, and says in addition:
+// The runner for devices of type D. Applications' threads and the background thread take turns at
+// the host's lock. D is a kernel::Device and a srd::Machine as srd::Host wants it, and says in
+// addition:
 //   bool network_is_perfect() const;  nothing was lost or reordered, as far as this process saw
 //   Duration longest_owed() const;    how long an acknowledgement may still be owed to a peer
 template <class D>
@@ -99,14 +103,14 @@ class DeviceRunner final : public NicRunner {
       : host_(std::move(host)), device_(&device) {}
 
   std::unique_ptr<srd::Host<D>> host_;
-  D* device_;
+  D* device_;  // owned by the host
   std::atomic<std::uint32_t> posts_{0};
   std::unique_ptr<srd::BackgroundThread<D>> background_;
 };
 
 template <class D>
 void DeviceRunner<D>::linger() {
-  constexpr std::chrono::milliseconds kMoment{100};
+  constexpr std::chrono::milliseconds kMoment{100};  // in a network that loses packets
   constexpr std::chrono::microseconds kMostOwed{500};
   bool perfect = true;
   Duration owed = kMostOwed;

@@ -22,6 +22,7 @@ struct Profile {
 [[nodiscard]] Result<Profile> load_profile(const Personality& kind,
                                            const std::string& name_or_file);
 // From YAML text; `origin` is for messages. The text may say `kind:`; if it does not, it is `kind`.
+// Throws nothing.
 [[nodiscard]] Result<Profile> parse_profile(const Personality& kind, const std::string& text,
                                             const std::string& origin);
 

@@ -9,6 +9,7 @@
 
 namespace weft::devices {
 
+// The same in every process of a run: weft, weftd and programs.
 [[nodiscard]] std::span<const Personality* const> all_kinds();
 
 // Null: there is no such kind.

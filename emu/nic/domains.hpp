@@ -1,5 +1,5 @@
 // Owns the protection domains and the registered memory of one NIC in this process. Whatever
-// protocols the NIC speaks share them.
+// protocols the NIC speaks share them, so a region is registered once and has one key.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,9 @@
 
 namespace weft::nic {
 
+// A domain cannot go while an address handle, a queue pair or a region is in it: each holds it.
+// Numbers of domains and indices of regions are used again. Under the device's lock, like all of
+// this folder.
 class Domains {
  public:
   // `salt` decides about the keys of memory regions, see srd::MemoryTable.

@@ -28,6 +28,7 @@ Outcome<std::uint32_t> Nic::allocate_pd() { return domains_.allocate(); }
 
 Outcome<void> Nic::free_pd(std::uint32_t pd) { return domains_.free(pd); }
 
+// Counts of users start at 0, whatever region had that index before.
 Outcome<srd::RegionKey> Nic::register_memory(const srd::Region& region) {
   const auto key = domains_.register_memory(region);
   if (key) {
@@ -111,6 +112,8 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
   return {};
 }
 
+// Numbers are tried in turn from the one after the latest. One is skipped while completions of its
+// former owner are still to come, or while the library's table has another queue pair in its place.
 Outcome<Qp*> Nic::create_qp(const QpInit& init) {
   if (!domains_.has(init.pd)) {
     return refuse(EINVAL);
@@ -224,6 +227,7 @@ void Nic::forget_work(Qp& qp) {
   std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
 }
 
+// The object stays: completions that are still in the engine point to it.
 void Nic::destroy_qp(Qp& qp) {
   forget_work(qp);
   qp.state_ = QpState::reset;

@@ -20,6 +20,7 @@
 
 namespace weft::nic {
 
+// What the NIC is able to do, and its limits; fixed when it is made.
 struct NicConfig {
   srd::Address address;
   // The block of queue pair numbers that this process has on the NIC. It also tells which process a
@@ -36,6 +37,7 @@ struct NicConfig {
   bool loopback = true;  // false: packets to the own address are lost, as on some real fabrics
 };
 
+// What is decided when a queue pair is made, and never changes.
 struct QpInit {
   QpType type = QpType::srd;
   std::uint32_t pd = 0;
@@ -44,6 +46,8 @@ struct QpInit {
   void* owner = nullptr;  // the device's own object for this queue pair
 };
 
+// A queue pair. Nic makes it, changes it, and keeps it; its address and number are used again for
+// another one when nothing of it is left in the engine.
 class Qp {
  public:
   [[nodiscard]] std::uint32_t number() const { return number_; }
@@ -131,6 +135,7 @@ class Nic {
 
     [[nodiscard]] std::uint16_t find(const srd::Address& address);
   };
+  // An address of a peer's NIC, within one domain. It counts how often it was asked for.
   struct AddressHandle {
     srd::Address address;
     std::uint32_t pd = 0;
@@ -141,9 +146,14 @@ class Nic {
 
   [[nodiscard]] Handles& handles_of(std::uint32_t pd);
   [[nodiscard]] AddressHandle* find_ah(std::uint32_t pd, std::uint16_t ah);
+  // The process on that NIC to which the queue pair belongs; kNoPeer if the engine has no room for
+  // one more.
   [[nodiscard]] srd::PeerId peer_of(AddressHandle& ah, std::uint32_t qpn);
+  // Checks a request, and finds the memory that it names. What it allocates goes with the context.
   [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
                                    srd::SegmentList& segments);
+  // Turns pieces of registered memory into segments, and notes in `user` which regions are in use.
+  // Stops at the first one that is not allowed.
   [[nodiscard]] WorkStatus resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access,
                                    Context& user, std::span<srd::Segment> segments,
                                    std::uint64_t& length);
@@ -151,12 +161,16 @@ class Nic {
   [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
                                                std::uint32_t context,
                                                const srd::SegmentList& segments);
+  // The request goes to this NIC itself, and config().loopback says that such packets are lost.
   [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
   void release(std::uint32_t context);
   void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
+  // The queue pair's completion for one of the engine's. False: nobody is to hear of it, because
+  // the queue pair was reset or destroyed meanwhile.
   [[nodiscard]] bool translate(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] bool translate_unsolicited(const srd::Completion& from, WorkCompletion& to);
   void fill_source(const srd::Completion& from, WorkCompletion& to);
+  // Does what the state asks for in the engine: opens or closes the endpoint, lets it receive.
   [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
   void close_endpoint(Qp& qp);
   // Libraries keep queue pairs in a table with as many places as the device has queue pairs, by

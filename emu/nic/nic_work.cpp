@@ -32,6 +32,7 @@ constexpr std::uint8_t kDatagramRetry = 6;
 
 }  // namespace
 
+// Several statuses of the engine are one to an application: a NIC says no more.
 WorkStatus to_work_status(srd::Status status) {
   switch (status) {
     case srd::Status::ok:
@@ -166,6 +167,7 @@ void Nic::release(std::uint32_t context) {
   contexts_.release(context);
 }
 
+// For work that never enters the engine. Its completion comes before those of the engine.
 void Nic::complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length) {
   local_.push_back(WorkCompletion{.qp = &qp,
                                   .wr_id = work.wr_id,
@@ -179,6 +181,8 @@ bool Nic::vanishes(const Qp& qp, const SendWork& work) const {
   return !config_.loopback && ah.pd == qp.init_.pd && ah.address == config_.address;
 }
 
+// Checks in the order of a NIC: state, address handle, the request itself, the peer. What fails a
+// check is completed with an error, and so is taken all the same.
 bool Nic::post_send(Qp& qp, const SendWork& work) {
   if (qp.state_ == QpState::error) {
     complete_locally(qp, work, WorkStatus::flushed, 0);
@@ -260,6 +264,7 @@ srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::Pee
   WEFT_CHECK(false);
 }
 
+// A receive on a queue pair without endpoint (in RESET or ERR) ends as flushed.
 bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
   const std::uint32_t context = new_context(qp, work.wr_id, Operation::receive);
   if (context == Slab<Context>::kNone) {
@@ -314,6 +319,8 @@ void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
   to.source_ah = handles_of(to.qp->init_.pd).find(to.source);
 }
 
+// A write with immediate data that took no receive: there is no context, and the endpoint tells the
+// queue pair.
 bool Nic::translate_unsolicited(const srd::Completion& from, WorkCompletion& to) {
   const std::uint32_t index = from.endpoint.value() - config_.first_qpn;
   Qp* const qp = index < qps_.size() ? qps_[index].get() : nullptr;
@@ -328,6 +335,7 @@ bool Nic::translate_unsolicited(const srd::Completion& from, WorkCompletion& to)
   return true;
 }
 
+// The context is given back first, whether anybody hears of the completion or not.
 bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
   if (from.kind == srd::Completion::Kind::receive_write_imm && !from.consumed_receive) {
     return translate_unsolicited(from, to);

@@ -6,6 +6,7 @@
 namespace weft::nic {
 namespace {
 
+// What a change from one state to another needs and allows, as bits of the mask.
 struct Transition {
   bool legal = false;
   std::uint32_t required = 0;
@@ -62,6 +63,8 @@ Outcome<QpState> check_modify(const QpRules& rules, QpState current, std::uint32
     return refuse(EINVAL);
   }
   const Table& table = rules.type == QpType::srd ? kSrdTable : kUdTable;
+  // Without a new state the attributes are held against the transition from the present state to
+  // itself.
   const QpState next = (mask & kMaskState) != 0 ? static_cast<QpState>(attributes.state) : current;
   const Transition& transition = table[at(current)][at(next)];
   const std::uint32_t given = mask & ~kMaskState;

@@ -10,6 +10,7 @@ namespace weft::nic {
 
 enum class QpType : std::uint8_t { srd, ud };
 
+// In the numbers of the verbs.
 enum class QpState : std::uint8_t { reset = 0, init, rtr, rts, sqd, sqe, error };
 inline constexpr std::uint8_t kQpStates = 7;
 

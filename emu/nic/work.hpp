@@ -37,6 +37,7 @@ enum class Operation : std::uint8_t {
   oversized,  // one that claims more pieces or bytes than fit into it
 };
 
+// A request as the application wrote it: nothing is checked yet.
 struct SendWork {
   std::uint64_t wr_id = 0;
   Operation operation = Operation::send;
@@ -80,6 +81,7 @@ enum class WorkStatus : std::uint8_t {
 
 [[nodiscard]] WorkStatus to_work_status(srd::Status status);
 
+// How one request or receive ended. The fields after `operation` count for receives.
 struct WorkCompletion {
   Qp* qp = nullptr;
   std::uint64_t wr_id = 0;

@@ -12,7 +12,7 @@ namespace weft::sim {
 namespace {
 
 constexpr srd::Qpn kQpn{1};
-constexpr Bytes kEverything = 1ULL << 40;
+constexpr Bytes kEverything = 1ULL << 40;  // no flow is larger
 
 srd::EngineConfig for_host(fabric::PortId self, srd::EngineConfig config) {
   config.attachment = srd::AttachmentId{0};
@@ -27,6 +27,7 @@ EngineTransport::EngineTransport(fabric::PortId self, srd::EngineConfig config,
     : checks_packets_(config.checksum),
       engine_(for_host(self, std::move(config))),
       keys_(std::move(keys)) {
+  // Memory without bytes: what is written there is only counted.
   const auto key = engine_.memory().insert(
       {.length = kEverything, .access = srd::Access::remote_write, .phantom = true});
   WEFT_CHECK(key.has_value());
@@ -92,6 +93,7 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
     events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent
                                                                   : FlowEvent::Kind::failed};
   }
+  // A completion has made room in the engine.
   while (!waiting_.empty()) {
     const std::size_t before = waiting_.size();
     post(waiting_.front());

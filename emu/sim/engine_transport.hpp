@@ -12,11 +12,13 @@
 
 namespace weft::sim {
 
+// Flows are taken in the order in which they are handed over. The last write of a flow carries the
+// flow's number as its immediate: when it arrives, the receiver has everything.
 class EngineTransport final : public Transport {
  public:
-  // The configuration's attachment, seed and limits are set here; the rest must have passed
-  // validate().
-  // `keys`: of all hosts' regions, by port; it adds its own.
+  // The configuration must have passed validate(); its attachment and seed are set here, so that
+  // hosts draw differently from one seed. `keys`: of all hosts' regions, by port. Each host adds
+  // its own, and none may start a flow before all have.
   using Keys = std::vector<srd::RegionKey>;
   EngineTransport(fabric::PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys);
 
@@ -33,20 +35,22 @@ class EngineTransport final : public Transport {
   void prefetch(fabric::PortId from, unsigned step) const override;
 
  private:
-  // What of a flow has not been posted yet: a write is at most kMaxTransfer, and the engine may be
+  // A flow that has not been posted whole: a write is at most kMaxTransfer, and the engine may be
   // full.
   struct Rest {
     FlowStart flow;
     Bytes posted = 0;
   };
+  // Posts as much as the engine takes, and removes the flow from waiting_, of which it must be the
+  // first, when all is posted.
   void post(Rest& rest);
 
   bool checks_packets_;
   srd::Engine engine_;
   std::shared_ptr<Keys> keys_;
   std::deque<Rest> waiting_;
-  std::unordered_map<std::uint32_t, std::uint32_t>
-      pieces_;  // of flows of more than one write: still out
+  // Of flows of more than one write: how many have been posted and have not completed.
+  std::unordered_map<std::uint32_t, std::uint32_t> pieces_;
 };
 
 }  // namespace weft::sim

@@ -12,11 +12,13 @@
 namespace weft::sim {
 
 // Frames live in blocks of a few sizes, so that the usual header takes a line and a half of cache
-// and an unusually long acknowledgement still fits. The last size carries real payload.
+// and an unusually long acknowledgement still fits. The last size carries real payload. A handle
+// stays valid until release(), which must come once for each put() and copy(); memory is kept for
+// later frames. A frame larger than all sizes aborts the program.
 class FrameStore {
  public:
   struct Head {
-    std::uint32_t from = 0;
+    std::uint32_t from = 0;     // port
     std::uint32_t payload = 0;  // bytes
     std::uint16_t header = 0;   // bytes
     std::uint16_t path = 0;
@@ -28,6 +30,7 @@ class FrameStore {
 
   // Copies the header, and the payload if wanted. Returns the frame's handle.
   [[nodiscard]] std::uint32_t put(const Head& head, const srd::TxPacket& packet, bool with_payload);
+  // Another frame with the same content: the network has duplicated it.
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
   void release(std::uint32_t handle) {
     Class& it = classes_[handle >> kClassShift];
@@ -43,9 +46,11 @@ class FrameStore {
     __builtin_prefetch(at);
     __builtin_prefetch(at + 64);
   }
+  // Frames that have not been released.
   [[nodiscard]] std::uint64_t used() const { return used_; }
 
  private:
+  // A handle is the number of the size in its two upper bits, and below it that of the block.
   static constexpr unsigned kClassShift = 30;
   static constexpr std::uint32_t kPerChunk = 1024;
   static constexpr std::size_t kSizes[4] = {96, 160, 544, 10240};

@@ -9,7 +9,8 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::uint32_t kDupThreshold = 3;
+constexpr std::uint32_t kDupThreshold = 3;  // packets beyond a hole that make it a loss
+// DCQCN's times and gain, as its authors give them.
 constexpr auto kCnpGap = std::chrono::microseconds{50};
 constexpr auto kAlphaPeriod = std::chrono::microseconds{55};
 constexpr auto kIncreasePeriod = std::chrono::microseconds{55};
@@ -74,6 +75,7 @@ std::uint32_t OnePathTransport::in_flight(const Sender& sender) const {
 }
 
 bool OnePathTransport::pick(const Sender& sender, std::uint32_t& psn) const {
+  // Holes go first, and do not count against the window: what they replace is no longer under way.
   if (sender.recovering && sender.resend < sender.highest_sacked && sender.resend < sender.next) {
     psn = sender.resend;  // a hole below what has arrived
     return true;
@@ -138,6 +140,7 @@ void OnePathTransport::fill(TimePoint now, Sender& sender, std::uint32_t psn, sr
   out.payload = {phantom_payload(payload), {}};
   if (config_.control == OnePathConfig::Control::dcqcn) {
     const auto gap = Duration{static_cast<std::int64_t>((payload + 64) / sender.rate)};
+    // A sender that was kept waiting may make up for two microseconds, not for all of it.
     sender.next_send = std::max(sender.next_send, now - Duration{2000}) + gap;
   }
   if (sender.rto_at == kNever) {
@@ -172,8 +175,8 @@ void OnePathTransport::on_timeout(TimePoint now) {
     if (sender.rto_at <= now) {
       ++counters_.timeouts;
       ++sender.backoff;
-      sender.next =
-          sender.acked;  // whatever the recovery is, a timeout starts over from the first hole
+      // Whatever the recovery is, a timeout starts over from the first hole.
+      sender.next = sender.acked;
       sender.sacked_count = 0;
       sender.recovering = false;
       std::fill(sender.sacked.begin(), sender.sacked.end(), 0);
@@ -236,6 +239,9 @@ void OnePathTransport::reply(fabric::PortId to, const Header& header) {
   replies_.emplace_back(to, header);
 }
 
+// Whatever is out of order is answered at once: selective repeat with an acknowledgement that names
+// the packet, go-back-N with one nak per hole, after which everything up to the missing packet is
+// thrown away.
 void OnePathTransport::on_data(TimePoint now, const srd::RxPacket& packet, const Header& header) {
   Receiver& receiver = receivers_[header.flow];
   const fabric::PortId from = port_of(packet.from);
@@ -332,6 +338,8 @@ void OnePathTransport::lose(Sender& sender) {
   }
 }
 
+// Once per round trip the share of marked packets decides: DCTCP gives way in proportion, Reno by
+// half. In between the window grows as TCP's does, as long as nothing is marked.
 void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uint32_t newly,
                                      bool congested) {
   const bool dctcp = config_.control == OnePathConfig::Control::dctcp;
@@ -357,6 +365,8 @@ void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uin
   }
 }
 
+// DCQCN: a notice of congestion cuts the rate by half the estimate, and starts the increase from
+// its first stage.
 void OnePathTransport::on_cnp(TimePoint now, Sender& sender) {
   sender.target_rate = sender.rate;
   sender.rate = std::max(sender.rate * (1 - sender.alpha / 2), 0.01);
@@ -366,7 +376,8 @@ void OnePathTransport::on_cnp(TimePoint now, Sender& sender) {
   sender.increase_at = now + kIncreasePeriod;
 }
 
-// Fast recovery towards the old rate, then additive, then hyper-active increase.
+// Five steps half way back towards the old rate, then additive, then hyper-active increase of that
+// rate.
 void OnePathTransport::increase_rate(TimePoint now, Sender& sender) {
   const double line = static_cast<double>(config_.line_rate.bits_per_second()) / 8e9;
   ++sender.stage;

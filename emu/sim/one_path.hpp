@@ -19,16 +19,21 @@ struct OnePathConfig {
   enum class Control : std::uint8_t { none, dcqcn, reno, dctcp };
   Recovery recovery = Recovery::go_back_n;
   Control control = Control::none;
-  std::uint32_t payload = 4086;  // bytes of a full packet
-  Rate line_rate = Rate::gbps(100);
+  std::uint32_t payload = 4086;      // bytes of a full packet
+  Rate line_rate = Rate::gbps(100);  // of the host's uplink
   Duration base_rtt = std::chrono::microseconds{14};
   double window_bdps = 1.5;  // most that may be under way
   Duration min_rto = std::chrono::microseconds{500};
-  std::uint32_t ack_every = 4;
+  std::uint32_t ack_every = 4;        // packets per acknowledgement, if nothing is amiss
   std::uint32_t initial_window = 10;  // packets; Reno and DCTCP
   std::uint64_t seed = 1;
 };
 
+// Both ends of the flows of one host. Packets of a flow are numbered from 0; the receiver learns
+// from each how many there are, so nothing is set up beforehand. Flows of a host take turns. A flow
+// that makes no progress is tried for ever: it never fails. These are models for comparisons, with
+// the mechanisms that decide how such a transport shares a network, not implementations of a
+// standard.
 class OnePathTransport final : public Transport, private srd::Machine {
  public:
   explicit OnePathTransport(const OnePathConfig& config);
@@ -49,10 +54,11 @@ class OnePathTransport final : public Transport, private srd::Machine {
     std::uint32_t flow = 0;
     std::uint32_t psn = 0;      // data: this packet; ack: next expected; nak: what is missing
     std::uint32_t packets = 0;  // data: of the whole flow; ack: the packet that caused it
-    std::uint64_t sent_at = 0;  // ns; echoed
+    std::uint64_t sent_at = 0;  // ns of virtual time; echoed by the acknowledgement
   };
   enum Type : std::uint8_t { data = 1, ack = 2, nak = 3, cnp = 4 };
 
+  // A flow being sent. The entry is used again when the flow has ended.
   struct Sender {
     FlowStart flow;
     std::uint32_t packets = 0;
@@ -60,23 +66,23 @@ class OnePathTransport final : public Transport, private srd::Machine {
     std::uint32_t acked = 0;    // all before this one
     std::uint32_t highest = 0;  // one past the highest ever sent
     bool active = false;
-    // Selective repeat.
+    // Selective repeat. Bits of `sacked` say which packets have arrived beyond `acked`.
     std::vector<std::uint64_t> sacked;
     std::uint32_t sacked_count = 0;
     std::uint32_t highest_sacked = 0;
     std::uint32_t recover = 0;  // in recovery until this is acknowledged
     std::uint32_t resend = 0;   // next hole to look at
     bool recovering = false;
-    // Window and rate.
-    double window = 0;  // packets
-    double threshold = 1e9;
-    double alpha = 1;
-    std::uint32_t marked = 0;
-    std::uint32_t counted = 0;
-    std::uint32_t round_end = 0;
-    double rate = 0;  // bytes/ns; DCQCN
+    // Window (Reno, DCTCP) and rate (DCQCN).
+    double window = 0;            // packets
+    double threshold = 1e9;       // of slow start, packets
+    double alpha = 1;             // estimated share of marked packets
+    std::uint32_t marked = 0;     // acknowledged in this round with a mark
+    std::uint32_t counted = 0;    // acknowledged in this round
+    std::uint32_t round_end = 0;  // the round ends when this is acknowledged
+    double rate = 0;              // bytes/ns; DCQCN
     double target_rate = 0;
-    std::uint32_t stage = 0;
+    std::uint32_t stage = 0;  // increases since the last notice of congestion
     TimePoint next_send{};
     TimePoint increase_at = kNever;
     TimePoint alpha_at = kNever;
@@ -84,12 +90,13 @@ class OnePathTransport final : public Transport, private srd::Machine {
     Duration srtt{};
     std::uint32_t backoff = 0;
   };
+  // Kept when the flow has ended: a late duplicate must still be acknowledged.
   struct Receiver {
     std::uint32_t expected = 0;
     std::uint32_t unacked = 0;
-    bool nak_sent = false;
+    bool nak_sent = false;  // for the packet expected now: one is enough
     bool complete = false;
-    TimePoint cnp_at{};
+    TimePoint cnp_at{};  // earliest time of the next notice of congestion
     std::vector<std::uint64_t> got;
   };
 
@@ -106,9 +113,11 @@ class OnePathTransport final : public Transport, private srd::Machine {
   void lose(Sender& sender);
   void increase_rate(TimePoint now, Sender& sender);
   void reply(fabric::PortId to, const Header& header);
+  // Which packet the flow sends next; false if its window is full or nothing is left.
   [[nodiscard]] bool pick(const Sender& sender, std::uint32_t& psn) const;
   [[nodiscard]] std::uint32_t in_flight(const Sender& sender) const;
   void fill(TimePoint now, Sender& sender, std::uint32_t psn, srd::TxPacket& out);
+  // Sets the deadline of a flow anew; called after whatever changes its state.
   void plan(TimePoint now, std::uint32_t index);
   void arm_rto(TimePoint now, Sender& sender);
   [[nodiscard]] std::uint32_t payload_of(const Sender& sender, std::uint32_t psn) const;

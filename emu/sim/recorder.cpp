@@ -11,12 +11,12 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::size_t kRecent = 20;
+constexpr std::size_t kRecent = 20;  // finest samples whose mean is the goodput before a fault
 constexpr std::size_t kMostTraceDrops = 100'000;
 constexpr std::size_t kMostLosses = 100'000;
-constexpr std::size_t kShareAfterAbandoning = 20;
-constexpr double kSamplesOfIdeal = 200;
-constexpr double kBackToNormal = 0.95;  // of the goodput before the fault
+constexpr std::size_t kShareAfterAbandoning = 20;  // one in so many, see abandoned_at()
+constexpr double kSamplesOfIdeal = 200;            // samples of a run as long as the ideal time
+constexpr double kBackToNormal = 0.95;             // of the goodput before the fault
 
 std::string quoted(const std::string& text) {
   std::string out = "\"";
@@ -44,9 +44,8 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
           static_cast<fabric::Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal), 1'000'000,
           1'000'000'000)),
       of_link_(scenario.topology.links().size()) {
-  fabric::Fabric names(
-      scenario.topology,
-      {.seed = scenario.options.fabric.seed});  // resolves shares as the real one will
+  // Another fabric with the same seed resolves names and shares of links as the real one will.
+  fabric::Fabric names(scenario.topology, {.seed = scenario.options.fabric.seed});
   for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
     const fabric::Fault& fault = scenario.faults[index];
     const auto applied = names.apply(0, fault);
@@ -94,6 +93,8 @@ void Recorder::on_event(fabric::PortId port, const srd::Event& event) {
   }
 }
 
+// Goodput has recovered at the first sample, after one that had fallen, that reaches kBackToNormal
+// of the mean before the fault.
 void Recorder::follow_faults(fabric::Picos now, double goodput) {
   for (Occurrence& it : occurrences_) {
     if (now <= it.from) {
@@ -118,6 +119,7 @@ void Recorder::follow_faults(fabric::Picos now, double goodput) {
   }
 }
 
+// Called every `every_` of virtual time; `stride_` calls make a sample.
 void Recorder::on_sample(fabric::Picos now) {
   const fabric::FabricTotals& totals = simulation_.fabric().totals();
   const double goodput =
@@ -156,6 +158,7 @@ void Recorder::on_sample(fabric::Picos now) {
   }
 }
 
+// Rates become means, counts sums, queues the longer of two: a short peak must not vanish.
 void Recorder::halve() {
   for (std::size_t i = 0; i < kMostSamples / 2; ++i) {
     const Sample& one = samples_[2 * i];
@@ -215,6 +218,8 @@ void Recorder::on_delivered(fabric::Picos /*now*/, fabric::PortId to, const Fram
   }
 }
 
+// Full queues are congestion, not the fault's doing; control frames carry no path whose loss a
+// sender would notice.
 void Recorder::on_dropped(fabric::Picos now, const FrameStore::Head& frame,
                           const fabric::Event& event, fabric::DropReason reason,
                           fabric::LinkId link) {
@@ -286,6 +291,7 @@ std::vector<FaultTimeline> Recorder::timelines() const {
   return list;
 }
 
+// Flows as spans by sending NIC, the network's series and drops, and faults as spans.
 std::string Recorder::perfetto() const {
   std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   bool first = true;

@@ -16,9 +16,11 @@
 
 namespace weft::sim {
 
-// However long a run is, there are at most kMostSamples of it: when they are full, each two become
-// one, and one stands for twice the time from then on. What is told of faults goes by the finest
-// ones.
+// Notes things while a run goes on; made before it starts, and observing `simulation`, which it and
+// `scenario` have to outlive. `series`: also what the report draws; `trace`: also what perfetto()
+// tells of drops. However long a run is, there are at most kMostSamples of it: when they are full,
+// each two become one, and one stands for twice the time from then on. What is told of faults goes
+// by the finest ones.
 class Recorder final : public SimulationObserver {
  public:
   Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace);
@@ -26,6 +28,7 @@ class Recorder final : public SimulationObserver {
   static constexpr std::size_t kMostSamples = 2000;  // even
 
   [[nodiscard]] fabric::Picos sample_every() const { return every_; }
+  // One for each time that a fault strikes, the first 64 of a fault that repeats.
   [[nodiscard]] std::vector<FaultTimeline> timelines() const;
   // A trace in the JSON form that ui.perfetto.dev opens.
   [[nodiscard]] std::string perfetto() const;
@@ -33,7 +36,7 @@ class Recorder final : public SimulationObserver {
   // --- For the report.
   struct Sample {
     double at_us = 0;
-    double goodput_gbps = 0;
+    double goodput_gbps = 0;  // payload that arrived whole, packets sent again included
     std::uint32_t drops = 0;
     std::uint32_t trims = 0;
     std::uint32_t marks = 0;
@@ -53,6 +56,7 @@ class Recorder final : public SimulationObserver {
                   fabric::DropReason reason, fabric::LinkId link) override;
 
  private:
+  // One time that a fault strikes.
   struct Occurrence {
     std::uint32_t fault = 0;
     fabric::Picos from = 0;

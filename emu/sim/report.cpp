@@ -11,7 +11,7 @@ namespace weft::sim {
 namespace {
 
 constexpr std::size_t kMostPoints = 1000;  // of a curve
-constexpr std::size_t kMostQueues = 24;
+constexpr std::size_t kMostQueues = 24;    // the longest
 constexpr std::size_t kMostDrawnHosts = 160;
 constexpr std::size_t kMostDrawnLinks = 6000;
 
@@ -46,6 +46,7 @@ std::string array(const List& list, const Write& write) {
   return text + "]";
 }
 
+// In order, as the curve shows them. Of many flows every n-th, the slowest always among them.
 std::vector<double> completion_times(const Simulation& simulation) {
   std::vector<double> times;
   for (const FlowRecord& record : simulation.flows()) {
@@ -87,6 +88,8 @@ std::string queues(const Scenario& scenario, const Simulation& simulation,
   });
 }
 
+// Nodes by tier and how much of its rate each cable carried, the busier direction. Many hosts are
+// left out: lines would hide each other.
 std::string drawing(const Scenario& scenario, const Simulation& simulation) {
   const fabric::Topology& net = scenario.topology;
   std::map<unsigned, std::vector<fabric::NodeId>> tiers;
@@ -139,6 +142,7 @@ std::string paths(const Recorder& recorder, std::string& most) {
   });
 }
 
+// In microseconds, -1 for a fault that stays; in the order of Recorder::timelines().
 std::string fault_ends(const Scenario& scenario) {
   std::string text;
   for (const fabric::Fault& fault : scenario.faults) {

@@ -14,6 +14,7 @@ struct Quantiles {
   double min_us = 0, p50_us = 0, p90_us = 0, p99_us = 0, p999_us = 0, max_us = 0;
 };
 
+// An expectation and whether it was met.
 struct BoundCheck {
   std::string what;
   double value = 0;
@@ -21,12 +22,13 @@ struct BoundCheck {
   bool met = true;
 };
 
-// How the network and the transport took a fault.
+// How the network and the transport took a fault. -1: it did not happen, or nothing can be said.
 struct FaultTimeline {
   std::string name;
   double at_us = 0;
-  double detected_us =
-      -1;  // after the fault: the first path given up, or the first packet taken for lost
+  // After the fault: the first path given up, or the first packet taken for lost, by a sender that
+  // has lost a frame on that path.
+  double detected_us = -1;
   double abandoned_us = -1;  // after the fault: traffic has left the broken place
   double last_loss_us = -1;  // after the fault: the last frame lost in this outage
   double recovered_us = -1;  // after the fault: goodput is back to what it was
@@ -65,11 +67,13 @@ struct RunResult {
   double rss_mb = 0;
 };
 
+// By the nearest rank: each is a value that occurred. All 0 without values.
 [[nodiscard]] Quantiles quantiles(std::vector<double> values_us);
 
 // What the run of `scenario` in `simulation` amounts to; the caller adds faults' timelines before
 // check_bounds().
 [[nodiscard]] RunResult summarise(const Scenario& scenario, const Simulation& simulation);
+// Adds a check for each bound that is set, and one that fails if a flow has not finished.
 void check_bounds(const Bounds& bounds, RunResult& result);
 
 }  // namespace weft::sim

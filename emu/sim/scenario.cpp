@@ -16,13 +16,14 @@ namespace weft::sim {
 namespace {
 
 constexpr std::int64_t kMostHosts = 1 << 20;
-constexpr Bytes kAckSize = 64;
+constexpr Bytes kAckSize = 64;  // on the wire
 
 std::string beside(const std::string& directory, const std::string& name) {
   return name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
 }
 
-// --- Settings: "a.b.c" = value, lists by number.
+// --- Settings: "a.b.c" = value, lists by number. Places that are not in the file come into being;
+// the readers then refuse keys that mean nothing.
 void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& key,
                    const std::string& value) {
   std::vector<std::string> parts;
@@ -92,6 +93,7 @@ void read_pairs(fabric::YamlMap& map, TrafficBuilder& builder, std::uint32_t por
   });
 }
 
+// Triggers are numbered within a matrix, so those of the second one move up.
 void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
                    std::uint32_t group) {
   const auto shift = static_cast<std::uint32_t>(into.triggers.size());
@@ -109,6 +111,8 @@ void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
   into.nodes = std::max(into.nodes, other.nodes);
 }
 
+// One entry of `traffic`; what its generators draw depends on the seed and on its place in the list
+// alone.
 void read_traffic(fabric::YamlMap& map, Scenario& scenario, std::uint32_t group,
                   const std::string& directory) {
   const auto ports = static_cast<std::uint32_t>(scenario.topology.ports().size());
@@ -270,6 +274,8 @@ void read_all_traffic(fabric::YamlMap& top, Scenario& scenario, const std::strin
 }
 
 // --- Transport.
+// What transports are told about the network. Of many flows some thousand are looked at; the round
+// trip is that of a full frame and its acknowledgement on the longest path, without queues.
 struct NetworkFacts {
   unsigned hops = 0;
   Duration base_rtt{};
@@ -415,6 +421,7 @@ void read_variants(fabric::YamlMap& top, Scenario& scenario) {
   });
 }
 
+// Each is tried on a network of its own, so that a wrong name is found where it stands in the file.
 void read_faults(fabric::YamlMap& top, Scenario& scenario) {
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {
     scenario.faults.push_back(fabric::read_fault(top.file(), node, path));
@@ -508,6 +515,8 @@ double ideal_us(const Scenario& scenario) {
                            : ideal_us(scenario, fabric::Routes(scenario.topology));
 }
 
+// The largest of several lower limits, in picoseconds until the end: each flow alone; the bytes of
+// each NIC in either direction; the bytes that must cross the uplinks of a leaf.
 double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
   const auto& links = scenario.topology.links();
   const auto mtu = static_cast<Bytes>(scenario.options.fabric.mtu);
@@ -519,13 +528,13 @@ double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
   std::vector<double> sent(ports, 0);
   std::vector<double> received(ports, 0);
   std::vector<std::uint32_t> flows_in(ports, 0);
-  std::map<fabric::NodeId, double>
-      leaving;  // data time that must cross a leaf's uplinks, at one host's rate
+  // Time of the data that must cross a leaf's uplinks, at one host's rate.
+  std::map<fabric::NodeId, double> leaving;
   std::map<fabric::NodeId, double> entering;
   double best = 0;
   double rtt = 0;
-  std::map<std::pair<fabric::NodeId, fabric::NodeId>, std::pair<double, double>>
-      shape;  // hops and round trip between leaves
+  // Hops and round trip between two leaves; those of the first pair of ports stand for all.
+  std::map<std::pair<fabric::NodeId, fabric::NodeId>, std::pair<double, double>> shape;
   for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
     const auto packets = static_cast<double>((flow.bytes + payload - 1) / payload);
     const auto last = static_cast<double>(rate.picoseconds_for(

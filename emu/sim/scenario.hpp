@@ -25,7 +25,7 @@ struct TransportSpec {
   OnePathConfig one_path;    // the others
 };
 
-// An upper limit on a result; a result without limit is only reported.
+// Limits on results, upper ones but for least_jain; a result without limit is only reported.
 struct Bounds {
   std::optional<double> tail_fct_us;
   std::optional<double> ratio;
@@ -58,13 +58,15 @@ struct Scenario {
   std::optional<double> ideal_us;  // given; otherwise computed
   SimulationOptions options;
   std::vector<Variant> variants;
-  unsigned hops = 0;  // links on the longest path of a flow
+  unsigned hops = 0;  // links on the longest path of a flow, as far as looked at
 };
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// `settings` replace values by their dotted path ("transport.paths") before anything is
-// interpreted. `directory` is where relative names of other files start.
+// `settings` replace values by their dotted path ("transport.paths", "faults.0.loss") before
+// anything is interpreted; a later one wins. `directory` is where relative names of other files
+// start. What the network decides, the transport gets from it: line rate, round trip and whether
+// frames are trimmed.
 [[nodiscard]] Result<Scenario> read_scenario(const std::string& file_name, const std::string& text,
                                              const Settings& settings,
                                              const std::string& directory);
@@ -74,6 +76,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // Computed, whatever the scenario says. The routes are those of its topology.
 [[nodiscard]] double ideal_us(const Scenario& scenario, const fabric::Routes& routes);
 
+// The scenario has to outlive the function.
 [[nodiscard]] Simulation::MakeTransport transport_factory(const Scenario& scenario);
 
 }  // namespace weft::sim

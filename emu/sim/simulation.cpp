@@ -7,7 +7,7 @@
 namespace weft::sim {
 namespace {
 
-// Of a frame's flags those that say what became of it.
+// The digest counts only those of a frame's flags that say what became of it, not what might have.
 constexpr unsigned kHappened = ~unsigned{fabric::kTrimmable};
 
 std::uint32_t ecmp_hash(fabric::PortId from, fabric::PortId to, std::uint16_t path) {
@@ -16,7 +16,8 @@ std::uint32_t ecmp_hash(fabric::PortId from, fabric::PortId to, std::uint16_t pa
                                     16);
 }
 
-// Whether the end of a flow only ever starts flows of the host where it is noticed.
+// Whether the end of a flow only ever starts flows of the host where it is noticed. Otherwise hosts
+// must not run ahead of each other: a flow would start at a host whose time has gone on.
 bool triggers_stay_at_hosts(const fabric::TrafficMatrix& traffic) {
   std::vector<fabric::PortId> starts_at(traffic.triggers.size(), fabric::kNone);
   bool stay = true;
@@ -247,7 +248,7 @@ void Simulation::arm(fabric::Picos now, fabric::PortId port, Host& host) {
     if (host.nic_planned) {
       return;  // served when the uplink is free
     }
-    when = (now / 1000 + 1) * 1000;
+    when = (now / 1000 + 1) * 1000;  // the next nanosecond: machines know nothing finer
   }
   if (when < host.armed) {
     host.armed = when;

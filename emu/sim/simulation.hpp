@@ -48,6 +48,12 @@ class SimulationObserver {
   }
 };
 
+// Everything happens in one thread, inside run_for(), and depends on the arguments alone: the same
+// give the same digest on every machine. A host is served when a frame arrives, when its uplink is
+// free, when its machine's deadline has come and when a flow starts; then its machine takes note of
+// the time, its transport tells which flows have ended, and frames are sent as long as the uplink
+// takes them. With FabricOptions::by_node hosts may run ahead of each other within a link's delay,
+// so nothing here may depend on the order of events of different hosts.
 class Simulation {
  public:
   using MakeTransport = std::function<std::unique_ptr<Transport>(fabric::PortId)>;
@@ -57,6 +63,7 @@ class Simulation {
   Simulation(const fabric::Topology& topology, const fabric::TrafficMatrix& traffic,
              const SimulationOptions& options, const MakeTransport& make_transport);
 
+  // One observer, before the run; null ends it. `sample_every` 0: no samples.
   void observe(SimulationObserver* observer, fabric::Picos sample_every);
 
   // Runs to the end of all flows or the time limit, at most `slice` of virtual time at a time;
@@ -74,16 +81,18 @@ class Simulation {
   [[nodiscard]] const fabric::TrafficMatrix& traffic() const { return traffic_; }
   [[nodiscard]] std::uint32_t flows_ended() const { return ended_; }
   [[nodiscard]] TransportCounters counters() const;
+  // Null for a host without traffic.
   [[nodiscard]] Transport* transport(fabric::PortId port) { return hosts_[port].transport.get(); }
   // Everything that happened, in one number: arrivals with their times, ends of flows, totals.
   [[nodiscard]] std::uint64_t digest() const;
-  // Says what is unaccounted for, if anything is.
+  // Fails if a frame is unaccounted for: injected and duplicated ones must be delivered, dropped,
+  // or still in the network and in the frame store.
   [[nodiscard]] Result<void> check_conservation() const;
   // Frames that arrived with a wrong bit: lost, for a transport that finds it as for one that
   // relies on the wire's own checksum.
   [[nodiscard]] std::uint64_t damaged() const { return damaged_; }
 
-  // --- The fabric's sink.
+  // --- The fabric's sink: called by fabric_ only.
   void deliver(fabric::Picos now, fabric::PortId port, const fabric::Event& event);
   void drop(fabric::Picos now, const fabric::Event& event, fabric::DropReason reason,
             fabric::LinkId link);
@@ -118,6 +127,7 @@ class Simulation {
       digest = (digest ^ value) * 0x9E3779B97F4A7C15ULL, digest ^= digest >> 29;
     }
   };
+  // `flows` are those that wait for the trigger, in the order of the matrix.
   struct TriggerState {
     std::uint32_t activations = 0;
     std::uint32_t next = 0;  // multishot: the flow that comes next
@@ -125,9 +135,12 @@ class Simulation {
   };
   enum class Token : std::uint32_t { nic = 0, deadline = 1, starts = 2, sample = 3 };
 
+  // See above, at the class. The host must have a transport.
   void serve(fabric::Picos now, fabric::PortId port);
   void transmit(fabric::Picos now, fabric::PortId port, Host& host);
+  // Plans a call-back for the machine's deadline, unless an earlier one is planned.
   void arm(fabric::Picos now, fabric::PortId port, Host& host);
+  // Ends of flows, and what they trigger.
   void collect(fabric::Picos now, Host& host);
   // The bit of a corrupted frame that is wrong, wherever in it.
   void damage(const Host& host, std::span<std::byte> header, std::span<const std::byte>& payload);

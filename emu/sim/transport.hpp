@@ -18,7 +18,7 @@ namespace weft::sim {
                          : byte(12) << 24 | byte(13) << 16 | byte(14) << 8 | byte(15);
 }
 
-// Bytes that no host reads stand for the payload of bulk traffic; as long as the largest frame.
+// Bytes that no host reads stand for the payload of bulk traffic; at most 65536 of them.
 [[nodiscard]] std::span<const std::byte> phantom_payload(std::size_t length);
 
 struct FlowStart {
@@ -27,6 +27,7 @@ struct FlowStart {
   Bytes bytes = 0;
 };
 
+// `received`: the receiver has all; the other two end the flow at its sender.
 struct FlowEvent {
   enum class Kind : std::uint8_t { sent, received, failed };
   std::uint32_t flow = 0;
@@ -40,11 +41,15 @@ struct TransportCounters {
   std::uint64_t paths_abandoned = 0;
 };
 
+// What one host runs, for all its flows. The simulation calls it and its machine from one thread,
+// with a time that never goes back.
 class Transport {
  public:
   virtual ~Transport() = default;
 
+  // The same one each time; it lives as long as the transport.
   [[nodiscard]] virtual srd::Machine& machine() = 0;
+  // Never refuses a flow; frames follow when the machine is asked for them.
   virtual void start(TimePoint now, const FlowStart& flow) = 0;
   // What has ended since the last call; at most events.size() at a time.
   [[nodiscard]] virtual std::size_t poll(std::span<FlowEvent> events) = 0;

@@ -10,6 +10,8 @@
 
 namespace weft::world {
 
+// Depends on the order of what is added. Not a protection against anybody: a fast mix, good enough
+// to notice a difference.
 class Digest {
  public:
   void add(std::uint64_t value) { state_ = mix64(state_ ^ value) + 0x632BE59BD9B4E019ULL; }

@@ -8,6 +8,7 @@
 namespace weft::world {
 namespace {
 
+// A cut packet may be shorter than its header says.
 std::size_t payload_start(const VirtualNetwork::InFlight& packet) {
   return std::min<std::size_t>(packet.header_size, packet.bytes.size());
 }
@@ -36,6 +37,7 @@ void VirtualNetwork::heal() {
   }
 }
 
+// Faults are decided when the packet leaves, and show in what arrives.
 void VirtualNetwork::send(TimePoint now, std::uint32_t from, const srd::TxPacket& packet) {
   InFlight copy = fresh();
   copy.from = from;
@@ -104,6 +106,7 @@ VirtualNetwork::Verdict VirtualNetwork::judge(const InFlight& packet) {
   return verdict;
 }
 
+// Every rule that matches counts the packet, so two rules may act on one.
 void VirtualNetwork::judge_by_script(const InFlight& packet, Verdict& verdict) {
   const Packet kind = kind_of(packet.bytes);
   for (Rule& rule : rules_) {
@@ -142,6 +145,7 @@ void VirtualNetwork::judge_by_script(const InFlight& packet, Verdict& verdict) {
   }
 }
 
+// A burst of losses hits everything that the host sends, whatever its path.
 void VirtualNetwork::judge_by_chance(const InFlight& packet, Verdict& verdict) {
   Port& port = ports_[packet.from];
   if (port.burst_left > 0) {
@@ -180,6 +184,7 @@ TimePoint VirtualNetwork::through_sending_port(TimePoint now, InFlight& packet) 
     arrival = out.egress_free + flight;
     packet.queues = true;
   }
+  // Not before the packet ahead of it on the same path.
   const std::uint64_t route = (std::uint64_t{packet.from} << 32) | packet.to;
   TimePoint& last = last_arrival_[{route, packet.path.value()}];
   arrival = std::max(arrival, last);
@@ -187,7 +192,7 @@ TimePoint VirtualNetwork::through_sending_port(TimePoint now, InFlight& packet) 
   return arrival;
 }
 
-// False: its queue is full and nothing trims.
+// The queue is as long as the time until the port is free. False: it is full, and nothing trims.
 bool VirtualNetwork::through_receiving_port(TimePoint when, InFlight& packet) {
   Port& in = ports_[packet.to];
   const Bytes queued = in.ingress_free > when ? link_.rate.bytes_in(in.ingress_free - when) : 0;
@@ -206,6 +211,7 @@ bool VirtualNetwork::through_receiving_port(TimePoint when, InFlight& packet) {
   return true;
 }
 
+// Flips one bit of the `size` bytes from `first` on.
 void VirtualNetwork::damage(InFlight& packet, std::size_t first, std::size_t size) {
   if (size == 0) {
     return;
@@ -246,6 +252,8 @@ TimePoint VirtualNetwork::next_event() const {
   return queue_.empty() ? kNever : queue_.front().when;
 }
 
+// A packet is scheduled twice where ports have a rate: when it reaches the receiving port, and when
+// it is through its queue.
 bool VirtualNetwork::receive(TimePoint now, InFlight& packet) {
   while (!queue_.empty() && queue_.front().when <= now) {
     const TimePoint when = take_next(packet);
@@ -266,7 +274,6 @@ bool VirtualNetwork::receive(TimePoint now, InFlight& packet) {
   return false;
 }
 
-// Returns when it was due.
 TimePoint VirtualNetwork::take_next(InFlight& packet) {
   std::pop_heap(queue_.begin(), queue_.end(), [](const Scheduled& a, const Scheduled& b) {
     return a.when != b.when ? a.when > b.when : a.order > b.order;
@@ -289,6 +296,7 @@ VirtualNetwork::InFlight VirtualNetwork::fresh() {
 
 void VirtualNetwork::recycle(InFlight&& packet) { spare_.push_back(std::move(packet.bytes)); }
 
+// The digest has what engines can see; the observer hears of everything.
 void VirtualNetwork::note(TimePoint when, NetworkEvent event, const InFlight& packet) {
   if (event == NetworkEvent::sent || event == NetworkEvent::delivered ||
       event == NetworkEvent::injected) {

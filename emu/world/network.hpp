@@ -19,8 +19,9 @@
 
 namespace weft::world {
 
-// How packets travel from any host to any other. Packets of one path stay in order unless `reorder`
-// hits.
+// How packets travel from any host to any other. May be changed at any time; it counts for packets
+// that are sent from then on, the port's limits for those that arrive. Packets of one path stay in
+// order unless `reorder` or `duplicate` hits. Probabilities are per packet.
 struct LinkModel {
   Duration latency = std::chrono::microseconds{5};
   Duration path_skew{};  // path p is p times this slower: unequal lengths
@@ -41,6 +42,7 @@ struct LinkModel {
   bool trim_when_full = false;
 };
 
+// What a scripted fault does to a packet.
 enum class Action : std::uint8_t {
   lose,
   duplicate,
@@ -63,6 +65,7 @@ struct Rule {
   Duration delay{};
 };
 
+// sent + injected + duplicated = delivered + lost + in_flight(), at any time.
 struct NetworkCounts {
   std::uint64_t sent = 0;
   std::uint64_t injected = 0;
@@ -85,6 +88,9 @@ enum class NetworkEvent : std::uint8_t {
   injected
 };
 
+// Packets are copied when they are sent, so an engine's memory may go at any time. All chance comes
+// from one generator: the same seed and the same calls give the same run, and the same digest().
+// The order of draws is part of that, so no draw is made for a fault that is off.
 class VirtualNetwork {
  public:
   static constexpr std::uint32_t kNobody = 0xFFFFFFFF;
@@ -146,7 +152,7 @@ class VirtualNetwork {
   [[nodiscard]] TimePoint next_event() const;
   // Takes the next packet that has arrived by `now`; false if there is none.
   [[nodiscard]] bool receive(TimePoint now, InFlight& packet);
-  // Gives the packet's buffer back for reuse.
+  // Gives the packet's buffer back for reuse, so that long runs do not allocate.
   void recycle(InFlight&& packet);
 
  private:
@@ -155,6 +161,7 @@ class VirtualNetwork {
     std::uint64_t order;  // ties are broken by age
     std::uint32_t slot;
   };
+  // What is to happen to a packet that is being sent.
   struct Verdict {
     bool lose = false;
     bool duplicate = false;
@@ -164,6 +171,7 @@ class VirtualNetwork {
     bool corrupt_payload = false;
     Duration delay{};
   };
+  // When the port of a host has sent, and received, all that was queued so far.
   struct Port {
     TimePoint egress_free{};
     TimePoint ingress_free{};
@@ -175,6 +183,7 @@ class VirtualNetwork {
   void judge_by_chance(const InFlight& packet, Verdict& verdict);
   [[nodiscard]] TimePoint through_sending_port(TimePoint now, InFlight& packet);
   [[nodiscard]] bool through_receiving_port(TimePoint when, InFlight& packet);
+  // The earliest of all, which must exist. Returns when it was due.
   [[nodiscard]] TimePoint take_next(InFlight& packet);
   void schedule(TimePoint when, InFlight&& packet);
   void damage(InFlight& packet, std::size_t first, std::size_t size);

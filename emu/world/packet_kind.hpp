@@ -8,7 +8,7 @@
 
 namespace weft::world {
 
-// A set of packet types; data_packets are those that carry a sequence number and somebody's work.
+// A set of packet types; `data` are those that carry a sequence number and a request's payload.
 enum class Packet : std::uint16_t {
   none = 0,
   send = 1,

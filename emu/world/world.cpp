@@ -6,6 +6,7 @@
 namespace weft::world {
 namespace {
 
+// More than any window allows: an engine that sends so many never stops.
 constexpr std::uint32_t kMostPacketsAtOnce = 2'000'000;
 constexpr std::uint32_t kMostStepsAtOneTime = 10'000;
 
@@ -33,6 +34,7 @@ void VirtualWorld::start(std::uint32_t host, const srd::EngineConfig& config) {
   hosts_[host].engine = std::make_unique<srd::Engine>(config);
 }
 
+// What has waited arrives now, in its order, and deadlines that have passed are served.
 void VirtualWorld::resume(std::uint32_t host) {
   Host& h = hosts_[host];
   h.paused = false;
@@ -95,6 +97,8 @@ TimePoint VirtualWorld::next_event() const {
   return next;
 }
 
+// Packets first, then deadlines: an acknowledgement that arrives at the moment of a time-out
+// prevents it.
 bool VirtualWorld::step(TimePoint limit) {
   pump();
   const TimePoint next = next_event();

@@ -15,6 +15,8 @@ namespace weft::world {
 // The address of host `index`: an IPv4 address mapped into IPv6.
 [[nodiscard]] srd::Address address_of_host(std::uint32_t index);
 
+// Host by host, in the order of their numbers, and event by event: no thread, no real time. After
+// broken() has a text, step() does nothing.
 class VirtualWorld {
  public:
   explicit VirtualWorld(std::uint64_t seed) : network_(seed) {}
@@ -71,6 +73,7 @@ class VirtualWorld {
   std::function<void(std::uint32_t, const VirtualNetwork::InFlight&)> on_delivery_;
   std::string broken_;
   std::uint64_t steps_ = 0;
+  // For check_progress(): how many steps did not move the clock.
   TimePoint stuck_at_{};
   std::uint32_t stuck_ = 0;
 };

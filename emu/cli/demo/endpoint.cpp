@@ -86,6 +86,7 @@ struct Endpoint {
   srd::Qpn qpn;
 };
 
+// Joins the network as the host of that name. Throws std::runtime_error.
 Endpoint join(const DemoPlan& plan, const char* name) {
   auto attached = unwrap(attach::attach({.socket = plan.socket, .host = name}));
   auto config = srd::process_config(attached.io->capabilities(), attached.id, attached.life);
@@ -108,6 +109,8 @@ void pause(Host& host, srd::Idler& idler, std::size_t work) {
   }
 }
 
+// Checks each block when its write has come in with its number as immediate, and sends that number
+// back as a ticket: only then may the sender write over the block.
 class Receiver {
  public:
   Receiver(DemoBoard& board, const DemoPlan& plan) : board_(board), plan_(plan) {
@@ -187,6 +190,7 @@ class Receiver {
   std::uint64_t open_ = 0;  // tickets on their way
 };
 
+// Keeps kDemoSlots blocks under way. Block n always uses slot n % kDemoSlots, here and over there.
 class Sender {
  public:
   Sender(DemoBoard& board, const DemoPlan& plan) : board_(board), plan_(plan), listener_(board) {
@@ -255,7 +259,8 @@ class Sender {
       --open_;
     }
   }
-  // A slot is free when its block was checked over there and its completion came here.
+  // A slot is free when its block was checked over there and its completion came here, in whichever
+  // order. The slot of a block that failed is never used again.
   void release(std::size_t slot) {
     if (--holds_[slot] == 0) {
       --open_;
@@ -293,9 +298,9 @@ class Sender {
   std::vector<std::byte> tickets_;
   Endpoint self_;
   srd::PeerId peer_;
-  std::array<int, kDemoSlots> holds_{};
-  std::uint64_t next_ = 0;
-  std::uint64_t open_ = 0;  // slots in use
+  std::array<int, kDemoSlots> holds_{};  // of each slot: what release() still waits for
+  std::uint64_t next_ = 0;               // block to be posted
+  std::uint64_t open_ = 0;               // slots in use
 };
 
 }  // namespace

@@ -15,10 +15,13 @@
 namespace weft::cli {
 
 inline constexpr std::size_t kDemoPaths = 64;
-inline constexpr std::size_t kDemoBlock = std::size_t{1} << 16;
-inline constexpr std::size_t kDemoSlots = 16;  // blocks under way
+inline constexpr std::size_t kDemoBlock = std::size_t{1} << 16;  // bytes
+inline constexpr std::size_t kDemoSlots = 16;                    // blocks under way
 
-// What the processes share with the one that shows it all. It carries no payload.
+// What the processes share with the one that shows it all. It carries no payload. It lies in shared
+// memory, so it holds no pointers, and its atomics are lock-free ones. Each field has one writer,
+// named below, but for `failed`, which anybody may set and nobody clears, and `stop`, which is the
+// showing process's.
 struct DemoBoard {
   static constexpr std::size_t kEvents = 4096;
   struct Noted {
@@ -51,16 +54,18 @@ struct DemoBoard {
   std::atomic<std::uint64_t> retransmitted{0};
   std::atomic<std::uint64_t> lost{0};
   std::array<std::atomic<std::uint64_t>, kDemoPaths> path_packets{};
-  std::atomic<std::uint32_t> events{0};  // noted so far; beyond kEvents they are only counted
+  std::atomic<std::uint32_t> events{0};  // noted so far; those beyond kEvents are lost
   std::array<Noted, kEvents> event{};
 };
 
+// Both processes make the same blocks from the seed: the receiver knows what must arrive.
 struct DemoPlan {
   std::string socket;  // weftd's
   std::uint64_t seed = 1;
 };
 
-// The bodies of the processes; they return when all is sent, and throw std::runtime_error.
+// The bodies of the processes; they return when all is sent or `failed` is set, and throw
+// std::runtime_error.
 void run_demo_sender(DemoBoard& board, const DemoPlan& plan);
 void run_demo_receiver(DemoBoard& board, const DemoPlan& plan);
 

@@ -33,7 +33,7 @@ DemoProgram find_demo_program() {
     program.missing = "weft was built without libibverbs-dev, which emulated devices need";
     return program;
   }
-  // Not everybody's neighbour uses the same one.
+  // Programs of two demos at the same time listen on the same machine.
   const std::string port = std::to_string(20000 + ::getpid() % 20000);
   if (has("ib_send_bw")) {
     program.words = {"ib_send_bw", "-c",   "SRD", "-d",   "{h1.dev}", "-x", "0",
@@ -91,6 +91,8 @@ DemoProgramEnd run_demo_program(const DemoProgram& program, const std::string& d
         break;
       }
       group.wait_until([&] { return group.is_serving(0); }, 5s);
+      // fi_pingpong alone has such an option: -B is the port that a server listens on, -P the one
+      // that a client calls.
       std::replace(one.words.begin(), one.words.end(), std::string("-B"), std::string("-P"));
       one.words.push_back(unwrap(launch::fill_placeholders(directory, "{h1.ip}", program.device)));
     }

@@ -21,7 +21,10 @@ struct DemoProgramEnd {
   std::string output;
 };
 
+// The first of ib_send_bw, fi_pingpong and ibv_devinfo that is installed.
 [[nodiscard]] DemoProgram find_demo_program();
+// Runs to the end, half a minute at the most, and shows the output unless `quiet`. Throws
+// std::runtime_error, and launch::Interrupted if a signal asked to end meanwhile.
 [[nodiscard]] DemoProgramEnd run_demo_program(const DemoProgram& program,
                                               const std::string& directory, bool quiet);
 

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kBarWidth = 40;
 
-// Eighths of a character.
+// `share` of kBarWidth characters, to an eighth of one; always as wide.
 std::string bar(double share) {
   static constexpr const char* kParts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * kBarWidth * 8));

@@ -13,6 +13,7 @@ namespace weft::cli {
 
 inline constexpr std::size_t kDemoSpines = 4;
 
+// The state at one moment, and rates since the sample before.
 struct DemoSample {
   double at = 0;  // seconds since the transfer began
   std::array<double, kDemoSpines> spine_gbps{};
@@ -22,6 +23,7 @@ struct DemoSample {
   std::uint64_t retransmitted = 0;
 };
 
+// What the whole transfer came to; a negative time means that it did not happen.
 struct DemoResult {
   bool passed = false;
   std::uint64_t seed = 0;
@@ -44,15 +46,21 @@ struct DemoResult {
   [[nodiscard]] nlohmann::ordered_json json() const;
 };
 
+// Every line and sample is kept for the report, also if nothing is shown. Used by one thread. `run`
+// has to outlive it.
 class DemoStory {
  public:
   // Draws over itself on a terminal, prints lines elsewhere, and nothing if `quiet`.
   DemoStory(const launch::RunDirectory& run, bool terminal, bool quiet, double spine_limit_gbps);
 
+  // A line of the story, also for the event log of the run.
   void tell(double at, const std::string& text);
   void show(const DemoSample& sample, int dead_spine);  // 0: all live
+  // The last picture stays on the screen; what follows is printed below it.
   void finish_live();
+  // What the stock program was and printed, for the report.
   void program(const std::string& note, const std::string& output);
+  // When the spine was dead, for the charts.
   void marks(double from, double to) { dead_from_ = from, dead_to_ = to; }
 
   void print_table(const DemoResult& result) const;
@@ -71,9 +79,9 @@ class DemoStory {
   const launch::RunDirectory& run_;
   bool terminal_;
   bool quiet_;
-  double limit_;
-  int drawn_ = 0;  // lines of the live view on the screen
-  double next_plain_ = 0;
+  double limit_;           // Gb/s of a full bar
+  int drawn_ = 0;          // lines of the live view on the screen
+  double next_plain_ = 0;  // without a terminal: when the next line is due, one a second
   double dead_from_ = 0, dead_to_ = 0;
   std::vector<DemoSample> samples_;
   std::vector<Line> lines_;

@@ -63,6 +63,7 @@ Finding who_and_where() {
           ""};
 }
 
+// Tries out exactly what attaching does.
 Finding shared_memory() {
   const srd::UniqueFd memory(static_cast<int>(
       ::syscall(SYS_memfd_create, "weft-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
@@ -133,7 +134,8 @@ Finding huge_pages() {
                                  "hugetlbfs none /dev/hugepages"};
 }
 
-// Tried in a child.
+// Tried in a child, which alone is changed: what is asked here moves a process into other
+// namespaces.
 template <class Try>
 bool works(const Try& try_it) {
   const pid_t pid = ::fork();
@@ -214,6 +216,7 @@ Finding af_xdp() {
           "not needed: nothing in weft uses it", ""};
 }
 
+// A build without libibverbs-dev has no preload library: then weft still simulates and measures.
 Finding own_parts() {
   std::string missing;
   for (const auto& [file, folder] :

@@ -6,6 +6,8 @@
 
 namespace weft::cli {
 
+// `limited` works with a loss, `absent` is an option that this machine lacks; only `broken` keeps
+// weft from running.
 enum class Health { good, limited, absent, broken };
 [[nodiscard]] const char* to_string(Health health);
 

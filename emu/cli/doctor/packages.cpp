@@ -34,11 +34,12 @@ std::string ask(const std::string& command) {
   return text;
 }
 
-// Debian knows; elsewhere the presence of the file has to do.
+// From Debian's package list; elsewhere empty, and the presence of the file has to do.
 std::string version_of(const std::string& package) {
   return find_program("dpkg-query").empty() ? "" : ask("dpkg-query -W -f '${Version}' " + package);
 }
 
+// Loading runs the library's constructors, which those asked for here can bear.
 bool library_loads(const char* name) {
   void* const handle = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (handle != nullptr) {

@@ -16,8 +16,8 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t kMtu = 8192 + 64;
-constexpr int kDeviceMtu = 9000;
+constexpr std::size_t kMtu = 8192 + 64;  // payload and transport headers
+constexpr int kDeviceMtu = 9000;         // room for IP and UDP around it
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
@@ -28,6 +28,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+// Two processes, a socket between them: one side makes it, the other one connects.
 Result<DpdkPlan> plan_sockets(const std::string& kind) {
   auto directory = launch::TemporaryDirectory::create();
   if (!directory) {
@@ -46,6 +47,7 @@ Result<DpdkPlan> plan_sockets(const std::string& kind) {
   return plan;
 }
 
+// Needs the rights that a user namespace gives, but neither root nor a NIC.
 Result<DpdkPlan> plan_af_packet() {
   if (auto entered = launch::enter_private_network(); !entered) {
     return tl::unexpected(entered.error());

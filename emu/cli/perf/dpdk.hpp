@@ -12,6 +12,8 @@
 
 namespace weft::cli {
 
+// Made once, before the sides are forked; each side then opens its own device with DPDK's EAL,
+// which a process can start only once.
 struct DpdkPlan {
   std::array<std::string, 2> devargs;
   std::vector<std::string> eal;
@@ -23,7 +25,8 @@ struct DpdkPlan {
 // devices.
 [[nodiscard]] Result<DpdkPlan> plan_dpdk(const std::string& text, const std::string& eal);
 
-// In the process of that side. Throws std::runtime_error.
+// In the process of that side. `run` tells runs apart (srd::Life). A client waits until its
+// server's socket is there. Throws std::runtime_error.
 [[nodiscard]] PerfPlace place_on_dpdk(const DpdkPlan& plan, int side, unsigned run);
 
 }  // namespace weft::cli

@@ -17,10 +17,10 @@ constexpr std::uint32_t kReceiveSize = 16384;
 constexpr std::uint32_t kQkey = 0x5EED;
 constexpr std::uint32_t kDomain = 1;
 constexpr std::size_t kCompletions = 64;
-constexpr std::size_t kMaxSamples = 2'000'000;
-constexpr int kWarmUp = 20;
+constexpr std::size_t kMaxSamples = 2'000'000;  // allocated before anything is measured
+constexpr int kWarmUp = 20;                     // rounds that do not count
 
-// The byte that a spinning reader of memory watches.
+// The byte that a spinning reader of memory watches. Atomic, so that it is read anew each time.
 unsigned last_byte(const std::vector<std::byte>& buffer, std::uint32_t size) {
   std::byte& last = const_cast<std::byte&>(buffer[size - 1]);
   return std::to_integer<unsigned>(
@@ -162,7 +162,9 @@ void PerfEndpoint::post(srd::Engine& engine, PerfOperation operation, std::uint3
   }
 }
 
-// The other side of a measurement: answers sends with sends, and writes with writes.
+// The other side of a measurement: for latency it answers sends with sends, and writes with writes,
+// whose arrival it sees by a changed last byte; reads need no answer of a program. For rates it
+// only gives buffers back.
 void PerfEndpoint::serve(const PerfCase& perf_case, std::uint32_t until) {
   const bool latency = until % 2 == 1;
   unsigned seen = 0;
@@ -195,6 +197,9 @@ void PerfEndpoint::serve(const PerfCase& perf_case, std::uint32_t until) {
   }
 }
 
+// A write is answered by a write of the same mark, as a program that spins on memory would; a mark
+// differs from the one before and is never 0, which run() puts there. Latencies of sends and writes
+// are half a round, those of reads a whole one.
 void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result) {
   std::array<srd::Completion, kCompletions> completions;
   const PerfOperation operation = perf_case.operation;
@@ -246,6 +251,8 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
   result.latency_us_p99 = percentile(samples_, 0.99);
 }
 
+// The clock stops when the last request of the window is complete, so a rate counts only what has
+// been confirmed. After a failure nothing more is posted.
 void PerfEndpoint::measure_rate(const PerfCase& perf_case, PerfResult& result) {
   std::array<srd::Completion, kCompletions> completions;
   const TimePoint begin = srd::monotonic_now();
@@ -311,7 +318,8 @@ PerfResult PerfEndpoint::run(const PerfCase& perf_case) {
     own.retransmitted = engine.counters().retrans_pkts - before.retrans_pkts;
   });
   barrier();
-  // What counts is the way of the data: from the client, or of a read to it.
+  // The data goes from the client, or to it if it reads; the other direction only acknowledges and
+  // asks.
   result.paths_used = std::max(own.paths_used, other.paths_used);
   result.out_of_order_packets = own.out_of_order + other.out_of_order;
   result.retransmitted = own.retransmitted + other.retransmitted;

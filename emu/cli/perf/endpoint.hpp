@@ -20,6 +20,7 @@ namespace weft::cli {
 enum class PerfOperation : std::uint8_t { send, write, read };
 [[nodiscard]] const char* to_string(PerfOperation operation);
 
+// One row of the table: first latency is measured, one message at a time, then the rate.
 struct PerfCase {
   PerfOperation operation = PerfOperation::send;
   std::uint32_t size = 64;
@@ -27,19 +28,22 @@ struct PerfCase {
   std::uint32_t window = 128;                          // requests outstanding in the second one
 };
 
+// `valid` is false if the run was broken off; `failure` is the status of a request that failed.
 struct PerfResult {
   bool valid = false;
   double latency_us_p50 = 0;  // one way; of a read: the whole round
   double latency_us_p99 = 0;
   double messages_per_s = 0;
   double gbytes_per_s = 0;
-  std::uint32_t paths_used = 0;
+  std::uint32_t paths_used = 0;  // of the 256 there can be, by the busier direction
   std::uint64_t out_of_order_packets = 0;
   std::uint64_t retransmitted = 0;
   srd::Status failure = srd::Status::ok;
 };
 
-// What the two processes share besides the network: who is where, and which case they are in.
+// What the two processes share besides the network: who is where, and which case they are in. It
+// lies in shared memory. Each side writes its own half between barriers; the other one reads it
+// after the next barrier, whose `step` orders the two.
 struct PerfBoard {
   struct Side {
     std::atomic<std::uint32_t> step{0};  // counts barriers passed
@@ -58,6 +62,7 @@ struct PerfBoard {
   std::atomic<std::uint32_t> finished{0};  // measurements that the client is through with
 };
 
+// Where one side is in the network, whatever the network is; `io` carries its packets.
 struct PerfPlace {
   srd::Address address;
   srd::AttachmentId attachment;
@@ -66,6 +71,9 @@ struct PerfPlace {
   std::unique_ptr<srd::PacketIo> io;
 };
 
+// Used by one thread of its process, with a board and a partner of its own. Both sides have to call
+// start() and run() with the same cases in the same order: barriers keep them in step, and `abort`
+// on the board makes both throw instead of waiting for ever.
 class PerfEndpoint {
  public:
   static constexpr std::size_t kMaxSize = std::size_t{1} << 23;
@@ -81,12 +89,16 @@ class PerfEndpoint {
  private:
   using Host = srd::Host<srd::Engine>;
 
+  // Returns when both sides have called it as often. Polls the engine meanwhile: the other side may
+  // still need our acknowledgements.
   void barrier();
+  // Until the client has finished the measurement of number `until`.
   void serve(const PerfCase& perf_case, std::uint32_t until);
   void measure_latency(const PerfCase& perf_case, PerfResult& result);
   void measure_rate(const PerfCase& perf_case, PerfResult& result);
   void post_receives(srd::Engine& engine, std::uint32_t count);
   void post(srd::Engine& engine, PerfOperation operation, std::uint32_t size, std::uint64_t cookie);
+  // After each poll, with what it found to do.
   void pause(std::size_t work);
   [[nodiscard]] bool is_over(std::uint32_t until) const {
     return board_.abort.load(std::memory_order_relaxed) ||
@@ -106,8 +118,8 @@ class PerfEndpoint {
   srd::Qpn peer_qpn_;
   srd::RegionKey peer_key_;
   std::uint64_t peer_buffer_ = 0;
-  std::uint32_t measurements_ = 0;
-  std::vector<double> samples_;
+  std::uint32_t measurements_ = 0;  // begun so far; odd numbers measure latency
+  std::vector<double> samples_;     // microseconds
   std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
 };
 

@@ -15,6 +15,7 @@ Result<srd::FaultIo::Config> parse_packet_fault(const std::string& text) {
     return tl::unexpected(file.error());
   }
   const fabric::Impairment& is = fault.impairment;
+  // Whatever only a link, a queue or a timetable could do.
   const bool of_links = fault.where != "*" || fault.share != 1 || fault.at != Duration{} ||
                         fault.lasts != Duration{} || fault.every != Duration{} || is.down ||
                         is.rate_factor != 1 || is.grey != 0 || is.burst.enter != 0 ||

@@ -16,6 +16,8 @@ void expect_large_heap(std::size_t bytes) {
   constexpr std::size_t kProbe = std::size_t{1} << 20;
   const std::size_t most = std::numeric_limits<int>::max();  // of mallopt's values
   const auto reserve = static_cast<int>(std::min(bytes, most));
+  // Large blocks come from the heap, too; the heap keeps what is freed; and its next growth is by
+  // the whole reserve. Then that growth is forced, and the heap goes back to small steps.
   (void)mallopt(M_MMAP_THRESHOLD, reserve);
   (void)mallopt(M_TRIM_THRESHOLD, static_cast<int>(most));
   (void)mallopt(M_TOP_PAD, reserve);

@@ -64,6 +64,7 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
   if (find_program("fi_pingpong").empty()) {
     return fail(ErrorCode::not_found, "no fi_pingpong here: install libfabric-bin for --peers");
   }
+  // A port of this run's own: the one before may still be in TIME_WAIT.
   static unsigned runs = 0;
   const std::string port =
       std::to_string(20000 + (static_cast<unsigned>(::getpid()) * 31 + 7 * runs++) % 20000);

@@ -10,10 +10,11 @@
 
 namespace weft::cli {
 
-// Of data packets only. Shared by the carrier, which counts, and whoever reads: on one thread.
+// Of data packets only. Shared by the carrier, which counts, and the endpoint, which reads: both on
+// one thread. Made for a single peer, as numbers of several peers cannot be compared.
 struct Watch {
   std::bitset<256> paths;
-  std::uint64_t out_of_order = 0;  // first transmissions that a later one had overtaken
+  std::uint64_t out_of_order = 0;  // first transmissions overtaken by a later number
   std::uint32_t highest_psn = 0;
   bool seen = false;
 
@@ -23,6 +24,7 @@ struct Watch {
   }
 };
 
+// Changes nothing about the packets. Owns the carrier below it.
 class WatchedIo final : public srd::PacketIo {
  public:
   WatchedIo(std::unique_ptr<srd::PacketIo> below, std::shared_ptr<Watch> watch)

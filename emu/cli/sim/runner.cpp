@@ -53,6 +53,8 @@ Json quantiles_json(const sim::Quantiles& q) {
           {"max_us", rounded(q.max_us, 1e3)}};
 }
 
+// Numbers are rounded: the last digits of a double say nothing about the network. `digest` is the
+// exact account.
 Json result_json(const sim::RunResult& r) {
   Json json = {{"scenario", r.scenario},
                {"variant", r.variant},
@@ -186,6 +188,8 @@ Json run_job(const SimJob& job, bool show_progress) {
   }
   sim::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                              sim::transport_factory(*scenario));
+  // Recording costs time, so runs that nobody looks into go without. Timelines of faults come from
+  // the recorder.
   const bool record = !job.report.empty() || !job.trace.empty() || !scenario->faults.empty();
   std::optional<sim::Recorder> recorder;
   if (record) {
@@ -224,6 +228,7 @@ Json run_job(const SimJob& job, bool show_progress) {
 
 namespace {
 
+// A process that runs one job and writes its JSON into a pipe.
 struct Child {
   pid_t pid = -1;
   int fd = -1;
@@ -236,6 +241,7 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
   if (pipe(ends) != 0) {
     throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
   }
+  // Or the child would write what is still in our buffers a second time.
   (void)std::fflush(nullptr);
   const pid_t pid = fork();
   if (pid < 0) {

@@ -25,11 +25,14 @@ struct SimJob {
   std::string trace;   // file for the Perfetto trace, or empty
 };
 
-// The result as one JSON object; "error" instead where the job cannot be run.
+// The result as one JSON object (docs/json.md); "error" instead where the job cannot be run, and
+// "usage" beside it where the scenario is at fault. Throws std::runtime_error if a report or trace
+// cannot be written.
 [[nodiscard]] nlohmann::ordered_json run_job(const SimJob& job, bool show_progress);
 
-// Runs all, at most `processes` at a time; calls `done` in the order of the jobs. A process that
-// dies gives an object with "error".
+// Runs all, at most `processes` at a time; calls `done` on this thread, in the order of the jobs,
+// as soon as a job and all before it have ended. A process that dies gives an object with "error".
+// Results do not depend on `processes`.
 void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
               const std::function<void(std::size_t, const nlohmann::ordered_json&)>& done);
 

@@ -83,6 +83,7 @@ void print_run(const Json& run) {
              run["digest"].get<std::string>());
 }
 
+// A later setting of a key replaces an earlier one, so they are searched from the end.
 void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) {
   std::vector<std::string> keys;
   for (const SimJob& job : jobs) {

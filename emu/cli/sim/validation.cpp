@@ -19,6 +19,7 @@
 namespace weft::cli {
 namespace {
 
+// In the order of FileKind.
 constexpr std::array kNames{"auto",    "scenario", "topology",      "faults",
                             "profile", "matrix",   "htsim-topology"};
 
@@ -26,6 +27,8 @@ std::string directory_of(const std::string& path) {
   return std::filesystem::path(path).parent_path().string();
 }
 
+// Keys that only one kind of file has decide; a topology is also part of a scenario, so it comes
+// last.
 FileKind guess(const std::string& path, const YAML::Node& root) {
   if (path.ends_with(".cm")) {
     return FileKind::matrix;

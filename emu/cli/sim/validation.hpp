@@ -8,6 +8,7 @@
 
 namespace weft::cli {
 
+// `automatic`: guessed from the name and the keys.
 enum class FileKind { automatic, scenario, topology, faults, profile, matrix, htsim_topology };
 
 [[nodiscard]] Result<FileKind> parse_file_kind(const std::string& name);

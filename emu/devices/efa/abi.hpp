@@ -11,6 +11,7 @@ inline constexpr std::uint32_t kDriverId = 17;
 
 // --- Words that follow the common part of commands and replies.
 
+// Layouts are those of the kernel's efa-abi.h.
 struct ContextReply {
   std::uint32_t comp_mask;
   std::uint32_t commands_with_udata;
@@ -24,8 +25,8 @@ struct ContextReply {
 };
 static_assert(sizeof(ContextReply) == 24);
 inline constexpr std::uint32_t kUdataQueryDevice = 1;
-inline constexpr std::uint32_t kUdataCreateAh =
-    2;  // without it the library does not open the device
+// Without it the library does not open the device.
+inline constexpr std::uint32_t kUdataCreateAh = 2;
 
 struct DeviceReply {
   std::uint32_t comp_mask;
@@ -114,6 +115,7 @@ static_assert(sizeof(QpReply) == 64);
 
 // --- Queues.
 
+// A piece of memory, local or remote.
 struct WireSge {
   std::uint32_t length;
   std::uint32_t key;
@@ -149,6 +151,7 @@ inline constexpr std::uint8_t kHasImmediate = 0x10;
 inline constexpr std::uint8_t kInline = 0x20;
 enum WqeOperation : std::uint8_t { kOpSend = 0, kOpRead = 1, kOpWrite = 2 };
 
+// One piece of a receive; a work request is a chain of them.
 struct ReceiveDescriptor {
   std::uint32_t address_low;
   std::uint32_t address_high;
@@ -161,6 +164,7 @@ inline constexpr std::uint32_t kKeyMask = 0xFFFFFF;
 inline constexpr std::uint32_t kFirstDescriptor = 1U << 30;
 inline constexpr std::uint32_t kLastDescriptor = 1U << 31;
 
+// Of 16 or 32 bytes, as the queue was made.
 struct Cqe {
   std::uint16_t req_id;
   std::uint8_t status;
@@ -185,6 +189,7 @@ inline constexpr std::uint8_t kCqeUnsolicited = 1U << 7;
 // The CQ's doorbell word: 15:0 consumer count, 30:29 command number, 31 arm.
 inline constexpr std::uint32_t kArm = 1U << 31;
 
+// As the device numbers them; the library turns them into the verbs' own.
 enum class Status : std::uint8_t {
   ok = 0,
   flushed = 1,

@@ -45,6 +45,7 @@ const kernel::Key<D> kKeys[] = {
     {"paths", &D::paths},
 };
 
+// A field and what it may say, for messages with the reason.
 struct Range {
   const char* name;
   std::uint32_t D::*member;

@@ -36,6 +36,7 @@ nic::Outcome<std::unique_ptr<kernel::Pd>> EfaDevice::alloc_pd(kernel::Udata& uda
   return std::make_unique<EfaPd>(nic_, *number);
 }
 
+// A right that the profile does not have is refused as unsupported.
 nic::Outcome<std::unique_ptr<kernel::Mr>> EfaDevice::reg_mr(kernel::Pd& pd,
                                                             const kernel::MrRequest& request) {
   const std::uint32_t known = abi::kAccessLocalWrite |
@@ -67,6 +68,7 @@ nic::Outcome<std::unique_ptr<kernel::Mr>> EfaDevice::reg_mr(kernel::Pd& pd,
   return std::make_unique<EfaMr>(nic_, *key);
 }
 
+// A port has one GID; the address follows from the peer's.
 nic::Outcome<std::unique_ptr<kernel::Ah>> EfaDevice::create_ah(kernel::Pd& pd,
                                                                const abi::AhAttributes& attributes,
                                                                kernel::Udata& udata) {
@@ -128,6 +130,7 @@ nic::Outcome<std::unique_ptr<kernel::Cq>> EfaDevice::create_cq(const kernel::Fil
   return cq;
 }
 
+// The library has rounded sizes up to powers of two before it asks; anything else is a mistake.
 nic::Outcome<QueuePair::Shape> EfaDevice::qp_shape(const kernel::QpRequest& request,
                                                    const QpCommand& command) const {
   const Abilities& d = abilities_;

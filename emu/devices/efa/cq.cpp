@@ -64,6 +64,7 @@ std::uint8_t operation_bits(nic::Operation operation) {
   return 0;
 }
 
+// Fields that the length has no room for follow the library's conventions: see Cqe.
 Cqe receive_entry(const nic::WorkCompletion& done) {
   Cqe entry{};
   entry.flags = static_cast<std::uint8_t>(kCqeReceiveQueue | operation_bits(done.operation));
@@ -86,6 +87,7 @@ Cqe receive_entry(const nic::WorkCompletion& done) {
   return entry;
 }
 
+// Of a 64-bit request id the upper parts lie where a receive has its source.
 Cqe send_entry(const nic::WorkCompletion& done, bool wide_id) {
   Cqe entry{};
   entry.flags = static_cast<std::uint8_t>(kCqeSendQueue | operation_bits(done.operation));

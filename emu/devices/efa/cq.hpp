@@ -10,6 +10,7 @@
 
 namespace weft::devices::efa {
 
+// Written by whoever holds the device; read by any thread of the application, without a lock.
 class CompletionQueue : public kernel::Cq {
  public:
   struct Shape {
@@ -42,11 +43,11 @@ class CompletionQueue : public kernel::Cq {
   Shape shape_;
   kernel::QueueRegion ring_;
   kernel::QueueRegion doorbell_;
-  std::uint16_t produced_ = 0;
+  std::uint16_t produced_ = 0;  // modulo 2^16, as the doorbell counts
   std::uint32_t slot_ = 0;
-  std::uint8_t phase_ = 1;
+  std::uint8_t phase_ = 1;  // changes each time round the ring
   bool armed_ = false;
-  std::uint32_t last_arm_ = 0;
+  std::uint32_t last_arm_ = 0;  // the doorbell word that armed it; the next one differs
 };
 
 }  // namespace weft::devices::efa

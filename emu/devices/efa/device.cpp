@@ -36,8 +36,8 @@ srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig ba
   const std::uint64_t requests =
       std::min(std::uint64_t{abilities.max_qp} * abilities.max_sq_wr, kMostRequests);
   base.max_work_requests = std::max(base.max_work_requests, static_cast<std::uint32_t>(requests));
-  base.max_completions =
-      std::max(base.max_completions, 1U << 20);  // all posted receives, flushed at once
+  // All posted receives, flushed at once.
+  base.max_completions = std::max(base.max_completions, 1U << 20);
   return base;
 }
 
@@ -52,8 +52,8 @@ EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, co
       nic_(nic_config(abilities, address, qpns), domains_, engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
-  fetch_receives();  // a program posts receives without calling us: look for new ones before a
-                     // message needs them
+  // A program posts receives without calling us: look for new ones before a message needs them.
+  fetch_receives();
   engine_.on_packet(now, packet);
   publish();
 }
@@ -85,6 +85,8 @@ bool EfaDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
   return sending;
 }
 
+// The application has written what cannot be: the queue pair goes into error, and an asynchronous
+// event says so.
 void EfaDevice::fail(QueuePair& qp) {
   if (qp.qp().state() == nic::QpState::error) {
     return;

@@ -27,6 +27,9 @@ struct QpnBlock {
 // `base` says how to live on the network; the abilities, what applications can see.
 [[nodiscard]] srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig base);
 
+// One process has one of these per NIC. All calls come one at a time, from whoever holds the host's
+// lock (DeviceRunner). The application writes its rings and doorbells without telling anybody: they
+// are looked at in each call of the Machine.
 class EfaDevice final : public kernel::Device, public srd::Machine {
  public:
   // Counts into `statistics`, if there are any; they must outlive it.
@@ -100,8 +103,11 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] std::uint32_t capabilities() const;
   [[nodiscard]] nic::Outcome<QueuePair::Shape> qp_shape(const kernel::QpRequest& request,
                                                         const QpCommand& command) const;
+  // Move what doorbells announce from the rings to the NIC. A queue pair with nonsense in its rings
+  // fails.
   void fetch_receives();
   void fetch_sends();
+  // Writes completions into the rings of the application, and sends the events that they cause.
   void publish();
   void fail(QueuePair& qp);
 
@@ -113,6 +119,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   nic::Domains domains_;
   srd::Engine engine_;
   nic::Nic nic_;
+  // Objects that applications hold; they enter and leave these lists themselves.
   std::vector<OwnedQp*> qps_;
   std::vector<OwnedCq*> cqs_;
   std::uint16_t next_cq_ = 0;

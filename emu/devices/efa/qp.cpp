@@ -61,11 +61,14 @@ void QueuePair::describe(QpReply& reply) const {
   reply.sq_key = sq_.key;
 }
 
+// How many entries the doorbell announces beyond those taken; more than the ring holds is nonsense.
 std::uint16_t QueuePair::pending(const kernel::QueueRegion& doorbell, std::uint16_t taken) const {
   const std::uint32_t produced = std::atomic_ref(word(doorbell)).load(std::memory_order_acquire);
   return static_cast<std::uint16_t>(static_cast<std::uint16_t>(produced) - taken);
 }
 
+// What cannot be becomes work that fails when its turn comes, with the completion that a device
+// would give. `wqe` is our own copy; inline data points into it.
 nic::SendWork QueuePair::parse(std::span<const std::byte> wqe) const {
   const auto head = load<WqeHead>(wqe, 0);
   nic::SendWork work;
@@ -122,6 +125,7 @@ nic::SendWork QueuePair::parse(std::span<const std::byte> wqe) const {
   return work;
 }
 
+// In other states the work stays in the ring, as a device leaves it there.
 bool QueuePair::fetch_sends() {
   if (shape_.sq_entries == 0) {
     return true;

@@ -11,6 +11,7 @@
 
 namespace weft::devices::efa {
 
+// Destroying it ends the queue pair of the NIC. Indices count modulo 2^16, as the doorbells do.
 class QueuePair : public kernel::Qp {
  public:
   struct Shape {
@@ -53,8 +54,8 @@ class QueuePair : public kernel::Qp {
   kernel::QueueRegion rq_;
   kernel::QueueRegion sq_doorbell_;
   kernel::QueueRegion rq_doorbell_;
-  std::uint16_t sq_taken_ = 0;
-  std::uint16_t rq_taken_ = 0;
+  std::uint16_t sq_taken_ = 0;  // work requests
+  std::uint16_t rq_taken_ = 0;  // descriptors
 };
 
 }  // namespace weft::devices::efa

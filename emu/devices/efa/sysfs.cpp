@@ -53,6 +53,7 @@ std::span<const char* const> EfaPersonality::path_prefixes() const {
   return kPrefixes;
 }
 
+// Values that must not be mistaken for a real device's say EMULATED.
 void EfaPersonality::write_device(kernel::TreeWriter& tree,
                                   const kernel::NicDescription& nic) const {
   const auto address = srd::parse_address(nic.address);

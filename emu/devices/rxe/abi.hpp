@@ -10,7 +10,8 @@ namespace weft::devices::rxe {
 
 inline constexpr std::uint32_t kDriverId = 14;
 
-// --- Rings. The application maps them; the indices are its to change.
+// --- Rings. The application maps them; the indices are its to change. They lie in cache lines of
+// their own, as two sides write them.
 struct RingHeader {
   std::uint32_t log2_element_size;
   std::uint32_t index_mask;
@@ -90,6 +91,8 @@ struct Bind {
 };
 static_assert(sizeof(Bind) == 32);
 
+// An entry of the send ring; which member of the union counts, the opcode and the kind of queue
+// pair say.
 struct SendWqe {
   std::uint64_t wr_id;
   std::uint32_t reserved;

@@ -31,6 +31,7 @@ const kernel::Key<D> kKeys[] = {
     {"max_srq_wr", &D::max_srq_wr},
 };
 
+// A field and what it may say, for messages with the reason.
 struct Range {
   const char* name;
   std::uint32_t D::*member;

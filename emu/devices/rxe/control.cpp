@@ -140,6 +140,7 @@ nic::Outcome<std::unique_ptr<kernel::Cq>> RxeDevice::create_cq(const kernel::Fil
   return cq;
 }
 
+// Completions that wait move to the new ring, in their order.
 nic::Outcome<void> RxeDevice::resize_cq(kernel::Cq& cq, std::uint32_t cqe, kernel::Udata& udata) {
   auto& queue = static_cast<OwnedCq&>(cq);
   publish();
@@ -220,6 +221,7 @@ nic::Outcome<void> RxeDevice::query_srq(const kernel::Srq& srq, abi::QuerySrqRep
   return {};
 }
 
+// Segments and inline data share their room in an entry, so both get what the larger one needs.
 nic::Outcome<QueuePair::Shape> RxeDevice::qp_shape(const kernel::QpRequest& request) const {
   const Abilities& d = abilities_;
   if (request.max_send_wr > d.max_qp_wr || request.max_send_sge > d.max_sge ||
@@ -282,6 +284,7 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> RxeDevice::create_qp(const kernel::Fil
   return qp;
 }
 
+// What is over is told before the state changes.
 nic::Outcome<void> RxeDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) {
   auto& pair = static_cast<OwnedQp&>(qp);
   if ((request.attr_mask & roce::kMaskAddress) != 0 && request.dest.is_global == 0) {

@@ -89,6 +89,7 @@ RxeDevice::OwnedQp* RxeDevice::find_qp(std::uint32_t qpn) const {
   return index < qps_.size() ? qps_[index] : nullptr;
 }
 
+// Called by the engine, within on_packet().
 void RxeDevice::refill(void* owner, bool is_srq, std::uint32_t id, roce::ReceiveQueue& queue) {
   auto& self = *static_cast<RxeDevice*>(owner);
   if (is_srq) {
@@ -143,6 +144,8 @@ bool RxeDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
   return engine_.next_transmit(now, out);
 }
 
+// Everything that the engine has for the application; called whenever the engine may have
+// something.
 void RxeDevice::publish() {
   // Places first: a program that has taken a completion may post at once.
   for (roce::Engine::Moved moved; engine_.next_moved(moved);) {
@@ -200,6 +203,7 @@ void RxeDevice::publish(const roce::Event& event) {
   }
 }
 
+// Newer libraries name an address handle, older ones write the address into the request.
 bool RxeDevice::resolve(const OwnedQp& qp, SendWork& work) const {
   if (work.ah == 0) {
     return true;

@@ -29,6 +29,10 @@ struct QpnBlock {
                                                const srd::IoCapabilities& carrier,
                                                std::uint64_t salt);
 
+// One process has one of these per NIC. All calls come one at a time, from whoever holds the host's
+// lock (DeviceRunner). Sends are announced by a command (post_send), receives are taken from the
+// rings when the engine needs one. Tables hold objects that applications own; these enter and leave
+// them.
 class RxeDevice final : public kernel::Device, public srd::Machine {
  public:
   // Counts into `statistics`, if there are any; they must outlive it.
@@ -134,7 +138,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   kernel::Statistics& statistics_;
   roce::Sink sink_;
   roce::Engine engine_;
-  TimePoint last_now_{};
+  TimePoint last_now_{};  // commands come without the time
   std::uint32_t next_domain_ = 1;
   std::uint32_t pds_ = 0;
   std::uint32_t mrs_ = 0;

@@ -35,6 +35,8 @@ class SharedReceiveQueue : public kernel::Srq {
   std::uint32_t limit_ = 0;
 };
 
+// A send keeps its place in the ring until the engine has finished it: the application must not
+// overwrite it before.
 class QueuePair : public kernel::Qp {
  public:
   struct Shape {

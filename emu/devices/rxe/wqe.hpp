@@ -23,6 +23,7 @@ struct WqeShape {
   std::uint32_t inline_data = 0;
 };
 
+// A request as the engine takes it, with its segments or inline data.
 struct SendWork {
   roce::WorkRequest request;
   std::uint32_t ah = 0;  // of a datagram; 0: request.address says it

@@ -6,6 +6,7 @@
 namespace weft::roce {
 namespace {
 
+// What one transition asks for and allows, as masks; any other attribute is an error.
 struct Rule {
   bool legal = false;
   std::uint32_t required = 0;

@@ -50,14 +50,15 @@ struct QpAttributes {
   std::uint8_t min_rnr_timer = 0;
 };
 
-// What values are good for.
+// The limits of the NIC: what larger values of attributes are refused for.
 struct AttributeLimits {
   std::uint8_t max_path_mtu = 5;
   std::uint8_t max_reads = 128;
   std::uint32_t addresses = 1;
 };
 
-// 0, or EINVAL: an illegal transition, a missing or foreign attribute, a bad value.
+// 0, or EINVAL: an illegal transition, a missing or foreign attribute, a bad value. Only attributes
+// whose bit is in `mask` are looked at. Changes nothing.
 [[nodiscard]] int check_modify(QpType type, QpState current, std::uint32_t mask,
                                const QpAttributes& attributes, const AttributeLimits& limits);
 

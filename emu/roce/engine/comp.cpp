@@ -16,6 +16,7 @@ constexpr std::array<std::uint32_t, 32> kRnrTimers = {
     480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
     20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
+// What is answered with data, instead of an acknowledgement.
 bool is_read_or_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
          opcode == WrOpcode::fetch_add;
@@ -23,6 +24,7 @@ bool is_read_or_atomic(WrOpcode opcode) {
 
 }  // namespace
 
+// 4.096 us * 2^n, but not less than processes need to be scheduled in.
 Duration Engine::timeout_of(const QueuePair& qp) const {
   constexpr std::int64_t kUnit = 4096;
   return std::max(Duration{kUnit << qp.attributes.timeout}, config_.min_timeout);
@@ -37,6 +39,8 @@ void Engine::restart_timer(TimePoint now, QueuePair& qp) {
   set_deadline(qp);
 }
 
+// Anything outside of what is sent and not acknowledged is an old response, or none of ours. Only
+// for RC: nothing else is answered.
 void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
   Requester& req = qp.req;
   const wire::Packet& packet = arrival.packet;
@@ -78,7 +82,9 @@ void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
   }
 }
 
-// Everything before `end` has been executed. False: the response to a READ or atomic is missing.
+// The peer has executed everything before `end`: completes those requests, in order. An
+// acknowledgement also stands for all before it, except for READs and atomics: these complete by
+// their response only. False: such a response is missing.
 bool Engine::acknowledge_to(QueuePair& qp, std::uint32_t end) {
   Requester& req = qp.req;
   SendQueue& queue = qp.send_queue;
@@ -107,6 +113,7 @@ bool Engine::acknowledge_to(QueuePair& qp, std::uint32_t end) {
   return true;
 }
 
+// The packet is the next one of the READ at the head: on_response() has seen to that.
 void Engine::take_read_response(QueuePair& qp, const Arrival& arrival) {
   Requester& req = qp.req;
   const wire::Packet& packet = arrival.packet;
@@ -155,7 +162,9 @@ void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
   complete_head(qp, WcStatus::success);
 }
 
-// Copies `length` bytes, from byte `skip` of the packet on, into the segments at `offset`.
+// Copies `length` bytes, from byte `skip` of the packet on, into the segments at `offset`. Keys are
+// looked at for each packet: a region may have gone since the work was posted. False: a key is
+// wrong, memory is gone, or the segments are too short.
 bool Engine::scatter(const QueuePair& qp, std::span<const Sge> segments, std::uint64_t offset,
                      const Arrival& arrival, std::size_t skip, std::uint32_t length) {
   for (const Sge& sge : segments) {
@@ -180,6 +189,8 @@ bool Engine::scatter(const QueuePair& qp, std::span<const Sge> segments, std::ui
   return length == 0;
 }
 
+// Any NAK but for a gap ends the request at the head, which is the one it is about: all before it
+// have been acknowledged by the same packet.
 void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
   switch (syndrome) {
     case wire::kNakSequence:
@@ -201,6 +212,7 @@ void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
   }
 }
 
+// The peer has no receive: sends again from there when the time has passed that the peer asks for.
 void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
   Requester& req = qp.req;
   if (req.rnr_until != kNever) {
@@ -258,6 +270,8 @@ void Engine::seek(QueuePair& qp, std::uint32_t psn) {
   }
 }
 
+// Go-back-N: begins again at the first packet that is not acknowledged. One NAK or gap begins one
+// retry, however many more packets report the same (retry_started).
 void Engine::retry(TimePoint now, QueuePair& qp) {
   Requester& req = qp.req;
   if (req.retries_left == 0) {
@@ -275,6 +289,8 @@ void Engine::retry(TimePoint now, QueuePair& qp) {
   wake(qp);
 }
 
+// The request at the head ends with an error. RC: the queue pair is over. Others: only sending
+// stops, until the application brings it back.
 void Engine::fail_head(QueuePair& qp, WcStatus status) {
   qp.req.failed = WcStatus::success;
   complete_head(qp, status);

@@ -9,9 +9,10 @@
 namespace weft::roce {
 namespace {
 
-constexpr Duration kNotificationGap = std::chrono::microseconds{50};
-constexpr std::uint16_t kPkeyBits = 0x7FFF;  // without the membership bit
+constexpr Duration kNotificationGap = std::chrono::microseconds{50};  // of one queue pair
+constexpr std::uint16_t kPkeyBits = 0x7FFF;                           // without the membership bit
 
+// In an error state posted sends are taken, too: they complete as flushed.
 bool takes_sends(QpState state) {
   return state == QpState::rts || state == QpState::sqd || state == QpState::sqe ||
          state == QpState::error;
@@ -83,6 +84,7 @@ std::optional<QpAttributes> Engine::query_qp(std::uint32_t qpn) const {
   return qp != nullptr ? std::optional(qp->attributes) : std::nullopt;
 }
 
+// Takes over the attributes that are in `mask`, which check_modify() has found good.
 void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) {
   QpAttributes& to = qp.attributes;
   const auto copy = [mask](std::uint32_t bit, auto& field, const auto& value) {
@@ -161,6 +163,7 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
   return 0;
 }
 
+// A new queue pair in the place of the old one. It stays in the lists that name it.
 void Engine::reset(QueuePair& qp) {
   const std::uint32_t index = qp.qpn - config_.first_qpn;
   const bool was_ready = qp.ready;
@@ -172,6 +175,7 @@ void Engine::reset(QueuePair& qp) {
   qps_[index]->moved = had_moved;
 }
 
+// Of a queue pair that goes: its requests never complete.
 void Engine::forget_sends(QueuePair& qp) {
   outstanding_ -= qp.send_queue.tail() - qp.send_queue.head();
 }
@@ -196,7 +200,7 @@ bool Engine::next_moved(Moved& moved) {
   return false;
 }
 
-// Nobody waits for them any more.
+// Of the responder: the peer's queue pair is over, or ours is.
 void Engine::drop_responses(QueuePair& qp) {
   while (!qp.resp.responses.empty()) {
     qp.resp.responses.pop();
@@ -307,6 +311,7 @@ int Engine::post_srq_receive(std::uint32_t srq, std::uint64_t wr_id,
 
 // --- Machine
 
+// It may have something to send. To be called too often does no harm.
 void Engine::wake(QueuePair& qp) {
   if (!qp.ready) {
     qp.ready = true;
@@ -319,6 +324,7 @@ void Engine::set_deadline(QueuePair& qp) {
                  std::min({qp.req.retransmit_at, qp.req.rnr_until, qp.req.pace_at}));
 }
 
+// A connection is with one address, by one of our own.
 bool Engine::is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const {
   const AddressVector& address = qp.attributes.address;
   return arrival.rx.from == address.destination &&
@@ -342,6 +348,8 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::Datag
     return;
   }
   const Arrival arrival{packet, rx, outer};
+  // Everything that can be wrong with a packet before its contents: it is dropped without an
+  // answer, as the specification wants it.
   if (packet.destination_qpn == wire::kMulticastQpn) {
     on_multicast(arrival);
     return;

@@ -23,6 +23,7 @@
 
 namespace weft::roce {
 
+// What the NIC is; fixed for the life of an engine.
 struct EngineConfig {
   std::vector<srd::Address> addresses;  // the NIC's GID table
   std::uint32_t first_qpn = 2;
@@ -53,10 +54,16 @@ struct Counters {
   std::uint64_t placed_bytes = 0;  // that peers have put into our memory
 };
 
+// One thread at a time calls an engine; whoever owns it also owns the lock, the carrier and the
+// clock. It never waits and has no memory of its own for payload: what it sends is lent from the
+// regions of the application, what arrives is copied there at once. Everything that applications
+// wait for is put into the Sink during the calls. Between two calls it is at rest, so that objects
+// may be made and destroyed then.
 class Engine final : public srd::Machine {
  public:
-  // Asks the owner to put what lies in a receive queue of its own into `queue`: called only when
-  // the engine finds none there and needs one.
+  // Asks the owner to put what lies in a receive queue of its own (one that the application writes
+  // and the engine cannot see) into `queue`: called only when the engine finds none there and needs
+  // one, from within on_packet().
   struct RefillHook {
     void (*refill)(void* owner, bool is_srq, std::uint32_t id, ReceiveQueue& queue) = nullptr;
     void* owner = nullptr;
@@ -80,17 +87,20 @@ class Engine final : public srd::Machine {
   // Send requests that are not over.
   [[nodiscard]] std::uint64_t outstanding() const { return outstanding_; }
 
-  // --- Objects. Control calls return 0 or an errno.
-  // The number of the new queue pair, or 0 when there is no room.
+  // The number of the new queue pair, or 0 when there is no room or the request is none. Numbers go
+  // round: one that was destroyed is used again as late as possible, so that stray packets of its
+  // former life find nobody.
   [[nodiscard]] std::uint32_t create_qp(const QpRequest& request);
   // Its requests vanish.
   [[nodiscard]] int destroy_qp(std::uint32_t qpn);
   [[nodiscard]] int modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
                               const QpAttributes& attributes);
   [[nodiscard]] std::optional<QpAttributes> query_qp(std::uint32_t qpn) const;
+  // The number of the new shared receive queue, or kNoSrq.
   [[nodiscard]] std::uint32_t create_srq(std::uint32_t max_receive, std::uint32_t max_sge);
   // No queue pair may use it any more.
   void destroy_srq(std::uint32_t srq);
+  // Raises srq_limit_reached once, when fewer than `limit` receives remain.
   [[nodiscard]] int arm_srq(std::uint32_t srq, std::uint32_t limit);
   [[nodiscard]] int attach_multicast(std::uint32_t qpn, const srd::Address& group);
   [[nodiscard]] int detach_multicast(std::uint32_t qpn, const srd::Address& group);
@@ -116,6 +126,7 @@ class Engine final : public srd::Machine {
   [[nodiscard]] const wire::DatagramHeader& outer() const { return outer_; }
 
  private:
+  // A packet that has arrived, while it is worked on.
   struct Arrival {
     const wire::Packet& packet;
     const srd::RxPacket& rx;
@@ -222,9 +233,11 @@ class Engine final : public srd::Machine {
   Counters counters_;
   RefillHook refill_;
   std::vector<std::unique_ptr<QueuePair>> qps_;  // by number - first_qpn
-  std::uint32_t next_qp_ = 0;
+  std::uint32_t next_qp_ = 0;                    // where the search for a free number goes on
   std::vector<std::unique_ptr<ReceiveQueue>> srqs_;
   std::unordered_map<srd::Address, std::vector<std::uint32_t>> groups_;
+  // Queue pairs by number, each at most once (QueuePair::ready, ::moved); destroyed ones are
+  // skipped.
   RingQueue<std::uint32_t> ready_;
   RingQueue<std::uint32_t> moved_;
   bool tells_moves_ = false;

@@ -18,7 +18,7 @@ bool within(std::uint64_t address, std::uint64_t length, std::uint64_t start, st
   return length == 0 || (offset < size && length <= size - offset);
 }
 
-// No bytes are anywhere.
+// Access to no bytes is always right, wherever it points; the pointer is then only not null.
 std::byte* place_in(const MemoryRegion& memory, std::uint64_t address, std::uint64_t length) {
   return length == 0 ? memory.data : memory.data + (address - memory.address);
 }
@@ -170,6 +170,7 @@ std::byte* KeyTable::remote(std::uint32_t rkey, std::uint64_t address, std::uint
   return place_in(memory, found->address + (address - start), length);
 }
 
+// A window of type 1 is bound anew without being invalidated, one of type 2 must be unbound before.
 bool KeyTable::bind(const WorkRequest& request, std::uint32_t domain, std::uint32_t qpn) {
   Window* const found = window(request.window);
   if (found == nullptr || found->domain != domain || (found->type == 2 && found->bound)) {

@@ -9,6 +9,7 @@
 
 namespace weft::roce {
 
+// Memory of the application; the table does not own it.
 struct MemoryRegion {
   std::byte* data = nullptr;
   std::uint64_t address = 0;  // what peers call the first byte
@@ -17,8 +18,10 @@ struct MemoryRegion {
   std::uint32_t domain = 0;
 };
 
-// A key is an index above eight bits that differ each time the index is used. The local key of a
-// region is its remote key.
+// A key is an index above eight bits that differ each time the index is used, so that a key of
+// something that is gone opens nothing new. The local key of a region is its remote key. Regions
+// and windows have index ranges of their own. Pointers that are returned hold until the next change
+// of the table.
 class KeyTable {
  public:
   explicit KeyTable(std::uint64_t salt) : salt_(salt) {}

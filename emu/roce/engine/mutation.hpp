@@ -23,6 +23,7 @@ enum class Mutation : std::uint8_t {
   count,
 };
 
+// Outside of the builds that test the tests no mutation exists, and its code is left out.
 #ifdef WEFT_MUTATIONS
 inline Mutation active_mutation = Mutation::none;
 [[nodiscard]] inline bool mutated(Mutation mutation) { return active_mutation == mutation; }

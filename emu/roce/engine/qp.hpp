@@ -26,6 +26,7 @@ inline constexpr std::uint32_t kHalfOfPsns = 1U << 23;  // farther apart, they c
   return psn_minus(psn, other) < 0;
 }
 
+// What a queue pair is made with; fixed until it is destroyed.
 struct QpRequest {
   QpType type = QpType::rc;
   std::uint32_t domain = 0;
@@ -68,6 +69,8 @@ struct Resource {
   std::uint64_t original = 0;
 };
 
+// The sending side: acked <= send_psn <= sent_end, by PSN. What lies between acked and sent_end has
+// been sent and may have to be sent again; send_psn goes back to acked when it is.
 struct Requester {
   std::uint64_t next = 0;      // position of the request whose packets are sent next
   std::uint32_t send_psn = 0;  // of the next packet
@@ -84,6 +87,8 @@ struct Requester {
   TimePoint pace_at = kNever;
 };
 
+// The receiving side: what is expected next, the message that is under way, and answers that wait
+// for their turn.
 struct Responder {
   enum class Message : std::uint8_t { none, send, write };
   std::uint32_t expected = 0;
@@ -97,7 +102,7 @@ struct Responder {
   std::uint64_t write_address = 0;  // of the next byte
   std::uint32_t write_left = 0;
   std::uint32_t write_rkey = 0;
-  std::vector<Resource> resources;
+  std::vector<Resource> resources;  // a ring; as many as max_dest_reads
   std::uint32_t next_resource = 0;
   RingQueue<Response> responses{kMaxResponses};
   bool ack_due = false;  // after all responses; a later one takes its place
@@ -123,11 +128,11 @@ struct QueuePair {
   ReceiveQueue receive_queue;
   Requester req;
   Responder resp;
-  bool ready = false;  // it is in the list of those that may have something to send
-  bool moved = false;  // it is in the list of those of which the owner is to be told
-  bool responded_last = false;
-  bool established = false;  // the event has been raised, or is not due
-  bool drained = false;
+  bool ready = false;           // it is in the list of those that may have something to send
+  bool moved = false;           // it is in the list of those of which the owner is to be told
+  bool responded_last = false;  // whose turn it is: see Engine::transmit()
+  bool established = false;     // the event has been raised, or is not due
+  bool drained = false;         // SQD: all that was begun is over
   bool notify_peer_of_congestion = false;
   TimePoint notified_at = kNever;  // when the last such notification left
   RateControl rate;

@@ -13,6 +13,7 @@
 
 namespace weft::roce {
 
+// A posted send request and how far it has come.
 struct SendWqe {
   WorkRequest request;
   std::uint32_t length = 0;
@@ -23,8 +24,8 @@ struct SendWqe {
   bool local = false;  // it has no packets
 };
 
-// Work from head() on is not completed, from next() on not sent, or to be sent again. Positions
-// count up for ever.
+// From head() to tail() lies what is posted and not completed. Positions count up for ever;
+// Requester::next is one of them. Inline data is copied when it is posted, segments are only named.
 class SendQueue {
  public:
   SendQueue(std::uint32_t slots, std::uint32_t max_segments, std::uint32_t max_inline)
@@ -94,6 +95,7 @@ struct Receive {
   std::array<Sge, kMaxSge> sges;
 };
 
+// Receives that wait for messages, of a queue pair or of an SRQ.
 class ReceiveQueue {
  public:
   ReceiveQueue(std::uint32_t slots, std::uint32_t max_segments)

@@ -10,6 +10,8 @@
 
 namespace weft::roce {
 
+// Without notifications it limits nothing. After one it paces packets until the rate is back at the
+// line's.
 class RateControl {
  public:
   [[nodiscard]] bool limits() const { return limiting_; }
@@ -52,7 +54,9 @@ class RateControl {
   }
 
  private:
-  // Periods and gain are the paper's (55 us, 1/256 -> 1/16 for its slower timer), the step is 1 %.
+  // The estimate is forgotten by 1/16 every 55 us; the rate recovers every 300 us, first half way
+  // to what it was, five times, then towards a target that grows by 1 % of the line each time. It
+  // never falls below a thousandth of the line.
   static constexpr std::uint64_t kOne = 1 << 16;
   static constexpr std::uint64_t kGain = 16;
   static constexpr std::uint64_t kSlowest = 1000;

@@ -7,7 +7,7 @@
 namespace weft::roce {
 namespace {
 
-// The newest resource that fits: numbers come round, and an older one may have had the same.
+// The newest resource that fits: PSNs come round, and an older one may have had the same.
 template <class Fits>
 const Resource* newest(const Responder& resp, const Fits& fits) {
   const std::size_t count = resp.resources.size();
@@ -22,7 +22,8 @@ const Resource* newest(const Responder& resp, const Fits& fits) {
 
 }  // namespace
 
-// An acknowledgement that still waits takes in the next one; a NAK keeps its place.
+// Queues an answer without data. An acknowledgement that still waits takes in the next one, as a
+// later one stands for all before it; a NAK keeps its place.
 void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
   Responder& resp = qp.resp;
   wake(qp);
@@ -37,7 +38,8 @@ void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
   respond(qp, nak);
 }
 
-// Without room it is as if the response were lost.
+// Queues an answer behind the acknowledgement that waits, which is older. Without room it is as if
+// the response were lost: the peer asks again.
 void Engine::respond(QueuePair& qp, Response& response) {
   Responder& resp = qp.resp;
   if (resp.ack_due) {
@@ -52,6 +54,8 @@ void Engine::respond(QueuePair& qp, Response& response) {
   wake(qp);
 }
 
+// A request that was executed before is never executed again: writes and sends are acknowledged,
+// READs and atomics answered from what they have left behind.
 void Engine::on_duplicate(QueuePair& qp, const wire::Packet& packet) {
   Responder& resp = qp.resp;
   if (packet.has(wire::kAtomic)) {
@@ -75,6 +79,7 @@ void Engine::on_duplicate(QueuePair& qp, const wire::Packet& packet) {
   answer(qp, wire::kAckNoCredit, psn_plus(resp.expected, kPsnMask));
 }
 
+// The oldest one gives way. A peer that keeps to max_dest_reads never needs it any more.
 Resource& Engine::new_resource(QueuePair& qp) {
   auto& resources = qp.resp.resources;
   Resource& resource = resources[qp.resp.next_resource++ % resources.size()];

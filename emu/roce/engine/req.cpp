@@ -98,7 +98,9 @@ WcStatus Engine::why_not(const QueuePair& qp, const SendWqe& wqe) const {
   return WcStatus::success;
 }
 
-// Gives the request at the front of what is unsent its PSNs. False: it has to wait, or has failed.
+// Gives the request at the front of what is unsent its PSNs, or executes it if it has no packets.
+// False: it has to wait (for what it is fenced behind, for room among READs or PSNs, for SQD to
+// end), or has failed.
 bool Engine::begin(QueuePair& qp, SendWqe& wqe) {
   Requester& req = qp.req;
   if (qp.state() == QpState::sqd) {
@@ -155,12 +157,15 @@ void Engine::execute_local(QueuePair& qp, SendWqe& wqe) {
   wqe.begun = wqe.local = true;
 }
 
+// Looked at before a READ or atomic is sent: later the data would have come for nothing.
 bool Engine::can_write(QueuePair& qp, std::uint64_t position) {
   return std::ranges::all_of(qp.send_queue.segments(position), [&](const Sge& sge) {
     return sge.length == 0 || keys_.local(sge, kLocalWrite, qp.made.domain) != nullptr;
   });
 }
 
+// The next packet of the next request that can be sent; false if there is none, and then something
+// else calls wake() when that changes: an acknowledgement, a timer, or a new request.
 bool Engine::transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   Requester& req = qp.req;
   if (req.rnr_until != kNever) {
@@ -289,6 +294,8 @@ WcStatus Engine::lend(QueuePair& qp, std::uint64_t position, std::uint32_t offse
   return WcStatus::success;
 }
 
+// Asks for an acknowledgement with the last packet of each request, and within a long one before
+// the window closes. UC: what has left is done.
 void Engine::packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& packet,
                          TimePoint now) {
   Requester& req = qp.req;
@@ -323,6 +330,7 @@ void Engine::fail_here(QueuePair& qp, WcStatus status) {
   }
 }
 
+// The request at the head is over. Successful ones tell of it only if they were to.
 void Engine::complete_head(QueuePair& qp, WcStatus status) {
   SendQueue& queue = qp.send_queue;
   const SendWqe& wqe = queue.at(queue.head());
@@ -346,6 +354,7 @@ void Engine::complete_head(QueuePair& qp, WcStatus status) {
   qp.req.next = std::max(qp.req.next, queue.head());
 }
 
+// SQD: nothing that was begun is open any more.
 void Engine::check_drained(QueuePair& qp) {
   SendQueue& queue = qp.send_queue;
   const bool idle = queue.head() == queue.tail() || !queue.at(queue.head()).begun;

@@ -25,7 +25,7 @@ bool is_read(const wire::Packet& packet) {
   return wire::operation_of(packet.opcode) == wire::Operation::read_request;
 }
 
-// UC: up to the packet that begins another.
+// UC: the rest of the message is lost, up to the packet that begins another.
 void drop_message(Responder& resp) {
   resp.message = Responder::Message::none;
   resp.dropping = true;
@@ -78,7 +78,8 @@ void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
   accept(qp, arrival);
 }
 
-// Moves nothing but what a UC message that lost a packet leaves behind.
+// Whether the packet is the next one. Answers those that are not: RC, a gap with one NAK, a
+// duplicate by repeating its answer. UC takes any packet that begins a message.
 bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
   Responder& resp = qp.resp;
   const std::int32_t ahead = psn_minus(packet.psn, resp.expected);
@@ -109,6 +110,7 @@ bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
   return true;
 }
 
+// First, Middle and Last in their order, and of one kind.
 bool Engine::fits_message(const QueuePair& qp, const wire::Packet& packet) {
   using Message = Responder::Message;
   if (packet.has(wire::kBegins)) {
@@ -122,6 +124,7 @@ bool Engine::is_allowed(const QueuePair& qp, const wire::Packet& packet) const {
   return (qp.attributes.access & right) == right || mutated(Mutation::ignore_remote_rights);
 }
 
+// All packets but the last are full ones.
 bool Engine::has_good_length(const QueuePair& qp, const wire::Packet& packet) {
   const std::uint32_t size = packet.payload_size;
   if (packet.has(wire::kHasReth) && packet.length > kMaxMessage) {
@@ -247,6 +250,7 @@ void Engine::accept_read(QueuePair& qp, const wire::Packet& packet) {
   answer_read(qp, resource, packet);
 }
 
+// Done on the memory itself with the processor's atomics, as programs there may use them, too.
 void Engine::accept_atomic(QueuePair& qp, const wire::Packet& packet) {
   if (packet.address % sizeof(std::uint64_t) != 0) {
     refuse(qp, packet, wire::kNakInvalidRequest, WcStatus::remote_invalid_request);

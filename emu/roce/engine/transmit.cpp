@@ -10,6 +10,7 @@ constexpr std::uint32_t kTurn = 8;  // packets of one queue pair in a row
 
 }  // namespace
 
+// Queue pairs take turns. One that has nothing to send leaves the list until wake() puts it back.
 bool Engine::next_transmit(TimePoint now, srd::TxPacket& out) {
   while (!ready_.empty()) {
     const std::uint32_t qpn = ready_.front();

@@ -75,7 +75,7 @@ enum class EventType : std::uint8_t {
 };
 
 inline constexpr std::uint32_t kMaxSge = 32;
-inline constexpr std::uint32_t kGrhSize = 40;
+inline constexpr std::uint32_t kGrhSize = 40;  // in front of a datagram, in its receive
 inline constexpr std::uint32_t kMaxMessage = 1U << 31;
 inline constexpr std::uint32_t kNoSrq = 0xFFFFFFFF;
 

@@ -119,6 +119,7 @@ void Account::completed_request(std::uint32_t host, const Completion& completion
   end.ended = true;
 }
 
+// Whether anything in the plan or at the peer can be the reason for this error.
 bool Account::explained(const Request& request, WcStatus status) {
   const Connection& connection = connections[request.connection];
   const End& own = connection.ends[request.end];

@@ -12,10 +12,13 @@
 
 namespace weft::roce::swarm {
 
+// Each request has a slot of memory of its own at both ends, so that each byte there has one
+// author.
 inline constexpr std::uint32_t kSlot = 2304;     // bytes of memory for one request
 inline constexpr std::uint32_t kLongest = 2000;  // of what fits a receive
 inline constexpr std::uint32_t kReceiveSize = kLongest + kGrhSize;
-inline constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t kReceiveId = std::uint64_t{1}
+                                            << 40;  // wr_ids of receives begin here
 inline constexpr std::byte kUntouched{0xEE};
 
 // Registered memory with a margin that nobody may write to.
@@ -50,6 +53,7 @@ enum class Kind : std::uint8_t {
   bad_local,  // a write from memory that is not registered
 };
 
+// A request that was posted, and what became of it.
 struct Request {
   std::uint32_t number = 0;
   std::uint32_t connection = 0;
@@ -70,6 +74,7 @@ struct PostedReceive {
   bool done = false;
 };
 
+// One end of a connection: what it has posted, heard and where its memory is.
 struct End {
   std::uint32_t host = 0;
   std::uint32_t qpn = 0;
@@ -89,8 +94,8 @@ struct End {
   std::uint32_t local_key = 0;
   std::uint32_t target_key = 0;
   std::uint32_t read_only_key = 0;
-  std::uint32_t window = 0;  // the key that it has when all binds are done
-  std::set<std::uint64_t> originals;
+  std::uint32_t window = 0;           // the key that it has when all binds are done
+  std::set<std::uint64_t> originals;  // values that its atomics have found: each only once
   std::uint32_t adds = 0;
   explicit End(std::uint32_t steps)
       : local(std::size_t{steps * 2 + 2} * kSlot),
@@ -107,6 +112,7 @@ struct Connection {
 void paint(std::byte* to, std::uint32_t number, std::size_t length);
 [[nodiscard]] bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length);
 
+// Told of everything that applications see; judges at once, and once more at the end.
 class Account {
  public:
   Account(const Plan& plan, const World& world) : plan_(plan), world_(world) {}

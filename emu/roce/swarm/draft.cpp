@@ -5,6 +5,7 @@
 
 namespace weft::roce::swarm {
 
+// Datagrams and UC carry only messages that can be told apart by their immediate.
 Kind draw_kind(Rng& rng, QpType type, double bad_requests) {
   if (type == QpType::ud) {
     return Kind::send;

@@ -24,6 +24,7 @@ struct ConnectionPlan {
   std::uint32_t steps[2] = {0, 0};  // requests of each end
 };
 
+// A function of the seed; describes a run completely.
 struct Plan {
   std::uint64_t seed = 0;
   std::uint32_t hosts = 2;

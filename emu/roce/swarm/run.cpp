@@ -18,6 +18,9 @@ constexpr std::uint32_t kEverything = kLocalWrite | kRemoteWrite | kRemoteRead |
 // and waits for receivers (at most 0.64 ms each) that post late.
 constexpr Duration kPatience = std::chrono::milliseconds{250};
 
+// Applications act at random times, the world goes on in between, and the account hears of each
+// completion. After plan.busy the network heals, so that what has not completed by kPatience never
+// will.
 class Run {
  public:
   explicit Run(const Plan& plan)

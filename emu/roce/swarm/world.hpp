@@ -25,6 +25,8 @@ struct LinkFaults {
 
 [[nodiscard]] srd::Address address_of_host(std::uint32_t host);
 
+// Frames are real: with all their headers and the ICRC, which finds out damaged ones. All
+// randomness is from the seed.
 class World {
  public:
   World(std::uint64_t seed, const LinkFaults& faults) : rng_(seed), faults_(faults) {}
@@ -38,6 +40,7 @@ class World {
   [[nodiscard]] std::uint32_t hosts() const { return static_cast<std::uint32_t>(hosts_.size()); }
   [[nodiscard]] TimePoint now() const { return now_; }
   [[nodiscard]] const Engine& engine(std::uint32_t host) const { return *hosts_[host].engine; }
+  // Counts each frame when it is sent, and once more for each copy that is on its way.
   [[nodiscard]] std::uint64_t frames() const { return number_; }
   // Frames that the network has lost or damaged.
   [[nodiscard]] std::uint64_t lost() const { return lost_; }

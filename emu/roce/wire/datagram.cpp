@@ -28,6 +28,7 @@ void put16(std::byte* at, std::size_t value) {
   put8(at + 1, static_cast<unsigned>(value) & 0xFF);
 }
 
+// Of an IPv4 header; 0 over one whose checksum is right.
 std::uint16_t checksum(const std::byte* ip) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < kIpv4; i += 2) {

@@ -31,6 +31,7 @@ constexpr auto kTables = [] {
   return tables;
 }();
 
+// What routers may change counts as ones.
 constexpr std::byte kMasked{0xFF};
 constexpr std::size_t kUdp = 8;
 constexpr std::size_t kIpv4 = 20;
@@ -74,7 +75,7 @@ std::uint32_t icrc(std::span<const std::byte> ip_udp, std::span<const std::byte>
     ip[1] = ip[2] = ip[3] = ip[7] = kMasked;
   }
   std::byte* const udp = ip + outer - kUdp;
-  udp[6] = udp[7] = kMasked;
+  udp[6] = udp[7] = kMasked;  // checksum
   std::memcpy(udp + kUdp, packet.data(), sizeof(Bth));
   udp[kUdp + kCongestionOffset] = kMasked;
   std::uint32_t crc = crc32(0, std::span(masked).first(kLead + outer + sizeof(Bth)));

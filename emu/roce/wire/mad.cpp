@@ -165,6 +165,8 @@ Room room_of(CmKind kind) {
   return {0, 0};
 }
 
+// All fields of a message of that kind. A field that is not here is reserved, or has no meaning on
+// Ethernet: written as 0, not read.
 template <class Visitor, class Message>
 void visit(Visitor& v, Message& m) {
   v.number({8, 8}, m.transaction);
