@@ -30,6 +30,7 @@ LAYERS = {
     "emu/swarm": [*TRANSPORT, "emu/world"],
     "emu/nic": TRANSPORT,
     "emu/roce/wire": ["srd/base", "srd/net"],
+    "emu/roce/cm": ["srd/base", "srd/net", "emu/roce/wire"],
     "emu/roce/engine": ["srd/base", "srd/net", "emu/roce/wire"],
     "emu/roce/swarm": ["srd/base", "srd/net", "emu/roce/wire", "emu/roce/engine"],
     "emu/kernel/abi": [],
