@@ -138,6 +138,8 @@ int Manager::resolve_address(Handle handle, SocketAddress source, SocketAddress 
     if (!source.known) {
       source = SocketAddress{destination.is_v4() ? srd::Address::v4(0, 0, 0, 0) : srd::Address{}};
     }
+    // A port only to connect from: weftd need not be asked.
+    id.binding.outgoing = source.port == 0;
     if (const int error = bind(handle, source); error != 0) {
       return error;
     }
@@ -211,6 +213,9 @@ int Manager::listen(Handle handle, std::uint32_t backlog) {
     }
     id.binding.reuse = false;
     ports_.change(slot, id.binding);
+  }
+  if (const int error = ports_.claim(id.binding); error != 0) {
+    return error;
   }
   id.backlog = backlog == 0 || backlog > kMostBacklog ? kMostBacklog : backlog;
   id.state = IdState::listening;

@@ -28,6 +28,7 @@ struct Binding {
   SocketAddress address;
   bool reuse = false;       // RDMA_OPTION_ID_REUSEADDR
   bool own_family = false;  // RDMA_OPTION_ID_AFONLY
+  bool outgoing = false;    // nobody asks for it: other processes may have it, too
 };
 
 // Within the process several ids may have a port, at different addresses, or all with `reuse`.
@@ -43,6 +44,8 @@ class Ports {
   [[nodiscard]] int bind(std::uint32_t owner, Binding& binding);
   // Before it listens: `reuse` does not count here.
   [[nodiscard]] int check_listen(std::uint32_t owner, const Binding& binding) const;
+  // Of an outgoing binding that is there: requests are to come here after all. 0, or EADDRINUSE.
+  [[nodiscard]] int claim(const Binding& binding);
   void release(std::uint32_t owner, const Binding& binding);
   // The options of a binding that is there have changed.
   void change(std::uint32_t owner, const Binding& binding);
@@ -51,6 +54,10 @@ class Ports {
   struct Entry {
     std::uint32_t owner;
     Binding binding;
+  };
+  struct Service {
+    std::vector<Entry> entries;
+    bool claimed = false;
   };
   static constexpr std::uint16_t kFirstEphemeral = 32768;
   static constexpr std::uint32_t kEphemerals = 60999 - kFirstEphemeral + 1;
@@ -61,7 +68,7 @@ class Ports {
 
   ServiceClaims& claims_;
   Rng rng_;
-  std::map<std::uint64_t, std::vector<Entry>> entries_;  // by service id
+  std::map<std::uint64_t, Service> services_;  // by id
 };
 
 }  // namespace weft::roce::cm

@@ -63,7 +63,6 @@ struct Config {
 };
 
 inline constexpr std::uint32_t kMostBacklog = 1024;
-inline constexpr std::uint8_t kPacketLifetime = 18;  // 4.096 us * 2^n; what Linux assumes on RoCE
 inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr std::uint32_t kUdpQkey = 0x01234567;
 
@@ -76,7 +75,7 @@ struct Path {
   std::uint8_t hop_limit = 64;
   std::uint8_t mtu = 5;
   std::uint8_t rate = 0;
-  std::uint8_t lifetime = kPacketLifetime;
+  std::uint8_t lifetime = 18;  // 4.096 us * 2^n; what Linux assumes on RoCE
   std::uint8_t gid_index = 0;
 };
 

@@ -58,6 +58,22 @@ TEST_F(PortsTest, AnotherProcessMayHaveIt) {
   EXPECT_EQ(bind(1, binding_of(kOne)), EADDRINUSE);
 }
 
+// Processes that connect from a port do not ask each other for it.
+TEST_F(PortsTest, AnOutgoingPortIsClaimedWhenItListens) {
+  Binding binding = binding_of(kOne);
+  binding.outgoing = true;
+  ASSERT_EQ(ports.bind(1, binding), 0);
+  EXPECT_TRUE(claims.own.empty());
+  EXPECT_EQ(bind(2, binding_of(kOne)), EADDRINUSE) << "in this process it is taken";
+  claims.taken.insert(service_id(PortSpace::tcp, kTestPort));
+  EXPECT_EQ(ports.claim(binding), EADDRINUSE);
+  claims.taken.clear();
+  EXPECT_EQ(ports.claim(binding), 0);
+  EXPECT_EQ(ports.claim(binding), 0) << "once";
+  ports.release(1, binding);
+  EXPECT_TRUE(claims.own.empty());
+}
+
 TEST_F(PortsTest, FindsAFreePort) {
   std::set<std::uint16_t> found;
   for (std::uint32_t owner = 0; owner < 200; ++owner) {
