@@ -29,7 +29,8 @@ void open_to_everybody(const fs::path& top) {
     const fs::path name = entry.path().filename();
     const fs::path folder = entry.path().parent_path().filename();
     const bool changes = folder == "hw_counters" || folder == "statistics" || name == "state" ||
-                         name == "phys_state" || name.string().starts_with("uverbs");
+                         name == "phys_state" || name.string().starts_with("uverbs") ||
+                         name == "rdma_cm";
     const auto more = entry.is_directory(error) ? all_enter : changes ? all_write : fs::perms::none;
     fs::permissions(entry.path(), all_read | more, error);
   }
@@ -41,6 +42,9 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
                                std::span<const kernel::NicDescription> nics) {
   kernel::TreeWriter tree{root};
   kernel::write_classes(tree);
+  if (kind.manages_connections()) {
+    kernel::write_connections(tree);
+  }
   tree.folder("statistics");
   for (const kernel::NicDescription& nic : nics) {
     if (const auto address = srd::parse_address(nic.address); !address) {

@@ -30,6 +30,8 @@ class NicRunner : public kernel::Runner {
   [[nodiscard]] virtual bool held_here() const = 0;
   // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
   virtual void abandon() = 0;
+  // Has the background thread look at the device, where that is asleep. Takes no lock.
+  virtual void kick() = 0;
   // Starts the thread that drives the NIC while the application does not poll. Once, with the
   // signals blocked that are for the application's own threads.
   virtual void need_background() = 0;
@@ -94,6 +96,7 @@ class DeviceRunner final : public NicRunner {
   void linger() override;
   [[nodiscard]] bool held_here() const override { return host_->held_here(); }
   void abandon() override { host_->abandon(); }
+  void kick() override { host_->kick(); }
   void need_background() override {
     background_ = std::make_unique<srd::BackgroundThread<D>>(*host_, /*watchful=*/true);
   }

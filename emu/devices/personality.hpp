@@ -72,6 +72,8 @@ class Personality {
   // where a path may end or go on. No device of the machine has a name that begins like these; its
   // steps that are in nobody else's paths begin with kind().
   [[nodiscard]] virtual std::span<const char* const> path_prefixes() const = 0;
+  // Whether such devices have a queue pair 1, over which connections are managed.
+  [[nodiscard]] virtual bool manages_connections() const { return false; }
   // The number of the kernel's driver, by which libraries find theirs.
   [[nodiscard]] virtual std::uint32_t driver_id() const = 0;
   // As the kernel numbers what a device is: 1, a channel adapter; 7, nothing that has a name.

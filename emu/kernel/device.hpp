@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "emu/kernel/abi/uverbs.hpp"
+#include "emu/kernel/management.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs/objects.hpp"
 #include "emu/kernel/uverbs/queue_memory.hpp"
@@ -206,6 +207,9 @@ class Device {
   [[nodiscard]] virtual bool rings_by_command() const { return false; }
   // That command: takes what is posted out of the queue pair's queue. Allocates nothing.
   [[nodiscard]] virtual Outcome<void> post_send(Qp& /*qp*/) { return refuse(EOPNOTSUPP); }
+
+  // Queue pair 1; null: connections are not managed by datagrams of such devices.
+  [[nodiscard]] virtual ManagementPort* management() { return nullptr; }
 
   // The application has just armed a completion queue, by a store to memory that its next store may
   // overwrite: look now.

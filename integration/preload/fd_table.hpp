@@ -14,8 +14,9 @@ class FdTable {
  public:
   static constexpr int kMost = 1 << 16;
 
-  // A device file: the number of the NIC plus one.
+  // A device file: its number plus one. Those of NICs have the NIC's number.
   static constexpr std::uint8_t kMostNics = 64;
+  static constexpr std::uint8_t kConnections = kMostNics;  // the number of /dev/infiniband/rdma_cm
   static constexpr std::uint8_t kNetlink = 253;  // a socket by which the program asks about devices
   static constexpr std::uint8_t kChannel = 254;  // the application's end of a completion channel
   static constexpr std::uint8_t kPrivate = 255;  // ours: the application does not know of it
@@ -27,11 +28,11 @@ class FdTable {
                : std::uint8_t{0};
   }
   [[nodiscard]] static bool is_device(int fd) {
-    return static_cast<std::uint8_t>(kind(fd) - 1) < kMostNics;
+    return static_cast<std::uint8_t>(kind(fd) - 1) <= kConnections;
   }
   [[nodiscard]] static bool is_private(int fd) { return kind(fd) == kPrivate; }
-  // The NIC of a device file.
-  [[nodiscard]] static int nic(int fd) { return kind(fd) - 1; }
+  // The number of a device file.
+  [[nodiscard]] static int device(int fd) { return kind(fd) - 1; }
 
   static void set(int fd, std::uint8_t kind) {
     kinds_[static_cast<std::size_t>(fd)].store(kind, std::memory_order_relaxed);

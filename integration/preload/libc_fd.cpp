@@ -33,7 +33,7 @@ WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
   if (asks_rdma(fd)) {
     return weft::preload::send_to_rdma(fd, buffer, size);
   }
-  return is_device(fd) ? weft::preload::write_uverbs(fd, buffer, size) : stock(fd, buffer, size);
+  return is_device(fd) ? weft::preload::write_device(fd, buffer, size) : stock(fd, buffer, size);
 }
 
 WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
@@ -57,7 +57,7 @@ WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
     errno = EFAULT;
     return -1;
   }
-  return weft::preload::write_uverbs(fd, piece.iov_base, piece.iov_len);
+  return weft::preload::write_device(fd, piece.iov_base, piece.iov_len);
 }
 
 WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
@@ -66,7 +66,7 @@ WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return is_device(fd) ? weft::preload::ioctl_uverbs(fd, request, argument)
+  return is_device(fd) ? weft::preload::ioctl_device(fd, request, argument)
                        : stock(fd, request, argument);
 }
 

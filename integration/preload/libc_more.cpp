@@ -207,7 +207,8 @@ template <class Entry>
 Entry* show_type(DIR* folder, Entry* entry) {
   constexpr char kDevice[] = "uverbs";
   if (entry != nullptr && entry->d_type == DT_REG &&
-      std::strncmp(entry->d_name, kDevice, sizeof kDevice - 1) == 0 &&
+      (std::strncmp(entry->d_name, kDevice, sizeof kDevice - 1) == 0 ||
+       std::strcmp(entry->d_name, "rdma_cm") == 0) &&
       is_device_folder(dirfd(folder))) {
     entry->d_type = DT_CHR;
   }

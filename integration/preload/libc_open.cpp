@@ -30,7 +30,7 @@ template <class Open>
 int open_redirected(int folder, const char* path, int flags, Open&& stock) {
   const LastLink last = (flags & O_NOFOLLOW) != 0 ? LastLink::stays : LastLink::followed;
   return redirected(folder, path, last, [&](const Redirected& to) {
-    return to.uverbs() >= 0 ? open_uverbs(to.uverbs(), flags) : stock(to.path());
+    return to.device() >= 0 ? open_device(to.device(), flags) : stock(to.path());
   });
 }
 

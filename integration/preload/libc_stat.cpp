@@ -18,12 +18,19 @@ namespace {
 
 constexpr mode_t kDeviceMode = S_IFCHR | 0666;
 
-unsigned minor_of(int nic) { return kernel::kUverbsFirstMinor + static_cast<unsigned>(nic); }
+unsigned major_of(int device) {
+  return device == FdTable::kConnections ? kernel::kMiscMajor : kernel::kUverbsMajor;
+}
+unsigned minor_of(int device) {
+  return device == FdTable::kConnections
+             ? kernel::kConnectionsMinor
+             : kernel::kUverbsFirstMinor + static_cast<unsigned>(device);
+}
 
 template <class Stat>
-void show_device(int nic, Stat* to) {
+void show_device(int device, Stat* to) {
   to->st_mode = kDeviceMode;
-  to->st_rdev = makedev(kernel::kUverbsMajor, minor_of(nic));
+  to->st_rdev = makedev(major_of(device), minor_of(device));
   to->st_size = 0;
 }
 
@@ -32,8 +39,8 @@ template <class Stat, class Ask>
 int stat_path(int folder, const char* path, LastLink last, Stat* to, Ask&& ask) {
   return redirected(folder, path, last, [&](const Redirected& where) {
     const int result = ask(where.path());
-    if (result == 0 && where.uverbs() >= 0) {
-      show_device(where.uverbs(), to);
+    if (result == 0 && where.device() >= 0) {
+      show_device(where.device(), to);
     }
     return result;
   });
@@ -46,7 +53,7 @@ LastLink last_link(int flags) {
 template <class Stat>
 int stat_fd(int fd, Stat* to, int result) {
   if (result == 0 && FdTable::is_device(fd) && is_still_device(fd)) {
-    show_device(FdTable::nic(fd), to);
+    show_device(FdTable::device(fd), to);
   }
   return result;
 }
@@ -154,17 +161,17 @@ WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
   static constinit Next<int(int, const char*, int, unsigned, struct statx*)> stock("statx");
   int named = -1;
   const int result = redirected(folder, path, last_link(flags), [&](const Redirected& where) {
-    named = where.uverbs();
+    named = where.device();
     return stock(folder, where.path(), flags, mask, to);
   });
   const bool of_fd =
       result == 0 && (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
   const bool of_device = of_fd && FdTable::is_device(folder) && is_still_device(folder);
-  const int nic = !of_fd ? named : of_device ? FdTable::nic(folder) : -1;
-  if (result == 0 && nic >= 0) {
+  const int device = !of_fd ? named : of_device ? FdTable::device(folder) : -1;
+  if (result == 0 && device >= 0) {
     to->stx_mode = kDeviceMode;
-    to->stx_rdev_major = weft::kernel::kUverbsMajor;
-    to->stx_rdev_minor = minor_of(nic);
+    to->stx_rdev_major = major_of(device);
+    to->stx_rdev_minor = minor_of(device);
   }
   return result;
 }

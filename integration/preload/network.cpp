@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -50,7 +52,11 @@ class LinkWatch {
 struct Joined {
   devices::Network network;
   std::shared_ptr<LinkWatch> link;
+  std::function<bool(std::uint64_t service, bool wanted)> claim;
 };
+
+// Nobody else is there.
+bool grant_alone(std::uint64_t /*service*/, bool /*wanted*/) { return true; }
 
 // A NIC that is joined to nothing: the first process of its own network.
 template <srd::net::FrameCodec Codec>
@@ -81,7 +87,7 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     if (!network) {
       return tl::unexpected(network.error());
     }
-    return Joined{std::move(*network), std::move(link)};
+    return Joined{std::move(*network), std::move(link), grant_alone};
   }
   attach::AttachOptions options;
   options.nic = description.index;
@@ -92,15 +98,37 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
   if (!attached) {
     return tl::unexpected(attached.error());
   }
+  const auto claim = [services = attached->services](std::uint64_t service, bool wanted) {
+    if (wanted) {
+      return services->claim(service);
+    }
+    services->release(service);
+    return true;
+  };
   return Joined{devices::Network{attached->address, attached->id, attached->life,
                                  attached->first_qpn, attached->qpn_count, std::move(attached->io)},
-                std::move(link)};
+                std::move(link), claim};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<devices::NicRunner>> start_nic(const std::string& root,
-                                                      const kernel::NicDescription& description) {
+Result<kernel::NicDescription> read_description(const std::string& root, std::size_t nic) {
+  const std::string path = root + "/nic" + std::to_string(nic);
+  std::FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) {
+    return fail(ErrorCode::not_found, "cannot read " + path);
+  }
+  std::string text;
+  std::array<char, 1024> piece;
+  std::size_t length = 0;
+  while ((length = std::fread(piece.data(), 1, piece.size(), file)) > 0) {
+    text.append(piece.data(), length);
+  }
+  std::fclose(file);
+  return kernel::nic_from_text(text);
+}
+
+Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& description) {
   const devices::Personality* const kind = devices::find_kind(description.kind);
   if (kind == nullptr) {
     return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
@@ -124,7 +152,7 @@ Result<std::unique_ptr<devices::NicRunner>> start_nic(const std::string& root,
   pthread_sigmask(SIG_SETMASK, &all, &before);
   (*runner)->need_background();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return runner;
+  return Nic{std::move(*runner), description.index, std::move(joined->claim)};
 }
 
 }  // namespace weft::preload

@@ -1,6 +1,8 @@
 // Owns bringing a NIC up in this process: its connection to the network, and the state of its link.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,10 +12,19 @@
 
 namespace weft::preload {
 
+// What the tree at `root` says of that NIC.
+[[nodiscard]] Result<kernel::NicDescription> read_description(const std::string& root,
+                                                              std::size_t nic);
+
 // Joins the network that WEFT_SOCKET names; without one the NIC reaches only itself. Counts into
-// the file of counters in the tree at `root`, and keeps the port's state there. May wait for weftd
-// for 20 s, and starts the background thread.
-[[nodiscard]] Result<std::unique_ptr<devices::NicRunner>> start_nic(
-    const std::string& root, const kernel::NicDescription& description);
+// the file of counters in the tree at `root`, and keeps the port's state there. May wait for
+// weftd for 20 s, and starts the background thread.
+struct Nic {
+  std::unique_ptr<devices::NicRunner> runner;
+  std::uint32_t index = 0;
+  std::function<bool(std::uint64_t service, bool wanted)> claim;  // see devices::Connections
+};
+[[nodiscard]] Result<Nic> start_nic(const std::string& root,
+                                    const kernel::NicDescription& description);
 
 }  // namespace weft::preload

@@ -23,6 +23,7 @@
 
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
+#include "integration/preload/fd_table.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
 
@@ -34,8 +35,10 @@ namespace {
 const char* const kPrefixes[] = {
     "/sys/class/infiniband",  // also infiniband_verbs, _mad, _ucma
     "/dev/infiniband",
+    "/sys/class/misc/rdma_cm",
 };
 constexpr char kUverbs[] = "/dev/infiniband/uverbs";
+constexpr char kConnections[] = "/dev/infiniband/rdma_cm";
 
 bool begins(const char* path, const char* prefix) {
   return std::strncmp(path, prefix, std::strlen(prefix)) == 0;
@@ -66,15 +69,16 @@ bool simplify(const char* path, char* to, std::size_t room) {
   return length > 0;
 }
 
-int uverbs_number(const char* path) {
+int device_number(const char* path) {
   if (!begins(path, kUverbs)) {
-    return -1;
+    return std::strcmp(path, kConnections) == 0 ? FdTable::kConnections : -1;
   }
   const char* const digits = path + sizeof kUverbs - 1;
   char* end = nullptr;
   const long number = std::strtol(digits, &end, 10);
-  return end != digits && *end == '\0' && number >= 0 && number < 64 ? static_cast<int>(number)
-                                                                     : -1;
+  return end != digits && *end == '\0' && number >= 0 && number < FdTable::kMostNics
+             ? static_cast<int>(number)
+             : -1;
 }
 
 // Whether the path has a ".." step: where that leads cannot be told from the text (path_walk.cpp).
@@ -224,6 +228,10 @@ bool may_lead_here(const char* path) {
       return begins(path, "infiniband") || has_step_back(path);
     case 'u':
       return begins(path, "uverbs") || has_step_back(path);
+    case 'm':
+      return begins(path, "misc/") || has_step_back(path);
+    case 'r':
+      return begins(path, "rdma_cm") || begins_with_kind(path) || has_step_back(path);
     case 'c':
       return begins(path, "class/") || has_step_back(path);
     case 's':
@@ -357,7 +365,7 @@ void Redirected::lead_to(const char* root, const char* path) {
   std::memcpy(buffer_, root, head);
   std::memcpy(buffer_ + head, path, tail + 1);
   path_ = buffer_;
-  uverbs_ = uverbs_number(path);
+  device_ = device_number(path);
   if (std::strstr(path, "/hw_counters") != nullptr) {
     kernel::refresh_counter_files(root, buffer_);
   }

@@ -26,8 +26,9 @@ class Redirected {
   [[nodiscard]] bool follow_links(int folder, LastLink last);
   // Either the caller's own path, which may be relative to the folder, or an absolute one.
   [[nodiscard]] const char* path() const { return path_; }
-  // N of /dev/infiniband/uverbsN, or -1.
-  [[nodiscard]] int uverbs() const { return uverbs_; }
+  // The number of a device file, as FdTable has it: N of /dev/infiniband/uverbsN, or
+  // FdTable::kConnections. -1: it is none.
+  [[nodiscard]] int device() const { return device_; }
 
  private:
   void redirect(const char* path);
@@ -35,7 +36,7 @@ class Redirected {
   void lead_to(const char* root, const char* path);
 
   const char* path_;
-  int uverbs_ = -1;
+  int device_ = -1;
   char buffer_[PATH_MAX];
 };
 

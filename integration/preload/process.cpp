@@ -24,7 +24,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "emu/devices/connections.hpp"
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs/file.hpp"
@@ -37,6 +39,7 @@
 #include "integration/preload/rdma_netlink.hpp"
 #include "integration/preload/verbs_hooks.hpp"
 #include "srd/base/lent_memory.hpp"
+#include "srd/base/rng.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::preload {
@@ -53,10 +56,12 @@ struct Inode {
   bool operator==(const Inode&) const = default;
 };
 
-// Shared by all descriptors of one open file; the last one takes it down.
+// Of a NIC, or of connection management. Shared by all descriptors of one open file; the last one
+// takes it down.
 struct OpenFile {
   std::unique_ptr<kernel::UverbsFile> verbs;
   NicRunner* runner = nullptr;
+  std::unique_ptr<kernel::CmFile> connections;
 };
 
 // Receives what the device files report to the library hooks.
@@ -73,8 +78,10 @@ struct Process {
   Listener listener;
   srd::TryLock mutex;
   pid_t pid = getpid();
-  std::array<std::unique_ptr<NicRunner>, kMostNics> nics;
+  std::array<Nic, kMostNics> nics;
   std::array<srd::TryLock, kMostNics> starting;  // held, without the mutex, meanwhile
+  std::unique_ptr<devices::Connections> connections;
+  srd::TryLock connecting;  // held, without the mutex, while they are made
   struct Known {
     std::shared_ptr<OpenFile> file;  // null after a fork: the parent's
     Inode inode;
@@ -169,13 +176,15 @@ void in_child_after_fork() {
   for (srd::TryLock& lock : self.starting) {
     lock.unlock();
   }
+  self.connecting.unlock();
   self.pid = getpid();
   VerbsHooks::instance().forget_all();
   VerbsHooks::instance().lock().unlock();
+  (void)self.connections.release();
   for (auto& nic : self.nics) {
-    if (nic != nullptr) {
-      nic->abandon();
-      (void)nic.release();
+    if (nic.runner != nullptr) {
+      nic.runner->abandon();
+      (void)nic.runner.release();
     }
   }
   for (auto& [fd, known] : self.files) {
@@ -198,9 +207,12 @@ void at_exit() {
     return;
   }
   const srd::Uncancellable here;  // exit() is no point at which a thread ends
+  if (self.connections != nullptr && !self.connections->held_here()) {
+    self.connections->leave();
+  }
   for (const auto& nic : self.nics) {
-    if (nic != nullptr) {
-      nic->linger();
+    if (nic.runner != nullptr) {
+      nic.runner->linger();
     }
   }
 }
@@ -229,41 +241,31 @@ bool has_no_descriptor_left() {
   return one_more < 0 && errno == EMFILE;
 }
 
-// What `weft run` has written about that NIC.
-Result<kernel::NicDescription> read_description(std::size_t nic) {
-  const std::string path = std::string(tree_root()) + "/nic" + std::to_string(nic);
-  std::FILE* const file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) {
-    return fail(ErrorCode::not_found, "cannot read " + path);
-  }
-  std::string text;
-  std::array<char, 1024> piece;
-  std::size_t length = 0;
-  while ((length = std::fread(piece.data(), 1, piece.size(), file)) > 0) {
-    text.append(piece.data(), length);
-  }
-  std::fclose(file);
-  return kernel::nic_from_text(text);
-}
-
-// Null, with errno set: it does not come up.
-NicRunner* runner(std::size_t nic) {
-  Process& self = process();
-  srd::TryLock& starting = self.starting[nic];
-  if (starting.held_here()) {
+// For what another thread may wait for weftd with, for 20 s. False: this thread has it.
+bool take_for_long(srd::TryLock& lock) {
+  if (lock.held_here()) {
     errno = EDEADLK;
-    return nullptr;
+    return false;
   }
-  while (!starting.try_lock()) {  // another thread brings it up, and may wait for weftd for 20 s
+  while (!lock.try_lock()) {
     constexpr timespec kNap{0, 1'000'000};
     nanosleep(&kNap, nullptr);
   }
-  const Guard first(starting, std::adopt_lock);
-  auto& slot = self.nics[nic];
-  if (slot != nullptr) {
-    return slot.get();
+  return true;
+}
+
+// Null, with errno set: it does not come up.
+Nic* bring_up(std::size_t nic) {
+  Process& self = process();
+  if (!take_for_long(self.starting[nic])) {
+    return nullptr;
   }
-  const auto description = read_description(nic);
+  const Guard first(self.starting[nic], std::adopt_lock);
+  Nic& slot = self.nics[nic];
+  if (slot.runner != nullptr) {
+    return &slot;
+  }
+  const auto description = read_description(tree_root(), nic);
   if (!description) {
     complain(description.error().message);
     errno = ENODEV;
@@ -280,7 +282,41 @@ NicRunner* runner(std::size_t nic) {
   }
   const Guard guard(self.mutex);
   slot = std::move(*started);
-  return slot.get();
+  return &slot;
+}
+
+std::shared_ptr<kernel::CmFile> connections_file(int fd);
+
+// Null, with errno set: no NIC comes up.
+devices::Connections* connections() {
+  Process& self = process();
+  if (!take_for_long(self.connecting)) {
+    return nullptr;
+  }
+  const Guard first(self.connecting, std::adopt_lock);
+  if (self.connections != nullptr) {
+    return self.connections.get();
+  }
+  std::vector<devices::Connections::Nic> nics;
+  for (std::size_t i = 0; i < kMostNics && read_description(tree_root(), i); ++i) {
+    Nic* const nic = bring_up(i);
+    if (nic != nullptr && nic->runner->device().management() != nullptr) {
+      nics.push_back({nic->runner.get(), nic->index, nic->claim});
+    }
+  }
+  if (nics.empty()) {
+    errno = ENODEV;
+    return nullptr;
+  }
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const auto seed =
+      mix64(static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+            static_cast<std::uint64_t>(now.tv_nsec) + static_cast<unsigned>(self.pid));
+  auto made = std::make_unique<devices::Connections>(std::move(nics), seed, connections_file);
+  const Guard guard(self.mutex);
+  self.connections = std::move(made);
+  return self.connections.get();
 }
 
 // Each open device file has an inode of its own, by which a number that was closed and reused is
@@ -304,6 +340,11 @@ std::shared_ptr<OpenFile> find(int fd) {
   }
   const auto found = self.files.find(fd);
   return found == self.files.end() ? nullptr : found->second.file;
+}
+
+std::shared_ptr<kernel::CmFile> connections_file(int fd) {
+  const auto file = find(fd);
+  return file == nullptr ? nullptr : std::shared_ptr<kernel::CmFile>(file, file->connections.get());
 }
 
 void Listener::made_channel(const Touched& made) {
@@ -368,17 +409,52 @@ void find_stock_functions() {
 }
 
 // This thread is inside the device already: a signal handler has interrupted it there.
-bool is_entered(const OpenFile& file) { return file.runner->held_here(); }
+bool is_entered(const OpenFile& file) {
+  return file.verbs != nullptr ? file.runner->held_here() : process().connections->held_here();
+}
+
+int open_connections(int flags) {
+  devices::Connections* const all = connections();
+  if (all == nullptr) {
+    return -1;
+  }
+  if (process().mutex.held_here()) {
+    errno = EDEADLK;
+    return -1;
+  }
+  auto file = std::make_shared<OpenFile>();
+  file->connections = all->make_file();
+  const Guard guard(process().mutex);
+  const int fd = file->connections->open();
+  if (fd < 0 && errno == EMFILE) {
+    complain_of_few_descriptors();
+  }
+  if (fd >= FdTable::kMost) {
+    syscall(SYS_close, fd);
+    errno = EMFILE;
+    return -1;
+  }
+  if (fd >= 0) {
+    syscall(SYS_fcntl, fd, F_SETFD, (flags & O_CLOEXEC) != 0 ? FD_CLOEXEC : 0);
+    syscall(SYS_fcntl, fd, F_SETFL, O_RDWR | (flags & O_NONBLOCK));
+    add(fd, std::move(file), FdTable::kConnections + 1);
+  }
+  return fd;
+}
 
 }  // namespace
 
-int open_uverbs(int nic, int flags) {
+int open_device(int device, int flags) {
   const srd::Uncancellable here;
   find_stock_functions();
-  NicRunner* const up = runner(static_cast<std::size_t>(nic));
-  if (up == nullptr) {
+  if (device == FdTable::kConnections) {
+    return open_connections(flags);
+  }
+  const Nic* const nic = bring_up(static_cast<std::size_t>(device));
+  if (nic == nullptr) {
     return -1;
   }
+  NicRunner* const up = nic->runner.get();
   if (process().mutex.held_here()) {
     errno = EDEADLK;
     return -1;
@@ -406,7 +482,7 @@ int open_uverbs(int nic, int flags) {
     return -1;
   }
   if (fd >= 0) {
-    add(fd, std::move(file), static_cast<std::uint8_t>(nic + 1));
+    add(fd, std::move(file), static_cast<std::uint8_t>(device + 1));
     VerbsHooks::instance().opened(fd, *up);
   }
   return fd;
@@ -432,12 +508,18 @@ bool is_still_device(int fd) {
 }
 
 // A device file of the parent, in the child of a fork, is EIO.
-ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
-  const srd::Uncancellable here;
+ssize_t write_device(int fd, const void* buffer, std::size_t size) {
   const auto file = find(fd);
   ssize_t result = -EIO;
   if (file != nullptr && !in_vfork_child()) {
-    result = is_entered(*file) ? -EDEADLK : file->verbs->write(fd, buffer, size);
+    if (is_entered(*file)) {
+      result = -EDEADLK;
+    } else if (file->verbs != nullptr) {
+      const srd::Uncancellable here;
+      result = file->verbs->write(fd, buffer, size);
+    } else {  // may wait for an event, and there the thread may end
+      result = file->connections->write(buffer, size);
+    }
   }
   if (result == -EMFILE) {
     complain_of_few_descriptors();
@@ -449,12 +531,13 @@ ssize_t write_uverbs(int fd, const void* buffer, std::size_t size) {
   return result;
 }
 
-int ioctl_uverbs(int fd, unsigned long request, void* argument) {
+int ioctl_device(int fd, unsigned long request, void* argument) {
   const srd::Uncancellable here;
   const auto file = find(fd);
   int result = -EIO;
   if (file != nullptr && !in_vfork_child()) {
-    result = is_entered(*file)
+    result = file->verbs == nullptr ? -ENOTTY
+             : is_entered(*file)
                  ? -EDEADLK
                  : file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
   }

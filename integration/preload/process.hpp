@@ -7,18 +7,18 @@
 
 namespace weft::preload {
 
-// As open(2) of /dev/infiniband/uverbs<nic>. The first one brings the NIC up, which may take as
-// long as weftd does. All functions here may be called from any thread, and from signal handlers:
-// see process.cpp.
-[[nodiscard]] int open_uverbs(int nic, int flags);
+// As open(2) of the device file of that number, as FdTable counts. The first one of a NIC brings it
+// up, which may take as long as weftd does. All functions here may be called from any thread, and
+// from signal handlers: see process.cpp.
+[[nodiscard]] int open_device(int device, int flags);
 
 // Whether a number that FdTable calls a device file still is one. It may have been closed past our
 // wrappers, and be another file by now.
 [[nodiscard]] bool is_still_device(int fd);
 
 // The following are for device files. As write(2) and ioctl(2).
-[[nodiscard]] ssize_t write_uverbs(int fd, const void* buffer, std::size_t size);
-[[nodiscard]] int ioctl_uverbs(int fd, unsigned long request, void* argument);
+[[nodiscard]] ssize_t write_device(int fd, const void* buffer, std::size_t size);
+[[nodiscard]] int ioctl_device(int fd, unsigned long request, void* argument);
 
 // `copy` is a duplicate of `fd`, which FdTable knows, from now on.
 void duplicated(int fd, int copy);

@@ -74,6 +74,7 @@ RxeDevice::RxeDevice(const Abilities& abilities, const roce::EngineConfig& engin
       config_(engine),
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
       engine_(engine, sink_),
+      gsi_(config_),
       qps_(engine.max_qps) {
   for (std::uint32_t i = 0; i < engine.addresses.size(); ++i) {
     gids_.push_back({engine.addresses[i].bytes, i, 1, kRoceV2, 0});
@@ -108,7 +109,9 @@ void RxeDevice::take(TimePoint now, const srd::RxPacket& packet) {
   }
   roce::wire::DatagramHeader outer;
   if (is_datagram(stripped) && roce::wire::read_envelope(packet.envelope(), outer)) {
-    engine_.on_packet(now, stripped, outer);
+    if (!gsi_.take(now, stripped, outer)) {
+      engine_.on_packet(now, stripped, outer);
+    }
   } else {
     engine_.on_packet(now, stripped);
   }
@@ -129,6 +132,7 @@ void RxeDevice::on_packets(TimePoint now, std::span<const srd::RxPacket> packets
 void RxeDevice::on_timeout(TimePoint now) {
   last_now_ = now;
   engine_.on_timeout(now);
+  gsi_.on_timeout(now);
   publish();
 }
 
@@ -141,7 +145,7 @@ bool RxeDevice::next_transmit(TimePoint now, srd::TxPacket& out) {
 // its packet has not left.
 bool RxeDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
   last_now_ = now;
-  return engine_.next_transmit(now, out);
+  return gsi_.next_transmit(now, out) || engine_.next_transmit(now, out);
 }
 
 // Everything that the engine has for the application; called whenever the engine may have

@@ -2,11 +2,13 @@
 // RoCEv2 engine.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "emu/devices/rxe/abi.hpp"
 #include "emu/devices/rxe/abilities.hpp"
+#include "emu/devices/rxe/gsi.hpp"
 #include "emu/devices/rxe/qp.hpp"
 #include "emu/kernel/device.hpp"
 #include "emu/roce/engine/engine.hpp"
@@ -50,7 +52,8 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] bool next_prepared(TimePoint now, srd::TxPacket& out);
   // At once, if there are completions: those of datagrams are told when their packets have left.
   [[nodiscard]] TimePoint next_timeout() const override {
-    return sink_.completions.empty() ? engine_.next_timeout() : TimePoint{};
+    return sink_.completions.empty() ? std::min(engine_.next_timeout(), gsi_.next_timeout())
+                                     : TimePoint{};
   }
 
   // What tells a Host how the application waits.
@@ -75,6 +78,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   }
   [[nodiscard]] bool has_optional_commands() const override { return true; }
   [[nodiscard]] bool rings_by_command() const override { return true; }
+  [[nodiscard]] kernel::ManagementPort* management() override { return &gsi_; }
 
   [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Pd>> alloc_pd(kernel::Udata& udata) override;
   [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Mr>> reg_mr(
@@ -138,6 +142,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   kernel::Statistics& statistics_;
   roce::Sink sink_;
   roce::Engine engine_;
+  Gsi gsi_;
   TimePoint last_now_{};  // commands come without the time
   std::uint32_t next_domain_ = 1;
   std::uint32_t pds_ = 0;

@@ -28,6 +28,7 @@ class RxePersonality final : public Personality {
   void write_device(kernel::TreeWriter& tree, const kernel::NicDescription& nic) const override;
   [[nodiscard]] std::string device_folder(const kernel::NicDescription& nic) const override;
   [[nodiscard]] std::span<const char* const> path_prefixes() const override;
+  [[nodiscard]] bool manages_connections() const override { return true; }
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
   [[nodiscard]] std::uint8_t node_type() const override { return 1; }  // a channel adapter
 

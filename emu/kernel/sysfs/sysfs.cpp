@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "emu/kernel/abi/ucma.hpp"
 #include "emu/kernel/abi/uverbs.hpp"
 
 namespace weft::kernel {
@@ -47,6 +48,12 @@ void replace_line(const std::string& path, std::string_view line) {
 void write_classes(TreeWriter& tree) {
   tree.file("sys/class/infiniband_verbs/abi_version", "6");
   tree.folder("dev/infiniband");
+}
+
+void write_connections(TreeWriter& tree) {
+  tree.file("sys/class/misc/rdma_cm/dev", format("%u:%u", kMiscMajor, kConnectionsMinor));
+  tree.file("sys/class/misc/rdma_cm/abi_version", std::to_string(abi::ucma::kAbiVersion));
+  tree.file("dev/infiniband/rdma_cm", "");
 }
 
 // As a kernel lays them out: the class's entries are links into the folder of the device.

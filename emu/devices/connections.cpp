@@ -1,0 +1,164 @@
+// Owns the way of messages and events between NICs, manager and files.
+#include "emu/devices/connections.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "srd/io/posix.hpp"
+#include "srd/run/clock.hpp"
+
+namespace weft::devices {
+
+namespace cm = roce::cm;
+
+namespace {
+
+// Of messages that a NIC did not get rid of. Those that matter are sent again.
+constexpr std::size_t kMostOutgoing = 1024;
+
+}  // namespace
+
+Connections::Connections(std::vector<Nic> nics, std::uint64_t seed, FileOf file_of)
+    : file_of_(std::move(file_of)),
+      next_timeout_(nanoseconds(kNever)),
+      manager_(config_of(nics, seed), *this, *this) {
+  for (Nic& nic : nics) {
+    agents_.push_back(std::make_unique<Agent>(*this, std::move(nic)));
+  }
+  for (const auto& agent : agents_) {
+    NicRunner& runner = *agent->nic_.runner;
+    runner.exclusively([&] { runner.device().management()->set_agent(agent.get()); });
+  }
+}
+
+Connections::~Connections() {
+  for (const auto& agent : agents_) {
+    NicRunner& runner = *agent->nic_.runner;
+    runner.exclusively([&] { runner.device().management()->set_agent(nullptr); });
+  }
+}
+
+cm::Config Connections::config_of(const std::vector<Nic>& nics, std::uint64_t seed) const {
+  cm::Config config;
+  config.seed = seed;
+  for (const Nic& nic : nics) {
+    const auto facts = nic.runner->device().management()->facts();
+    const auto number = static_cast<std::uint32_t>(config.nics.size());
+    config.nics.push_back(
+        {facts.guid, facts.attachment, facts.path_mtu, facts.ack_delay, nic.index});
+    std::uint8_t gid = 0;
+    for (const srd::Address& address : facts.addresses) {
+      config.addresses.push_back({address, number, gid++});
+    }
+  }
+  return config;
+}
+
+bool Connections::held_here() const {
+  return lock_.held_here() || std::ranges::any_of(agents_, [](const auto& agent) {
+           return agent->nic_.runner->held_here();
+         });
+}
+
+void Connections::with_all_nics(std::size_t first, const std::function<void()>& work) {
+  if (first == agents_.size()) {
+    work();
+    return;
+  }
+  agents_[first]->nic_.runner->exclusively([&] { with_all_nics(first + 1, work); });
+}
+
+void Connections::exclusively(
+    const std::function<void(cm::Manager& manager, TimePoint now)>& work) {
+  const srd::Uncancellable here;
+  with_all_nics(0, [&] { make_round(srd::monotonic_now(), nullptr, work); });
+}
+
+// The other NICs' threads are woken without their locks: whoever has one makes a round as well.
+void Connections::make_round(TimePoint now, const Agent* inside,
+                             const std::function<void(cm::Manager&, TimePoint)>& work) {
+  {
+    const std::lock_guard guard(lock_);
+    last_now_ = std::max(last_now_, now);
+    work(manager_, last_now_);
+    hand_out(last_now_);
+  }
+  for (const auto& agent : agents_) {
+    if (inside != nullptr && agent.get() != inside && agent->due_.load(std::memory_order_relaxed)) {
+      agent->nic_.runner->kick();
+    }
+  }
+}
+
+void Connections::hand_out(TimePoint now) {
+  cm::Outgoing message;
+  while (manager_.next_mad(now, message)) {
+    const auto own = std::ranges::find_if(agents_, [&](const auto& agent) {
+      const auto addresses = agent->nic_.runner->device().management()->facts().addresses;
+      return std::ranges::find(addresses, message.from) != addresses.end();
+    });
+    if (own != agents_.end() && (*own)->outgoing_.size() < kMostOutgoing) {
+      (*own)->outgoing_.push_back({message.to, message.traffic_class, message.mad});
+      (*own)->due_.store(true, std::memory_order_relaxed);
+    }
+  }
+  contexts_.dispatch(manager_);
+  next_timeout_.store(nanoseconds(manager_.next_timeout()), std::memory_order_relaxed);
+}
+
+void Connections::expect_events() {
+  const srd::Uncancellable here;
+  for (const auto& agent : agents_) {
+    agent->nic_.runner->expect_events();
+  }
+}
+
+void Connections::leave() {
+  exclusively([this](cm::Manager& manager, TimePoint now) { contexts_.destroy_all(manager, now); });
+}
+
+// --- The NICs' rounds
+
+void Connections::Agent::on_message(TimePoint now, const srd::Address& from, const srd::Address& to,
+                                    std::span<const std::byte> message) {
+  all_.make_round(now, this, [&](cm::Manager& manager, TimePoint time) {
+    manager.on_mad(time, from, to, message);
+  });
+}
+
+void Connections::Agent::on_timeout(TimePoint now) {
+  all_.make_round(now, this,
+                  [](cm::Manager& manager, TimePoint time) { manager.on_timeout(time); });
+}
+
+bool Connections::Agent::next_message(kernel::ManagementMessage& out) {
+  const std::lock_guard guard(all_.lock_);
+  if (outgoing_.empty()) {
+    return false;
+  }
+  out = outgoing_.front();
+  outgoing_.pop_front();
+  due_.store(!outgoing_.empty(), std::memory_order_relaxed);
+  return true;
+}
+
+// --- Who answers to a port
+
+bool Connections::claim(std::uint64_t service) {
+  for (auto agent = agents_.begin(); agent != agents_.end(); ++agent) {
+    if (!(*agent)->nic_.claim(service, true)) {
+      std::for_each(agents_.begin(), agent,
+                    [service](const auto& earlier) { (void)earlier->nic_.claim(service, false); });
+      return false;
+    }
+  }
+  return true;
+}
+
+void Connections::release(std::uint64_t service) {
+  for (const auto& agent : agents_) {
+    (void)agent->nic_.claim(service, false);
+  }
+}
+
+}  // namespace weft::devices

@@ -1,0 +1,82 @@
+// Owns the form of such datagrams.
+#include "emu/devices/rxe/gsi.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/packet.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
+
+namespace weft::devices::rxe {
+namespace {
+
+namespace wire = roce::wire;
+
+static_assert(kernel::kManagementBytes == wire::kMadSize);
+static_assert(wire::kLargestHeader + wire::kMadSize <= srd::TxPacket::kHeaderCapacity);
+
+}  // namespace
+
+bool Gsi::take(TimePoint now, const srd::RxPacket& packet, const wire::DatagramHeader& outer) {
+  wire::Packet headers;
+  if (wire::parse_packet(packet.bytes, packet.more.size(), headers) != wire::PacketFault::none ||
+      headers.destination_qpn != wire::RoceCodec::kManagementQpn) {
+    return false;
+  }
+  if (agent_ == nullptr || headers.qkey != wire::kGsiQkey ||
+      headers.payload_size != wire::kMadSize) {
+    return true;
+  }
+  std::array<std::byte, wire::kMadSize> message;
+  const auto front = packet.bytes.subspan(headers.header_size);
+  const std::size_t first = std::min(front.size(), message.size());
+  std::copy_n(front.begin(), first, message.begin());
+  std::copy_n(packet.more.begin(), message.size() - first,
+              message.begin() + static_cast<std::ptrdiff_t>(first));
+  agent_->on_message(now, packet.from, outer.destination, message);
+  return true;
+}
+
+// The message stands behind the headers in the packet's own memory: nobody has to lend it until it
+// has left.
+bool Gsi::write_next(srd::TxPacket& out) {
+  kernel::ManagementMessage message;
+  if (!agent_->next_message(message)) {
+    return false;
+  }
+  wire::Packet headers;
+  headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
+  headers.destination_qpn = wire::RoceCodec::kManagementQpn;
+  headers.psn = next_psn_;
+  headers.qkey = wire::kGsiQkey;
+  headers.source_qpn = wire::RoceCodec::kManagementQpn;
+  next_psn_ = (next_psn_ + 1) & wire::kMask24;
+  const std::size_t size = wire::write_headers(headers, out.header.data());
+  std::ranges::copy(message.bytes, out.header.begin() + static_cast<std::ptrdiff_t>(size));
+  out.to = message.to;
+  out.path = srd::PathId{0};
+  out.ecn = srd::Ecn::not_capable;
+  out.dscp = static_cast<std::uint8_t>(message.traffic_class >> 2);
+  out.hop_limit = 64;
+  out.header_size = static_cast<std::uint16_t>(size + message.bytes.size());
+  out.payload = {};
+  return true;
+}
+
+kernel::ManagementPort::Facts Gsi::facts() const {
+  constexpr std::size_t kInterfaceId = 8;  // where that half of a GID begins
+  constexpr std::uint8_t kAckDelay = 15;   // 4.096 us * 2^n
+  Facts facts;
+  const srd::Address& first = config_.addresses.front();
+  for (std::size_t i = kInterfaceId; i < first.bytes.size(); ++i) {
+    facts.guid = facts.guid << 8 | std::to_integer<std::uint64_t>(first.bytes[i]);
+  }
+  facts.attachment = static_cast<std::uint8_t>(config_.first_qpn >> wire::RoceCodec::kQpnBits);
+  facts.path_mtu = config_.max_path_mtu;
+  facts.ack_delay = kAckDelay;
+  facts.addresses = config_.addresses;
+  return facts;
+}
+
+}  // namespace weft::devices::rxe

@@ -1,0 +1,311 @@
+// Owns what each command does with an id.
+#include <cerrno>
+
+#include "emu/kernel/ucma/call.hpp"
+#include "emu/kernel/ucma/layouts.hpp"
+#include "emu/kernel/user_memory.hpp"
+
+namespace weft::kernel {
+namespace {
+
+namespace cm = roce::cm;
+namespace ucma = abi::ucma;
+
+std::optional<cm::Transport> transport_of(cm::PortSpace space, std::uint8_t qp_type) {
+  switch (space) {
+    case cm::PortSpace::tcp:
+      return cm::Transport::rc;
+    case cm::PortSpace::udp:
+    case cm::PortSpace::ipoib:
+      return cm::Transport::ud;
+    case cm::PortSpace::ib: {
+      const auto transport = static_cast<cm::Transport>(qp_type);
+      const bool known = transport == cm::Transport::rc || transport == cm::Transport::uc ||
+                         transport == cm::Transport::ud;
+      return known ? std::optional(transport) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int CmFile::find_on_nic(const Call& call, std::uint32_t id, Contexts::Context*& found) {
+  const int error = find(id, found);
+  return error == 0 && !call.manager.look(found->handle).has_nic ? EINVAL : error;
+}
+
+int CmFile::create_id(Call& call) {
+  const auto command = call.read<ucma::CreateId>();
+  const auto space = static_cast<cm::PortSpace>(command.port_space);
+  const auto transport = transport_of(space, command.qp_type);
+  if (!transport) {
+    return EINVAL;
+  }
+  const std::optional<cm::Handle> handle = call.manager.create(space, *transport);
+  if (!handle) {
+    return ENOMEM;
+  }
+  call.answer(ucma::IdReply{contexts_.add(*this, *handle, command.uid).id});
+  return 0;
+}
+
+int CmFile::destroy_id(Call& call) {
+  Contexts::Context* context = nullptr;
+  if (const int error = find(call.read<ucma::DestroyId>().id, context); error != 0) {
+    return error;
+  }
+  call.answer(ucma::EventsReply{destroy(call.manager, call.now, *context)});
+  return 0;
+}
+
+int CmFile::bind_ip(Call& call) {
+  const auto command = call.read<ucma::BindIp>();
+  const auto address = read_socket(command.address);
+  Contexts::Context* context = nullptr;
+  if (const int error = find(command.id, context); error != 0) {
+    return error;
+  }
+  return address ? call.manager.bind(context->handle, *address) : EINVAL;
+}
+
+// The library asks first whether it may bind an address of InfiniBand: if not, it stays with the
+// older commands.
+int CmFile::bind(Call& call) {
+  const auto command = call.read<ucma::Bind>();
+  const auto address = read_socket(command.address);
+  if (command.reserved != 0 || command.address_size != socket_size(command.address) || !address) {
+    return EINVAL;
+  }
+  Contexts::Context* context = nullptr;
+  const int error = find(command.id, context);
+  return error != 0 ? error : call.manager.bind(context->handle, *address);
+}
+
+int CmFile::resolve_ip(Call& call) {
+  const auto command = call.read<ucma::ResolveIp>();
+  const auto destination = read_socket(command.destination);
+  const auto source = read_socket(command.source);
+  Contexts::Context* context = nullptr;
+  if (const int error = find(command.id, context); error != 0) {
+    return error;
+  }
+  if (!destination) {
+    return EINVAL;
+  }
+  return call.manager.resolve_address(context->handle, source.value_or(cm::SocketAddress{}),
+                                      *destination);
+}
+
+int CmFile::resolve_addr(Call& call) {
+  const auto command = call.read<ucma::ResolveAddr>();
+  const auto destination = read_socket(command.destination);
+  const auto source = read_socket(command.source);
+  const bool has_source = command.source_size != 0;
+  if (command.reserved != 0 || command.destination_size != socket_size(command.destination) ||
+      !destination ||
+      (has_source && (command.source_size != socket_size(command.source) || !source))) {
+    return EINVAL;
+  }
+  Contexts::Context* context = nullptr;
+  if (const int error = find(command.id, context); error != 0) {
+    return error;
+  }
+  return call.manager.resolve_address(context->handle, has_source ? *source : cm::SocketAddress{},
+                                      *destination);
+}
+
+int CmFile::resolve_route(Call& call) {
+  Contexts::Context* context = nullptr;
+  const int error = find_on_nic(call, call.read<ucma::ResolveRoute>().id, context);
+  return error != 0 ? error : call.manager.resolve_route(context->handle);
+}
+
+int CmFile::query_route(Call& call) {
+  Contexts::Context* context = nullptr;
+  if (const int error = find(call.read<ucma::Query>().id, context); error != 0) {
+    return error;
+  }
+  const cm::Connection& id = call.manager.look(context->handle);
+  ucma::QueryRouteReply reply{};
+  (void)write_socket(id.binding.address, reply.source);
+  (void)write_socket(id.destination, reply.destination);
+  reply.ibdev_index = cm::Nic{}.index;
+  if (id.has_nic) {
+    const cm::Nic& nic = call.manager.nic_of(context->handle);
+    reply.node_guid = big_endian(nic.guid);
+    reply.port_num = 1;
+    reply.ibdev_index = nic.index;
+    reply.num_paths = id.has_path ? 1 : 0;
+    reply.route[0] = path_record(id);
+  }
+  call.answer(reply);
+  return 0;
+}
+
+int CmFile::query(Call& call) {
+  const auto command = call.read<ucma::Query>();
+  Contexts::Context* context = nullptr;
+  if (const int error = find(command.id, context); error != 0) {
+    return error;
+  }
+  const cm::Connection& id = call.manager.look(context->handle);
+  if (command.option == ucma::kQueryPath) {
+    ucma::QueryPathReply reply{};
+    reply.num_paths = id.has_path ? 1 : 0;
+    if (id.has_path) {
+      reply.path = path_data(id);
+    }
+    call.answer(reply);
+    call.reply.resize(id.has_path && call.room >= sizeof reply ? sizeof reply
+                                                               : ucma::kLeastQueryPath);
+    return 0;
+  }
+  if (command.option != ucma::kQueryAddr && command.option != ucma::kQueryGid) {
+    return ENOSYS;
+  }
+  if (call.room < offsetof(ucma::QueryAddrReply, ibdev_index)) {
+    return ENOSPC;
+  }
+  ucma::QueryAddrReply reply{};
+  reply.ibdev_index = cm::Nic{}.index;
+  if (id.has_nic) {
+    const cm::Nic& nic = call.manager.nic_of(context->handle);
+    reply.node_guid = big_endian(nic.guid);
+    reply.port_num = 1;
+    reply.pkey = big_endian(cm::kDefaultPkey);
+    reply.ibdev_index = nic.index;
+  }
+  if (command.option == ucma::kQueryGid) {
+    reply.source = gid_socket(id, true);
+    reply.destination = gid_socket(id, false);
+    reply.source_size = reply.destination_size = ucma::kInfiniBandSize;
+  } else {
+    reply.source_size = static_cast<std::uint16_t>(write_socket(id.binding.address, reply.source));
+    reply.destination_size =
+        static_cast<std::uint16_t>(write_socket(id.destination, reply.destination));
+  }
+  call.answer(reply);
+  return 0;
+}
+
+int CmFile::connect(Call& call) {
+  const auto command = call.read<ucma::Connect>();
+  if (command.param.valid == 0) {
+    return EINVAL;
+  }
+  Contexts::Context* context = nullptr;
+  if (const int error = find_on_nic(call, command.id, context); error != 0) {
+    return error;
+  }
+  return call.manager.connect(call.now, context->handle, read_parameters(command.param));
+}
+
+int CmFile::listen(Call& call) {
+  const auto command = call.read<ucma::Listen>();
+  Contexts::Context* context = nullptr;
+  const int error = find(command.id, context);
+  return error != 0 ? error : call.manager.listen(context->handle, command.backlog);
+}
+
+int CmFile::accept(Call& call) {
+  const auto command = call.read<ucma::Accept>();
+  Contexts::Context* context = nullptr;
+  if (const int error = find_on_nic(call, command.id, context); error != 0) {
+    return error;
+  }
+  if (command.param.valid == 0) {
+    return call.manager.accept(call.now, context->handle, nullptr);
+  }
+  const cm::ConnectParameters parameters = read_parameters(command.param);
+  const int error = call.manager.accept(call.now, context->handle, &parameters);
+  if (error == 0) {
+    context->uid = command.uid;
+  }
+  return error;
+}
+
+int CmFile::reject(Call& call) {
+  const auto command = call.read<ucma::Reject>();
+  const auto reason =
+      command.reason == 0 ? cm::Reason::consumer : static_cast<cm::Reason>(command.reason);
+  if (reason != cm::Reason::consumer && reason != cm::Reason::vendor_option) {
+    return EINVAL;
+  }
+  Contexts::Context* context = nullptr;
+  if (const int error = find_on_nic(call, command.id, context); error != 0) {
+    return error;
+  }
+  return call.manager.reject(call.now, context->handle, reason,
+                             {command.private_data, command.private_data_len});
+}
+
+int CmFile::disconnect(Call& call) {
+  Contexts::Context* context = nullptr;
+  const int error = find_on_nic(call, call.read<ucma::Disconnect>().id, context);
+  return error != 0 ? error : call.manager.disconnect(call.now, context->handle);
+}
+
+int CmFile::init_qp_attr(Call& call) {
+  const auto command = call.read<ucma::InitQpAttr>();
+  if (command.qp_state > cm::kQpError) {
+    return EINVAL;
+  }
+  Contexts::Context* context = nullptr;
+  if (const int error = find_on_nic(call, command.id, context); error != 0) {
+    return error;
+  }
+  cm::QpSettings settings;
+  const int error = call.manager.qp_settings(context->handle, command.qp_state, settings);
+  if (error == 0) {
+    call.answer(qp_attributes(settings));
+  }
+  return error;
+}
+
+int CmFile::set_option(Call& call) {
+  const auto command = call.read<ucma::SetOption>();
+  Contexts::Context* context = nullptr;
+  if (const int error = find(command.id, context); error != 0) {
+    return error;
+  }
+  std::uint32_t value = 0;
+  const std::size_t length = std::min<std::size_t>(command.length, sizeof value);
+  if (!copy_from_user(std::as_writable_bytes(std::span(&value, 1)).first(length), command.value)) {
+    return EFAULT;
+  }
+  if (command.level != ucma::kLevelId || command.name > ucma::kOptionAckTimeout) {
+    return ENOSYS;
+  }
+  const bool is_byte = command.name == ucma::kOptionTos || command.name == ucma::kOptionAckTimeout;
+  if (command.length != (is_byte ? 1 : sizeof value)) {
+    return EINVAL;
+  }
+  switch (command.name) {
+    case ucma::kOptionTos:
+      call.manager.set_traffic_class(context->handle, static_cast<std::uint8_t>(value));
+      return 0;
+    case ucma::kOptionReuseAddress:
+      return call.manager.set_reuse(context->handle, value != 0);
+    case ucma::kOptionAfOnly:
+      return call.manager.set_own_family(context->handle, value != 0);
+    default:
+      return call.manager.set_ack_timeout(context->handle, static_cast<std::uint8_t>(value));
+  }
+}
+
+int CmFile::notify(Call& call) {
+  const auto command = call.read<ucma::Notify>();
+  Contexts::Context* context = nullptr;
+  if (const int error = find_on_nic(call, command.id, context); error != 0) {
+    return error;
+  }
+  return command.event == ucma::kCommunicationEstablished ? call.manager.establish(context->handle)
+                                                          : EINVAL;
+}
+
+// JOIN_IP_MCAST and JOIN_MCAST: there are no groups.
+int CmFile::join_multicast(Call& /*call*/) { return EOPNOTSUPP; }
+int CmFile::leave_multicast(Call& /*call*/) { return EOPNOTSUPP; }
+
+}  // namespace weft::kernel

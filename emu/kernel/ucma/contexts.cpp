@@ -1,0 +1,68 @@
+// Owns finding ids, and the way of an event to its file.
+#include "emu/kernel/ucma/contexts.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "emu/kernel/ucma/file.hpp"
+
+namespace weft::kernel {
+
+void Contexts::dispatch(roce::cm::Manager& manager) {
+  roce::cm::Event event;
+  while (manager.next_event(event)) {
+    const auto found = by_handle_.find(event.id.value());
+    Context* const context = found == by_handle_.end() ? nullptr : &contexts_.at(found->second);
+    const bool heard = context != nullptr &&
+                       (context->uid != 0 || event.kind == roce::cm::EventKind::connect_request);
+    if (heard) {
+      context->file->queue(*context, event);
+    }
+  }
+}
+
+void Contexts::destroy_all(roce::cm::Manager& manager, TimePoint now) {
+  while (!contexts_.empty()) {
+    Context& context = contexts_.begin()->second;
+    (void)context.file->destroy(manager, now, context);
+  }
+}
+
+Contexts::Context& Contexts::add(CmFile& file, roce::cm::Handle handle, std::uint64_t uid) {
+  std::uint32_t id = 0;  // the lowest that is free
+  for (const auto& [used, context] : contexts_) {
+    if (used != id) {
+      break;
+    }
+    ++id;
+  }
+  by_handle_.emplace(handle.value(), id);
+  return contexts_.emplace(id, Context{id, &file, handle, uid, 0}).first->second;
+}
+
+Contexts::Context* Contexts::find(std::uint32_t id) {
+  const auto found = contexts_.find(id);
+  return found == contexts_.end() ? nullptr : &found->second;
+}
+
+int Contexts::find(const CmFile& file, std::uint32_t id, Context*& found) {
+  found = find(id);
+  if (found == nullptr) {
+    return ENOENT;
+  }
+  return found->file == &file ? 0 : EINVAL;
+}
+
+Contexts::Context* Contexts::first_of(const CmFile& file) {
+  const auto found = std::ranges::find_if(
+      contexts_, [&file](const auto& entry) { return entry.second.file == &file; });
+  return found == contexts_.end() ? nullptr : &found->second;
+}
+
+void Contexts::remove(std::uint32_t id) {
+  const auto found = contexts_.find(id);
+  by_handle_.erase(found->second.handle.value());
+  contexts_.erase(found);
+}
+
+}  // namespace weft::kernel

@@ -1,0 +1,64 @@
+// Owns the ids that programs know, of all open rdma_cm files of a process, and brings the events of
+// the connection manager to the files that they belong to.
+//
+// How it is wired. A process has one cm::Manager, one Contexts, and one CmFile for each open
+// descriptor of /dev/infiniband/rdma_cm. Whoever drives the manager calls dispatch() at the end of
+// every round (emu/roce/cm/manager.hpp), and implements CmHost around its lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "emu/roce/cm/manager.hpp"
+
+namespace weft::kernel {
+
+class CmFile;
+
+class CmHost {
+ public:
+  // Runs `work` with the manager, its Contexts and all files to itself; then lets messages leave,
+  // and dispatches what has become ready.
+  virtual void exclusively(
+      const std::function<void(roce::cm::Manager& manager, TimePoint now)>& work) = 0;
+  // A thread of the program is about to sleep until an event comes: somebody else must receive.
+  virtual void expect_events() = 0;
+  // The file behind a descriptor of the program's, or null.
+  [[nodiscard]] virtual std::shared_ptr<CmFile> file_of(int fd) = 0;
+
+ protected:
+  ~CmHost() = default;
+};
+
+class Contexts {
+ public:
+  struct Context {
+    std::uint32_t id = 0;
+    CmFile* file = nullptr;
+    roce::cm::Handle handle;
+    std::uint64_t uid = 0;  // the program's; 0: it has not accepted yet, and hears nothing
+    std::uint32_t events_reported = 0;
+  };
+
+  // Gives all events that are ready to their files.
+  void dispatch(roce::cm::Manager& manager);
+  // The process ends: each peer is told once.
+  void destroy_all(roce::cm::Manager& manager, TimePoint now);
+
+  // --- For files.
+  [[nodiscard]] Context& add(CmFile& file, roce::cm::Handle handle, std::uint64_t uid);
+  // 0, ENOENT, or EINVAL: it is another file's.
+  [[nodiscard]] int find(const CmFile& file, std::uint32_t id, Context*& found);
+  // As long as it is there.
+  [[nodiscard]] Context* find(std::uint32_t id);
+  [[nodiscard]] Context* first_of(const CmFile& file);
+  void remove(std::uint32_t id);
+
+ private:
+  std::map<std::uint32_t, Context> contexts_;
+  std::map<std::uint32_t, std::uint32_t> by_handle_;
+};
+
+}  // namespace weft::kernel

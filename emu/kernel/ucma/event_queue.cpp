@@ -1,0 +1,56 @@
+// Owns how a program sleeps until an event comes.
+#include "emu/kernel/ucma/event_queue.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "emu/kernel/native.hpp"
+
+namespace weft::kernel {
+
+CmEventQueue::~CmEventQueue() {
+  for (const int fd : {ours_, theirs_}) {
+    if (fd >= 0) {
+      native::close(fd);
+    }
+  }
+}
+
+int CmEventQueue::open() {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    return -1;
+  }
+  ours_ = native::move_high(pair[0]);
+  theirs_ = native::duplicate_high(pair[1]);
+  if (theirs_ < 0) {
+    const int error = errno;
+    native::close(pair[1]);
+    errno = error;
+    return -1;
+  }
+  theirs_ = keep_fd(theirs_);
+  return pair[1];
+}
+
+int CmEventQueue::wait() const {
+  std::byte byte;
+  // The byte stays. A signal ends this, or the kernel calls again, as the program's handler says.
+  // Here the thread may be cancelled, as in write(2): that is why this is libc's function.
+  return ::recv(theirs_, &byte, sizeof byte, MSG_PEEK) < 0 ? errno : 0;
+}
+
+void CmEventQueue::signal() {
+  std::byte byte{};
+  while (bytes_ < entries_.size() &&
+         native::send(ours_, &byte, sizeof byte, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) {
+    ++bytes_;
+  }
+  while (bytes_ > entries_.size() &&
+         native::receive(theirs_, &byte, sizeof byte, MSG_DONTWAIT) == 1) {
+    --bytes_;
+  }
+}
+
+}  // namespace weft::kernel

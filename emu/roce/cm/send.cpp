@@ -1,0 +1,166 @@
+// Owns sending: the queue of messages, sending again, giving up, and what is remembered of a
+// connection that has ended.
+#include <cerrno>
+
+#include "emu/roce/cm/manager.hpp"
+#include "emu/roce/cm/messages.hpp"
+
+namespace weft::roce::cm {
+namespace {
+
+// The time between two copies of a REQ is a little less than half of it.
+constexpr Duration kRemembered = 3 * time_of(kResponseTimeout);
+constexpr unsigned kAttachmentShift = 24;
+
+}  // namespace
+
+Manager::Message Manager::answer_of(const Connection& id, wire::CmKind kind) const {
+  Message message;
+  message.kind = kind;
+  message.transaction = id.transaction;
+  message.local_id = id.local_id;
+  message.remote_id = id.remote_id;
+  return message;
+}
+
+void Manager::post(const srd::Address& from, const srd::Address& to, std::uint8_t traffic_class,
+                   std::span<const std::byte, wire::kMadSize> mad) {
+  if (outgoing_.size() >= config_.most_outgoing) {
+    ++counters_.dropped;
+    return;
+  }
+  Outgoing& out = outgoing_.emplace_back();
+  out.from = from;
+  out.to = to;
+  out.traffic_class = traffic_class;
+  std::ranges::copy(mad, out.mad.begin());
+}
+
+void Manager::post(const Connection& id, const Message& message) {
+  std::array<std::byte, wire::kMadSize> mad;
+  wire::write_cm(message, mad);
+  post(id.path.source, id.path.destination, id.path.traffic_class, mad);
+}
+
+void Manager::post_reliably(TimePoint now, std::uint32_t slot, const Message& message) {
+  Connection& id = ids_[slot];
+  wire::write_cm(message, id.mad);
+  id.mad_timeout = id.timeout;
+  id.retries_left = id.most_retries;
+  deadlines_.set(slot, now + id.mad_timeout);
+  send_again(id);
+}
+
+void Manager::send_again(const Connection& id) {
+  post(id.path.source, id.path.destination, id.path.traffic_class, id.mad);
+}
+
+void Manager::stop_timer(std::uint32_t slot) { deadlines_.clear(slot); }
+
+void Manager::on_timeout(TimePoint now) {
+  while (deadlines_.earliest() <= now) {
+    const std::uint32_t slot = deadlines_.earliest_index();
+    Connection& id = ids_[slot];
+    if (id.phase == Phase::timewait) {
+      stop_timer(slot);
+      id.phase = Phase::idle;
+      if (id.state == IdState::disconnected) {
+        tell(slot, EventKind::timewait_exit);
+      }
+    } else if (id.retries_left > 0) {
+      --id.retries_left;
+      ++counters_.retries;
+      deadlines_.set(slot, now + id.mad_timeout);
+      send_again(id);
+    } else {
+      give_up(now, slot);
+    }
+  }
+}
+
+void Manager::give_up(TimePoint now, std::uint32_t slot) {
+  Connection& id = ids_[slot];
+  const bool connecting = id.state == IdState::connecting;
+  if (id.phase == Phase::disconnect_sent) {
+    enter_timewait(now, slot);
+    if (connecting) {
+      id.state = IdState::disconnected;
+      tell(slot, EventKind::disconnected, -ETIMEDOUT);
+    }
+    return;
+  }
+  reset(now, slot, Reason::timeout);
+  if (connecting) {
+    tell(slot, EventKind::unreachable, -ETIMEDOUT);
+  }
+}
+
+void Manager::enter_timewait(TimePoint now, std::uint32_t slot) {
+  forget_peer(now, slot, Reason::stale_connection);
+  ids_[slot].phase = Phase::timewait;
+  deadlines_.set(slot, now + time_of(ids_[slot].av_timeout));
+}
+
+void Manager::reset(TimePoint now, std::uint32_t slot, Reason reason) {
+  stop_timer(slot);
+  forget_peer(now, slot, reason);
+  ids_[slot].phase = Phase::idle;
+}
+
+void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
+  Connection& id = ids_[slot];
+  if (id.knows_remote_qpn) {
+    by_remote_qpn_.erase({id.remote_guid, id.remote_qpn});
+    id.knows_remote_qpn = false;
+  }
+  if (id.answers_sidr) {
+    by_sidr_.erase({id.path.destination.words(), id.remote_id});
+    id.answers_sidr = false;
+  }
+  if (!id.knows_remote_id) {
+    return;
+  }
+  const RemoteKey key{id.remote_guid, id.remote_id};
+  by_remote_id_.erase(key);
+  id.knows_remote_id = false;
+  while (!ended_order_.empty() &&
+         (ended_order_.front().first <= now || ended_order_.size() >= config_.most_ended)) {
+    ended_.erase(ended_order_.front().second);
+    ended_order_.pop_front();
+  }
+  if (ended_.emplace(key, Ended{now + kRemembered, reason}).second) {
+    ended_order_.emplace_back(now + kRemembered, key);
+  }
+}
+
+bool Manager::turns_round(const Outgoing& out) const {
+  Message message;
+  const LocalAddress* const own = find_address(out.to);
+  if (own == nullptr || wire::parse_cm(out.mad, message) != wire::MadFault::none) {
+    return false;
+  }
+  switch (message.kind) {
+    case wire::CmKind::request:
+    case wire::CmKind::sidr_request:
+      return listeners_.contains(message.service_id);
+    case wire::CmKind::sidr_reply:
+      return message.local_id >> kAttachmentShift == config_.nics[own->nic].attachment;
+    default:
+      return message.remote_id >> kAttachmentShift == config_.nics[own->nic].attachment;
+  }
+}
+
+bool Manager::next_mad(TimePoint now, Outgoing& out) {
+  while (!outgoing_.empty()) {
+    out = outgoing_.front();
+    outgoing_.pop_front();
+    ++counters_.sent;
+    if (!turns_round(out)) {
+      return true;
+    }
+    on_mad(now, out.from, out.to, out.mad);
+  }
+  return false;
+}
+
+}  // namespace weft::roce::cm

@@ -1,0 +1,189 @@
+// Tests with stock programs that connect by rdma_cm, over the soft-RoCE device.
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+constexpr const char* kIdeal = "--device rxe -- ";
+// Two leaves, between which packets overtake each other and are lost.
+constexpr const char* kLoss =
+    "--device rxe --topology " WEFT_LEAF_SPINE " --fault 'link: tor0-*, loss: 0.01' -- ";
+
+// Each is one word of a shell's. PORT and SERVER stand for what a run chooses.
+struct Pair {
+  const char* name;
+  const char* server;
+  const char* client;
+};
+
+std::string with(std::string text, const std::string& port) {
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"PORT", port}, {"SERVER", "{h1.ip}"}}) {
+    for (auto at = text.find(from); at != std::string::npos; at = text.find(from)) {
+      text.replace(at, from.size(), to);
+    }
+  }
+  return text;
+}
+
+// Clients do not wait for a server that does not listen yet: they are refused, and come again.
+std::string patiently(const std::string& command) {
+  return "sh -c 'n=0; until " + command +
+         "; do n=$((n + 1)); [ $n -lt 100 ] || exit 1; sleep 0.1; done'";
+}
+
+Outcome run_pair(const char* network, const Pair& pair, int seconds = 100) {
+  const std::string port = own_port();
+  return run_weft(network + with(pair.server, port) + " : " + patiently(with(pair.client, port)),
+                  seconds);
+}
+
+std::string program_of(const Pair& pair) {
+  const std::string command = pair.server;
+  return command.substr(0, command.find(' '));
+}
+
+class RdmaCm : public ::testing::TestWithParam<Pair> {};
+
+TEST_P(RdmaCm, BothEndsSucceed) {
+  const std::string program = program_of(GetParam());
+  if (!has(program)) {
+    GTEST_SKIP() << "this machine has no " << program
+                 << "; install rdmacm-utils and perftest to run this test";
+  }
+  const Outcome outcome = run_pair(kIdeal, GetParam());
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RdmaCm,
+    ::testing::Values(
+        Pair{"Rping", "rping -s -p PORT -V -C 10 -v", "rping -c -a SERVER -p PORT -V -C 10 -v"},
+        Pair{"Ucmatose", "ucmatose -p PORT", "ucmatose -p PORT -s SERVER"},
+        Pair{"UcmatoseThatMigrates", "ucmatose -p PORT -c 10 -m",
+             "ucmatose -p PORT -c 10 -m -s SERVER"},
+        Pair{"Udaddy", "udaddy -p PORT -c 5", "udaddy -p PORT -c 5 -s SERVER"},
+        Pair{"RstreamOfAllSizes", "rstream -p PORT", "rstream -p PORT -s SERVER"},
+        Pair{"RstreamVerified", "rstream -p PORT -S 100000 -I 100 -T v -T b",
+             "rstream -p PORT -S 100000 -I 100 -T v -T b -s SERVER"},
+        Pair{"RstreamWithPoll", "rstream -p PORT -S 1000 -I 200 -T a",
+             "rstream -p PORT -S 1000 -I 200 -T a -s SERVER"},
+        Pair{"Riostream", "riostream -p PORT -T v", "riostream -p PORT -T v -s SERVER"},
+        Pair{"Cmtime", "cmtime -p PORT -c 100", "cmtime -p PORT -c 100 -s SERVER"},
+        Pair{"WriteBandwidth", "ib_write_bw -R -F -p PORT -n 500",
+             "ib_write_bw -R -F -p PORT -n 500 SERVER"},
+        Pair{"SendLatency", "ib_send_lat -R -F -p PORT -n 500",
+             "ib_send_lat -R -F -p PORT -n 500 SERVER"},
+        Pair{"ReadBandwidth", "ib_read_bw -R -F -p PORT -n 200",
+             "ib_read_bw -R -F -p PORT -n 200 SERVER"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+class RdmaCmLoss : public ::testing::TestWithParam<Pair> {};
+
+TEST_P(RdmaCmLoss, ConnectionsGetThroughOnePercent) {
+  const std::string program = program_of(GetParam());
+  if (!has(program)) {
+    GTEST_SKIP() << "this machine has no " << program
+                 << "; install rdmacm-utils and perftest to run this test";
+  }
+  const Outcome outcome = run_pair(kLoss, GetParam());
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RdmaCmLoss,
+    ::testing::Values(Pair{"Rping", "rping -s -p PORT -V -C 200",
+                           "rping -c -a SERVER -p PORT -V -C 200"},
+                      Pair{"Ucmatose", "ucmatose -p PORT -c 5", "ucmatose -p PORT -c 5 -s SERVER"},
+                      Pair{"Rstream", "rstream -p PORT -S 4096 -I 300 -T v",
+                           "rstream -p PORT -S 4096 -I 300 -T v -s SERVER"},
+                      Pair{"WriteBandwidth", "ib_write_bw -R -F -p PORT -n 200",
+                           "ib_write_bw -R -F -p PORT -n 200 SERVER"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+// Both ends on one NIC, in two processes.
+TEST(RdmaCm, TwoProcessesOfAHost) {
+  WEFT_NEEDS("rping");
+  const std::string port = own_port();
+  const Outcome outcome = run_weft(
+      "--device rxe -- sh -c 'rping -s -p " + port + " -C 10 & n=0; until rping -c -a {h1.ip} -p " +
+      port + " -V -C 10 -v; do n=$((n + 1)); [ $n -lt 100 ] || exit 1; sleep 0.1; done; wait $!'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST(RdmaCm, OnePortIsOneProcesss) {
+  WEFT_NEEDS("rping");
+  const std::string port = own_port();
+  const std::string listens = "timeout 5 rping -s -p " + port + " -C 1";
+  const Outcome outcome =
+      run_weft("--device rxe -- sh -c '" + listens + " & " + listens +
+               "; a=$?; wait $!; b=$?; [ $a = 124 ] || [ $b = 124 ] && [ $a != $b ]'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("Address already in use")) << outcome.output;
+}
+
+// Of who is not there, and of who is not there any more.
+TEST(RdmaCm, NobodyListens) {
+  WEFT_NEEDS("rping");
+  const Outcome outcome =
+      run_weft("--device rxe -- true : rping -c -a {h1.ip} -C 1 -p " + own_port(), 30);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.code, 124) << "it hangs\n" << outcome.output;
+  EXPECT_TRUE(outcome.says("REJECTED")) << outcome.output;
+}
+
+TEST(RdmaCm, AListenerThatWasKilledListensNoMore) {
+  WEFT_NEEDS("rping");
+  const std::string port = own_port();
+  const auto killed = std::filesystem::temp_directory_path() / ("weft-killed-" + port);
+  std::filesystem::remove(killed);
+  const Outcome outcome = run_weft(
+      "--device rxe -- sh -c 'rping -s -P -p " + port + " & until rping -c -a {h1.ip} -p " + port +
+          " -C 1; do sleep 0.1; done; kill -9 $!; "
+          "wait $!; touch " +
+          killed.string() + "' : sh -c 'until [ -e " + killed.string() +
+          " ]; do sleep 0.1; done; exec rping -c -a {h1.ip} -C 1 -p " + port + "'",
+      60);
+  std::filesystem::remove(killed);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.code, 124) << "it hangs\n" << outcome.output;
+  EXPECT_TRUE(outcome.says("REJECTED")) << outcome.output;
+}
+
+TEST(RdmaCm, AThousandConnections) {
+  WEFT_NEEDS("cmtime");
+  const Outcome outcome =
+      run_pair(kIdeal, {"Storm", "cmtime -p PORT -c 1000", "cmtime -p PORT -c 1000 -s SERVER"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST(RdmaCm, AFileArrivesWhole) {
+  WEFT_NEEDS("rcopy");
+  namespace fs = std::filesystem;
+  const std::string port = own_port();
+  const fs::path folder = fs::temp_directory_path() / ("weft-rcopy-" + port);
+  fs::create_directories(folder);
+  {
+    std::ofstream file(folder / "from", std::ios::binary);
+    for (std::uint32_t i = 0; i < (1U << 22); ++i) {
+      const std::uint32_t word = i * 2654435761U;
+      file.write(reinterpret_cast<const char*>(&word), sizeof word);
+    }
+  }
+  const std::string here = folder.string();
+  const Outcome outcome = run_weft(
+      "--device rxe -- sh -c 'rcopy -p " + port + " & until [ -e " + here +
+      "/done ]; do sleep 0.1; done; kill $!' : " + "sh -c 'n=0; until rcopy " + here +
+      "/from {h1.ip}:" + here + "/to -p " + port +
+      "; do n=$((n + 1)); [ $n -lt 100 ] || break; sleep 0.1; done; touch " + here + "/done'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(run_shell("cmp " + here + "/from " + here + "/to").code, 0) << outcome.output;
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace weft::testing
