@@ -26,7 +26,7 @@ namespace weft::daemon {
 class Capture;
 
 // In whose ring a frame lies. Given to submit(), the frame stays there while it is inside, and is
-// not copied.
+// not copied: unless it stays too long, is cut or damaged, or the ring is half full (take_home()).
 struct Lender {
   Loans* loans = nullptr;
   std::uint64_t position = 0;  // of the frame in the ring

@@ -14,9 +14,9 @@
 //   port --pump_outside()--> enter() --relay()      enter() also submits to LiveFabric, or arrives
 //
 // Everything runs on the forwarding thread. A frame is copied once on its way, by deliver() or
-// stage(); in the modelled network it stays in the sender's ring. Back-pressure: forward() returns
-// false when the receiver's ring, or the NIC, has no room; the frame then stays at the front of its
-// sender's ring, which fills up.
+// stage(); in the modelled network it stays in the sender's ring (LiveFabric says when it does
+// not). Back-pressure: forward() returns false when the receiver's ring, or the NIC, has no room;
+// the frame then stays at the front of its sender's ring, which fills up.
 #pragma once
 
 #include <array>

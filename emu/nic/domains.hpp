@@ -1,5 +1,5 @@
-// Owns the protection domains and the registered memory of one NIC in this process. Whatever
-// protocols the NIC speaks share them, so a region is registered once and has one key.
+// Owns the protection domains and the registered memory of one NIC of SRD in this process. All its
+// queue pairs share them, so a region is registered once and has one key.
 #pragma once
 
 #include <cstdint>

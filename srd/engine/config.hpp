@@ -21,8 +21,8 @@ struct EngineConfig {
   // Limits: everything that a peer can make us hold is bounded by one of these.
   std::uint32_t max_peers = 65536;
   std::uint32_t max_work_requests = 65536;
-  // Not taken by poll(): so many of requests, and as many of receives, those that are flushed
-  // apart.
+  // Not taken by poll(): so many of requests, and as many of receives. Receives that are flushed
+  // come on top.
   std::uint32_t max_completions = 65536;
   std::uint32_t max_reads_per_peer = 64;  // outstanding reads we send, and serve, per peer
   std::uint32_t window_packets =

@@ -98,7 +98,7 @@ class Engine final : public Machine {
   [[nodiscard]] const EngineConfig& config() const { return parts_.config; }
   [[nodiscard]] const Counters& counters() const { return parts_.counters; }
   [[nodiscard]] std::size_t max_send_size() const { return parts_.config.mtu_payload; }
-  // Requests accepted whose completion has not been taken by poll() yet; receives not counted.
+  // Requests accepted that have not ended; receives not counted.
   [[nodiscard]] std::size_t outstanding() const { return parts_.works.outstanding(); }
   void observe(Observer* observer) { parts_.observer = observer; }
 

@@ -1,7 +1,7 @@
 // Owns the responder: the checks of a request in Linux's order, and its execution.
 //
-// PSN, opcode sequence, rights of the queue pair, resources, length, key. docs/roce.md says which
-// answer each gives.
+// PSN, opcode sequence, rights of the queue pair, resources, a posted receive, length, key.
+// docs/roce.md says which answer each gives.
 #include <algorithm>
 #include <atomic>
 
