@@ -155,6 +155,7 @@ class Engine final : public srd::Machine {
   [[nodiscard]] bool transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out);
   [[nodiscard]] bool transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out);
   void finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool is_paced(QueuePair& qp, TimePoint now);
   void transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out);
 
   // req.cpp

@@ -155,6 +155,9 @@ bool Engine::transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out)
   packet.opcode = wire::opcode_of(wire::Transport::rc, wire::Operation::acknowledge);
   if (!resp.responses.empty()) {
     Response& response = resp.responses.front();
+    if (response.kind == Response::Kind::read && is_paced(qp, now)) {
+      return false;
+    }
     packet.psn = response.psn;
     packet.msn = response.msn;
     packet.syndrome = response.syndrome;

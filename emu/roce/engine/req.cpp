@@ -184,13 +184,8 @@ bool Engine::transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out) 
     if (psn_minus(req.send_psn, req.acked) >= static_cast<std::int32_t>(config_.window)) {
       return false;
     }
-    if (config_.congestion_control) {
-      qp.rate.advance(now);
-      if (qp.rate.next_send() > now) {
-        req.pace_at = qp.rate.next_send();
-        set_deadline(qp);
-        return false;
-      }
+    if (is_paced(qp, now)) {
+      return false;
     }
     if (req.failed != WcStatus::success || (!wqe.begun && !begin(qp, wqe))) {
       if (req.failed != WcStatus::success && req.next == qp.send_queue.head()) {

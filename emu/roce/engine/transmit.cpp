@@ -55,6 +55,21 @@ bool Engine::transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   return qp.type == QpType::ud ? transmit_datagram(qp, now, out) : transmit_request(qp, now, out);
 }
 
+// Whether data have to wait for the rate that congestion notifications have left; if so the queue
+// pair is woken when it is their turn. What carries no data is not held up.
+bool Engine::is_paced(QueuePair& qp, TimePoint now) {
+  if (!config_.congestion_control) {
+    return false;
+  }
+  qp.rate.advance(now);
+  if (qp.rate.next_send() <= now) {
+    return false;
+  }
+  qp.req.pace_at = qp.rate.next_send();
+  set_deadline(qp);
+  return true;
+}
+
 void Engine::transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   qp.notify_peer_of_congestion = false;
   qp.notified_at = now;
@@ -93,7 +108,9 @@ void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxP
     out.payload[1] = std::span(kZeros).first(packet.pad);
   }
   out.header_size = static_cast<std::uint16_t>(wire::write_headers(packet, out.header.data()));
-  qp.rate.sent(now, out.size());
+  if (out.payload_size() != 0) {
+    qp.rate.sent(now, out.size());
+  }
   ++counters_.sent;
 }
 

@@ -78,6 +78,30 @@ TEST(Rate, SendsSlowerAfterANotificationAndThenFasterAgain) {
   EXPECT_GT(later, after);
 }
 
+TEST(Rate, HoldsBackTheAnswersToReads) {
+  EngineConfig config = Bench::default_config();
+  config.congestion_control = true;
+  config.line_rate = Rate::gbps(1);
+  Bench bench(QpType::rc, Bench::default_request(), config);
+  bench.bring_up();
+  auto notification = bench.request(wire::Operation::send_first, 0);
+  notification.opcode = wire::kCongestionNotification;
+  for (int i = 0; i < 4; ++i) {
+    bench.arrive(notification);
+  }
+  auto read = bench.request(wire::Operation::read_request, kRqPsn);
+  read.length = 4096;  // 16 packets, which take 37 us at the line's rate
+  bench.arrive(read);
+  const TimePoint begun = bench.now;
+  std::size_t packets = bench.all().size();
+  EXPECT_LT(packets, 3U);
+  while (packets < 16 && bench.wait()) {
+    packets += bench.all().size();
+  }
+  EXPECT_EQ(packets, 16U);
+  EXPECT_GT(bench.now - begun, 4 * 37us);
+}
+
 TEST(Rate, IsNotAskedWhereItIsOff) {
   Bench bench;
   bench.bring_up();
