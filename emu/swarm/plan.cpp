@@ -128,8 +128,7 @@ LinkModel random_link(Rng& rng) {
   return link;
 }
 
-// A receive that is too small, or an endpoint that posts no receives of itself, makes length errors
-// and receiver_not_ready happen.
+// Receives too small, or none at all, make length errors and receiver_not_ready happen.
 std::vector<EndpointPlan> random_endpoints(Rng& rng, std::uint32_t mtu) {
   std::vector<EndpointPlan> endpoints(1 + rng.below(3));
   for (std::uint32_t i = 0; i < endpoints.size(); ++i) {
@@ -341,9 +340,7 @@ class Planner {
     }
   }
 
-  // Reads that are flushed while their answers are under way, again and again: late answers must
-  // not reach the reads that follow.
-  void add_cancelled_reads() {
+  void add_cancelled_reads() {  // late answers must not reach the reads that follow
     for (std::uint32_t n = 1 + rng_.below(6); n > 0; --n) {
       const Step model = occasion();
       const Duration rtt = plan_.hosts[model.host].engine.base_rtt;
@@ -377,9 +374,7 @@ class Planner {
     }
   }
 
-  // Short sends, and short reads in the other direction, beside writes of very many packets:
-  // Fairness checks that the short ones are not kept waiting.
-  void add_short_beside_long() {
+  void add_short_beside_long() {  // fairness.cpp checks that the short ones do not wait
     const Step here = occasion();
     Step there = here;
     std::swap(there.host, there.peer);
@@ -444,9 +439,7 @@ class Planner {
     plan_.steps.push_back(last);
   }
 
-  // Bursts of requests between two endpoints. `bulk` is the share of long messages of the whole
-  // run.
-  void add_work() {
+  void add_work() {  // bursts between two endpoints
     const std::uint32_t bursts = 2 + rng_.below(20);
     const double bulk = rng_.unit();
     for (std::uint32_t b = 0; b < bursts; ++b) {
@@ -461,7 +454,6 @@ class Planner {
     }
   }
 
-  // Like `model`, a little later, and often with an endpoint, kind or flaw of its own.
   Step random_request(const Step& model, double bulk) {
     Step step = model;
     const double kind = rng_.unit();
@@ -486,9 +478,7 @@ class Planner {
     return step;
   }
 
-  // Network faults that hit single packets. A step sets a value for the whole network, which holds
-  // until the next step of its kind.
-  void add_noise() {
+  void add_noise() {  // a value holds for the whole network until the next step of its kind
     struct Noise {
       Act act;
       double most;
@@ -512,9 +502,7 @@ class Planner {
     }
   }
 
-  // Faults of paths, hosts and connections; about half of the dead paths are revived before the
-  // end.
-  void add_faults() {
+  void add_faults() {  // about half of the dead paths are revived before the end
     for (std::uint32_t i = rng_.below(6); i > 0 && mood_.noise > 0; --i) {
       const std::uint16_t paths = plan_.hosts[0].engine.paths;
       const Step dead = add(Act::kill_path);
@@ -559,8 +547,7 @@ class Planner {
     }
   }
 
-  // Endpoints, receives and regions that disappear while peers still use them.
-  void add_churn() {
+  void add_churn() {  // what peers still use disappears
     using namespace std::chrono_literals;
     for (std::uint32_t i = 1 + rng_.below(4); i > 0; --i) {
       switch (rng_.below(4)) {

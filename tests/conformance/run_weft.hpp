@@ -12,6 +12,8 @@
 
 namespace weft::testing {
 
+// How a shell command ended: its exit code, or 128 and the signal; both output streams, as they
+// came.
 struct Outcome {
   int code = -1;
   std::string output;
@@ -37,6 +39,7 @@ inline Outcome run_weft(const std::string& arguments, int seconds = 60) {
   return run_shell("timeout " + std::to_string(seconds) + " " WEFT_PROGRAM " run " + arguments);
 }
 
+// Whether this machine has the program.
 inline bool has(const std::string& program) { return run_shell("command -v " + program).code == 0; }
 
 // Tests run side by side, and stock programs listen on fixed ports unless they are told otherwise.

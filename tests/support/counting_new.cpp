@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+// Of the whole program so far; tests compare it before and after. For programs of one thread.
 std::size_t allocations = 0;
 
 void* operator new(std::size_t size) {

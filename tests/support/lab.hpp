@@ -28,7 +28,8 @@ inline constexpr std::uint32_t kQkey = 0x1CE;
 inline constexpr std::uint32_t kDomain = 3;
 inline constexpr std::size_t kMemorySize = 1 << 20;
 
-// What a request says when it does not say the usual.
+// How a request departs from the usual one. What is not named here is as Node::boot() has set it up
+// at both ends.
 struct How {
   Qpn source = kEndpoint;
   Qpn destination = kEndpoint;
@@ -47,6 +48,7 @@ struct LabConfig {
 // One-way latency 5 us, 16 paths, 1 KiB packets: small numbers that a story can speak about.
 [[nodiscard]] LabConfig lab_config();
 
+// What a receive has brought, or a write with immediate data (whose text is empty).
 struct Message {
   std::string text;
   Completion completion;
@@ -54,7 +56,9 @@ struct Message {
 
 class Lab;
 
-// One process: an engine, an endpoint, registered memory that others may read and write.
+// One process: an engine, an endpoint, registered memory that others may read and write. A crash
+// takes all of it, requests included; what boot() makes is new, and only completions(), inbox() and
+// cookies go on.
 class Node {
  public:
   Node(Lab& lab, std::uint32_t host) : lab_(lab), host_(host) {}
@@ -78,6 +82,7 @@ class Node {
                       const How& how = {});
   std::uint64_t read(const Node& from, std::uint64_t offset, std::size_t length,
                      const How& how = {});
+  // Bytes that nobody holds or reads: for messages too large for a test's memory.
   std::uint64_t write_phantom(const Node& to, std::uint64_t length, const How& how = {});
   bool try_receive(std::size_t size = 4096, Qpn endpoint = kEndpoint);
   void receive(std::size_t count = 1, std::size_t size = 4096, Qpn endpoint = kEndpoint);
@@ -88,6 +93,7 @@ class Node {
   // --- What came of it
   [[nodiscard]] std::optional<Status> status(std::uint64_t cookie) const;
   [[nodiscard]] std::string read_result(std::uint64_t cookie) const;
+  // All that have come, in their order.
   [[nodiscard]] const std::vector<Completion>& completions() const { return completions_; }
   [[nodiscard]] const std::vector<Message>& inbox() const { return inbox_; }
   [[nodiscard]] std::vector<std::string> texts() const;
@@ -135,6 +141,8 @@ class Node {
   std::uint64_t last_cookie_ = 1000;
 };
 
+// The processes and the network between them, driven step by step; every step also checks the rules
+// that no run may break (world().broken()).
 class Lab {
  public:
   explicit Lab(std::uint32_t nodes, const LabConfig& config = lab_config());
@@ -144,10 +152,12 @@ class Lab {
   [[nodiscard]] world::VirtualWorld& world() { return world_; }
   [[nodiscard]] world::VirtualNetwork& network() { return world_.network(); }
   [[nodiscard]] TimePoint now() const { return world_.now(); }
+  // Virtual time since the laboratory was set up.
   [[nodiscard]] Duration elapsed() const { return world_.now() - start_; }
   [[nodiscard]] Duration rtt() { return network().link().latency * 2; }
 
   void run_for(Duration duration);
+  // False: the limit came first, or nothing is left that could happen.
   bool run_until(const std::function<bool()>& reached, Duration limit = 10s);
   // Until every request (posted receives aside) has completed and nothing is under way any more.
   bool run_until_idle(Duration limit = 10s);
@@ -157,6 +167,7 @@ class Lab {
   void restart(Node& node, srd::Life life);
   void crash(Node& node);
   void boot(Node& node, const srd::EngineConfig& config) { node.boot(config); }
+  // Nothing passes between the two any more, in either direction; others are not affected.
   void partition(Node& a, Node& b);
   void rejoin(Node& a, Node& b);
 

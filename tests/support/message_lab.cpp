@@ -14,6 +14,7 @@ constexpr std::size_t kGuard = 64;
 constexpr std::byte kGuardByte{0xA5};
 constexpr std::uint64_t kFirstCookie = 100;  // lower ones are the tests' own
 
+// The byte that fill() writes at that place.
 std::byte byte_at(std::uint64_t seed, std::size_t at) {
   return static_cast<std::byte>(mix64(seed * 0x10001 + at / 8) >> (8 * (at % 8)));
 }

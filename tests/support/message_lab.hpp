@@ -44,7 +44,8 @@ struct ReceiveOptions {
 
 class MessageLab;
 
-// One process. Memory of a request belongs to it alone; behind a receive lies a guard.
+// One process. Memory of a request belongs to it alone; behind a receive lies a guard, and a send's
+// memory is overwritten when it completes, so that whoever still reads it is found out.
 class Station {
  public:
   Station(MessageLab& lab, std::uint32_t host) : lab_(lab), host_(host) {}
@@ -62,6 +63,8 @@ class Station {
                      const SendOptions& options = {});
   std::uint64_t receive(std::uint64_t tag, std::size_t size, const ReceiveOptions& options = {});
 
+  // Takes what has completed; the laboratory calls it after every step. Completions of cookies
+  // below 101, and those of writes and reads, are left to the test.
   void collect();
   [[nodiscard]] const std::vector<srd::MessageCompletion>& completions() const {
     return completions_;
@@ -99,6 +102,7 @@ class Station {
   std::uint64_t last_cookie_ = 100;
 };
 
+// As Lab (lab.hpp), with a messenger on top of each engine.
 class MessageLab {
  public:
   explicit MessageLab(std::uint32_t stations,

@@ -22,7 +22,7 @@ struct CapturedFrame {
 struct CaptureFile {
   std::vector<std::string> interfaces;
   std::vector<CapturedFrame> frames;
-  bool well_formed = false;  // the file ends with a whole block
+  bool well_formed = false;  // each block is whole, and the file ends with one
 
   // The place of the interface of that name, or interfaces.size().
   [[nodiscard]] std::size_t place_of(const std::string& name) const {
@@ -34,6 +34,7 @@ struct CaptureFile {
   }
 };
 
+// Reads interface descriptions (block type 1) and packets (type 6); other blocks are passed over.
 // Little-endian files only: they are made on the machine that reads them.
 inline CaptureFile read_pcapng(const std::string& path) {
   CaptureFile capture;

@@ -83,6 +83,7 @@ int numbers() {
            return fd >= 512;
          }) > 0,
          "where are ours?");
+  // As if they did not exist; only that nothing else may take their place.
   demand(close(ours) == -1 && errno == EBADF, "one of ours can be closed");
   demand(dup2(0, ours) == -1 && errno == EBUSY, "one of ours can be replaced");
   talk_to_itself(queue);
@@ -106,6 +107,8 @@ int channels() {
   return 0;
 }
 
+// The number of a device file that was closed without our knowledge goes to another file, whose
+// bytes must not be taken for commands.
 int past_us() {
   QueuePair queue(kSlots, kSize);
   const auto is_plain = [](int fd) {
@@ -131,7 +134,7 @@ int past_us() {
   return 0;
 }
 
-// The rest of the numbers is the program's.
+// A device takes the upper numbers below a small limit: all lower ones can still be the program's.
 int few_numbers() {
   rlimit limit{};
   demand(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");

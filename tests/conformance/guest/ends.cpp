@@ -31,6 +31,8 @@ struct ClosesAtExit {
 
 }  // namespace
 
+// exit() below a signal handler runs destructors that close the device in whose progress the signal
+// came.
 int exit_in_handler() {
   static ClosesAtExit another;
   int count = 0;
@@ -47,6 +49,8 @@ int exit_in_handler() {
   }
 }
 
+// The sender counts its completions only; so the receiver's last acknowledgement must have left
+// before its process ends.
 int exit_at_once() {
   constexpr int kMessages = 3;
   const bool sender = own_rank() == 0;
@@ -92,6 +96,8 @@ int exit_cancelled() {
   return 1;
 }
 
+// A cancelled thread must not hold the device's lock for ever: the main thread talks to itself
+// after each.
 int cancelled_poller() {
   struct Poller {
     QueuePair* queue;
@@ -132,6 +138,8 @@ int cancelled_poller() {
   return 0;
 }
 
+// The child gets a device of its own, and nothing of the parent's, in whatever state the parent
+// was.
 int forks() {
   QueuePair queue(kSlots, kSize);
   std::atomic<bool> stop{false};

@@ -81,6 +81,8 @@ std::array<int, 16> ends(QueuePair& queue, int count) {
   return status;
 }
 
+// Memory goes while work that uses it is posted: this work ends with a local protection error, all
+// other work ends well.
 void lose(QueuePair& queue, Buffer::Way way) {
   Buffer buffer(queue);
   const bool source = way != Buffer::Way::unwritable;

@@ -40,6 +40,8 @@ extern "C" void* malloc(std::size_t size) {
 
 namespace weft::conformance {
 
+// A program's allocator may open files before it is ready, so wrappers must not allocate on the
+// way.
 int open_without_malloc() {
   forbidden = true;
   const int other = open("/sys/class/net", O_RDONLY | O_DIRECTORY);
@@ -50,6 +52,7 @@ int open_without_malloc() {
   return 0;
 }
 
+// Emulated files are reached through folders' descriptors and from the working directory, too.
 int relative_paths() {
   const int folder = open("/dev/infiniband", O_RDONLY | O_DIRECTORY);
   demand(folder >= 0, "no folder of devices");
@@ -143,6 +146,7 @@ int steps_back() {
 
 namespace {
 
+// The kernel answers EFAULT; wrappers that look at the path first must not crash.
 void demand_bad_paths(std::initializer_list<const char*> addresses) {
   struct stat status {};
   for (const char* volatile path : addresses) {
@@ -188,6 +192,7 @@ int bad_pointers() {
   return 0;
 }
 
+// The program's own symbolic links lead into the emulated tree.
 int own_links() {
   char folder[] = "/tmp/weft-links-XXXXXX";
   demand(mkdtemp(folder) != nullptr && chdir(folder) == 0, "a folder of our own");
@@ -233,6 +238,7 @@ int sandboxed() {
   return bad_pointers();
 }
 
+// Some libraries call these functions by glibc's internal names.
 int other_names() {
   const auto open_it =
       reinterpret_cast<int (*)(const char*, int, ...)>(dlsym(RTLD_DEFAULT, "__open"));

@@ -21,6 +21,8 @@ namespace weft::conformance {
 namespace abi = kernel::abi;
 namespace efa = devices::efa;
 
+// The commands are those that rdma-core's EFA library gives, in its order; what it keeps, as
+// handles and ring positions, is kept here.
 class RawQueue {
  public:
   // To peers on the same host, `gid`. `memory` is what they may write to.

@@ -56,6 +56,8 @@ void measure(const char* name, F&& exchange_one) {
 
 std::uint8_t value_of(int turn) { return static_cast<std::uint8_t>(turn % 255 + 1); }
 
+// Receives land in their slots in turn, so the next message is awaited in the next slot, and no
+// completion is needed to find it.
 int spin_on_receives(QueuePair::Calls calls, const char* name) {
   constexpr std::uint32_t kSlots = 8;
   constexpr std::uint32_t kSize = 8;

@@ -168,6 +168,8 @@ void add_lanes(Lanes& lanes, const std::vector<fi_datatype>& types) {
    ...);
 }
 
+// Both ranks do every operation to each other at once; rows of values differ, so that a result of
+// the row before is found out.
 class Atomics {
  public:
   Atomics() {

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kBarrierTag = 1ULL << 40;
 constexpr std::chrono::seconds kPatience{60};
 
+// Ends the program with a message when something takes too long: a hang would tell nothing.
 class Limit {
  public:
   explicit Limit(const char* what) : what_(what) {}

@@ -27,6 +27,7 @@ constexpr Network kDying{
     "WEFT_CASE_UNTIL=retrans_pkts WEFT_CASE_SECONDS=1"};
 constexpr Network kBase{"Base", "--device efa:base", ""};
 
+// One case on `ranks` hosts, which meet in a folder of their own.
 Outcome run_case(const Network& network, const std::string& name, int ranks = 2) {
   return run_shell(
       "dir=$(mktemp -d) && WEFT_CASE_DIR=$dir WEFT_CASE_RANKS=" + std::to_string(ranks) + " " +

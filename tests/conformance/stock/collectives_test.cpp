@@ -15,6 +15,7 @@ namespace {
 const std::set<std::string> kAll{"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                  "broadcast",  "gather",     "scatter",        "barrier"};
 
+// All ranks on one emulated host.
 Outcome run_collectives(const std::string& network, int ranks, const std::string& options,
                         int seconds) {
   return run_shell(

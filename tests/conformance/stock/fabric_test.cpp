@@ -49,6 +49,8 @@ double reported(const Outcome& outcome, const std::string& host, const std::stri
              : std::atof(outcome.output.c_str() + at + key.size() + 3);
 }
 
+// The profile holds packets back, so messages arrive in another order than they were sent in; no
+// program may mind.
 TEST(Order, OfMessagesIsLostOnPurposeAndCounted) {
   WEFT_NEEDS("ib_send_bw");
   const std::string command = "ib_send_bw -c SRD -x 0 -b -n 3000 -s 1024 -p " + own_port();

@@ -6,6 +6,7 @@
 namespace weft::testing {
 namespace {
 
+// One program, and how it must end.
 struct Unprivileged {
   const char* name;
   const char* program;    // or other file that has to be there; empty: it could not be built

@@ -14,6 +14,7 @@
 
 namespace weft::conformance {
 
+// Ends the process, which fails the test, if something is not as it must be.
 inline void demand(bool condition, const char* what) {
   if (!condition) {
     std::fprintf(stderr, "%d: %s\n", static_cast<int>(getpid()), what);
@@ -24,6 +25,8 @@ inline void demand(bool condition, const char* what) {
 inline constexpr std::uint32_t kQkey = 0x77;
 inline constexpr std::uint8_t kForEver = 7;  // of tries when a receiver is not ready
 
+// One device, one protection domain, one completion queue, one queue pair in RTS and an address
+// handle to its own host; everything goes in the destructor, and that must succeed.
 class QueuePair {
  public:
   // Through the device's hooks, or through the functions that the library had before they came.

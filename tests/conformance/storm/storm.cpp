@@ -20,6 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// What peers send: every byte follows from the first three fields.
 struct Message {
   std::uint32_t peer;
   std::uint32_t life;
@@ -61,9 +62,11 @@ Shared* shared = nullptr;
 
 constexpr std::uint32_t kNotReady = 10;
 constexpr std::uint32_t kPeerSlots = 8;
-constexpr std::uint32_t kTargetSlots =
-    32;  // far fewer than senders' messages: receivers are not ready
+// Far fewer than senders' messages: receivers are not ready.
+constexpr std::uint32_t kTargetSlots = 32;
 
+// The body of a peer process: sends batches to the target until the end, and answers nothing. A
+// life that is killed leaves its account half written, so the next one begins a new one.
 void be_peer(std::uint32_t index, std::uint32_t life) {
   // Whatever happens to the storm, nobody stays behind.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -116,6 +119,8 @@ void be_peer(std::uint32_t index, std::uint32_t life) {
   std::_Exit(0);
 }
 
+// The process that all send to, parent of the others. It keeps the account of what has come,
+// disturbs its children, and asks them (ping) whether they live.
 class Target {
  public:
   Target(std::uint32_t peers, std::uint64_t seed) : random_(seed), seen_(peers), pids_(peers) {}
@@ -184,6 +189,7 @@ class Target {
     }
     pids_[i] = pid;
   }
+  // Kills, stops or wakes one of them, by lot.
   void disturb() {
     const auto i = static_cast<std::uint32_t>(random_() % pids_.size());
     const std::uint64_t what = shared->mode.calm ? 2 : random_() % 4;
