@@ -4,19 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "emu/kernel/statistics.hpp"
+#include "emu/devices/counter_files.hpp"
 
 namespace weft::cli {
 
 struct DeviceStatistics {
   std::string host;
   std::string nic;
-  kernel::Statistics counted;
-
-  [[nodiscard]] std::size_t paths() const;
-  // In percent of what was delivered.
-  [[nodiscard]] double packets_out_of_order() const;
-  [[nodiscard]] double messages_out_of_order() const;
+  devices::NicStatistics counted;
 };
 
 // Of all hosts of the network in `directory`, by host and device.

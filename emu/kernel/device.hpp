@@ -88,10 +88,8 @@ class Device {
 
   // The number of the kernel's driver, by which libraries find theirs.
   [[nodiscard]] virtual std::uint32_t driver_id() const = 0;
-  // Where commands are counted.
-  [[nodiscard]] virtual DeviceCounters& counters() = 0;
-  // Where existing objects are counted.
-  [[nodiscard]] virtual LiveObjects& live() = 0;
+  // Where commands, existing objects and what the device does are counted.
+  [[nodiscard]] virtual Statistics& statistics() = 0;
   [[nodiscard]] virtual std::uint32_t completion_vectors() const = 0;
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
@@ -108,11 +106,14 @@ class Device {
       return;
     }
     port_up_ = up;
+    statistics().link_downed += up ? 0 : 1;
     const auto event = up ? abi::AsyncEvent::port_active : abi::AsyncEvent::port_error;
     for (EventChannel* const channel : async_channels_) {
       channel->send({kPort, static_cast<std::uint32_t>(event), 0});
     }
   }
+  // The same before any file is open: how the port was found is no event.
+  void begin_with_port_state(bool up) { port_up_ = up; }
   [[nodiscard]] bool port_up() const { return port_up_; }
 
   // Between these two calls the channel gets such events.

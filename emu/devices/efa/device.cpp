@@ -48,7 +48,7 @@ EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, co
       gid_{.gid = gid_of(address).bytes, .index = 0, .port = 1, .type = 0, .interface = 0},
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
       domains_(abilities.max_pd, srd::memory_salt(engine)),
-      engine_(engine, &statistics_.transport, &domains_.table()),
+      engine_(engine, &statistics_.own.make<srd::Counters>(), &domains_.table()),
       nic_(nic_config(abilities, address, qpns), domains_, engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {

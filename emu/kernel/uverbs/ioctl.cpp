@@ -216,10 +216,10 @@ int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
   int error = 0;
   runner_.exclusively([&] {
     error = error_of([&] { return (this->*method->handler)(call); });
-    DeviceCounters& counters = device_.counters();
-    ++counters.submitted_cmds;
-    ++counters.completed_cmds;
-    counters.cmds_err += error != 0 ? 1U : 0U;
+    CommandCounters& counters = device_.statistics().commands;
+    ++counters.submitted;
+    ++counters.completed;
+    counters.failed += error != 0 ? 1U : 0U;
   });
   return -error;
 }

@@ -93,7 +93,8 @@ void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxP
   }
   out.header_size = static_cast<std::uint16_t>(wire::write_headers(packet, out.header.data()));
   qp.rate.sent(now, out.size());
-  ++counters_.sent;
+  ++counters_.sent_pkts;
+  counters_.sent_bytes += out.size() + wire::kIcrcSize;
 }
 
 }  // namespace weft::roce

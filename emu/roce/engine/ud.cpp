@@ -33,6 +33,7 @@ bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out)
       status = lend(qp, position, 0, wqe.length, out);
     }
     if (status != WcStatus::success) {
+      ++counters_.send_err;
       fail_head(qp, status);
       return false;
     }
@@ -67,11 +68,11 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
   }
   ReceiveQueue* const queue = stocked_queue(qp);
   if (queue == nullptr) {
-    ++counters_.not_ready;
+    ++counters_.dropped_for_receive;
     return;
   }
   if (queue->front_length() < std::uint64_t{kGrhSize} + packet.payload_size) {
-    ++counters_.refused;
+    ++counters_.refused_requests;
     return;
   }
   queue->take(qp.resp.receive);
@@ -99,7 +100,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
 void Engine::on_multicast(const Arrival& arrival) {
   const auto group = groups_.find(arrival.outer.destination);
   if (group == groups_.end() || wire::transport_of(arrival.packet.opcode) != wire::Transport::ud) {
-    ++counters_.not_for_us;
+    ++counters_.stray_pkts;
     return;
   }
   for (const std::uint32_t qpn : group->second) {

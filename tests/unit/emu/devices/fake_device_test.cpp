@@ -40,6 +40,8 @@ TEST(FakeDevice, HasProfilesAndATree) {
   EXPECT_TRUE(
       std::filesystem::exists(folder.path() + "/sys/class/infiniband/fake_0/ports/1/state"));
   EXPECT_TRUE(std::filesystem::exists(folder.path() + "/dev/infiniband/uverbs0"));
+  EXPECT_TRUE(std::filesystem::exists(
+      folder.path() + "/sys/class/infiniband/fake_0/ports/1/hw_counters/wing_beats"));
 }
 
 class FakeFile : public ::testing::Test {
