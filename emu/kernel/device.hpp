@@ -17,6 +17,7 @@
 
 #include "emu/kernel/abi/uverbs.hpp"
 #include "emu/kernel/statistics.hpp"
+#include "emu/kernel/uverbs/ioctl.hpp"
 #include "emu/kernel/uverbs/objects.hpp"
 #include "emu/kernel/uverbs/queue_memory.hpp"
 #include "emu/nic/outcome.hpp"
@@ -79,6 +80,23 @@ struct SrqRequest {
   std::uint32_t limit = 0;
 };
 
+// What completion counters there are.
+struct CompletionCounterLimits {
+  std::uint32_t operations = 0;  // that can be counted, as CountedOperation; 0: no counters
+  std::uint32_t max_counters = 0;
+  std::uint64_t max_value = 0;
+};
+
+// An ioctl method about one object, which the attribute `handle` names.
+struct OwnIoctlMethod {
+  abi::IoctlObject object{};
+  std::uint16_t method = 0;
+  IoctlCall::Spec attributes;
+  std::uint16_t handle = 0;
+  ObjectKind kind{};
+  Outcome<void> (*run)(IoctlCall& call, Object& object) = nullptr;
+};
+
 // A type of device. One instance serves all device files that this process opens for one NIC.
 // Objects return what they hold to the device when they are destroyed. All calls are made under the
 // device's lock (see Runner).
@@ -120,9 +138,9 @@ class Device {
   void remember(EventChannel& channel) { async_channels_.push_back(&channel); }
   void forget(const EventChannel& channel) { std::erase(async_channels_, &channel); }
 
-  // The operations that completion counters can count, as CountedOperation; 0: there are no
-  // counters.
-  [[nodiscard]] virtual std::uint32_t counted_operations() const { return 0; }
+  [[nodiscard]] virtual CompletionCounterLimits completion_counters() const { return {}; }
+  // The ioctl methods that only its own library calls.
+  [[nodiscard]] virtual std::span<const OwnIoctlMethod> own_ioctl_methods() const { return {}; }
 
   // Only the device-specific part of these two.
   [[nodiscard]] virtual Outcome<void> get_context(Udata& /*udata*/) const { return {}; }

@@ -17,6 +17,8 @@ namespace weft::launch {
 using DeviceKind = std::optional<devices::Profile>;
 // "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
 [[nodiscard]] std::string known_devices();
+// What a command gives to hosts that is told nothing.
+[[nodiscard]] std::string default_device();
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
 
 // The payload that weftd's network must carry: the largest send of the emulated devices at least.

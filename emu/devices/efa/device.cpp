@@ -139,15 +139,6 @@ std::uint32_t EfaDevice::capabilities() const {
          (d.completion_counters ? kCompletionCounters : 0U) | (d.request_id_64 ? kRequestId64 : 0U);
 }
 
-std::uint32_t EfaDevice::counted_operations() const {
-  const Abilities& d = abilities_;
-  if (!d.completion_counters) {
-    return 0;
-  }
-  return kernel::kCountSends | kernel::kCountReceives | (d.rdma_read ? kernel::kCountReads : 0U) |
-         (d.rdma_write ? kernel::kCountWrites : 0U);
-}
-
 void EfaDevice::query_device(abi::QueryDevice& to) const {
   const Abilities& d = abilities_;
   const srd::Address gid = gid_of(address_);

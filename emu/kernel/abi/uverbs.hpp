@@ -60,6 +60,8 @@ static_assert(sizeof(ExtendedHeader) == 16);
 // --- ioctl
 
 enum class IoctlObject : std::uint16_t { device = 0, qp = 4, mr = 7, counter = 19 };
+// From here on are the methods, and the attributes of a method, that one driver has for itself.
+inline constexpr std::uint16_t kFirstOwnIoctl = 0x1000;
 
 struct IoctlHeader {
   std::uint16_t length;
