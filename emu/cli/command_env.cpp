@@ -20,7 +20,7 @@ namespace {
 struct Options {
   std::string name = "default";
   std::string host = "h1";
-  std::string device = "efa";
+  std::string device = launch::default_device();
   bool unset = false;
 };
 

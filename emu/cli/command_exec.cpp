@@ -31,7 +31,7 @@ struct Options {
   std::string host;
   const CLI::Option* name_option = nullptr;
   const CLI::Option* host_option = nullptr;
-  std::string device = "efa";
+  std::string device = launch::default_device();
   std::vector<std::string> words;
 };
 

@@ -42,7 +42,7 @@ struct Options {
   std::size_t copies = 1;
   std::size_t per_host = 1;
   std::size_t nics = 1;
-  std::string device = "efa";
+  std::string device = launch::default_device();
   bool through_weftd = false;
   bool netns = false;
   bool no_prefix = false;

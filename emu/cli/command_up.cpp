@@ -28,7 +28,7 @@ using nlohmann::json;
 struct Options {
   std::string new_join_key;
   std::string name = "default";
-  std::string device = "efa";
+  std::string device = launch::default_device();
   launch::WeftdOptions weftd;
   bool as_json = false;
 };

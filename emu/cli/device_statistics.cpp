@@ -4,9 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <tuple>
 
@@ -22,35 +23,52 @@ double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// "-" for what the kind of device does not know.
+std::string percent_text(std::optional<std::uint64_t> part, std::uint64_t whole) {
+  return part ? fmt::format("{:.1f}%", percent(*part, whole)) : "-";
+}
+
 void print_json(const DeviceStatistics& device) {
+  const kernel::CounterSet& counters = device.counted.kind->counters();
+  const kernel::Traffic traffic = counters.traffic(device.counted.sum);
   nlohmann::ordered_json line;
   line["device"] = device.nic;
   line["host"] = device.host;
-  line["paths_used"] = device.paths();
-  line["packets_out_of_order_percent"] = device.packets_out_of_order();
-  line["messages_out_of_order_percent"] = device.messages_out_of_order();
-  device.counted.transport.for_each(
-      [&](const char* name, std::uint64_t value) { line["counters"][name] = value; });
+  line["kind"] = device.counted.kind->kind();
+  if (traffic.paths) {
+    line["paths_used"] = *traffic.paths;
+  }
+  if (traffic.packets_out_of_order) {
+    line["packets_out_of_order_percent"] =
+        percent(*traffic.packets_out_of_order, traffic.packets_in);
+  }
+  if (traffic.messages_out_of_order) {
+    line["messages_out_of_order_percent"] =
+        percent(*traffic.messages_out_of_order, traffic.messages_in);
+  }
+  counters.visit(kernel::CounterSet::Place::all, device.counted.sum,
+                 [&](const char* name, std::uint64_t value) { line["counters"][name] = value; });
   fmt::print("{}\n", line.dump());
 }
 
-}  // namespace
-
-std::size_t DeviceStatistics::paths() const {
-  std::size_t count = 0;
-  for (const std::uint64_t word : counted.transport.paths_seen) {
-    count += static_cast<std::size_t>(std::popcount(word));
+// False: it carried nothing.
+bool print_row(const DeviceStatistics& device, bool header) {
+  const kernel::Traffic traffic = device.counted.kind->counters().traffic(device.counted.sum);
+  if (traffic.packets_in == 0 && traffic.packets_out == 0) {
+    return false;
   }
-  return count;
+  if (header) {
+    complain("{:<10}{:<8}{:>12}{:>14}{:>12}{:>14}{:>7}{:>12}\n", "host", "device", "packets in",
+             "out of order", "messages in", "out of order", "paths", "sent again");
+  }
+  complain("{:<10}{:<8}{:>12}{:>14}{:>12}{:>14}{:>7}{:>12}\n", device.host, device.nic,
+           traffic.packets_in, percent_text(traffic.packets_out_of_order, traffic.packets_in),
+           traffic.messages_in, percent_text(traffic.messages_out_of_order, traffic.messages_in),
+           traffic.paths ? std::to_string(*traffic.paths) : "-", traffic.packets_sent_again);
+  return true;
 }
 
-double DeviceStatistics::packets_out_of_order() const {
-  return percent(counted.transport.reordered_pkts, counted.transport.delivered_pkts);
-}
-
-double DeviceStatistics::messages_out_of_order() const {
-  return percent(counted.transport.reordered_msgs, counted.transport.delivered_msgs);
-}
+}  // namespace
 
 std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
   std::vector<DeviceStatistics> devices;
@@ -60,7 +78,7 @@ std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
     // One tree for each kind of device that was asked for.
     for (const auto& tree : fs::directory_iterator(host.path(), error)) {
       for (const auto& file : fs::directory_iterator(tree.path() / "statistics", error)) {
-        if (auto counted = kernel::read_statistics(file.path().string())) {
+        if (const auto counted = devices::read_statistics(file.path().string())) {
           devices.push_back(
               {host.path().filename().string(), file.path().filename().string(), *counted});
         }
@@ -79,22 +97,11 @@ std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
 void print_device_statistics(const std::vector<DeviceStatistics>& devices, bool json) {
   bool first = true;
   for (const DeviceStatistics& device : devices) {
-    const srd::Counters& counted = device.counted.transport;
     if (json) {
       print_json(device);
-      continue;
-    }
-    if (counted.delivered_pkts == 0 && counted.data_pkts == 0) {
-      continue;
-    }
-    if (first) {
-      complain("{:<10}{:<8}{:>12}{:>14}{:>12}{:>14}{:>7}{:>12}\n", "host", "device", "packets in",
-               "out of order", "messages in", "out of order", "paths", "sent again");
+    } else if (print_row(device, first)) {
       first = false;
     }
-    complain("{:<10}{:<8}{:>12}{:>13.1f}%{:>12}{:>13.1f}%{:>7}{:>12}\n", device.host, device.nic,
-             counted.delivered_pkts, device.packets_out_of_order(), counted.delivered_msgs,
-             device.messages_out_of_order(), device.paths(), counted.retrans_pkts);
   }
 }
 

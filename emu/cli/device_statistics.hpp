@@ -4,27 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "emu/kernel/statistics.hpp"
+#include "emu/devices/counter_files.hpp"
 
 namespace weft::cli {
 
-// The counters of one emulated device, summed over the processes that have used it, also those that
-// have ended.
 struct DeviceStatistics {
   std::string host;
   std::string nic;
-  kernel::Statistics counted;
-
-  // How many paths packets have come in by.
-  [[nodiscard]] std::size_t paths() const;
-  // In percent of what was delivered.
-  [[nodiscard]] double packets_out_of_order() const;
-  [[nodiscard]] double messages_out_of_order() const;
+  devices::NicStatistics counted;
 };
 
-// Of all hosts of the network in `directory`, by host and device. Files that cannot be read are
-// left out. Programs write them now and then and when they end: numbers of one that runs may be a
-// little old.
+// Of all hosts of the network in `directory`, by host and device.
 [[nodiscard]] std::vector<DeviceStatistics> device_statistics(const std::string& directory);
 
 // A table on stderr for people, without devices that carried nothing; or an object per device on

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "emu/kernel/statistics.hpp"
+#include "emu/devices/counter_files.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "srd/net/address_text.hpp"
 
@@ -28,9 +28,9 @@ void open_to_everybody(const fs::path& top) {
     }
     const fs::path name = entry.path().filename();
     const fs::path folder = entry.path().parent_path().filename();
-    const bool changes = folder == "hw_counters" || folder == "statistics" || name == "state" ||
-                         name == "phys_state" || name.string().starts_with("uverbs") ||
-                         name == "rdma_cm";
+    const bool changes = folder == "hw_counters" || folder == "counters" ||
+                         folder == "statistics" || name == "state" || name == "phys_state" ||
+                         name.string().starts_with("uverbs") || name == "rdma_cm";
     const auto more = entry.is_directory(error) ? all_enter : changes ? all_write : fs::perms::none;
     fs::permissions(entry.path(), all_read | more, error);
   }
@@ -54,9 +54,13 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
       return good;
     }
     kind.write_device(tree, nic);
-    kernel::write_class_entries(tree, nic, kind.device_folder(nic));
+    const fs::path device = kind.device_folder(nic);
+    write_counter_files(tree, kind, device / "infiniband" / nic.name);
+    kernel::write_class_entries(tree, nic, device);
     tree.file("nic" + std::to_string(nic.index), kernel::to_text(nic));
-    if (auto made = kernel::make_statistics_file(kernel::statistics_path(root, nic.name)); !made) {
+    if (auto made =
+            kernel::make_statistics_file(kernel::statistics_path(root, nic.name), kind.kind());
+        !made) {
       return made;
     }
   }

@@ -79,6 +79,9 @@ class Personality {
   // As the kernel numbers what a device is: 1, a channel adapter; 7, nothing that has a name.
   [[nodiscard]] virtual std::uint8_t node_type() const = 0;
 
+  // What its devices count beside commands and objects, and under which names.
+  [[nodiscard]] virtual const kernel::CounterSet& counters() const = 0;
+
   // --- In a process.
   // Brings the NIC up. Counts into `statistics`, if not null.
   [[nodiscard]] virtual Result<std::unique_ptr<NicRunner>> start(

@@ -11,6 +11,7 @@
 namespace weft::devices {
 namespace {
 
+// The first is the default.
 const Personality* const kKinds[] = {
     &efa::kPersonality,
     &rxe::kPersonality,
@@ -19,6 +20,8 @@ const Personality* const kKinds[] = {
 }  // namespace
 
 std::span<const Personality* const> all_kinds() { return kKinds; }
+
+const Personality& default_kind() { return *kKinds[0]; }
 
 const Personality* find_kind(std::string_view kind) {
   const auto* const found =

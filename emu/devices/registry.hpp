@@ -12,6 +12,9 @@ namespace weft::devices {
 // The same in every process of a run: weft, weftd and programs.
 [[nodiscard]] std::span<const Personality* const> all_kinds();
 
+// What people get who ask for none: the first of the list.
+[[nodiscard]] const Personality& default_kind();
+
 // Null: there is no such kind.
 [[nodiscard]] const Personality* find_kind(std::string_view kind);
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 
 namespace weft::fabric {
@@ -281,7 +282,7 @@ bool YamlMap::integer(const char* key, std::int64_t& value, std::int64_t low, st
   return true;
 }
 
-std::size_t YamlMap::choice(const char* key, std::initializer_list<const char*> words,
+std::size_t YamlMap::choice(const char* key, std::span<const char* const> words,
                             std::size_t otherwise) {
   const auto text = scalar(key, "a word");
   if (!text) {

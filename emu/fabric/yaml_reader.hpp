@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +67,7 @@ class YamlMap {
     }
   }
   // One of a list of words; returns its index, or `otherwise` when the key is absent.
-  [[nodiscard]] std::size_t choice(const char* key, std::initializer_list<const char*> words,
+  [[nodiscard]] std::size_t choice(const char* key, std::span<const char* const> words,
                                    std::size_t otherwise);
   void each(const char* key, const std::function<void(YAML::Node, const std::string& path)>& visit);
   void each_pair(const char* key, const std::function<void(const std::string& name, YAML::Node,

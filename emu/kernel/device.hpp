@@ -18,6 +18,7 @@
 #include "emu/kernel/abi/uverbs.hpp"
 #include "emu/kernel/management.hpp"
 #include "emu/kernel/statistics.hpp"
+#include "emu/kernel/uverbs/ioctl.hpp"
 #include "emu/kernel/uverbs/objects.hpp"
 #include "emu/kernel/uverbs/queue_memory.hpp"
 #include "emu/nic/outcome.hpp"
@@ -83,6 +84,23 @@ struct SrqRequest {
   std::uint32_t limit = 0;
 };
 
+// What completion counters there are.
+struct CompletionCounterLimits {
+  std::uint32_t operations = 0;  // that can be counted, as CountedOperation; 0: no counters
+  std::uint32_t max_counters = 0;
+  std::uint64_t max_value = 0;
+};
+
+// An ioctl method about one object, which the attribute `handle` names.
+struct OwnIoctlMethod {
+  abi::IoctlObject object{};
+  std::uint16_t method = 0;
+  IoctlCall::Spec attributes;
+  std::uint16_t handle = 0;
+  ObjectKind kind{};
+  Outcome<void> (*run)(IoctlCall& call, Object& object) = nullptr;
+};
+
 // A type of device. One instance serves all device files that this process opens for one NIC.
 // Objects return what they hold to the device when they are destroyed. All calls are made under the
 // device's lock (see Runner). A refusal is an errno, which the application sees.
@@ -92,10 +110,8 @@ class Device {
 
   // The number of the kernel's driver, by which libraries find theirs.
   [[nodiscard]] virtual std::uint32_t driver_id() const = 0;
-  // Where commands are counted.
-  [[nodiscard]] virtual DeviceCounters& counters() = 0;
-  // Where existing objects are counted.
-  [[nodiscard]] virtual LiveObjects& live() = 0;
+  // Where commands, existing objects and what the device does are counted.
+  [[nodiscard]] virtual Statistics& statistics() = 0;
   [[nodiscard]] virtual std::uint32_t completion_vectors() const = 0;
   virtual void query_device(abi::QueryDevice& to) const = 0;
   [[nodiscard]] virtual Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const = 0;
@@ -112,20 +128,23 @@ class Device {
       return;
     }
     port_up_ = up;
+    statistics().link_downed += up ? 0 : 1;
     const auto event = up ? abi::AsyncEvent::port_active : abi::AsyncEvent::port_error;
     for (EventChannel* const channel : async_channels_) {
       channel->send({kPort, static_cast<std::uint32_t>(event), 0});
     }
   }
+  // The same before any file is open: how the port was found is no event.
+  void begin_with_port_state(bool up) { port_up_ = up; }
   [[nodiscard]] bool port_up() const { return port_up_; }
 
   // Between these two calls the channel gets such events.
   void remember(EventChannel& channel) { async_channels_.push_back(&channel); }
   void forget(const EventChannel& channel) { std::erase(async_channels_, &channel); }
 
-  // The operations that completion counters can count, as CountedOperation; 0: there are no
-  // counters.
-  [[nodiscard]] virtual std::uint32_t counted_operations() const { return 0; }
+  [[nodiscard]] virtual CompletionCounterLimits completion_counters() const { return {}; }
+  // The ioctl methods that only its own library calls.
+  [[nodiscard]] virtual std::span<const OwnIoctlMethod> own_ioctl_methods() const { return {}; }
 
   // Only the device-specific part of these two.
   [[nodiscard]] virtual Outcome<void> get_context(Udata& /*udata*/) const { return {}; }

@@ -111,6 +111,8 @@ std::string known_devices() {
   return text + "or none";
 }
 
+std::string default_device() { return std::string(devices::default_kind().kind()); }
+
 Result<DeviceKind> parse_device_kind(const std::string& name) {
   if (name == "none") {
     return DeviceKind{};

@@ -17,6 +17,8 @@ namespace weft::launch {
 using DeviceKind = std::optional<devices::Profile>;
 // What parse_device_kind() takes, for help texts and errors.
 [[nodiscard]] std::string known_devices();
+// What a command gives to hosts that is told nothing.
+[[nodiscard]] std::string default_device();
 // "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
 

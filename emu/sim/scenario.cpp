@@ -2,28 +2,18 @@
 #include "emu/sim/scenario.hpp"
 
 #include <algorithm>
-#include <numeric>
 
-#include "emu/fabric/generators.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/sim/engine_transport.hpp"
-#include "emu/sim/traffic.hpp"
+#include "emu/sim/scenario_traffic.hpp"
 #include "srd/engine/cc/congestion_control.hpp"
 #include "srd/engine/paths/path_selector.hpp"
 
 namespace weft::sim {
 namespace {
 
-constexpr std::int64_t kMostHosts = 1 << 20;
-constexpr Bytes kAckSize = 64;  // on the wire
-
-std::string beside(const std::string& directory, const std::string& name) {
-  return name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
-}
-
-// --- Settings: "a.b.c" = value, lists by number. Places that are not in the file come into being;
-// the readers then refuse keys that mean nothing.
+// --- Settings: "a.b.c" = value, lists by number.
 void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& key,
                    const std::string& value) {
   std::vector<std::string> parts;
@@ -59,223 +49,7 @@ void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& 
   }
 }
 
-// --- Traffic.
-std::vector<fabric::PortId> read_ports(fabric::YamlMap& map, const char* key, std::uint32_t ports) {
-  std::vector<fabric::PortId> list;
-  map.each(key, [&](const YAML::Node& item, const std::string& path) {
-    fabric::PortId port = 0;
-    if (!item.IsScalar() || !YAML::convert<fabric::PortId>::decode(item, port) || port >= ports) {
-      map.file().fail_at(item, path,
-                         "expected the number of a NIC from 0 to " + std::to_string(ports - 1));
-      return;
-    }
-    list.push_back(port);
-  });
-  return list;
-}
-
-void read_pairs(fabric::YamlMap& map, TrafficBuilder& builder, std::uint32_t ports) {
-  map.each("flows", [&](const YAML::Node& item, const std::string& path) {
-    fabric::YamlMap flow(map.file(), item, path);
-    fabric::PortId from = 0;
-    fabric::PortId to = 0;
-    Bytes bytes = 1;
-    Duration start{};
-    flow.read("from", from, 0, ports - 1);
-    flow.read("to", to, 0, ports - 1);
-    flow.read_bytes("bytes", bytes);
-    flow.read("start", start);
-    flow.finish();
-    if (from == to) {
-      flow.fail("to", "a flow needs two different NICs");
-    }
-    builder.flow(from, to, bytes, fabric::picos(start));
-  });
-}
-
-// Triggers are numbered within a matrix, so those of the second one move up.
-void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
-                   std::uint32_t group) {
-  const auto shift = static_cast<std::uint32_t>(into.triggers.size());
-  const auto moved = [&](std::uint32_t trigger) {
-    return trigger == fabric::kNone ? fabric::kNone : trigger + shift;
-  };
-  for (fabric::FlowSpec& flow : other.flows) {
-    flow.trigger = moved(flow.trigger);
-    flow.on_sent = moved(flow.on_sent);
-    flow.on_received = moved(flow.on_received);
-    flow.group = group;
-    into.flows.push_back(flow);
-  }
-  into.triggers.insert(into.triggers.end(), other.triggers.begin(), other.triggers.end());
-  into.nodes = std::max(into.nodes, other.nodes);
-}
-
-// One entry of `traffic`; what its generators draw depends on the seed and on its place in the list
-// alone.
-void read_traffic(fabric::YamlMap& map, Scenario& scenario, std::uint32_t group,
-                  const std::string& directory) {
-  const auto ports = static_cast<std::uint32_t>(scenario.topology.ports().size());
-  TrafficBuilder builder(scenario.traffic, group);
-  std::uint64_t seed = scenario.seed;
-  std::uint32_t nodes = ports;
-  Bytes bytes = 2'000'000;
-  Duration start{};
-  map.read("seed", seed, 0, INT64_MAX);
-  map.read("nodes", nodes, 2, ports);
-  map.read_bytes("bytes", bytes);
-  map.read("start", start);
-  if (bytes == 0) {
-    map.fail("bytes", "a flow carries at least 1 byte");
-  }
-  Rng rng(mix64(seed) + group);
-  std::vector<fabric::PortId> ranks(nodes);
-  std::iota(ranks.begin(), ranks.end(), 0U);
-  const std::size_t kind = map.choice("kind",
-                                      {"permutation", "incast", "all-to-all", "ring-all-reduce",
-                                       "tree-all-reduce", "recursive-doubling", "all-gather",
-                                       "reduce-scatter", "tornado", "random", "matrix", "flows"},
-                                      0);
-  if (map.has("ranks")) {
-    ranks = read_ports(map, "ranks", ports);
-    if (ranks.size() < 2) {
-      map.fail("ranks", "a collective needs at least two ranks");
-      return;
-    }
-  }
-  switch (kind) {
-    case 0:
-      builder.permutation(nodes, bytes, rng, fabric::picos(start));
-      break;
-    case 1: {
-      fabric::PortId receiver = 0;
-      map.read("receiver", receiver, 0, ports - 1);
-      std::vector<fabric::PortId> senders;
-      if (map.has("from")) {
-        senders = read_ports(map, "from", ports);
-      } else {
-        std::uint32_t count = std::min(nodes - 1, 32U);
-        map.read("senders", count, 1, ports - 1);
-        for (fabric::PortId port = 0; port < ports; ++port) {
-          if (port != receiver) {
-            senders.push_back(port);
-          }
-        }
-        if (count < senders.size()) {
-          for (std::size_t i = 0; i < count; ++i) {
-            std::swap(senders[i],
-                      senders[i + rng.below(static_cast<std::uint32_t>(senders.size() - i))]);
-          }
-          senders.resize(count);
-        }
-      }
-      if (std::find(senders.begin(), senders.end(), receiver) != senders.end()) {
-        map.fail("from", "the receiver cannot be one of the senders");
-      }
-      builder.incast(senders, receiver, bytes, fabric::picos(start));
-      break;
-    }
-    case 2: {
-      std::uint32_t window = 8;
-      map.read("window", window, 1, kMostHosts);
-      if (map.choice("order", {"random", "staggered"}, 0) == 0) {
-        builder.all_to_all(nodes, bytes, window, rng);
-      } else {
-        builder.staggered_all_to_all(nodes, bytes, window, rng);
-      }
-      break;
-    }
-    case 3:
-      builder.ring_all_reduce(ranks, bytes);
-      break;
-    case 4:
-      builder.tree_all_reduce(ranks, bytes);
-      break;
-    case 5:
-      builder.recursive_doubling(ranks, bytes);
-      break;
-    case 6:
-    case 7:
-      builder.ring_pass(ranks, bytes);
-      break;
-    case 8:
-      builder.tornado(nodes, bytes);
-      break;
-    case 9: {
-      std::string sizes = "web-search";
-      std::uint32_t count = 1000;
-      double load = 0.5;
-      map.read("sizes", sizes);
-      map.read("flows", count, 1, 1 << 24);
-      map.read("load", load, 0.001, 1);
-      SizeDistribution distribution = size_distribution(sizes);
-      if (sizes == "fixed") {
-        const auto size = static_cast<double>(bytes);
-        distribution = {{{size, 0}, {size, 1}}};
-      }
-      if (distribution.points.empty()) {
-        map.fail("sizes", "expected web-search, hadoop, ai or fixed; found '" + sizes + "'");
-        return;
-      }
-      const Rate rate =
-          scenario.topology.links()[scenario.topology.ports().front()].properties.rate;
-      builder.random(nodes, count, distribution, load, rate, rng);
-      break;
-    }
-    case 10: {
-      std::string name;
-      map.read("file", name);
-      auto text = fabric::read_text_file(beside(directory, name));
-      auto matrix = text ? fabric::read_htsim_matrix(beside(directory, name), *text)
-                         : Result<fabric::TrafficMatrix>(tl::unexpected<Error>(text.error()));
-      if (!matrix) {
-        map.fail("file", matrix.error().message);
-        return;
-      }
-      append_matrix(scenario.traffic, std::move(*matrix), group);
-      break;
-    }
-    default:
-      read_pairs(map, builder, ports);
-  }
-}
-
-void read_all_traffic(fabric::YamlMap& top, Scenario& scenario, const std::string& directory) {
-  const YAML::Node node = top.raw("traffic");
-  scenario.traffic.groups.clear();
-  std::vector<YAML::Node> parts;
-  if (node.IsDefined() && node.IsSequence()) {
-    for (const YAML::Node& part : node) {
-      parts.push_back(part);
-    }
-  } else if (node.IsDefined() && node.IsMap()) {
-    parts.push_back(node);
-  } else {
-    top.fail("traffic", "expected a mapping with 'kind', or a list of such");
-  }
-  for (std::size_t i = 0; i < parts.size() && !top.file().failed(); ++i) {
-    const std::string path = parts.size() == 1 ? "traffic" : "traffic[" + std::to_string(i) + "]";
-    fabric::YamlMap map(top.file(), parts[i], path);
-    std::string name = parts.size() == 1 ? "flows" : "group " + std::to_string(i);
-    map.read_label("name", name);
-    scenario.traffic.groups.push_back(name);
-    read_traffic(map, scenario, static_cast<std::uint32_t>(i), directory);
-    map.finish();
-  }
-  if (!top.file().failed()) {
-    const auto valid =
-        validate(scenario.traffic, static_cast<std::uint32_t>(scenario.topology.ports().size()));
-    if (!valid) {
-      top.fail("traffic", valid.error().message);
-    } else if (scenario.traffic.flows.empty()) {
-      top.fail("traffic", "there are no flows");
-    }
-  }
-}
-
 // --- Transport.
-// What transports are told about the network. Of many flows some thousand are looked at; the round
-// trip is that of a full frame and its acknowledgement on the longest path, without queues.
 struct NetworkFacts {
   unsigned hops = 0;
   Duration base_rtt{};
@@ -342,8 +116,8 @@ void read_transport(fabric::YamlMap& map, Scenario& scenario, const fabric::Rout
   scenario.hops = facts.hops;
   TransportSpec& spec = scenario.transport;
   const std::uint32_t payload = scenario.options.fabric.mtu - scenario.options.data_overhead;
-  spec.kind = static_cast<TransportSpec::Kind>(
-      map.choice("kind", {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"}, 0));
+  static constexpr const char* kKinds[] = {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"};
+  spec.kind = static_cast<TransportSpec::Kind>(map.choice("kind", kKinds, 0));
   srd::EngineConfig& engine = spec.engine;
   engine.seed = scenario.seed;
   engine.mtu_payload = payload;
@@ -421,7 +195,6 @@ void read_variants(fabric::YamlMap& top, Scenario& scenario) {
   });
 }
 
-// Each is tried on a network of its own, so that a wrong name is found where it stands in the file.
 void read_faults(fabric::YamlMap& top, Scenario& scenario) {
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {
     scenario.faults.push_back(fabric::read_fault(top.file(), node, path));
@@ -477,7 +250,7 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     scenario.topology = fabric::read_topology_map(topology, directory);
   }
   if (!file.failed()) {
-    read_all_traffic(top, scenario, directory);
+    read_traffic(top, scenario, directory);
   }
   if (!file.failed()) {
     read_faults(top, scenario);
@@ -508,82 +281,6 @@ Simulation::MakeTransport transport_factory(const Scenario& scenario) {
     }
     return std::make_unique<OnePathTransport>(spec.one_path);
   };
-}
-
-double ideal_us(const Scenario& scenario) {
-  return scenario.ideal_us ? *scenario.ideal_us
-                           : ideal_us(scenario, fabric::Routes(scenario.topology));
-}
-
-// The largest of several lower limits, in picoseconds until the end: each flow alone; the bytes of
-// each NIC in either direction; the bytes that must cross the uplinks of a leaf.
-double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
-  const auto& links = scenario.topology.links();
-  const auto mtu = static_cast<Bytes>(scenario.options.fabric.mtu);
-  const Bytes payload = mtu - scenario.options.data_overhead;
-  const Rate rate = scenario.transport.engine.line_rate;
-  const auto full = static_cast<double>(rate.picoseconds_for(mtu));
-  const auto ack = static_cast<double>(rate.picoseconds_for(kAckSize));
-  const std::size_t ports = routes.port_count();
-  std::vector<double> sent(ports, 0);
-  std::vector<double> received(ports, 0);
-  std::vector<std::uint32_t> flows_in(ports, 0);
-  // Time of the data that must cross a leaf's uplinks, at one host's rate.
-  std::map<fabric::NodeId, double> leaving;
-  std::map<fabric::NodeId, double> entering;
-  double best = 0;
-  double rtt = 0;
-  // Hops and round trip between two leaves; those of the first pair of ports stand for all.
-  std::map<std::pair<fabric::NodeId, fabric::NodeId>, std::pair<double, double>> shape;
-  for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
-    const auto packets = static_cast<double>((flow.bytes + payload - 1) / payload);
-    const auto last = static_cast<double>(rate.picoseconds_for(
-        flow.bytes - static_cast<Bytes>(packets - 1) * payload + scenario.options.data_overhead));
-    const fabric::NodeId from = routes.leaf_of(flow.source);
-    const fabric::NodeId to = routes.leaf_of(flow.destination);
-    auto [it, added] = shape.try_emplace({from, to});
-    if (added) {
-      for (const fabric::LinkId id : routes.path(flow.source, flow.destination, 0)) {
-        it->second.first += 1;
-        it->second.second +=
-            2.0 *
-            static_cast<double>(fabric::picos(links[id].properties.delay +
-                                              scenario.topology.nodes()[links[id].to].latency));
-      }
-    }
-    const auto [hops, delays] = it->second;
-    const double own = (packets + hops - 2) * full + last + delays + hops * ack;
-    rtt = std::max(rtt, delays + hops * (full + ack));
-    best = std::max(best, own);
-    sent[flow.source] += packets * full;
-    received[flow.destination] += packets * full;
-    ++flows_in[flow.destination];
-    if (from != to) {
-      leaving[from] += packets * full;
-      entering[to] += packets * full;
-    }
-  }
-  for (std::size_t port = 0; port < ports; ++port) {
-    best = std::max(best, flows_in[port] > 1 ? received[port] + rtt : received[port]);
-    best = std::max(best, sent[port]);
-  }
-  std::map<fabric::NodeId, double> up;  // capacity out of a leaf, in units of one host's rate
-  for (const fabric::Link& link : links) {
-    if (scenario.topology.nodes()[link.from].kind == fabric::Node::Kind::network &&
-        scenario.topology.nodes()[link.to].kind == fabric::Node::Kind::network) {
-      up[link.from] += static_cast<double>(link.properties.rate.bits_per_second()) /
-                       static_cast<double>(rate.bits_per_second());
-    }
-  }
-  for (const auto* side : {&leaving, &entering}) {
-    for (const auto& [leaf, time] : *side) {
-      // Only where the uplinks, and not the hosts, are what limits.
-      if (const double ideal = up[leaf] > 0 ? time / up[leaf] : 0; ideal > best) {
-        best = ideal + rtt;
-      }
-    }
-  }
-  return best * 1e-6;
 }
 
 }  // namespace weft::sim

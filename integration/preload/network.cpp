@@ -39,7 +39,7 @@ class LinkWatch {
   }
   void attend(kernel::Device& device) {
     device_ = &device;
-    device.set_port_state(up_);
+    device.begin_with_port_state(up_);
   }
 
  private:

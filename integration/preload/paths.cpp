@@ -21,8 +21,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
-#include "emu/kernel/statistics.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
@@ -366,8 +366,8 @@ void Redirected::lead_to(const char* root, const char* path) {
   std::memcpy(buffer_ + head, path, tail + 1);
   path_ = buffer_;
   device_ = device_number(path);
-  if (std::strstr(path, "/hw_counters") != nullptr) {
-    kernel::refresh_counter_files(root, buffer_);
+  if (std::strstr(path, "counters") != nullptr) {
+    devices::refresh_counter_files(root, buffer_);
   }
 }
 

@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/netlink/nldev.hpp"
-#include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/fd_table.hpp"
@@ -78,11 +78,12 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
   device.character_device = "uverbs" + std::to_string(nic.index);
   device.device_number =
       std::uint64_t{kernel::kUverbsMajor} << 8 | (kernel::kUverbsFirstMinor + nic.index);
-  if (const auto statistics = kernel::read_statistics(kernel::statistics_path(root, nic.name))) {
-    kernel::visit_port_counters(*statistics, [&device](const char* name, std::uint64_t value) {
-      device.port_counters.emplace_back(name, value);
-    });
-    const kernel::LiveObjects& live = statistics->live;
+  if (const auto counted = devices::read_statistics(kernel::statistics_path(root, nic.name))) {
+    counted->kind->counters().visit(kernel::CounterSet::Place::port, counted->sum,
+                                    [&device](const char* name, std::uint64_t value) {
+                                      device.port_counters.emplace_back(name, value);
+                                    });
+    const kernel::LiveObjects& live = counted->sum.live;
     device.resources = {{"pd", live.pds}, {"cq", live.cqs},       {"qp", live.qps},  {"cm_id", 0},
                         {"mr", live.mrs}, {"ctx", live.contexts}, {"srq", live.srqs}};
   }

@@ -48,7 +48,7 @@ EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, co
       gid_{.gid = gid_of(address).bytes, .index = 0, .port = 1, .type = 0, .interface = 0},
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
       domains_(abilities.max_pd, srd::memory_salt(engine)),
-      engine_(engine, &statistics_.transport, &domains_.table()),
+      engine_(engine, &statistics_.own.make<srd::Counters>(), &domains_.table()),
       nic_(nic_config(abilities, address, qpns), domains_, engine_) {}
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
@@ -139,15 +139,6 @@ std::uint32_t EfaDevice::capabilities() const {
          (d.cq_notifications ? kCqNotifications : 0U) | (d.cq_with_sgid ? kCqWithSgid : 0U) |
          (d.rdma_write ? kRdmaWrite : 0U) | (d.unsolicited_write ? kUnsolicitedWrite : 0U) |
          (d.completion_counters ? kCompletionCounters : 0U) | (d.request_id_64 ? kRequestId64 : 0U);
-}
-
-std::uint32_t EfaDevice::counted_operations() const {
-  const Abilities& d = abilities_;
-  if (!d.completion_counters) {
-    return 0;
-  }
-  return kernel::kCountSends | kernel::kCountReceives | (d.rdma_read ? kernel::kCountReads : 0U) |
-         (d.rdma_write ? kernel::kCountWrites : 0U);
 }
 
 void EfaDevice::query_device(abi::QueryDevice& to) const {

@@ -57,8 +57,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
 
   // --- Device
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
-  [[nodiscard]] kernel::DeviceCounters& counters() override { return statistics_.device; }
-  [[nodiscard]] kernel::LiveObjects& live() override { return statistics_.live; }
+  [[nodiscard]] kernel::Statistics& statistics() override { return statistics_; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] nic::Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;
@@ -66,7 +65,8 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] std::uint64_t port_speed() const override {
     return std::uint64_t{abilities_.gbps} * 10;
   }
-  [[nodiscard]] std::uint32_t counted_operations() const override;
+  [[nodiscard]] kernel::CompletionCounterLimits completion_counters() const override;
+  [[nodiscard]] std::span<const kernel::OwnIoctlMethod> own_ioctl_methods() const override;
   [[nodiscard]] nic::Outcome<void> get_context(kernel::Udata& udata) const override;
   [[nodiscard]] nic::Outcome<void> query_device_extended(kernel::Udata& udata) const override;
   [[nodiscard]] nic::Outcome<std::unique_ptr<kernel::Pd>> alloc_pd(kernel::Udata& udata) override;

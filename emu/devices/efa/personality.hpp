@@ -2,6 +2,7 @@
 #pragma once
 
 #include "emu/devices/efa/abi.hpp"
+#include "emu/devices/efa/counters.hpp"
 #include "emu/devices/personality.hpp"
 
 namespace weft::devices::efa {
@@ -25,6 +26,7 @@ class EfaPersonality final : public Personality {
   [[nodiscard]] std::span<const char* const> path_prefixes() const override;
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
   [[nodiscard]] std::uint8_t node_type() const override { return 7; }
+  [[nodiscard]] const kernel::CounterSet& counters() const override { return kCounters; }
 
   [[nodiscard]] Result<std::unique_ptr<NicRunner>> start(
       const kernel::NicDescription& nic, Network network,

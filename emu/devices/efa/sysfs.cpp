@@ -7,7 +7,6 @@
 #include "emu/devices/efa/abilities.hpp"
 #include "emu/devices/efa/gid.hpp"
 #include "emu/devices/efa/personality.hpp"
-#include "emu/kernel/statistics.hpp"
 #include "srd/base/check.hpp"
 #include "srd/net/address_text.hpp"
 
@@ -34,10 +33,6 @@ void write_port(kernel::TreeWriter& tree, const fs::path& port, const Abilities&
   tree.file(port / "gids/0", kernel::byte_pairs(gid.bytes));
   tree.file(port / "gid_attrs/types/0", "IB/RoCE v1");
   tree.file(port / "pkeys/0", "0xffff");
-  tree.file(port / "hw_counters/lifespan", "10");
-  kernel::visit_port_counters({}, [&](const char* counter, std::uint64_t value) {
-    tree.file(port / "hw_counters" / counter, std::to_string(value));
-  });
 }
 
 }  // namespace
@@ -86,10 +81,6 @@ void EfaPersonality::write_device(kernel::TreeWriter& tree,
   tree.file(ib / "hca_type", "EFA (EMULATED)");
   tree.file(ib / "node_desc", nic.name + " EMULATED");
   tree.link(ib / "device", device);
-  tree.file(ib / "hw_counters/lifespan", "10");
-  kernel::visit_device_counters({}, [&](const char* counter, std::uint64_t value) {
-    tree.file(ib / "hw_counters" / counter, std::to_string(value));
-  });
   write_port(tree, ib / "ports/1", *abilities, port_gid);
 }
 

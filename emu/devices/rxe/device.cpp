@@ -73,7 +73,7 @@ RxeDevice::RxeDevice(const Abilities& abilities, const roce::EngineConfig& engin
     : abilities_(abilities),
       config_(engine),
       statistics_(statistics != nullptr ? *statistics : own_statistics_),
-      engine_(engine, sink_),
+      engine_(engine, sink_, &statistics_.own.make<roce::Counters>()),
       gsi_(config_),
       qps_(engine.max_qps) {
   for (std::uint32_t i = 0; i < engine.addresses.size(); ++i) {
@@ -248,7 +248,8 @@ bool RxeDevice::awaits_events() const {
 
 bool RxeDevice::network_is_perfect() const {
   const roce::Counters& seen = engine_.counters();
-  return seen.retries == 0 && seen.duplicates == 0 && seen.out_of_sequence == 0;
+  return seen.completer_retry_err == 0 && seen.rcvd_rnr_err == 0 && seen.duplicate_request == 0 &&
+         seen.out_of_seq_request == 0;
 }
 
 // --- What it says about itself

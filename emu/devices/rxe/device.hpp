@@ -67,8 +67,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
 
   // --- Device
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
-  [[nodiscard]] kernel::DeviceCounters& counters() override { return statistics_.device; }
-  [[nodiscard]] kernel::LiveObjects& live() override { return statistics_.live; }
+  [[nodiscard]] kernel::Statistics& statistics() override { return statistics_; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 2; }
   void query_device(abi::QueryDevice& to) const override;
   [[nodiscard]] nic::Outcome<void> query_port(std::uint8_t port, abi::QueryPort& to) const override;

@@ -3,6 +3,7 @@
 
 #include "emu/devices/personality.hpp"
 #include "emu/devices/rxe/abi.hpp"
+#include "emu/devices/rxe/counters.hpp"
 
 namespace weft::devices::rxe {
 
@@ -31,6 +32,7 @@ class RxePersonality final : public Personality {
   [[nodiscard]] bool manages_connections() const override { return true; }
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
   [[nodiscard]] std::uint8_t node_type() const override { return 1; }  // a channel adapter
+  [[nodiscard]] const kernel::CounterSet& counters() const override { return kCounters; }
 
   [[nodiscard]] Result<std::unique_ptr<NicRunner>> start(
       const kernel::NicDescription& nic, Network network,

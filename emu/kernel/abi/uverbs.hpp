@@ -67,6 +67,8 @@ static_assert(sizeof(ExtendedHeader) == 16);
 // --- ioctl
 
 enum class IoctlObject : std::uint16_t { device = 0, qp = 4, mr = 7, counter = 19 };
+// From here on are the methods, and the attributes of a method, that one driver has for itself.
+inline constexpr std::uint16_t kFirstOwnIoctl = 0x1000;
 
 // What the argument of the ioctl points to: this, and then `attributes` of IoctlAttribute.
 struct IoctlHeader {

@@ -59,7 +59,7 @@ Outcome<void> UverbsFile::get_context(Call& call) {
     return refuse(errno);
   }
   has_context_ = true;
-  ++device_.live().contexts;
+  ++device_.statistics().live.contexts;
   device_.remember(async_);
   call.answer(static_cast<std::uint32_t>(fd));
   call.answer(device_.completion_vectors());

@@ -89,7 +89,7 @@ UverbsFile::~UverbsFile() {
         }
       }
     }
-    device_.live().contexts -= has_context_ ? 1U : 0U;
+    device_.statistics().live.contexts -= has_context_ ? 1U : 0U;
     device_.forget(async_);
   });
 }
@@ -292,20 +292,20 @@ int UverbsFile::run(const Entry& entry, Call& call) {
 
 // As the EFA driver counts, whose counters exporters read.
 void UverbsFile::count(const Entry& entry, int error) {
-  DeviceCounters& counters = device_.counters();
-  ++counters.submitted_cmds;
-  ++counters.completed_cmds;
+  CommandCounters& counters = device_.statistics().commands;
+  ++counters.submitted;
+  ++counters.completed;
   if (error == 0) {
     return;
   }
-  ++counters.cmds_err;
+  ++counters.failed;
   const std::pair<Handler, std::uint64_t&> by_kind[] = {
-      {&UverbsFile::get_context, counters.alloc_ucontext_err},
-      {&UverbsFile::alloc_pd, counters.alloc_pd_err},
-      {&UverbsFile::reg_mr, counters.reg_mr_err},
-      {&UverbsFile::create_ah, counters.create_ah_err},
-      {&UverbsFile::create_cq, counters.create_cq_err},
-      {&UverbsFile::create_qp, counters.create_qp_err},
+      {&UverbsFile::get_context, counters.failed_contexts},
+      {&UverbsFile::alloc_pd, counters.failed_pds},
+      {&UverbsFile::reg_mr, counters.failed_mrs},
+      {&UverbsFile::create_ah, counters.failed_ahs},
+      {&UverbsFile::create_cq, counters.failed_cqs},
+      {&UverbsFile::create_qp, counters.failed_qps},
   };
   for (const auto& [handler, errors] : by_kind) {
     errors += handler == entry.handler ? 1U : 0U;
@@ -333,7 +333,7 @@ void UverbsFile::remove(std::unique_ptr<Object>& object) {
 }
 
 std::uint64_t* UverbsFile::count_of(ObjectKind kind) {
-  LiveObjects& live = device_.live();
+  LiveObjects& live = device_.statistics().live;
   switch (kind) {
     case ObjectKind::pd:
       return &live.pds;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -121,7 +122,6 @@ class UverbsFile {
   Outcome<void> query_srq(Call& call);
   Outcome<void> destroy_srq(Call& call);
 
-  static constexpr std::uint32_t kMostCounters = 512;  // as reported of a device that has them
   // A row of the table of ioctl methods.
   struct Method {
     abi::IoctlObject object;
@@ -130,12 +130,15 @@ class UverbsFile {
     Outcome<void> (UverbsFile::*handler)(IoctlCall&);  // none: no such device supports it
   };
   static const Method kMethods[];
+  // Checks the call against the method that it names, and runs it. An errno, or 0.
+  [[nodiscard]] int run_method(IoctlCall& call);
+  [[nodiscard]] int run_own_method(IoctlCall& call, const OwnIoctlMethod& method);
+  [[nodiscard]] int run_counted(const std::function<Outcome<void>()>& handler);
 
   Outcome<void> ioctl_query_port(IoctlCall& call);
   Outcome<void> ioctl_query_gid_table(IoctlCall& call);
   Outcome<void> ioctl_query_gid_entry(IoctlCall& call);
   Outcome<void> ioctl_query_port_speed(IoctlCall& call);
-  Outcome<void> ioctl_query_mr(IoctlCall& call);
   Outcome<void> ioctl_counter_capabilities(IoctlCall& call);
   Outcome<void> ioctl_create_counter(IoctlCall& call);
   Outcome<void> ioctl_destroy_counter(IoctlCall& call);

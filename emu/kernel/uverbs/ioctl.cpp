@@ -143,8 +143,6 @@ Outcome<void> IoctlCall::answer_handle(std::uint16_t id, std::uint32_t handle) {
 
 namespace {
 
-constexpr std::uint16_t kOwn = 0x1000;
-
 constexpr IoctlAttributeSpec kQueryPort[] = {{0, Kind::in, 1}, {1, Kind::out, 4}};
 constexpr IoctlAttributeSpec kQueryGidTable[] = {
     {0, Kind::in, 8}, {1, Kind::in, 4, false}, {2, Kind::out, 1}, {3, Kind::out, 8}};
@@ -153,15 +151,10 @@ constexpr IoctlAttributeSpec kQueryGidEntry[] = {
 constexpr IoctlAttributeSpec kQueryPortSpeed[] = {{0, Kind::in, 4}, {1, Kind::out, 8}};
 constexpr IoctlAttributeSpec kCounterCapabilities[] = {
     {0, Kind::out, 4, false}, {1, Kind::out, 8, false}, {2, Kind::out, 4, false}};
-constexpr IoctlAttributeSpec kQueryMr[] = {{kOwn, Kind::object},
-                                           {kOwn + 1, Kind::out, 2},
-                                           {kOwn + 2, Kind::out, 2},
-                                           {kOwn + 3, Kind::out, 2},
-                                           {kOwn + 4, Kind::out, 2}};
 constexpr IoctlAttributeSpec kCreateCounter[] = {
     {0, Kind::new_object},
-    {kOwn, Kind::in, sizeof(abi::BufferDescriptor)},
-    {kOwn + 1, Kind::in, sizeof(abi::BufferDescriptor)}};
+    {abi::kFirstOwnIoctl, Kind::in, sizeof(abi::BufferDescriptor)},
+    {abi::kFirstOwnIoctl + 1, Kind::in, sizeof(abi::BufferDescriptor)}};
 constexpr IoctlAttributeSpec kOneCounter[] = {{0, Kind::object}};
 constexpr IoctlAttributeSpec kModifyCounter[] = {
     {0, Kind::object}, {1, Kind::in, 1}, {2, Kind::in, 1}, {3, Kind::in, 8}};
@@ -183,7 +176,6 @@ const UverbsFile::Method UverbsFile::kMethods[] = {
     {IoctlObject::mr, 0, {}, nullptr},  // of device memory
     {IoctlObject::mr, 2, {}, nullptr},  // advise
     {IoctlObject::mr, 4, {}, nullptr},  // of a dma-buf
-    {IoctlObject::mr, kOwn, kQueryMr, &UverbsFile::ioctl_query_mr},
     {IoctlObject::counter, 0, kCreateCounter, &UverbsFile::ioctl_create_counter},
     {IoctlObject::counter, 1, kOneCounter, &UverbsFile::ioctl_destroy_counter},
     {IoctlObject::counter, 2, kModifyCounter, &UverbsFile::ioctl_modify_counter},
@@ -200,32 +192,54 @@ int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
   if (const auto read = call.read(argument, device_.driver_id()); !read) {
     return -read.error();
   }
-  const auto* const method =
-      std::find_if(std::begin(kMethods), std::end(kMethods), [&call](const Method& one) {
-        return static_cast<std::uint16_t>(one.object) == call.object() &&
-               one.method == call.method();
-      });
-  if (method == std::end(kMethods)) {
-    return -EPROTONOSUPPORT;
+  return -run_method(call);
+}
+
+int UverbsFile::run_method(IoctlCall& call) {
+  const auto is_meant = [&call](const auto& one) {
+    return static_cast<std::uint16_t>(one.object) == call.object() && one.method == call.method();
+  };
+  const auto* const method = std::find_if(std::begin(kMethods), std::end(kMethods), is_meant);
+  const auto own_methods = device_.own_ioctl_methods();
+  const auto own = std::ranges::find_if(own_methods, is_meant);
+  if (method == std::end(kMethods) && own == own_methods.end()) {
+    return EPROTONOSUPPORT;
   }
   if (!has_context_) {
-    return -EINVAL;
+    return EINVAL;
+  }
+  if (method == std::end(kMethods)) {
+    return run_own_method(call, *own);
   }
   if (method->handler == nullptr) {
-    return -EOPNOTSUPP;
+    return EOPNOTSUPP;
   }
   if (const auto good = call.check(method->attributes); !good) {
-    return -good.error();
+    return good.error();
   }
+  return run_counted([&] { return (this->*method->handler)(call); });
+}
+
+int UverbsFile::run_own_method(IoctlCall& call, const OwnIoctlMethod& method) {
+  if (const auto good = call.check(method.attributes); !good) {
+    return good.error();
+  }
+  return run_counted([&]() -> Outcome<void> {
+    auto* const object = find<Object>(call.handle(method.handle), method.kind);
+    return object != nullptr ? method.run(call, *object) : refuse(ENOENT);
+  });
+}
+
+int UverbsFile::run_counted(const std::function<Outcome<void>()>& handler) {
   int error = 0;
   runner_.exclusively([&] {
-    error = error_of([&] { return (this->*method->handler)(call); });
-    DeviceCounters& counters = device_.counters();
-    ++counters.submitted_cmds;
-    ++counters.completed_cmds;
-    counters.cmds_err += error != 0 ? 1U : 0U;
+    error = error_of(handler);
+    CommandCounters& counters = device_.statistics().commands;
+    ++counters.submitted;
+    ++counters.completed;
+    counters.failed += error != 0 ? 1U : 0U;
   });
-  return -error;
+  return error;
 }
 
 Outcome<void> UverbsFile::ioctl_query_port(IoctlCall& call) {
@@ -273,38 +287,24 @@ Outcome<void> UverbsFile::ioctl_query_port_speed(IoctlCall& call) {
   return known ? call.answer(1, device_.port_speed()) : known;
 }
 
-// Which interconnect a region is reached through is not known of any emulated one: none is valid.
-Outcome<void> UverbsFile::ioctl_query_mr(IoctlCall& call) {
-  if (find<Mr>(call.handle(kOwn), ObjectKind::mr) == nullptr) {
-    return refuse(ENOENT);
-  }
-  for (std::uint16_t id = kOwn + 1; id <= kOwn + 4; ++id) {
-    if (const auto told = call.answer(id, std::uint16_t{0}); !told) {
-      return told;
-    }
-  }
-  return {};
-}
-
 Outcome<void> UverbsFile::ioctl_counter_capabilities(IoctlCall& call) {
   // A device without them says so by having none.
-  constexpr std::uint64_t kLargest = 0x7FFFFFFF;  // as reported of one with them
-  const std::uint32_t operations = device_.counted_operations();
-  const std::uint32_t most = operations != 0 ? kMostCounters : 0;
-  const std::uint64_t largest = operations != 0 ? kLargest : 0;
-  auto told = call.answer(0, most);
-  told = told ? call.answer(1, largest) : told;
-  return told ? call.answer(2, operations) : told;
+  const CompletionCounterLimits limits = device_.completion_counters();
+  auto told = call.answer(0, limits.max_counters);
+  told = told ? call.answer(1, limits.max_value) : told;
+  return told ? call.answer(2, limits.operations) : told;
 }
 
 // The two numbers lie in the application's memory; the device counts there.
 Outcome<void> UverbsFile::ioctl_create_counter(IoctlCall& call) {
-  if (device_.counted_operations() == 0) {
+  const CompletionCounterLimits limits = device_.completion_counters();
+  if (limits.operations == 0) {
     return refuse(EOPNOTSUPP);
   }
   std::array<std::uint64_t*, CompletionCounter::kEntries> values{};
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto where = call.get<abi::BufferDescriptor>(static_cast<std::uint16_t>(kOwn + i));
+    const auto where =
+        call.get<abi::BufferDescriptor>(static_cast<std::uint16_t>(abi::kFirstOwnIoctl + i));
     if (where.type != abi::kBufferInMemory) {
       return refuse(EOPNOTSUPP);
     }
@@ -320,7 +320,7 @@ Outcome<void> UverbsFile::ioctl_create_counter(IoctlCall& call) {
   const auto existing = std::count_if(objects_.begin(), objects_.end(), [](const auto& object) {
     return object != nullptr && object->kind() == ObjectKind::counter;
   });
-  if (existing >= static_cast<std::ptrdiff_t>(kMostCounters)) {
+  if (existing >= static_cast<std::ptrdiff_t>(limits.max_counters)) {
     return refuse(ENOMEM);
   }
   auto counter = std::make_unique<CompletionCounter>();
@@ -380,7 +380,7 @@ Outcome<void> UverbsFile::ioctl_attach_counter(IoctlCall& call) {
   if (operations == 0) {
     return refuse(EINVAL);
   }
-  if ((operations & ~device_.counted_operations()) != 0) {
+  if ((operations & ~device_.completion_counters().operations) != 0) {
     return refuse(EOPNOTSUPP);
   }
   return qp->attach(*counter, operations) ? Outcome<void>{} : refuse(ENOMEM);

@@ -194,6 +194,7 @@ bool Engine::scatter(const QueuePair& qp, std::span<const Sge> segments, std::ui
 void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
   switch (syndrome) {
     case wire::kNakSequence:
+      ++counters_.rcvd_seq_err;
       if (qp.req.rnr_until == kNever && !qp.req.retry_started) {
         retry(now, qp);
       }
@@ -215,17 +216,18 @@ void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
 // The peer has no receive: sends again from there when the time has passed that the peer asks for.
 void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
   Requester& req = qp.req;
+  ++counters_.rcvd_rnr_err;
   if (req.rnr_until != kNever) {
     return;
   }
   if (req.rnr_left == 0) {
+    ++counters_.retry_rnr_exceeded_err;
     fail_head(qp, WcStatus::rnr_retries_exceeded);
     return;
   }
   if (qp.attributes.rnr_retry != kForEver) {
     --req.rnr_left;
   }
-  ++counters_.retries;
   req.rnr_until = now + std::chrono::microseconds{kRnrTimers[timer]};
   req.retransmit_at = kNever;
   seek(qp, req.acked);
@@ -275,13 +277,14 @@ void Engine::seek(QueuePair& qp, std::uint32_t psn) {
 void Engine::retry(TimePoint now, QueuePair& qp) {
   Requester& req = qp.req;
   if (req.retries_left == 0) {
+    ++counters_.retry_exceeded_err;
     fail_head(qp, WcStatus::retries_exceeded);
     return;
   }
   if (!mutated(Mutation::retry_for_ever)) {
     --req.retries_left;
   }
-  ++counters_.retries;
+  ++counters_.completer_retry_err;
   req.retry_started = true;
   req.retransmit_at = qp.attributes.timeout != 0 ? now + timeout_of(qp) : kNever;
   seek(qp, req.acked);

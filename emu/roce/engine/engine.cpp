@@ -37,8 +37,12 @@ wire::Transport transport_of(QpType type) {
 
 }  // namespace
 
-Engine::Engine(const EngineConfig& config, Sink& sink)
-    : config_(config), sink_(sink), keys_(config.salt), qps_(config.max_qps) {
+Engine::Engine(const EngineConfig& config, Sink& sink, Counters* counters)
+    : config_(config),
+      sink_(sink),
+      keys_(config.salt),
+      counters_(counters != nullptr ? *counters : own_counters_),
+      qps_(config.max_qps) {
   WEFT_CHECK(!config.addresses.empty());
 }
 
@@ -340,11 +344,12 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& packet) {
 }
 
 void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::DatagramHeader& outer) {
-  ++counters_.received;
+  ++counters_.rcvd_pkts;
+  counters_.rcvd_bytes += rx.bytes.size() + rx.more.size() + wire::kIcrcSize;
   wire::Packet packet;
   if (rx.trimmed ||
       wire::parse_packet(rx.bytes, rx.more.size(), packet) != wire::PacketFault::none) {
-    ++counters_.malformed;
+    ++counters_.malformed_pkts;
     return;
   }
   const Arrival arrival{packet, rx, outer};
@@ -361,7 +366,7 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::Datag
                                               : hears_requests(qp->state())) ||
       (qp->type != QpType::ud && !is_from_its_peer(*qp, arrival)) ||
       (packet.pkey & kPkeyBits) != kPkeyBits) {
-    ++counters_.not_for_us;
+    ++counters_.stray_pkts;
     return;
   }
   if (is_cnp) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "emu/roce/engine/attributes.hpp"
+#include "emu/roce/engine/counters.hpp"
 #include "emu/roce/engine/keys.hpp"
 #include "emu/roce/engine/mutation.hpp"
 #include "emu/roce/engine/qp.hpp"
@@ -37,23 +38,6 @@ struct EngineConfig {
   std::uint64_t salt = 0;  // of the keys
 };
 
-// Each is a number of packets, unless its name says otherwise.
-struct Counters {
-  std::uint64_t received = 0;
-  std::uint64_t sent = 0;
-  std::uint64_t malformed = 0;
-  std::uint64_t not_for_us = 0;  // no such queue pair, another kind or state, a stranger, a P_Key
-  std::uint64_t duplicates = 0;  // requests that were executed before
-  std::uint64_t out_of_sequence = 0;
-  std::uint64_t not_ready = 0;  // no receive was posted
-  std::uint64_t refused = 0;    // requests answered with an error
-  std::uint64_t stale_responses = 0;
-  std::uint64_t bad_qkeys = 0;
-  std::uint64_t retries = 0;  // times that sending began again
-  std::uint64_t congestion_notifications = 0;
-  std::uint64_t placed_bytes = 0;  // that peers have put into our memory
-};
-
 // One thread at a time calls an engine; whoever owns it also owns the lock, the carrier and the
 // clock. It never waits and has no memory of its own for payload: what it sends is lent from the
 // regions of the application, what arrives is copied there at once. Everything that applications
@@ -75,7 +59,10 @@ class Engine final : public srd::Machine {
     QpState state = QpState::reset;
   };
 
-  Engine(const EngineConfig& config, Sink& sink);
+  // Counts into `counters`, if not null, else into counters of its own.
+  Engine(const EngineConfig& config, Sink& sink, Counters* counters = nullptr);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] KeyTable& keys() { return keys_; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
@@ -231,7 +218,8 @@ class Engine final : public srd::Machine {
   EngineConfig config_;
   Sink& sink_;
   KeyTable keys_;
-  Counters counters_;
+  Counters own_counters_;
+  Counters& counters_;
   RefillHook refill_;
   std::vector<std::unique_ptr<QueuePair>> qps_;  // by number - first_qpn
   std::uint32_t next_qp_ = 0;                    // where the search for a free number goes on

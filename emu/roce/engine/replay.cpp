@@ -28,6 +28,7 @@ void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
   Responder& resp = qp.resp;
   wake(qp);
   if (syndrome == wire::kAckNoCredit) {
+    counters_.ack_deferred += resp.ack_due ? 1 : 0;
     resp.ack_due = true;
     resp.ack_psn = psn;
     return;
@@ -196,7 +197,7 @@ bool Engine::fill_read_response(QueuePair& qp, Response& response, wire::Packet&
                                                          kRemoteRead, qp.made.domain, qp.qpn);
   if (size != 0 && from == nullptr) {
     packet.syndrome = wire::kNakRemoteAccess;
-    ++counters_.refused;
+    ++counters_.refused_requests;
     raise(EventType::qp_access_error, qp.qpn);
     while (qp.resp.responses.size() > 1) {
       qp.resp.responses.pop();

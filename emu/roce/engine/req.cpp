@@ -15,6 +15,10 @@ bool is_read_or_atomic(WrOpcode opcode) {
 bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::compare_swap || opcode == WrOpcode::fetch_add;
 }
+bool is_send(WrOpcode opcode) {
+  return opcode == WrOpcode::send || opcode == WrOpcode::send_immediate ||
+         opcode == WrOpcode::send_invalidate;
+}
 bool is_write(WrOpcode opcode) {
   return opcode == WrOpcode::write || opcode == WrOpcode::write_immediate;
 }
@@ -300,6 +304,8 @@ void Engine::packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& pa
   req.send_psn = psn_plus(last, 1);
   if (psn_before(req.sent_end, req.send_psn)) {
     req.sent_end = req.send_psn;
+  } else {
+    ++counters_.retrans_pkts;
   }
   if (last == wqe.last_psn) {
     ++req.next;
@@ -319,6 +325,7 @@ void Engine::packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& pa
 
 // The request at `next` cannot be sent. What is before it completes first.
 void Engine::fail_here(QueuePair& qp, WcStatus status) {
+  ++counters_.send_err;
   qp.req.failed = status;
   if (qp.type == QpType::rc) {
     wake(qp);
@@ -339,6 +346,9 @@ void Engine::complete_head(QueuePair& qp, WcStatus status) {
     completion.cq = qp.made.send_cq;
     completion.qpn = qp.qpn;
     completion.length = wqe.length;
+  }
+  if (status == WcStatus::success && is_send(request.opcode)) {
+    ++counters_.rdma_sends;
   }
   if (wqe.begun && is_read_or_atomic(request.opcode) && qp.req.reads != 0) {
     --qp.req.reads;

@@ -59,12 +59,13 @@ void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
                             ? packet.has(wire::kBegins)
                             : packet.has(wire::kWrite) && packet.has(wire::kHasImmediate);
   if (consumes && !resp.has_receive && !take_receive(qp)) {
-    ++counters_.not_ready;
     if (qp.type != QpType::rc) {
+      ++counters_.dropped_for_receive;
       drop_message(resp);
     } else if (mutated(Mutation::forget_rnr)) {
       executed(qp, packet);
     } else {
+      ++counters_.send_rnr_err;
       resp.nak_sent = true;
       answer(qp, static_cast<std::uint8_t>(wire::kRnrNak | qp.attributes.min_rnr_timer),
              packet.psn);
@@ -88,12 +89,12 @@ bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
       drop_message(resp);
     }
     resp.dropping = (resp.dropping || ahead != 0) && !packet.has(wire::kBegins);
-    counters_.out_of_sequence += ahead != 0 ? 1 : 0;
+    counters_.out_of_seq_request += ahead != 0 ? 1 : 0;
     resp.expected = psn_plus(packet.psn, 1);
     return !resp.dropping;
   }
   if (ahead > 0 && !mutated(Mutation::forget_gap)) {
-    ++counters_.out_of_sequence;
+    ++counters_.out_of_seq_request;
     if (!resp.nak_sent) {
       resp.nak_sent = true;
       answer(qp, wire::kNakSequence, resp.expected);
@@ -101,7 +102,7 @@ bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
     return false;
   }
   if (ahead < 0) {
-    ++counters_.duplicates;
+    ++counters_.duplicate_request;
     on_duplicate(qp, packet);
     return false;
   }
@@ -183,7 +184,7 @@ void Engine::accept_send(QueuePair& qp, const Arrival& arrival) {
   const bool invalidates = packet.has(wire::kHasIeth);
   if (invalidates && !keys_.invalidate(packet.invalidate, qp.qpn)) {
     // Of the specification's class J: no NAK, the peer learns it by silence.
-    ++counters_.refused;
+    ++counters_.refused_requests;
     complete_receive(qp, packet, WcStatus::remote_invalid_request, resp.placed);
     enter_error(qp);
     return;
@@ -316,6 +317,7 @@ void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatu
   completion.source_qpn = is_datagram ? packet.source_qpn : qp.attributes.destination_qpn;
   completion.flags = is_datagram ? std::uint8_t{kWcGrh} : std::uint8_t{};
   completion.solicited = packet.solicited || status != WcStatus::success;
+  counters_.rdma_recvs += status == WcStatus::success ? 1 : 0;
   if (status == WcStatus::success && packet.has(wire::kHasImmediate)) {
     completion.flags |= kWcImmediate;
     completion.immediate = packet.immediate;
@@ -329,7 +331,7 @@ void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatu
 // unless that is what is wrong.
 void Engine::refuse(QueuePair& qp, const wire::Packet& packet, std::uint8_t syndrome,
                     WcStatus status) {
-  ++counters_.refused;
+  ++counters_.refused_requests;
   if (qp.type != QpType::rc) {
     drop_message(qp.resp);
     if (status == WcStatus::local_protection) {  // no other message could be received either

@@ -111,7 +111,8 @@ void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxP
   if (out.payload_size() != 0) {
     qp.rate.sent(now, out.size());
   }
-  ++counters_.sent;
+  ++counters_.sent_pkts;
+  counters_.sent_bytes += out.size() + wire::kIcrcSize;
 }
 
 }  // namespace weft::roce

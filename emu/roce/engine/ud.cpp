@@ -33,6 +33,7 @@ bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out)
       status = lend(qp, position, 0, wqe.length, out);
     }
     if (status != WcStatus::success) {
+      ++counters_.send_err;
       fail_head(qp, status);
       return false;
     }
@@ -68,7 +69,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
   }
   ReceiveQueue* const queue = stocked_queue(qp);
   if (queue == nullptr) {
-    ++counters_.not_ready;
+    ++counters_.dropped_for_receive;
     return;
   }
   if (mutated(Mutation::lose_datagrams) && packet.psn % 16 == 0) {
@@ -76,7 +77,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
   }
   const bool fits = queue->front_length() >= std::uint64_t{kGrhSize} + packet.payload_size;
   if (!fits) {
-    ++counters_.refused;
+    ++counters_.refused_requests;
     if (qp.made.srq == kNoSrq) {  // waits for a shorter one
       return;
     }
@@ -111,7 +112,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
 void Engine::on_multicast(const Arrival& arrival) {
   const auto group = groups_.find(arrival.outer.destination);
   if (group == groups_.end() || wire::transport_of(arrival.packet.opcode) != wire::Transport::ud) {
-    ++counters_.not_for_us;
+    ++counters_.stray_pkts;
     return;
   }
   for (const std::uint32_t qpn : group->second) {

@@ -290,7 +290,8 @@ void Account::check_unheard() {
   }
   std::uint64_t reasons = world_.lost();
   for (std::uint32_t host = 0; host < world_.hosts(); ++host) {
-    reasons += world_.engine(host).counters().not_ready;
+    const Counters& counters = world_.engine(host).counters();
+    reasons += counters.send_rnr_err + counters.dropped_for_receive;
   }
   if (unheard > reasons) {
     condemn(std::to_string(unheard) + " messages of UD and UC were not heard, for " +

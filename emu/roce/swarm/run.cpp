@@ -349,9 +349,9 @@ Outcome Run::carry_out() {
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
     if (world_.is_up(host)) {
       const Counters& counters = world_.engine(host).counters();
-      outcome.retries += counters.retries;
-      outcome.duplicates += counters.duplicates;
-      outcome.not_ready += counters.not_ready;
+      outcome.retries += counters.completer_retry_err + counters.rcvd_rnr_err;
+      outcome.duplicates += counters.duplicate_request;
+      outcome.not_ready += counters.send_rnr_err + counters.dropped_for_receive;
     }
   }
   return outcome;

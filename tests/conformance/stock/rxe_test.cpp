@@ -16,6 +16,24 @@ TEST(Rxe, DevinfoShowsASoftRoceDevice) {
   }
 }
 
+// The second program looks before and after its traffic, at the files and through netlink.
+TEST(Rxe, CountersAreThoseOfTheDriver) {
+  WEFT_NEEDS("ibv_rc_pingpong");
+  WEFT_NEEDS("rdma");
+  const std::string words = "ibv_rc_pingpong -g 0 -n 100 -s 4096 -p " + own_port();
+  const Outcome outcome = run_weft(
+      "--device rxe -- " + words +
+          " : sh -c 'p=/sys/class/infiniband/rxe_0/ports/1; h=$p/hw_counters; "
+          "test $(cat $h/sent_pkts) = 0 && " +
+          words +
+          " {h1.ip} && test $(cat $h/rdma_sends) = 100 && test $(cat $h/rdma_recvs) = 100 && "
+          "test $(cat $h/rcvd_pkts) -ge 400 && test $(cat $p/counters/port_xmit_data) -gt 102400 "
+          "&& rdma statistic show link rxe_0/1'",
+      100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("rdma_sends 100 rdma_recvs 100")) << outcome.output;
+}
+
 struct Program {
   const char* name;
   const char* command;

@@ -27,8 +27,7 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
 
   // --- Device
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
-  [[nodiscard]] kernel::DeviceCounters& counters() override { return counters_; }
-  [[nodiscard]] kernel::LiveObjects& live() override { return live_; }
+  [[nodiscard]] kernel::Statistics& statistics() override { return statistics_; }
   [[nodiscard]] std::uint32_t completion_vectors() const override { return 1; }
   void query_device(abi::QueryDevice& to) const override { to.max_pd = 1; }
   [[nodiscard]] nic::Outcome<void> query_port(std::uint8_t port,
@@ -62,8 +61,20 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
  private:
   std::size_t packets_ = 0;
   std::vector<abi::GidEntry> gids_;
-  kernel::DeviceCounters counters_;
-  kernel::LiveObjects live_;
+  kernel::Statistics statistics_;
+};
+
+class FakeCounters final : public kernel::CounterSet {
+ public:
+  void visit(Place place, const kernel::Statistics& /*statistics*/,
+             const Visit& visit) const override {
+    if (place == Place::port) {
+      visit("wing_beats", 0);
+    }
+  }
+  [[nodiscard]] kernel::Traffic traffic(const kernel::Statistics& /*statistics*/) const override {
+    return {};
+  }
 };
 
 class FakePersonality final : public Personality {
@@ -100,12 +111,16 @@ class FakePersonality final : public Personality {
   [[nodiscard]] std::span<const char* const> path_prefixes() const override { return {}; }
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }
   [[nodiscard]] std::uint8_t node_type() const override { return 7; }
+  [[nodiscard]] const kernel::CounterSet& counters() const override { return counters_; }
   [[nodiscard]] Result<std::unique_ptr<NicRunner>> start(
       const kernel::NicDescription& /*nic*/, Network network,
       kernel::Statistics* /*statistics*/) const override {
     auto device = std::make_unique<FakeDevice>(network);
     return DeviceRunner<FakeDevice>::create(std::move(device), std::move(network.io));
   }
+
+ private:
+  FakeCounters counters_;
 };
 
 }  // namespace weft::devices::fake

@@ -40,6 +40,8 @@ TEST(FakeDevice, HasProfilesAndATree) {
   EXPECT_TRUE(
       std::filesystem::exists(folder.path() + "/sys/class/infiniband/fake_0/ports/1/state"));
   EXPECT_TRUE(std::filesystem::exists(folder.path() + "/dev/infiniband/uverbs0"));
+  EXPECT_TRUE(std::filesystem::exists(
+      folder.path() + "/sys/class/infiniband/fake_0/ports/1/hw_counters/wing_beats"));
 }
 
 class FakeFile : public ::testing::Test {
@@ -124,6 +126,21 @@ TEST_F(FakeFile, ShowsAllGids) {
   EXPECT_EQ(table[1].type, 1U);
   EXPECT_EQ(table[1].interface, 7U);
   EXPECT_EQ(table[2].port, 0U);
+}
+
+// They are the methods of some other kind, though the number is in the range that kinds may use.
+TEST_F(FakeFile, HasNoIoctlMethodsOfItsOwn) {
+  struct {
+    std::uint32_t async_fd, vectors;
+  } context{};
+  ASSERT_GT(command(kernel::abi::Command::get_context, context, {0, 0}), 0);
+  kernel::abi::IoctlHeader call{};
+  call.length = sizeof call;
+  call.object_id = static_cast<std::uint16_t>(kernel::abi::IoctlObject::mr);
+  call.method_id = kernel::abi::kFirstOwnIoctl;
+  call.driver_id = fake::kDriverId;
+  EXPECT_EQ(file->ioctl(kernel::abi::kIoctl, reinterpret_cast<std::uint64_t>(&call)),
+            -EPROTONOSUPPORT);
 }
 
 TEST_F(FakeFile, MakesProgressByItself) {

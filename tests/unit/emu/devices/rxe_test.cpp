@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "emu/devices/rxe/counters.hpp"
 #include "emu/devices/rxe/device.hpp"
 #include "emu/kernel/uverbs/file.hpp"
 #include "srd/net/address_text.hpp"
@@ -289,6 +290,25 @@ TEST_F(Rxe, SendsArriveForManyLapsOfAllRings) {
     EXPECT_EQ(std::memcmp(b.memory.data() + 4096, a.memory.data(), 3000), 0);
     EXPECT_EQ(a.sq.header->consumer, a.sq.header->producer);
   }
+}
+
+TEST_F(Rxe, CountsWhereReadersLook) {
+  connect(abi::kQpRc);
+  b.put_receive(1, 4096, 4096);
+  a.put_send(request(2, roce::WrOpcode::send), {a.address(0), 3000, a.key});  // three packets
+  ASSERT_EQ(a.ring_doorbell(), 0);
+  const auto shown = [](Party& party, const std::string& wanted) {
+    std::uint64_t found = ~std::uint64_t{0};
+    kCounters.visit(
+        kernel::CounterSet::Place::port, party.device.statistics(),
+        [&](const char* name, std::uint64_t value) { found = name == wanted ? value : found; });
+    return found;
+  };
+  EXPECT_EQ(shown(a, "sent_pkts"), 3U);
+  EXPECT_EQ(shown(b, "rcvd_pkts"), 3U);
+  EXPECT_EQ(shown(a, "rdma_sends"), 1U);
+  EXPECT_EQ(shown(b, "rdma_recvs"), 1U);
+  EXPECT_EQ(shown(a, "rcvd_pkts"), shown(b, "sent_pkts"));
 }
 
 TEST_F(Rxe, WritesAndReadsMemoryOfThePeer) {

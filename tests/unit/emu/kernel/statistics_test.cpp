@@ -1,145 +1,116 @@
-// Tests of the counters that all processes on a NIC share, and of the files made from them.
+// Tests of the counters that all processes on a NIC share.
 #include "emu/kernel/statistics.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
+#include <string>
+#include <vector>
 
-#include "emu/devices/device_tree.hpp"
-#include "emu/devices/efa/personality.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
 namespace weft::kernel {
 namespace {
 
-NicDescription efa_nic() {
-  NicDescription nic;
-  nic.name = "efa_0";
-  nic.kind = "efa";
-  return nic;
-}
-
-class StatisticsFile : public ::testing::Test {
- protected:
-  StatisticsFile() {
-    const NicDescription nic = efa_nic();
-    EXPECT_TRUE(devices::write_device_tree(root, efa::kPersonality, {&nic, 1}));
-    path = statistics_path(root, nic.name);
-  }
-  // As the text file says.
-  [[nodiscard]] std::string number(const std::string& file) const {
-    const std::string whole = root + file;
-    refresh_counter_files(root, whole.c_str());
-    std::ifstream in(whole);
-    std::string line;
-    std::getline(in, line);
-    return line;
-  }
-  testing::TemporaryFolder folder;
-  const std::string root = folder.path();
-  std::string path;
+struct Sheep {
+  std::uint64_t black = 0;
+  std::uint64_t white = 0;
 };
 
-constexpr const char* kPort = "/sys/class/infiniband/efa_0/ports/1/hw_counters/";
+class SheepCounters final : public CounterSet {
+ public:
+  void visit(Place /*place*/, const Statistics& statistics, const Visit& visit) const override {
+    visit("white", statistics.own.as<Sheep>().white);
+  }
+  [[nodiscard]] Traffic traffic(const Statistics& /*statistics*/) const override { return {}; }
+};
 
-TEST_F(StatisticsFile, SumsUpOverProcessesDeadOrAlive) {
+class SharedCounters : public ::testing::Test {
+ protected:
+  SharedCounters() { EXPECT_TRUE(make_statistics_file(path, "sheep")); }
+  [[nodiscard]] Statistics sum() const {
+    const auto file = StatisticsFile::open(path);
+    EXPECT_TRUE(file);
+    return file->sum(SheepCounters());
+  }
+  template <class Work>
+  void in_a_child(const Work& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+      Statistics* const own = claim_statistics(path);
+      work(*own);
+      _exit(0);
+    }
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/nic";
+};
+
+TEST_F(SharedCounters, AreTheSumOverProcessesDeadOrAlive) {
   Statistics* const own = claim_statistics(path);
   ASSERT_NE(own, nullptr);
-  own->transport.tx_bytes = 5;
-  own->transport.see_path(3);
-  const pid_t child = fork();
-  if (child == 0) {
-    Statistics* const other = claim_statistics(path);
-    other->transport.tx_bytes = 1'000'000'000'000;
-    other->transport.see_path(3);
-    other->transport.see_path(70);
-    other->device.cmds_err = 2;
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  const auto sum = read_statistics(path);
-  ASSERT_TRUE(sum);
-  EXPECT_EQ(sum->transport.tx_bytes, 1'000'000'000'005U);
-  EXPECT_EQ(sum->transport.paths_seen[0], 1U << 3);
-  EXPECT_EQ(sum->transport.paths_seen[1], 1U << 6);
-  EXPECT_EQ(number(std::string(kPort) + "tx_bytes"), "1000000000005");
-  EXPECT_EQ(number("/sys/class/infiniband/efa_0/hw_counters/cmds_err"), "2");
+  own->own.make<Sheep>().white = 5;
+  own->commands.failed = 1;
+  own->live.qps = 3;
+  in_a_child([](Statistics& other) {
+    other.own.make<Sheep>() = {.black = 7, .white = 1'000'000'000'000};
+    other.commands.failed = 2;
+    other.live.qps = 4;
+  });
+  const Statistics all = sum();
+  EXPECT_EQ(all.own.as<Sheep>().black, 7U);
+  EXPECT_EQ(all.own.as<Sheep>().white, 1'000'000'000'005U);
+  EXPECT_EQ(all.commands.failed, 3U);
+  EXPECT_EQ(all.live.qps, 3U) << "objects of dead processes are no more";
 }
 
-TEST_F(StatisticsFile, TheNamesAreTheDriversNames) {
-  for (const char* const name : {"tx_bytes",
-                                 "tx_pkts",
-                                 "rx_bytes",
-                                 "rx_pkts",
-                                 "rx_drops",
-                                 "send_bytes",
-                                 "send_wrs",
-                                 "recv_bytes",
-                                 "recv_wrs",
-                                 "rdma_read_wrs",
-                                 "rdma_read_bytes",
-                                 "rdma_read_wr_err",
-                                 "rdma_read_resp_bytes",
-                                 "rdma_write_wrs",
-                                 "rdma_write_bytes",
-                                 "rdma_write_wr_err",
-                                 "rdma_write_recv_bytes",
-                                 "retrans_bytes",
-                                 "retrans_pkts",
-                                 "retrans_timeout_events",
-                                 "unresponsive_remote_events",
-                                 "impaired_remote_conn_events"}) {
-    EXPECT_EQ(number(std::string(kPort) + name), "0") << name;
-  }
-  for (const char* const name :
-       {"submitted_cmds", "completed_cmds", "cmds_err", "no_completion_cmds", "keep_alive_rcvd",
-        "alloc_pd_err", "create_qp_err", "create_cq_err", "reg_mr_err", "alloc_ucontext_err",
-        "create_ah_err", "mmap_err"}) {
-    EXPECT_EQ(number(std::string("/sys/class/infiniband/efa_0/hw_counters/") + name), "0") << name;
+// Every process sees the link go down; who comes later has missed it.
+TEST_F(SharedCounters, ALinkThatWentDownOnceIsCountedOnce) {
+  Statistics* const first = claim_statistics(path);
+  Statistics* const second = claim_statistics(path);
+  ++first->link_downed;
+  ++second->link_downed;
+  EXPECT_EQ(sum().link_downed, 1U);
+  in_a_child([](Statistics& later) { ++later.link_downed; });
+  EXPECT_EQ(sum().link_downed, 2U);
+  Statistics* const last = claim_statistics(path);
+  ++last->link_downed;
+  EXPECT_EQ(sum().link_downed, 3U);
+}
+
+TEST_F(SharedCounters, KnowTheirKind) {
+  EXPECT_EQ(StatisticsFile::open(path)->kind(), "sheep");
+  ASSERT_TRUE(make_statistics_file(path, std::string(1000, 'x')));
+  EXPECT_EQ(StatisticsFile::open(path)->kind(), std::string(27, 'x'));
+}
+
+TEST_F(SharedCounters, AreNotInOtherFiles) {
+  EXPECT_FALSE(StatisticsFile::open(folder.path() + "/none"));
+  EXPECT_EQ(claim_statistics(folder.path() + "/none"), nullptr);
+  EXPECT_FALSE(StatisticsFile::open(folder.path()));
+  const auto whole = std::filesystem::file_size(path);
+  for (const auto size : {std::uintmax_t{0}, std::uintmax_t{1}, whole - 1, whole + 1}) {
+    std::filesystem::resize_file(path, size);
+    EXPECT_FALSE(StatisticsFile::open(path)) << size;
+    EXPECT_EQ(claim_statistics(path), nullptr) << size;
   }
 }
 
-TEST_F(StatisticsFile, OddPathsAreLeftAlone) {
-  for (const char* const odd :
-       {"", "/hw_counters", "/infiniband/hw_counters", "/infiniband//hw_counters/x",
-        "/hw_counters/infiniband/", "/sys/class/infiniband/none/hw_counters/tx_bytes",
-        "/sys/class/infiniband/../../hw_counters"}) {
-    const std::string whole = root + odd;
-    refresh_counter_files(root, whole.c_str());
+TEST_F(SharedCounters, GoNowhereWhenAllSlotsAreTaken) {
+  std::vector<Statistics*> slots;
+  for (Statistics* slot = claim_statistics(path); slot != nullptr; slot = claim_statistics(path)) {
+    slot->own.make<Sheep>().white = 1;
+    slots.push_back(slot);
+    ASSERT_LT(slots.size(), 10'000U);
   }
-  EXPECT_EQ(claim_statistics(root + "/none"), nullptr);
-  EXPECT_FALSE(read_statistics(root + "/nic0"));
-}
-
-// Exporters of any user look, and whoever looks brings the text up to date.
-TEST(SharedTree, CanBeReadAndCountedByEverybodyWhateverTheUmask) {
-  const testing::TemporaryFolder folder;
-  const std::string& root = folder.path();
-  const NicDescription nic = efa_nic();
-  const mode_t before = umask(077);
-  EXPECT_TRUE(devices::write_device_tree(root, efa::kPersonality, {&nic, 1}));
-  umask(before);
-  const auto mode = [&root](const std::string& path) {
-    struct stat status {};
-    EXPECT_EQ(stat((root + path).c_str(), &status), 0) << path;
-    return status.st_mode & 0777;
-  };
-  EXPECT_EQ(mode(""), 0755U);
-  EXPECT_EQ(mode("/nic0"), 0644U);
-  EXPECT_EQ(mode("/statistics"), 0755U);
-  EXPECT_EQ(mode("/statistics/efa_0"), 0666U);
-  EXPECT_EQ(mode("/sys/class/infiniband/efa_0"), 0755U);
-  EXPECT_EQ(mode("/sys/class/infiniband/efa_0/node_guid"), 0644U);
-  EXPECT_EQ(mode(std::string(kPort) + "tx_bytes"), 0666U);
-  EXPECT_EQ(mode("/sys/class/infiniband/efa_0/hw_counters/cmds_err"), 0666U);
-  EXPECT_EQ(mode("/dev/infiniband/uverbs0"), 0666U);
+  EXPECT_EQ(claim_statistics(path), nullptr);
+  EXPECT_EQ(sum().own.as<Sheep>().white, slots.size());
 }
 
 class CountedCommands : public RawClient {};
@@ -149,11 +120,23 @@ TEST_F(CountedCommands, ErrorsAreCountedByKind) {
   const std::uint32_t pd = alloc_pd();
   std::array<std::uint32_t, 3> keys{};
   EXPECT_EQ(reg_mr(pd + 9, &keys, sizeof keys, 1, keys), EINVAL);
-  const DeviceCounters& counters = runner.device.counters();
-  EXPECT_EQ(counters.submitted_cmds, 3U);
-  EXPECT_EQ(counters.cmds_err, 1U);
-  EXPECT_EQ(counters.reg_mr_err, 1U);
-  EXPECT_EQ(counters.create_qp_err, 0U);
+  const CommandCounters& counters = runner.device.statistics().commands;
+  EXPECT_EQ(counters.submitted, 3U);
+  EXPECT_EQ(counters.failed, 1U);
+  EXPECT_EQ(counters.failed_mrs, 1U);
+  EXPECT_EQ(counters.failed_qps, 0U);
+}
+
+class CountedPort : public RawClient {};
+
+TEST_F(CountedPort, TheLinkIsCountedWhenItGoesDownAndNotAsItWasFound) {
+  Device& device = runner.device;
+  device.begin_with_port_state(false);
+  EXPECT_EQ(device.statistics().link_downed, 0U);
+  device.set_port_state(true);
+  device.set_port_state(false);
+  device.set_port_state(false);
+  EXPECT_EQ(device.statistics().link_downed, 1U);
 }
 
 }  // namespace

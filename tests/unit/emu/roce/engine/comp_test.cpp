@@ -151,7 +151,7 @@ TEST_F(Comp, GoesBackToThePacketThatIsMissing) {
   ASSERT_EQ(again.size(), 2U);
   EXPECT_EQ(again[0].packet.psn, kSqPsn + 2);
   EXPECT_EQ(wire::operation_of(again[0].packet.opcode), Operation::write_middle);
-  EXPECT_EQ(bench.engine.counters().retries, 1U);
+  EXPECT_EQ(bench.engine.counters().completer_retry_err, 1U);
 }
 
 TEST_F(Comp, TurnsNaksIntoStatuses) {

@@ -344,7 +344,7 @@ TEST(RespStates, HearsRequestsFromRtrOnAndOnlyItsPeer) {
   write.psn = (kRqPsn + 1) & kPsnMask;
   bench.arrive(write, 4);
   EXPECT_FALSE(bench.next());
-  EXPECT_EQ(bench.engine.counters().not_for_us, 3U);
+  EXPECT_EQ(bench.engine.counters().stray_pkts, 3U);
 }
 
 TEST(RespShared, TakesFromTheSrqAndTellsOfItsLimitAndItsEnd) {

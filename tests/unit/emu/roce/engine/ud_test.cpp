@@ -50,7 +50,7 @@ TEST_F(Ud, DropsAnotherKeyAndWhatIsTooLong) {
   bench.arrive(datagram(), 8);  // the receive is still there
   EXPECT_TRUE(bench.completion());
   bench.arrive(datagram(), 8);
-  EXPECT_EQ(bench.engine.counters().not_ready, 1U);
+  EXPECT_EQ(bench.engine.counters().dropped_for_receive, 1U);
 }
 
 // Left in place, it would block all the queue pairs that share it.

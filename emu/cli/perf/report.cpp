@@ -1,0 +1,109 @@
+// Owns the columns of the table of `weft perf`, and the keys of its JSON.
+#include "emu/cli/perf/report.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace weft::cli {
+namespace {
+
+template <class Value>
+Value median_of(std::vector<PerfResult>& results, Value PerfResult::*member) {
+  std::sort(results.begin(), results.end(),
+            [&](const PerfResult& a, const PerfResult& b) { return a.*member < b.*member; });
+  return results[results.size() / 2].*member;
+}
+
+}  // namespace
+
+void print_head() {
+  fmt::print("{:<6}{:>9}{:>12}{:>12}{:>14}{:>12}{:>10}{:>7}{:>12}\n", "op", "bytes", "p50[us]",
+             "p99[us]", "msg/s", "GB/s", "retrans", "paths", "reordered");
+}
+
+void print_row(const PerfOptions& options, const PerfCase& one, const PerfResult& result) {
+  if (!options.json) {
+    fmt::print("{:<6}{:>9}{:>12.2f}{:>12.2f}{:>14.0f}{:>12.3f}{:>10}{:>7}{:>12}{}\n",
+               to_string(one.operation), one.size, result.latency_us_p50, result.latency_us_p99,
+               result.messages_per_s, result.gbytes_per_s, result.retransmitted, result.paths_used,
+               result.out_of_order_packets,
+               result.failure == srd::Status::ok ? std::string()
+                                                 : fmt::format("  {}", to_string(result.failure)));
+    return;
+  }
+  nlohmann::ordered_json line;
+  line["perf"] = true;
+  line["io"] = options.io;
+  line["network"] = options.io != "ring"        ? "none"
+                    : !options.topology.empty() ? options.topology
+                    : !options.faults.empty()   ? "star"
+                    : options.through_weftd     ? "weftd"
+                                                : "ideal";
+  line["op"] = to_string(one.operation);
+  line["size"] = one.size;
+  line["latency_us_p50"] = result.latency_us_p50;
+  line["latency_us_p99"] = result.latency_us_p99;
+  line["msgs_per_s"] = result.messages_per_s;
+  line["gbytes_per_s"] = result.gbytes_per_s;
+  line["paths_used"] = result.paths_used;
+  line["out_of_order_packets"] = result.out_of_order_packets;
+  line["retransmitted"] = result.retransmitted;
+  line["status"] = to_string(result.failure);
+  fmt::print("{}\n", line.dump());
+}
+
+void print_peer(const PerfOptions& options, const PeerRow& row) {
+  if (!options.json) {
+    fmt::print("{:<6}{:>9}{:>12.2f}{:>12}{:>14.0f}{:>12.3f}{:>10}  {}\n", "ping", row.size,
+               row.latency_us, "-", row.messages_per_s, row.gbytes_per_s, "-", row.provider);
+    return;
+  }
+  nlohmann::ordered_json line;
+  line["perf"] = true;
+  line["io"] = row.provider;
+  line["network"] = "none";
+  line["op"] = "pingpong";
+  line["size"] = row.size;
+  line["latency_us_p50"] = row.latency_us;
+  line["msgs_per_s"] = row.messages_per_s;
+  line["gbytes_per_s"] = row.gbytes_per_s;
+  line["status"] = "ok";
+  fmt::print("{}\n", line.dump());
+}
+
+PerfResult median(std::vector<PerfResult> results) {
+  PerfResult result = results.front();
+  result.latency_us_p50 = median_of(results, &PerfResult::latency_us_p50);
+  result.latency_us_p99 = median_of(results, &PerfResult::latency_us_p99);
+  result.messages_per_s = median_of(results, &PerfResult::messages_per_s);
+  result.gbytes_per_s = median_of(results, &PerfResult::gbytes_per_s);
+  result.retransmitted = 0;
+  result.out_of_order_packets = 0;
+  for (const PerfResult& one : results) {
+    result.retransmitted += one.retransmitted;
+    result.out_of_order_packets += one.out_of_order_packets;
+    result.paths_used = std::max(result.paths_used, one.paths_used);
+    if (one.failure != srd::Status::ok) {
+      result.failure = one.failure;
+    }
+  }
+  return result;
+}
+
+PerfResult sum_of(std::span<const PerfResult> pairs) {
+  PerfResult sum = pairs.front();
+  for (const PerfResult& one : pairs.subspan(1)) {
+    sum.messages_per_s += one.messages_per_s;
+    sum.gbytes_per_s += one.gbytes_per_s;
+    sum.retransmitted += one.retransmitted;
+    sum.latency_us_p50 = std::max(sum.latency_us_p50, one.latency_us_p50);
+    sum.latency_us_p99 = std::max(sum.latency_us_p99, one.latency_us_p99);
+    sum.failure = one.failure != srd::Status::ok ? one.failure : sum.failure;
+  }
+  return sum;
+}
+
+}  // namespace weft::cli

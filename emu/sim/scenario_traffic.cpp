@@ -1,0 +1,287 @@
+// Owns the kinds of traffic that a scenario may ask for, and the keys of each.
+#include "emu/sim/scenario_traffic.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+#include "emu/fabric/topology_yaml.hpp"
+#include "emu/sim/traffic.hpp"
+
+namespace weft::sim {
+namespace {
+
+constexpr std::int64_t kMostHosts = 1 << 20;
+
+// What all kinds have in common.
+struct Group {
+  std::uint32_t number = 0;  // in the list of the file
+  std::uint32_t ports = 0;   // of the network
+  std::uint32_t nodes = 0;   // of them that take part
+  Bytes bytes = 2'000'000;   // of each flow
+  Duration start{};
+  std::vector<fabric::PortId> ranks;
+  Rng rng;
+};
+
+struct Target {
+  Scenario& scenario;
+  TrafficBuilder builder;
+  const std::string& directory;
+};
+
+std::string beside(const std::string& directory, const std::string& name) {
+  return name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
+}
+
+std::vector<fabric::PortId> read_ports(fabric::YamlMap& map, const char* key, std::uint32_t ports) {
+  std::vector<fabric::PortId> list;
+  map.each(key, [&](const YAML::Node& item, const std::string& path) {
+    fabric::PortId port = 0;
+    if (!item.IsScalar() || !YAML::convert<fabric::PortId>::decode(item, port) || port >= ports) {
+      map.file().fail_at(item, path,
+                         "expected the number of a NIC from 0 to " + std::to_string(ports - 1));
+      return;
+    }
+    list.push_back(port);
+  });
+  return list;
+}
+
+void read_permutation(fabric::YamlMap& /*map*/, Group& group, Target& to) {
+  to.builder.permutation(group.nodes, group.bytes, group.rng, fabric::picos(group.start));
+}
+
+// So many of the other ports, drawn by lot.
+std::vector<fabric::PortId> draw_senders(Group& group, fabric::PortId receiver,
+                                         std::uint32_t count) {
+  std::vector<fabric::PortId> senders;
+  for (fabric::PortId port = 0; port < group.ports; ++port) {
+    if (port != receiver) {
+      senders.push_back(port);
+    }
+  }
+  if (count < senders.size()) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::swap(senders[i],
+                senders[i + group.rng.below(static_cast<std::uint32_t>(senders.size() - i))]);
+    }
+    senders.resize(count);
+  }
+  return senders;
+}
+
+void read_incast(fabric::YamlMap& map, Group& group, Target& to) {
+  fabric::PortId receiver = 0;
+  map.read("receiver", receiver, 0, group.ports - 1);
+  std::vector<fabric::PortId> senders;
+  if (map.has("from")) {
+    senders = read_ports(map, "from", group.ports);
+  } else {
+    std::uint32_t count = std::min(group.nodes - 1, 32U);
+    map.read("senders", count, 1, group.ports - 1);
+    senders = draw_senders(group, receiver, count);
+  }
+  if (std::find(senders.begin(), senders.end(), receiver) != senders.end()) {
+    map.fail("from", "the receiver cannot be one of the senders");
+  }
+  to.builder.incast(senders, receiver, group.bytes, fabric::picos(group.start));
+}
+
+void read_all_to_all(fabric::YamlMap& map, Group& group, Target& to) {
+  std::uint32_t window = 8;
+  map.read("window", window, 1, kMostHosts);
+  static constexpr const char* kOrders[] = {"random", "staggered"};
+  if (map.choice("order", kOrders, 0) == 0) {
+    to.builder.all_to_all(group.nodes, group.bytes, window, group.rng);
+  } else {
+    to.builder.staggered_all_to_all(group.nodes, group.bytes, window, group.rng);
+  }
+}
+
+void read_ring_all_reduce(fabric::YamlMap& /*map*/, Group& group, Target& to) {
+  to.builder.ring_all_reduce(group.ranks, group.bytes);
+}
+
+void read_tree_all_reduce(fabric::YamlMap& /*map*/, Group& group, Target& to) {
+  to.builder.tree_all_reduce(group.ranks, group.bytes);
+}
+
+void read_recursive_doubling(fabric::YamlMap& /*map*/, Group& group, Target& to) {
+  to.builder.recursive_doubling(group.ranks, group.bytes);
+}
+
+// A gather and a scatter send the same, only the reduction differs.
+void read_ring_pass(fabric::YamlMap& /*map*/, Group& group, Target& to) {
+  to.builder.ring_pass(group.ranks, group.bytes);
+}
+
+void read_tornado(fabric::YamlMap& /*map*/, Group& group, Target& to) {
+  to.builder.tornado(group.nodes, group.bytes);
+}
+
+void read_random(fabric::YamlMap& map, Group& group, Target& to) {
+  std::string sizes = "web-search";
+  std::uint32_t count = 1000;
+  double load = 0.5;
+  map.read("sizes", sizes);
+  map.read("flows", count, 1, 1 << 24);
+  map.read("load", load, 0.001, 1);
+  SizeDistribution distribution = size_distribution(sizes);
+  if (sizes == "fixed") {
+    const auto size = static_cast<double>(group.bytes);
+    distribution = {{{size, 0}, {size, 1}}};
+  }
+  if (distribution.points.empty()) {
+    map.fail("sizes", "expected web-search, hadoop, ai or fixed; found '" + sizes + "'");
+    return;
+  }
+  const fabric::Topology& topology = to.scenario.topology;
+  const Rate rate = topology.links()[topology.ports().front()].properties.rate;
+  to.builder.random(group.nodes, count, distribution, load, rate, group.rng);
+}
+
+void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
+                   std::uint32_t group) {
+  const auto shift = static_cast<std::uint32_t>(into.triggers.size());
+  const auto moved = [&](std::uint32_t trigger) {
+    return trigger == fabric::kNone ? fabric::kNone : trigger + shift;
+  };
+  for (fabric::FlowSpec& flow : other.flows) {
+    flow.trigger = moved(flow.trigger);
+    flow.on_sent = moved(flow.on_sent);
+    flow.on_received = moved(flow.on_received);
+    flow.group = group;
+    into.flows.push_back(flow);
+  }
+  into.triggers.insert(into.triggers.end(), other.triggers.begin(), other.triggers.end());
+  into.nodes = std::max(into.nodes, other.nodes);
+}
+
+void read_matrix(fabric::YamlMap& map, Group& group, Target& to) {
+  std::string name;
+  map.read("file", name);
+  const std::string path = beside(to.directory, name);
+  auto text = fabric::read_text_file(path);
+  auto matrix = text ? fabric::read_htsim_matrix(path, *text)
+                     : Result<fabric::TrafficMatrix>(tl::unexpected<Error>(text.error()));
+  if (!matrix) {
+    map.fail("file", matrix.error().message);
+    return;
+  }
+  append_matrix(to.scenario.traffic, std::move(*matrix), group.number);
+}
+
+void read_flows(fabric::YamlMap& map, Group& group, Target& to) {
+  map.each("flows", [&](const YAML::Node& item, const std::string& path) {
+    fabric::YamlMap flow(map.file(), item, path);
+    fabric::PortId from = 0;
+    fabric::PortId destination = 0;
+    Bytes bytes = 1;
+    Duration start{};
+    flow.read("from", from, 0, group.ports - 1);
+    flow.read("to", destination, 0, group.ports - 1);
+    flow.read_bytes("bytes", bytes);
+    flow.read("start", start);
+    flow.finish();
+    if (from == destination) {
+      flow.fail("to", "a flow needs two different NICs");
+    }
+    to.builder.flow(from, destination, bytes, fabric::picos(start));
+  });
+}
+
+struct Kind {
+  const char* name;
+  void (*read)(fabric::YamlMap& map, Group& group, Target& to);
+};
+constexpr Kind kKinds[] = {
+    {"permutation", read_permutation},
+    {"incast", read_incast},
+    {"all-to-all", read_all_to_all},
+    {"ring-all-reduce", read_ring_all_reduce},
+    {"tree-all-reduce", read_tree_all_reduce},
+    {"recursive-doubling", read_recursive_doubling},
+    {"all-gather", read_ring_pass},
+    {"reduce-scatter", read_ring_pass},
+    {"tornado", read_tornado},
+    {"random", read_random},
+    {"matrix", read_matrix},
+    {"flows", read_flows},
+};
+
+const Kind& kind_of(fabric::YamlMap& map) {
+  std::vector<const char*> names;
+  std::ranges::transform(kKinds, std::back_inserter(names), &Kind::name);
+  return kKinds[map.choice("kind", names, 0)];
+}
+
+void read_group(fabric::YamlMap& map, std::uint32_t number, Target& to) {
+  const auto ports = static_cast<std::uint32_t>(to.scenario.topology.ports().size());
+  std::uint64_t seed = to.scenario.seed;
+  map.read("seed", seed, 0, INT64_MAX);
+  Group group{.number = number,
+              .ports = ports,
+              .nodes = ports,
+              .start = {},
+              .ranks = {},
+              .rng = Rng(mix64(seed) + number)};
+  map.read("nodes", group.nodes, 2, ports);
+  map.read_bytes("bytes", group.bytes);
+  map.read("start", group.start);
+  if (group.bytes == 0) {
+    map.fail("bytes", "a flow carries at least 1 byte");
+  }
+  const Kind& kind = kind_of(map);
+  if (map.has("ranks")) {
+    group.ranks = read_ports(map, "ranks", ports);
+    if (group.ranks.size() < 2) {
+      map.fail("ranks", "a collective needs at least two ranks");
+      return;
+    }
+  } else {
+    group.ranks.resize(group.nodes);
+    std::iota(group.ranks.begin(), group.ranks.end(), 0U);
+  }
+  kind.read(map, group, to);
+}
+
+}  // namespace
+
+void read_traffic(fabric::YamlMap& top, Scenario& scenario, const std::string& directory) {
+  const YAML::Node node = top.raw("traffic");
+  scenario.traffic.groups.clear();
+  std::vector<YAML::Node> parts;
+  if (node.IsDefined() && node.IsSequence()) {
+    for (const YAML::Node& part : node) {
+      parts.push_back(part);
+    }
+  } else if (node.IsDefined() && node.IsMap()) {
+    parts.push_back(node);
+  } else {
+    top.fail("traffic", "expected a mapping with 'kind', or a list of such");
+  }
+  for (std::size_t i = 0; i < parts.size() && !top.file().failed(); ++i) {
+    const std::string path = parts.size() == 1 ? "traffic" : "traffic[" + std::to_string(i) + "]";
+    fabric::YamlMap map(top.file(), parts[i], path);
+    std::string name = parts.size() == 1 ? "flows" : "group " + std::to_string(i);
+    map.read_label("name", name);
+    scenario.traffic.groups.push_back(name);
+    const auto number = static_cast<std::uint32_t>(i);
+    Target to{scenario, TrafficBuilder(scenario.traffic, number), directory};
+    read_group(map, number, to);
+    map.finish();
+  }
+  if (!top.file().failed()) {
+    const auto valid =
+        validate(scenario.traffic, static_cast<std::uint32_t>(scenario.topology.ports().size()));
+    if (!valid) {
+      top.fail("traffic", valid.error().message);
+    } else if (scenario.traffic.flows.empty()) {
+      top.fail("traffic", "there are no flows");
+    }
+  }
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,15 @@
+// Owns the reading of a scenario's traffic.
+#pragma once
+
+#include <string>
+
+#include "emu/fabric/yaml_reader.hpp"
+#include "emu/sim/scenario.hpp"
+
+namespace weft::sim {
+
+// Reads the key `traffic` of a scenario whose topology has been read. Files that it names are
+// looked for beside `directory`. Mistakes are told to `top`.
+void read_traffic(fabric::YamlMap& top, Scenario& scenario, const std::string& directory);
+
+}  // namespace weft::sim
