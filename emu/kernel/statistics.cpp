@@ -48,6 +48,7 @@ std::size_t slots_to_read(std::byte* data) {
   return std::min<std::size_t>(used_slots(data).load(), kSlots);
 }
 
+// By its number, so a process of another pid namespace may be mistaken for one of this one.
 bool is_alive(std::uint64_t process) {
   return process != 0 && (kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
 }

@@ -13,6 +13,8 @@ double ideal_us(const Scenario& scenario) {
                            : ideal_us(scenario, fabric::Routes(scenario.topology));
 }
 
+// The largest of several lower limits, in picoseconds until the end: each flow alone; the bytes of
+// each NIC in either direction; the bytes that must cross the uplinks of a leaf.
 double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
   const auto& links = scenario.topology.links();
   const auto mtu = static_cast<Bytes>(scenario.options.fabric.mtu);

@@ -13,7 +13,8 @@
 namespace weft::sim {
 namespace {
 
-// --- Settings: "a.b.c" = value, lists by number.
+// --- Settings: "a.b.c" = value, lists by number. Places that are not in the file come into being;
+// the readers then refuse keys that mean nothing.
 void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& key,
                    const std::string& value) {
   std::vector<std::string> parts;
@@ -50,6 +51,8 @@ void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& 
 }
 
 // --- Transport.
+// What transports are told about the network. Of many flows some thousand are looked at; the round
+// trip is that of a full frame and its acknowledgement on the longest path, without queues.
 struct NetworkFacts {
   unsigned hops = 0;
   Duration base_rtt{};
@@ -195,6 +198,7 @@ void read_variants(fabric::YamlMap& top, Scenario& scenario) {
   });
 }
 
+// Each is tried on a network of its own, so that a wrong name is found where it stands in the file.
 void read_faults(fabric::YamlMap& top, Scenario& scenario) {
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {
     scenario.faults.push_back(fabric::read_fault(top.file(), node, path));

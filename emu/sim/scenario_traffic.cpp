@@ -142,6 +142,7 @@ void read_random(fabric::YamlMap& map, Group& group, Target& to) {
   to.builder.random(group.nodes, count, distribution, load, rate, group.rng);
 }
 
+// Triggers are numbered within a matrix, so those of the second one move up.
 void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
                    std::uint32_t group) {
   const auto shift = static_cast<std::uint32_t>(into.triggers.size());

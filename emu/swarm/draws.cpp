@@ -23,7 +23,7 @@ std::uint32_t near_wrap(Rng& rng) {
   }
 }
 
-// What a port takes for the longest packet.
+// How long a port is busy with the longest packet.
 Duration port_time(const LinkModel& link) {
   return link.rate.is_zero() ? Duration::zero()
                              : link.rate.time_for(kMtus.back() + sizeof(srd::wire::DataHeader));
@@ -103,6 +103,7 @@ LinkModel random_link(Rng& rng) {
   return link;
 }
 
+// Receives too small, or none at all, make length errors and receiver_not_ready happen.
 std::vector<EndpointPlan> random_endpoints(Rng& rng, std::uint32_t mtu) {
   std::vector<EndpointPlan> endpoints(1 + rng.below(3));
   for (std::uint32_t i = 0; i < endpoints.size(); ++i) {

@@ -74,6 +74,8 @@ void print_peer(const PerfOptions& options, const PeerRow& row) {
   fmt::print("{}\n", line.dump());
 }
 
+// Each number is a median of its own, so the result need not be any one round. What went wrong in
+// any round counts: sums of losses, and the last failure.
 PerfResult median(std::vector<PerfResult> results) {
   PerfResult result = results.front();
   result.latency_us_p50 = median_of(results, &PerfResult::latency_us_p50);

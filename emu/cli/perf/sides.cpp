@@ -29,6 +29,7 @@
 namespace weft::cli {
 namespace {
 
+// In the process of that side: h1 and h2 are the first pair, h3 and h4 the second.
 PerfPlace place_on_ring(const launch::PrivateWeftd& weftd, int pair, int side) {
   attach::Attachment attached = unwrap(attach::attach(
       {.socket = weftd.socket(), .host = "h" + std::to_string(2 * pair + side + 1)}));
@@ -39,7 +40,8 @@ PerfPlace place_on_ring(const launch::PrivateWeftd& weftd, int pair, int side) {
           .io = std::move(attached.io)};
 }
 
-// Loopback addresses of this run alone: an address serves one process.
+// Loopback addresses of this run alone, made from the number of the process that started both
+// sides: an address serves one process.
 PerfPlace place_on_udp(int side) {
   const auto run = static_cast<unsigned>(::getppid());
   srd::Address addresses[2];

@@ -39,7 +39,8 @@ class Boards {
   std::span<PairBoard> all_;
 };
 
-// Where the two sides live.
+// What carries the packets, made before the sides are forked and kept until they have ended. With
+// neither member it is UDP over loopback.
 struct Ground {
   std::optional<launch::PrivateWeftd> weftd;
   std::optional<DpdkPlan> dpdk;
@@ -52,7 +53,7 @@ struct Ground {
 [[nodiscard]] int run_side(const PerfOptions& options, PairBoard& board, int pair, int side,
                            const Ground& ground);
 
-// The two processes of each pair; killed if this ends before them.
+// The two processes of each pair. They end with this one, and never run its destructors.
 class Sides {
  public:
   Sides() = default;
