@@ -220,7 +220,7 @@ void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
   if (req.rnr_until != kNever) {
     return;
   }
-  if (req.rnr_left == 0) {
+  if (req.rnr_left == 0 || (mutated(Mutation::impatient) && qp.attributes.rnr_retry != kForEver)) {
     ++counters_.retry_rnr_exceeded_err;
     fail_head(qp, WcStatus::rnr_retries_exceeded);
     return;
@@ -276,7 +276,7 @@ void Engine::seek(QueuePair& qp, std::uint32_t psn) {
 // retry, however many more packets report the same (retry_started).
 void Engine::retry(TimePoint now, QueuePair& qp) {
   Requester& req = qp.req;
-  if (req.retries_left == 0) {
+  if (req.retries_left == 0 || mutated(Mutation::give_up_early)) {
     ++counters_.retry_exceeded_err;
     fail_head(qp, WcStatus::retries_exceeded);
     return;
@@ -321,7 +321,6 @@ void Engine::on_qp_timeout(TimePoint now, QueuePair& qp) {
     req.retransmit_at = kNever;
     if (psn_before(req.acked, req.sent_end)) {
       retry(now, qp);
-      req.retry_started = false;  // a NAK to what is sent now is news
     }
   }
   set_deadline(qp);

@@ -221,7 +221,9 @@ void Engine::enter_error(QueuePair& qp) {
   note_moved(qp);
   qp.req.retransmit_at = qp.req.rnr_until = qp.req.pace_at = kNever;
   flush_sends(qp);
-  flush_receives(qp);
+  if (!mutated(Mutation::keep_receives)) {
+    flush_receives(qp);
+  }
   if (qp.made.srq != kNoSrq) {
     raise(EventType::last_wqe_reached, qp.qpn);
   }

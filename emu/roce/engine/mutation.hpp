@@ -20,6 +20,9 @@ enum class Mutation : std::uint8_t {
   forget_rnr,            // a receiver that is not ready acknowledges
   lose_timer,            // the retransmission timer is never armed
   lose_datagrams,        // some that a receive was posted for vanish
+  give_up_early,         // the first silence is taken for the last
+  impatient,             // so is the first receiver that is not ready
+  keep_receives,         // those of a queue pair in error never complete
   count,
 };
 

@@ -80,7 +80,7 @@ struct Requester {
   std::uint32_t unasked = 0;   // packets since the last that asked for an acknowledgement
   std::uint8_t retries_left = 0;
   std::uint8_t rnr_left = 0;
-  bool retry_started = false;           // by a NAK or a gap, and nothing has come of it yet
+  bool retry_started = false;           // and nothing has come of it yet
   WcStatus failed = WcStatus::success;  // of the request at `next`, told when those before it are
   TimePoint retransmit_at = kNever;
   TimePoint rnr_until = kNever;

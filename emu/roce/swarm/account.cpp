@@ -130,15 +130,31 @@ bool Account::explained(const Request& request, WcStatus status) {
   if (own.ended) {
     return false;  // nothing but flushes after the first error
   }
-  const LinkFaults& faults = plan_.faults;
   if (status == WcStatus::retries_exceeded) {
-    return plan_.is_lossy() || faults.jitter > Duration{} || !world_.is_up(peer.host) ||
-           peer.ended || peer.warned;
+    return !world_.is_up(peer.host) || peer.ended || peer.warned ||
+           ran_out_of_retries(connection, request.end);
   }
   if (status == WcStatus::rnr_retries_exceeded) {
-    return connection.plan.rnr_retry != 7;
+    return ran_out_of_patience(connection, peer);
   }
   return is_bad(request.kind) && status == refusal_of(request.kind);
+}
+
+// Each try takes at least one lost frame of the two, in either direction. Where frames overtake
+// each other they are asked for again without any loss, so there no number tells.
+bool Account::ran_out_of_retries(const Connection& connection, std::uint32_t end) const {
+  const End& own = connection.ends[end];
+  const End& peer = connection.ends[1 - end];
+  const std::uint64_t lost = world_.lost_between(own.host, peer.host, peer.qpn) +
+                             world_.lost_between(peer.host, own.host, own.qpn);
+  return plan_.faults.jitter > Duration{} || lost > connection.plan.retry_count;
+}
+
+bool Account::ran_out_of_patience(const Connection& connection, const End& peer) const {
+  constexpr std::uint8_t kForEver = 7;
+  const std::uint8_t retries = connection.plan.rnr_retry;
+  return retries != kForEver &&
+         (!world_.is_up(peer.host) || world_.engine(peer.host).counters().send_rnr_err > retries);
 }
 
 void Account::check_success(Request& request, End& end) {
@@ -262,6 +278,7 @@ void Account::check_at_the_end() {
     }
   }
   check_unheard();
+  check_receives();
   for (Connection& connection : connections) {
     for (std::uint32_t end = 0; end < connection.ends.size(); ++end) {
       check_slots(connection, end);
@@ -288,14 +305,27 @@ void Account::check_unheard() {
     const bool told = type == QpType::ud || (type == QpType::uc && in_order);
     unheard += told && request.succeeded && is_message(request.kind) && request.deliveries == 0;
   }
-  std::uint64_t reasons = world_.lost();
+  std::uint64_t reasons = world_.lost_unreliable();
   for (std::uint32_t host = 0; host < world_.hosts(); ++host) {
-    const Counters& counters = world_.engine(host).counters();
-    reasons += counters.send_rnr_err + counters.dropped_for_receive;
+    reasons += world_.engine(host).counters().dropped_for_receive;
   }
   if (unheard > reasons) {
     condemn(std::to_string(unheard) + " messages of UD and UC were not heard, for " +
             std::to_string(reasons) + " lost frames and missing receives");
+  }
+}
+
+// An application waits for all that it has posted to a queue pair, in error as well.
+void Account::check_receives() {
+  for (const PostedReceive& receive : receives) {
+    if (receive.done || receive.qpn == 0 || !world_.is_up(receive.host)) {
+      continue;
+    }
+    const auto attributes = world_.engine(receive.host).query_qp(receive.qpn);
+    if (attributes && attributes->state == QpState::error) {
+      condemn("a receive of queue pair " + std::to_string(receive.qpn) +
+              " in error never completes");
+    }
   }
 }
 

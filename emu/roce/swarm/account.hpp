@@ -138,7 +138,10 @@ class Account {
   void check_success(Request& request, End& end);
   void check_message(const Completion& completion, End& end, const PostedReceive& receive);
   [[nodiscard]] bool explained(const Request& request, WcStatus status);
+  [[nodiscard]] bool ran_out_of_retries(const Connection& connection, std::uint32_t end) const;
+  [[nodiscard]] bool ran_out_of_patience(const Connection& connection, const End& peer) const;
   void check_unheard();
+  void check_receives();
   void check_slots(Connection& connection, std::uint32_t end);
   [[nodiscard]] std::string name(const Request& request) const;
 

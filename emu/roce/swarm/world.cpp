@@ -85,20 +85,26 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
   }
   ++number_;
   if ((filter_ && !filter_(from, parsed)) || rng_.chance(faults_.lose)) {
-    ++lost_;
+    note_lost(from, packet.to, parsed);
     return;
   }
   if (rng_.chance(faults_.repeat)) {
     launch(frame);
   }
   if (rng_.chance(faults_.damage)) {
-    ++lost_;
+    note_lost(from, packet.to, parsed);
     for (std::uint32_t bits = 1 + rng_.below(3); bits != 0; --bits) {
       frame[rng_.below(static_cast<std::uint32_t>(frame.size()))] ^=
           std::byte{1} << static_cast<int>(rng_.below(8));
     }
   }
   launch(std::move(frame));
+}
+
+void World::note_lost(std::uint32_t from, const srd::Address& to, const wire::Packet& packet) {
+  lost_unreliable_ += wire::transport_of(packet.opcode) != wire::Transport::rc ? 1 : 0;
+  const std::uint32_t host = std::to_integer<std::uint32_t>(to.bytes[15]) - 1;
+  ++lost_[{from, host, packet.destination_qpn}];
 }
 
 void World::launch(std::vector<std::byte> frame) {

@@ -2,8 +2,10 @@
 // they live by.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <queue>
 #include <vector>
@@ -42,8 +44,14 @@ class World {
   [[nodiscard]] const Engine& engine(std::uint32_t host) const { return *hosts_[host].engine; }
   // Counts each frame when it is sent, and once more for each copy that is on its way.
   [[nodiscard]] std::uint64_t frames() const { return number_; }
-  // Frames that the network has lost or damaged.
-  [[nodiscard]] std::uint64_t lost() const { return lost_; }
+  // Frames that the network has lost or damaged: of UC and UD, and those that went from one host to
+  // a queue pair of another.
+  [[nodiscard]] std::uint64_t lost_unreliable() const { return lost_unreliable_; }
+  [[nodiscard]] std::uint64_t lost_between(std::uint32_t from, std::uint32_t to,
+                                           std::uint32_t qpn) const {
+    const auto found = lost_.find({from, to, qpn});
+    return found == lost_.end() ? 0 : found->second;
+  }
   void heal() { faults_.lose = faults_.repeat = faults_.damage = faults_.mark = 0; }
 
   // Asked about each frame: false takes it out.
@@ -77,6 +85,7 @@ class World {
   void put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
                    const wire::DatagramHeader& outer);
   void launch(std::vector<std::byte> frame);
+  void note_lost(std::uint32_t from, const srd::Address& to, const wire::Packet& packet);
   void deliver(const Frame& frame);
 
   Rng rng_;
@@ -84,7 +93,8 @@ class World {
   std::vector<Host> hosts_;
   TimePoint now_ = time_at(std::chrono::milliseconds{1});
   std::uint64_t number_ = 0;
-  std::uint64_t lost_ = 0;
+  std::uint64_t lost_unreliable_ = 0;
+  std::map<std::array<std::uint32_t, 3>, std::uint64_t> lost_;  // by from, to and queue pair
   std::priority_queue<Frame, std::vector<Frame>, std::greater<>> in_flight_;
   std::function<bool(std::uint32_t, const wire::Packet&)> filter_;
 };
