@@ -20,12 +20,15 @@ namespace {
 constexpr double kDeep = 100;
 constexpr double kShallow = 0.1;
 
+// What is asked of every control and setup; a test that asks for less says so in kKnownWeaknesses.
 struct Limits {
   double queue;        // mean, in bandwidth-delay products: at most
   double utilisation;  // at least
   double fairness;     // Jain's index: at least
 };
 
+// Without marks a control has to make a queue in order to see one, and a shallow buffer cannot hold
+// what covers the gaps between two senders.
 Limits demanded(const CongestionSetup& setup) {
   return {setup.ecn ? 1.0 : 1.5, setup.buffer_products < 1 ? 0.90 : 0.95, 0.95};
 }
@@ -112,6 +115,7 @@ double settled_after(const CongestionSetup& setup) {
   return 20 + 1.5 * std::min<double>(setup.senders, setup.buffer_products);
 }
 
+// One measured value and what was asked; `at_most` tells on which side the good values lie.
 struct Found {
   double asked;
   double measured;
@@ -130,6 +134,7 @@ class Findings {
   void expect_properties(CongestionSetup setup);
   // The three buffers, with and without marks and trimming.
   void expect_properties_in_all_networks(CongestionSetup setup);
+  // To be called last: fails for each line of the table that no setup of this test has needed.
   void expect_all_weaknesses();
 
  private:
@@ -172,9 +177,11 @@ void Findings::expect_properties(CongestionSetup setup) {
   expect_property(setup, Property::queue, {asked.queue, world.mean_queue(), true});
   expect_property(setup, Property::utilisation, {asked.utilisation, world.utilisation(), false});
   expect_property(setup, Property::fairness, {asked.fairness, world.fairness(), false});
+  // Where nothing was lost or trimmed, each timeout was a mistake.
   if (world.lost() == 0) {
     expect_property(setup, Property::timeouts, {0, static_cast<double>(world.timeouts()), true});
   }
+  // With this variable a run prints every setup, which is how the table of weaknesses was made.
   if (std::getenv("WEFT_CONGESTION_TABLE") != nullptr) {
     std::printf("%-70s queue %.2f use %.3f jain %.3f lost %.3f timeouts %llu abandoned %llu\n",
                 name_of(setup).c_str(), world.mean_queue(), world.utilisation(), world.fairness(),
@@ -295,6 +302,7 @@ TEST(Congestion, AFixedWindowIsWhatItSays) {
   world.run_rtts(30);
   world.reset_counts();
   world.run_rtts(100);
+  // Four windows of 1.5 products, of which one product is on the wires.
   EXPECT_NEAR(world.mean_queue(), 4 * 1.5 - 1, 0.2);
   EXPECT_GE(world.utilisation(), 0.99);
 }
@@ -317,6 +325,7 @@ TEST(Congestion, WithoutMarksTheQueueDoesNotGrow) {
     for (int i = 0; i < 4; ++i) {
       world.run_rtts(1000);
       EXPECT_LE(world.mean_queue(), 1.5);
+      // The first thousand round trips contain the start.
       EXPECT_GE(i == 0 ? 1 : world.utilisation(), 0.95);
       world.reset_counts();
     }
@@ -325,6 +334,8 @@ TEST(Congestion, WithoutMarksTheQueueDoesNotGrow) {
 
 class ALateSender : public ::testing::TestWithParam<bool> {};
 
+// All but sender 0 have settled when it begins; after 50 round trips it must have four fifths of an
+// equal share, measured over the next 50.
 TEST_P(ALateSender, GetsItsShareSoon) {
   for (const std::uint32_t senders : {2U, 5U, 17U, 64U}) {
     CongestionSetup setup;

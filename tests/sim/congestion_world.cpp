@@ -21,6 +21,7 @@ constexpr std::uint32_t kMessage = 1U << 30;
 constexpr Bytes kControlSize = sizeof(srd::wire::DataHeader);
 constexpr int kSamplesPerRtt = 8;
 
+// Host 0 receives; the sender i of the interface is host i + 1.
 srd::Address address_of(std::uint32_t host) {
   srd::Address address;
   address.bytes[14] = static_cast<std::byte>(host >> 8);
@@ -38,6 +39,8 @@ std::uint32_t host_of(const srd::Address& address) {
 CongestionWorld::CongestionWorld(const CongestionSetup& setup) : setup_(setup), rng_(setup.seed) {
   product_ = static_cast<double>(setup.rate.bytes_in(setup.base_rtt));
   limit_ = static_cast<Bytes>(setup.buffer_products * product_);
+  // In a deep buffer marks begin where they would in one of a product: it is depth beyond that
+  // which the control must leave empty.
   const double marked = std::min(setup.buffer_products, 1.0) * product_;
   mark_low_ = 0.2 * marked;
   mark_high_ = 0.8 * marked;
@@ -66,12 +69,15 @@ CongestionWorld::CongestionWorld(const CongestionSetup& setup) : setup_(setup), 
           .insert({.length = Bytes{1} << 40, .access = srd::Access::remote_write, .phantom = true})
           .value();
   set_base_rtt(setup.base_rtt);
+  // The first sample posts the next one, and so on without end.
   post(now_, Kind::sample, 0);
 }
 
 // Changes the distances; the tests' measures stay as they were.
 void CongestionWorld::set_base_rtt(Duration base_rtt) {
   const Bytes packet = setup_.payload + kControlSize;
+  // A packet is on two wires on its way there and its acknowledgement on one on its way back; what
+  // is left of the round trip are two flights.
   const Duration on_wires = 2 * setup_.rate.time_for(packet) + setup_.rate.time_for(kControlSize);
   for (std::uint32_t i = 0; i < setup_.senders; ++i) {
     const double place = setup_.senders == 1 ? 1 : static_cast<double>(i) / (setup_.senders - 1);
@@ -98,6 +104,7 @@ void CongestionWorld::refill(std::uint32_t sender) {
   std::array<srd::Completion, 16> ended;
   while (engine.poll(ended) > 0) {
   }
+  // Two messages are open at a time, so that the end of one leaves no gap.
   if (!senders_[sender].wanted || engine.outstanding() > 1) {
     return;
   }
@@ -164,6 +171,8 @@ void CongestionWorld::serve(std::uint32_t index) {
     transmit(index);
   }
   const TimePoint deadline = host.engine->next_timeout();
+  // A deadline that has passed while the port is busy needs no event: the end of the packet serves
+  // the host.
   if (deadline != kNever && deadline < host.armed && !(deadline <= now_ && host.nic_busy)) {
     host.armed = std::max(deadline, now_ + Duration{1});
     post(host.armed, Kind::deadline, index);
@@ -223,6 +232,7 @@ void CongestionWorld::at_port(std::uint32_t slot) {
   ++arrived_;
   const Bytes size = packet.payload + kControlSize;
   const Bytes behind = queued();
+  // An empty queue takes any packet, also where the buffer is smaller than one.
   if (behind + size > std::max(limit_, size)) {
     ++lost_;
     if (setup_.trimming) {
@@ -243,6 +253,7 @@ void CongestionWorld::at_port(std::uint32_t slot) {
 }
 
 void CongestionWorld::deliver(std::uint32_t slot) {
+  // A copy, because what the engine sends in answer may take the slot and let packets_ grow.
   const Packet packet = packets_[slot];
   free_packets_.push_back(slot);
   if (packet.to == kReceiver && packet.payload != 0) {
@@ -250,6 +261,7 @@ void CongestionWorld::deliver(std::uint32_t slot) {
     std::memcpy(&header, packet.bytes.data(), sizeof header);
     Sender& sender = senders_[packet.from - 1];
     const std::uint32_t psn = header.psn.value();
+    // Sequence numbers begin at 0 and do not come round in the time that a test takes.
     if (sender.seen.size() <= psn) {
       sender.seen.resize(psn * 2 + 1024);
     }

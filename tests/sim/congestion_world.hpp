@@ -14,6 +14,8 @@
 
 namespace weft::testing {
 
+// A bandwidth-delay product below is `rate` times `base_rtt` of the setup, whatever the engines are
+// told or set_base_rtt() changes later.
 struct CongestionSetup {
   std::string control = "srd";
   std::string selector = "reps";
@@ -30,12 +32,18 @@ struct CongestionSetup {
   std::uint64_t seed = 1;
 };
 
+// One thread, and time that passes only in run_for(). The engines are those of the library, with
+// phantom messages of 1 GiB; the network is this class. A data packet waits for its sender's port,
+// travels half a round trip (plus a detour that belongs to the path and a random part), then queues
+// at the receiver's port, is trimmed or lost there. Control packets pass that queue, and what the
+// receiver sends back queues nowhere but at its own port. A run is a function of its setup.
 class CongestionWorld {
  public:
   explicit CongestionWorld(const CongestionSetup& setup);
 
   // A sender that has started always has something to send.
   void start(std::uint32_t sender);
+  // No further message is posted; up to two of a gigabyte are still sent.
   void stop(std::uint32_t sender) { senders_[sender].wanted = false; }
   void start_all();
   void run_for(Duration duration);
@@ -46,16 +54,19 @@ class CongestionWorld {
 
   // --- Since the last reset_counts().
   void reset_counts();
-  // Bytes on the wire of data packets that arrived for the first time.
+  // Bytes of data packets that arrived whole and for the first time, headers included; envelopes of
+  // UDP, IP and Ethernet do not exist here.
   [[nodiscard]] double delivered(std::uint32_t sender) const {
     return static_cast<double>(senders_[sender].delivered);
   }
+  // delivered() of all senders over what the port could have carried in that time.
   [[nodiscard]] double utilisation() const;
   // Jain's index over what the first n senders delivered; 0: all of them.
   [[nodiscard]] double fairness(std::uint32_t n = 0) const;
-  // In bandwidth-delay products.
+  // In bandwidth-delay products, sampled eight times a round trip.
   [[nodiscard]] double mean_queue() const { return samples_ == 0 ? 0 : queue_sum_ / samples_; }
   [[nodiscard]] double most_queue() const { return most_queue_; }
+  // Of the data packets that reached the port, those that did not fit: lost or trimmed.
   [[nodiscard]] double share_lost() const;
 
   // --- Since the beginning.
@@ -83,10 +94,12 @@ class CongestionWorld {
   enum class Kind : std::uint8_t { at_port, delivered, nic_free, deadline, sample };
   struct Event {
     TimePoint when;
+    // Events of one moment happen in the order in which they were posted.
     std::uint64_t order;
     Kind kind;
     std::uint32_t host;
     std::uint32_t packet;
+    // Reversed, because std::priority_queue gives the greatest first.
     bool operator<(const Event& other) const {
       return when != other.when ? when > other.when : order > other.order;
     }
@@ -94,6 +107,8 @@ class CongestionWorld {
   struct Host {
     std::unique_ptr<srd::Engine> engine;
     Duration flight{};  // one way
+    // The earliest deadline event under way; later ones that it overtook are ignored when they
+    // come.
     TimePoint armed = kNever;
     bool nic_busy = false;
     std::array<TimePoint, 256> latest_on_path{};  // arrivals: a path keeps its order
@@ -127,7 +142,9 @@ class CongestionWorld {
   std::vector<Sender> senders_;
   std::priority_queue<Event> events_;
   std::vector<Packet> packets_;
+  // Indices into packets_, which only grows: an Event names its packet by index.
   std::vector<std::uint32_t> free_packets_;
+  // A member because it is large; each transmit() overwrites what the one before left there.
   srd::TxPacket out_;
   srd::RegionKey key_;
   TimePoint now_{};

@@ -20,6 +20,7 @@ transport: {paths: 16}
 faults: [{link: "*->*", corruption: 0.002}]
 )";
 
+// The scenario above with `settings` on top of it, run to its end.
 RunResult run(const Settings& settings) {
   const auto scenario = read_scenario("test.yaml", kDamaged, settings, "");
   EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
@@ -41,11 +42,15 @@ TEST(Damage, IsALossThatEveryTransportRepairs) {
     EXPECT_EQ(result.failed, 0U);
     EXPECT_EQ(result.conservation, "");
     EXPECT_GT(result.damaged, 10U);
+    // The fabric counts each hit. A frame that is hit on two links arrives damaged once, one that
+    // is lost afterwards not at all.
     EXPECT_LE(result.damaged, result.fabric.corrupted);
     EXPECT_GE(result.transport.retransmitted, 5U);
   }
 }
 
+// The simulator turns the engine's checksum on only where a fault can damage packets: else its cost
+// would be in every run.
 TEST(Damage, ThePacketsOwnChecksumFindsItUnlessToldNotToLook) {
   const auto checksum = [](const std::string& faults, const Settings& settings = {}) {
     const auto scenario =

@@ -47,6 +47,7 @@ constexpr Case kCases[] = {
      "transport: {kind: tcp-reno}\n"},
 };
 
+// Relative to the root of the repository, where the tests run. A line is a name and a digest.
 constexpr const char* kFile = "tests/sim/golden_digests.txt";
 
 std::string digest_of(const Case& it) {
@@ -70,6 +71,7 @@ std::string digest_of(const Case& it) {
   return text;
 }
 
+// All cases run before any is judged, so that one failure prints the whole new file.
 TEST(Determinism, EveryBuildGivesTheSameDigests) {
   std::map<std::string, std::string> expected;
   std::ifstream file(kFile);

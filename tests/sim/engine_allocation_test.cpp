@@ -36,6 +36,7 @@ class Wire {
                .value();
   }
 
+  // Eight sends, writes and reads, carried until they have ended.
   void exchange() {
     post();
     for (int i = 0; i < 1000 && done_ < posted_; ++i) {
@@ -85,6 +86,7 @@ class Wire {
     }
   }
   void carry(Engine& from, Engine& to, const Address& source) {
+    // Static, so that the test itself allocates nothing.
     static TxPacket packet;
     static std::array<std::byte, 16384> bytes;
     while (from.next_transmit(now_, packet)) {
@@ -125,6 +127,8 @@ class Wire {
 
 TEST(EngineAllocation, AWarmEngineDoesNotAllocate) {
   Wire wire;
+  // So many, because tables grow with the worst that has happened: losses that fall together are
+  // rare.
   for (int i = 0; i < 1000; ++i) {
     wire.exchange();
   }

@@ -23,6 +23,7 @@ Duration transfer(double loss, std::uint64_t seed) {
   return pair.elapsed();
 }
 
+// The share of its own speed without loss that a transfer keeps, as a mean of three seeds.
 double goodput(double loss) {
   double sum = 0;
   constexpr int kSeeds = 3;

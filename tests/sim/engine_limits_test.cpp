@@ -6,6 +6,8 @@
 namespace weft::testing {
 namespace {
 
+// Sends so many messages in hundreds and expects each of them once; there is always a receive for
+// them.
 void exchange(const LabConfig& config, int messages) {
   Pair pair(config);
   int sent = 0;

@@ -11,6 +11,7 @@ using srd::Life;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+// Afterwards each knows the life of the other, and one receive of each is used up.
 void get_acquainted(Pair& pair) {
   pair.a.receive();
   pair.b.receive();

@@ -11,8 +11,12 @@
 namespace weft::testing {
 namespace {
 
+// Far more than a request needs, and far less than the 4000 and more that a walk over all of them
+// would take.
 constexpr std::uint64_t kStepsPerRequest = 60;
 
+// The program is compiled with a counter in each loop of the engine that looks at requests, peers
+// or slots.
 std::uint64_t steps_of(const std::function<void()>& what) {
   const std::uint64_t before = steps_counted;
   what();

@@ -97,6 +97,8 @@ class Two {
     request.source = request.destination = kQpn;
     request.cookie = cookie;
   }
+  // At most a burst of 64, and only the first piece of each payload: the requests above have one
+  // segment.
   void carry(Engine& from, Engine& to) {
     TxPacket packet;
     for (int i = 0; i < 64 && from.next_transmit(now, packet); ++i) {
@@ -110,6 +112,7 @@ class Two {
   }
 };
 
+// So small that every index and every generation comes round many times.
 EngineConfig small_tables() {
   EngineConfig config;
   config.max_work_requests = 8;

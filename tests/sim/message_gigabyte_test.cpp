@@ -1,4 +1,6 @@
-// Owns the longest message: a gigabyte, every byte checked, in two megabytes of memory.
+// Owns the longest message: a gigabyte in two megabytes of memory. All its repetitions of the
+// pattern land on the same pages, so that what is compared at the end is the last write to each of
+// them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -14,6 +14,7 @@
 namespace weft::testing {
 namespace {
 
+// As in engine_steps_test.cpp: a bound that no walk over all messages keeps.
 constexpr std::uint64_t kStepsPerMessage = 60;
 
 std::uint64_t steps_of(const std::function<void()>& what) {

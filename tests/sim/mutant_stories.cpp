@@ -8,6 +8,7 @@
 
 namespace weft::testing {
 
+// The first write holds the second one back in the engine while its target restarts.
 bool one_sided_work_ends_with_its_life() {
   Pair pair;
   pair.a.read(pair.b, 0, 8);
@@ -19,6 +20,7 @@ bool one_sided_work_ends_with_its_life() {
   return pair.run_until_idle() && pair.a.status(waiting) == Status::peer_restarted;
 }
 
+// A key of the life before must not be one of the present life by chance.
 bool keys_end_with_their_life() {
   Pair pair;
   const auto former = pair.b.key();
@@ -27,6 +29,8 @@ bool keys_end_with_their_life() {
   return pair.run_until_idle() && pair.a.status(write) == Status::bad_key;
 }
 
+// The answer to a read that was flushed comes when a second read is open: its bytes may not be
+// taken for the second one's.
 bool late_answers_land_nowhere() {
   Pair pair;
   pair.b.fill_memory(0, std::string(20'000, 'W'));
@@ -43,6 +47,8 @@ bool late_answers_land_nowhere() {
          pair.a.read_result(second) == std::string(20'000, 'R');
 }
 
+// A megabyte is asked for and given up when about 100 us of it have come: the responder must be
+// told, and stop.
 bool cancelled_reads_end_at_their_responder() {
   LabConfig config = lab_config();
   config.link.rate = config.engine.line_rate = Rate::gbps(10);
@@ -53,6 +59,7 @@ bool cancelled_reads_end_at_their_responder() {
   return pair.run_until_idle() && pair.b.engine().counters().rdma_read_resp_bytes < 400'000;
 }
 
+// As many requests are under way as there is room for completions, at both ends at once.
 bool both_ends_full_make_progress() {
   LabConfig config = lab_config();
   config.engine.max_work_requests = config.engine.max_completions = 8;
@@ -66,6 +73,8 @@ bool both_ends_full_make_progress() {
   return pair.run_until_idle(100ms);
 }
 
+// The answer of 8 bytes leaves from a host that is sending 64 MiB of its own; at 10 Gb/s those take
+// 54 ms.
 bool small_reads_do_not_wait_behind_bulk() {
   LabConfig config = lab_config();
   config.link.rate = config.engine.line_rate = Rate::gbps(10);
@@ -76,6 +85,8 @@ bool small_reads_do_not_wait_behind_bulk() {
   return pair.run_until([&] { return pair.a.status(read).has_value(); }, 1ms);
 }
 
+// More writes are refused than the receiver's table of incomplete messages holds; then one to an
+// endpoint that is ready comes.
 bool refused_immediates_hold_up_nobody() {
   Pair pair;
   const Qpn other{31};
@@ -89,6 +100,7 @@ bool refused_immediates_hold_up_nobody() {
   return pair.run_until([&] { return pair.a.status(write).has_value(); }, 1ms);
 }
 
+// The receive is posted only after the write was refused.
 bool refused_immediates_complete_in_the_end() {
   Pair pair;
   pair.a.write(pair.b, 0, pattern(5000), {.immediate = 1});
@@ -112,6 +124,7 @@ bool marks_of_a_burst_are_heard() {
     }
   });
   pair.network().link().mark = 1.0;
+  // All twelve wait for the receiver, so that one acknowledgement tells of many marks.
   pair.world().pause(1);
   for (int i = 0; i < 12; ++i) {
     pair.a.send(pair.b, "x");

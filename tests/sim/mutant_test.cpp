@@ -22,6 +22,8 @@ namespace {
 
 using srd::Mutation;
 
+// The time after which a child is killed and counts as failed, which for a mutant is success. On a
+// machine that is so busy that 2500 seeds take longer, the control at the end of this file fails.
 #ifdef __SANITIZE_ADDRESS__
 constexpr unsigned kMostSeconds = 500;
 #else
@@ -29,7 +31,9 @@ constexpr unsigned kMostSeconds = 120;
 #endif
 constexpr std::uint64_t kSeeds = 2500;
 
-// Whether `passes` fails in a process of its own: returns false, crashes or does not end.
+// Whether `passes` fails in a process of its own, since a broken engine may crash, abort by one of
+// its own checks, or not end: each of these counts, as returning false does. A child that cannot
+// silence its output passes, so that the test fails rather than proves nothing.
 bool fails(const std::function<bool()>& passes) {
   const pid_t child = fork();
   if (child == 0) {
@@ -193,6 +197,7 @@ class Mutants : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(Mutants, AreNoticed) {
   srd::active_mutation = GetParam().mutation;
+  // Set in the parent: the child inherits it.
   EXPECT_TRUE(fails(GetParam().passes)) << "nothing notices " << GetParam().name;
   srd::active_mutation = Mutation::none;
 }

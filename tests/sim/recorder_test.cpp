@@ -9,6 +9,7 @@
 namespace weft::sim {
 namespace {
 
+// One scenario, run to its end under a recorder with samples and without a trace.
 struct Recorded {
   explicit Recorded(const std::string& text) {
     auto read = read_scenario("s.yaml", text, {}, "");
@@ -36,6 +37,7 @@ TEST(Recorder, ALongRunIsKeptToItsEnd) {
       "faults: [{name: late, link: \"*->*\", at: 6ms, lasts: 300us, loss: 0.02}]\n");
   const auto& samples = run.recorder->samples();
   EXPECT_LT(samples.size(), Recorder::kMostSamples);
+  // At the limit every two samples become one, so a long run has between half of them and all.
   EXPECT_GE(samples.size(), Recorder::kMostSamples / 2);
   const double end = fabric::microseconds(run.simulation->now());
   EXPECT_GT(end, 8000);
@@ -54,6 +56,7 @@ TEST(Recorder, ALongRunIsKeptToItsEnd) {
   }
   EXPECT_NEAR(carried, 100, 2);
   EXPECT_EQ(drops, run.simulation->fabric().totals().dropped_all());
+  // The fault begins at 6 ms: a sample before it that shows drops would have been merged wrongly.
   EXPECT_EQ(drops, after);
   std::uint64_t packets = 0;
   for (const auto& path : run.recorder->path_use()) {

@@ -12,6 +12,7 @@
 namespace weft::roce::swarm {
 namespace {
 
+// As many as RoceSwarm.BreaksNoRule runs, which is therefore known to notice each mutation.
 constexpr std::uint64_t kSeeds = 1500;
 
 std::string first_failure() {

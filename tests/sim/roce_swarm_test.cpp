@@ -10,7 +10,8 @@
 namespace weft::roce::swarm {
 namespace {
 
-// WEFT_ROCE_SEEDS=FIRST-LAST asks for others.
+// WEFT_ROCE_SEEDS=FIRST-LAST asks for others; both have to be named, for a single number runs no
+// seed at all.
 struct Seeds {
   std::uint64_t first = 1;
   std::uint64_t last = 1500;

@@ -9,6 +9,7 @@
 namespace weft::sim {
 namespace {
 
+// The message of the refusal, or "accepted".
 std::string error(const std::string& text, const Settings& settings = {}) {
   const auto scenario = read_scenario("s.yaml", text, settings, "");
   return scenario ? "accepted" : scenario.error().message;
@@ -106,6 +107,7 @@ TEST(Bounds, WhatDidNotHappenMeetsNoBound) {
     return result.within_bounds;
   };
   EXPECT_TRUE(met({26.2, 99}));
+  // 0: abandoned at the moment of the fault; -1: never, which meets no bound.
   EXPECT_TRUE(met({0}));
   EXPECT_FALSE(met({26.2, 101}));
   EXPECT_FALSE(met({26.2, -1}));

@@ -14,6 +14,7 @@
 namespace weft::sim {
 namespace {
 
+// Runs a scenario that has to end well: every flow finishes, and no packet is unaccounted for.
 RunResult run(const std::string& text, const Settings& settings = {}) {
   auto scenario = read_scenario("test.yaml", text, settings, "");
   EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
@@ -203,6 +204,7 @@ TEST(Traffic, AllToAllKeepsItsWindow) {
   for (const fabric::FlowSpec& flow : matrix.flows) {
     at_once += flow.trigger == fabric::kNone ? 1 : 0;
   }
+  // Three flows of each of the ten nodes start by themselves; the others wait for one to end.
   EXPECT_EQ(at_once, 30);
 }
 

@@ -39,6 +39,7 @@ TEST(Swarm, WatchingDoesNotChangeARun) {
 TEST(Swarm, ShrinkingLeavesOnlyWhatTheFailureNeeds) {
   const Plan plan = make_plan(7);
   ASSERT_GT(plan.steps.size(), 20U);
+  // The failure is invented: a plan fails if it has this one step.
   const std::uint64_t culprit = plan.steps[plan.steps.size() / 2].random;
   const Plan small = shrink(plan, [&](const Plan& candidate) {
     for (const Step& step : candidate.steps) {

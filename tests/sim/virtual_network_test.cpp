@@ -17,6 +17,8 @@ class VirtualNetworkTest : public ::testing::Test {
     network_.link().latency = 10us;
   }
 
+  // From host 0 to host 1. `mark` fills the header, so that a test knows its packets again; the
+  // byte after the first is the operation on the wire, by which the network tells kinds of packet.
   void send(TimePoint now, std::uint16_t path, std::byte mark, Packet kind = Packet::send) {
     srd::TxPacket packet;
     packet.to = address_of_host(1);
@@ -27,6 +29,7 @@ class VirtualNetworkTest : public ::testing::Test {
     packet.payload[0] = payload_;
     network_.send(now, 0, packet);
   }
+  // In the order of their arrival, up to and including `until`.
   std::vector<VirtualNetwork::InFlight> receive_all(TimePoint until) {
     std::vector<VirtualNetwork::InFlight> packets;
     VirtualNetwork::InFlight packet;
@@ -127,6 +130,7 @@ TEST_F(VirtualNetworkTest, ASlowPortMakesAQueueThatMarksAndDrops) {
   const NetworkCounts& counts = network_.counts();
   EXPECT_GT(counts.marked, 20U);
   EXPECT_GT(counts.lost, 20U);
+  // No packet is both, and none is neither.
   EXPECT_EQ(counts.sent, counts.lost + delivered);
 }
 
