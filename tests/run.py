@@ -45,11 +45,12 @@ def name_of(case):
 
 
 def skip_reason(case):
-    """Why a test skipped itself, or None: one that could not even be started has failed."""
+    """Why a test skipped itself, or None. Its exit code has to say so, whatever it has printed; one
+    that could not even be started has failed."""
     if case.get("status") == "disabled":
         return "disabled"
     skipped = case.find("skipped")
-    if skipped is None or not skipped.get("message", "").startswith("SKIP_"):
+    if skipped is None or not skipped.get("message", "").startswith("SKIP_RETURN_CODE="):
         return None
     output = case.findtext("system-out", "").strip()
     gtest = GTEST_SKIP.search(output)

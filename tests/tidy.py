@@ -183,6 +183,9 @@ class Tidy:
                 self.find(path, number, "unfinished", "do it now, or write an issue about it")
             if PRIVATE.search(line):
                 self.find(path, number, "private", "say it without where or how the text was made")
+            if path.endswith(BUILD_LISTS) and "PASS_REGULAR_EXPRESSION" in line:
+                self.find(path, number, "exit-code", "it passes tests that fail: have the command "
+                          "check what is printed")
 
     def check_code(self, path, suffix, lines):
         mark = "//" if suffix in CPP else "#"

@@ -96,6 +96,10 @@ BROKEN = {
     "unfinished": [("a.md", "TO" + "DO: write\n"), ("srd/base/a.cpp", TOP + "// XX" + "X\n")],
     "private": [("a.md", "see /wo" + "rk/notes\n"), ("a.md", "see ../shar" + "ed/facts\n"),
                 ("a.md", "an AI ag" + "ent wrote it\n"), ("a.md", "the previous sess" + "ion\n")],
+    "exit-code": [
+        ("srd/io/CMakeLists.txt", "sources(a.cpp)\nset_tests_properties(a PROPERTIES\n"
+         + '  PASS_REGULAR_EXPRESSION "fine")\n'),
+    ],
     "citation": [
         ("srd/base/a.cpp", TOP + "// [wire 3.9]\n"),
         ("tests/unit/t.cpp", TOP + '#include "srd/engine/peer.hpp"\n// [wire 3.4, 8]\n'),

@@ -10,6 +10,7 @@
 #include "srd/net/envelope.hpp"
 #include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
+#include "tests/unit/emu/daemon/roce_frame.hpp"
 
 namespace weft::daemon {
 namespace {
@@ -20,6 +21,13 @@ using std::chrono::microseconds;
 using std::chrono::seconds;
 
 srd::Address host(unsigned number) { return srd::Address::v4(127, 77, number, 1); }
+
+constexpr fabric::LinkProperties kFast{.rate = Rate::gbps(100),
+                                       .delay = microseconds{5},
+                                       .buffer = 1 << 20,
+                                       .ecn_low = 0,
+                                       .ecn_high = 0,
+                                       .trimming = false};
 
 class LiveFabricTest : public testing::Test {
  protected:
@@ -38,6 +46,32 @@ class LiveFabricTest : public testing::Test {
           arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
           records_.push_back(arrival.record);
         });
+  }
+  // h2's link is slow, and has room for three of our frames; it trims.
+  void build_slow_link() {
+    fabric::Topology topology;
+    const fabric::NodeId middle = topology.add_switch("sw");
+    topology.connect(topology.add_host("h1"), middle, kFast);
+    topology.connect(topology.add_host("h2"), middle,
+                     {.rate = Rate::gbps(1),
+                      .delay = microseconds{1},
+                      .buffer = 4000,
+                      .ecn_low = 0,
+                      .ecn_high = 0,
+                      .trimming = true});
+    arrived_.clear();
+    live_ = std::make_unique<LiveFabric>(
+        LiveFabric::Options{.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
+        TimePoint{}, [this](const Arrival& arrival) {
+          arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
+        });
+  }
+  // Thirty of them, one each microsecond.
+  void send_fast(const std::vector<std::byte>& bytes) {
+    for (int i = 0; i < 30; ++i) {
+      ASSERT_TRUE(submit(TimePoint{} + microseconds{i}, bytes));
+    }
+    live_->advance(TimePoint{} + seconds{1});
   }
   static std::vector<std::byte> frame(std::size_t packet_size, bool checksummed = true,
                                       std::uint16_t path = 0) {
@@ -75,13 +109,6 @@ class LiveFabricTest : public testing::Test {
   std::vector<srd::RecordInfo> records_;
   TimePoint live_time_{};
 };
-
-constexpr fabric::LinkProperties kFast{.rate = Rate::gbps(100),
-                                       .delay = microseconds{5},
-                                       .buffer = 1 << 20,
-                                       .ecn_low = 0,
-                                       .ecn_high = 0,
-                                       .trimming = false};
 
 TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   build(kFast);
@@ -327,25 +354,8 @@ TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
 }
 
 TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
-  fabric::Topology topology;
-  const fabric::NodeId middle = topology.add_switch("sw");
-  topology.connect(topology.add_host("h1"), middle, kFast);
-  topology.connect(topology.add_host("h2"), middle,
-                   {.rate = Rate::gbps(1),
-                    .delay = microseconds{1},
-                    .buffer = 4000,
-                    .ecn_low = 0,
-                    .ecn_high = 0,
-                    .trimming = true});
-  live_ = std::make_unique<LiveFabric>(
-      LiveFabric::Options{.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
-      TimePoint{}, [this](const Arrival& arrival) {
-        arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
-      });
-  for (int i = 0; i < 30; ++i) {
-    ASSERT_TRUE(submit(TimePoint{} + microseconds{i}, frame(1000)));
-  }
-  live_->advance(TimePoint{} + seconds{1});
+  build_slow_link();
+  send_fast(frame(1000));
   ASSERT_EQ(arrived_.size(), 30U);
   int trimmed = 0;
   for (const auto& bytes : arrived_) {
@@ -357,6 +367,24 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
     }
   }
   EXPECT_GT(trimmed, 5);
+}
+
+// Frames of protocols that nobody trims: of RoCE, and of a kernel's TCP.
+TEST_F(LiveFabricTest, AFullQueueDropsWhatCannotBeTrimmed) {
+  constexpr std::size_t kProtocol = 23;  // in the IPv4 header
+  auto tcp = frame(1000);
+  tcp[kProtocol] = std::byte{6};
+  for (const auto& sent : {roce_frame(host(1), host(2), 2, 1042), tcp}) {
+    build_slow_link();
+    send_fast(sent);
+    const fabric::FabricTotals& totals = live_->fabric().totals();
+    EXPECT_EQ(totals.trimmed, 0U);
+    EXPECT_GT(totals.dropped[static_cast<std::size_t>(fabric::DropReason::queue_full)], 5U);
+    EXPECT_EQ(arrived_.size() + totals.dropped_all(), 30U);
+    for (const auto& bytes : arrived_) {
+      EXPECT_EQ(bytes.size(), sent.size());
+    }
+  }
 }
 
 TEST_F(LiveFabricTest, ALinkThatIsDownCarriesNothingUntilItIsUp) {
