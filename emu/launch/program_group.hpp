@@ -58,7 +58,7 @@ class ProgramGroup {
   using Output = std::function<void(std::size_t stream, const std::string& text)>;
   void set_output(Output output) { output_ = std::move(output); }
   // True if that program, in the order of start(), or one that it started itself listens on a TCP
-  // socket, or it has ended.
+  // socket or a port of rdma_cm, or it has ended.
   [[nodiscard]] bool is_serving(std::size_t index) const;
   // The latest signal that asked us to end, or 0.
   [[nodiscard]] int interrupt() const { return interrupt_; }
