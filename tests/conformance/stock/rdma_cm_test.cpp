@@ -118,6 +118,16 @@ INSTANTIATE_TEST_SUITE_P(
                            "ib_write_bw -R -F -p PORT -n 200 SERVER"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+TEST(RdmaCm, ItsFilesAreThere) {
+  const std::string look =
+      "sh -c 'stat -c \"%F %t:%T\" /dev/infiniband/rdma_cm; cd /sys/class; "
+      "cat misc/rdma_cm/abi_version misc/rdma_cm/dev'";
+  const Outcome outcome = run_weft("--no-prefix --device rxe -- " + look);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("character special file a:7a\n4\n10:122\n")) << outcome.output;
+  EXPECT_NE(run_weft("--device efa -- " + look).code, 0) << "not where nobody answers to it";
+}
+
 // Both ends on one NIC, in two processes.
 TEST(RdmaCm, TwoProcessesOfAHost) {
   WEFT_NEEDS("rping");
