@@ -177,6 +177,25 @@ TEST(RdmaCm, AListenerThatWasKilledListensNoMore) {
   EXPECT_TRUE(outcome.says("REJECTED")) << outcome.output;
 }
 
+// rdma-core's own tests, as Debian ships them. They look for a network interface of the device to
+// learn its address; there is none, so that a copy is told.
+TEST(RdmaCm, Pyverbs) {
+  if (run_shell("/usr/bin/python3 -c 'import pyverbs.device'").code != 0 ||
+      !std::filesystem::exists("/usr/share/doc/rdma-core/tests/test_rdmacm.py")) {
+    GTEST_SKIP() << "this machine has no python3-pyverbs, or not rdma-core's tests";
+  }
+  const Outcome outcome = run_weft(
+      "--no-prefix --device rxe -- sh -c 'dir=$(mktemp -d) && "
+      "cp -r /usr/share/doc/rdma-core/tests $dir && gunzip -f $dir/tests/*.gz && cd $dir/tests && "
+      "sed -i \"s/if not self.ip_addr:/if setattr(self, \\\"ip_addr\\\", \\\"{h1.ip}\\\"):/\" "
+      "base.py && "
+      "PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 run_tests.py -v test_rdmacm; "
+      "code=$?; rm -r $dir; exit $code'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("Ran 10 tests")) << outcome.output;
+  EXPECT_TRUE(outcome.says("OK (skipped=3)")) << "multicast only\n" << outcome.output;
+}
+
 TEST(RdmaCm, AThousandConnections) {
   WEFT_NEEDS("cmtime");
   const Outcome outcome = run_pair(
