@@ -1,10 +1,12 @@
 // Owns the way of messages and events between NICs, manager and files.
 #include "emu/devices/connections.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <mutex>
 
-#include "srd/io/posix.hpp"
+#include "emu/devices/listening_sign.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::devices {
@@ -103,7 +105,17 @@ void Connections::hand_out(TimePoint now) {
     }
   }
   contexts_.dispatch(manager_);
+  show_whether_it_listens();
   next_timeout_.store(nanoseconds(manager_.next_timeout()), std::memory_order_relaxed);
+}
+
+// Nothing depends on it: without a descriptor left there is no sign.
+void Connections::show_whether_it_listens() {
+  if (manager_.listens() == bool{sign_}) {
+    return;
+  }
+  sign_ = manager_.listens() ? srd::UniqueFd(::memfd_create(kListeningSign, MFD_CLOEXEC))
+                             : srd::UniqueFd();
 }
 
 void Connections::expect_events() {

@@ -17,6 +17,7 @@
 #include "emu/kernel/ucma/contexts.hpp"
 #include "emu/kernel/ucma/file.hpp"
 #include "emu/roce/cm/manager.hpp"
+#include "srd/io/posix.hpp"
 #include "srd/run/try_lock.hpp"
 
 namespace weft::devices {
@@ -83,6 +84,7 @@ class Connections final : public kernel::CmHost,
   void make_round(TimePoint now, const Agent* inside,
                   const std::function<void(roce::cm::Manager&, TimePoint)>& work);
   void hand_out(TimePoint now);
+  void show_whether_it_listens();
   [[nodiscard]] TimePoint next_timeout() const {
     return time_at(Duration{next_timeout_.load(std::memory_order_relaxed)});
   }
@@ -103,6 +105,7 @@ class Connections final : public kernel::CmHost,
   std::atomic<std::int64_t> next_timeout_;
   roce::cm::Manager manager_;
   kernel::Contexts contexts_;
+  srd::UniqueFd sign_;  // see listening_sign.hpp
 };
 
 }  // namespace weft::devices

@@ -24,6 +24,7 @@
 #include <set>
 #include <sstream>
 
+#include "emu/devices/listening_sign.hpp"
 #include "emu/launch/cores.hpp"
 
 namespace weft::launch {
@@ -221,15 +222,13 @@ bool ProgramGroup::is_serving(std::size_t index) const {
     std::error_code error;
     for (const auto& fd :
          std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) {
-      if (listening.contains(std::filesystem::read_symlink(fd.path(), error).string())) {
+      const std::string link = std::filesystem::read_symlink(fd.path(), error).string();
+      if (link == devices::kListeningLink || listening.contains(link)) {
         return true;
       }
     }
     return false;
   };
-  if (listening.empty()) {
-    return false;
-  }
   // A wrapper's children are in its group.
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {

@@ -62,7 +62,7 @@ class ProgramGroup {
   using Output = std::function<void(std::size_t stream, const std::string& text)>;
   void set_output(Output output) { output_ = std::move(output); }
   // Whether that program, in the order of start(), or one that it started itself listens on a TCP
-  // socket. True also if it has ended: then there is nothing to wait for.
+  // socket or a port of rdma_cm. True also if it has ended: then there is nothing to wait for.
   [[nodiscard]] bool is_serving(std::size_t index) const;
   // The latest signal that asked us to end, or 0.
   [[nodiscard]] int interrupt() const { return interrupt_; }

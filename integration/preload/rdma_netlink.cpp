@@ -22,6 +22,7 @@
 
 #include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
+#include "emu/kernel/abi/ucma.hpp"
 #include "emu/kernel/netlink/nldev.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/kernel/user_memory.hpp"
@@ -105,6 +106,16 @@ std::vector<nldev::Device> all_devices() {
   return devices;
 }
 
+// What the host's kernel has beside its devices.
+std::vector<nldev::CharacterDevice> other_devices() {
+  constexpr auto kNumber = std::uint64_t{kernel::kMiscMajor} << 8 | kernel::kConnectionsMinor;
+  const std::string root = tree_root();
+  if (read_file(root + "/sys/class/misc/rdma_cm/dev").empty()) {
+    return {};
+  }
+  return {{"rdma_cm", "rdma_cm", kernel::abi::ucma::kAbiVersion, kNumber}};
+}
+
 // The process that FdTable belongs to. A child of vfork has descriptors of its own, but shares its
 // parent's table and must not change it.
 constinit std::atomic<pid_t> owner{0};
@@ -171,7 +182,7 @@ ssize_t ask(int fd, std::span<const std::byte> request) {
   if (error == 0) {
     const auto devices = all_devices();
     disconnect(fd);
-    error = deliver(port, nldev::answer(request, port, devices));
+    error = deliver(port, nldev::answer(request, port, devices, other_devices()));
   }
   if (error != 0) {
     errno = error;

@@ -145,8 +145,9 @@ bool read_attributes(std::span<const std::byte> bytes, Asked& asked) {
 // Answers the messages of one datagram, in their order.
 class Conversation {
  public:
-  Conversation(std::uint32_t port, std::span<const Device> devices)
-      : port_(port), devices_(devices) {}
+  Conversation(std::uint32_t port, std::span<const Device> devices,
+               std::span<const CharacterDevice> others)
+      : port_(port), devices_(devices), others_(others) {}
 
   void take(const nlmsghdr& header, std::span<const std::byte> attributes) {
     if ((header.nlmsg_flags & NLM_F_REQUEST) == 0) {
@@ -268,8 +269,17 @@ class Conversation {
     if (asked.character_type.empty()) {
       return EINVAL;
     }
+    const auto other = std::ranges::find(others_, asked.character_type, &CharacterDevice::type);
+    if (other != others_.end()) {
+      answers_.push_back(Message(header.nlmsg_type, 0, header, port_)
+                             .put(kCharacterName, other->name)
+                             .put(kCharacterAbi, other->abi)
+                             .put(kCharacterNumber, other->number)
+                             .finish());
+      return 0;
+    }
     if (asked.character_type != "uverbs") {
-      return EOPNOTSUPP;  // rdma_cm, umad
+      return EOPNOTSUPP;
     }
     if (device == nullptr) {
       return EINVAL;
@@ -292,15 +302,16 @@ class Conversation {
 
   std::uint32_t port_;
   std::span<const Device> devices_;
+  std::span<const CharacterDevice> others_;
   Datagrams answers_;
 };
 
 }  // namespace
 
 Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
-                 std::span<const Device> devices) {
+                 std::span<const Device> devices, std::span<const CharacterDevice> others) {
   constexpr int kMostMessages = 64;
-  Conversation conversation(port, devices);
+  Conversation conversation(port, devices, others);
   for (int i = 0; i < kMostMessages && request.size() >= sizeof(nlmsghdr); ++i) {
     nlmsghdr header{};
     std::memcpy(&header, request.data(), sizeof header);

@@ -27,11 +27,20 @@ struct Device {
   Named resources;
 };
 
+// A character device of none of them in particular.
+struct CharacterDevice {
+  std::string type;  // by which it is asked for
+  std::string name;  // below /dev/infiniband
+  std::uint64_t abi = 0;
+  std::uint64_t number = 0;  // as the kernel encodes it
+};
+
 // The answers to one datagram of a program; each is to be sent as one datagram. A message that
 // cannot be understood is answered with an error, as by the kernel, or not at all where no answer
 // is asked for. `port` is the number of the asking socket.
 using Datagrams = std::vector<std::vector<std::byte>>;
 [[nodiscard]] Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
-                               std::span<const Device> devices);
+                               std::span<const Device> devices,
+                               std::span<const CharacterDevice> others = {});
 
 }  // namespace weft::kernel::nldev

@@ -89,6 +89,7 @@ class Manager {
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] std::uint32_t ids() const { return ids_.used(); }
+  [[nodiscard]] bool listens() const { return !listeners_.empty(); }
 
  private:
   using Message = wire::CmMessage;

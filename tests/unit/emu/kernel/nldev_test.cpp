@@ -98,6 +98,14 @@ TEST(Nldev, ListsDevices) {
   EXPECT_EQ(header_of(answers[2]).nlmsg_type, NLMSG_DONE);
 }
 
+TEST(Nldev, TellsOfConnectionManagement) {
+  const CharacterDevice others[] = {{"rdma_cm", "rdma_cm_7", 4, 10U << 8 | 122}};
+  const Datagrams answers = answer(request(15, 0, {}, "rdma_cm"), kPort, {}, others);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_TRUE(says(answers[0], "rdma_cm_7"));
+  EXPECT_EQ(error_of(answer(request(15, 0, {}, "umad"), kPort, {}, others)), EOPNOTSUPP);
+}
+
 TEST(Nldev, TellsOfOne) {
   for (const std::uint16_t command : {std::uint16_t{1}, std::uint16_t{9}}) {
     const Datagrams answers = ask(request(command, 0, {{1, 1}}));
@@ -119,7 +127,7 @@ TEST(Nldev, RefusesWhatItCannotTell) {
   EXPECT_EQ(error_of(ask(request(1, 0, {{1, 7}}))), EINVAL);          // of one that is not there
   EXPECT_EQ(error_of(ask(request(5, 0, {{1, 0}, {3, 2}}))), EINVAL);  // nor is this port
   EXPECT_EQ(error_of(ask(request(17, NLM_F_DUMP, {{1, 0}}))), EINVAL);
-  EXPECT_EQ(error_of(ask(request(15, 0, {{1, 0}}, "rdma_cm"))), EOPNOTSUPP);
+  EXPECT_EQ(error_of(ask(request(15, 0, {{1, 0}}, "rdma_cm"))), EOPNOTSUPP) << "it is not there";
   EXPECT_EQ(error_of(ask(request(15, 0, {{1, 0}}))), EINVAL);
   EXPECT_EQ(error_of(ask(request(2, 0, {{1, 0}}))), EOPNOTSUPP);  // set
   EXPECT_EQ(error_of(ask(request(999, 0))), EOPNOTSUPP);

@@ -56,7 +56,9 @@ TEST_F(Refusals, Sizes) {
     if (shape.reply > 0) {
       const auto less = static_cast<std::uint16_t>(shape.reply - 1);
       EXPECT_EQ(program.write_bytes(command, zeros.data(), shape.body, less), ENOSPC) << command;
-      EXPECT_EQ(program.write_bytes(command, zeros.data(), shape.body, 1024), EFAULT)
+      // A descriptor that is another kind of file is noticed before.
+      const int error = shape.command == Command::migrate_id ? EINVAL : EFAULT;
+      EXPECT_EQ(program.write_bytes(command, zeros.data(), shape.body, 1024), error)
           << command << ": its reply goes nowhere";
     }
   }

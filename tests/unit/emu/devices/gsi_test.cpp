@@ -1,0 +1,146 @@
+// Tests of queue pair 1: what leaves it is what it takes, and nothing else is taken.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "emu/devices/rxe/device.hpp"
+#include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/packet.hpp"
+
+namespace weft::devices::rxe {
+namespace {
+
+namespace wire = roce::wire;
+
+const srd::Address kOwn = srd::Address::v4(10, 0, 0, 1);
+const srd::Address kPeer = srd::Address::v4(10, 0, 0, 2);
+
+struct Agent final : kernel::ManagementAgent {
+  void on_message(TimePoint /*now*/, const srd::Address& from, const srd::Address& to,
+                  std::span<const std::byte> message) override {
+    heard.assign(message.begin(), message.end());
+    heard_from = from;
+    heard_at = to;
+  }
+  void on_timeout(TimePoint /*now*/) override { ++timeouts; }
+  bool next_message(kernel::ManagementMessage& out) override {
+    if (!pending) {
+      return false;
+    }
+    out = *pending;
+    pending.reset();
+    return true;
+  }
+  [[nodiscard]] TimePoint next_timeout() const override { return pending ? TimePoint{} : deadline; }
+
+  std::vector<std::byte> heard;
+  srd::Address heard_from;
+  srd::Address heard_at;
+  int timeouts = 0;
+  std::optional<kernel::ManagementMessage> pending;
+  TimePoint deadline = kNever;
+};
+
+class GsiTest : public ::testing::Test {
+ protected:
+  GsiTest() { device.management()->set_agent(&agent); }
+
+  // A packet as a carrier hands it over: headers around it in front, four bytes behind.
+  void arrive(const wire::Packet& headers, std::size_t payload) {
+    std::vector<std::byte> packet(wire::kLargestHeader);
+    packet.resize(wire::write_headers(headers, packet.data()));
+    packet.resize(packet.size() + payload, std::byte{7});
+    std::array<std::byte, wire::kEthernetHeader + wire::kLargestIpUdp> outer{};
+    const wire::DatagramHeader around{.source = kPeer, .destination = kOwn};
+    const std::size_t front = wire::write_datagram_header(around, packet.size(), outer);
+    std::vector<std::byte> frame(outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(front));
+    frame.insert(frame.end(), packet.begin(), packet.end());
+    frame.resize(frame.size() + wire::kIcrcSize);
+    srd::RxPacket rx;
+    rx.from = kPeer;
+    rx.envelope_size = static_cast<std::uint8_t>(front);
+    rx.bytes = std::span(frame).subspan(front);
+    device.on_packet(now, rx);
+  }
+  static wire::Packet message_headers() {
+    wire::Packet headers;
+    headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
+    headers.destination_qpn = 1;
+    headers.qkey = wire::kGsiQkey;
+    headers.source_qpn = 1;
+    return headers;
+  }
+
+  Abilities abilities;
+  RxeDevice device{abilities, engine_config(abilities, kOwn, {1U << 16}, {.mtu = 9000}, 1)};
+  Agent agent;
+  TimePoint now = time_at(std::chrono::seconds{1});
+};
+
+TEST_F(GsiTest, MessagesArrive) {
+  arrive(message_headers(), wire::kMadSize);
+  ASSERT_EQ(agent.heard.size(), wire::kMadSize);
+  EXPECT_EQ(agent.heard[255], std::byte{7});
+  EXPECT_EQ(agent.heard_from, kPeer);
+  EXPECT_EQ(agent.heard_at, kOwn);
+}
+
+TEST_F(GsiTest, WhatIsNoMessageDoesNot) {
+  wire::Packet headers = message_headers();
+  headers.qkey = 0x11111111;
+  arrive(headers, wire::kMadSize);
+  arrive(message_headers(), wire::kMadSize - 4);
+  arrive(message_headers(), 0);
+  headers = message_headers();
+  headers.destination_qpn = 0;
+  arrive(headers, wire::kMadSize);
+  EXPECT_TRUE(agent.heard.empty());
+  device.management()->set_agent(nullptr);
+  arrive(message_headers(), wire::kMadSize);
+  EXPECT_TRUE(agent.heard.empty());
+}
+
+TEST_F(GsiTest, MessagesLeave) {
+  kernel::ManagementMessage message;
+  message.to = kPeer;
+  message.traffic_class = 0x28;
+  message.bytes[200] = std::byte{9};
+  agent.pending = message;
+  EXPECT_LE(device.next_timeout(), now);
+  srd::TxPacket out;
+  ASSERT_TRUE(device.next_transmit(now, out));
+  EXPECT_EQ(out.to, kPeer);
+  EXPECT_EQ(out.dscp, 0x28 >> 2);
+  EXPECT_EQ(out.payload_size(), 0U);
+  wire::Packet headers;
+  ASSERT_EQ(wire::parse_packet(std::span(out.header).first(out.header_size), 0, headers),
+            wire::PacketFault::none);
+  EXPECT_EQ(headers.destination_qpn, 1U);
+  EXPECT_EQ(headers.qkey, wire::kGsiQkey);
+  EXPECT_EQ(headers.payload_size, wire::kMadSize);
+  EXPECT_EQ(out.header[headers.header_size + 200U], std::byte{9});
+  EXPECT_FALSE(device.next_transmit(now, out));
+  EXPECT_EQ(device.next_timeout(), kNever);
+}
+
+TEST_F(GsiTest, TimersAreServed) {
+  agent.deadline = now + std::chrono::milliseconds{5};
+  EXPECT_EQ(device.next_timeout(), agent.deadline);
+  device.on_timeout(now);
+  EXPECT_EQ(agent.timeouts, 0);
+  device.on_timeout(agent.deadline);
+  EXPECT_EQ(agent.timeouts, 1);
+}
+
+TEST_F(GsiTest, SaysWhatTheManagerAsks) {
+  const auto facts = device.management()->facts();
+  EXPECT_EQ(facts.attachment, 1);
+  EXPECT_EQ(facts.guid, 0x0000FFFF0A000001U);
+  ASSERT_EQ(facts.addresses.size(), 1U);
+  EXPECT_EQ(facts.addresses[0], kOwn);
+}
+
+}  // namespace
+}  // namespace weft::devices::rxe
