@@ -23,6 +23,7 @@
 
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
+#include "integration/preload/any_host.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
 
@@ -190,7 +191,9 @@ const char* tree_root() {
     return nullptr;
   }
   if (state.compare_exchange_strong(now, State::filling, std::memory_order_acquire)) {
-    std::memcpy(root, value, std::strlen(value) + 1);
+    if (!choose_tree(root, sizeof root)) {
+      std::memcpy(root, value, std::strlen(value) + 1);
+    }
     state.store(State::known, std::memory_order_release);
     return root;
   }
