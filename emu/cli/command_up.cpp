@@ -69,8 +69,6 @@ int up(Options options) {
   }
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
-  std::filesystem::remove_all(launch::shared_folder(directory) + "/" + launch::kDevicesFolder,
-                              error);
   launch::remove_cdi(directory);  // of a weftd that was killed
   options.weftd.share = true;
   options.weftd.mtu = launch::payload_of(kind);

@@ -12,6 +12,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -297,8 +298,8 @@ Result<void> Daemon::Planes::listen() {
     }
   }
   if (options.share) {
-    if (auto shared = share_socket(options.directory); !shared) {
-      return shared;
+    if (const auto shared = share_socket(options.directory); !shared) {  // only containers miss it
+      std::fprintf(stderr, "weftd: no folder for containers: %s\n", shared.error().message.c_str());
     }
   }
   control.listen(std::move(*control_socket), false);

@@ -51,6 +51,12 @@ Result<void> copy_library(const std::string& folder) {
                : Result<void>{};
 }
 
+// A folder that everybody may read, whatever the umask.
+bool make_open(const std::string& folder) {
+  ::mkdir(folder.c_str(), 0755);
+  return ::chmod(folder.c_str(), 0755) == 0;
+}
+
 // A link is only a name with a text: nothing in a container follows these.
 bool note(const std::string& link, const std::string& text) {
   ::unlink(link.c_str());
@@ -91,13 +97,14 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
   if (auto copied = copy_library(folder); !copied) {
     return tl::unexpected(copied.error());
   }
+  const std::string trees_at = folder + "/" + kDevicesFolder;
   const std::string kinds = std::string(kind.kind->kind());
   const std::string any = folder + "/any-" + kinds;
-  ::mkdir(any.c_str(), 0755);
-  bool noted = ::chmod(any.c_str(), 0755) == 0;
+  bool noted = make_open(any) && make_open(trees_at);
   std::vector<ContainerDevice> devices;
   for (std::size_t i = 0; i < hosts->size(); ++i) {
     const std::string& host = (*hosts)[i];
+    noted = noted && make_open(trees_at + "/" + host);
     std::string trees[2];
     for (const bool all_rails : {false, true}) {
       const auto tree = write_host_devices(directory, folder, host, kind, all_rails ? 0 : 1);

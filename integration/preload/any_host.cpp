@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -48,9 +49,11 @@ bool choose_tree(char* root, std::size_t room) {
   if (count == 0) {
     return false;
   }
-  // The same for all processes of a container, and for no two containers that run.
-  const unsigned long container = number_in("/proc/self/ns/mnt");
-  std::snprintf(link, sizeof link, "%s/%lu", folder, container % count);
+  // The same for all processes of a container, and for no two containers that run. Containers take
+  // several such numbers each, in steps that may have a factor in common with `count`.
+  const std::uint64_t container = number_in("/proc/self/ns/mnt");
+  const std::uint64_t mixed = container * 0x9E3779B97F4A7C15U >> 32U;
+  std::snprintf(link, sizeof link, "%s/%lu", folder, static_cast<unsigned long>(mixed % count));
   if (!read_link(link, tree, sizeof tree)) {
     return false;
   }
