@@ -84,6 +84,11 @@ Result<srd::UniqueFd> connect_seqpacket(const std::string& path, Duration patien
     if (errno == EAGAIN) {
       return fail(ErrorCode::io_error, "weftd at '" + path + "' accepts no connection");
     }
+    if (errno == EACCES) {
+      return fail(ErrorCode::not_permitted,
+                  "'" + path + "' belongs to another user's network, which admits no uid " +
+                      std::to_string(::geteuid()) + " (`weft up --allow-uid` does)");
+    }
     return fail(
         errno == ENOENT || errno == ECONNREFUSED ? ErrorCode::not_found : ErrorCode::io_error,
         srd::errno_text("no weftd answers at '" + path +

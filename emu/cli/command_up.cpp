@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +14,7 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
+#include "emu/launch/cdi.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
@@ -30,8 +32,20 @@ struct Options {
   std::string name = "default";
   std::string device = launch::default_device();
   launch::WeftdOptions weftd;
+  bool cdi = false;
   bool as_json = false;
 };
+
+// What containers see of the network, from its start on.
+Result<void> give_to_containers(const std::string& directory, const Options& options) {
+  const auto written =
+      launch::write_cdi(directory, options.name, {options.device}, launch::kCdiFolder);
+  if (!written) {
+    (void)launch::ask_weftd(directory, {{"cmd", "stop"}});
+    return tl::unexpected(written.error());
+  }
+  return {};
+}
 
 // The claim keeps two commands from starting or ending the same network at once; it is released
 // when the command ends, and takes a directory that was made in vain with it.
@@ -58,9 +72,14 @@ int up(Options options) {
   // Of a weftd that was killed: counters and files of devices that are no more.
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
+  launch::remove_cdi(directory);  // of a weftd that was killed
+  options.weftd.share = true;
   options.weftd.mtu = launch::payload_of(kind);
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
   claim.keep();
+  if (options.cdi) {
+    unwrap(give_to_containers(directory, options));
+  }
   const std::string hosts = options.weftd.topology.empty()
                                 ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
                                               options.weftd.first_host + options.weftd.hosts - 1)
@@ -90,6 +109,7 @@ int down(const Options& options) {
              stopped ? "" : ": " + stopped.error().message);
     return kFailure;
   }
+  launch::remove_cdi(directory);
   std::error_code error;
   std::filesystem::remove_all(directory, error);
   if (!stopped) {
@@ -178,6 +198,13 @@ void register_up(CLI::App& program, Work& work) {
   command
       ->add_option("--dilation", options->weftd.dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));
+  command
+      ->add_option("--allow-uid", options->weftd.other_users,
+                   "Users who may attach, beside this one and root: those of containers")
+      ->check(CLI::Range(uid_t{0}, std::numeric_limits<uid_t>::max() - 1));
+  command->add_flag("--cdi", options->cdi,
+                    std::string("Write files for container engines to ") + launch::kCdiFolder +
+                        ", until `weft down` (`weft cdi --help`)");
   command->add_option("--events", options->weftd.events, "File for the event log, JSON lines");
   command->add_option("--metrics-port", options->weftd.metrics_port,
                       "Serve http://127.0.0.1:PORT/metrics, too");

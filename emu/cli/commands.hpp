@@ -30,6 +30,7 @@ void register_commands(CLI::App& program, Work& work);
 
 void register_bench(CLI::App& program, Work& work);
 void register_capture(CLI::App& program, Work& work);
+void register_cdi(CLI::App& program, Work& work);
 void register_completions(CLI::App& program, Work& work);
 void register_demo(CLI::App& program, Work& work);
 void register_doctor(CLI::App& program, Work& work);

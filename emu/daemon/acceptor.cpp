@@ -67,12 +67,21 @@ void Acceptor::accept_some() {
     if (!socket) {
       return;
     }
-    if (rules_.strangers || attach::may_connect(socket->get())) {
+    if (const auto why = refusal_of(socket->get()); !why) {
       rules_.take(std::move(*socket));
     } else if (rules_.tell_strangers) {
-      rules_.refuse(socket->get(), "this weftd belongs to another user");
+      rules_.refuse(socket->get(), *why);
     }
   }
+}
+
+std::optional<std::string> Acceptor::refusal_of(int socket) const {
+  if (rules_.refusal) {
+    return rules_.refusal(socket);
+  }
+  return rules_.strangers || attach::may_connect(socket)
+             ? std::nullopt
+             : std::optional<std::string>("this weftd belongs to another user");
 }
 
 std::optional<ClientSocket> Acceptor::accept_one() {

@@ -6,6 +6,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "emu/daemon/client_socket.hpp"
@@ -25,9 +26,14 @@ class Acceptor {
   // Tells the other side, without waiting, why it is refused.
   using Refuse = std::function<void(int socket, std::string_view why)>;
 
-  // With `strangers` any user may connect; else only this user and root.
+  // Why a connection may not stay; nothing if it may.
+  using Refusal = std::function<std::optional<std::string>(int socket)>;
+
+  // With `strangers` any user may connect; else those whom `refusal` does not refuse, or without it
+  // only this user and root.
   struct Rules {
     bool strangers = false;
+    Refusal refusal{};
     bool tell_strangers = false;
     Take take;
     Refuse refuse;
@@ -37,6 +43,7 @@ class Acceptor {
   static constexpr int kAcceptsATurn = 16;
 
  private:
+  [[nodiscard]] std::optional<std::string> refusal_of(int socket) const;
   // Waits for the next connection, or a moment if none may be accepted now.
   void wait();
   void accept_some();

@@ -1,9 +1,6 @@
 // Owns the course of an attachment: connection, request, place, rings, end.
 #include "emu/daemon/attach_server.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -13,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "emu/attach/peer.hpp"
 #include "emu/daemon/attach_answers.hpp"
 #include "emu/daemon/protocols.hpp"
 #include "srd/io/ring_ports.hpp"
@@ -79,6 +77,7 @@ AttachServer::AttachServer(boost::asio::io_context& io, SideThreads& side, Plant
       network_(network),
       events_(events),
       options_(options),
+      admission_(options.other_users, events),
       registry_(plant),
       taps_(side, plant, network, srd::net::kEnvelopeSizeV6 + options.mtu),
       sweep_(io) {}
@@ -91,6 +90,7 @@ void AttachServer::listen(srd::UniqueFd listener) {
   acceptor_ = std::make_unique<Acceptor>(
       io_, side_, std::move(listener),
       Acceptor::Rules{.strangers = false,
+                      .refusal = [this](int socket) { return admission_.refusal(socket); },
                       .tell_strangers = true,
                       .take = [this](ClientSocket socket) { take(std::move(socket)); },
                       .refuse = [](int socket, std::string_view why) { refuse(socket, why); }});
@@ -283,8 +283,8 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
   process->direct_rings = (request.flags & attach::kNoDirectRings) == 0;
   process->qpn_count = *qpns_of(request);
   process->ring_bytes = ring_bytes;
-  // Fails for a process of another pid namespace; then only the end of the socket shows its end.
-  if (srd::UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); end) {
+  // Without it, only the end of the socket shows the end of the process.
+  if (srd::UniqueFd end = attach::peer_pidfd(process->socket->fd())) {
     process->end = std::make_unique<Watch>(io_, std::move(end));
   }
   auto slot = slot_for(*process, std::move(*port));

@@ -21,6 +21,7 @@
 #include "emu/attach/protocol.hpp"
 #include "emu/attach/seqpacket.hpp"
 #include "emu/daemon/acceptor.hpp"
+#include "emu/daemon/admission.hpp"
 #include "emu/daemon/event_log.hpp"
 #include "emu/daemon/network_control.hpp"
 #include "emu/daemon/notices.hpp"
@@ -38,6 +39,7 @@ class AttachServer {
     bool direct_rings = true;
     bool tells_network = false;  // processes learn rate and round trip of the modelled network
     TimePoint started{};
+    std::vector<uid_t> other_users{};  // who may attach, too
   };
   AttachServer(boost::asio::io_context& io, SideThreads& side, Plant& plant,
                NetworkControl& network, EventLog& events, const Options& options);
@@ -51,6 +53,8 @@ class AttachServer {
   // An ideal network has become a modelled one: frames in direct rings would bypass it.
   void take_all_rings_back();
   [[nodiscard]] std::size_t direct_pairs() const { return direct_pairs_; }
+  // Connections of users who may not attach.
+  [[nodiscard]] std::uint64_t refused() const { return admission_.refused(); }
 
  private:
   // A connection that has not asked for a place yet, and an attached process.
@@ -96,6 +100,7 @@ class AttachServer {
   NetworkControl& network_;
   EventLog& events_;
   Options options_;
+  Admission admission_;
   Registry registry_;
   TapDonors taps_;
   std::unique_ptr<Acceptor> acceptor_;

@@ -174,6 +174,7 @@ json status_json(const ControlView& view) {
           {"mtu", view.mtu},
           {"uptime_s", static_cast<double>(nanoseconds(uptime)) / 1e9},
           {"direct_pairs", view.direct_pairs()},
+          {"refused", view.refused()},
           {"capture", capture_json(network.capture(), figures)},
           {"nics", nics_json(network, figures)},
           {"ports", ports_json(figures, network.ports())},

@@ -19,7 +19,8 @@ struct ControlView {
   std::uint64_t seed = 0;
   TimePoint started{};
   std::function<std::size_t()> direct_pairs{};
-  std::function<void()> stop{};  // ends weftd, once the answer has been sent
+  std::function<std::uint64_t()> refused{};  // connections of users who may not attach
+  std::function<void()> stop{};              // ends weftd, once the answer has been sent
 };
 
 // Answers one request. Any bytes may come; the answer is always one line of JSON, with "ok" and, if

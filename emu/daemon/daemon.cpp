@@ -12,17 +12,20 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "emu/daemon/address_block.hpp"
 #include "emu/daemon/attach_server.hpp"
 #include "emu/daemon/event_log.hpp"
 #include "emu/daemon/forwarder.hpp"
 #include "emu/daemon/metrics.hpp"
 #include "emu/daemon/network_control.hpp"
+#include "emu/daemon/shared_folder.hpp"
 #include "emu/daemon/side_threads.hpp"
 #include "emu/daemon/stream_server.hpp"
 #include "emu/daemon/watch.hpp"
@@ -143,7 +146,7 @@ StreamServer::Options metrics_options(const ControlView& view) {
 // Destroyed from the last member to the first: the servers go before the network that they ask, and
 // that before the forwarder.
 struct Daemon::Planes {
-  Planes(const DaemonOptions& asked, Plant made);
+  Planes(const DaemonOptions& asked, Plant made, std::optional<AddressBlock> own);
 
   [[nodiscard]] Result<void> open();
   [[nodiscard]] Result<void> open_ports();
@@ -158,6 +161,7 @@ struct Daemon::Planes {
   DaemonOptions options;
   TimePoint started = srd::monotonic_now();
   srd::UniqueFd lock;  // flock() on the directory's lock file: one weftd per directory
+  std::optional<AddressBlock> block;
   Plant plant;
   Forwarder forwarder;
 
@@ -175,8 +179,9 @@ struct Daemon::Planes {
   StreamServer public_metrics;
 };
 
-Daemon::Planes::Planes(const DaemonOptions& asked, Plant made)
+Daemon::Planes::Planes(const DaemonOptions& asked, Plant made, std::optional<AddressBlock> own)
     : options(asked),
+      block(std::move(own)),
       plant(std::move(made)),
       forwarder(plant, max_frame()),
       network(forwarder, events,
@@ -187,6 +192,7 @@ Daemon::Planes::Planes(const DaemonOptions& asked, Plant made)
            .seed = options.seed,
            .started = started,
            .direct_pairs = [this] { return attach->direct_pairs(); },
+           .refused = [this] { return attach->refused(); },
            // Posted, not called: the handler that is running has still to send the answer.
            .stop = [this] { boost::asio::post(io, [this] { io.stop(); }); }},
       control(io, side, control_options(view)),
@@ -200,6 +206,9 @@ Result<void> Daemon::Planes::open() {
     return tl::unexpected(locked.error());
   }
   lock = std::move(*locked);
+  if (block) {
+    block->remember(options.directory);
+  }
   if (auto opened = forwarder.open(); !opened) {
     return opened;
   }
@@ -216,7 +225,8 @@ Result<void> Daemon::Planes::open() {
                             .ring_bytes = options.ring_bytes,
                             .direct_rings = options.direct_rings,
                             .tells_network = options.topology.has_value(),
-                            .started = started});
+                            .started = started,
+                            .other_users = options.other_users});
   network.set_on_modelled([this] { attach->take_all_rings_back(); });
   if (options.topology) {
     network.start_fabric(*options.topology);
@@ -288,6 +298,16 @@ Result<void> Daemon::Planes::listen() {
   if (!attach_socket) {
     return tl::unexpected(attach_socket.error());
   }
+  if (!options.other_users.empty()) {
+    if (auto opened = open_socket_to_all(options.directory); !opened) {
+      return opened;
+    }
+  }
+  if (options.share) {
+    if (const auto shared = share_socket(options.directory); !shared) {  // only containers miss it
+      std::fprintf(stderr, "weftd: no folder for containers: %s\n", shared.error().message.c_str());
+    }
+  }
   control.listen(std::move(*control_socket), false);
   metrics.listen(std::move(*metrics_socket), false);
   attach->listen(std::move(*attach_socket));
@@ -332,13 +352,25 @@ Daemon::Daemon(std::unique_ptr<Planes> planes) : planes_(std::move(planes)) {}
 Daemon::~Daemon() = default;
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const DaemonOptions& options) {
-  auto plant =
-      Plant::make(options.topology ? plant_of(*options.topology, options.plant) : options.plant);
+  if (auto good = Admission::check(options.other_users); !good) {
+    return tl::unexpected(good.error());
+  }
+  Plant::Options asked = options.plant;
+  std::optional<AddressBlock> block;
+  if (options.own_block) {
+    auto taken = AddressBlock::take(options.directory);
+    if (!taken) {
+      return tl::unexpected(taken.error());
+    }
+    asked.prefix = taken->prefix();
+    block = std::move(*taken);
+  }
+  auto plant = Plant::make(options.topology ? plant_of(*options.topology, asked) : asked);
   if (!plant) {
     return tl::unexpected(plant.error());
   }
   try {
-    auto planes = std::make_unique<Planes>(options, std::move(*plant));
+    auto planes = std::make_unique<Planes>(options, std::move(*plant), std::move(block));
     if (auto opened = planes->open(); !opened) {
       return tl::unexpected(opened.error());
     }

@@ -1,6 +1,8 @@
 // Owns weftd: its parts, and on which thread each of them runs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +21,7 @@ struct DaemonOptions {
   std::string event_log;           // a file; empty: none
   std::uint16_t metrics_port = 0;  // of the loopback address, for whoever may connect; 0: none
   Plant::Options plant;
+  bool own_block = false;       // addresses that no other network here has, instead of plant.prefix
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header
   // More than a core's second-level cache holds: otherwise the lines that the writer needs next are
   // still in the reader's cache, it waits for each, and bandwidth falls to a third.
@@ -30,6 +33,8 @@ struct DaemonOptions {
   double dilation = 1;               // seconds here per second in the network
   std::vector<std::string> ports{};  // to the outside, as parse_outside() takes them
   std::string join_key{};            // file of the key that udp ports need
+  bool share = false;                // containers may mount the folder "share"
+  std::vector<uid_t> other_users{};  // who may attach, beside this user and root
 };
 
 // Two planes, one thread each:

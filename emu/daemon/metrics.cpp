@@ -122,6 +122,8 @@ std::string metrics_text(const ControlView& view) {
   }
   text.metric("direct_pairs", "gauge", "Pairs of processes with a ring of their own");
   text.value("", view.direct_pairs());
+  text.metric("refused_users_total", "counter", "Connections of users who may not attach");
+  text.value("", view.refused());
   text.metric("processes", "gauge", "Processes on the network");
   text.value("", figures.processes.size());
   add_processes(figures, text);

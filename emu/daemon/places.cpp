@@ -6,13 +6,44 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
+#include <sstream>
 
 namespace weft::daemon {
 namespace {
 
 // In the machine's byte order: the file is read on the machine that wrote it.
-constexpr std::uint64_t kMagic = 0x314C504657ULL;
-using Head = std::array<std::uint64_t, 2>;
+constexpr std::uint64_t kMagic = 0x324C504657ULL;
+using Head = std::array<std::uint64_t, 3>;
+
+std::string first_line(const char* file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
+}
+
+// Stands for the pid namespace of this process: its number, which the next one may get, with the
+// time when its first process began, and the boot. 0: there is no telling.
+std::uint64_t pid_namespace() {
+  struct stat info {};
+  const std::string first = first_line("/proc/1/stat");
+  const std::size_t name_end = first.rfind(')');
+  if (::stat("/proc/self/ns/pid", &info) != 0 || name_end == std::string::npos) {
+    return 0;
+  }
+  std::istringstream fields(first.substr(name_end + 1));
+  std::string began;
+  for (int field = 3; field <= 22; ++field) {  // proc(5): starttime
+    fields >> began;
+  }
+  const std::string text = std::to_string(info.st_ino) + " " + began + " " +
+                           first_line("/proc/sys/kernel/random/boot_id");
+  std::uint64_t hash = 0xCBF29CE484222325U;  // FNV-1a
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+  }
+  return hash;
+}
 
 static_assert(sizeof(Places::Place) == 8);
 
@@ -32,10 +63,16 @@ Result<Places> Places::open(const std::string& file, std::size_t places) {
   all.places_.resize(places);
   const int fd = all.file_.get();
   Head head{};
-  const Head wanted{kMagic, places};
+  const Head wanted{kMagic, places, pid_namespace()};
   const std::size_t size = places * sizeof(Place);
-  if (!read_all(fd, head.data(), sizeof head, 0) || head != wanted ||
-      !read_all(fd, all.places_.data(), size, sizeof head)) {
+  const bool known = read_all(fd, head.data(), sizeof head, 0) && head[0] == wanted[0] &&
+                     head[1] == wanted[1] && read_all(fd, all.places_.data(), size, sizeof head);
+  if (known && (head[2] != wanted[2] || wanted[2] == 0)) {
+    all.forget_processes();
+    if (::pwrite(fd, wanted.data(), sizeof wanted, 0) < 0) {
+      return fail(ErrorCode::io_error, srd::errno_text("file '" + file + "'"));
+    }
+  } else if (!known) {
     all.places_.assign(places, Place{});
     if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, wanted.data(), sizeof wanted, 0) < 0 ||
         ::ftruncate(fd, static_cast<off_t>(sizeof head + size)) != 0) {
@@ -43,6 +80,14 @@ Result<Places> Places::open(const std::string& file, std::size_t places) {
     }
   }
   return all;
+}
+
+void Places::forget_processes() {
+  for (std::size_t place = 0; place < places_.size(); ++place) {
+    if (places_[place].process > 0) {
+      set(place, {.life = places_[place].life, .process = kUnknown});
+    }
+  }
 }
 
 void Places::set(std::size_t place, const Place& what) {

@@ -25,7 +25,9 @@ class Places {
   static constexpr std::int32_t kUnknown = -1;
 
   Places() = default;
-  // A file of a network with another number of places is emptied.
+  // A file of a network with another number of places is emptied. In one that a weftd in another
+  // pid namespace wrote, in a container that is gone, say, processes are unknown: their numbers
+  // mean others here, or nobody.
   [[nodiscard]] static Result<Places> open(const std::string& file, std::size_t places);
 
   [[nodiscard]] Place get(std::size_t place) const {
@@ -35,6 +37,8 @@ class Places {
   void set(std::size_t place, const Place& what);
 
  private:
+  void forget_processes();
+
   srd::UniqueFd file_;
   std::vector<Place> places_;
 };

@@ -26,6 +26,27 @@ void take_all_descriptors() {
   }
 }
 
+void add_address_options(CLI::App& app, weft::daemon::DaemonOptions& options) {
+  app.add_flag_callback(
+      "--routable",
+      [&] {
+        options.plant.prefix = {10, 77};
+      },
+      "Addresses 10.77.HOST.NIC, which kernels route, instead of loopback's 127.77.HOST.NIC");
+  app.add_flag("--own-block", options.own_block,
+               "Addresses 127.B.HOST.NIC, with a B that no other weftd of this network namespace "
+               "has (docs/containers.md)")
+      ->excludes("--routable")
+      ->excludes("--port");
+}
+
+void add_container_options(CLI::App& app, weft::daemon::DaemonOptions& options) {
+  app.add_flag("--share", options.share,
+               "Make the folder DIR/share, which containers mount (docs/containers.md)");
+  app.add_option("--allow-uid", options.other_users,
+                 "A user who may attach, beside this one and root");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,14 +83,10 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--join-key", options.join_key,
                  "File of the key that the other weftds of udp ports have, too; mode 0600");
-  app.add_flag_callback(
-      "--routable",
-      [&] {
-        options.plant.prefix = {10, 77};
-      },
-      "Addresses 10.77.HOST.NIC, which kernels route, instead of loopback's 127.77.HOST.NIC");
+  add_address_options(app, options);
   app.add_option("--first-host", first, "Number of the first host, where several weftds are joined")
       ->check(CLI::Range(1, 254));
+  add_container_options(app, options);
   app.add_option("--events", options.event_log, "File for its event log, JSON lines");
   app.add_option("--metrics-port", options.metrics_port,
                  "Serve /metrics on this port of 127.0.0.1, too (always on metrics.sock)");

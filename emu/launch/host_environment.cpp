@@ -153,6 +153,32 @@ std::size_t payload_of(const DeviceKind& kind) {
   return kind ? std::max(kind->kind->largest_send(kind->abilities), attach::kLeastPayload) : 0;
 }
 
+std::vector<std::string> kinds_of_devices() {
+  std::vector<std::string> kinds;
+  for (const auto* const kind : devices::all_kinds()) {
+    kinds.emplace_back(kind->kind());
+  }
+  return kinds;
+}
+
+Result<std::string> write_host_devices(const std::string& directory, const std::string& folder,
+                                       const std::string& host, const devices::Profile& kind,
+                                       std::size_t rails) {
+  auto addresses = nics_of(directory, host);
+  if (!addresses) {
+    return tl::unexpected(addresses.error());
+  }
+  if (rails != 0 && rails < addresses->size()) {
+    addresses->resize(rails);
+  }
+  const auto nics = describe_nics(*addresses, kind);
+  std::string root = folder + "/" + kDevicesFolder + "/" + host + "/" + fingerprint(nics);
+  if (auto written = write_devices(root, *kind.kind, nics); !written) {
+    return tl::unexpected(written.error());
+  }
+  return root;
+}
+
 Result<Environment> equip_host(const std::string& directory, const std::string& host,
                                const DeviceKind& kind) {
   Environment environment{{"WEFT_SOCKET", directory + "/attach.sock"}, {"WEFT_HOST", host}};
@@ -165,20 +191,15 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
     return fail(ErrorCode::not_found,
                 "'" + library + "' is missing: emulated devices need it (libibverbs-dev, rebuild)");
   }
-  const auto addresses = nics_of(directory, host);
-  if (!addresses) {
-    return tl::unexpected(addresses.error());
-  }
-  const auto nics = describe_nics(*addresses, *kind);
-  const std::string root = directory + "/" + kDevicesFolder + "/" + host + "/" + fingerprint(nics);
-  if (auto written = write_devices(root, *kind->kind, nics); !written) {
-    return tl::unexpected(written.error());
+  const auto root = write_host_devices(directory, directory, host, *kind);
+  if (!root) {
+    return tl::unexpected(root.error());
   }
   // Canonical: the kernel reports paths without links, and the preload library compares them with
   // this one to hide it.
   std::error_code error;
-  const auto real = std::filesystem::canonical(root, error);
-  environment.emplace_back("WEFT_DEVICES", error ? root : real.string());
+  const auto real = std::filesystem::canonical(*root, error);
+  environment.emplace_back("WEFT_DEVICES", error ? *root : real.string());
   const auto preloadable = without_separators(library, directory);
   if (!preloadable) {
     return tl::unexpected(preloadable.error());

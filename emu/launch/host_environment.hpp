@@ -32,6 +32,17 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // NICs.
 inline constexpr const char* kDevicesFolder = "devices";
 
+// The kinds of devices there are.
+[[nodiscard]] std::vector<std::string> kinds_of_devices();
+
+// Writes the tree of the first `rails` NICs of that host (0: all) below FOLDER/devices, unless an
+// equal one is there. Returns its path, which ends with the host and a name of its own.
+[[nodiscard]] Result<std::string> write_host_devices(const std::string& directory,
+                                                     const std::string& folder,
+                                                     const std::string& host,
+                                                     const devices::Profile& kind,
+                                                     std::size_t rails = 0);
+
 // Writes the tree of that host's devices below `directory` (a weftd's), unless an equal one is
 // there, and returns the variables that programs on it need.
 [[nodiscard]] Result<Environment> equip_host(const std::string& directory, const std::string& host,

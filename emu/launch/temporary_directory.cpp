@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <filesystem>
 #include <utility>
+
+#include "emu/launch/leftovers.hpp"
 
 namespace weft::launch {
 namespace {
@@ -19,19 +20,19 @@ namespace fs = std::filesystem;
 constexpr const char* kPrefix = "weft-";
 constexpr std::size_t kRandomSize = 6;
 // A directory without this file is not removed: its name alone does not prove that weft made it.
+// The file gets its name when its maker has locked it.
 constexpr const char* kOwnerFile = ".weft-owner";
-// A younger directory may not have its lock yet.
-constexpr std::time_t kYoungSeconds = 10;
+constexpr const char* kOwnerDraft = ".weft-owner-draft";
 
-bool is_abandoned(const fs::path& directory) {
+// The lock on a directory whose maker has ended; none if it has not.
+srd::UniqueFd lock_abandoned(const fs::path& directory) {
   struct stat info {};
   if (::lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
-      info.st_uid != ::geteuid() || std::time(nullptr) - info.st_mtime < kYoungSeconds) {
-    return false;
+      info.st_uid != ::geteuid()) {
+    return {};
   }
-  const srd::UniqueFd owner(
-      ::open((directory / kOwnerFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  return owner && ::flock(owner.get(), LOCK_EX | LOCK_NB) == 0;
+  srd::UniqueFd owner(::open((directory / kOwnerFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return owner && ::flock(owner.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(owner) : srd::UniqueFd();
 }
 
 // Removes what killed programs of this user have left.
@@ -39,8 +40,11 @@ void sweep(const std::string& base) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(base, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.size() == std::string(kPrefix).size() + kRandomSize && name.starts_with(kPrefix) &&
-        is_abandoned(entry.path())) {
+    if (name.size() != std::string(kPrefix).size() + kRandomSize || !name.starts_with(kPrefix)) {
+      continue;
+    }
+    if (const srd::UniqueFd lock = lock_abandoned(entry.path())) {
+      end_processes_of(entry.path());
       fs::remove_all(entry.path(), error);
     }
   }
@@ -72,9 +76,11 @@ Result<TemporaryDirectory> TemporaryDirectory::create() {
   }
   directory.path_ = path;
   const std::string owner = path + "/" + kOwnerFile;
+  const std::string draft = path + "/" + kOwnerDraft;
   directory.owner_ = srd::UniqueFd(
-      ::open(owner.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!directory.owner_ || ::flock(directory.owner_.get(), LOCK_EX | LOCK_NB) != 0) {
+      ::open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!directory.owner_ || ::flock(directory.owner_.get(), LOCK_EX | LOCK_NB) != 0 ||
+      ::rename(draft.c_str(), owner.c_str()) != 0) {
     return fail(ErrorCode::io_error, srd::errno_text("'" + owner + "'"));
   }
   return directory;

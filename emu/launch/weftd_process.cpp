@@ -101,6 +101,52 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+// weftd's command line.
+std::vector<std::string> words_for(const std::string& directory, const WeftdOptions& options) {
+  std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
+  if (options.mtu != 0) {
+    words.insert(words.end(), {"--mtu", std::to_string(options.mtu)});
+  }
+  if (!options.direct_rings) {
+    words.emplace_back("--no-direct");
+  }
+  if (options.topology.empty()) {
+    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
+                               std::to_string(options.nics)});
+  } else {
+    words.insert(words.end(), {"--topology", absolute(options.topology)});
+  }
+  words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
+                             std::to_string(options.dilation)});
+  if (options.routable) {
+    words.emplace_back("--routable");
+  } else if (options.ports.empty()) {  // else it may be joined, and all must agree on addresses
+    words.emplace_back("--own-block");
+  }
+  if (options.first_host != 1) {
+    words.insert(words.end(), {"--first-host", std::to_string(options.first_host)});
+  }
+  for (const std::string& port : options.ports) {
+    words.insert(words.end(), {"--port", port});
+  }
+  if (!options.join_key.empty()) {
+    words.insert(words.end(), {"--join-key", absolute(options.join_key)});
+  }
+  if (!options.events.empty()) {
+    words.insert(words.end(), {"--events", absolute(options.events)});
+  }
+  if (options.metrics_port != 0) {
+    words.insert(words.end(), {"--metrics-port", std::to_string(options.metrics_port)});
+  }
+  if (options.share) {
+    words.emplace_back("--share");
+  }
+  for (const uid_t user : options.other_users) {
+    words.insert(words.end(), {"--allow-uid", std::to_string(user)});
+  }
+  return words;
+}
+
 std::string networks_directory() {
   return runtime_directory() + "/weft-" + std::to_string(::geteuid());
 }
@@ -137,39 +183,7 @@ std::string companion(const std::string& file, const std::string& folder_in_buil
 // Waits until weftd answers a question: a socket that exists may be that of a weftd which is still
 // opening its ports.
 Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options, bool bound) {
-  std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
-  if (options.mtu != 0) {
-    words.insert(words.end(), {"--mtu", std::to_string(options.mtu)});
-  }
-  if (!options.direct_rings) {
-    words.emplace_back("--no-direct");
-  }
-  if (options.topology.empty()) {
-    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
-                               std::to_string(options.nics)});
-  } else {
-    words.insert(words.end(), {"--topology", absolute(options.topology)});
-  }
-  words.insert(words.end(), {"--seed", std::to_string(options.seed), "--dilation",
-                             std::to_string(options.dilation)});
-  if (options.routable) {
-    words.emplace_back("--routable");
-  }
-  if (options.first_host != 1) {
-    words.insert(words.end(), {"--first-host", std::to_string(options.first_host)});
-  }
-  for (const std::string& port : options.ports) {
-    words.insert(words.end(), {"--port", port});
-  }
-  if (!options.join_key.empty()) {
-    words.insert(words.end(), {"--join-key", absolute(options.join_key)});
-  }
-  if (!options.events.empty()) {
-    words.insert(words.end(), {"--events", absolute(options.events)});
-  }
-  if (options.metrics_port != 0) {
-    words.insert(words.end(), {"--metrics-port", std::to_string(options.metrics_port)});
-  }
+  const std::vector<std::string> words = words_for(directory, options);
   const std::string log_path = directory + "/weftd.log";
   const srd::UniqueFd log(::open(
       log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));

@@ -28,6 +28,8 @@ struct WeftdOptions {
   std::string join_key{};            // file of the key of its udp ports
   std::string events{};              // a file for weftd's event log
   std::uint16_t metrics_port = 0;    // of 127.0.0.1; 0: none
+  bool share = false;                // make the folder that containers mount
+  std::vector<uid_t> other_users{};  // who may attach, beside this user and root
 };
 
 // A file that was built with this program and lies beside it or in its build tree.

@@ -147,12 +147,20 @@ int duplicate_to(int fd, int target, Duplicate&& duplicate) {
   return fd != target ? duplicated(fd, result) : result;
 }
 
+// For a libc before 2.34.
+int former_close_range(unsigned first, unsigned last, int flags) noexcept {
+  return static_cast<int>(syscall(SYS_close_range, first, last, flags));
+}
+void former_closefrom(int first) noexcept {
+  (void)former_close_range(static_cast<unsigned>(first), ~0U, 0);
+}
+
 }  // namespace
 
 // A range may include our own descriptors, which stay: programs close all they do not know before
 // they start others.
 WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
-  static constinit Next<int(unsigned, unsigned, int)> stock("close_range");
+  static constinit Next<int(unsigned, unsigned, int)> stock("close_range", former_close_range);
   constexpr int kUnshare = 2;     // CLOSE_RANGE_UNSHARE
   constexpr int kOnlyOnExec = 4;  // CLOSE_RANGE_CLOEXEC: ours have that already
   if ((flags & kOnlyOnExec) != 0 || (flags & ~kUnshare) != 0 || first > last) {
@@ -163,7 +171,7 @@ WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
 }
 
 WEFT_EXPORT void closefrom(int first) noexcept {
-  static constinit Next<void(int)> stock("closefrom");
+  static constinit Next<void(int)> stock("closefrom", former_closefrom);
   (void)close_around(static_cast<unsigned>(std::max(first, 0)), ~0U,
                      [](unsigned from, unsigned to) {
                        if (to == ~0U) {

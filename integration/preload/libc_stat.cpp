@@ -66,6 +66,32 @@ int stat_at(int folder, const char* path, int flags, Stat* to, Ask&& ask) {
   return (flags & AT_EMPTY_PATH) != 0 && empty ? stat_fd(folder, to, result) : result;
 }
 
+// Until glibc 2.33 stat() and its relatives were inline functions of the headers: libc itself had
+// only what they called.
+constexpr int kStatVersion = 1;
+
+template <class Stat>
+int former_stat(const char* path, Stat* to) noexcept {
+  static constinit Next<int(int, const char*, Stat*)> stock("__xstat64");
+  return stock(kStatVersion, path, to);
+}
+template <class Stat>
+int former_lstat(const char* path, Stat* to) noexcept {
+  static constinit Next<int(int, const char*, Stat*)> stock("__lxstat64");
+  return stock(kStatVersion, path, to);
+}
+template <class Stat>
+int former_fstat(int fd, Stat* to) noexcept {
+  static constinit Next<int(int, int, Stat*)> stock("__fxstat64");
+  return stock(kStatVersion, fd, to);
+}
+template <class Stat>
+int former_fstatat(int folder, const char* path, Stat* to, int flags) noexcept {
+  static constinit Next<int(int, int, const char*, Stat*, int)> stock("__fxstatat64");
+  return stock(kStatVersion, folder, path, to, flags);
+}
+static_assert(sizeof(struct stat) == sizeof(struct stat64));  // one layout for both names
+
 }  // namespace
 }  // namespace weft::preload
 
@@ -75,40 +101,41 @@ using Stat = struct stat;
 using Stat64 = struct stat64;
 
 WEFT_EXPORT int stat(const char* path, Stat* to) noexcept {
-  static constinit Next<int(const char*, Stat*)> stock("stat");
+  static constinit Next<int(const char*, Stat*)> stock("stat", former_stat<Stat>);
   return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int stat64(const char* path, Stat64* to) noexcept {
-  static constinit Next<int(const char*, Stat64*)> stock("stat64");
+  static constinit Next<int(const char*, Stat64*)> stock("stat64", former_stat<Stat64>);
   return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat(const char* path, Stat* to) noexcept {
-  static constinit Next<int(const char*, Stat*)> stock("lstat");
+  static constinit Next<int(const char*, Stat*)> stock("lstat", former_lstat<Stat>);
   return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat64(const char* path, Stat64* to) noexcept {
-  static constinit Next<int(const char*, Stat64*)> stock("lstat64");
+  static constinit Next<int(const char*, Stat64*)> stock("lstat64", former_lstat<Stat64>);
   return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int fstat(int fd, Stat* to) noexcept {
-  static constinit Next<int(int, Stat*)> stock("fstat");
+  static constinit Next<int(int, Stat*)> stock("fstat", former_fstat<Stat>);
   return stat_fd(fd, to, stock(fd, to));
 }
 WEFT_EXPORT int fstat64(int fd, Stat64* to) noexcept {
-  static constinit Next<int(int, Stat64*)> stock("fstat64");
+  static constinit Next<int(int, Stat64*)> stock("fstat64", former_fstat<Stat64>);
   return stat_fd(fd, to, stock(fd, to));
 }
 WEFT_EXPORT int fstatat(int folder, const char* path, Stat* to, int flags) noexcept {
-  static constinit Next<int(int, const char*, Stat*, int)> stock("fstatat");
+  static constinit Next<int(int, const char*, Stat*, int)> stock("fstatat", former_fstatat<Stat>);
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }
 WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) noexcept {
-  static constinit Next<int(int, const char*, Stat64*, int)> stock("fstatat64");
+  static constinit Next<int(int, const char*, Stat64*, int)> stock("fstatat64",
+                                                                   former_fstatat<Stat64>);
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "emu/attach/client.hpp"
@@ -14,6 +15,7 @@
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/roce/wire/roce_codec.hpp"
+#include "integration/preload/any_host.hpp"
 #include "integration/preload/loopback_io.hpp"
 #include "srd/net/address_text.hpp"
 #include "srd/wire/srd_codec.hpp"
@@ -91,6 +93,10 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
   }
   attach::AttachOptions options;
   options.nic = description.index;
+  const char* const host = std::getenv("WEFT_HOST");
+  if (host != nullptr && std::strcmp(host, kAnyHost) == 0) {
+    options.host = host_of_tree(root.c_str());
+  }
   options.udp_port = udp_port;
   // Called by the thread that polls, which holds the lock.
   options.on_link = [link](bool up) { link->set(up); };

@@ -16,7 +16,9 @@ namespace weft::preload {
 template <class Function>
 class Next {
  public:
-  constexpr explicit Next(const char* name) : name_(name) {}
+  // `otherwise` is for a libc that does not have the function yet.
+  constexpr explicit Next(const char* name, Function* otherwise = nullptr)
+      : name_(name), otherwise_(otherwise) {}
   [[nodiscard]] Function* get() {
     Function* const known = function_.load(std::memory_order_relaxed);
     return known != nullptr ? known : look_up();
@@ -28,12 +30,16 @@ class Next {
 
  private:
   [[gnu::noinline, gnu::cold]] Function* look_up() {
-    auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+    auto* found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+    if (found == nullptr) {
+      found = otherwise_;
+    }
     function_.store(found, std::memory_order_relaxed);
     return found;
   }
 
   const char* name_;
+  Function* otherwise_;
   std::atomic<Function*> function_{nullptr};
 };
 

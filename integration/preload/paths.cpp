@@ -23,6 +23,7 @@
 
 #include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
+#include "integration/preload/any_host.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
@@ -194,7 +195,9 @@ const char* tree_root() {
     return nullptr;
   }
   if (state.compare_exchange_strong(now, State::filling, std::memory_order_acquire)) {
-    std::memcpy(root, value, std::strlen(value) + 1);
+    if (!choose_tree(root, sizeof root)) {
+      std::memcpy(root, value, std::strlen(value) + 1);
+    }
     state.store(State::known, std::memory_order_release);
     return root;
   }

@@ -26,6 +26,16 @@ namespace weft::testing {
 
 using nlohmann::json;
 
+// Which block of addresses a network has depends on the others of the machine: 127.B.h.n.
+inline std::string without_block(std::string text) {
+  const std::string loopback = "127.";
+  for (std::size_t at = 0; (at = text.find(loopback, at)) != std::string::npos;) {
+    at += loopback.size();
+    text.replace(at, text.find_first_not_of("0123456789", at) - at, "B");
+  }
+  return text;
+}
+
 // A directory, and networks with names, of this test alone.
 class ProgramTest : public ::testing::Test {
  protected:

@@ -244,7 +244,8 @@ TEST_F(ProgramTest, AServerIsWaitedForEvenBehindAWrapper) {
   const Outcome outcome =
       weft("run --device none -- sh -c 'python3 server.py; true' : python3 client.py {h1.ip}");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_TRUE(outcome.says("[h2] 127.77.1.1 hello\n")) << outcome.output;
+  EXPECT_NE(without_block(outcome.output).find("[h2] 127.B.1.1 hello\n"), std::string::npos)
+      << outcome.output;
 }
 
 // The first two of the cores that the test may use, as the machine that the rule is made for.
@@ -380,7 +381,7 @@ TEST_F(ProgramTest, HostsOfATopologyHaveTheNumbersThatWereAskedFor) {
         "  links:\n    - {endpoints: [a, sw]}\n    - {endpoints: [b, sw]}\n");
   up("--topology net.yml --first-host 3");
   const Outcome there = weft("exec " + name_ + " h4 --device none -- echo {h4.ip} {b.ip} {a.ip}");
-  EXPECT_EQ(there.output, "127.77.4.1 127.77.4.1 127.77.3.1\n");
+  EXPECT_EQ(without_block(there.output), "127.B.4.1 127.B.4.1 127.B.3.1\n");
   const Outcome nobody = weft("exec " + name_ + " b --device none -- echo {h1.ip}");
   EXPECT_EQ(nobody.code, 1);
   EXPECT_TRUE(nobody.says("there is no host 'h1'")) << nobody.output;

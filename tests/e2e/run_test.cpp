@@ -141,13 +141,14 @@ TEST_F(ProgramTest, ArgumentsAreAnyBytes) {
   EXPECT_EQ(bytes.output, "\xFF");
   EXPECT_EQ(objects(read("bytes/events.jsonl")).size(), 2U);
   const auto said = [&](const std::string& word) {
-    return weft("run --device none -q --no-prefix -- printf '%s' '" + word + "'").output;
+    return without_block(
+        weft("run --device none -q --no-prefix -- printf '%s' '" + word + "'").output);
   };
-  EXPECT_EQ(said("{a}{h1.ip}"), "{a}127.77.1.1");
-  EXPECT_EQ(said("{\"a\": {h1.ip}}"), "{\"a\": 127.77.1.1}");
-  EXPECT_EQ(said("{{h1.ip}"), "{127.77.1.1");
+  EXPECT_EQ(said("{a}{h1.ip}"), "{a}127.B.1.1");
+  EXPECT_EQ(said("{\"a\": {h1.ip}}"), "{\"a\": 127.B.1.1}");
+  EXPECT_EQ(said("{{h1.ip}"), "{127.B.1.1");
   EXPECT_EQ(said("{x.dev} {h1.ip"), "{x.dev} {h1.ip");
-  EXPECT_EQ(said("}{h1.ip}{"), "}127.77.1.1{");
+  EXPECT_EQ(said("}{h1.ip}{"), "}127.B.1.1{");
   EXPECT_EQ(weft("run --device none -- echo {h9.ip}").code, 1);
 }
 

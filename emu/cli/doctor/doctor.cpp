@@ -162,7 +162,7 @@ Finding namespaces() {
                       user ? "yes" : "no", reason, plain ? "yes" : "no",
                       entered || !(user || plain) ? "" : ", but its loopback cannot be set up"),
           "emulated hosts can have a network of their own; without, they use loopback addresses "
-          "(127.77.h.n)",
+          "(127.b.h.n)",
           entered         ? ""
           : user || plain ? "apt-get install iproute2"
                           : "as root: sysctl kernel.unprivileged_userns_clone=1 "

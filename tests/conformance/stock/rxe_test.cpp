@@ -11,7 +11,7 @@ TEST(Rxe, DevinfoShowsASoftRoceDevice) {
   WEFT_NEEDS("ibv_devinfo");
   const Outcome outcome = run_weft("--device rxe --nics 2 -- ibv_devinfo -v");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  for (const char* text : {"rxe_0", "rxe_1", "PORT_ACTIVE", "Ethernet", "::ffff:127.77.1.1"}) {
+  for (const char* text : {"rxe_0", "rxe_1", "PORT_ACTIVE", "Ethernet", "::ffff:127."}) {
     EXPECT_TRUE(outcome.says(text)) << text << "\n" << outcome.output;
   }
 }

@@ -68,6 +68,35 @@ class PlacesTest : public ::testing::Test {
   const std::string directory_ = folder_.path();
 };
 
+// weftd ran in a container, and the next one in another: a number that was somebody's there is
+// nobody's here, or somebody else's.
+TEST_F(PlacesTest, NumbersOfAnotherPidNamespaceMeanNobody) {
+  for (const std::int32_t number : {dead(), static_cast<std::int32_t>(::getpid())}) {
+    std::filesystem::remove(file());
+    const auto place = weftd().occupy({}, kNow, number);
+    ASSERT_TRUE(place);
+    {
+      std::fstream places(file(), std::ios::in | std::ios::out | std::ios::binary);
+      const std::uint64_t elsewhere = 1;
+      places.seekp(2 * sizeof elsewhere);
+      places.write(reinterpret_cast<const char*>(&elsewhere), sizeof elsewhere);
+    }
+    Weftd next = weftd();
+    next.registry.keep_unknown(true);
+    for (std::size_t i = 2; i < kSlotsPerNic; ++i) {
+      const auto other = next.occupy({}, kNow, ::getpid());
+      ASSERT_TRUE(other);
+      EXPECT_NE(other->id, place->id);
+    }
+    EXPECT_FALSE(next.occupy({}, kNow, ::getpid()));
+    EXPECT_TRUE(next.occupy({.attachment = place->id, .life = place->life.value()}, kNow, 0));
+    // Later on, who has not come is not waited for.
+    Weftd last = weftd();
+    next.registry.vacate(*place);
+    EXPECT_TRUE(last.occupy({}, kNow, ::getpid()));
+  }
+}
+
 TEST_F(PlacesTest, NoPlaceGetsTheSameLifeTwiceHoweverQuicklyWeftdIsRestarted) {
   std::set<std::pair<unsigned, std::uint32_t>> given;
   for (int start = 0; start < 600; ++start) {  // more often than there are places

@@ -3,10 +3,12 @@
 #include "emu/launch/temporary_directory.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -28,9 +30,6 @@ class TemporaryDirectoryTest : public InRuntimeFolder {
     }
     return path;
   }
-  static void age(const std::string& path) {
-    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes{1});
-  }
 };
 
 TEST_F(TemporaryDirectoryTest, GoesWithItsObject) {
@@ -50,28 +49,67 @@ TEST_F(TemporaryDirectoryTest, GoesWithItsObject) {
 
 TEST_F(TemporaryDirectoryTest, WhatKilledProgramsLeftIsSwept) {
   const std::string old = leave("weft-abcdef");
-  age(old);
   ASSERT_TRUE(TemporaryDirectory::create());
   EXPECT_FALSE(fs::exists(old));
 }
 
+// A maker that is between the two has a directory without a mark, and never a mark without a lock.
+TEST_F(TemporaryDirectoryTest, MarksAreLockedFromTheBeginning) {
+  const auto first = TemporaryDirectory::create();
+  ASSERT_TRUE(first);
+  const auto second = TemporaryDirectory::create();
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(fs::exists(first->path() + "/.weft-owner"));
+  for (const auto& entry : fs::directory_iterator(first->path())) {
+    EXPECT_EQ(entry.path().filename(), ".weft-owner");
+  }
+}
+
+TEST_F(TemporaryDirectoryTest, ProcessesOfASweptNetworkEndAndNoOthers) {
+  const std::string old = leave("weft-abcdef");
+  const std::string other = leave("weft-locked");
+  const srd::UniqueFd lock(::open((other + "/.weft-owner").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  const auto start = [](const std::string& variable) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setsid();
+      ::execl("/usr/bin/env", "env", "-i", variable.c_str(), "sleep", "600", nullptr);
+      ::_exit(127);
+    }
+    // It has become the program that its environment says it is.
+    const std::string file = "/proc/" + std::to_string(child) + "/environ";
+    for (std::string text; text.find(variable) == std::string::npos;) {
+      std::getline(std::ifstream(file), text, '\0');
+    }
+    return child;
+  };
+  const pid_t left = start("WEFT_SOCKET=" + old + "/attach.sock");
+  const pid_t beside = start("WEFT_SOCKET=" + other + "/attach.sock");
+  const pid_t longer = start("WEFT_SOCKET=" + old + "x/attach.sock");
+  ASSERT_TRUE(TemporaryDirectory::create());
+  int status = 0;
+  EXPECT_EQ(::waitpid(left, &status, 0), left);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  for (const pid_t pid : {beside, longer}) {
+    EXPECT_EQ(::waitpid(pid, &status, WNOHANG), 0);
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, &status, 0);
+  }
+}
+
 TEST_F(TemporaryDirectoryTest, NothingElseIsSwept) {
-  const std::string young = leave("weft-young1");
   const std::string unmarked = leave("weft-unmark", false);
   const std::string longer = leave("weft-backups");
   const std::string other = leave("waft-abcdef");
   const std::string locked = leave("weft-locked");
   const srd::UniqueFd owner(::open((locked + "/.weft-owner").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::flock(owner.get(), LOCK_EX | LOCK_NB), 0);
-  for (const std::string& path : {unmarked, longer, other, locked}) {
-    age(path);
-  }
   const testing::TemporaryFolder elsewhere;
   std::ofstream(elsewhere.path() + "/.weft-owner") << "";
-  age(elsewhere.path());
   fs::create_directory_symlink(elsewhere.path(), folder_.path() + "/weft-linked");
   ASSERT_TRUE(TemporaryDirectory::create());
-  for (const std::string& path : {young, unmarked, longer, other, locked, elsewhere.path()}) {
+  for (const std::string& path : {unmarked, longer, other, locked, elsewhere.path()}) {
     EXPECT_TRUE(fs::exists(path)) << path;
   }
 }

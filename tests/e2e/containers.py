@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+# Owns programs in containers that have nothing in common with weftd but one mounted folder.
+"""usage: containers.py WEFT users|restart|cdi|podman
+
+Containers are namespaces of the test's own (mount, pid, network, user), made with unshare; with
+`podman` they are podman's, above this machine's root. Needs root, and programs of rdma-core and
+perftest. Exit code 0, or 77 with the reason if this machine cannot."""
+
+import ctypes
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE = 60
+ADMITTED = 4711
+STRANGER = 4712
+MAPPED = 200000  # root of a container with a user namespace, as everybody else sees it
+CLONE_NEWUSER = 0x10000000
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(77)
+
+
+def until(what, text):
+    end = time.monotonic() + PATIENCE
+    while True:
+        result = what()
+        if result:
+            return result
+        if time.monotonic() > end:
+            sys.exit(f"no {text}")
+        time.sleep(0.02)
+
+
+def run(*words, check=True):
+    with tempfile.TemporaryFile("w+") as out:  # a weftd that stays would hold a pipe open
+        code = subprocess.run(words, stdout=out, stderr=out, timeout=PATIENCE,
+                              check=False).returncode
+        out.seek(0)
+        text = out.read()
+    if check and code != 0:
+        sys.exit(f"{shlex.join(words)}: exit code {code}\n{text}")
+    return code, text
+
+
+class Network:
+    def __init__(self, weft, name, *options):
+        self.weft, self.name, self.options = weft, name, options
+        run(weft, "up", name, *options)
+
+    def status(self):
+        code, text = run(self.weft, "status", self.name, "--json", check=False)
+        return json.loads(text) if code == 0 else None
+
+    def processes(self):
+        return [process for nic in self.status()["nics"] for process in nic["processes"]]
+
+    def again(self):
+        os.kill(self.status()["pid"], signal.SIGKILL)
+        run(self.weft, "up", self.name, *self.options)
+
+    def down(self):
+        run(self.weft, "down", self.name)
+
+    def devices(self, kind, folder):
+        """What the CDI file of that kind says: edits by the device's name."""
+        _, text = run(self.weft, "cdi", self.name, "--output", folder, "--device", kind)
+        with open(text.strip(), encoding="utf-8") as file:
+            cdi = json.load(file)
+        assert cdi["kind"] == f"weft.dev/{kind.split(':')[0]}", cdi["kind"]
+        assert tuple(map(int, cdi["cdiVersion"].split("."))) >= (0, 5, 0)
+        for device in cdi["devices"]:
+            assert set(device) == {"name", "containerEdits"}, device
+            assert set(device["containerEdits"]) == {"env", "mounts"}, device
+        return {device["name"].removeprefix(self.name + "."): device["containerEdits"]
+                for device in cdi["devices"]}
+
+
+class Pod:
+    """A network namespace for containers that have to find each other by TCP."""
+
+    def __init__(self):
+        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "600"])
+        own = os.readlink("/proc/self/ns/net")
+        until(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != own, "pod")
+        run("nsenter", f"--net=/proc/{self.holder.pid}/ns/net", "ip", "link", "set", "lo", "up")
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+
+
+def mapped(user, words):
+    """Becomes the first process of a user namespace whose root is `user` outside."""
+    inside, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWUSER) != 0:
+            os._exit(126)
+        os.write(inside[1], b"x")
+        os.read(go[0], 1)
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        os.execvp(words[0], words)
+    os.read(inside[0], 1)
+    for name in ("uid_map", "gid_map"):
+        with open(f"/proc/{child}/{name}", "w", encoding="ascii") as file:
+            file.write(f"0 {user} 1000")
+    os.write(go[1], b"x")
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def container(edits, user, words, pod=None, pod_in_front=True):
+    """The words of a command that runs `words` in a container with these edits. `user` is a number,
+    or "mapped"."""
+    script = ["set -e", "mkdir -p /run/held"]
+    for i, mount in enumerate(edits["mounts"]):
+        source = shlex.quote(mount["hostPath"])
+        script += [f"mkdir /run/held/{i}", f"mount --bind {source} /run/held/{i}"]
+    for i, mount in enumerate(edits["mounts"]):
+        at = shlex.quote(mount["containerPath"])
+        script += [f"mkdir -p {at}", f"mount --move /run/held/{i} {at}"]
+    inside = ["env", "-i", "PATH=" + os.environ["PATH"], *edits["env"], *words]
+    if user == "mapped":
+        inside = [sys.executable, __file__, "mapped", *inside]
+    else:
+        inside = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
+                  "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *inside]
+    script.append("exec " + shlex.join(inside))
+    front = ["nsenter", f"--net=/proc/{pod.holder.pid}/ns/net"] if pod and pod_in_front else []
+    own_net = [] if pod else ["--net"]
+    return [*front, "unshare", "--mount", "--pid", "--ipc", "--uts", *own_net, "--fork",
+            "--kill-child", "--mount-proc", "--propagation", "private", "sh", "-c",
+            "mount -t tmpfs none /run; " + "; ".join(script)]
+
+
+def latency(server, client, folder):
+    """ib_send_lat between two containers; each is a function from words to a command."""
+    log = os.path.join(folder, "server.log")
+    words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-n", "200", "-s", "64"]
+    with open(log, "w", encoding="utf-8") as out:
+        serving = subprocess.Popen(server(words), stdout=out, stderr=out)
+        code = 1
+        end = time.monotonic() + PATIENCE
+        while code != 0 and serving.poll() is None and time.monotonic() < end:
+            code, text = run(*client([*words, "127.0.0.1"]), check=False)
+        assert code == 0, text
+        assert serving.wait(timeout=PATIENCE) == 0
+    with open(log, encoding="utf-8") as file:
+        text = file.read()
+    assert re.search(r"^ *64 +200 ", text, re.M), text
+
+
+def users(weft, folder):
+    events = os.path.join(folder, "events.jsonl")
+    network = Network(weft, "containers", "--events", events, "--allow-uid", str(ADMITTED),
+                      "--allow-uid", str(MAPPED))
+    pod = Pod()
+    try:
+        devices = network.devices("efa", folder)
+        # Another user, and root of a container's own user namespace; weftd is in none of these.
+        latency(lambda words: container(devices["h1"], ADMITTED, words, pod),
+                lambda words: container(devices["h2"], "mapped", words, pod), folder)
+        assert network.status()["refused"] == 0
+        until(lambda: not network.processes(), "end of the attachments")
+        refused = 0
+        for _ in range(3):
+            code, text = run(*container(devices["h1"], STRANGER, ["ibv_devinfo", "-d", "efa_0"]),
+                             check=False)
+            assert code != 0 and f"does not admit uid {STRANGER}" in text, text
+            before, refused = refused, network.status()["refused"]
+            assert refused > before, (before, refused)
+        with open(events, encoding="utf-8") as file:
+            refusals = [json.loads(line) for line in file if '"refuse"' in line]
+        assert {line["uid"] for line in refusals} == {STRANGER}, refusals
+        times = [line["times"] for line in refusals]
+        assert times == [1 << i for i in range(refused.bit_length())], (times, refused)
+        # The others do not notice.
+        latency(lambda words: container(devices["h2"], 0, words, pod),
+                lambda words: container(devices["any"], ADMITTED, words, pod), folder)
+    finally:
+        pod.end()
+        network.down()
+    # By default: its own user and root, and nobody else finds an open door.
+    network = Network(weft, "closed")
+    try:
+        devices = network.devices("efa", folder)
+        words = ["ibv_devinfo", "-d", "efa_0"]
+        code, text = run(*container(devices["h1"], ADMITTED, words), check=False)
+        assert code != 0 and "--allow-uid" in text, text
+        run(*container(devices["h1"], 0, words))
+    finally:
+        network.down()
+
+
+def restart(weft, folder):
+    """weftd dies, and comes back; a container dies."""
+    network = Network(weft, "restart", "--allow-uid", str(ADMITTED))
+    pod = Pod()
+    started = []
+    try:
+        devices = network.devices("efa", folder)
+        words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0"]
+        with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
+            for host, port, user in (("h1", 18515, ADMITTED), ("h2", 18516, 0)):
+                started.append(subprocess.Popen(
+                    container(devices[host], user, [*words, "-p", str(port)], pod),
+                    stdout=log, stderr=log))
+        until(lambda: len(network.processes()) == 2, "two attached processes")
+        network.again()
+        until(lambda: len(network.processes()) == 2, "two processes that came back")
+        started[0].kill()  # and with it all of the container
+        until(lambda: len(network.processes()) == 1, "end of a container's place")
+        code, text = run(*container(devices["h1"], ADMITTED, [*words, "-p", "18516", "-n", "100",
+                                                              "127.0.0.1"], pod), check=False)
+        assert code == 0, text
+        assert started[1].wait(timeout=PATIENCE) == 0
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        pod.end()
+        network.down()
+
+
+def cdi(weft, folder):
+    """The devices of CDI files, in containers made by what the files say."""
+    names = {"h1", "h2", "h3", "h1-all-rails", "h2-all-rails", "h3-all-rails", "any"}
+    network = Network(weft, "lab", "--hosts", "3", "--nics", "2")
+    try:
+        for kind, first in (("efa", "efa_0"), ("rxe", "rxe_0")):
+            devices = network.devices(kind, folder)
+            assert set(devices) == names, devices.keys()
+            for name, nics in (("h2", 1), ("h3-all-rails", 2), ("any", 1)):
+                _, text = run(*container(devices[name], 0, ["ibv_devinfo"]))
+                assert len(re.findall(r"hca_id:", text)) == nics and first in text, (name, text)
+        # Processes of a container that was given "any" host are all on the same one.
+        gids = "cat /sys/class/infiniband/rxe_0/ports/1/gids/0"
+        _, text = run(*container(devices["any"], 0, ["sh", "-c", f"{gids}; sh -c '{gids}'"]))
+        assert len(set(text.split())) == 1, text
+        beside = [subprocess.Popen(container(devices["any"], 0, ["sh", "-c", f"{gids}; read end"]),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                  for _ in range(12)]
+        seen = {one.stdout.readline() for one in beside}
+        for one in beside:
+            one.communicate("end\n")
+        assert len(seen) > 1, f"{len(beside)} containers on {seen}"
+        listed = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+        assert listed == ["weft-lab-efa.json", "weft-lab-rxe.json"], listed
+    finally:
+        network.down()
+    assert not [name for name in os.listdir(folder) if name.endswith(".json")]
+    # `weft up --cdi`: from the start, until the end, also if weftd was killed in between.
+    network = Network(weft, "default", "--cdi")
+    file = "/var/run/cdi/weft-default-efa.json"
+    with open(file, encoding="utf-8") as text:
+        assert {device["name"] for device in json.load(text)["devices"]} >= {"h1", "any"}
+    network.again()
+    assert os.path.exists(file)
+    os.kill(network.status()["pid"], signal.SIGKILL)
+    network.options = ()
+    until(lambda: network.status() is None, "end of weftd")
+    run(weft, "up", "default")
+    assert not os.path.exists(file), "the file of a weftd that was killed is still there"
+    network.down()
+
+
+CONTAINERS_CONF = """
+[containers]
+default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]
+log_driver = "k8s-file"
+[engine]
+runtime = "{runtime}"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+
+
+def podman(weft, folder):
+    """Podman reads the file, and two containers without privileges talk to each other."""
+    runtime = shutil.which("runc") and "runc" or shutil.which("crun") and "crun"
+    if not shutil.which("podman") or not runtime:
+        skip("needs podman, with runc or crun")
+    conf = os.path.join(folder, "containers.conf")
+    with open(conf, "w", encoding="utf-8") as file:
+        file.write(CONTAINERS_CONF.format(runtime=runtime))
+    os.environ["CONTAINERS_CONF"] = conf
+    engine = ["podman", "--root", f"{folder}/root", "--runroot", f"{folder}/runroot", "--tmpdir",
+              f"{folder}/tmp"]
+    rootfs = os.environ.get("WEFT_TEST_ROOTFS", "/")
+    plain = [*engine, "run", "--rm", "--cap-drop=all", "--security-opt=no-new-privileges"]
+    code, text = run(*plain, "--network=none", "--rootfs", f"{rootfs}:O", "true", check=False)
+    if code != 0:
+        skip(f"podman does not run here: {text.strip()[-300:]}")
+    pod = Pod()
+    network = Network(weft, "default", "--cdi", "--allow-uid", "1000")
+    try:
+        def words_of(device, user):
+            return lambda words: [
+                *plain, f"--network=ns:/proc/{pod.holder.pid}/ns/net", f"--user={user}:{user}",
+                "--memory=256m", f"--device=weft.dev/efa={device}", "--rootfs", f"{rootfs}:O",
+                *words]
+        _, text = run(*words_of("h1", 1000)(["ibv_devinfo"]))
+        assert "efa_0" in text, text
+        latency(words_of("h1", 1000), words_of("h2", 0), folder)
+        code, text = run(*words_of("h2", 1001)(["ibv_devinfo", "-d", "efa_0"]), check=False)
+        assert code != 0 and "does not admit uid 1001" in text, text
+    finally:
+        network.down()
+        pod.end()
+
+
+def main(weft, kind):
+    if os.geteuid() != 0:
+        skip("needs root, who can be several users")
+    for program in ("unshare", "nsenter", "setpriv", "ip", "ibv_devinfo", "ib_send_lat"):
+        if shutil.which(program) is None:
+            skip(f"needs {program}")
+    if run("unshare", "--mount", "--pid", "--net", "--fork", "true", check=False)[0] != 0:
+        skip("this machine does not allow namespaces")
+    if os.environ.get("WEFT_IN_CONTAINER_TEST") != "1":
+        # /run is the test's own, and all that it starts ends with it.
+        os.environ["WEFT_IN_CONTAINER_TEST"] = "1"
+        os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--kill-child",
+                              "--mount-proc", "--propagation", "private", "sh", "-c",
+                              'mount -t tmpfs none /run && exec "$0" "$@"', sys.executable, "-B",
+                              __file__, weft, kind])
+    with tempfile.TemporaryDirectory(prefix="weft-containers-") as folder:
+        os.environ["XDG_RUNTIME_DIR"] = folder
+        {"users": users, "restart": restart, "cdi": cdi, "podman": podman}[kind](
+            os.path.abspath(weft), folder)
+
+
+if sys.argv[1] == "mapped":
+    mapped(MAPPED, sys.argv[2:])
+main(*sys.argv[1:])
