@@ -29,8 +29,8 @@ struct PerfCase {
 
 struct PerfResult {
   bool valid = false;
-  double latency_us_p50 = 0;  // one way; of a read: the whole round
-  double latency_us_p99 = 0;
+  double p50_latency_us = 0;  // one way; of a read: the whole round
+  double p99_latency_us = 0;
   double messages_per_s = 0;
   double gbytes_per_s = 0;
   std::uint32_t paths_used = 0;
