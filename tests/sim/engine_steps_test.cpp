@@ -5,19 +5,13 @@
 #include <functional>
 #include <vector>
 
-#include "srd/base/step_count.hpp"
+#include "tests/sim/steps_of.hpp"
 #include "tests/support/lab.hpp"
 
 namespace weft::testing {
 namespace {
 
 constexpr std::uint64_t kStepsPerRequest = 60;
-
-std::uint64_t steps_of(const std::function<void()>& what) {
-  const std::uint64_t before = steps_counted;
-  what();
-  return steps_counted - before;
-}
 
 // An engine and peers that never answer.
 struct Alone {
