@@ -12,7 +12,10 @@ BRACKET = re.compile(r"[{}();]")
 
 BEFORE_A_DECLARATION = re.compile(r"(\s|\b(public|private|protected)\s*:(?!:)|\[\[[^\]]*\]\])*")
 OPENS_A_SCOPE = re.compile(r"(inline\s+)?(namespace|class|struct|union|extern\s*$)\b")
+OPENS_NAMESPACE = re.compile(r"$|(inline\s+)?namespace\b|extern\b")
 DECLARES_NOTHING = re.compile(r"(using|typedef|friend|static_assert|namespace|enum|concept)\b")
+TYPE = re.compile(r"(?:enum\s+class|enum|class|struct|union)\s+(?:alignas\([^)]*\)\s*)?"
+                  r"(?:\[\[[^\]]*\]\]\s*)?(\w+)\s*(?:final\b|:(?!:)|$)")
 CONSTANT = re.compile(r"\b(k[A-Z]\w*)\s*(?:\[[^\]]*\]\s*)*(?:=(?!=)|\{|$)")
 FUNCTION = re.compile(r"\boperator\b|([~\w:]+)(?:<[^()]*>)?\s*\(")
 NOT_A_FUNCTION = {"alignas", "decltype", "requires", "noexcept", "explicit", "__attribute__",
@@ -28,6 +31,7 @@ class Function(NamedTuple):
 class Outline(NamedTuple):
     functions: list  # those with a body, as Function
     declared: list   # (name, line) of functions and constants, at declarations and definitions
+    types: list      # (name, line) of types that are defined in a namespace, not within a type
 
 
 def without_literals(text):
@@ -86,6 +90,8 @@ class Reader:
         self.line_ends = [found.start() for found in re.finditer("\n", self.text)]
         self.functions = []
         self.declared = []
+        self.types = []
+        self.type_depth = []  # of each open scope: whether it is a type's
         self.start = 0  # of the present declaration
 
     def first_word(self):
@@ -112,6 +118,11 @@ class Reader:
         if name:
             self.declared.append((name, self.line_of(self.first_word())))
 
+    def note_type(self, at):
+        found = TYPE.match(self.head(at))
+        if found and not any(self.type_depth):
+            self.types.append((found[1], self.line_of(self.first_word())))
+
     def note_function(self, body, end):
         first = self.first_word()
         length = sum(1 for line in self.text[first:end].split("\n") if line.strip())
@@ -132,15 +143,22 @@ class Reader:
                 parentheses += 1 if char == "(" else -1
             elif char == "{" and (parentheses or not self.opens_a_scope(at)):
                 braces = 1
+                if not parentheses:
+                    self.note_type(at)  # an enumeration
                 if not parentheses and self.is_body(at):
                     self.note_declaration(at)
                     body = at
-            elif char in "{}":
+            elif char == "{":
+                self.note_type(at)
+                self.type_depth.append(not OPENS_NAMESPACE.match(self.head(at)))
+                self.start = at + 1
+            elif char == "}":
+                del self.type_depth[-1:]
                 self.start = at + 1
             elif not parentheses:
                 self.note_declaration(at)
                 self.start = at + 1
-        return Outline(self.functions, self.declared)
+        return Outline(self.functions, self.declared, self.types)
 
 
 def outline(bare_text):

@@ -73,6 +73,16 @@ IMPURE = {rule: (advice, re.compile(pattern, re.VERBOSE))
 
 # --- Names. What is in emu/ROOM is in weft::ROOM, so that a name says where to look.
 NAMESPACE = re.compile(r"^\s*(?:inline )?namespace weft((?:::\w+)*) \{")
+# A name of a type stands for one thing. The rooms of one protocol have the same names for the same
+# things as those of the other, and an interface of others says itself what its structs are called.
+PROTOCOLS = {
+    "SRD": ["srd", "emu/nic", "emu/devices/efa", "emu/world", "emu/swarm"],
+    "RoCEv2": ["emu/roce", "emu/devices/rxe"],
+}
+FOREIGN_NAMES = re.compile(r"^emu/(kernel/abi/|devices/\w+/abi\.hpp$)")
+KINDS_OF_DEVICES = "emu/devices/"  # each folder is a room of its own
+# A unit, where it is abbreviated, ends the name; only a ratio goes on, as in bytes_per_us.
+UNIT_WITHIN = re.compile(r"\b(?:\w+_)?(?:ns|us|ms|gbps|kib|mib|gib)_(?!per_|to_)\w*[a-z0-9]")
 
 # --- Form.
 CPP = {".cpp", ".hpp", ".c", ".h"}
@@ -118,6 +128,17 @@ def parents(path):
 def resolve(folder, target):
     """`target` as seen from `folder`, from the root of the tree."""
     return PurePosixPath(os.path.normpath(PurePosixPath(folder, target))).as_posix()
+
+
+def room_of(path):
+    return parents(path)[0] if path.startswith(KINDS_OF_DEVICES) else "/".join(path.split("/")[:2])
+
+
+def are_counterparts(room, other):
+    """Whether one room is of one protocol, and the other of another."""
+    protocols = [{name for name, rooms in PROTOCOLS.items() if within(one, rooms)}
+                 for one in (room, other)]
+    return all(protocols) and not protocols[0] & protocols[1]
 
 
 def numbered(text):
@@ -170,6 +191,8 @@ class Tidy:
         exceptions = self.read_exceptions()
         self.check_function_length(exceptions["long"])
         self.check_unused_names(exceptions["keep"])
+        self.check_unit_names()
+        self.check_type_names(exceptions["twin"])
 
     def check_text(self, path, lines):
         if lines[-1] or len(lines) < 2:
@@ -231,6 +254,33 @@ class Tidy:
             found = NAMESPACE.match(line)
             if found and found[1].split("::")[1:2] != folders[1:2]:
                 self.find(path, number, "namespace", f"what is here belongs to weft::{folders[1]}")
+
+    def check_unit_names(self):
+        for path in self.bare:
+            for number, line in numbered(self.bare[path]) if path.startswith(PRODUCT) else ():
+                for name in UNIT_WITHIN.findall(line):
+                    self.find(path, number, "unit-name", f"let the unit end the name {name}")
+
+    def check_type_names(self, allowed):
+        """A type's name is that of one thing, or of its counterpart in the other protocol."""
+        homes = {}
+        for path, found in self.outlines.items():
+            if path.startswith(PRODUCT) and path.endswith((".hpp", ".h")):
+                for name, line in () if FOREIGN_NAMES.match(path) else found.types:
+                    homes.setdefault(name, {}).setdefault(room_of(path), (path, line))
+        twins = {}
+        for name, rooms in homes.items():
+            for room, place in sorted(rooms.items()):
+                if any(not are_counterparts(room, other) for other in rooms if other != room):
+                    twins.setdefault(name, []).append(place)
+        for name, places in twins.items():
+            if name not in allowed:
+                path, line = places[-1]
+                self.find(path, line, "type-name",
+                          f"{name} is another type in {places[0][0]}: find a name of its own")
+        for name in sorted(allowed.keys() - twins.keys()):
+            self.find(EXCEPTIONS, allowed[name], "exception",
+                      f"there is one type called {name} now: remove this line")
 
     def check_citations(self):
         """Each citation names a section; each section that binds is cited by code and by a test."""
@@ -315,14 +365,17 @@ class Tidy:
                    for other, text in self.texts.items())
 
     def read_exceptions(self):
-        """{"long": {(path, function): (lines, at)}, "keep": {(path, name): at}}"""
-        exceptions = {"long": {}, "keep": {}}
+        """{"long": {(path, function): (lines, at)}, "keep": {(path, name): at},
+        "twin": {type: at}}"""
+        exceptions = {"long": {}, "keep": {}, "twin": {}}
         for number, line in numbered(self.texts.get(EXCEPTIONS, "")):
             word, *rest = line.split(None, 3) or ["#"]
             if word == "long" and len(rest) == 3 and rest[2].isdigit():
                 exceptions[word][rest[0], rest[1]] = int(rest[2]), number
             elif word == "keep" and len(rest) == 3:
                 exceptions[word][rest[0], rest[1]] = number
+            elif word == "twin" and len(rest) >= 2:
+                exceptions[word][rest[0]] = number
             elif not word.startswith("#"):
                 self.find(EXCEPTIONS, number, "exception", "say it in the form that the top shows")
         return exceptions

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # Owns the proof that tests/tidy.py catches a violation of each of its rules, and nothing else.
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+import tidy as tidy_script
 from cpp_outline import outline, without_literals
-from tidy import EXCEPTIONS, IMPURE, LONG_FUNCTION, Tidy
+from tidy import EXCEPTIONS, IMPURE, LAYERS, LONG_FUNCTION, PROTOCOLS, PURE, Tidy
 
 TOP = "// Owns nothing, for the test.\n"
 HEADER = TOP + "#pragma once\n"
@@ -35,7 +37,7 @@ CLEAN = {
     + "// std::thread, getenv() and printf() are not used here: /* nor is std::mutex */\n"
     + 'const char* kText = "printf(\\"%d\\", rand()) std::cout";\n'
     + "int time(int now);\nauto a = x.time(0);\nint n = 1'000'000;\n"
-    + "void random(int);\nint brand();\n",
+    + "void random(int);\nint brand();\nint bytes_per_us(int delay_ns_, int us_per_byte);\n",
     # Names that are used: in the same file, as a member, by a macro, as a default argument.
     "srd/net/machine.hpp": HEADER + "class M {\n  M();\n  ~M();\n"
     + "  bool operator==(const M&) const;\n"
@@ -54,17 +56,28 @@ CLEAN = {
 
 # rule -> lines, each of which breaks it in a C++ file of srd/base
 IMPURE_LINES = {
-    "no-thread": ["#include <thread>", "std::mutex m;", "std::shared_mutex m;",
-                  "pthread_create(0);"],
-    "no-clock": ["auto t = std::chrono::steady_clock::now();", "time(nullptr);", "::time(&t);",
-                 "clock_gettime(0, &t);", "std::this_thread::sleep_for(t);", "usleep(1);",
-                 "std::clock();"],
-    "no-environment": ['std::getenv("HOME");', "char** e = environ;"],
-    "no-global-random": ["#include <random>", "rand();", "::random();",
-                         "std::random_device d;", "std::mt19937 g;",
+    "no-thread": [f"#include <{header}>" for header in (
+        "thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch",
+        "barrier", "stop_token", "pthread.h")] + [
+        "std::thread t;", "std::jthread t;", "std::async(f);", "std::mutex m;",
+        "std::shared_mutex m;", "std::condition_variable c;", "std::condition_variable_any c;",
+        "pthread_create(0);"],
+    "no-clock": [f"auto t = std::chrono::{clock}_clock::now();" for clock in (
+        "system", "steady", "high_resolution", "utc", "file")] + [
+        "gettimeofday(&t, 0);", "clock_gettime(0, &t);", "__rdtsc();", "time(nullptr);",
+        "time(NULL);", "time(0);", "std::time(&t);", "::time(&t);", "std::clock();", " ::clock();",
+        "std::this_thread::sleep_for(t);", "std::this_thread::sleep_until(t);", "sleep(1);",
+        "usleep(1);", "nanosleep(&t, 0);"],
+    "no-environment": ['std::getenv("HOME");', 'secure_getenv("HOME");', "char** e = environ;"],
+    "no-global-random": ["#include <random>", "rand();", "srand(1);", "rand_r(&s);", "::random();",
+                         "srandom(1);", "drand48();", "lrand48();", "mrand48();",
+                         "getrandom(p, 1, 0);", "std::random_device d;", "std::mt19937 g;",
                          "std::uniform_int_distribution<int> d;"],
-    "no-log": ["#include <iostream>", "#include <spdlog/spdlog.h>", 'printf("x");',
-               'std::fprintf(stderr, "x");', "std::cerr << 1;", 'fmt::print("x");'],
+    "no-log": ["#include <iostream>", "#include <cstdio>", "#include <stdio.h>",
+               "#include <syslog.h>", "#include <spdlog/spdlog.h>", "std::cout << 1;",
+               "std::cerr << 1;", "std::clog << 1;", 'spdlog::info("x");', 'fmt::print("x");',
+               'printf("x");', 'std::fprintf(stderr, "x");', 'vprintf("x", a);', 'puts("x");',
+               'fputs("x", f);'],
 }
 
 # rule -> files, each of which breaks it and only it; third, if it is found in another file: which
@@ -85,6 +98,16 @@ BROKEN = {
         ("emu/fabric/a.cpp", TOP + "namespace weft {\n}\n"),
         ("emu/fabric/a.cpp", TOP + "namespace weft::emu::fabric {\n}\n"),
         ("emu/fabric/a.cpp", TOP + "namespace weft::sim::fabric {\n}\n"),
+    ],
+    "unit-name": [
+        ("srd/base/a.cpp", TOP + "int ns_delay;\n"),
+        ("srd/base/a.cpp", TOP + "int latency_us_p50;\n"),
+    ],
+    "type-name": [
+        ("srd/base/time.hpp", HEADER + "struct M {\n};\n", "srd/net/machine.hpp"),
+        ("srd/base/time.hpp", HEADER + "enum class Kind { a };\n", "srd/net/machine.hpp"),
+        ("srd/base/time.hpp", HEADER + "namespace n {\nclass M final : A {\n};\n}\n",
+         "srd/net/machine.hpp"),
     ],
     "pragma-once": [("srd/base/a.hpp", TOP)],
     "top-sentence": [("srd/base/a.cpp", "int x;\n"), ("a.py", "#!/usr/bin/env python3\nx = 1\n")],
@@ -134,6 +157,8 @@ BROKEN = {
         (EXCEPTIONS, "long srd/base/gone.cpp f 80\n"),
         (EXCEPTIONS, "keep srd/net/machine.hpp size for users\n"),
         (EXCEPTIONS, "keep srd/net/machine.hpp size\n"),
+        (EXCEPTIONS, "twin M\n"),
+        (EXCEPTIONS, "twin M for no reason\n"),
         (EXCEPTIONS, "allow everything\n"),
     ],
 }
@@ -141,12 +166,12 @@ for impure_rule, impure_lines in IMPURE_LINES.items():
     BROKEN[impure_rule] = [("srd/base/a.cpp", f"{TOP}{line}\n") for line in impure_lines]
 
 
-def tidy_of(files):
+def tidy_of(files, kind=Tidy):
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             Path(root, path).parent.mkdir(parents=True, exist_ok=True)
             Path(root, path).write_bytes(text.encode())
-        tidy = Tidy(root)
+        tidy = kind(root)
         tidy.check()
         return tidy
 
@@ -165,6 +190,45 @@ class TidyTest(unittest.TestCase):
 
     def test_every_purity_rule_has_a_violation(self):
         self.assertEqual(IMPURE_LINES.keys(), IMPURE.keys())
+
+    def test_every_line_that_reports_is_reached_by_a_violation(self):
+        reached = set()
+
+        class Watched(Tidy):
+            def find(self, *words):
+                reached.add(sys._getframe(1).f_lineno)
+                super().find(*words)
+
+        planted = [{path: text} for files in BROKEN.values() for path, text, *_ in files]
+        planted.append({"srd/base/a.cpp": TOP + function(LONG_FUNCTION + 1),
+                        EXCEPTIONS: f"long srd/base/a.cpp f {LONG_FUNCTION + 2}\n"})
+        for files in planted:
+            tidy_of(CLEAN | files, Watched)
+        source = Path(tidy_script.__file__).read_text().split("\n")
+        reporting = {number for number, line in enumerate(source, 1) if "self.find(" in line}
+        self.assertEqual(reporting - reached, set())
+
+    def test_the_tables_name_rooms_that_there_are(self):
+        root = Path(tidy_script.__file__).resolve().parent.parent
+        rooms = {*LAYERS, *PURE, *(room for seen in LAYERS.values() for room in seen),
+                 *(room for rooms in PROTOCOLS.values() for room in rooms)}
+        self.assertEqual({room for room in rooms if not (root / room).exists()}, set())
+
+    def test_counterparts_and_foreign_structs_may_share_a_name(self):
+        includes = "".join(f'#include "{path}"\n' for path in (
+            "srd/net/machine.hpp", "emu/roce/wire/m.hpp", "emu/kernel/abi/m.hpp",
+            "emu/devices/rxe/abi.hpp"))
+        files = {path: HEADER + "class M {\n  enum class Kind { a };\n};\n" for path in (
+            "emu/roce/wire/m.hpp", "emu/kernel/abi/m.hpp", "emu/devices/rxe/abi.hpp")}
+        files["emu/cli/main.cpp"] = CLEAN["emu/cli/main.cpp"].replace(TOP, TOP + includes)
+        self.assertEqual(tidy_of(CLEAN | files).findings, [])
+        files["emu/devices/rxe/abi.hpp"] = HEADER
+        files["emu/devices/rxe/m.hpp"] = HEADER + "class M {\n};\n"
+        files["emu/cli/main.cpp"] += '#include "emu/devices/rxe/m.hpp"\n'
+        findings = tidy_of(CLEAN | files).findings
+        self.assertEqual([found.split(": ")[1] for found in findings], ["type-name"])
+        files[EXCEPTIONS] = "twin M two rooms of RoCEv2, in this test\n"
+        self.assertEqual(tidy_of(CLEAN | files).findings, [])
 
     def test_a_long_file_is_a_warning(self):
         tidy = tidy_of(CLEAN | {"srd/base/a.cpp": TOP + "\n" * 450})
@@ -225,6 +289,18 @@ class OutlineTest(unittest.TestCase):
         constants = ("constexpr int kA = 1;\nstatic constexpr B kB{f(1)};\n"
                      "const char* const kC[2][3] = {};\nenum { kD = 1 };\n")
         self.assertEqual(self.declared(constants), ["kA", "kB", "kC"])
+
+    def test_types_are_those_of_namespaces(self):
+        for text, names in [
+                ("namespace n {\nstruct A {\n  struct B {\n  };\n};\nclass C;\n}", "A"),
+                ("enum class A : int { b, c };\nenum B { d };\nunion C {\n};", "ABC"),
+                ("class alignas(64) A final : public B {\n};\nstruct [[nodiscard]] C {\n};", "AC"),
+                ("template <class T>\nclass A {\n};\ntemplate <>\nstruct std::hash<A> {\n};", "A"),
+                ("class A::B {\n};\nstruct A f() {\n  struct B {\n  };\n}", ""),
+        ]:
+            with self.subTest(text=text):
+                types = outline(without_literals(text)).types
+                self.assertEqual([name for name, _ in types], list(names))
 
 
 if __name__ == "__main__":

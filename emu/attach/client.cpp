@@ -74,8 +74,6 @@ srd::Address to_address(const std::array<std::byte, 16>& bytes) {
   return address;
 }
 
-std::size_t max_frame(std::size_t mtu) { return srd::net::kEnvelopeSizeV6 + mtu; }
-
 srd::NetworkModel network_of(const AttachReply& reply) {
   constexpr std::uint64_t kLongest = 10'000'000'000;  // 10 s: more is nonsense
   return {.rate = Rate::bits_per_second(std::max<std::uint64_t>(reply.bits_per_second, 1)),
@@ -96,7 +94,7 @@ Result<srd::RingPort> open_port(Received& received, std::size_t ring_bytes, int 
   if (!bell) {
     return tl::unexpected(bell.error());
   }
-  return srd::RingPort::open(received.fds[0].get(), ring_bytes, end, max_frame(mtu),
+  return srd::RingPort::open(received.fds[0].get(), ring_bytes, end, srd::net::max_frame_for(mtu),
                              std::move(*bell));
 }
 

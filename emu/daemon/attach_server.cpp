@@ -79,7 +79,7 @@ AttachServer::AttachServer(boost::asio::io_context& io, SideThreads& side, Plant
       options_(options),
       admission_(options.other_users, events),
       registry_(plant),
-      taps_(side, plant, network, srd::net::kEnvelopeSizeV6 + options.mtu),
+      taps_(side, plant, network, srd::net::max_frame_for(options.mtu)),
       sweep_(io) {}
 
 AttachServer::~AttachServer() = default;
@@ -254,7 +254,7 @@ Result<void> AttachServer::let_in(std::unique_ptr<ClientWatch>& socket,
     return tl::unexpected(nic.error());
   }
   const std::size_t ring_bytes = ring_bytes_for(request);
-  const std::size_t max_frame = srd::net::kEnvelopeSizeV6 + options_.mtu;
+  const std::size_t max_frame = srd::net::max_frame_for(options_.mtu);
   auto memory = srd::RingPort::create_memory(ring_bytes);
   auto bell = srd::Bell::create_pair();
   if (!memory || !bell) {

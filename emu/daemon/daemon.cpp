@@ -156,7 +156,7 @@ struct Daemon::Planes {
   void watch_notices();
   void heed_notices();
 
-  [[nodiscard]] std::size_t max_frame() const { return srd::net::kEnvelopeSizeV6 + options.mtu; }
+  [[nodiscard]] std::size_t max_frame() const { return srd::net::max_frame_for(options.mtu); }
 
   DaemonOptions options;
   TimePoint started = srd::monotonic_now();

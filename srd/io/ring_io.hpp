@@ -52,7 +52,8 @@ class RingIo final : public RingPorts {
   // Two ends whose uplinks are joined, without any daemon.
   [[nodiscard]] static Result<Pair> create_pair(const Config& first, const Config& second,
                                                 std::size_t ring_bytes = kDefaultRingBytes) {
-    auto ports = joined_ports(ring_bytes, max_frame_of(first.mtu), max_frame_of(second.mtu));
+    auto ports =
+        joined_ports(ring_bytes, net::max_frame_for(first.mtu), net::max_frame_for(second.mtu));
     if (!ports) {
       return tl::unexpected(ports.error());
     }

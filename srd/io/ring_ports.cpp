@@ -105,7 +105,7 @@ bool RingPorts::given_up(RingPort& port, ReaderStall& stall) const {
 }
 
 std::size_t RingPorts::room_in(RingPort& port, ReaderStall& stall) const {
-  const std::size_t room = port.tx().room(kBurst, max_frame_of(config_.mtu));
+  const std::size_t room = port.tx().room(kBurst, net::max_frame_for(config_.mtu));
   if (room > 0) [[likely]] {
     stall.over();
     return room;

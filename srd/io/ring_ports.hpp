@@ -101,9 +101,6 @@ class RingPorts : public PacketIo {
 
   // What create() needs: the envelope's template, and something to sleep on.
   [[nodiscard]] static Result<UniqueFd> create_wait();
-  [[nodiscard]] static std::size_t max_frame_of(std::size_t mtu) {
-    return net::kEnvelopeSizeV6 + mtu;
-  }
   [[nodiscard]] IoCapabilities capabilities_with(std::uint16_t paths) const;
   // Two ports that are joined, for frames of so many bytes.
   [[nodiscard]] static Result<std::pair<RingPort, RingPort>> joined_ports(std::size_t ring_bytes,

@@ -26,6 +26,8 @@ struct UdpPorts {
 inline constexpr std::uint8_t kHopLimit = 64;
 inline constexpr std::size_t kEnvelopeSizeV4 = kEthernetSize + kIpV4Size + kUdpSize;
 inline constexpr std::size_t kEnvelopeSizeV6 = kEthernetSize + kIpV6Size + kUdpSize;
+// The largest frame around a packet of so many bytes, whatever its addresses.
+[[nodiscard]] constexpr std::size_t max_frame_for(std::size_t mtu) { return kEnvelopeSizeV6 + mtu; }
 // The largest that the length fields of IP and UDP can express.
 inline constexpr std::size_t kLargestPacket = 0xFFFF - kIpV4Size - kUdpSize;
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "srd/base/step_count.hpp"
+#include "tests/sim/steps_of.hpp"
 #include "tests/support/lab.hpp"
 
 namespace weft::testing {
@@ -14,14 +14,6 @@ namespace {
 // Far more than a request needs, and far less than the 4000 and more that a walk over all of them
 // would take.
 constexpr std::uint64_t kStepsPerRequest = 60;
-
-// The program is compiled with a counter in each loop of the engine that looks at requests, peers
-// or slots.
-std::uint64_t steps_of(const std::function<void()>& what) {
-  const std::uint64_t before = steps_counted;
-  what();
-  return steps_counted - before;
-}
 
 // An engine and peers that never answer.
 struct Alone {

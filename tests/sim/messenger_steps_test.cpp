@@ -2,13 +2,12 @@
 // under way to them.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "emu/world/world.hpp"
-#include "srd/base/step_count.hpp"
 #include "srd/message/messenger.hpp"
+#include "tests/sim/steps_of.hpp"
 #include "tests/support/lab.hpp"
 
 namespace weft::testing {
@@ -16,12 +15,6 @@ namespace {
 
 // As in engine_steps_test.cpp: a bound that no walk over all messages keeps.
 constexpr std::uint64_t kStepsPerMessage = 60;
-
-std::uint64_t steps_of(const std::function<void()>& what) {
-  const std::uint64_t before = steps_counted;
-  what();
-  return steps_counted - before;
-}
 
 srd::MessengerConfig many_messages() {
   srd::MessengerConfig config;

@@ -247,8 +247,8 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
     begin = srd::monotonic_now();
   }
   std::sort(samples_.begin(), samples_.end());
-  result.latency_us_p50 = percentile(samples_, 0.5);
-  result.latency_us_p99 = percentile(samples_, 0.99);
+  result.p50_latency_us = percentile(samples_, 0.5);
+  result.p99_latency_us = percentile(samples_, 0.99);
 }
 
 // The clock stops when the last request of the window is complete, so a rate counts only what has

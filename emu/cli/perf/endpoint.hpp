@@ -31,8 +31,8 @@ struct PerfCase {
 // `valid` is false if the run was broken off; `failure` is the status of a request that failed.
 struct PerfResult {
   bool valid = false;
-  double latency_us_p50 = 0;  // one way; of a read: the whole round
-  double latency_us_p99 = 0;
+  double p50_latency_us = 0;  // one way; of a read: the whole round
+  double p99_latency_us = 0;
   double messages_per_s = 0;
   double gbytes_per_s = 0;
   std::uint32_t paths_used = 0;  // of the 256 there can be, by the busier direction

@@ -27,7 +27,7 @@ void print_head() {
 void print_row(const PerfOptions& options, const PerfCase& one, const PerfResult& result) {
   if (!options.json) {
     fmt::print("{:<6}{:>9}{:>12.2f}{:>12.2f}{:>14.0f}{:>12.3f}{:>10}{:>7}{:>12}{}\n",
-               to_string(one.operation), one.size, result.latency_us_p50, result.latency_us_p99,
+               to_string(one.operation), one.size, result.p50_latency_us, result.p99_latency_us,
                result.messages_per_s, result.gbytes_per_s, result.retransmitted, result.paths_used,
                result.out_of_order_packets,
                result.failure == srd::Status::ok ? std::string()
@@ -44,8 +44,8 @@ void print_row(const PerfOptions& options, const PerfCase& one, const PerfResult
                                                 : "ideal";
   line["op"] = to_string(one.operation);
   line["size"] = one.size;
-  line["latency_us_p50"] = result.latency_us_p50;
-  line["latency_us_p99"] = result.latency_us_p99;
+  line["latency_us_p50"] = result.p50_latency_us;
+  line["latency_us_p99"] = result.p99_latency_us;
   line["msgs_per_s"] = result.messages_per_s;
   line["gbytes_per_s"] = result.gbytes_per_s;
   line["paths_used"] = result.paths_used;
@@ -78,8 +78,8 @@ void print_peer(const PerfOptions& options, const PeerRow& row) {
 // any round counts: sums of losses, and the last failure.
 PerfResult median(std::vector<PerfResult> results) {
   PerfResult result = results.front();
-  result.latency_us_p50 = median_of(results, &PerfResult::latency_us_p50);
-  result.latency_us_p99 = median_of(results, &PerfResult::latency_us_p99);
+  result.p50_latency_us = median_of(results, &PerfResult::p50_latency_us);
+  result.p99_latency_us = median_of(results, &PerfResult::p99_latency_us);
   result.messages_per_s = median_of(results, &PerfResult::messages_per_s);
   result.gbytes_per_s = median_of(results, &PerfResult::gbytes_per_s);
   result.retransmitted = 0;
@@ -101,8 +101,8 @@ PerfResult sum_of(std::span<const PerfResult> pairs) {
     sum.messages_per_s += one.messages_per_s;
     sum.gbytes_per_s += one.gbytes_per_s;
     sum.retransmitted += one.retransmitted;
-    sum.latency_us_p50 = std::max(sum.latency_us_p50, one.latency_us_p50);
-    sum.latency_us_p99 = std::max(sum.latency_us_p99, one.latency_us_p99);
+    sum.p50_latency_us = std::max(sum.p50_latency_us, one.p50_latency_us);
+    sum.p99_latency_us = std::max(sum.p99_latency_us, one.p99_latency_us);
     sum.failure = one.failure != srd::Status::ok ? one.failure : sum.failure;
   }
   return sum;

@@ -52,7 +52,7 @@ std::vector<TxPacket> burst_of(std::size_t size, std::span<const std::byte> payl
 }
 
 void connect(RingPorts& one, RingPorts& other) {
-  constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
+  constexpr std::size_t kFrame = net::max_frame_for(kMtu);
   const UniqueFd memory = must(RingPort::create_memory(kRing));
   auto bells = must(Bell::create_pair());
   auto near = must(RingPort::open(memory.get(), kRing, 0, kFrame, std::move(bells.first)));

@@ -208,7 +208,7 @@ class SharedSleep : public ::testing::Test {
     ASSERT_TRUE(memory);
     auto bell = Bell::create_pair();
     ASSERT_TRUE(bell);
-    auto port = RingPort::open(memory->get(), kCapacity, 0, kMtu + net::kEnvelopeSizeV6,
+    auto port = RingPort::open(memory->get(), kCapacity, 0, net::max_frame_for(kMtu),
                                std::move(bell->first));
     ASSERT_TRUE(port);
     ASSERT_TRUE(

@@ -1,8 +1,6 @@
 // Owns what the decorators do to packets: faults at the rates asked for, and captures that others
 // can read.
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -14,6 +12,7 @@
 #include "srd/io/memory_io.hpp"
 #include "srd/io/pcap_io.hpp"
 #include "srd/wire/srd_codec.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/srd/io/conformance.hpp"
 
 namespace weft::srd {
@@ -135,10 +134,8 @@ std::vector<Block> blocks_of(const std::string& path) {
 }
 
 TEST(Capture, HoldsEveryPacketAndSaysWhyOnesWereDropped) {
-  char path[] = "/tmp/weft-capture-XXXXXX";
-  const int fd = ::mkstemp(path);
-  ASSERT_GE(fd, 0);
-  ::close(fd);
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/capture";
   {
     auto capture = PacketCapture::create(path, kFirst, CaptureFormat::of<wire::SrdCodec>());
     ASSERT_TRUE(capture) << capture.error().message;
@@ -165,7 +162,6 @@ TEST(Capture, HoldsEveryPacketAndSaysWhyOnesWereDropped) {
   EXPECT_EQ(packets, 100U);
   EXPECT_GT(dropped, 30U);
   EXPECT_LT(dropped, 70U);
-  ::unlink(path);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class ForgedSource : public testing::Test {
     auto memory = RingPort::create_memory(kCapacity);
     auto bell = Bell::create_pair();
     ASSERT_TRUE(memory && bell);
-    const std::size_t frame = kMtu + net::kEnvelopeSizeV6;
+    const std::size_t frame = net::max_frame_for(kMtu);
     auto near = RingPort::open(memory->get(), kCapacity, 0, frame, std::move(bell->first));
     auto far = RingPort::open(memory->get(), kCapacity, 1, frame, std::move(bell->second));
     ASSERT_TRUE(near && far);

@@ -24,7 +24,7 @@ class HostileRing : public testing::Test {
     auto bell = Bell::create_pair();
     ASSERT_TRUE(bell);
     bell_ = std::move(bell->second);
-    auto port = RingPort::open(memfd->get(), kCapacity, 0, kMtu + net::kEnvelopeSizeV6,
+    auto port = RingPort::open(memfd->get(), kCapacity, 0, net::max_frame_for(kMtu),
                                std::move(bell->first));
     ASSERT_TRUE(port) << port.error().message;
     auto memory = Mapping::map(memfd->get(), ring_pair_bytes(kCapacity));
@@ -78,7 +78,7 @@ TEST_F(HostileRing, ARecordBeyondTheEndBreaksIt) {
 }
 
 TEST_F(HostileRing, ARecordAboveTheFrameSizeBreaksIt) {
-  write_length(0, kMtu + net::kEnvelopeSizeV6 + 1);
+  write_length(0, net::max_frame_for(kMtu) + 1);
   drain();
   EXPECT_EQ(io_->counters().ports_broken, 1U);
 }

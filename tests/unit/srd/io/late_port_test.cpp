@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kRing = kMinRingBytes;
 constexpr std::size_t kMtu = 1000;
-constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
+constexpr std::size_t kFrame = net::max_frame_for(kMtu);
 
 TEST(LatePort, WakesWhoSleepsAlready) {
   const Address own_address = test::ipv4(127, 1, 0, 1);

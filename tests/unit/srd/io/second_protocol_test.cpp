@@ -29,7 +29,7 @@ std::pair<RingPort, RingPort> joined_ports() {
   const auto memory = RingPort::create_memory(kRing);
   auto bells = Bell::create_pair();
   EXPECT_TRUE(memory && bells);
-  constexpr std::size_t kFrame = net::kEnvelopeSizeV6 + kMtu;
+  constexpr std::size_t kFrame = net::max_frame_for(kMtu);
   auto near = RingPort::open(memory->get(), kRing, 0, kFrame, std::move(bells->first));
   auto far = RingPort::open(memory->get(), kRing, 1, kFrame, std::move(bells->second));
   EXPECT_TRUE(near && far);

@@ -29,7 +29,7 @@ class StoppedReader : public testing::Test {
     reader_ = std::move(pair->second);
     auto memfd = RingPort::create_memory(kCapacity);
     ASSERT_TRUE(memfd);
-    const std::size_t frame = kMtu + net::kEnvelopeSizeV6;
+    const std::size_t frame = net::max_frame_for(kMtu);
     auto bell = Bell::create_pair();
     ASSERT_TRUE(bell);
     auto near = RingPort::open(memfd->get(), kCapacity, 0, frame, std::move(bell->first));
