@@ -17,6 +17,8 @@
 
 namespace weft::daemon {
 
+// A weftd for two hosts of two NICs each, whose folder is gone after the test. A test calls start()
+// first; between its own attachments it sends single packets that carry a number.
 class DaemonTest : public ::testing::Test {
  protected:
   void TearDown() override { weftd_.reset(); }
@@ -28,6 +30,7 @@ class DaemonTest : public ::testing::Test {
     options.direct_rings = direct_rings;
     weftd_ = std::make_unique<Weftd>(options);
   }
+  // The attachment outlives a weftd that is killed: with direct rings packets still pass then.
   [[nodiscard]] Result<attach::Attachment> join(const std::string& host,
                                                 std::uint32_t nic = 0) const {
     attach::AttachOptions options;
@@ -40,6 +43,8 @@ class DaemonTest : public ::testing::Test {
   json ask(const json& request) const { return weftd_->ask(request); }
   json status() const { return weftd_->status(); }
 
+  // `size` in bytes, from that of a common header to about 5000. The payload is static, so the
+  // packet may be sent at any time.
   static srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& to,
                               std::uint32_t number, std::size_t size = 64) {
     static const std::vector<std::byte> payload(5000, std::byte{0x5A});
@@ -71,6 +76,7 @@ class DaemonTest : public ::testing::Test {
     }
     return arrives(to, number);
   }
+  // Throws away what comes before it; 5 s of patience.
   static ::testing::AssertionResult arrives(attach::Attachment& to, std::uint32_t number) {
     const auto patience = srd::monotonic_now() + std::chrono::seconds{5};
     while (srd::monotonic_now() < patience) {
@@ -85,6 +91,8 @@ class DaemonTest : public ::testing::Test {
     }
     return ::testing::AssertionFailure() << "packet " << number << " did not arrive";
   }
+  // For what an attachment does only when it polls, such as taking up a ring that weftd has handed
+  // over.
   static void poll_once(attach::Attachment& attachment) {
     [[maybe_unused]] const auto packets = attachment.io->receive();
     attachment.io->release();

@@ -14,7 +14,8 @@ namespace weft::daemon {
 
 using roce::wire::RoceCodec;
 
-// A send of nothing sensible, of `size` bytes in all, to that queue pair.
+// A send of nothing sensible, of `size` bytes in all, to that queue pair. weftd looks at nothing
+// but the envelope, that number (24 bits from byte 5 of the base header) and the checksum.
 inline std::vector<std::byte> roce_frame(const srd::Address& from, const srd::Address& to,
                                          std::uint32_t qpn, std::size_t size) {
   const auto writer = srd::net::EnvelopeWriter::make(from, RoceCodec::kPorts);

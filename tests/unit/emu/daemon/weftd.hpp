@@ -27,6 +27,7 @@ namespace weft::daemon {
 
 using nlohmann::json;
 
+// Tries again until `condition` holds, for at most 20 s.
 template <class Condition>
 bool eventually(Condition&& condition) {
   const auto patience = srd::monotonic_now() + std::chrono::seconds{20};
@@ -39,9 +40,12 @@ bool eventually(Condition&& condition) {
   return true;
 }
 
+// One thread uses this object. The daemon is forked, not executed: it inherits what the test has
+// open, so it is to be made before the test makes threads of its own.
 class Weftd {
  public:
-  // `before` is the first that its process does.
+  // `before` runs first in the daemon's process: to lower a limit there, for example. Returns when
+  // its attach socket answers.
   explicit Weftd(DaemonOptions options, std::function<void()> before = {})
       : options_(std::move(options)), before_(std::move(before)) {
     start();
@@ -50,6 +54,7 @@ class Weftd {
   Weftd(const Weftd&) = delete;
   Weftd& operator=(const Weftd&) = delete;
 
+  // Again after kill(), with the same options and folder.
   void start() {
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -64,7 +69,7 @@ class Weftd {
     }
     EXPECT_TRUE(eventually([&] { return attach::connect_seqpacket(attach_socket()).has_value(); }));
   }
-  // Returns its exit status as waitpid() tells it.
+  // Returns its exit status as waitpid() tells it; -1 if it was gone already.
   int kill(int signal) {
     int status = -1;
     if (pid_ > 0) {
@@ -74,6 +79,8 @@ class Weftd {
     }
     return status;
   }
+  // Reaps a daemon that has ended. Its number is free from then on, though kill() and the
+  // destructor still signal it.
   [[nodiscard]] bool alive() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
   [[nodiscard]] const DaemonOptions& options() const { return options_; }
 
@@ -107,6 +114,7 @@ class Weftd {
     }
     return line;
   }
+  // A connection of its own for each question. What is not JSON comes back as a discarded value.
   [[nodiscard]] json ask_line(const std::string& line) const {
     const srd::UniqueFd control = talk();
     say(control, line + "\n");

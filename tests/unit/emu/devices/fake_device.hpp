@@ -17,6 +17,8 @@ namespace abi = kernel::abi;
 
 inline constexpr std::uint32_t kDriverId = 99;
 
+// Two GIDs and one verb: protection domains. Everything else is refused by what kernel::Device says
+// by default, and nothing is ever sent.
 class FakeDevice final : public kernel::Device, public srd::Machine {
  public:
   explicit FakeDevice(const Network& network) {
@@ -77,6 +79,7 @@ class FakeCounters final : public kernel::CounterSet {
   }
 };
 
+// Its abilities are one line, "wings 2", or none.
 class FakePersonality final : public Personality {
  public:
   [[nodiscard]] std::string_view kind() const override { return "fake"; }

@@ -7,6 +7,7 @@
 
 namespace weft::fabric {
 
+// The sink of a Fabric: for each call one entry, in the order of the calls.
 struct Collector {
   struct Arrival {
     Picos when = 0;
@@ -25,6 +26,7 @@ struct Collector {
   void drop(Picos /*now*/, const Event& /*event*/, DropReason reason, LinkId link) {
     drops.emplace_back(reason, link);
   }
+  // The copy's handle is that of the original plus a million, so that tests can tell them apart.
   std::uint32_t duplicate(std::uint32_t handle) {
     ++copies;
     return handle + 1'000'000;
@@ -40,6 +42,8 @@ inline Topology star(std::uint32_t hosts, const LinkProperties& down = {}) {
     net.add_host("h" + std::to_string(i));
   }
   const NodeId hub = net.add_switch("hub");
+  // A host's own end of a cable has no limit, no marks and no trimming: only the switch's ends do
+  // as `down` says.
   LinkProperties nic = down;
   nic.buffer = 0;
   nic.ecn_low = nic.ecn_high = 0;
@@ -50,12 +54,14 @@ inline Topology star(std::uint32_t hosts, const LinkProperties& down = {}) {
   return net;
 }
 
+// 4096 bytes of payload and their headers: 332 ns at 100 Gb/s.
 inline constexpr std::uint32_t kDataBytes = 4150;
 
 inline Frame data(PortId to, std::uint32_t handle = 0) {
   return {.destination = to, .hash = handle * 2654435761U, .handle = handle, .size = kDataBytes};
 }
 
+// Room for four such frames, none of which is marked or trimmed.
 inline LinkProperties queue_of_four() {
   LinkProperties down;
   down.buffer = 4 * kDataBytes;

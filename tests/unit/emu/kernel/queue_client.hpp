@@ -7,6 +7,9 @@ namespace weft::kernel {
 
 using efa::Cqe;
 
+// Does by hand what libefa does in user space: it writes descriptors into the mapped rings, and a
+// doorbell tells the device how many there are. SetUp() makes a queue pair with room for eight
+// sends and eight receives, hence every `% 8`, and leaves it in the state reset.
 class QueueClient : public RawClient {
  protected:
   void SetUp() override {
@@ -19,6 +22,7 @@ class QueueClient : public RawClient {
     make_cq(-1, 4);
     make_qp(qp_words(), qp_request(pd, cq.handle));
   }
+  // Replaces the completion queue that the helpers below look at; -1 is no channel.
   void make_cq(std::int32_t channel, std::uint32_t entries, std::uint8_t flags = 0) {
     ASSERT_EQ(create_cq(cq_request(entries, channel), cq_words(flags), cq), 0);
     cq_ring = map(cq.reply.ring_key, cq.reply.ring_size, PROT_READ);
@@ -35,6 +39,8 @@ class QueueClient : public RawClient {
     sent = received = 0;
   }
 
+  // Not yet known to the device: the test rings the doorbell with the number of all descriptors so
+  // far.
   void put_receive(std::uint16_t id, std::uint32_t offset, std::uint16_t length,
                    std::uint32_t flags = efa::kFirstDescriptor | efa::kLastDescriptor) {
     const auto address = reinterpret_cast<std::uint64_t>(memory.data()) + offset;
@@ -43,6 +49,7 @@ class QueueClient : public RawClient {
                                             lkey | flags};
     std::memcpy(rq + received++ % 8 * sizeof descriptor, &descriptor, sizeof descriptor);
   }
+  // To the queue pair itself, through the address handle of SetUp().
   efa::WqeHead head(std::uint16_t id, std::uint8_t operation, std::uint8_t flags) const {
     efa::WqeHead wqe{};
     wqe.req_id = id;
@@ -63,7 +70,8 @@ class QueueClient : public RawClient {
     std::memcpy(to, &wqe, sizeof wqe);
     std::memcpy(to + sizeof wqe, rest, size);
   }
-  // The next entry, if its phase says that it is there.
+  // The next entry, if its phase says that it is there: the device writes 1 in its first round
+  // through the ring and the other value in each following one.
   bool take(Cqe& entry) {
     std::memcpy(&entry, cq_ring + next_cqe % cq.entries * sizeof entry, sizeof entry);
     const bool there = (entry.flags & 1) == (next_cqe / cq.entries % 2 == 0 ? 1 : 0);

@@ -28,7 +28,8 @@ using efa::gid_of;
 
 inline constexpr const char* kTestAddress = "10.1.2.3";
 
-// A device whose network is a wire from its output to its input, driven by whoever calls.
+// A device whose network is a wire from its output to its input, driven by whoever calls: each
+// poll() lets 400 us of virtual time pass. All in one thread, so nothing needs a lock.
 class LoopRunner final : public Runner {
  public:
   explicit LoopRunner(const Abilities& abilities)
@@ -95,6 +96,9 @@ struct QpHandle {
   efa::QpReply own{};
 };
 
+// One context on an emulated device. Commands go to the kernel's side directly, as a write() on the
+// device file would bring them. Helpers return 0 or the errno of the refusal, unless they say
+// otherwise.
 class RawClient : public ::testing::Test {
  protected:
   explicit RawClient(const Abilities& abilities = test_abilities())
@@ -108,6 +112,8 @@ class RawClient : public ::testing::Test {
     }
   }
 
+  // The bytes of trivial values or of vectors, one behind the other without any padding between
+  // them.
   template <class... Parts>
   static std::vector<std::byte> join(const Parts&... parts) {
     std::vector<std::byte> bytes;
@@ -132,10 +138,12 @@ class RawClient : public ::testing::Test {
     return result < 0 ? static_cast<int>(-result) : 0;
   }
   template <class Reply, class... Parts>
+  // For commands whose first field is the response address; `parts` are what follows it.
   int command_for(abi::Command number, Reply& reply, const Parts&... parts) {
     return command(number, join(std::uint64_t{0}, parts...),
                    std::as_writable_bytes(std::span(&reply, 1)));
   }
+  // Only these two have a reply: the numbers of events that the program has to have acknowledged.
   int destroy(abi::Command number, std::uint32_t handle) {
     std::array<std::uint32_t, 2> reply{};
     if (number == abi::Command::destroy_cq || number == abi::Command::destroy_qp) {
@@ -145,6 +153,7 @@ class RawClient : public ::testing::Test {
     return command(number, join(handle), {}, false);
   }
 
+  // Must come first: every other command needs the context.
   void open_context() {
     struct {
       std::uint32_t async_fd, vectors;
@@ -161,6 +170,7 @@ class RawClient : public ::testing::Test {
     EXPECT_EQ(command_for(abi::Command::alloc_pd, reply), 0);
     return reply.handle;
   }
+  // The reply: handle, local key, remote key.
   int reg_mr(std::uint32_t pd, void* data, std::uint64_t length, std::uint32_t access,
              std::array<std::uint32_t, 3>& reply) {
     const auto address = reinterpret_cast<std::uint64_t>(data);
@@ -213,6 +223,8 @@ class RawClient : public ::testing::Test {
     return command(abi::Command::modify_qp, join(request), {}, false);
   }
   void to_rts(const QpHandle& qp, std::uint32_t qkey = 5) {
+    // Masks of ib_qp_attr_mask: state, P_Key index, port and Q_Key; state; state and first sequence
+    // number of sends.
     ASSERT_EQ(modify_qp(qp.core.handle, 0x71, nic::QpState::init, qkey), 0);
     ASSERT_EQ(modify_qp(qp.core.handle, 0x1, nic::QpState::rtr), 0);
     ASSERT_EQ(modify_qp(qp.core.handle, 0x10001, nic::QpState::rts), 0);
@@ -221,6 +233,7 @@ class RawClient : public ::testing::Test {
   static abi::CreateCq cq_request(std::uint32_t cqe, std::int32_t channel = -1) {
     return {0, 0xC0FFEE, cqe, 0, channel, 0};
   }
+  // Entries of 32 bytes, in one sub-queue.
   static efa::CqCommand cq_words(std::uint8_t flags = 0) { return {0, 32, 1, flags, {}}; }
   static abi::CreateQp qp_request(std::uint32_t pd, std::uint32_t cq) {
     return {.response = 0,
@@ -239,14 +252,17 @@ class RawClient : public ::testing::Test {
             .is_srq = 0,
             .reserved = 0};
   }
+  // Rings for eight receives of 16 bytes and eight sends of 64.
   static efa::QpCommand qp_words() { return {0, 8 * 16, 8 * 64, 0, 0, 0, {}}; }
 
+  // Unmapped at the end of the test.
   std::byte* map(std::uint64_t key, std::size_t size, int protection) {
     void* const data = mmap(nullptr, size, protection, MAP_SHARED, fd_, static_cast<off_t>(key));
     EXPECT_NE(data, MAP_FAILED);
     mapped_.emplace_back(data, size);
     return static_cast<std::byte*>(data);
   }
+  // Lets the device see it at once.
   void ring(std::byte* doorbell, std::uint32_t value) {
     std::atomic_ref(*reinterpret_cast<std::uint32_t*>(doorbell)).store(value);
     runner.poll();

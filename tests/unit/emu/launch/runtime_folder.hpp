@@ -11,7 +11,7 @@
 
 namespace weft::launch {
 
-// $XDG_RUNTIME_DIR is a folder of this test alone.
+// $XDG_RUNTIME_DIR is a folder of this test alone, and what it was before when the test is over.
 class InRuntimeFolder : public ::testing::Test {
  protected:
   InRuntimeFolder() {

@@ -23,11 +23,13 @@ inline constexpr std::uint32_t kQkey = 7;
 inline constexpr auto kRights =
     srd::Access::local_write | srd::Access::remote_read | srd::Access::remote_write;
 
+// Byte `at` of a message: two messages or two places of one are rarely alike.
 inline std::byte pattern(std::uint64_t message, std::size_t at) {
   return static_cast<std::byte>(message * 31 + at * 7 + 1);
 }
 
-// Registered memory with margins, cut into slots that requests borrow.
+// Registered memory with margins, cut into slots that requests borrow. The margins are never
+// registered: a byte that changes there was written out of bounds.
 struct Memory {
   std::vector<std::byte> bytes = std::vector<std::byte>(2 * kMargin + kSlots * kSlot, kUntouched);
   std::vector<std::byte> as_it_was;  // when it was deregistered
@@ -51,6 +53,8 @@ struct Pair {  // of queues
   std::uint8_t rnr_retry = 7;
 };
 
+// What the test knows of a posted request; with each change that it makes it notes here which
+// requests that may end.
 struct Request {
   Operation operation = Operation::send;
   Pair* pair = nullptr;
@@ -59,14 +63,15 @@ struct Request {
   std::vector<Sge> pieces;
   std::uint32_t length = 0;
   std::uint32_t destination = 0;
-  // What may explain its end.
-  bool wrong = false;
-  bool local_gone = false;
+  // What may explain an end that is no success, beside the lengths of a message and the receives
+  // that its peer has posted.
+  bool wrong = false;       // it was posted so that it cannot succeed
+  bool local_gone = false;  // memory was deregistered while it was open
   bool remote_gone = false;
-  bool failed = false;  // its queue pair
-  bool handle_gone = false;
+  bool failed = false;        // its queue pair
+  bool handle_gone = false;   // its address handle
   bool peer_changed = false;  // the queue pair it goes to was not always ready
-  bool forgotten = false;
+  bool forgotten = false;     // its queue pair was reset or destroyed: no completion may come
   int completions = 0;
   WorkStatus status = WorkStatus::ok;
   int delivered = 0;
@@ -136,6 +141,7 @@ struct Party {
   std::map<std::uint64_t, Request> requests;  // by wr_id
 };
 
+// On its way in the test's own network.
 struct Packet {
   TimePoint when;
   Party* from = nullptr;

@@ -50,6 +50,7 @@ struct Side {
     return base;
   }
 
+  // Ready to send and to receive; the queue pair belongs to the NIC.
   Qp& ready_qp(QpType type = QpType::srd, std::uint32_t qkey = 7) {
     Qp& qp = **nic.create_qp({.type = type, .pd = pd, .receive_depth = 16});
     to_rts(qp, qkey);
@@ -77,6 +78,7 @@ struct Side {
     std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(),
                 memory.begin() + static_cast<std::ptrdiff_t>(offset));
   }
+  // All that have come; a burst that is not full was the last.
   std::vector<WorkCompletion> poll() {
     std::array<WorkCompletion, 16> burst;
     std::vector<WorkCompletion> all;
@@ -87,6 +89,7 @@ struct Side {
     return all;
   }
 
+  // The address by which requests name the first byte of `memory`; other than where it lies.
   static constexpr std::uint64_t kIova = 0x5000;
   srd::Address address;
   std::uint8_t attachment;
@@ -98,6 +101,8 @@ struct Side {
   srd::RegionKey key;
 };
 
+// Time passes only in run(); until then what is posted stays where it is. Work goes from the left
+// side to the right one.
 class TwoNics : public ::testing::Test {
  protected:
   explicit TwoNics(const NicConfig& config = {}) : left(1, config), right(2, config) {}
@@ -109,6 +114,7 @@ class TwoNics : public ::testing::Test {
       carry(right);
     }
   }
+  // The text is kept until the next call: one such request is to be posted before the next is made.
   [[nodiscard]] SendWork send(const Qp& to, const std::string& inline_text, std::uint64_t wr_id) {
     kept_ = inline_text;
     SendWork work;
@@ -134,6 +140,7 @@ class TwoNics : public ::testing::Test {
     made.remote_key = right.key.value();
     return made;
   }
+  // The one completion that there has to be.
   WorkCompletion only(std::vector<WorkCompletion> completions) {
     EXPECT_EQ(completions.size(), 1U);
     return completions.empty() ? WorkCompletion{} : completions.front();

@@ -22,12 +22,14 @@ inline Address address4(unsigned a, unsigned b, unsigned c, unsigned d) {
   return Address::v4(a, b, c, d);
 }
 
+// 32 hexadecimal digits.
 inline Address address6(std::string_view hex) {
   Address address;
   std::ranges::copy(wire::test::from_hex(hex), address.bytes.begin());
   return address;
 }
 
+// An envelope around `packet`, as EnvelopeWriter makes it.
 inline Bytes frame_of(const Address& from, const Address& to, unsigned path, Ecn ecn,
                       std::uint8_t dscp, const Bytes& packet) {
   const auto writer = EnvelopeWriter::make(from, kPorts);

@@ -18,6 +18,8 @@ namespace weft::srd::net::test {
 // Then the payload, padded to a multiple of 4, and the CRC32C of all that.
 struct TrailerCodec {
   static constexpr UdpPorts kPorts{.destination = 4242, .first_source = 0xC000, .paths = 0x4000};
+  // A queue pair's number has its attachment in the upper bits and 16 of its own below; number 1 is
+  // for management and belongs to no attachment.
   static constexpr std::uint32_t kQpnBits = 16;
   static constexpr std::size_t kHeader = 8;
   static constexpr std::size_t kCheck = 4;
@@ -42,6 +44,7 @@ struct TrailerCodec {
   [[nodiscard]] static std::size_t trailer_size(const TxPacket& packet) {
     return (4 - packet.payload_size() % 4) % 4 + kCheck;
   }
+  // Padding and room for the checksum, which seal() computes over the whole frame.
   static void write_trailer(std::byte* to, const TxPacket& packet) {
     std::memset(to, 0, trailer_size(packet));
   }

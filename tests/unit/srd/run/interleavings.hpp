@@ -40,6 +40,9 @@ class Interleavings {
     // The fiber waits for nothing but time: it does not count as a step of its own.
     [[nodiscard]] virtual bool only_waits(std::size_t fiber, int reason) const = 0;
   };
+  // If `wrong` is empty, every interleaving was tried, up to states that were known. The check is
+  // as good as the hash: two states of one hash are taken for one, and what comes after the second
+  // is not looked at.
   struct Result {
     std::string wrong;               // empty: all interleavings are right
     std::vector<std::string> story;  // the run that is wrong, step by step
@@ -96,6 +99,7 @@ class Interleavings {
   }
 
  private:
+  // A model may not have more; nothing checks it.
   static constexpr std::size_t kMostFibers = 5;
   static constexpr std::size_t kStack = 64 * 1024;
   struct Fiber {
@@ -107,6 +111,7 @@ class Interleavings {
     std::uint64_t marked = 0;
     int reason = kStep;
     int way = 0;
+    // What the fiber does when it goes on; for the story of a run only.
     const char* what = "begins";
     bool finished = false;
   };
@@ -115,6 +120,8 @@ class Interleavings {
     int way;
     const char* what;
   };
+  // The ways at one depth of the present run; `next` is the one that it takes. Depth first: when
+  // all ways of the last depth were tried, the one before goes on.
   struct Choice {
     std::vector<std::pair<std::size_t, int>> ways;
     std::size_t next = 0;
@@ -228,6 +235,7 @@ class Interleavings {
     }
   }
 
+  // Turns at the last place that has a way left; false: there is none, and all were tried.
   bool next_run() {
     while (!choices_.empty() && choices_.back().next + 1 == choices_.back().ways.size()) {
       choices_.pop_back();

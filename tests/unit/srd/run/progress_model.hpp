@@ -38,6 +38,8 @@ inline constexpr TimePoint kStart = time_at(std::chrono::seconds{1});
 inline constexpr TimePoint kDeadline = kStart + std::chrono::milliseconds{5};
 inline constexpr TimePoint kLimit = kStart + std::chrono::seconds{1};
 
+// An atomic whose changes are steps. Each is sequentially consistent here: what weaker orders would
+// allow is not tried.
 template <class T>
 class SteppedAtomic {
  public:
@@ -81,6 +83,8 @@ class SteppedAtomic {
   T value_;
 };
 
+// What the lock asks of its threads. A fiber that waits comes back with the history that it had:
+// how often it looked in vain makes no new state.
 struct SteppedThreads {
   template <class T>
   using Atomic = SteppedAtomic<T>;
@@ -102,9 +106,12 @@ struct BriefState : SleepState {
   static bool makes_way(int rounds) { return rounds >= 1; }
 };
 
+// State and lock can be replaced, so that a test can put mistakes into them and see that they are
+// found.
 template <class State = BriefState, class TheLock = SteppedLock>
 class ProgressModel final : public Interleavings::Model {
  public:
+  // Mistakes of the carrier, for the same purpose.
   struct Faults {
     bool arms_without_look = false;
   };
@@ -134,6 +141,8 @@ class ProgressModel final : public Interleavings::Model {
     for (const TimePoint wakes : wakes_) {
       add(static_cast<std::uint64_t>(nanoseconds(wakes)));
     }
+    // armed_ is left out: while the lock is free it is true exactly in the phase `armed`, and what
+    // a holder did with it is in that fiber's history.
     add(static_cast<std::uint64_t>(posted_));
     add(static_cast<std::uint64_t>(packets_));
     for (const bool flag :
@@ -170,6 +179,8 @@ class ProgressModel final : public Interleavings::Model {
            (reason == static_cast<int>(Wait::lock) && lock_word() != 0);
   }
 
+  // What must hold whenever all that is left is waiting: nobody has the lock, nothing posted lies
+  // there, and for packets and for the deadline somebody will get up in time.
   [[nodiscard]] std::string judge(const std::vector<bool>& finished) const override {
     if (lock_word() != 0) {
       return "the lock is not released";

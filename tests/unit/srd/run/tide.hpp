@@ -16,7 +16,8 @@
 
 namespace weft::srd {
 
-// Sends one packet for what was posted, which makes a deadline; and that is met.
+// Sends one packet for each that was posted, which makes a deadline; and that is met. on_packet(),
+// on_timeout() and next_transmit() run under the host's lock, in whichever thread has it.
 class TideMachine final : public Machine {
  public:
   void on_packet(TimePoint, const RxPacket&) override { ++packets; }
@@ -54,7 +55,8 @@ class TideMachine final : public Machine {
   TimePoint deadline_ = kNever;
 };
 
-// Packets without content, with the same rule for waking a sleeper as rings have.
+// Packets without content, with the same rule for waking a sleeper as rings have. The two fences
+// make sure that of a sleeper and a sender at least one sees what the other has written.
 class TideIo final : public PacketIo {
  public:
   // From another thread.

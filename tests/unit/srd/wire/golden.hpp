@@ -55,6 +55,7 @@ inline constexpr Golden kGolden[] = {
 };
 // clang-format on
 
+// Pairs of digits without spaces; throws std::invalid_argument for others.
 inline std::vector<std::byte> from_hex(std::string_view hex) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {

@@ -28,6 +28,7 @@ inline srd::Address host(unsigned last) {
   return address;
 }
 
+// A packet as the engine gave it out, its headers read and its padding removed.
 struct Sent {
   wire::Packet packet;
   std::vector<std::byte> payload;
@@ -35,6 +36,8 @@ struct Sent {
   srd::Ecn ecn = srd::Ecn::not_capable;
 };
 
+// A queue pair with all rights on its memory, whose peer is host(2). Time stands still except in
+// wait(). Attributes that a test changes before bring_up() take effect there.
 class Bench {
  public:
   explicit Bench(QpType type = QpType::rc, QpRequest request = default_request(),
@@ -83,6 +86,7 @@ class Bench {
     return {address(at), length, key};
   }
 
+  // Returns 0 or an errno, as modify_qp() does.
   int to(QpState state, std::uint32_t mask) {
     attributes.state = state;
     return engine.modify_qp(now, qpn, mask | kMaskState, attributes);
@@ -109,7 +113,8 @@ class Bench {
               0);
   }
 
-  // A request of the peer with payload of so many bytes 0xA5.
+  // A request of the peer, which the test may still change: it asks for an acknowledgement and
+  // names the beginning of the memory.
   wire::Packet request(wire::Operation operation, std::uint32_t psn,
                        wire::Transport transport = wire::Transport::rc) const {
     wire::Packet packet;
@@ -122,6 +127,8 @@ class Bench {
     packet.syndrome = wire::kAckNoCredit;
     return packet;
   }
+  // `payload` bytes of 0xA5 follow the headers, and the padding that their number asks for. There
+  // is no checksum: carriers check it.
   void arrive(wire::Packet packet, std::size_t payload = 0, srd::Ecn ecn = srd::Ecn::not_capable,
               srd::Address from = host(2)) {
     std::vector<std::byte> bytes(wire::kLargestHeader);
@@ -136,6 +143,7 @@ class Bench {
     engine.on_packet(now, rx);
   }
 
+  // The next packet that may leave now.
   std::optional<Sent> next() {
     srd::TxPacket out;
     if (!engine.next_transmit(now, out)) {
@@ -194,6 +202,7 @@ class Bench {
   }
   [[nodiscard]] QpState state() const { return engine.query_qp(qpn)->state; }
 
+  // Posts a request with what every opcode might need; each takes what it knows.
   int send(WrOpcode opcode, std::uint32_t length, std::uint64_t wr_id = 1, std::uint8_t flags = 0) {
     WorkRequest work;
     work.wr_id = wr_id;

@@ -27,6 +27,8 @@ struct BottleneckConfig {
   std::uint64_t seed = 1;
 };
 
+// Congestion control alone, without the engine: each packet ends acknowledged, trimmed or lost, and
+// the control hears of that when a real sender would. Runs of one seed are equal.
 class Bottleneck {
  public:
   Bottleneck(BottleneckConfig config, std::string_view control, int senders)
@@ -65,6 +67,8 @@ class Bottleneck {
     trimmed_ = packets_ = 0;
   }
   [[nodiscard]] Bytes delivered(std::size_t sender) const { return senders_[sender].delivered; }
+  // Delivered bytes over what the queue serves in `over`, which has to be the time since the last
+  // reset.
   [[nodiscard]] double goodput(Duration over) const {
     double sum = 0;
     for (const Sender& s : senders_) {
@@ -110,6 +114,7 @@ class Bottleneck {
     TimePoint sent;
     PathId path;
     bool marked;
+    // Reversed: std::priority_queue gives the greatest first.
     bool operator<(const Event& other) const {
       return at != other.at ? at > other.at : order > other.order;
     }
@@ -150,6 +155,8 @@ class Bottleneck {
       case Kind::arrive:
         ++packets_;
         if (rng_.chance(config_.random_loss)) {
+          // A gap shows only when later packets have been acknowledged; of a trimmed packet the
+          // header tells.
           post(Kind::lost, back + config_.base_rtt, event);
         } else if (queued_ + config_.mtu > config_.limit) {
           ++trimmed_;
