@@ -38,8 +38,6 @@ struct Plan {
   double breaks = 0;         // chance that an application ends a queue pair, whenever it acts
   std::vector<ConnectionPlan> connections;
   Duration busy = std::chrono::milliseconds{20};  // faults and deaths happen in this time
-
-  [[nodiscard]] bool is_lossy() const { return faults.lose > 0 || faults.damage > 0; }
 };
 
 [[nodiscard]] Plan plan_of(std::uint64_t seed);
