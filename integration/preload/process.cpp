@@ -37,6 +37,7 @@
 #include "integration/preload/network.hpp"
 #include "integration/preload/paths.hpp"
 #include "integration/preload/rdma_netlink.hpp"
+#include "integration/preload/stock_functions.hpp"
 #include "integration/preload/verbs_hooks.hpp"
 #include "srd/base/lent_memory.hpp"
 #include "srd/base/rng.hpp"
@@ -381,33 +382,6 @@ Closed take(int fd) {
   return closed;
 }
 
-// Makes those wrappers that our own code calls under a lock look up their stock functions now.
-// Looking up takes the loader's lock, under which another thread may run a library's constructor
-// that opens the device and waits for ours.
-void find_stock_functions() {
-  static constinit std::atomic<bool> found{false};
-  if (found.load(std::memory_order_acquire)) {
-    return;
-  }
-  if (std::FILE* const nothing = std::fopen("/dev/null", "re")) {
-    std::fclose(nothing);
-  }
-  (void)::close(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  (void)::fcntl(-1, F_GETFD);
-  struct stat status {};
-  (void)::stat("/dev/null", &status);
-  (void)::fstat(-1, &status);
-  const msghdr message{};
-  (void)::send(-1, nullptr, 0, 0);
-  (void)::sendto(-1, nullptr, 0, 0, nullptr, 0);
-  (void)::sendmsg(-1, &message, 0);
-  (void)::write(-1, nullptr, 0);
-  (void)socket(-1, 0, 0);
-  (void)pthread_sigmask(SIG_SETMASK, nullptr, nullptr);
-  (void)sigaction(SIGSEGV, nullptr, nullptr);
-  found.store(true, std::memory_order_release);
-}
-
 // This thread is inside the device already: a signal handler has interrupted it there.
 bool is_entered(const OpenFile& file) {
   return file.verbs != nullptr ? file.runner->held_here() : process().connections->held_here();
@@ -507,18 +481,24 @@ bool is_still_device(int fd) {
   return false;
 }
 
-// A device file of the parent, in the child of a fork, is EIO.
-ssize_t write_device(int fd, const void* buffer, std::size_t size) {
+namespace {
+
+// `sleeps`: there is no event, and the program wants to wait for one.
+[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, bool& sleeps) {
+  const srd::Uncancellable here;
   const auto file = find(fd);
   ssize_t result = -EIO;
   if (file != nullptr && !in_vfork_child()) {
     if (is_entered(*file)) {
       result = -EDEADLK;
     } else if (file->verbs != nullptr) {
-      const srd::Uncancellable here;
       result = file->verbs->write(fd, buffer, size);
-    } else {  // may wait for an event, and there the thread may end
+    } else {
       result = file->connections->write(buffer, size);
+      sleeps = result == -EAGAIN && (syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK) == 0;
+      if (sleeps) {
+        file->connections->expect_events();
+      }
     }
   }
   if (result == -EMFILE) {
@@ -529,6 +509,28 @@ ssize_t write_device(int fd, const void* buffer, std::size_t size) {
     return -1;
   }
   return result;
+}
+
+}  // namespace
+
+// The sleep is a point of cancellation, as in the kernel. Unwinding cannot pass frames of this
+// library that have something to destroy, so this one has nothing. The byte stays.
+ssize_t write_device(int fd, const void* buffer, std::size_t size) {
+  while (true) {
+    bool sleeps = false;
+    const ssize_t result = try_write(fd, buffer, size, sleeps);
+    if (!sleeps) {
+      return result;
+    }
+    char byte = 0;
+    const ssize_t found = ::recv(fd, &byte, sizeof byte, MSG_PEEK);
+    if (found == 0) {  // another thread has closed the file: the kernel's sleepers sleep on
+      return ::pause();
+    }
+    if (found < 0) {
+      return -1;
+    }
+  }
 }
 
 int ioctl_device(int fd, unsigned long request, void* argument) {

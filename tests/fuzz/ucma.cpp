@@ -2,7 +2,6 @@
 // a hostile peer sends.
 #include "emu/kernel/abi/ucma.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,8 +94,7 @@ class Client {
   Client() {
     for (auto& file : desk_.files) {
       file = std::make_shared<CmFile>(desk_.contexts, desk_);
-      fds_[at_] = file->open();
-      (void)fcntl(fds_[at_++], F_SETFL, O_NONBLOCK);  // or GET_EVENT would wait
+      fds_[at_++] = file->open();
     }
   }
   ~Client() {

@@ -1,4 +1,4 @@
-// Owns how a program sleeps until an event comes.
+// Owns the bytes by which a descriptor is readable.
 #include "emu/kernel/ucma/event_queue.hpp"
 
 #include <sys/socket.h>
@@ -32,13 +32,6 @@ int CmEventQueue::open() {
   }
   theirs_ = keep_fd(theirs_);
   return pair[1];
-}
-
-int CmEventQueue::wait() const {
-  std::byte byte;
-  // The byte stays. A signal ends this, or the kernel calls again, as the program's handler says.
-  // Here the thread may be cancelled, as in write(2): that is why this is libc's function.
-  return ::recv(theirs_, &byte, sizeof byte, MSG_PEEK) < 0 ? errno : 0;
 }
 
 void CmEventQueue::signal() {

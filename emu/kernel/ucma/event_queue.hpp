@@ -29,9 +29,6 @@ class CmEventQueue {
 
   // The program's descriptor, or -1 with errno set.
   [[nodiscard]] int open();
-  // Sleeps until there is something, if the program's descriptor says so. 0, EAGAIN, or EINTR.
-  [[nodiscard]] int wait() const;
-
   [[nodiscard]] std::deque<Entry>& entries() { return entries_; }
   // After each change of entries().
   void signal();

@@ -95,17 +95,8 @@ ssize_t CmFile::write(const void* buffer, std::size_t size) {
   if (!copy_from_user(body, address + sizeof header)) {
     return -EFAULT;
   }
-  int error = 0;
-  switch (command) {
-    case Command::get_event:
-      error = fetch_event(body, header.out);
-      break;
-    case Command::migrate_id:
-      error = take_over(*entry, body, header.out);
-      break;
-    default:
-      error = run(*entry, body, header.out);
-  }
+  const int error = command == Command::migrate_id ? take_over(*entry, body, header.out)
+                                                   : run(*entry, body, header.out);
   return error != 0 ? -error : static_cast<ssize_t>(size);
 }
 
@@ -142,23 +133,6 @@ int CmFile::take_over(const Entry& entry, std::span<const std::byte> body, std::
     return native::is_open(fd) ? EINVAL : ENOENT;
   }
   return run(entry, body, room, other.get());
-}
-
-int CmFile::fetch_event(std::span<const std::byte> body, std::size_t room) {
-  const auto* const entry =
-      std::find_if(std::begin(kCommands), std::end(kCommands),
-                   [](const Entry& known) { return known.command == Command::get_event; });
-  while (true) {
-    int error = run(*entry, body, room);
-    if (error != EAGAIN) {
-      return error;
-    }
-    host_.expect_events();
-    error = events_.wait();
-    if (error != 0) {
-      return error;
-    }
-  }
 }
 
 void CmFile::queue(const Contexts::Context& context, const roce::cm::Event& event) {

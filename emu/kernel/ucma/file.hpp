@@ -26,8 +26,13 @@ class CmFile {
 
   // The program's descriptor, or -1 with errno set. Its fstat() must say that it is a device.
   [[nodiscard]] int open() { return events_.open(); }
-  // As write(2), but errors are returned negative. Only GET_EVENT may sleep.
+  // As write(2), but errors are returned negative, and it never sleeps: where there is no event it
+  // says EAGAIN. Then the caller sleeps until the descriptor is readable, if that is what the
+  // program wants, and tries again. A thread may be cancelled in its sleep, and must have nothing
+  // on its stack then that wants to be destroyed.
   [[nodiscard]] ssize_t write(const void* buffer, std::size_t size);
+  // Before that sleep.
+  void expect_events() { host_.expect_events(); }
 
   // Called by Contexts, with all to itself.
   void queue(const Contexts::Context& context, const roce::cm::Event& event);
@@ -65,7 +70,6 @@ class CmFile {
                         CmFile* other = nullptr);
   [[nodiscard]] int take_over(const Entry& entry, std::span<const std::byte> body,
                               std::size_t room);
-  [[nodiscard]] int fetch_event(std::span<const std::byte> body, std::size_t room);
 
   [[nodiscard]] int create_id(Call& call);
   [[nodiscard]] int destroy_id(Call& call);

@@ -8,6 +8,7 @@ namespace weft::conformance {
 int exit_in_handler();   // while the same thread is making progress, half of the time
 int exit_at_once();      // two ranks: one sends, one leaves with what it got
 int exit_cancelled();    // by a thread that is to be cancelled
+int cancelled_waiter();  // for events of rdma_cm; others are interrupted, or do not wait
 int cancelled_poller();  // a thread is cancelled in its polls; the others go on
 int forks();             // while another thread opens and closes the device
 int first_use();         // by many threads at once

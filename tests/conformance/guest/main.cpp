@@ -17,6 +17,7 @@ constexpr Case kCases[] = {
     {"exit_at_once", exit_at_once},
     {"exit_cancelled", exit_cancelled},
     {"cancelled_poller", cancelled_poller},
+    {"cancelled_waiter", cancelled_waiter},
     {"forks", forks},
     {"first_use", first_use},
     {"close_all", close_all},

@@ -31,6 +31,14 @@ TEST(Ends, ExitFromASignalHandlerInTheMidstOfProgress) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome =
+      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
+                " cancelled_waiter");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 TEST(Ends, WhoLeavesAtOnceHasAcknowledgedWhatItGot) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = pair(

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -119,9 +120,19 @@ class Program {
     EXPECT_EQ(command(Command::destroy_id, ucma::DestroyId{0, id, 0}, reply), 0);
     return reply.events_reported;
   }
-  // 0 or an errno.
+  // 0 or an errno. Sleeps as the program's descriptor says.
   int get_event(ucma::EventReply& event) {
-    return command(Command::get_event, ucma::GetEvent{}, event);
+    while (true) {
+      const int error = command(Command::get_event, ucma::GetEvent{}, event);
+      std::byte byte{};
+      if (error != EAGAIN) {
+        return error;
+      }
+      process_.files.at(fd)->expect_events();
+      if (::recv(fd, &byte, sizeof byte, MSG_PEEK) < 0) {
+        return errno;
+      }
+    }
   }
   [[nodiscard]] bool readable() const {
     pollfd poll{fd, POLLIN, 0};
