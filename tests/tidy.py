@@ -38,14 +38,17 @@ LAYERS = {
     "emu/attach": ["srd", "emu/roce/wire"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
-    "emu/cli": ["srd", "emu"],
+    "integration/nccl/core": TRANSPORT,
+    "integration/nccl": ["srd", "emu/attach"],
+    "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
+    "emu/cli": ["srd", "emu", "integration/collectives"],
     "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach", "emu/roce/wire"],
     "tests": ["srd", "emu", "integration"],
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
 PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
-        "emu/nic", "emu/roce"]
+        "emu/nic", "emu/roce", "integration/nccl/core"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier
