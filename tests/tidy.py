@@ -40,14 +40,17 @@ LAYERS = {
     "emu/attach": ["srd", "emu/roce/wire"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
-    "emu/cli": ["srd", "emu"],
+    "integration/nccl/core": TRANSPORT,
+    "integration/nccl": ["srd", "emu/attach"],
+    "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
+    "emu/cli": ["srd", "emu", "integration/collectives"],
     "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach", "emu/roce/wire"],
     "tests": ["srd", "emu", "integration"],
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
 PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
-        "emu/nic", "emu/roce"]
+        "emu/nic", "emu/roce", "integration/nccl/core"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier
@@ -82,6 +85,7 @@ PROTOCOLS = {
 FOREIGN_NAMES = re.compile(r"^emu/(kernel/abi/|devices/\w+/abi\.hpp$)")
 KINDS_OF_DEVICES = "emu/devices/"  # each folder is a room of its own
 # A unit, where it is abbreviated, ends the name; only a ratio goes on, as in bytes_per_us.
+OTHER_WORD_FOR_A_LIMIT = re.compile(r"\b(?:k(?:Most|Maximum)(?:[A-Z]\w*)?|(?:most|maximum)_\w+)\b")
 UNIT_WITHIN = re.compile(r"\b(?:\w+_)?(?:ns|us|ms|gbps|kib|mib|gib)_(?!per_|to_)\w*[a-z0-9]")
 
 # --- Form.
@@ -191,7 +195,7 @@ class Tidy:
         exceptions = self.read_exceptions()
         self.check_function_length(exceptions["long"])
         self.check_unused_names(exceptions["keep"])
-        self.check_unit_names()
+        self.check_words()
         self.check_type_names(exceptions["twin"])
 
     def check_text(self, path, lines):
@@ -255,9 +259,11 @@ class Tidy:
             if found and found[1].split("::")[1:2] != folders[1:2]:
                 self.find(path, number, "namespace", f"what is here belongs to weft::{folders[1]}")
 
-    def check_unit_names(self):
+    def check_words(self):
         for path in self.bare:
             for number, line in numbered(self.bare[path]) if path.startswith(PRODUCT) else ():
+                for name in OTHER_WORD_FOR_A_LIMIT.findall(line):
+                    self.find(path, number, "limit-name", f"a limit is called max: rename {name}")
                 for name in UNIT_WITHIN.findall(line):
                     self.find(path, number, "unit-name", f"let the unit end the name {name}")
 

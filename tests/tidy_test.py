@@ -41,8 +41,8 @@ CLEAN = {
     # Names that are used: in the same file, as a member, by a macro, as a default argument.
     "srd/net/machine.hpp": HEADER + "class M {\n  M();\n  ~M();\n"
     + "  bool operator==(const M&) const;\n"
-    + "  int ready() const { return size() + kMost + kFew; }\n  int size() const;\n};\n"
-    + "inline constexpr int kMost = 3;\ninline constexpr int kFew{2};\n#define READY m.ready()\n"
+    + "  int ready() const { return size() + kMax + kFew; }\n  int size() const;\n};\n"
+    + "inline constexpr int kMax = 3;\ninline constexpr int kFew{2};\n#define READY m.ready()\n"
     + "enum class Kind { kNobodys };\nvoid start(int how = first());\nint first();\n",
     "srd/engine/peer.hpp": HEADER,
     "srd/io/udp.cpp": TOP + '#include "srd/net/machine.hpp"\n#include <mutex>\n'
@@ -98,6 +98,10 @@ BROKEN = {
         ("emu/fabric/a.cpp", TOP + "namespace weft {\n}\n"),
         ("emu/fabric/a.cpp", TOP + "namespace weft::emu::fabric {\n}\n"),
         ("emu/fabric/a.cpp", TOP + "namespace weft::sim::fabric {\n}\n"),
+    ],
+    "limit-name": [
+        ("srd/base/a.cpp", TOP + "constexpr int kMostSheep = 1;\n"),
+        ("srd/base/a.cpp", TOP + "int most_sheep;\n"),
     ],
     "unit-name": [
         ("srd/base/a.cpp", TOP + "int ns_delay;\n"),

@@ -18,6 +18,7 @@ void register_commands(CLI::App& program, Work& work) {
   register_heal(program, work);
   register_capture(program, work);
   register_perf(program, work);
+  register_nccl_perf(program, work);
   register_sim(program, work);
   register_swarm(program, work);
   register_validate(program, work);

@@ -40,6 +40,7 @@ void register_exec(CLI::App& program, Work& work);
 void register_fault(CLI::App& program, Work& work);
 void register_heal(CLI::App& program, Work& work);
 void register_impair(CLI::App& program, Work& work);
+void register_nccl_perf(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
 void register_run(CLI::App& program, Work& work);
 void register_sim(CLI::App& program, Work& work);

@@ -1,0 +1,149 @@
+// Owns the two proxies: posting, testing in order, and handing slots on.
+#include "integration/collectives/connection.hpp"
+
+#include <algorithm>
+
+namespace weft::collectives {
+namespace {
+
+constexpr std::byte kPoison{0xA5};
+
+std::uint64_t round_up(std::uint64_t step, std::uint32_t grain) {
+  return (step + grain - 1) / grain * grain;
+}
+
+}  // namespace
+
+// --- Sending
+
+SendChannel::SendChannel(Net& net, void* connection, int tag, std::size_t buffer_bytes)
+    : net_(net),
+      connection_(connection),
+      tag_(tag),
+      buffer_(buffer_bytes, kPoison),
+      step_bytes_(buffer_bytes / kSteps) {
+  require(net_.register_memory(connection_, buffer_.data(), buffer_.size(), memory_), "regMr");
+}
+
+SendChannel::~SendChannel() {
+  (void)net_.deregister_memory(connection_, memory_);
+  (void)net_.close_send(connection_);
+}
+
+// An operation begins at a whole chunk, as if the GPU had filled the rest of the last one.
+void SendChannel::begin(const Transfer& transfer, bool poison) {
+  transfer_ = transfer;
+  poison_ = poison;
+  if (tail_ % transfer.grain != 0) {
+    tail_ = posted_ = done_ = round_up(tail_, transfer.grain);
+  }
+}
+
+std::byte* SendChannel::slot() {
+  return tail_ + transfer_.steps_of_slice > done_ + kSteps
+             ? nullptr
+             : buffer_.data() + tail_ % kSteps * step_bytes_;
+}
+
+void SendChannel::push(std::size_t bytes) {
+  sizes_[tail_ % kSteps] = bytes;
+  tail_ += transfer_.steps_of_slice;
+}
+
+bool SendChannel::progress() {
+  bool moved = false;
+  if (posted_ < tail_) {
+    const std::size_t at = posted_ % kSteps;
+    requests_[at] = nullptr;
+    require(net_.send(connection_, {buffer_.data() + at * step_bytes_, sizes_[at], tag_, memory_},
+                      requests_[at]),
+            "isend");
+    if (requests_[at] != nullptr) {
+      posted_ += transfer_.steps_of_slice;
+      moved = true;
+    }
+  }
+  if (done_ < posted_) {
+    bool done = false;
+    std::array<int, kMostBuffers> sizes{};
+    require(net_.test(requests_[done_ % kSteps], done, sizes), "test of an isend");
+    if (done) {
+      if (poison_) {
+        const std::size_t at = done_ % kSteps;
+        std::fill_n(buffer_.begin() + static_cast<std::ptrdiff_t>(at * step_bytes_), sizes_[at],
+                    kPoison);
+      }
+      done_ += transfer_.steps_of_slice;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+// --- Receiving
+
+ReceiveChannel::ReceiveChannel(Net& net, void* connection, int tag, std::size_t buffer_bytes)
+    : net_(net),
+      connection_(connection),
+      tag_(tag),
+      buffer_(buffer_bytes, kPoison),
+      step_bytes_(buffer_bytes / kSteps) {
+  require(net_.register_memory(connection_, buffer_.data(), buffer_.size(), memory_), "regMr");
+}
+
+ReceiveChannel::~ReceiveChannel() {
+  (void)net_.deregister_memory(connection_, memory_);
+  (void)net_.close_receive(connection_);
+}
+
+void ReceiveChannel::begin(const Transfer& transfer) {
+  transfer_ = transfer;
+  head_ = tail_ = posted_ = round_up(head_, transfer.grain);
+  last_ = head_ + transfer.messages * transfer.steps_of_slice;
+}
+
+std::byte* ReceiveChannel::slot() {
+  return head_ == tail_ ? nullptr : buffer_.data() + head_ % kSteps * step_bytes_;
+}
+
+void ReceiveChannel::pop(bool poison) {
+  if (poison) {
+    const auto begin = buffer_.begin() + static_cast<std::ptrdiff_t>(head_ % kSteps * step_bytes_);
+    std::fill_n(begin, sizes_[head_ % kSteps], kPoison);
+  }
+  head_ += transfer_.steps_of_slice;
+}
+
+// All that can be posted first; if nothing was, the oldest is tested.
+bool ReceiveChannel::progress() {
+  bool moved = false;
+  const std::size_t bytes = step_bytes_ * transfer_.steps_of_slice;
+  while (posted_ < last_ && posted_ + transfer_.steps_of_slice <= head_ + kSteps) {
+    const std::size_t at = posted_ % kSteps;
+    const Posted buffer{buffer_.data() + at * step_bytes_, bytes, tag_, memory_};
+    requests_[at] = nullptr;
+    require(net_.receive(connection_, {&buffer, 1}, false, requests_[at]), "irecv");
+    if (requests_[at] == nullptr) {
+      break;
+    }
+    posted_ += transfer_.steps_of_slice;
+    moved = true;
+  }
+  if (moved || tail_ == posted_) {
+    return moved;
+  }
+  bool done = false;
+  std::array<int, kMostBuffers> sizes{};
+  require(net_.test(requests_[tail_ % kSteps], done, sizes), "test of an irecv");
+  if (done) {
+    if (sizes[0] < 0 || static_cast<std::size_t>(sizes[0]) > bytes) {
+      throw std::runtime_error("a receive of " + std::to_string(bytes) + " bytes says that " +
+                               std::to_string(sizes[0]) + " have come");
+    }
+    sizes_[tail_ % kSteps] = static_cast<std::size_t>(sizes[0]);
+    tail_ += transfer_.steps_of_slice;
+  }
+  return done;
+}
+
+}  // namespace weft::collectives

@@ -1,0 +1,111 @@
+// Owns one direction of a connection as NCCL has it: a buffer of eight steps, the counters between
+// GPU and proxy, and the proxy.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "integration/collectives/net.hpp"
+#include "integration/collectives/shape.hpp"
+
+namespace weft::collectives {
+
+// A call of the plugin has failed: the communicator is dead.
+class NetFailure : public std::runtime_error {
+ public:
+  NetFailure(const std::string& call, Result result)
+      : std::runtime_error(call + ": " + to_string(result)), result_(result) {}
+  [[nodiscard]] Result result() const { return result_; }
+
+ private:
+  Result result_;
+};
+inline void require(Result result, const char* call) {
+  if (result != nccl::abi::kSuccess) {
+    throw NetFailure(call, result);
+  }
+}
+
+// What an operation needs of a connection.
+struct Transfer {
+  std::uint32_t grain = 1;  // steps of a chunk: an operation begins at a whole one
+  std::uint32_t steps_of_slice = 1;
+  std::size_t messages = 0;
+};
+
+// The GPU's side calls slot() and push(); progress() is the proxy. A slot is lent to the plugin
+// from isend() until test() has said that it is done.
+class SendChannel {
+ public:
+  SendChannel(Net& net, void* connection, int tag, std::size_t buffer_bytes);
+  ~SendChannel();
+  SendChannel(const SendChannel&) = delete;
+  SendChannel& operator=(const SendChannel&) = delete;
+
+  // The last operation's sends may still be under way, unless this one cuts the buffer otherwise.
+  [[nodiscard]] bool may_begin(const Transfer& transfer) const {
+    return idle() ||
+           (tail_ % transfer.grain == 0 && transfer.steps_of_slice == transfer_.steps_of_slice);
+  }
+  // `poison`: what is sent after a send is done is nobody's message.
+  void begin(const Transfer& transfer, bool poison);
+  // nullptr: all slots are in use.
+  [[nodiscard]] std::byte* slot();
+  void push(std::size_t bytes);
+  // Whether anything moved.
+  bool progress();
+  [[nodiscard]] bool idle() const { return done_ == tail_; }
+
+ private:
+  Net& net_;
+  void* connection_;
+  int tag_;
+  std::vector<std::byte> buffer_;
+  void* memory_ = nullptr;
+  std::size_t step_bytes_;
+  Transfer transfer_;
+  bool poison_ = false;
+  std::uint64_t tail_ = 0;    // steps that the GPU has filled,
+  std::uint64_t posted_ = 0;  // that were given to the plugin,
+  std::uint64_t done_ = 0;    // and that are free again
+  std::array<std::size_t, kSteps> sizes_{};
+  std::array<void*, kSteps> requests_{};
+};
+
+class ReceiveChannel {
+ public:
+  ReceiveChannel(Net& net, void* connection, int tag, std::size_t buffer_bytes);
+  ~ReceiveChannel();
+  ReceiveChannel(const ReceiveChannel&) = delete;
+  ReceiveChannel& operator=(const ReceiveChannel&) = delete;
+
+  void begin(const Transfer& transfer);
+  // nullptr: nothing has arrived.
+  [[nodiscard]] std::byte* slot();
+  [[nodiscard]] std::size_t arrived_bytes() const { return sizes_[head_ % kSteps]; }
+  // `poison`: what is read after this is nobody's message.
+  void pop(bool poison);
+  bool progress();
+  [[nodiscard]] bool idle() const { return head_ == last_; }
+
+ private:
+  Net& net_;
+  void* connection_;
+  int tag_;
+  std::vector<std::byte> buffer_;
+  void* memory_ = nullptr;
+  std::size_t step_bytes_;
+  Transfer transfer_;
+  std::uint64_t last_ = 0;    // steps of all operations begun
+  std::uint64_t posted_ = 0;  // that wait for a message or have one,
+  std::uint64_t tail_ = 0;    // that have one,
+  std::uint64_t head_ = 0;    // and that the GPU is through with
+  std::array<std::size_t, kSteps> sizes_{};
+  std::array<void*, kSteps> requests_{};
+};
+
+}  // namespace weft::collectives

@@ -1,0 +1,39 @@
+// Owns types of elements, reductions of them, and what buffers must contain.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "integration/collectives/shape.hpp"
+
+namespace weft::collectives {
+
+enum class Type : std::uint8_t { int8, uint8, int32, uint32, int64, uint64, float32, float64 };
+inline constexpr const char* kTypeNames[] = {"int8",  "uint8",  "int32", "uint32",
+                                             "int64", "uint64", "float", "double"};
+enum class Reduction : std::uint8_t { sum, prod, min, max };
+inline constexpr const char* kReductionNames[] = {"sum", "prod", "min", "max"};
+
+[[nodiscard]] std::size_t size_of(Type type);
+
+// target = other (op) target, element by element.
+void reduce(Type type, Reduction reduction, std::byte* target, const std::byte* other,
+            std::size_t count);
+
+// Element `index` of the input of a rank in round `round`: small whole numbers, so that sums are
+// exact in every type.
+struct Pattern {
+  Type type = Type::float32;
+  Reduction reduction = Reduction::sum;
+  std::uint64_t round = 0;
+};
+void fill_input(const Pattern& pattern, const Problem& problem, std::span<std::byte> input);
+// How many elements of the output are not what the inputs of all ranks make them. Ranks whose
+// output nobody reads have none.
+[[nodiscard]] std::size_t count_wrong(const Pattern& pattern, const Problem& problem,
+                                      std::span<const std::byte> output);
+
+}  // namespace weft::collectives

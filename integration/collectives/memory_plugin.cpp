@@ -1,0 +1,303 @@
+// Owns a network plugin through memory that two processes share: what the harness itself can do. A
+// message is copied into a ring by the sender and out of it by the receiver, in their calls of
+// test().
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "integration/nccl/abi.hpp"
+
+namespace weft::collectives {
+namespace {
+
+using namespace nccl::abi;
+
+constexpr std::size_t kRing = std::size_t{2}
+                              << 20;  // fits into a second-level cache beside the data
+
+// Lies in the shared memory; the bytes follow. Positions count for ever.
+struct Ring {
+  alignas(64) std::atomic<std::uint64_t> written{0};
+  alignas(64) std::atomic<std::uint64_t> read{0};
+  alignas(64) std::atomic<std::uint32_t> joined{0};
+  std::atomic<std::uint32_t> left{0};
+};
+constexpr std::size_t kShared = sizeof(Ring) + kRing;
+
+struct Connection;
+
+struct Request {
+  Connection* connection = nullptr;
+  std::byte* data = nullptr;
+  std::uint64_t size = 0;  // receive: that of the buffer, then that of the message
+  bool used = false;
+  bool done = false;
+};
+
+struct Connection {
+  ~Connection() {
+    ring->left.store(1, std::memory_order_release);
+    ::munmap(ring, kShared);
+  }
+
+  Ring* ring = nullptr;
+  bool sends = false;
+  std::array<Request, kMaxRequests> requests{};  // a ring: they end in the order of posting
+  std::size_t first = 0;
+  std::size_t next = 0;
+  bool begun = false;      // the oldest: its size has passed,
+  std::size_t passed = 0;  // and so many of its bytes
+  Result failure = kSuccess;
+
+  void progress();
+
+ private:
+  [[nodiscard]] std::byte* bytes() const { return reinterpret_cast<std::byte*>(ring + 1); }
+  // Copies as much as there is, or as there is room for; returns how much.
+  std::size_t move(std::byte* data, std::size_t size);
+  [[nodiscard]] bool step(Request& request);
+};
+
+std::size_t Connection::move(std::byte* data, std::size_t size) {
+  const std::uint64_t written = ring->written.load(std::memory_order_acquire);
+  const std::uint64_t read = ring->read.load(std::memory_order_acquire);
+  const std::uint64_t position = sends ? written : read;
+  const std::uint64_t available = sends ? kRing - (written - read) : written - read;
+  const std::size_t count = std::min<std::size_t>(size, available);
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t at = (position + done) % kRing;
+    const std::size_t piece = std::min(count - done, kRing - at);
+    std::memcpy(sends ? bytes() + at : data + done, sends ? data + done : bytes() + at, piece);
+    done += piece;
+  }
+  (sends ? ring->written : ring->read).store(position + count, std::memory_order_release);
+  return count;
+}
+
+bool Connection::step(Request& request) {
+  if (!begun) {
+    const std::uint64_t there =
+        ring->written.load(std::memory_order_acquire) - ring->read.load(std::memory_order_acquire);
+    std::uint64_t size = request.size;
+    if ((sends ? kRing - there : there) < sizeof size) {
+      return false;
+    }
+    (void)move(reinterpret_cast<std::byte*>(&size), sizeof size);
+    begun = true;
+    if (size > request.size) {
+      failure = kInvalidUsage;
+      return false;
+    }
+    request.size = size;
+  }
+  passed += move(request.data + passed, request.size - passed);
+  return passed == request.size;
+}
+
+void Connection::progress() {
+  while (failure == kSuccess && first != next) {
+    const bool gone = ring->left.load(std::memory_order_acquire) != 0;
+    Request& request = requests[first % requests.size()];
+    if (!step(request)) {
+      if (gone && failure == kSuccess) {
+        failure = kRemoteError;
+      }
+      return;
+    }
+    request.done = true;
+    ++first;
+    begun = false;
+    passed = 0;
+  }
+}
+
+// What a handle holds: the name of the shared memory.
+struct Place {
+  std::array<char, 48> name{};
+};
+
+struct Listener {
+  Ring* ring = nullptr;
+  Place place;
+  bool accepted = false;
+};
+
+Ring* map(int fd) {
+  void* const memory = ::mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  return memory == MAP_FAILED ? nullptr : static_cast<Ring*>(memory);
+}
+
+Result init(Logger) { return kSuccess; }
+Result devices(int* count) {
+  *count = 1;
+  return kSuccess;
+}
+Result properties(int, PropertiesV8* out) {
+  static char name[] = "memory0";
+  *out = {};
+  out->name = name;
+  out->guid = 2;
+  out->ptrSupport = kHostMemory;
+  out->speed = 100'000;
+  out->port = 1;
+  out->maxComms = 65536;
+  out->maxRecvs = 1;
+  return kSuccess;
+}
+
+Result listen(int, void* handle, void** listener) {
+  std::uint64_t lot = 0;
+  if (::getrandom(&lot, sizeof lot, 0) != sizeof lot) {
+    return kSystemError;
+  }
+  auto made = std::make_unique<Listener>();
+  (void)std::snprintf(made->place.name.data(), made->place.name.size(), "/weft-nccl-%d-%016llx",
+                      ::getpid(), static_cast<unsigned long long>(lot));
+  const int fd = ::shm_open(made->place.name.data(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0 || ::ftruncate(fd, kShared) != 0) {
+    return kSystemError;
+  }
+  made->ring = map(fd);
+  if (made->ring == nullptr) {
+    return kSystemError;
+  }
+  new (made->ring) Ring;
+  std::memcpy(handle, &made->place, sizeof made->place);
+  *listener = made.release();
+  return kSuccess;
+}
+
+Result connect(int, void* handle, void** connection, DeviceHandle** device) {
+  *connection = nullptr;
+  if (device != nullptr) {
+    *device = nullptr;
+  }
+  Place place;
+  std::memcpy(&place, handle, sizeof place);
+  place.name.back() = '\0';
+  const int fd = ::shm_open(place.name.data(), O_RDWR | O_CLOEXEC, 0);
+  Ring* const ring = fd < 0 ? nullptr : map(fd);
+  if (ring == nullptr) {
+    return kRemoteError;
+  }
+  auto made = std::make_unique<Connection>();
+  made->ring = ring;
+  made->sends = true;
+  ring->joined.store(1, std::memory_order_release);
+  *connection = made.release();
+  return kSuccess;
+}
+
+Result accept(void* listener, void** connection, DeviceHandle** device) {
+  *connection = nullptr;
+  if (device != nullptr) {
+    *device = nullptr;
+  }
+  auto& at = *static_cast<Listener*>(listener);
+  if (at.accepted || at.ring->joined.load(std::memory_order_acquire) == 0) {
+    return kSuccess;
+  }
+  at.accepted = true;
+  auto made = std::make_unique<Connection>();
+  made->ring = at.ring;
+  *connection = made.release();
+  return kSuccess;
+}
+
+Result close_listener(void* listener) {
+  const std::unique_ptr<Listener> at(static_cast<Listener*>(listener));
+  ::shm_unlink(at->place.name.data());
+  if (!at->accepted) {
+    ::munmap(at->ring, kShared);
+  }
+  return kSuccess;
+}
+
+Result register_memory(void*, void*, std::size_t, int type, void** memory) {
+  static char any = 0;
+  *memory = &any;
+  return type == kHostMemory ? kSuccess : kInvalidUsage;
+}
+Result deregister_memory(void*, void*) { return kSuccess; }
+
+Result post(Connection& at, void* data, int size, void** request) {
+  Request& one = at.requests[at.next % at.requests.size()];
+  *request = nullptr;
+  if (at.next - at.first < at.requests.size() && !one.used) {
+    one = {&at, static_cast<std::byte*>(data), static_cast<std::uint64_t>(size), true, false};
+    ++at.next;
+    *request = &one;
+    at.progress();
+  }
+  return at.failure;
+}
+Result send(void* connection, void* data, int size, int, void*, void** request) {
+  return post(*static_cast<Connection*>(connection), data, size, request);
+}
+Result receive(void* connection, int count, void** data, int* sizes, int*, void**, void** request) {
+  return count != 1 ? kInternalError
+                    : post(*static_cast<Connection*>(connection), data[0], sizes[0], request);
+}
+Result flush(void*, int, void**, int*, void**, void** request) {
+  *request = nullptr;
+  return kSuccess;
+}
+
+Result test(void* request, int* done, int* sizes) {
+  Request& one = *static_cast<Request*>(request);
+  if (!one.done) {
+    one.connection->progress();
+  }
+  *done = one.done ? 1 : 0;
+  if (!one.done) {
+    return one.connection->failure;
+  }
+  if (sizes != nullptr) {
+    *sizes = static_cast<int>(one.size);
+  }
+  one.used = false;
+  return kSuccess;
+}
+
+Result close_connection(void* connection) {
+  delete static_cast<Connection*>(connection);
+  return kSuccess;
+}
+
+}  // namespace
+}  // namespace weft::collectives
+
+extern "C" __attribute__((
+    visibility("default"))) constinit const weft::nccl::abi::TableV8 ncclNetPlugin_v8 = {
+    .name = "weft-memory",
+    .init = weft::collectives::init,
+    .devices = weft::collectives::devices,
+    .getProperties = weft::collectives::properties,
+    .listen = weft::collectives::listen,
+    .connect = weft::collectives::connect,
+    .accept = weft::collectives::accept,
+    .regMr = weft::collectives::register_memory,
+    .regMrDmaBuf = nullptr,
+    .deregMr = weft::collectives::deregister_memory,
+    .isend = weft::collectives::send,
+    .irecv = weft::collectives::receive,
+    .iflush = weft::collectives::flush,
+    .test = weft::collectives::test,
+    .closeSend = weft::collectives::close_connection,
+    .closeRecv = weft::collectives::close_connection,
+    .closeListen = weft::collectives::close_listener,
+    .getDeviceMr = nullptr,
+    .irecvConsumed = nullptr};

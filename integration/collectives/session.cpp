@@ -1,0 +1,209 @@
+// Owns the order of a run: connect, warm up, measure, check.
+#include "integration/collectives/session.hpp"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "integration/collectives/bug_net.hpp"
+#include "integration/collectives/table.hpp"
+
+namespace weft::collectives {
+namespace {
+
+double seconds_now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+// User buffers between guards that nobody may touch.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) : bytes_(bytes), all_(bytes + 2 * kGuard, kGuardByte) {}
+  [[nodiscard]] std::span<std::byte> user() { return std::span{all_}.subspan(kGuard, bytes_); }
+  [[nodiscard]] std::uint64_t touched_guards() const {
+    const auto touched = [](std::byte one) { return one != kGuardByte; };
+    return static_cast<std::uint64_t>(std::count_if(all_.begin(), all_.begin() + kGuard, touched) +
+                                      std::count_if(all_.end() - kGuard, all_.end(), touched));
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kGuard = 4096;
+  static constexpr std::byte kGuardByte{0x5A};
+  std::size_t bytes_;
+  std::vector<std::byte> all_;
+};
+
+class Session {
+ public:
+  Session(const SessionOptions& options, std::uint32_t rank, Board& board, Net& net)
+      : options_(options),
+        rank_(rank),
+        board_(board),
+        ranks_(net, board,
+               {.ranks = options.ranks,
+                .rank = rank,
+                .channels = options.channels,
+                .buffers = options.buffers,
+                .type = options.type,
+                .reduction = options.reduction,
+                .patience = Duration{static_cast<std::int64_t>(options.patience * 1e9)}}) {}
+
+  [[nodiscard]] Problem problem(std::size_t bytes) const {
+    return {.operation = options_.operation,
+            .bytes = bytes,
+            .element = size_of(options_.type),
+            .ranks = options_.ranks,
+            .rank = rank_,
+            .root = options_.root,
+            .channels = options_.channels,
+            .buffers = options_.buffers};
+  }
+
+  void connect() {
+    const std::size_t enough = std::size_t{1} << 26;  // all channels have something to do
+    ranks_.connect(problem(std::max(options_.largest, enough)));
+    board_.barrier();
+  }
+
+  [[nodiscard]] Measured measure(std::size_t bytes, bool in_place) {
+    const bool pairs =
+        options_.operation == Operation::sendrecv || options_.operation == Operation::alltoall;
+    if (in_place && pairs) {
+      return {};
+    }
+    const Problem what = problem(bytes);
+    const Counts counts = counts_of(what);
+    Memory big(std::max(counts.send, counts.receive) * what.element);
+    Memory other(std::max(counts.send, counts.receive) * what.element);
+    std::span<std::byte> input = other.user().first(counts.send * what.element);
+    std::span<std::byte> output = big.user().first(counts.receive * what.element);
+    if (in_place) {
+      input = big.user();
+      if (options_.operation == Operation::all_gather) {
+        input = input.subspan(rank_ * counts.send * what.element, counts.send * what.element);
+      } else if (options_.operation == Operation::reduce_scatter) {
+        output = big.user().subspan(rank_ * counts.receive * what.element,
+                                    counts.receive * what.element);
+      }
+    }
+    Measured result{.valid = true};
+    for (std::uint32_t i = 0; i < options_.warm_up; ++i) {
+      once(what, input, output, false);
+    }
+    settle_and_meet();
+    const double begin = seconds_now();
+    for (std::uint32_t i = 0; i < options_.iterations; ++i) {
+      once(what, input, output, false);
+    }
+    ranks_.settle();
+    const double mine = (seconds_now() - begin) * 1e6 / options_.iterations;
+    result.microseconds = board_.sum(rank_, mine) / options_.ranks;
+    if (options_.check) {
+      result.wrong = check(what, input, output);
+      result.wrong += static_cast<std::uint64_t>(
+          board_.sum(rank_, static_cast<double>(big.touched_guards() + other.touched_guards())));
+    }
+    return result;
+  }
+
+ private:
+  void once(const Problem& what, std::span<std::byte> input, std::span<std::byte> output,
+            bool audit) {
+    if (options_.fault && options_.fault->rank == rank_ &&
+        options_.fault->iteration == iteration_) {
+      suffer(options_.fault->seconds);
+    }
+    ++iteration_;
+    ranks_.run(what, input, output, audit);
+  }
+
+  // Nobody makes progress for a rank that waits at a barrier: its last messages must have left.
+  void settle_and_meet() {
+    ranks_.settle();
+    board_.barrier();
+  }
+
+  // Killed, or stopped and woken by a process that only does this.
+  static void suffer(double seconds) {
+    (void)std::fflush(stdout);
+    if (seconds <= 0) {
+      (void)::raise(SIGKILL);
+    }
+    const pid_t self = ::getpid();
+    if (::fork() == 0) {
+      timespec nap{static_cast<time_t>(seconds),
+                   static_cast<long>((seconds - std::floor(seconds)) * 1e9)};
+      ::nanosleep(&nap, nullptr);
+      ::kill(self, SIGCONT);
+      ::_exit(0);
+    }
+    (void)::raise(SIGSTOP);
+  }
+
+  // Fresh data each time; some rounds, so that a slot is met again.
+  [[nodiscard]] std::uint64_t check(const Problem& what, std::span<std::byte> input,
+                                    std::span<std::byte> output) {
+    constexpr int kRounds = 3;
+    std::size_t wrong = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      Pattern pattern{options_.type, options_.reduction, ++pattern_round_};
+      std::fill(output.begin(), output.end(), std::byte{0xC3});
+      fill_input(pattern, what, input);
+      board_.barrier();
+      once(what, input, output, true);
+      ranks_.settle();
+      wrong += count_wrong(pattern, what, output);
+    }
+    return static_cast<std::uint64_t>(board_.sum(rank_, static_cast<double>(wrong)));
+  }
+
+  const SessionOptions& options_;
+  std::uint32_t rank_;
+  Board& board_;
+  Rank ranks_;
+  std::uint64_t iteration_ = 0;
+  std::uint64_t pattern_round_ = 0;
+};
+
+}  // namespace
+
+bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board) {
+  auto loaded = load_net(options.plugin, options.version);
+  if (!loaded) {
+    throw std::runtime_error(loaded.error().message);
+  }
+  const std::unique_ptr<Net> net =
+      options.bug.empty() ? std::move(loaded->net) : plant(std::move(loaded->net), options.bug);
+  Table table(options, loaded->name, loaded->version);
+  Session session(options, rank, board, *net);
+  session.connect();
+  if (rank == 0) {
+    table.head();
+  }
+  std::uint64_t wrong = 0;
+  for (std::size_t bytes = options.smallest; bytes <= options.largest;) {
+    const Measured out_of_place = session.measure(bytes, false);
+    const Measured in_place = session.measure(bytes, true);
+    wrong += out_of_place.wrong + in_place.wrong;
+    if (rank == 0) {
+      table.row(session.problem(bytes), out_of_place, in_place);
+    }
+    const auto next = options.step != 0
+                          ? bytes + options.step
+                          : static_cast<std::size_t>(static_cast<double>(bytes) * options.factor);
+    bytes = std::max(next, bytes + 1);
+  }
+  board.barrier();  // nobody closes while another one is at it
+  if (rank == 0) {
+    table.tail();
+  }
+  return wrong == 0;
+}
+
+}  // namespace weft::collectives

@@ -1,0 +1,98 @@
+// Owns NCCL's arithmetic: which chunk goes where in which step of an operation, and in which
+// slices. All of it is a function of the operation, its size and the number of ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft::collectives {
+
+enum class Operation : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
+  sendrecv,
+  alltoall,
+};
+inline constexpr const char* kOperationNames[] = {
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "sendrecv", "alltoall"};
+[[nodiscard]] inline const char* to_string(Operation operation) {
+  return kOperationNames[static_cast<std::size_t>(operation)];
+}
+
+inline constexpr std::size_t kSteps = 8;  // of a connection's buffer
+
+// Bytes of the buffers; NCCL_BUFFSIZE and NCCL_P2P_NET_CHUNKSIZE.
+struct Buffers {
+  std::size_t simple = std::size_t{4} << 20;
+  std::size_t point_to_point = std::size_t{128} << 10;
+};
+
+struct Problem {
+  Operation operation = Operation::all_reduce;
+  std::size_t bytes = 0;    // as the user says it: of the larger buffer
+  std::size_t element = 4;  // bytes
+  std::uint32_t ranks = 2;
+  std::uint32_t rank = 0;
+  std::uint32_t root = 0;
+  std::uint32_t channels = 2;
+  Buffers buffers{};
+};
+
+// How many elements a rank gives and gets.
+struct Counts {
+  std::size_t send = 0;
+  std::size_t receive = 0;
+  std::size_t shown = 0;  // in the table's column
+};
+[[nodiscard]] Counts counts_of(const Problem& problem);
+
+// What a rank does with a chunk. Offsets and counts are elements; the data is what is received, and
+// (or) what the input has.
+struct Step {
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  bool receives = false;
+  bool sends = false;
+  std::size_t from = kNone;  // in the input
+  std::size_t to = kNone;    // in the output
+  std::size_t count = 0;
+};
+
+// One after the other, over one connection from a peer and one to a peer.
+struct Program {
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  std::uint32_t channel = 0;
+  std::uint32_t from = kNobody;
+  std::uint32_t to = kNobody;
+  bool point_to_point = false;
+  std::uint32_t slices = 2;          // of a step: so many messages, the last ones may be empty
+  std::uint32_t steps_of_slice = 2;  // of the connection's buffer
+  std::vector<Step> steps;
+
+  [[nodiscard]] std::size_t messages_in() const;
+  [[nodiscard]] std::size_t messages_out() const;
+};
+
+// Programs of one rank run at the same time.
+[[nodiscard]] std::vector<Program> programs_of(const Problem& problem);
+
+// The elements of slice `index` of a chunk, from where on.
+struct Slice {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+[[nodiscard]] Slice slice_of(std::size_t chunk, std::uint32_t slices, std::uint32_t index,
+                             std::size_t slot_elements);
+
+// Of the elements of the operation those that a channel cares for.
+[[nodiscard]] std::vector<Slice> split_to_channels(std::size_t elements, std::size_t element,
+                                                   std::uint32_t channels, std::size_t factor);
+
+// Bus bandwidth in units of algorithm bandwidth.
+[[nodiscard]] double bus_factor(Operation operation, std::uint32_t ranks);
+
+}  // namespace weft::collectives

@@ -1,0 +1,342 @@
+// Owns our own declarations of NCCL's network plugin interface, versions 6 to 12: layouts, numbers,
+// signatures.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::nccl::abi {
+
+inline constexpr std::size_t kHandleBytes = 128;  // what listen() writes and connect() reads
+inline constexpr int kMaxRequests = 32;           // outstanding per connection
+inline constexpr int kHostMemory = 1;             // a type of memory, and a bit of ptrSupport
+inline constexpr int kHostDevice = 0;             // netDeviceType
+inline constexpr int kUndefined = -1;             // of rails, planes and attributes
+
+// A request that holds this when irecv() is called: its completion may be told early.
+inline void* const kOptionalCompletion = reinterpret_cast<void*>(std::uintptr_t{1});
+
+enum Result : int {
+  kSuccess = 0,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+};
+
+enum LogLevel : int { kWarn = 2, kInfo = 3 };
+inline constexpr unsigned long kLogInit = 0x01;
+inline constexpr unsigned long kLogNet = 0x10;
+
+using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
+                        const char* format, ...);
+using Profiler = Result (*)(void** event, int type, void* parent, std::int64_t plugin, void* data);
+
+struct Config {
+  int trafficClass;
+};
+
+struct DeviceHandle {
+  int type;
+  int version;
+  void* handle;
+  std::size_t size;
+  int needsProxyProgress;
+};
+static_assert(sizeof(DeviceHandle) == 32);
+
+struct FlowAttributes {
+  std::int32_t maxConcurrentPeers;
+  std::int32_t minConcurrentPeers;
+  std::int32_t maxFlowsPerPeer;
+  std::int32_t minFlowsPerPeer;
+};
+struct NetAttributes {
+  FlowAttributes send;
+  FlowAttributes receive;
+  std::uint32_t operations;
+  std::uint32_t algorithms;
+  std::uint32_t protocols;
+};
+static_assert(sizeof(NetAttributes) == 44);
+
+template <int kDevices>
+struct VirtualDevice {
+  int ndevs;
+  int devs[kDevices];
+};
+
+// --- Properties of a device
+
+struct PropertiesV6 {
+  char* name;
+  char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int speed;  // Mb/s
+  int port;
+  float latency;  // us
+  int maxComms;
+  int maxRecvs;
+};
+static_assert(sizeof(PropertiesV6) == 48 && offsetof(PropertiesV6, ptrSupport) == 24 &&
+              offsetof(PropertiesV6, speed) == 28 && offsetof(PropertiesV6, port) == 32 &&
+              offsetof(PropertiesV6, latency) == 36 && offsetof(PropertiesV6, maxComms) == 40 &&
+              offsetof(PropertiesV6, maxRecvs) == 44);
+
+struct PropertiesV7 {
+  char* name;
+  char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  int netDeviceType;
+  int netDeviceVersion;
+};
+static_assert(sizeof(PropertiesV7) == 56 && offsetof(PropertiesV7, speed) == 28 &&
+              offsetof(PropertiesV7, latency) == 36 && offsetof(PropertiesV7, maxRecvs) == 44 &&
+              offsetof(PropertiesV7, netDeviceType) == 48 &&
+              offsetof(PropertiesV7, netDeviceVersion) == 52);
+
+struct PropertiesV8 {
+  char* name;
+  char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int regIsGlobal;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  int netDeviceType;
+  int netDeviceVersion;
+};
+static_assert(sizeof(PropertiesV8) == 64 && offsetof(PropertiesV8, regIsGlobal) == 28 &&
+              offsetof(PropertiesV8, speed) == 32 && offsetof(PropertiesV8, port) == 36 &&
+              offsetof(PropertiesV8, latency) == 40 && offsetof(PropertiesV8, maxComms) == 44 &&
+              offsetof(PropertiesV8, maxRecvs) == 48 &&
+              offsetof(PropertiesV8, netDeviceType) == 52 &&
+              offsetof(PropertiesV8, netDeviceVersion) == 56);
+
+struct PropertiesV9 {
+  char* name;
+  char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int regIsGlobal;
+  int forceFlush;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  int netDeviceType;
+  int netDeviceVersion;
+  VirtualDevice<4> vProps;
+  std::size_t maxP2pBytes;
+  std::size_t maxCollBytes;
+};
+static_assert(sizeof(PropertiesV9) == 104 && offsetof(PropertiesV9, forceFlush) == 32 &&
+              offsetof(PropertiesV9, speed) == 36 && offsetof(PropertiesV9, port) == 40 &&
+              offsetof(PropertiesV9, latency) == 44 && offsetof(PropertiesV9, maxComms) == 48 &&
+              offsetof(PropertiesV9, maxRecvs) == 52 &&
+              offsetof(PropertiesV9, netDeviceType) == 56 &&
+              offsetof(PropertiesV9, netDeviceVersion) == 60 &&
+              offsetof(PropertiesV9, vProps) == 64 && offsetof(PropertiesV9, maxP2pBytes) == 88 &&
+              offsetof(PropertiesV9, maxCollBytes) == 96);
+
+struct PropertiesV11 {
+  char* name;
+  char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int regIsGlobal;
+  int forceFlush;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  int netDeviceType;
+  int netDeviceVersion;
+  VirtualDevice<4> vProps;
+  std::size_t maxP2pBytes;
+  std::size_t maxCollBytes;
+  int maxMultiRequestSize;
+};
+static_assert(sizeof(PropertiesV11) == 112 && offsetof(PropertiesV11, vProps) == 64 &&
+              offsetof(PropertiesV11, maxP2pBytes) == 88 &&
+              offsetof(PropertiesV11, maxMultiRequestSize) == 104);
+
+struct PropertiesV12 {
+  char* name;
+  char* pciPath;
+  std::uint64_t guid;
+  int ptrSupport;
+  int regIsGlobal;
+  int forceFlush;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  int netDeviceType;
+  int netDeviceVersion;
+  VirtualDevice<8> vProps;
+  std::size_t maxP2pBytes;
+  std::size_t maxCollBytes;
+  int maxMultiRequestSize;
+  std::int16_t railId;
+  std::int16_t planeId;
+};
+static_assert(sizeof(PropertiesV12) == 128 && offsetof(PropertiesV12, vProps) == 64 &&
+              offsetof(PropertiesV12, maxP2pBytes) == 104 &&
+              offsetof(PropertiesV12, maxCollBytes) == 112 &&
+              offsetof(PropertiesV12, maxMultiRequestSize) == 120 &&
+              offsetof(PropertiesV12, railId) == 124 && offsetof(PropertiesV12, planeId) == 126);
+
+// --- Tables of functions
+
+struct TableV6 {
+  using Properties = PropertiesV6;
+  using Size = int;
+  const char* name;
+  Result (*init)(Logger);
+  Result (*devices)(int*);
+  Result (*getProperties)(int, PropertiesV6*);
+  Result (*listen)(int, void*, void**);
+  Result (*connect)(int, void*, void**);
+  Result (*accept)(void*, void**);
+  Result (*regMr)(void*, void*, int, int, void**);
+  Result (*regMrDmaBuf)(void*, void*, std::size_t, int, std::uint64_t, int, void**);
+  Result (*deregMr)(void*, void*);
+  Result (*isend)(void*, void*, int, int, void*, void**);
+  Result (*irecv)(void*, int, void**, int*, int*, void**, void**);
+  Result (*iflush)(void*, int, void**, int*, void**, void**);
+  Result (*test)(void*, int*, int*);
+  Result (*closeSend)(void*);
+  Result (*closeRecv)(void*);
+  Result (*closeListen)(void*);
+};
+static_assert(sizeof(TableV6) == 136);
+
+// Versions 7 and 8.
+template <class P, class RegisteredSize>
+struct TableV7To8 {
+  using Properties = P;
+  using Size = int;
+  const char* name;
+  Result (*init)(Logger);
+  Result (*devices)(int*);
+  Result (*getProperties)(int, P*);
+  Result (*listen)(int, void*, void**);
+  Result (*connect)(int, void*, void**, DeviceHandle**);
+  Result (*accept)(void*, void**, DeviceHandle**);
+  Result (*regMr)(void*, void*, RegisteredSize, int, void**);
+  Result (*regMrDmaBuf)(void*, void*, std::size_t, int, std::uint64_t, int, void**);
+  Result (*deregMr)(void*, void*);
+  Result (*isend)(void*, void*, int, int, void*, void**);
+  Result (*irecv)(void*, int, void**, int*, int*, void**, void**);
+  Result (*iflush)(void*, int, void**, int*, void**, void**);
+  Result (*test)(void*, int*, int*);
+  Result (*closeSend)(void*);
+  Result (*closeRecv)(void*);
+  Result (*closeListen)(void*);
+  Result (*getDeviceMr)(void*, void*, void**);
+  Result (*irecvConsumed)(void*, int, void*);
+};
+using TableV7 = TableV7To8<PropertiesV7, int>;
+using TableV8 = TableV7To8<PropertiesV8, std::size_t>;
+static_assert(sizeof(TableV7) == 152 && sizeof(TableV8) == 152);
+
+struct TableV9 {
+  using Properties = PropertiesV9;
+  using Size = std::size_t;
+  const char* name;
+  Result (*init)(Logger);
+  Result (*devices)(int*);
+  Result (*getProperties)(int, PropertiesV9*);
+  Result (*listen)(int, void*, void**);
+  Result (*connect)(int, void*, void**, DeviceHandle**);
+  Result (*accept)(void*, void**, DeviceHandle**);
+  Result (*regMr)(void*, void*, std::size_t, int, void**);
+  Result (*regMrDmaBuf)(void*, void*, std::size_t, int, std::uint64_t, int, void**);
+  Result (*deregMr)(void*, void*);
+  Result (*isend)(void*, void*, std::size_t, int, void*, void**);
+  Result (*irecv)(void*, int, void**, std::size_t*, int*, void**, void**);
+  Result (*iflush)(void*, int, void**, int*, void**, void**);
+  Result (*test)(void*, int*, int*);
+  Result (*closeSend)(void*);
+  Result (*closeRecv)(void*);
+  Result (*closeListen)(void*);
+  Result (*getDeviceMr)(void*, void*, void**);
+  Result (*irecvConsumed)(void*, int, void*);
+  Result (*makeVDevice)(int*, VirtualDevice<4>*);
+};
+static_assert(sizeof(TableV9) == 160);
+
+struct TableV10 {
+  using Properties = PropertiesV9;
+  using Size = std::size_t;
+  const char* name;
+  Result (*init)(Logger, Profiler);
+  Result (*devices)(int*);
+  Result (*getProperties)(int, PropertiesV9*);
+  Result (*listen)(int, void*, void**);
+  Result (*connect)(int, Config*, void*, void**, DeviceHandle**);
+  Result (*accept)(void*, void**, DeviceHandle**);
+  Result (*regMr)(void*, void*, std::size_t, int, void**);
+  Result (*regMrDmaBuf)(void*, void*, std::size_t, int, std::uint64_t, int, void**);
+  Result (*deregMr)(void*, void*);
+  Result (*isend)(void*, void*, std::size_t, int, void*, void*, void**);
+  Result (*irecv)(void*, int, void**, std::size_t*, int*, void**, void**, void**);
+  Result (*iflush)(void*, int, void**, int*, void**, void**);
+  Result (*test)(void*, int*, int*);
+  Result (*closeSend)(void*);
+  Result (*closeRecv)(void*);
+  Result (*closeListen)(void*);
+  Result (*getDeviceMr)(void*, void*, void**);
+  Result (*irecvConsumed)(void*, int, void*);
+  Result (*makeVDevice)(int*, VirtualDevice<4>*);
+};
+static_assert(sizeof(TableV10) == 160);
+
+// Versions 11 and 12.
+template <class P, int kDevices>
+struct TableV11To12 {
+  using Properties = P;
+  using Size = std::size_t;
+  const char* name;
+  Result (*init)(void**, std::uint64_t, Config*, Logger, Profiler);
+  Result (*devices)(int*);
+  Result (*getProperties)(int, P*);
+  Result (*listen)(void*, int, void*, void**);
+  Result (*connect)(void*, int, void*, void**, DeviceHandle**);
+  Result (*accept)(void*, void**, DeviceHandle**);
+  Result (*regMr)(void*, void*, std::size_t, int, void**);
+  Result (*regMrDmaBuf)(void*, void*, std::size_t, int, std::uint64_t, int, void**);
+  Result (*deregMr)(void*, void*);
+  Result (*isend)(void*, void*, std::size_t, int, void*, void*, void**);
+  Result (*irecv)(void*, int, void**, std::size_t*, int*, void**, void**, void**);
+  Result (*iflush)(void*, int, void**, int*, void**, void**);
+  Result (*test)(void*, int*, int*);
+  Result (*closeSend)(void*);
+  Result (*closeRecv)(void*);
+  Result (*closeListen)(void*);
+  Result (*getDeviceMr)(void*, void*, void**);
+  Result (*irecvConsumed)(void*, int, void*);
+  Result (*makeVDevice)(int*, VirtualDevice<kDevices>*);
+  Result (*finalize)(void*);
+  Result (*setNetAttr)(void*, NetAttributes*);
+};
+using TableV11 = TableV11To12<PropertiesV11, 4>;
+using TableV12 = TableV11To12<PropertiesV12, 8>;
+static_assert(sizeof(TableV11) == 176 && sizeof(TableV12) == 176);
+
+}  // namespace weft::nccl::abi

@@ -1,0 +1,191 @@
+// Owns what the engine tells: messages that arrived, and work that ended.
+#include "integration/nccl/core/core.hpp"
+
+namespace weft::nccl {
+
+using srd::Completion;
+using srd::Status;
+
+void Core::progress(TimePoint now) {
+  while (const Completion* const next = engine_.next_completion()) {
+    const Completion completion = *next;
+    engine_.pop_completion();
+    on_completion(completion);
+  }
+  if (engine_.counters().peer_restarts != seen_restarts_) {
+    notice_restarts();
+  }
+  links_.retry();
+  for (std::size_t left = links_.stalled().size(); left > 0; --left) {
+    SendComm* const one = senders_.find(links_.stalled().front());
+    links_.stalled().pop();
+    if (one != nullptr && !one->advance(links_)) {
+      break;
+    }
+  }
+  if (next_check_ == kNever || now >= next_check_) {
+    next_check_ = now + kCheckEvery;
+    check();
+  }
+}
+
+void Core::on_completion(const Completion& completion) {
+  if (completion.kind == Completion::Kind::receive_write_imm) {
+    on_immediate(completion);
+    return;
+  }
+  const Cookie cookie = Cookie::unpack(completion.cookie);
+  switch (cookie.lane) {
+    case Lane::control_receive:
+      if (completion.status == Status::ok) {
+        on_control(completion, links_.received(cookie.index, completion.length));
+      }
+      if (completion.status != Status::flushed) {
+        links_.post_receive(cookie.index);
+      }
+      break;
+    case Lane::control_send:
+      if (links_.on_sent(cookie.index) && completion.status != Status::ok) {
+        fail_peer(completion.peer);
+      }
+      break;
+    case Lane::write:
+      on_written(cookie, completion.status);
+      break;
+    case Lane::watch:
+      watches_[cookie.index].under_way = false;
+      if (completion.status != Status::flushed) {
+        fail_peer(srd::PeerId{cookie.index});
+      }
+      break;
+  }
+}
+
+void Core::on_control(const Completion& completion, std::span<const std::byte> message) {
+  const auto header = parse_control(message);
+  if (!header) {
+    ++links_.counters().malformed_controls;
+    return;
+  }
+  switch (static_cast<ControlKind>(header->kind)) {
+    case ControlKind::hello:
+      on_hello(completion, *header);
+      break;
+    case ControlKind::welcome:
+    case ControlKind::refuse:
+      on_welcome(completion, *header);
+      break;
+    case ControlKind::announce:
+      on_announce(completion, *header, message);
+      break;
+    case ControlKind::reject:
+      on_reject(completion, *header);
+      break;
+    case ControlKind::goodbye:
+      on_goodbye(completion, *header);
+      break;
+  }
+}
+
+SendComm* Core::sender(const Completion& completion, const ControlHeader& header) {
+  SendComm* const found = senders_.find(header.to_number.value());
+  return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
+}
+
+ReceiveComm* Core::receiver(const Completion& completion, const ControlHeader& header) {
+  ReceiveComm* const found = receivers_.find(header.to_number.value());
+  return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
+}
+
+void Core::on_hello(const Completion& completion, const ControlHeader& header) {
+  const Hello hello{{completion.peer, completion.remote, header.qkey.value()},
+                    header.from_number.value(),
+                    header.from_nonce.value()};
+  const auto found = listeners_.find(header.sequence.value());
+  if (found != listeners_.end() && found->second.secret == header.secret.value() &&
+      found->second.waiting.push(hello)) {
+    return;
+  }
+  ++links_.counters().stray_controls;
+  ControlHeader refuse;
+  refuse.kind = static_cast<std::uint8_t>(ControlKind::refuse);
+  refuse.to_number = hello.number;
+  refuse.to_nonce = hello.nonce;
+  links_.send(hello.partner, refuse, false);
+}
+
+void Core::on_welcome(const Completion& completion, const ControlHeader& header) {
+  SendComm* const asked = sender(completion, header);
+  if (asked == nullptr || asked->state != Comm::State::connecting) {
+    ++links_.counters().stray_controls;
+    return;
+  }
+  if (static_cast<ControlKind>(header.kind) == ControlKind::refuse) {
+    asked->fail(Outcome::remote_error);
+    return;
+  }
+  asked->partner_number = header.from_number.value();
+  asked->partner_nonce = header.from_nonce.value();
+  asked->state = Comm::State::open;
+}
+
+void Core::on_announce(const Completion& completion, const ControlHeader& header,
+                       std::span<const std::byte> message) {
+  SendComm* const meant = sender(completion, header);
+  if (meant == nullptr) {
+    ++links_.counters().stray_controls;
+    ControlHeader goodbye;  // the receiver would wait for ever
+    goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
+    goodbye.to_number = header.from_number.value();
+    goodbye.to_nonce = header.from_nonce.value();
+    links_.send({completion.peer, completion.remote, header.qkey.value()}, goodbye, false);
+    return;
+  }
+  if (!meant->on_announce(links_, header, message)) {
+    ++links_.counters().stray_controls;
+  }
+}
+
+void Core::on_reject(const Completion& completion, const ControlHeader& header) {
+  if (ReceiveComm* const meant = receiver(completion, header)) {
+    meant->fail(Outcome::invalid_usage);
+  } else {
+    ++links_.counters().stray_controls;
+  }
+}
+
+void Core::on_goodbye(const Completion& completion, const ControlHeader& header) {
+  if ((header.flags & kToSender) != 0) {
+    if (SendComm* const meant = sender(completion, header)) {
+      meant->desert();
+      return;
+    }
+  } else if (ReceiveComm* const meant = receiver(completion, header)) {
+    meant->fail(Outcome::remote_error);
+    return;
+  }
+  ++links_.counters().stray_controls;
+}
+
+void Core::on_immediate(const Completion& completion) {
+  const Immediate immediate = Immediate::unpack(completion.immediate);
+  ReceiveComm* const meant = receivers_.find(immediate.comm);
+  if (completion.status != Status::ok || meant == nullptr ||
+      meant->partner.peer != completion.peer ||
+      !meant->on_arrival(links_, immediate, completion.length)) {
+    ++links_.counters().stray_immediates;
+  }
+}
+
+void Core::on_written(Cookie cookie, Status status) {
+  SendComm* const meant = senders_.find(cookie.number);
+  if (meant == nullptr) {
+    return;
+  }
+  meant->on_written(links_, cookie.index, status);
+  if (meant->state == Comm::State::closed && meant->in_engine == 0) {
+    senders_.remove(cookie.number);
+  }
+}
+
+}  // namespace weft::nccl

@@ -1,0 +1,249 @@
+// Owns making and closing connections, and their memory.
+#include "integration/nccl/core/core.hpp"
+
+#include <algorithm>
+
+namespace weft::nccl {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x5745464E;  // "WEFN"
+constexpr std::uint16_t kHandleVersion = 1;
+
+}  // namespace
+
+Core::Core(srd::Engine& engine, const CoreConfig& config)
+    : config_(config),
+      rng_(config.seed),
+      engine_(engine),
+      links_(engine, config.first_qpn, static_cast<std::uint32_t>(rng_.next())) {}
+
+Result<std::unique_ptr<Core>> Core::create(srd::Engine& engine, const CoreConfig& config) {
+  std::unique_ptr<Core> core(new Core(engine, config));
+  if (auto opened = core->links_.open(); !opened) {
+    return tl::unexpected(opened.error());
+  }
+  return core;
+}
+
+template <class C>
+C* Core::Table<C>::make() {
+  constexpr std::size_t kResting = 256;
+  std::size_t number = ends.size();
+  if (resting.size() > kResting || (number == kMaxConnections && !resting.empty())) {
+    number = resting.front();
+    resting.pop();
+  } else if (number == kMaxConnections) {
+    return nullptr;
+  } else {
+    ends.emplace_back();
+  }
+  ends[number] = std::make_unique<C>();
+  ends[number]->number = static_cast<std::uint16_t>(number);
+  return ends[number].get();
+}
+
+template <class C>
+C* Core::make_end(Table<C>& table, const Partner& partner) {
+  C* const made = table.make();
+  if (made != nullptr) {
+    made->nonce = static_cast<std::uint32_t>(rng_.next()) | 1U;
+    made->partner = partner;
+    made->restarts = restarts_of(partner.peer);
+    made->owner = config_.owner;
+  }
+  return made;
+}
+
+std::uint32_t Core::listen(ListenHandle& handle) {
+  const std::uint32_t id = ++last_listener_;
+  Listener& listener = listeners_[id];
+  listener.secret = rng_.next();
+  handle = {};
+  handle.magic = kMagic;
+  handle.version = kHandleVersion;
+  handle.attachment = config_.attachment.value();
+  handle.address = config_.address.bytes;
+  handle.control = links_.control().value();
+  handle.qkey = links_.qkey();
+  handle.listener = id;
+  handle.secret = listener.secret;
+  return id;
+}
+
+Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
+  connection = nullptr;
+  if (handle.magic.value() != kMagic || handle.version.value() != kHandleVersion) {
+    return Outcome::invalid_argument;
+  }
+  if (handle.asked.value() == 0) {
+    const auto peer =
+        engine_.peer(srd::Address{handle.address}, srd::AttachmentId{handle.attachment.value()});
+    if (!peer) {
+      return Outcome::system_error;
+    }
+    const Partner partner{*peer, srd::Qpn{handle.control.value()}, handle.qkey.value()};
+    SendComm* const made = make_end(senders_, partner);
+    if (made == nullptr) {
+      return Outcome::system_error;
+    }
+    begin(handle, partner, *made);
+    handle.asked = 1;
+    handle.number = made->number;
+    handle.nonce = made->nonce;
+    return Outcome::ok;
+  }
+  SendComm* const asked = senders_.find(handle.number.value());
+  if (asked == nullptr || asked->nonce != handle.nonce.value()) {
+    return Outcome::invalid_usage;
+  }
+  if (asked->state == Comm::State::connecting) {
+    return Outcome::ok;
+  }
+  if (asked->state == Comm::State::failed) {
+    const Outcome failure = asked->failure;
+    close(*asked);
+    return failure;
+  }
+  --asked->pending;  // the answer has come
+  connection = asked;
+  return Outcome::ok;
+}
+
+void Core::begin(const ListenHandle& handle, const Partner& partner, SendComm& connection) {
+  ControlHeader hello;
+  hello.kind = static_cast<std::uint8_t>(ControlKind::hello);
+  hello.from_number = connection.number;
+  hello.from_nonce = connection.nonce;
+  hello.sequence = handle.listener.value();
+  hello.secret = handle.secret.value();
+  connection.pending = 1;  // an answer: the peer is watched
+  links_.send(partner, hello);
+}
+
+Outcome Core::accept(std::uint32_t id, ReceiveComm*& connection) {
+  connection = nullptr;
+  const auto found = listeners_.find(id);
+  if (found == listeners_.end()) {
+    return Outcome::invalid_argument;
+  }
+  Listener& listener = found->second;
+  if (listener.waiting.empty()) {
+    return Outcome::ok;
+  }
+  const Hello hello = listener.waiting.front();
+  listener.waiting.pop();
+  ReceiveComm* const made = make_end(receivers_, hello.partner);
+  if (made == nullptr) {
+    return Outcome::system_error;
+  }
+  made->partner_number = hello.number;
+  made->partner_nonce = hello.nonce;
+  made->state = Comm::State::open;
+  ControlHeader welcome;
+  welcome.kind = static_cast<std::uint8_t>(ControlKind::welcome);
+  welcome.to_number = hello.number;
+  welcome.to_nonce = hello.nonce;
+  welcome.from_number = made->number;
+  welcome.from_nonce = made->nonce;
+  links_.send(hello.partner, welcome);
+  connection = made;
+  return Outcome::ok;
+}
+
+void Core::close_listener(std::uint32_t id) {
+  const auto found = listeners_.find(id);
+  if (found == listeners_.end()) {
+    return;
+  }
+  for (auto& waiting = found->second.waiting; !waiting.empty(); waiting.pop()) {
+    ControlHeader refuse;
+    refuse.kind = static_cast<std::uint8_t>(ControlKind::refuse);
+    refuse.to_number = waiting.front().number;
+    refuse.to_nonce = waiting.front().nonce;
+    links_.send(waiting.front().partner, refuse, false);
+  }
+  listeners_.erase(found);
+}
+
+template <class C>
+void Core::give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags) {
+  for (const auto& region : connection.regions) {
+    (void)engine_.memory().erase(region->key);
+  }
+  connection.regions.clear();
+  if (connection.state == Comm::State::open) {
+    ControlHeader goodbye;
+    goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
+    goodbye.flags = goodbye_flags;
+    goodbye.to_number = connection.partner_number;
+    goodbye.to_nonce = connection.partner_nonce;
+    links_.send(connection.partner, goodbye, false);
+  }
+  connection.state = Comm::State::closed;
+  if (connection.in_engine == 0) {
+    table.remove(connection.number);
+  }
+}
+
+void Core::close(SendComm& connection) {
+  connection.revoke(links_, nullptr);
+  give_up(senders_, connection, 0);
+}
+
+void Core::close(ReceiveComm& connection) { give_up(receivers_, connection, kToSender); }
+
+Result<Region*> Core::register_memory(Comm& connection, std::byte* data, std::size_t size) {
+  for (const auto& region : connection.regions) {
+    if (region->data == data && region->size == size) {
+      ++region->uses;
+      return region.get();
+    }
+  }
+  const auto key =
+      engine_.memory().insert({.data = data,
+                               .address = reinterpret_cast<std::uintptr_t>(data),
+                               .length = size,
+                               .access = srd::Access::local_write | srd::Access::remote_write,
+                               .domain = kDomain});
+  if (!key) {
+    return tl::unexpected(key.error());
+  }
+  connection.regions.push_back(std::make_unique<Region>(Region{*key, data, size, 1}));
+  return connection.regions.back().get();
+}
+
+template <class C>
+std::unique_ptr<Region> Core::take_region(C& connection, const Region* region, bool& found) {
+  auto& regions = connection.regions;
+  const auto at = std::find_if(regions.begin(), regions.end(),
+                               [region](const auto& one) { return one.get() == region; });
+  found = at != regions.end();
+  if (!found || --(*at)->uses != 0) {
+    return nullptr;
+  }
+  std::unique_ptr<Region> taken = std::move(*at);
+  regions.erase(at);
+  return taken;
+}
+
+bool Core::deregister(SendComm& connection, const Region* region) {
+  bool found = false;
+  if (const auto taken = take_region(connection, region, found)) {
+    (void)engine_.memory().erase(taken->key);
+    connection.revoke(links_, taken.get());
+  }
+  return found;
+}
+
+bool Core::deregister(ReceiveComm& connection, const Region* region) {
+  bool found = false;
+  if (const auto taken = take_region(connection, region, found)) {
+    (void)engine_.memory().erase(taken->key);
+    connection.revoke(taken.get());
+  }
+  return found;
+}
+
+bool Core::idle() const { return engine_.outstanding() == 0 && !links_.has_backlog(); }
+
+}  // namespace weft::nccl

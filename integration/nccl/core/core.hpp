@@ -1,0 +1,172 @@
+// Owns the connections of one NIC: how they are made and closed, and what arrives for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "integration/nccl/core/links.hpp"
+#include "integration/nccl/core/receive_comm.hpp"
+#include "integration/nccl/core/send_comm.hpp"
+#include "srd/base/ring_queue.hpp"
+#include "srd/base/rng.hpp"
+
+namespace weft::nccl {
+
+struct CoreConfig {
+  srd::Address address;  // of the NIC
+  srd::AttachmentId attachment;
+  srd::Qpn first_qpn;  // of three
+  std::uint64_t seed = 1;
+  void* owner = nullptr;  // of requests and connections, for the caller
+};
+
+// What listen() gives to the other side: how to reach the listener. It travels as bytes, and its
+// last three members are the sender's own notes between two calls of connect().
+struct ListenHandle {
+  boost::endian::big_uint32_buf_t magic{0};
+  boost::endian::big_uint16_buf_t version{0};
+  boost::endian::big_uint16_buf_t attachment{0};
+  std::array<std::byte, 16> address{};
+  boost::endian::big_uint32_buf_t control{0};  // queue pair
+  boost::endian::big_uint32_buf_t qkey{0};
+  boost::endian::big_uint32_buf_t listener{0};
+  boost::endian::big_uint64_buf_t secret{0};
+  boost::endian::big_uint32_buf_t asked{0};  // 1: the two below are valid
+  boost::endian::big_uint32_buf_t number{0};
+  boost::endian::big_uint32_buf_t nonce{0};
+};
+static_assert(sizeof(ListenHandle) <= 64);  // the oldest tables have no more room
+
+// Pure: one caller at a time, who drives the engine and calls progress() after each round. A peer
+// that dies while something waits for it is noticed by a message without bytes to an endpoint where
+// nothing is received: the engine tries for as long as the peer lives.
+class Core {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Core>> create(srd::Engine& engine,
+                                                            const CoreConfig& config);
+  ~Core() { links_.close(); }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  void progress(TimePoint now);
+  [[nodiscard]] TimePoint next_timeout() const { return next_check_; }
+
+  [[nodiscard]] std::uint32_t listen(ListenHandle& handle);
+  // To be repeated with the same handle while it says ok and gives no connection.
+  [[nodiscard]] Outcome connect(ListenHandle& handle, SendComm*& connection);
+  // The same; `listener` must be one.
+  [[nodiscard]] Outcome accept(std::uint32_t listener, ReceiveComm*& connection);
+  void close_listener(std::uint32_t listener);
+  // Afterwards no memory that was lent or registered for it is touched.
+  void close(SendComm& connection);
+  void close(ReceiveComm& connection);
+
+  [[nodiscard]] Result<Region*> register_memory(Comm& connection, std::byte* data,
+                                                std::size_t size);
+  // False: there is no such region. Afterwards its memory is not touched, unless it was registered
+  // more often than deregistered.
+  [[nodiscard]] bool deregister(SendComm& connection, const Region* region);
+  [[nodiscard]] bool deregister(ReceiveComm& connection, const Region* region);
+
+  [[nodiscard]] Outcome send(SendComm& connection, std::byte* data, std::size_t size, int tag,
+                             const Region* region, Request*& out) {
+    return connection.post(links_, data, size, tag, region, out);
+  }
+  [[nodiscard]] Outcome receive(ReceiveComm& connection, std::span<const Buffer> buffers,
+                                bool early, Request*& out) {
+    return connection.post(links_, buffers, early, out);
+  }
+
+  [[nodiscard]] const CoreCounters& counters() { return links_.counters(); }
+  // Nothing of ours is on its way.
+  [[nodiscard]] bool idle() const;
+
+ private:
+  struct Hello {
+    Partner partner;
+    std::uint16_t number = 0;
+    std::uint32_t nonce = 0;
+  };
+  struct Listener {
+    std::uint64_t secret = 0;
+    RingQueue<Hello> waiting{kMaxWaiting};
+  };
+  struct Watch {
+    bool under_way = false;
+    bool wanted = false;
+  };
+  static constexpr std::size_t kMaxWaiting = 1024;  // connections that nobody has accepted
+  static constexpr Duration kCheckEvery = std::chrono::milliseconds{50};
+  static constexpr std::size_t kMaxConnections = 1U << 16;  // of each kind; numbers have 16 bits
+
+  // One kind of ends. A number rests for a while before it is used again.
+  template <class C>
+  struct Table {
+    std::vector<std::unique_ptr<C>> ends;
+    RingQueue<std::uint16_t> resting;
+
+    [[nodiscard]] C* find(std::uint32_t number) {
+      return number < ends.size() ? ends[number].get() : nullptr;
+    }
+    [[nodiscard]] C* make();
+    void remove(std::uint16_t number) {
+      ends[number].reset();
+      (void)resting.push(number);
+    }
+  };
+
+  Core(srd::Engine& engine, const CoreConfig& config);
+
+  // core.cpp
+  template <class C>
+  [[nodiscard]] C* make_end(Table<C>& table, const Partner& partner);
+  void begin(const ListenHandle& handle, const Partner& partner, SendComm& connection);
+  template <class C>
+  void give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags);
+  template <class C>
+  [[nodiscard]] static std::unique_ptr<Region> take_region(C& connection, const Region* region,
+                                                           bool& found);
+
+  // arrive.cpp
+  void on_completion(const srd::Completion& completion);
+  void on_control(const srd::Completion& completion, std::span<const std::byte> message);
+  void on_hello(const srd::Completion& completion, const ControlHeader& header);
+  void on_welcome(const srd::Completion& completion, const ControlHeader& header);
+  void on_announce(const srd::Completion& completion, const ControlHeader& header,
+                   std::span<const std::byte> message);
+  void on_reject(const srd::Completion& completion, const ControlHeader& header);
+  void on_goodbye(const srd::Completion& completion, const ControlHeader& header);
+  void on_immediate(const srd::Completion& completion);
+  void on_written(Cookie cookie, srd::Status status);
+  [[nodiscard]] SendComm* sender(const srd::Completion& completion, const ControlHeader& header);
+  [[nodiscard]] ReceiveComm* receiver(const srd::Completion& completion,
+                                      const ControlHeader& header);
+
+  // watch.cpp
+  void check();
+  template <class C>
+  void check_end(C& connection);
+  void watch(srd::PeerId peer, const Partner& partner, Watch& one);
+  void fail_peer(srd::PeerId peer);
+  void notice_restarts();
+  [[nodiscard]] std::uint32_t restarts_of(srd::PeerId peer) const;
+
+  CoreConfig config_;
+  Rng rng_;
+  srd::Engine& engine_;
+  Links links_;
+  Table<SendComm> senders_;
+  Table<ReceiveComm> receivers_;
+  std::map<std::uint32_t, Listener> listeners_;
+  std::uint32_t last_listener_ = 0;
+  std::map<std::uint32_t, Watch> watches_;  // by peer
+  std::uint64_t seen_restarts_ = 0;         // of all peers
+  TimePoint next_check_ = kNever;
+};
+
+}  // namespace weft::nccl

@@ -1,0 +1,107 @@
+// Owns the endpoints and the buffers of control messages.
+#include "integration/nccl/core/links.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::nccl {
+
+bool Comm::knows(const Region* region) const {
+  return std::any_of(regions.begin(), regions.end(),
+                     [region](const auto& one) { return one.get() == region; });
+}
+
+Result<void> Links::open() {
+  const auto key = engine_.memory().insert({.data = &empty_,
+                                            .address = 0,
+                                            .length = 1,
+                                            .access = srd::Access::remote_write,
+                                            .domain = kDomain});
+  if (!key) {
+    return tl::unexpected(key.error());
+  }
+  empty_key_ = *key;
+  const srd::EndpointConfig configs[kEndpoints] = {
+      {.qkey = qkey_, .domain = 0, .receive_depth = kReceiveBuffers},
+      {.qkey = qkey_, .domain = kDomain, .receive_depth = 0, .unsolicited_immediate = true},
+      {.qkey = qkey_, .domain = 0, .receive_depth = 0}};
+  for (std::uint32_t i = 0; i < kEndpoints; ++i) {
+    if (auto opened = engine_.open_endpoint(srd::Qpn{first_.value() + i}, configs[i]); !opened) {
+      return opened;
+    }
+  }
+  send_buffers_.resize(kSendBuffers * kMaxControl);
+  receive_buffers_.resize(kReceiveBuffers * kMaxControl);
+  matters_.resize(kSendBuffers);
+  for (std::uint32_t i = 0; i < kSendBuffers; ++i) {
+    free_buffers_.push_back(kSendBuffers - 1 - i);
+  }
+  for (std::uint32_t i = 0; i < kReceiveBuffers; ++i) {
+    post_receive(i);
+  }
+  return {};
+}
+
+void Links::close() {
+  for (std::uint32_t i = 0; i < kEndpoints; ++i) {
+    engine_.close_endpoint(srd::Qpn{first_.value() + i});
+  }
+  (void)engine_.memory().erase(empty_key_);
+}
+
+void Links::post_receive(std::uint32_t buffer) {
+  srd::ReceiveRequest request;
+  request.segments[0] = {receive_buffers_.data() + buffer * kMaxControl, kMaxControl};
+  request.cookie = Cookie{Lane::control_receive, 0, buffer}.pack();
+  (void)engine_.post_receive(control(), request);  // the depth is the number of buffers
+}
+
+bool Links::post(const Partner& to, std::span<const std::byte> message, bool matters) {
+  if (free_buffers_.empty()) {
+    return false;
+  }
+  const std::uint32_t buffer = free_buffers_.back();
+  std::byte* const bytes = send_buffers_.data() + buffer * kMaxControl;
+  std::memcpy(bytes, message.data(), message.size());
+  srd::SendRequest request;
+  request.peer = to.peer;
+  request.source = control();
+  request.destination = to.control;
+  request.qkey = to.qkey;
+  request.cookie = Cookie{Lane::control_send, 0, buffer}.pack();
+  request.segments[0] = {bytes, static_cast<std::uint32_t>(message.size())};
+  if (engine_.post(request) != srd::PostResult::accepted) {
+    return false;
+  }
+  matters_[buffer] = matters;
+  free_buffers_.pop_back();
+  return true;
+}
+
+bool Links::try_send(const Partner& to, std::span<const std::byte> message) {
+  return backlog_.empty() && post(to, message, true);
+}
+
+void Links::send(const Partner& to, ControlHeader header, bool matters) {
+  header.qkey = qkey_;
+  if (!backlog_.empty() || !post(to, std::as_bytes(std::span{&header, 1}), matters)) {
+    (void)backlog_.push({to, header, matters});
+  }
+}
+
+void Links::retry() {
+  while (!backlog_.empty()) {
+    const Late& late = backlog_.front();
+    if (!post(late.to, std::as_bytes(std::span{&late.header, 1}), late.matters)) {
+      return;
+    }
+    backlog_.pop();
+  }
+}
+
+bool Links::on_sent(std::uint32_t buffer) {
+  free_buffers_.push_back(buffer);
+  return matters_[buffer];
+}
+
+}  // namespace weft::nccl

@@ -1,0 +1,98 @@
+// Owns what both ends of connections use of the engine: the three endpoints, writing, and control
+// messages.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "integration/nccl/core/comm.hpp"
+#include "srd/base/ring_queue.hpp"
+#include "srd/engine/engine.hpp"
+
+namespace weft::nccl {
+
+inline constexpr std::uint32_t kDomain = 1;
+inline constexpr std::uint32_t kEndpoints = 3;
+
+// What a request to the engine was for.
+enum class Lane : std::uint8_t { control_receive, control_send, write, watch };
+struct Cookie {
+  Lane lane{};
+  std::uint16_t number = 0;  // write: of the sending end
+  std::uint32_t index = 0;   // write: of its request; the others: of a buffer or a peer
+
+  [[nodiscard]] constexpr std::uint64_t pack() const {
+    return std::uint64_t{static_cast<std::uint8_t>(lane)} << 48 | std::uint64_t{number} << 32 |
+           index;
+  }
+  [[nodiscard]] static constexpr Cookie unpack(std::uint64_t word) {
+    return {static_cast<Lane>(word >> 48), static_cast<std::uint16_t>(word >> 32),
+            static_cast<std::uint32_t>(word)};
+  }
+};
+
+class Links {
+ public:
+  Links(srd::Engine& engine, srd::Qpn first, std::uint32_t qkey)
+      : engine_(engine), first_(first), qkey_(qkey) {}
+  // Opens the endpoints. To be called once.
+  [[nodiscard]] Result<void> open();
+  void close();
+
+  [[nodiscard]] srd::Engine& engine() { return engine_; }
+  [[nodiscard]] srd::Qpn control() const { return first_; }
+  [[nodiscard]] srd::Qpn data() const { return srd::Qpn{first_.value() + 1}; }
+  [[nodiscard]] srd::Qpn watch() const { return srd::Qpn{first_.value() + 2}; }
+  [[nodiscard]] std::uint32_t qkey() const { return qkey_; }
+  // Of a buffer without bytes.
+  [[nodiscard]] srd::RegionKey empty_key() const { return empty_key_; }
+  [[nodiscard]] CoreCounters& counters() { return counters_; }
+  // The numbers of sending ends for whose writes the engine had no room.
+  [[nodiscard]] RingQueue<std::uint16_t>& stalled() { return stalled_; }
+
+  // --- Control messages. False: no room at present, nothing was sent.
+  [[nodiscard]] bool try_send(const Partner& to, std::span<const std::byte> message);
+  // Sent as soon as there is room. If it does not arrive, that is nobody's failure unless
+  // `matters`.
+  void send(const Partner& to, ControlHeader header, bool matters = true);
+  void retry();
+  [[nodiscard]] bool has_backlog() const { return !backlog_.empty(); }
+  // A message has left or failed; whether that matters.
+  [[nodiscard]] bool on_sent(std::uint32_t buffer);
+  [[nodiscard]] std::span<const std::byte> received(std::uint32_t buffer,
+                                                    std::size_t length) const {
+    return std::span{receive_buffers_}.subspan(buffer * kMaxControl, length);
+  }
+  void post_receive(std::uint32_t buffer);
+
+ private:
+  static constexpr std::uint32_t kSendBuffers = 512;
+  static constexpr std::uint32_t kReceiveBuffers = 1024;
+
+  struct Late {
+    Partner to;
+    ControlHeader header;
+    bool matters = true;
+  };
+
+  [[nodiscard]] bool post(const Partner& to, std::span<const std::byte> message, bool matters);
+
+  srd::Engine& engine_;
+  srd::Qpn first_;
+  std::uint32_t qkey_;
+  srd::RegionKey empty_key_;
+  std::byte empty_{};
+  CoreCounters counters_;
+  std::vector<std::byte> send_buffers_;
+  std::vector<bool> matters_;
+  std::vector<std::uint32_t> free_buffers_;
+  std::vector<std::byte> receive_buffers_;
+  RingQueue<Late> backlog_;
+  RingQueue<std::uint16_t> stalled_;
+};
+
+}  // namespace weft::nccl

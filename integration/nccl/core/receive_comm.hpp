@@ -1,0 +1,55 @@
+// Owns the receiving end of a connection: groups of buffers that were announced, and what arrived.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "integration/nccl/core/links.hpp"
+
+namespace weft::nccl {
+
+struct Buffer {
+  std::byte* data = nullptr;
+  std::size_t size = 0;
+  int tag = 0;
+  const Region* region = nullptr;
+};
+
+// Each receive is a group of buffers with a number in sequence, and takes one of 64 slots until all
+// its messages are here. A receive whose completion may be told early ends when it is announced;
+// its slot stays taken all the same, so the sender is never offered more than it has room for.
+class ReceiveComm : public Comm {
+ public:
+  // `out` is null if there is no room: ask again.
+  [[nodiscard]] Outcome post(Links& links, std::span<const Buffer> buffers, bool early,
+                             Request*& out);
+  // A message is complete in its buffer. False: no buffer waits for it.
+  [[nodiscard]] bool on_arrival(Links& links, Immediate immediate, std::uint32_t length);
+  void fail(Outcome outcome);
+  // The memory of a region goes: receives that wait for it fail.
+  void revoke(const Region* region);
+
+ private:
+  static constexpr std::size_t kMaxReceives = 128;
+  static constexpr std::uint16_t kTold = 0xFFFF;  // no request: its end was told early
+
+  struct Slot {
+    bool taken = false;
+    std::uint8_t missing = 0;  // a bit for each buffer
+    std::uint16_t request = kTold;
+    std::uint32_t sequence = 0;
+    std::array<std::uint32_t, kMaxGroup> sizes{};  // of the buffers
+    std::array<const Region*, kMaxGroup> regions{};
+  };
+
+  [[nodiscard]] bool announce(Links& links, std::span<const Buffer> buffers);
+
+  RequestPool<kMaxReceives> requests_;
+  std::array<Slot, Immediate::kSlots> slots_{};
+  std::uint32_t next_ = 0;  // sequence
+  std::uint32_t oldest_ = 0;
+};
+
+}  // namespace weft::nccl

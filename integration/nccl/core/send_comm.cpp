@@ -1,0 +1,193 @@
+// Owns matching sends with announced buffers, and writing them.
+#include "integration/nccl/core/send_comm.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace weft::nccl {
+
+Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, int tag,
+                       const Region* region, Request*& out) {
+  out = nullptr;
+  if (state != State::open) {
+    return refusal();
+  }
+  if (size > srd::kMaxTransfer || (size != 0 && (!knows(region) || !region->holds(data, size)))) {
+    return Outcome::invalid_argument;
+  }
+  Request* const request = requests_.take(owner);
+  if (request == nullptr) {
+    return Outcome::ok;
+  }
+  const auto index = static_cast<std::uint32_t>(requests_.index_of(*request));
+  request->count = 1;
+  request->sizes[0] = static_cast<std::uint32_t>(size);
+  records_[index] = {data, static_cast<std::uint32_t>(size), tag, region};
+  ++pending;
+  waiting_.push_back(index);
+  out = request;
+  links.counters().sends += 1;
+  links.counters().sent_bytes += size;
+  (void)advance(links);
+  links.counters().sends_waited += waiting_.empty() ? 0 : 1;
+  return Outcome::ok;
+}
+
+bool SendComm::on_announce(Links& links, const ControlHeader& header,
+                           std::span<const std::byte> message) {
+  const std::uint32_t sequence = header.sequence.value();
+  if (sequence - first_ >= Immediate::kSlots || group(sequence).known) {
+    return false;
+  }
+  Group& announced = group(sequence);
+  announced.known = true;
+  announced.unused = static_cast<std::uint8_t>((1U << header.count) - 1);
+  for (std::size_t i = 0; i < header.count; ++i) {
+    const ControlEntry entry = entry_of(message, i);
+    announced.entries[i] = {entry.address.value(), srd::RegionKey{entry.key.value()},
+                            entry.size.value(), entry.tag.value()};
+  }
+  while (known_ - first_ < Immediate::kSlots && group(known_).known) {
+    ++known_;
+  }
+  (void)advance(links);
+  return true;
+}
+
+std::optional<SendComm::Place> SendComm::find(int tag) {
+  for (std::uint32_t sequence = first_; sequence != known_; ++sequence) {
+    const Group& one = group(sequence);
+    for (unsigned left = one.unused; left != 0; left &= left - 1) {
+      const auto sub = static_cast<std::uint8_t>(std::countr_zero(left));
+      if (one.entries[sub].tag == tag) {
+        return Place{sequence, sub};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+SendComm::Written SendComm::write(Links& links, std::uint32_t index, Place place) {
+  const Record& record = records_[index];
+  const Entry& entry = group(place.sequence).entries[place.sub];
+  if (record.size > entry.size) {
+    return Written::too_long;
+  }
+  srd::WriteRequest request;
+  request.peer = partner.peer;
+  request.source = links.data();
+  request.destination = partner.data();
+  request.qkey = partner.qkey;
+  request.cookie = Cookie{Lane::write, number, index}.pack();
+  request.segments[0] = {record.data, record.size};
+  request.remote_address = entry.address;
+  request.remote_key = entry.key;
+  request.immediate = Immediate{partner_number, place.sequence, place.sub}.pack();
+  if (links.engine().post(request) != srd::PostResult::accepted) {
+    return Written::no_room;
+  }
+  ++in_engine;
+  return Written::yes;
+}
+
+bool SendComm::advance(Links& links) {
+  for (std::size_t at = 0; at < waiting_.size() && first_ != known_ && state == State::open;) {
+    const std::uint32_t index = waiting_[at];
+    const std::optional<Place> place = find(records_[index].tag);
+    if (!place) {
+      ++at;
+      continue;
+    }
+    const Written written = write(links, index, *place);
+    if (written == Written::no_room) {
+      ++links.counters().stalls;
+      (void)links.stalled().push(number);
+      return false;
+    }
+    if (written == Written::too_long) {
+      ControlHeader reject;
+      reject.kind = static_cast<std::uint8_t>(ControlKind::reject);
+      reject.to_number = partner_number;
+      reject.to_nonce = partner_nonce;
+      links.send(partner, reject);
+      fail(Outcome::invalid_usage);
+      return true;
+    }
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    Group& used = group(place->sequence);
+    used.unused = static_cast<std::uint8_t>(used.unused & ~(1U << place->sub));
+    while (first_ != known_ && group(first_).unused == 0) {
+      group(first_++).known = false;
+    }
+    while (known_ - first_ < Immediate::kSlots && group(known_).known) {
+      ++known_;
+    }
+  }
+  return true;
+}
+
+void SendComm::on_written(Links& links, std::uint32_t index, srd::Status status) {
+  --in_engine;
+  Request& request = requests_[index];
+  if (state == State::closed ||
+      request.state.load(std::memory_order_relaxed) != Request::State::pending) {
+    return;
+  }
+  if (status == srd::Status::ok) {
+    end(request, Outcome::ok);
+    (void)advance(links);
+    return;
+  }
+  // Our own memory was taken back while it was lent; everything else is the other end's doing.
+  fail(status == srd::Status::local_protection || status == srd::Status::flushed
+           ? Outcome::invalid_usage
+           : Outcome::remote_error);
+}
+
+void SendComm::end_waiting(Outcome outcome) {
+  for (const std::uint32_t index : waiting_) {
+    end(requests_[index], outcome);
+  }
+  waiting_.clear();
+}
+
+void SendComm::desert() {
+  if (state == State::connecting) {
+    fail(Outcome::remote_error);
+  } else if (state == State::open) {
+    state = State::deserted;
+    end_waiting(Outcome::remote_error);
+  }
+}
+
+void SendComm::fail(Outcome outcome) {
+  if (state == State::failed || state == State::closed) {
+    return;
+  }
+  state = State::failed;
+  failure = outcome;
+  waiting_.clear();
+  for (std::size_t i = 0; i < kMaxSends; ++i) {
+    if (requests_[i].state.load(std::memory_order_relaxed) == Request::State::pending) {
+      end(requests_[i], outcome);
+    }
+  }
+}
+
+void SendComm::revoke(Links& links, const Region* region) {
+  const auto concerned = [&](std::uint32_t index) {
+    return region == nullptr || records_[index].region == region;
+  };
+  if (std::any_of(waiting_.begin(), waiting_.end(), concerned)) {
+    fail(Outcome::invalid_usage);
+  }
+  if (in_engine == 0) {
+    return;
+  }
+  links.engine().revoke([&](std::uint64_t word) {
+    const Cookie cookie = Cookie::unpack(word);
+    return cookie.lane == Lane::write && cookie.number == number && concerned(cookie.index);
+  });
+}
+
+}  // namespace weft::nccl

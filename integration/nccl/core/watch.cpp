@@ -1,0 +1,84 @@
+// Owns noticing that a peer is no more while something waits for it.
+#include "integration/nccl/core/core.hpp"
+
+namespace weft::nccl {
+
+std::uint32_t Core::restarts_of(srd::PeerId peer) const {
+  const auto history = engine_.history_of(peer);
+  return history ? history->restarts : 0;
+}
+
+// Something has waited between two checks, and nothing has moved.
+template <class C>
+void Core::check_end(C& connection) {
+  const bool waits = connection.pending != 0 && connection.ended == connection.ended_before &&
+                     (connection.usable() || connection.state == Comm::State::deserted);
+  connection.ended_before = connection.ended;
+  if (!waits) {
+    return;
+  }
+  Watch& one = watches_[connection.partner.peer.value()];
+  one.wanted = true;
+  if (!one.under_way) {
+    watch(connection.partner.peer, connection.partner, one);
+  }
+}
+
+void Core::check() {
+  for (auto& [peer, one] : watches_) {
+    one.wanted = false;
+  }
+  for (const auto& one : senders_.ends) {
+    if (one != nullptr) {
+      check_end(*one);
+    }
+  }
+  for (const auto& one : receivers_.ends) {
+    if (one != nullptr) {
+      check_end(*one);
+    }
+  }
+  for (const auto& [peer, one] : watches_) {
+    if (one.under_way && !one.wanted) {
+      engine_.flush(srd::PeerId{peer}, links_.watch());
+    }
+  }
+}
+
+void Core::watch(srd::PeerId peer, const Partner& partner, Watch& one) {
+  srd::SendRequest request;
+  request.peer = peer;
+  request.source = links_.watch();
+  request.destination = partner.watch();
+  request.qkey = partner.qkey;
+  request.cookie = Cookie{Lane::watch, 0, peer.value()}.pack();
+  one.under_way = engine_.post(request) == srd::PostResult::accepted;
+}
+
+void Core::fail_peer(srd::PeerId peer) {
+  const auto fail = [&](auto& table) {
+    for (const auto& one : table.ends) {
+      if (one != nullptr && one->partner.peer == peer) {
+        links_.counters().failed_connections += one->usable() ? 1 : 0;
+        one->fail(Outcome::remote_error);
+      }
+    }
+  };
+  fail(senders_);
+  fail(receivers_);
+}
+
+void Core::notice_restarts() {
+  seen_restarts_ = engine_.counters().peer_restarts;
+  const auto fail = [&](auto& table) {
+    for (const auto& one : table.ends) {
+      if (one != nullptr && restarts_of(one->partner.peer) != one->restarts) {
+        one->fail(Outcome::remote_error);
+      }
+    }
+  };
+  fail(senders_);
+  fail(receivers_);
+}
+
+}  // namespace weft::nccl

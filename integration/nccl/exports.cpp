@@ -1,0 +1,217 @@
+// Owns the symbols that NCCL looks for: one table of functions for each version of the interface.
+#include <algorithm>
+#include <type_traits>
+
+#include "integration/nccl/plugin.hpp"
+
+namespace weft::nccl {
+namespace {
+
+using abi::DeviceHandle;
+using abi::Result;
+
+constexpr const char* kName = "weft";
+constexpr std::size_t kMostBytes = srd::kMaxTransfer;
+
+// --- Calls that are the same in all versions, or differ in what they leave out.
+Result init_v6(abi::Logger logger) { return plugin::init(logger); }
+Result init_v10(abi::Logger logger, abi::Profiler) { return plugin::init(logger); }
+Result init_v11(void** context, std::uint64_t, abi::Config*, abi::Logger logger, abi::Profiler) {
+  static char any = 0;  // a context is never looked at, but must not be null
+  *context = &any;
+  return plugin::init(logger);
+}
+Result finalize(void*) { return plugin::finalize(); }
+Result ignore_attributes(void*, abi::NetAttributes*) { return abi::kSuccess; }
+
+template <class P>
+Result properties(int index, P* out) {
+  const Device* const device = plugin::device(index);
+  if (device == nullptr) {
+    return abi::kInvalidArgument;
+  }
+  *out = {};
+  out->name = const_cast<char*>(device->name.c_str());
+  out->guid = device->guid;
+  out->ptrSupport = abi::kHostMemory;
+  out->speed = device->speed;
+  out->port = 1;
+  out->latency = device->latency;
+  out->maxComms = 65536;
+  out->maxRecvs = static_cast<int>(kMaxGroup);
+  if constexpr (requires { out->netDeviceType; }) {
+    out->netDeviceType = abi::kHostDevice;
+  }
+  if constexpr (requires { out->vProps; }) {
+    out->vProps.ndevs = 1;
+    out->vProps.devs[0] = index;
+    out->maxP2pBytes = kMostBytes;
+    out->maxCollBytes = kMostBytes;
+  }
+  if constexpr (requires { out->maxMultiRequestSize; }) {
+    out->maxMultiRequestSize = 1;
+  }
+  if constexpr (requires { out->railId; }) {
+    out->railId = static_cast<std::int16_t>(index);
+    out->planeId = abi::kUndefined;
+  }
+  return abi::kSuccess;
+}
+
+void leave_host(DeviceHandle** device) {
+  if (device != nullptr) {  // no code of ours on the device
+    *device = nullptr;
+  }
+}
+Result listen_v11(void*, int index, void* handle, void** listener) {
+  return plugin::listen(index, handle, listener);
+}
+Result connect_v7(int index, void* handle, void** connection, DeviceHandle** device) {
+  leave_host(device);
+  return plugin::connect(index, handle, connection);
+}
+Result connect_v10(int index, abi::Config*, void* handle, void** connection,
+                   DeviceHandle** device) {
+  return connect_v7(index, handle, connection, device);
+}
+Result connect_v11(void*, int index, void* handle, void** connection, DeviceHandle** device) {
+  return connect_v7(index, handle, connection, device);
+}
+Result accept_v7(void* listener, void** connection, DeviceHandle** device) {
+  leave_host(device);
+  return plugin::accept(listener, connection);
+}
+Result register_int(void* connection, void* data, int size, int type, void** region) {
+  return size < 0 ? abi::kInvalidArgument
+                  : plugin::register_memory(connection, data, static_cast<std::size_t>(size), type,
+                                            region);
+}
+Result send_v6(void* connection, void* data, int size, int tag, void* region, void** request) {
+  return size < 0
+             ? abi::kInvalidArgument
+             : plugin::send(connection, data, static_cast<std::size_t>(size), tag, region, request);
+}
+Result send_v10(void* connection, void* data, std::size_t size, int tag, void* region, void*,
+                void** request) {
+  return plugin::send(connection, data, size, tag, region, request);
+}
+
+// Before version 9 nobody asks for an early completion: what a request holds means nothing.
+Result receive_v6(void* connection, int count, void** data, int* sizes, int* tags, void** regions,
+                  void** request) {
+  *request = nullptr;
+  std::size_t wide[kMaxGroup] = {};
+  for (int i = 0; i < std::min(count, static_cast<int>(kMaxGroup)); ++i) {
+    if (sizes[i] < 0) {
+      return abi::kInvalidArgument;
+    }
+    wide[i] = static_cast<std::size_t>(sizes[i]);
+  }
+  return plugin::receive(connection, count, data, wide, tags, regions, request);
+}
+Result receive_v9(void* connection, int count, void** data, std::size_t* sizes, int* tags,
+                  void** regions, void** request) {
+  return plugin::receive(connection, count, data, sizes, tags, regions, request);
+}
+Result receive_v10(void* connection, int count, void** data, std::size_t* sizes, int* tags,
+                   void** regions, void**, void** request) {
+  return plugin::receive(connection, count, data, sizes, tags, regions, request);
+}
+Result flush(void*, int, void**, int*, void**, void** request) { return plugin::flush(request); }
+
+// What every table has, by the types of its members.
+template <class Table>
+constexpr Table common() {
+  Table table{};
+  table.name = kName;
+  table.devices = plugin::devices;
+  table.getProperties = properties<typename Table::Properties>;
+  table.deregMr = plugin::deregister_memory;
+  table.iflush = flush;
+  table.test = plugin::test;
+  table.closeSend = plugin::close_send;
+  table.closeRecv = plugin::close_receive;
+  table.closeListen = plugin::close_listener;
+  if constexpr (std::is_same_v<decltype(table.regMr), Result (*)(void*, void*, int, int, void**)>) {
+    table.regMr = register_int;
+  } else {
+    table.regMr = plugin::register_memory;
+  }
+  return table;
+}
+
+constexpr abi::TableV6 make_v6() {
+  auto table = common<abi::TableV6>();
+  table.init = init_v6;
+  table.listen = plugin::listen;
+  table.connect = plugin::connect;
+  table.accept = plugin::accept;
+  table.isend = send_v6;
+  table.irecv = receive_v6;
+  return table;
+}
+
+template <class Table>
+constexpr Table make_v7() {
+  auto table = common<Table>();
+  table.init = init_v6;
+  table.listen = plugin::listen;
+  table.connect = connect_v7;
+  table.accept = accept_v7;
+  table.isend = send_v6;
+  table.irecv = receive_v6;
+  return table;
+}
+
+constexpr abi::TableV9 make_v9() {
+  auto table = common<abi::TableV9>();
+  table.init = init_v6;
+  table.listen = plugin::listen;
+  table.connect = connect_v7;
+  table.accept = accept_v7;
+  table.isend = plugin::send;
+  table.irecv = receive_v9;
+  return table;
+}
+
+constexpr abi::TableV10 make_v10() {
+  auto table = common<abi::TableV10>();
+  table.init = init_v10;
+  table.listen = plugin::listen;
+  table.connect = connect_v10;
+  table.accept = accept_v7;
+  table.isend = send_v10;
+  table.irecv = receive_v10;
+  return table;
+}
+
+template <class Table>
+constexpr Table make_v11() {
+  auto table = common<Table>();
+  table.init = init_v11;
+  table.listen = listen_v11;
+  table.connect = connect_v11;
+  table.accept = accept_v7;
+  table.isend = send_v10;
+  table.irecv = receive_v10;
+  table.finalize = finalize;
+  table.setNetAttr = ignore_attributes;
+  return table;
+}
+
+}  // namespace
+}  // namespace weft::nccl
+
+#define WEFT_EXPORT extern "C" __attribute__((visibility("default"))) constinit const
+
+WEFT_EXPORT weft::nccl::abi::TableV6 ncclNetPlugin_v6 = weft::nccl::make_v6();
+WEFT_EXPORT weft::nccl::abi::TableV7 ncclNetPlugin_v7 =
+    weft::nccl::make_v7<weft::nccl::abi::TableV7>();
+WEFT_EXPORT weft::nccl::abi::TableV8 ncclNetPlugin_v8 =
+    weft::nccl::make_v7<weft::nccl::abi::TableV8>();
+WEFT_EXPORT weft::nccl::abi::TableV9 ncclNetPlugin_v9 = weft::nccl::make_v9();
+WEFT_EXPORT weft::nccl::abi::TableV10 ncclNetPlugin_v10 = weft::nccl::make_v10();
+WEFT_EXPORT weft::nccl::abi::TableV11 ncclNetPlugin_v11 =
+    weft::nccl::make_v11<weft::nccl::abi::TableV11>();
+WEFT_EXPORT weft::nccl::abi::TableV12 ncclNetPlugin_v12 =
+    weft::nccl::make_v11<weft::nccl::abi::TableV12>();

@@ -1,0 +1,266 @@
+// Owns attaching a device of the plugin to its network.
+#include "integration/nccl/nic.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "emu/attach/client.hpp"
+#include "srd/base/rng.hpp"
+#include "srd/engine/process_config.hpp"
+#include "srd/io/udp_io.hpp"
+#include "srd/net/address_text.hpp"
+#include "srd/run/clock.hpp"
+#include "srd/wire/srd_codec.hpp"
+#include "srd/wire/srd_header.hpp"
+
+namespace weft::nccl {
+namespace {
+
+using UdpIo = srd::UdpIo<srd::wire::SrdCodec>;
+
+constexpr std::uint16_t kUdpPaths = 16;
+constexpr std::size_t kLoopbackMtu = 8192 + sizeof(srd::wire::DataHeader);
+constexpr std::size_t kEthernetMtu = 1408;  // with all headers below 1500
+constexpr int kDefaultSpeed = 100'000;      // Mb/s, where nobody knows
+// LL128 looks at lines of this size: a packet holds whole ones.
+constexpr std::uint32_t kLine = 128;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::uint64_t random_word() {
+  std::uint64_t word = 0;
+  if (::getrandom(&word, sizeof word, 0) != sizeof word) {
+    word = mix64(static_cast<std::uint64_t>(nanoseconds(srd::monotonic_now())) ^
+                 static_cast<std::uint64_t>(::getpid()));
+  }
+  return word;
+}
+
+struct Place {
+  srd::Address address;
+  srd::AttachmentId attachment;
+  srd::Life life;
+  srd::Qpn first_qpn;
+  std::unique_ptr<srd::PacketIo> io;
+};
+
+Result<Place> attach_to_weftd(const Settings& settings, std::size_t index) {
+  attach::AttachOptions options;
+  options.socket = settings.socket;
+  options.nic = static_cast<std::uint32_t>(index);
+  auto attached = attach::attach(std::move(options));
+  if (!attached) {
+    return tl::unexpected(attached.error());
+  }
+  return Place{attached->address, attached->id, attached->life, srd::Qpn{attached->first_qpn + 1},
+               std::move(attached->io)};
+}
+
+bool is_loopback(const srd::Address& address) {
+  return address.is_v4() && address.v4_bytes()[0] == std::byte{127};
+}
+
+// A later process has a later life: the unit is 16.8 ms, and the number comes round after years.
+srd::Life life_of_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const auto time = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+                    static_cast<std::uint64_t>(now.tv_nsec);
+  return srd::Life{static_cast<std::uint32_t>(time >> 24) | 1U};
+}
+
+Result<Place> open_udp(const Settings& settings, const srd::Address& address) {
+  const std::size_t mtu = settings.mtu != 0      ? settings.mtu
+                          : is_loopback(address) ? kLoopbackMtu
+                                                 : kEthernetMtu;
+  auto io = UdpIo::create({.own = address, .mtu = mtu, .paths = kUdpPaths});
+  if (!io) {
+    return tl::unexpected(io.error());
+  }
+  return Place{address, srd::AttachmentId{1}, life_of_now(), srd::Qpn{257}, std::move(*io)};
+}
+
+// Nobody told our address: one of the loopback network that is free.
+Result<Place> open_any_loopback(const Settings& settings) {
+  constexpr int kTries = 16;
+  Result<Place> place = fail(ErrorCode::out_of_resources, "no loopback address");
+  for (int i = 0; i < kTries && !place; ++i) {
+    const auto lot = static_cast<unsigned>(random_word());
+    place = open_udp(
+        settings, srd::Address::v4(127, 64 + lot % 128, (lot >> 8) % 256, 1 + (lot >> 16) % 254));
+  }
+  return place;
+}
+
+Result<Place> find_place(const Settings& settings, std::size_t index) {
+  if (!settings.socket.empty()) {
+    return attach_to_weftd(settings, index);
+  }
+  if (settings.addresses.empty()) {
+    return open_any_loopback(settings);
+  }
+  const auto address = srd::parse_address(settings.addresses[index]);
+  if (!address) {
+    return tl::unexpected(address.error());
+  }
+  return open_udp(settings, *address);
+}
+
+srd::EngineConfig tune(const Settings& settings, const srd::IoCapabilities& carrier,
+                       const Place& place) {
+  srd::EngineConfig config = srd::process_config(carrier, place.attachment, place.life);
+  config.peer_timeout = settings.timeout;
+  config.mtu_payload -= config.mtu_payload > kLine ? config.mtu_payload % kLine : 0;
+  if (!settings.path_selector.empty()) {
+    config.path_selector = settings.path_selector;
+  }
+  return config;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) {
+    words.push_back(word);
+  }
+  return words;
+}
+
+}  // namespace
+
+Settings settings_from_environment() {
+  Settings settings;
+  settings.socket = variable("WEFT_SOCKET");
+  settings.addresses = words_of(variable("WEFT_NCCL_ADDRESS"));
+  if (!settings.addresses.empty()) {
+    settings.socket.clear();
+  }
+  settings.mtu =
+      static_cast<std::size_t>(std::strtoul(variable("WEFT_NCCL_MTU").c_str(), nullptr, 10));
+  if (const double seconds = std::strtod(variable("WEFT_NCCL_TIMEOUT").c_str(), nullptr);
+      seconds > 0) {
+    settings.timeout = Duration{static_cast<std::int64_t>(seconds * 1e9)};
+  }
+  settings.path_selector = variable("WEFT_NCCL_PATH_SELECTOR");
+  return settings;
+}
+
+Result<std::vector<Device>> find_devices(const Settings& settings) {
+  std::size_t count = std::max<std::size_t>(settings.addresses.size(), 1);
+  std::vector<std::string> names = settings.addresses;
+  if (!settings.socket.empty()) {
+    attach::AttachOptions options;
+    options.socket = settings.socket;
+    const auto nics = attach::describe_host(std::move(options));
+    if (!nics) {
+      return tl::unexpected(nics.error());
+    }
+    count = nics->size();
+    for (const srd::Address& address : *nics) {
+      names.push_back(srd::to_text(address));
+    }
+  }
+  std::vector<Device> devices(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    devices[i].name = "weft" + std::to_string(i);
+    devices[i].guid = random_word() | 1U;
+    devices[i].speed = kDefaultSpeed;
+    if (i < names.size()) {
+      devices[i].guid = mix64(std::hash<std::string>{}(names[i]));
+    }
+  }
+  return devices;
+}
+
+Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, std::size_t index) {
+  auto place = find_place(settings, index);
+  if (!place) {
+    return tl::unexpected(place.error());
+  }
+  const srd::IoCapabilities carrier = place->io->capabilities();
+  const srd::EngineConfig config = tune(settings, carrier, *place);
+  if (auto valid = srd::validate(config, carrier); !valid) {
+    return tl::unexpected(valid.error());
+  }
+  std::unique_ptr<Nic> nic(new Nic);
+  auto machine = NetMachine::create(config, {.address = place->address,
+                                             .attachment = place->attachment,
+                                             .first_qpn = place->first_qpn,
+                                             .seed = random_word(),
+                                             .owner = nic.get()});
+  if (!machine) {
+    return tl::unexpected(machine.error());
+  }
+  auto host = Host::create(std::move(*machine), std::move(place->io));
+  if (!host) {
+    return tl::unexpected(host.error());
+  }
+  nic->host_ = std::move(*host);
+  // The background thread inherits this mask: the program's signals are for its own threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  nic->background_ = std::make_unique<srd::BackgroundThread<NetMachine>>(*nic->host_);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return nic;
+}
+
+Nic::~Nic() { background_.reset(); }
+
+void Nic::drain(Duration limit) {
+  const TimePoint end = srd::monotonic_now() + limit;
+  while (!with([](Core& core) { return core.idle(); }) && srd::monotonic_now() < end) {
+    poll();
+    srd::give_way();
+  }
+}
+
+Result<void> Nic::write_report(const std::string& path, const std::string& device) {
+  std::ostringstream text;
+  host_->look([&](NetMachine& machine) {
+    const CoreCounters& core = machine.core().counters();
+    const srd::Counters& engine = machine.engine().counters();
+    const std::pair<const char*, std::uint64_t> counts[] = {
+        {"sends", core.sends},
+        {"receives", core.receives},
+        {"sent_bytes", core.sent_bytes},
+        {"received_bytes", core.received_bytes},
+        {"early", core.early},
+        {"sends_waited", core.sends_waited},
+        {"overtaken", core.overtaken},
+        {"stray_immediates", core.stray_immediates},
+        {"stray_controls", core.stray_controls},
+        {"malformed_controls", core.malformed_controls},
+        {"stalls", core.stalls},
+        {"failed_connections", core.failed_connections},
+        {"retransmitted", engine.retrans_pkts}};
+    text << "{\"device\": \"" << device << "\", \"pid\": " << ::getpid();
+    for (const auto& [name, count] : counts) {
+      text << ", \"" << name << "\": " << count;
+    }
+    text << "}\n";
+  });
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file == nullptr) {
+    return fail(ErrorCode::io_error, srd::errno_text("writing " + path));
+  }
+  const std::string line = text.str();
+  (void)std::fwrite(line.data(), 1, line.size(), file);
+  (void)std::fclose(file);
+  return {};
+}
+
+}  // namespace weft::nccl

@@ -1,0 +1,62 @@
+// Owns one device of the plugin in a real process: its carrier, its engine, and who makes progress.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "integration/nccl/core/net_machine.hpp"
+#include "srd/run/background.hpp"
+#include "srd/run/host.hpp"
+
+namespace weft::nccl {
+
+// Where the devices come from and how they are tuned; docs/nccl.md lists the environment.
+struct Settings {
+  std::string socket;                  // of weftd; empty: UDP
+  std::vector<std::string> addresses;  // UDP: one device each; empty: a loopback address of our own
+  std::size_t mtu = 0;                 // UDP: of packets; 0: by the address
+  Duration timeout = std::chrono::seconds{10};
+  std::string path_selector;  // empty: the engine's default
+};
+[[nodiscard]] Settings settings_from_environment();
+
+struct Device {
+  std::string name;  // lives as long as the process: NCCL keeps the pointer
+  std::uint64_t guid = 0;
+  int speed = 0;      // Mb/s
+  float latency = 0;  // us
+};
+
+class Nic {
+ public:
+  using Host = srd::Host<NetMachine>;
+
+  [[nodiscard]] static Result<std::unique_ptr<Nic>> start(const Settings& settings,
+                                                          std::size_t index);
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  // Runs f(core) under the lock, and sends what it made ready.
+  template <class F>
+  decltype(auto) with(F&& f) {
+    return host_->with([&](NetMachine& machine, TimePoint) { return f(machine.core()); });
+  }
+  void poll() { (void)host_->poll(); }
+  // Polls until what was sent has been acknowledged, for `limit` at the most.
+  void drain(Duration limit);
+  // In the child of a fork: nothing of this may be touched any more.
+  void abandon() { host_->abandon(); }
+  [[nodiscard]] Result<void> write_report(const std::string& path, const std::string& device);
+
+ private:
+  Nic() = default;
+
+  std::unique_ptr<Host> host_;
+  std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;
+};
+
+// The devices that there are, in order.
+[[nodiscard]] Result<std::vector<Device>> find_devices(const Settings& settings);
+
+}  // namespace weft::nccl

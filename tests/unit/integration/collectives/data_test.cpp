@@ -1,0 +1,52 @@
+// Owns the proof that wrong data is counted: the harness is only as good as its check.
+#include "integration/collectives/data.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+namespace weft::collectives {
+namespace {
+
+TEST(Data, ReductionsOfEveryType) {
+  for (int type = 0; type < 8; ++type) {
+    for (int reduction = 0; reduction < 4; ++reduction) {
+      Problem problem{.operation = Operation::all_reduce, .ranks = 3};
+      problem.element = size_of(static_cast<Type>(type));
+      problem.bytes = 1000 * problem.element;
+      const Pattern pattern{static_cast<Type>(type), static_cast<Reduction>(reduction), 4};
+      std::vector<std::byte> result(problem.bytes);
+      fill_input(pattern, problem, result);
+      for (problem.rank = 1; problem.rank < 3; ++problem.rank) {
+        std::vector<std::byte> other(problem.bytes);
+        fill_input(pattern, problem, other);
+        reduce(pattern.type, pattern.reduction, result.data(), other.data(), 1000);
+      }
+      problem.rank = 0;
+      EXPECT_EQ(count_wrong(pattern, problem, result), 0U) << type << " " << reduction;
+      result[problem.element * 500] ^= std::byte{1};
+      EXPECT_EQ(count_wrong(pattern, problem, result), 1U);
+    }
+  }
+}
+
+TEST(Data, WrongRoundRankOrPlaceIsSeen) {
+  const Problem problem{.operation = Operation::sendrecv, .bytes = 4096, .ranks = 2, .rank = 1};
+  Problem sender = problem;
+  sender.rank = 0;
+  const Pattern pattern{Type::float32, Reduction::sum, 7};
+  std::vector<std::byte> data(4096);
+  fill_input(pattern, sender, data);
+  EXPECT_EQ(count_wrong(pattern, problem, data), 0U);
+  fill_input({Type::float32, Reduction::sum, 6}, sender, data);
+  EXPECT_GT(count_wrong(pattern, problem, data), 800U) << "an earlier round";
+  fill_input(pattern, problem, data);
+  EXPECT_GT(count_wrong(pattern, problem, data), 800U) << "another rank";
+  fill_input(pattern, sender, data);
+  std::memmove(data.data(), data.data() + 64, 1024);
+  EXPECT_GT(count_wrong(pattern, problem, data), 200U) << "another place";
+}
+
+}  // namespace
+}  // namespace weft::collectives

@@ -1,0 +1,291 @@
+// Owns the stories of one connection: sizes, order, zero bytes, early completion, closing.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "tests/unit/integration/nccl/core_lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+using nccl::Buffer;
+using nccl::Outcome;
+using nccl::Region;
+using nccl::Request;
+
+// A connection with one registered buffer at each end.
+struct Line {
+  NcclLab lab;
+  NcclLab::Connection ends;
+  std::vector<std::byte> out;
+  std::vector<std::byte> in;
+  Region* out_region = nullptr;
+  Region* in_region = nullptr;
+
+  explicit Line(std::size_t size, const NcclLabConfig& config = nccl_lab_config())
+      : lab(2, config), ends(lab.connect(0, 1)), out(size), in(size, std::byte{0xA5}) {
+    out_region = *lab.core(0).register_memory(*ends.sender, out.data(), out.size());
+    in_region = *lab.core(1).register_memory(*ends.receiver, in.data(), in.size());
+  }
+  Request* send(std::size_t at, std::size_t size, int tag = 0) {
+    Request* request = nullptr;
+    EXPECT_EQ(lab.core(0).send(*ends.sender, out.data() + at, size, tag, out_region, request),
+              Outcome::ok);
+    return request;
+  }
+  Request* receive(std::size_t at, std::size_t size, int tag = 0, bool early = false) {
+    const Buffer buffer{in.data() + at, size, tag, in_region};
+    Request* request = nullptr;
+    EXPECT_EQ(lab.core(1).receive(*ends.receiver, {&buffer, 1}, early, request), Outcome::ok);
+    return request;
+  }
+  Outcome outcome(Request* request) {
+    std::optional<Outcome> end;
+    EXPECT_TRUE(lab.run_until([&] { return (end = ended(request)).has_value(); }));
+    return end.value_or(Outcome::internal_error);
+  }
+};
+
+class Sizes : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(Sizes, ArriveWithEveryByteAndWithTheirSize) {
+  const std::size_t size = GetParam();
+  for (const bool send_first : {false, true}) {
+    SCOPED_TRACE(send_first);
+    Line line(size + 64);
+    fill_bytes(line.out, 5);
+    Request* sent = send_first ? line.send(0, size) : nullptr;
+    line.lab.run_for(1ms);
+    Request* const received = line.receive(0, size + 64);
+    sent = send_first ? sent : line.send(0, size);
+    EXPECT_EQ(line.outcome(received), Outcome::ok);
+    EXPECT_EQ(received->sizes[0], size);
+    EXPECT_EQ(line.outcome(sent), Outcome::ok);
+    EXPECT_EQ(sent->sizes[0], size);
+    EXPECT_TRUE(has_bytes(std::span{line.in}.first(size), 5));
+    for (std::size_t i = size; i < line.in.size(); ++i) {
+      ASSERT_EQ(line.in[i], std::byte{0xA5}) << "behind the message, at " << i;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Borders, Sizes,
+                         ::testing::Values(0, 1, 7, 1023, 1024, 1025, 4096, 65536, 1048575,
+                                           1048576));
+
+TEST(NcclCore, ReceivesTakeMessagesInTheOrderOfPosting) {
+  NcclLabConfig config = nccl_lab_config();
+  config.link.reorder = 0.3;
+  Line line(std::size_t{200} * 64, config);
+  std::deque<Request*> sends;
+  std::deque<Request*> receives;
+  std::size_t sent = 0;
+  std::size_t posted = 0;
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < 200; ++i) {
+    fill_bytes(std::span{line.out}.subspan(i * 64, 64), i);
+  }
+  EXPECT_TRUE(line.lab.run_until([&] {
+    while (posted < 200) {
+      Request* const request = line.receive(posted * 64, 64);
+      if (request == nullptr) {
+        break;
+      }
+      receives.push_back(request);
+      ++posted;
+    }
+    while (sent < 200) {
+      Request* const request = line.send(sent * 64, sent % 65);
+      if (request == nullptr) {
+        break;
+      }
+      sends.push_back(request);
+      ++sent;
+    }
+    while (!receives.empty() && receives.front()->state.load() != Request::State::pending) {
+      EXPECT_EQ(receives.front()->sizes[0], seen % 65);
+      EXPECT_EQ(ended(receives.front()), Outcome::ok);
+      EXPECT_TRUE(has_bytes(std::span{line.in}.subspan(seen * 64, seen % 65), seen));
+      receives.pop_front();
+      ++seen;
+    }
+    while (!sends.empty() && sends.front()->state.load() != Request::State::pending) {
+      EXPECT_EQ(ended(sends.front()), Outcome::ok);
+      sends.pop_front();
+    }
+    return seen == 200 && sends.empty();
+  }));
+}
+
+TEST(NcclCore, FullRingsSayNotNow) {
+  Line line(4096);
+  std::vector<Request*> receives;
+  for (Request* one = line.receive(0, 64); one != nullptr; one = line.receive(0, 64)) {
+    receives.push_back(one);
+    ASSERT_LE(receives.size(), 64U);
+  }
+  EXPECT_EQ(receives.size(), 64U) << "at least the 32 that NCCL has under way";
+  std::vector<Request*> sends;
+  for (Request* one = line.send(0, 0, 1); one != nullptr; one = line.send(0, 0, 1)) {
+    sends.push_back(one);
+    ASSERT_LE(sends.size(), 256U);
+  }
+  EXPECT_EQ(sends.size(), 256U);
+}
+
+TEST(NcclCore, EarlyCompletionIsToldAtOnceAndTheBytesStillArrive) {
+  Line line(4096);
+  fill_bytes(line.out, 3);
+  for (int round = 0; round < 100; ++round) {  // more than there are slots
+    std::ranges::fill(line.in, std::byte{0});
+    Request* const received = line.receive(0, 4096, 0, true);
+    ASSERT_NE(received, nullptr);
+    EXPECT_EQ(ended(received), Outcome::ok);
+    EXPECT_EQ(line.outcome(line.send(0, 4096)), Outcome::ok);
+    ASSERT_TRUE(line.lab.run_until([&] { return has_bytes(line.in, 3); }));
+  }
+}
+
+TEST(NcclCore, MessageLongerThanItsBufferFailsBothEnds) {
+  Line line(4096);
+  Request* const received = line.receive(0, 64);
+  line.lab.run_for(1ms);
+  Request* const sent = line.send(0, 65);
+  EXPECT_EQ(line.outcome(sent), Outcome::invalid_usage);
+  EXPECT_EQ(line.outcome(received), Outcome::invalid_usage);
+  EXPECT_EQ(line.in[64], std::byte{0xA5});
+}
+
+TEST(NcclCore, MemoryOutsideOfItsRegionIsRefused) {
+  Line line(4096);
+  Request* request = nullptr;
+  auto& core = line.lab.core(0);
+  EXPECT_EQ(core.send(*line.ends.sender, line.out.data() + 1, 4096, 0, line.out_region, request),
+            Outcome::invalid_argument);
+  EXPECT_EQ(core.send(*line.ends.sender, line.out.data(), 1, 0, line.in_region, request),
+            Outcome::invalid_argument);
+  const Buffer buffer{line.in.data() - 1, 2, 0, line.in_region};
+  EXPECT_EQ(line.lab.core(1).receive(*line.ends.receiver, {&buffer, 1}, false, request),
+            Outcome::invalid_argument);
+}
+
+TEST(NcclCore, RegistrationsAreCounted) {
+  Line line(4096);
+  auto& core = line.lab.core(1);
+  auto& receiver = *line.ends.receiver;
+  EXPECT_EQ(*core.register_memory(receiver, line.in.data(), 4096), line.in_region);
+  EXPECT_TRUE(core.deregister(receiver, line.in_region));
+  fill_bytes(line.out, 9);
+  Request* const received = line.receive(0, 4096);
+  EXPECT_EQ(line.outcome(line.send(0, 4096)), Outcome::ok);
+  EXPECT_EQ(line.outcome(received), Outcome::ok);
+  EXPECT_TRUE(core.deregister(receiver, line.in_region));
+  EXPECT_FALSE(core.deregister(receiver, line.in_region));
+}
+
+TEST(NcclCore, AfterDeregisteringOrClosingNothingTouchesTheMemory) {
+  for (const bool close : {false, true}) {
+    SCOPED_TRACE(close);
+    Line line(std::size_t{1} << 20);
+    Request* const received = line.receive(0, line.in.size());
+    fill_bytes(line.out, 1);
+    Request* const sent = line.send(0, line.out.size());
+    line.lab.run_for(30us);  // in the middle of it
+    ASSERT_EQ(received->state.load(), Request::State::pending);
+    if (close) {
+      line.lab.core(1).close(*line.ends.receiver);
+    } else {
+      EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.in_region));
+    }
+    std::ranges::fill(line.in, std::byte{0x77});
+    EXPECT_EQ(line.outcome(sent), Outcome::remote_error);
+    line.lab.run_for(10ms);
+    EXPECT_TRUE(std::ranges::all_of(line.in, [](std::byte one) { return one == std::byte{0x77}; }));
+  }
+}
+
+TEST(NcclCore, ClosedSenderGivesItsMemoryBackAndTheReceiverIsTold) {
+  Line line(std::size_t{1} << 20);
+  Request* const received = line.receive(0, line.in.size());
+  (void)line.send(0, line.out.size());
+  line.lab.run_for(30us);
+  line.lab.core(0).close(*line.ends.sender);
+  EXPECT_EQ(line.outcome(received), Outcome::remote_error);
+  EXPECT_TRUE(line.lab.run_until([&] { return line.lab.engine(0).outstanding() == 0; }));
+}
+
+TEST(NcclCore, GoodbyeDoesNotFailAMessageThatHasArrived) {
+  Line line(4096);
+  Request* const received = line.receive(0, 4096);
+  line.lab.run_for(1ms);
+  line.lab.world().network().lose_next(world::Packet::ack, 3);
+  Request* const sent = line.send(0, 4096);
+  EXPECT_EQ(line.outcome(received), Outcome::ok);
+  line.lab.core(1).close(*line.ends.receiver);
+  EXPECT_EQ(line.outcome(sent), Outcome::ok);
+}
+
+TEST(NcclCore, ThousandConnectionsComeAndGo) {
+  NcclLab lab(2);
+  for (int i = 0; i < 1000; ++i) {
+    const auto ends = lab.connect(i % 2 == 0 ? 0 : 1, i % 2 == 0 ? 1 : 0);
+    ASSERT_NE(ends.sender, nullptr);
+    lab.core(i % 2 == 0 ? 0 : 1).close(*ends.sender);
+    lab.core(i % 2 == 0 ? 1 : 0).close(*ends.receiver);
+  }
+  lab.run_for(1ms);
+  EXPECT_EQ(lab.core(0).counters().malformed_controls, 0U);
+}
+
+TEST(NcclCore, ListenerThatWasClosedRefuses) {
+  NcclLab lab(2);
+  nccl::ListenHandle handle;
+  const std::uint32_t listener = lab.core(1).listen(handle);
+  lab.core(1).close_listener(listener);
+  nccl::SendComm* sender = nullptr;
+  Outcome outcome = Outcome::ok;
+  EXPECT_TRUE(lab.run_until([&] {
+    outcome = lab.core(0).connect(handle, sender);
+    return outcome != Outcome::ok;
+  }));
+  EXPECT_EQ(outcome, Outcome::remote_error);
+}
+
+TEST(NcclCore, OneListenerServesSeveralAndAnOldHandleIsNoKey) {
+  NcclLab lab(3);
+  nccl::ListenHandle first;
+  const std::uint32_t listener = lab.core(2).listen(first);
+  nccl::ListenHandle second = first;
+  nccl::ListenHandle forged = first;
+  forged.secret = first.secret.value() + 1;
+  nccl::SendComm* senders[2] = {};
+  nccl::SendComm* stranger = nullptr;
+  nccl::ReceiveComm* receivers[2] = {};
+  Outcome refused = Outcome::ok;
+  EXPECT_TRUE(lab.run_until([&] {
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      if (senders[i] == nullptr) {
+        EXPECT_EQ(lab.core(i).connect(i == 0 ? first : second, senders[i]), Outcome::ok);
+      }
+      if (receivers[i] == nullptr) {
+        EXPECT_EQ(lab.core(2).accept(listener, receivers[i]), Outcome::ok);
+      }
+    }
+    if (refused == Outcome::ok) {
+      refused = lab.core(0).connect(forged, stranger);
+    }
+    return senders[0] != nullptr && senders[1] != nullptr && receivers[0] != nullptr &&
+           receivers[1] != nullptr && refused != Outcome::ok;
+  }));
+  EXPECT_EQ(refused, Outcome::remote_error);
+  EXPECT_EQ(stranger, nullptr);
+}
+
+TEST(NcclCore, BytesThatAreNoHandleAreRefused) {
+  NcclLab lab(1);
+  nccl::ListenHandle handle;
+  nccl::SendComm* sender = nullptr;
+  EXPECT_EQ(lab.core(0).connect(handle, sender), Outcome::invalid_argument);
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,176 @@
+// Owns what a dead, restarted, silent or hostile peer does to a connection, in virtual time.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "srd/base/rng.hpp"
+#include "tests/unit/integration/nccl/core_lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+using nccl::Buffer;
+using nccl::Outcome;
+using nccl::Request;
+
+NcclLabConfig patient() {
+  NcclLabConfig config = nccl_lab_config();
+  config.engine.peer_timeout = 10s;
+  return config;
+}
+
+struct Ends {
+  NcclLab::Connection forth;
+  NcclLab::Connection back;
+  std::vector<std::byte> memory = std::vector<std::byte>(4096);
+
+  explicit Ends(NcclLab& lab) : forth(lab.connect(0, 1)), back(lab.connect(1, 0)) {}
+
+  Request* receive(NcclLab& lab) {
+    nccl::Region* const region =
+        *lab.core(0).register_memory(*back.receiver, memory.data(), memory.size());
+    const Buffer buffer{memory.data(), memory.size(), 0, region};
+    Request* request = nullptr;
+    EXPECT_EQ(lab.core(0).receive(*back.receiver, {&buffer, 1}, false, request), Outcome::ok);
+    return request;
+  }
+  Request* send(NcclLab& lab) {
+    nccl::Region* const region =
+        *lab.core(0).register_memory(*forth.sender, memory.data(), memory.size());
+    Request* request = nullptr;
+    EXPECT_EQ(lab.core(0).send(*forth.sender, memory.data(), memory.size(), 0, region, request),
+              Outcome::ok);
+    return request;
+  }
+};
+
+Outcome outcome_of(NcclLab& lab, Request* request, Duration limit) {
+  std::optional<Outcome> end;
+  EXPECT_TRUE(lab.run_until([&] { return (end = ended(request)).has_value(); }, limit));
+  return end.value_or(Outcome::ok);
+}
+
+TEST(NcclFaults, DeadPeerEndsWhatWaitsForIt) {
+  for (const bool receives : {true, false}) {
+    SCOPED_TRACE(receives ? "a receive" : "a send");
+    NcclLab lab(2, patient());
+    Ends ends(lab);
+    Request* const request = receives ? ends.receive(lab) : ends.send(lab);
+    lab.run_for(1ms);  // the announcement has been acknowledged
+    lab.crash(1);
+    const TimePoint begin = lab.world().now();
+    EXPECT_EQ(outcome_of(lab, request, 20s), Outcome::remote_error);
+    EXPECT_LT(lab.world().now() - begin, 12s);
+    Request* later = nullptr;
+    EXPECT_EQ(lab.core(0).send(*ends.forth.sender, ends.memory.data(), 0, 0, nullptr, later),
+              Outcome::remote_error);
+  }
+}
+
+TEST(NcclFaults, RestartedPeerEndsWhatWaitsForItsFormerLife) {
+  for (const bool receives : {true, false}) {
+    SCOPED_TRACE(receives ? "a receive" : "a send");
+    NcclLab lab(2, patient());
+    Ends ends(lab);
+    Request* const request = receives ? ends.receive(lab) : ends.send(lab);
+    lab.run_for(1ms);
+    lab.restart(1);
+    EXPECT_EQ(outcome_of(lab, request, 20s), Outcome::remote_error);
+  }
+}
+
+TEST(NcclFaults, StoppedPeerIsNotADeadOne) {
+  NcclLab lab(2, patient());
+  Ends ends(lab);
+  Request* const received = ends.receive(lab);
+  lab.world().pause(1);
+  lab.run_for(3s);
+  EXPECT_EQ(received->state.load(), Request::State::pending);
+  lab.world().resume(1);
+  std::vector<std::byte> other(64);
+  fill_bytes(other, 4);
+  nccl::Region* const region =
+      *lab.core(1).register_memory(*ends.back.sender, other.data(), other.size());
+  Request* sent = nullptr;
+  EXPECT_EQ(lab.core(1).send(*ends.back.sender, other.data(), other.size(), 0, region, sent),
+            Outcome::ok);
+  EXPECT_EQ(outcome_of(lab, received, 20s), Outcome::ok);
+  EXPECT_TRUE(has_bytes(std::span{ends.memory}.first(64), 4));
+}
+
+TEST(NcclFaults, IdleConnectionsOutliveLongSilence) {
+  NcclLab lab(2, patient());
+  Ends ends(lab);
+  lab.run_for(60s);
+  Request* const received = ends.receive(lab);
+  Request* sent = nullptr;
+  EXPECT_EQ(lab.core(1).send(*ends.back.sender, nullptr, 0, 0, nullptr, sent), Outcome::ok);
+  EXPECT_EQ(outcome_of(lab, received, 1s), Outcome::ok);
+}
+
+TEST(NcclFaults, ReceiveThatWaitsLongIsNoFault) {
+  NcclLab lab(2, patient());
+  Ends ends(lab);
+  Request* const received = ends.receive(lab);
+  lab.run_for(60s);
+  EXPECT_EQ(received->state.load(), Request::State::pending);
+  Request* sent = nullptr;
+  EXPECT_EQ(lab.core(1).send(*ends.back.sender, nullptr, 0, 0, nullptr, sent), Outcome::ok);
+  EXPECT_EQ(outcome_of(lab, received, 1s), Outcome::ok);
+}
+
+// A process that speaks to the plugin's endpoints, but is no plugin.
+TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
+  NcclLab lab(3);
+  const auto ends = lab.connect(0, 1);
+  srd::Engine& attacker = lab.engine(2);
+  Rng rng(3);
+  nccl::ListenHandle told;
+  (void)lab.core(1).listen(told);  // the attacker knows the Q_Key
+  const srd::PeerId victim =
+      attacker.peer(world::address_of_host(1), lab.engine(1).config().attachment).value();
+  std::vector<std::byte> bytes(nccl::kMaxControl);
+  for (int i = 0; i < 3000; ++i) {
+    for (std::byte& one : bytes) {
+      one = static_cast<std::byte>(rng.next());
+    }
+    bytes[0] = std::byte{nccl::kControlVersion};
+    bytes[1] = static_cast<std::byte>(rng.below(8));
+    bytes[2] = static_cast<std::byte>(rng.below(2));
+    bytes[3] = static_cast<std::byte>(rng.below(4));
+    std::memset(bytes.data() + 4, 0, 4);  // numbers that exist
+    srd::SendRequest request;
+    request.peer = victim;
+    request.source = srd::Qpn{8};
+    request.destination = srd::Qpn{8};
+    request.qkey = told.qkey.value();
+    request.cookie = nccl::Cookie{nccl::Lane::watch, 0, 0xFFFF}.pack();
+    request.segments[0] = {bytes.data(), 32 + 24 * static_cast<std::uint32_t>(bytes[3])};
+    (void)attacker.post(request);
+    srd::WriteRequest write;
+    write.peer = victim;
+    write.source = srd::Qpn{9};
+    write.destination = srd::Qpn{9};
+    write.qkey = told.qkey.value();
+    write.cookie = request.cookie;
+    write.remote_key = srd::RegionKey{static_cast<std::uint32_t>(rng.next()) & 0xFFFFFF};
+    write.immediate = static_cast<std::uint32_t>(rng.next()) & 0xFFFF;
+    (void)attacker.post(write);
+    lab.run_for(20us);
+  }
+  std::vector<std::byte> memory(64);
+  nccl::Region* const region =
+      *lab.core(1).register_memory(*ends.receiver, memory.data(), memory.size());
+  const Buffer buffer{memory.data(), memory.size(), 0, region};
+  Request* received = nullptr;
+  Request* sent = nullptr;
+  EXPECT_EQ(lab.core(1).receive(*ends.receiver, {&buffer, 1}, false, received), Outcome::ok);
+  EXPECT_EQ(lab.core(0).send(*ends.sender, nullptr, 0, 0, nullptr, sent), Outcome::ok);
+  EXPECT_EQ(outcome_of(lab, received, 5s), Outcome::ok);
+  EXPECT_GT(lab.core(1).counters().stray_controls, 0U);
+  EXPECT_GT(lab.core(1).counters().malformed_controls, 0U);
+  EXPECT_EQ(lab.core(1).counters().stray_immediates, 0U) << "no key was ever right";
+}
+
+}  // namespace
+}  // namespace weft::testing
