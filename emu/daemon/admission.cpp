@@ -14,7 +14,7 @@ namespace weft::daemon {
 namespace {
 
 // Users with a count of their own; the others share one.
-constexpr std::size_t kMostUsers = 256;
+constexpr std::size_t kMaxUsers = 256;
 constexpr uid_t kOtherUsers = static_cast<uid_t>(-1);
 
 bool knows_all_users() {
@@ -56,7 +56,7 @@ std::optional<std::string> Admission::refusal(int socket) {
 void Admission::count(uid_t user) {
   ++refused_;
   const uid_t as =
-      refused_of_.size() < kMostUsers || refused_of_.contains(user) ? user : kOtherUsers;
+      refused_of_.size() < kMaxUsers || refused_of_.contains(user) ? user : kOtherUsers;
   const std::uint64_t times = ++refused_of_[as];
   if (std::has_single_bit(times)) {
     events_.note("refuse", {{"uid", user}, {"times", times}});

@@ -126,7 +126,7 @@ class BugNet final : public Net {
         continue;
       }
       bool done = false;
-      int sizes[kMostBuffers] = {};
+      int sizes[kMaxBuffers] = {};
       const Result result =
           call.inner == nullptr ? post(call) : net_->test(call.inner, done, sizes);
       if (result != kSuccess) {

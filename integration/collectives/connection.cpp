@@ -65,7 +65,7 @@ bool SendChannel::progress() {
   }
   if (done_ < posted_) {
     bool done = false;
-    std::array<int, kMostBuffers> sizes{};
+    std::array<int, kMaxBuffers> sizes{};
     require(net_.test(requests_[done_ % kSteps], done, sizes), "test of an isend");
     if (done) {
       if (poison_) {
@@ -133,7 +133,7 @@ bool ReceiveChannel::progress() {
     return moved;
   }
   bool done = false;
-  std::array<int, kMostBuffers> sizes{};
+  std::array<int, kMaxBuffers> sizes{};
   require(net_.test(requests_[tail_ % kSteps], done, sizes), "test of an irecv");
   if (done) {
     if (sizes[0] < 0 || static_cast<std::size_t>(sizes[0]) > bytes) {

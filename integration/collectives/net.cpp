@@ -126,11 +126,11 @@ class TableNet final : public Net {
   }
   Result receive(void* connection, std::span<const Posted> buffers, bool early,
                  void*& request) override {
-    void* data[kMostBuffers];
-    typename Table::Size sizes[kMostBuffers];
-    int tags[kMostBuffers];
-    void* memory[kMostBuffers];
-    [[maybe_unused]] void* profiles[kMostBuffers] = {};
+    void* data[kMaxBuffers];
+    typename Table::Size sizes[kMaxBuffers];
+    int tags[kMaxBuffers];
+    void* memory[kMaxBuffers];
+    [[maybe_unused]] void* profiles[kMaxBuffers] = {};
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       data[i] = buffers[i].data;
       sizes[i] = static_cast<typename Table::Size>(buffers[i].size);

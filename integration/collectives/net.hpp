@@ -14,7 +14,7 @@
 namespace weft::collectives {
 
 using nccl::abi::Result;
-inline constexpr std::size_t kMostBuffers = 8;  // of one receive
+inline constexpr std::size_t kMaxBuffers = 8;  // of one receive
 
 struct Properties {
   std::string name;

@@ -11,7 +11,7 @@ using abi::DeviceHandle;
 using abi::Result;
 
 constexpr const char* kName = "weft";
-constexpr std::size_t kMostBytes = srd::kMaxTransfer;
+constexpr std::size_t kMaxBytes = srd::kMaxTransfer;
 
 // --- Calls that are the same in all versions, or differ in what they leave out.
 Result init_v6(abi::Logger logger) { return plugin::init(logger); }
@@ -45,8 +45,8 @@ Result properties(int index, P* out) {
   if constexpr (requires { out->vProps; }) {
     out->vProps.ndevs = 1;
     out->vProps.devs[0] = index;
-    out->maxP2pBytes = kMostBytes;
-    out->maxCollBytes = kMostBytes;
+    out->maxP2pBytes = kMaxBytes;
+    out->maxCollBytes = kMaxBytes;
   }
   if constexpr (requires { out->maxMultiRequestSize; }) {
     out->maxMultiRequestSize = 1;

@@ -25,9 +25,9 @@ using srd::Mutation;
 // The time after which a child is killed and counts as failed, which for a mutant is success. On a
 // machine that is so busy that 2500 seeds take longer, the control at the end of this file fails.
 #ifdef __SANITIZE_ADDRESS__
-constexpr unsigned kMostSeconds = 500;
+constexpr unsigned kMaxSeconds = 500;
 #else
-constexpr unsigned kMostSeconds = 120;
+constexpr unsigned kMaxSeconds = 120;
 #endif
 constexpr std::uint64_t kSeeds = 2500;
 
@@ -37,7 +37,7 @@ constexpr std::uint64_t kSeeds = 2500;
 bool fails(const std::function<bool()>& passes) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(kMostSeconds);
+    alarm(kMaxSeconds);
     if (std::freopen("/dev/null", "w", stdout) == nullptr ||
         std::freopen("/dev/null", "w", stderr) == nullptr) {
       _exit(0);

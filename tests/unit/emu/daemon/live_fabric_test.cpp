@@ -379,7 +379,7 @@ TEST_F(LiveFabricTest, AFullQueueDropsWhatCannotBeTrimmed) {
     send_fast(sent);
     const fabric::FabricTotals& totals = live_->fabric().totals();
     EXPECT_EQ(totals.trimmed, 0U);
-    EXPECT_GT(totals.dropped[static_cast<std::size_t>(fabric::DropReason::queue_full)], 5U);
+    EXPECT_GT(totals.dropped[static_cast<std::size_t>(fabric::LossReason::queue_full)], 5U);
     EXPECT_EQ(arrived_.size() + totals.dropped_all(), 30U);
     for (const auto& bytes : arrived_) {
       EXPECT_EQ(bytes.size(), sent.size());
