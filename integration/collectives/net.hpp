@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxBuffers = 8;  // of one receive
 struct Properties {
   std::string name;
   int speed = 0;  // Mb/s
-  int most_receives = 1;
+  int max_receives = 1;
   int pointers = 0;
 };
 

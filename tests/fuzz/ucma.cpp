@@ -37,9 +37,9 @@ cm::Config small_config() {
   cm::Config config;
   config.nics.push_back({.guid = 1, .attachment = 1});
   config.addresses.push_back({kOwn, 0, 0});
-  config.most_ids = 24;
-  config.most_outgoing = 16;
-  config.most_ended = 4;
+  config.max_ids = 24;
+  config.max_outgoing = 16;
+  config.max_ended = 4;
   return config;
 }
 

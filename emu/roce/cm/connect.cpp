@@ -81,7 +81,7 @@ int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParame
   id.retry_count = three_bits(with.retry_count);
   id.rnr_retry_count = three_bits(with.rnr_retry_count);
   id.av_timeout = static_cast<std::uint8_t>(id.path.lifetime + 1);
-  id.most_retries = kMaxRetries;
+  id.max_retries = kMaxRetries;
   id.timeout = 2 * time_of(id.path.lifetime) + time_of(kResponseTimeout);
 
   message.transaction = id.transaction;
@@ -125,7 +125,7 @@ int Manager::send_sidr_request(TimePoint now, std::uint32_t slot, const ConnectP
   }
   give_local_id(slot);
   id.transaction = transaction_of(id.local_id);
-  id.most_retries = kMaxRetries;
+  id.max_retries = kMaxRetries;
   id.timeout = time_of(kResponseTimeout);
   message.transaction = id.transaction;
   message.local_id = id.local_id;

@@ -83,7 +83,7 @@ struct Connection {
   // --- What is sent again.
   Duration timeout{};      // of the connection's messages
   Duration mad_timeout{};  // of this one; an MRA makes it longer
-  std::uint8_t most_retries = 0;
+  std::uint8_t max_retries = 0;
   std::uint8_t retries_left = 0;
   std::array<std::byte, wire::kMadSize> mad{};
 };

@@ -22,7 +22,7 @@ Manager::Manager(Config config, ServiceClaims& claims, const Reachability& reach
       reachability_(reachability),
       rng_(config_.seed),
       ports_(claims, rng_.next()),
-      ids_(config_.most_ids),
+      ids_(config_.max_ids),
       next_number_(static_cast<std::uint32_t>(rng_.next()) & kNumberMask) {}
 
 std::uint32_t Manager::allocate() {

@@ -134,7 +134,7 @@ std::uint32_t Manager::find_listener(const Arrival& arrival, wire::CmIpHeader& h
     if (!any && id.binding.address.ip != header.destination) {
       continue;
     }
-    if (id.waiting >= id.backlog || ids_.used() >= config_.most_ids) {
+    if (id.waiting >= id.backlog || ids_.used() >= config_.max_ids) {
       ++counters_.no_room;  // without an answer: there may be room when it is sent again
       return kNone;
     }
@@ -206,7 +206,7 @@ void Manager::welcome(std::uint32_t listener, const Arrival& arrival,
   id.retry_count = message.retry_count;
   id.rnr_retry_count = message.rnr_retry;
   id.timeout = time_of(message.local_timeout);
-  id.most_retries = message.max_cm_retries;
+  id.max_retries = message.max_cm_retries;
   by_remote_id_.emplace(RemoteKey{id.remote_guid, id.remote_id}, slot);
   by_remote_qpn_.emplace(RemoteKey{id.remote_guid, id.remote_qpn}, slot);
   id.knows_remote_id = id.knows_remote_qpn = true;

@@ -25,7 +25,7 @@ Manager::Message Manager::answer_of(const Connection& id, wire::CmKind kind) con
 
 void Manager::post(const srd::Address& from, const srd::Address& to, std::uint8_t traffic_class,
                    std::span<const std::byte, wire::kMadSize> mad) {
-  if (outgoing_.size() >= config_.most_outgoing) {
+  if (outgoing_.size() >= config_.max_outgoing) {
     ++counters_.dropped;
     return;
   }
@@ -46,7 +46,7 @@ void Manager::post_reliably(TimePoint now, std::uint32_t slot, const Message& me
   Connection& id = ids_[slot];
   wire::write_cm(message, id.mad);
   id.mad_timeout = id.timeout;
-  id.retries_left = id.most_retries;
+  id.retries_left = id.max_retries;
   deadlines_.set(slot, now + id.mad_timeout);
   send_again(id);
 }
@@ -124,7 +124,7 @@ void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
   by_remote_id_.erase(key);
   id.knows_remote_id = false;
   while (!ended_order_.empty() &&
-         (ended_order_.front().first <= now || ended_order_.size() >= config_.most_ended)) {
+         (ended_order_.front().first <= now || ended_order_.size() >= config_.max_ended)) {
     ended_.erase(ended_order_.front().second);
     ended_order_.pop_front();
   }

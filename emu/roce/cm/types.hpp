@@ -57,9 +57,9 @@ struct Config {
   std::vector<LocalAddress> addresses;
   std::uint64_t seed = 0;
   // What peers and programs can make the manager hold.
-  std::uint32_t most_ids = 16384;
-  std::uint32_t most_outgoing = 1024;  // messages that the owner has not fetched
-  std::uint32_t most_ended = 1024;     // connections that are remembered after their end
+  std::uint32_t max_ids = 16384;
+  std::uint32_t max_outgoing = 1024;  // messages that the owner has not fetched
+  std::uint32_t max_ended = 1024;     // connections that are remembered after their end
 };
 
 inline constexpr std::uint32_t kMaxBacklog = 1024;

@@ -180,7 +180,7 @@ TEST_F(Addresses, TwoListenersOfOnePortAreToldApart) {
 
 TEST_F(Addresses, IdsAreLimited) {
   Config config = config_of(0);
-  config.most_ids = 3;
+  config.max_ids = 3;
   OpenClaims claims;
   Manager few(config, claims, world.reachability);
   for (int i = 0; i < 3; ++i) {
