@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ struct PerfCase {
 // `valid` is false if the run was broken off; `failure` is the status of a request that failed.
 struct PerfResult {
   bool valid = false;
-  double latency_us_p50 = 0;  // one way; of a read: the whole round
-  double latency_us_p99 = 0;
+  // One way; of a read: the whole round. None where nothing was measured.
+  std::optional<double> latency_us_p50;
+  std::optional<double> latency_us_p99;
   double messages_per_s = 0;
   double gbytes_per_s = 0;
   std::uint32_t paths_used = 0;  // of the 256 there can be, by the busier direction
