@@ -20,7 +20,7 @@ constexpr int kVersion = 1;
 
 // A fault has mappings in a mapping and nothing below; an alias of what it stands in would have no
 // end.
-constexpr int kMostLevels = 8;
+constexpr int kMaxLevels = 8;
 
 // Throws a YAML::Exception, with its place.
 [[noreturn]] void refuse(const YAML::Node& node, const std::string& what) {
@@ -29,9 +29,9 @@ constexpr int kMostLevels = 8;
 
 // Scalars stay text, and whatever has no business here is passed on: weftd's reader of faults knows
 // the types.
-nlohmann::json to_json(const YAML::Node& node, int levels = kMostLevels) {
+nlohmann::json to_json(const YAML::Node& node, int levels = kMaxLevels) {
   if (levels == 0) {
-    refuse(node, "mappings and lists in one another, more than " + std::to_string(kMostLevels));
+    refuse(node, "mappings and lists in one another, more than " + std::to_string(kMaxLevels));
   }
   if (node.IsSequence()) {
     nlohmann::json list = nlohmann::json::array();

@@ -48,7 +48,7 @@ void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
   Sender& sender = senders_[index] = Sender{};
   sender.flow = flow;
   const std::uint64_t packets = packets_of(flow.bytes, config_.payload);
-  WEFT_CHECK(packets <= kMostPackets);
+  WEFT_CHECK(packets <= kMaxPackets);
   sender.packets = static_cast<std::uint32_t>(packets);
   sender.active = true;
   const bool tcp = config_.control == OnePathConfig::Control::reno ||

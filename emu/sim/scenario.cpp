@@ -122,9 +122,9 @@ void read_engine(fabric::YamlMap& map, srd::EngineConfig& engine) {
 void check_flow_sizes(fabric::YamlMap& map, const Scenario& scenario, const char* kind) {
   const std::uint32_t payload = scenario.transport.one_path.payload;
   for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
-    if (OnePathTransport::packets_of(flow.bytes, payload) > OnePathTransport::kMostPackets) {
+    if (OnePathTransport::packets_of(flow.bytes, payload) > OnePathTransport::kMaxPackets) {
       map.fail("kind", "a flow of " + std::to_string(flow.bytes) + " bytes is too large for " +
-                           kind + ": at most " + std::to_string(OnePathTransport::kMostPackets) +
+                           kind + ": at most " + std::to_string(OnePathTransport::kMaxPackets) +
                            " packets of " + std::to_string(payload) + " bytes");
       return;
     }

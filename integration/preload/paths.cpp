@@ -76,7 +76,7 @@ int device_number(const char* path) {
   const char* const digits = path + sizeof kUverbs - 1;
   char* end = nullptr;
   const long number = std::strtol(digits, &end, 10);
-  return end != digits && *end == '\0' && number >= 0 && number < FdTable::kMostNics
+  return end != digits && *end == '\0' && number >= 0 && number < FdTable::kMaxNics
              ? static_cast<int>(number)
              : -1;
 }
