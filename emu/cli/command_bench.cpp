@@ -73,7 +73,9 @@ void register_bench(CLI::App& program, Work& work) {
   CLI::App* engine = bench->add_subcommand(
       "engine", "Nanoseconds per delivered packet: both ends, acknowledgements and one copy");
   engine->add_flag("--json", options->json, "One JSON object per line (docs/json.md)");
-  engine->add_option("--packets", options->packets, "Packets of a round")->capture_default_str();
+  engine->add_option("--packets", options->packets, "Packets of a round")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   engine->add_option("--rounds", options->rounds, "Rounds; the median counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

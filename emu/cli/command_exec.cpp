@@ -31,6 +31,7 @@ struct Options {
   std::string host;
   const CLI::Option* name_option = nullptr;
   const CLI::Option* host_option = nullptr;
+  const CLI::Option* words_option = nullptr;
   std::string device = launch::default_device();
   std::vector<std::string> words;
 };
@@ -56,13 +57,16 @@ void sort_words(Options& options) {
     }
   }
   all.insert(all.end(), options.words.begin(), options.words.end());
-  const std::size_t named = words_after_dashes() == 0
-                                ? std::min<std::size_t>(all.size(), 2)
-                                : all.size() - std::min(words_after_dashes(), all.size());
+  const auto after = words_after_dashes();
+  const std::size_t given =
+      options.name_option->count() + options.host_option->count() + options.words_option->count();
+  const std::size_t before = given - std::min(after.size(), given);
+  const std::size_t named = std::min<std::size_t>(after.empty() ? all.size() : before, 2);
   options.name = named > 0 ? all[0] : "";
   options.host = named > 1 ? all[1] : "";
-  options.words.assign(all.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(named, 2)),
-                       all.end());
+  all.resize(before);
+  all.insert(all.end(), after.begin(), after.end());
+  options.words.assign(all.begin() + static_cast<std::ptrdiff_t>(named), all.end());
 }
 
 // If none was named: that of WEFT_NETWORK, or the only one that is up.
@@ -163,7 +167,9 @@ void register_exec(CLI::App& program, Work& work) {
   options->name_option = command->add_option("name", options->name, "Name of the network");
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
   command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
-  command->add_option("command", options->words, "After `--`: the command")->expected(-1);
+  options->words_option = command->add_option("command", options->words, "After `--`: the command")
+                              ->expected(-1)
+                              ->allow_extra_args(false);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }
 

@@ -120,6 +120,10 @@ int run_impair(const Options& options) {
     complain("weft impair: {}\n", error.what());
     return kUsage;
   }
+  if (options.reset && !fields.empty()) {
+    complain("weft impair: --reset clears the link; set what is to be there in a second command\n");
+    return kUsage;
+  }
   if (options.reset) {
     request["reset"] = true;
   } else if (!fields.empty()) {

@@ -106,7 +106,7 @@ Ground prepare(const PerfOptions& options) {
                                                              .seed = options.seed,
                                                              .dilation = options.dilation})));
     if (is_pinned(options) && passes_weftd(options)) {
-      launch::pin_to_core(ground.weftd->pid(), 1);
+      launch::pin_to_core(ground.weftd->pid(), kCoreOfWeftd);
     }
   } else if (options.io.starts_with(kDpdk)) {
     ground.dpdk.emplace(unwrap(plan_dpdk(options.io.substr(kDpdk.size()), options.eal)));

@@ -60,8 +60,11 @@ struct Options {
 
 using Words = std::vector<std::string>;
 
-// `a b : c d` are two commands.
-std::vector<Words> split(const Words& words) {
+// `a b : c d` are two commands. What comes after the dashes is taken as it is.
+std::vector<Words> split(Words words) {
+  const auto after = words_after_dashes();
+  words.resize(words.size() - std::min(after.size(), words.size()));
+  words.insert(words.end(), after.begin(), after.end());
   std::vector<Words> commands(1);
   for (const std::string& word : words) {
     if (word == ":") {
@@ -355,6 +358,12 @@ int run_programs(const Options& options) {
       return kUsage;
     }
   }
+  if (commands.size() > 1 && options.copies > 1) {
+    complain(
+        "weft run: -n {} copies a single command, and these are {}: leave one of the two out\n",
+        options.copies, commands.size());
+    return kUsage;
+  }
   if (commands.size() == 1) {
     commands.resize(options.copies, commands.front());
   }
@@ -436,7 +445,8 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   run->add_option("command", options->words, "After `--`: a command, or several with `:` between")
-      ->expected(-1);
+      ->expected(-1)
+      ->allow_extra_args(false);
   run->callback([&work, options] { work = [options] { return run_programs(*options); }; });
 }
 

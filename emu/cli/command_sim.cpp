@@ -13,6 +13,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/output.hpp"
 #include "emu/cli/sim/runner.hpp"
 #include "emu/cli/sim/table.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -246,8 +247,8 @@ int run(const Options& given) {
       exit_code = std::max(exit_code, json["within_bound"].get<bool>() ? kSuccess : kFailure);
     }
     if (options.json) {
-      fmt::print("{}\n", json.dump());
-      (void)std::fflush(stdout);
+      fmt::print("{}\n", text_of(json));
+      flush_output();
     } else if (jobs->size() > 1 && isatty(STDERR_FILENO) != 0) {
       complain("\r\033[K{}/{} runs", index + 1, jobs->size());
     }
@@ -283,7 +284,8 @@ void register_sim(CLI::App& program, Work& work) {
   CLI::App* command = add_command(program, "sim");
   auto options = std::make_shared<Options>();
   command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")
-      ->type_name("NAME|FILE");
+      ->type_name("NAME|FILE")
+      ->allow_extra_args(false);  // else a file called [a] would be one called a
   command
       ->add_option("--set", options->set,
                    "Replace a value of the scenario, by its dotted path; repeatable")

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -62,8 +63,15 @@ class Runner {
                                     ? options_.threads
                                     : std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
-    for (std::uint32_t i = 1; i < count; ++i) {
-      threads.emplace_back([this] { work(); });
+    threads.reserve(count);
+    try {
+      while (threads.size() + 1 < count) {
+        threads.emplace_back([this] { work(); });
+      }
+    } catch (const std::system_error& error) {
+      // What comes out does not depend on their number.
+      complain("weft swarm: {} threads instead of {}: {}\n", threads.size() + 1, count,
+               error.what());
     }
     work();
     for (std::thread& thread : threads) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <span>
 
 namespace weft::cli {
 
@@ -15,9 +16,11 @@ inline constexpr int kUsage = 2;
 // is reported by main() and counts as kFailure.
 using Work = std::function<int()>;
 
-// How many words of the command line came after the first `--`; 0 without one. CLI11 does not tell
-// its callbacks where the dashes were.
-[[nodiscard]] std::size_t words_after_dashes();
+// The words of the command line after the first `--`, none without one: CLI11 does not tell its
+// callbacks where the dashes were. Where they are another program's words they are taken from here,
+// because CLI11 leaves out a word `{}` that stands alone, and takes words in brackets apart: what
+// is left of its own list needs allow_extra_args(false).
+[[nodiscard]] std::span<char* const> words_after_dashes();
 
 // Every command lives in a file of its own, command_<name>.cpp, with one function
 //

@@ -1,20 +1,19 @@
 // Owns the `weft` program: parses the command line, runs one command, turns its outcome into an
 // exit code.
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <exception>
+#include <span>
+#include <string>
 #include <system_error>
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/output.hpp"
 #include "emu/launch/interrupt.hpp"
 
 namespace weft::cli {
@@ -32,13 +31,13 @@ int explain_usage(const CLI::App& program) {
 }
 
 // See words_after_dashes(); set once, before the command line is parsed.
-std::size_t after_dashes = 0;
+std::span<char* const> after_dashes;
 
 // Parses, then runs: only what is wrong with the command line itself becomes kUsage here.
 int run(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string("--"));
-  after_dashes = dashes == end ? 0 : static_cast<std::size_t>(end - dashes) - 1;
+  after_dashes = {dashes == end ? end : dashes + 1, end};
   CLI::App program{"weft: unmodified RDMA programs on machines without RDMA hardware", "weft"};
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   Work work;
@@ -64,22 +63,9 @@ void open_standard_streams() {
   }
 }
 
-// Output that is lost is a failure: a script must not take half a table for all of it. A reader
-// that left (`| head`) ends the command as the signal would have.
-int end_output(int code) {
-  if (std::fflush(stdout) == 0) {
-    return code;
-  }
-  if (errno == EPIPE) {
-    return 128 + SIGPIPE;
-  }
-  complain("weft: standard output: {}\n", std::strerror(errno));
-  return code == kSuccess ? kFailure : code;
-}
-
 }  // namespace
 
-std::size_t words_after_dashes() { return after_dashes; }
+std::span<char* const> words_after_dashes() { return after_dashes; }
 
 }  // namespace weft::cli
 

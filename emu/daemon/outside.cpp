@@ -54,7 +54,10 @@ Result<OutsideSpec> parse_outside(const std::string& text) {
                     "maybe with @HOST");
   }
   const std::size_t at = text.rfind('@');
-  const std::size_t end = at == std::string::npos || at < colon ? text.size() : at;
+  // A host has no slash: behind one the @ belongs to a path.
+  const bool has_host =
+      at != std::string::npos && at > colon && text.find('/', at) == std::string::npos;
+  const std::size_t end = has_host ? at : text.size();
   spec.arguments = text.substr(colon + 1, end - colon - 1);
   spec.host = end == text.size() ? "" : text.substr(end + 1);
   if (spec.kind == "udp" && spec.arguments.ends_with(kInsecure)) {

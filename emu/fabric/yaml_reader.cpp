@@ -8,6 +8,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <sstream>
+#include <unordered_set>
 
 namespace weft::fabric {
 namespace {
@@ -133,11 +134,25 @@ void YamlFile::fail_at(const YAML::Node& node, const std::string& path, const st
   error_ = Error{ErrorCode::parse_error, place + ": " + (path.empty() ? "" : path + ": ") + what};
 }
 
+void YamlFile::check_keys(const YAML::Node& map, const std::string& path) {
+  if (failed() || !map.IsDefined() || !map.IsMap()) {
+    return;
+  }
+  std::unordered_set<std::string_view> keys;
+  for (const auto& pair : map) {
+    if (pair.first.IsScalar() && !keys.insert(pair.first.Scalar()).second) {
+      fail_at(pair.first, path, "'" + pair.first.Scalar() + "' is here a second time");
+      return;
+    }
+  }
+}
+
 YamlMap::YamlMap(YamlFile& file, YAML::Node node, std::string path)
     : file_(file), node_(std::move(node)), path_(std::move(path)) {
   if (!file_.failed() && node_.IsDefined() && !node_.IsNull() && !node_.IsMap()) {
     file_.fail_at(node_, path_, "expected keys and values (\"key: value\")");
   }
+  file_.check_keys(node_, path_);
 }
 
 std::string YamlMap::key_path(const char* key) const {
@@ -330,6 +345,7 @@ void YamlMap::each_pair(
     file_.fail_at(node, key_path(key), "expected names and their values (\"name: ...\")");
     return;
   }
+  file_.check_keys(node, key_path(key));
   for (const auto& pair : node) {
     if (file_.failed()) {
       return;

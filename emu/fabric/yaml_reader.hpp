@@ -32,6 +32,8 @@ class YamlFile {
   // Parses; on failure the file is failed() and the node is null.
   [[nodiscard]] YAML::Node load(const std::string& text);
   void fail_at(const YAML::Node& node, const std::string& path, const std::string& what);
+  // Fails where a key of the mapping is given twice: the parser keeps both, and finds the first.
+  void check_keys(const YAML::Node& map, const std::string& path);
   [[nodiscard]] bool failed() const { return error_.has_value(); }
   [[nodiscard]] Error error() const { return error_.value_or(Error{}); }
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -18,14 +18,39 @@ namespace {
 
 constexpr int kVersion = 1;
 
-// Scalars stay text: weftd's reader of faults knows their types.
-nlohmann::json to_json(const YAML::Node& node) {
+// A fault has mappings in a mapping and nothing below; an alias of what it stands in would have no
+// end.
+constexpr int kMaxLevels = 8;
+
+// Throws a YAML::Exception, with its place.
+[[noreturn]] void refuse(const YAML::Node& node, const std::string& what) {
+  throw YAML::Exception(node.Mark(), what);
+}
+
+// Scalars stay text, and whatever has no business here is passed on: weftd's reader of faults knows
+// the types.
+nlohmann::json to_json(const YAML::Node& node, int levels = kMaxLevels) {
+  if (levels == 0) {
+    refuse(node, "mappings and lists in one another, more than " + std::to_string(kMaxLevels));
+  }
+  if (node.IsSequence()) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const YAML::Node& item : node) {
+      list.push_back(to_json(item, levels - 1));
+    }
+    return list;
+  }
   if (!node.IsMap()) {
     return node.IsScalar() ? nlohmann::json(node.Scalar()) : nlohmann::json();
   }
   nlohmann::json map = nlohmann::json::object();
   for (const auto& pair : node) {
-    map[pair.first.Scalar()] = to_json(pair.second);
+    if (!pair.first.IsScalar()) {
+      refuse(pair.first, "a key must be a plain word");
+    }
+    if (!map.emplace(pair.first.Scalar(), to_json(pair.second, levels - 1)).second) {
+      refuse(pair.first, "'" + pair.first.Scalar() + "' is here a second time");
+    }
   }
   return map;
 }
@@ -59,7 +84,15 @@ Result<nlohmann::json> ask_weftd(const std::string& directory, nlohmann::json re
                 srd::errno_text("no weftd answers at '" + path + "'"));
   }
   request["v"] = kVersion;
-  const std::string line = request.dump() + "\n";
+  std::string line;
+  try {
+    line = request.dump() + "\n";
+  } catch (const nlohmann::json::type_error&) {
+    // Not replaced: a name would become that of another file or link.
+    return fail(ErrorCode::invalid_argument,
+                "weftd can be told only text in UTF-8, and this is none: " +
+                    request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
   let_wait_until(give_up, socket.get());
   if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(line.size())) {

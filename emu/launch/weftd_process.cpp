@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -101,6 +102,20 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+// Of the ports only dgram has paths: dgram:LOCAL,REMOTE, maybe with @HOST. weftd says what is wrong
+// with one that has another form.
+std::string with_absolute_paths(const std::string& port) {
+  constexpr std::string_view kDgram = "dgram:";
+  const std::size_t comma = port.find(',');
+  if (!port.starts_with(kDgram) || comma == std::string::npos || comma == kDgram.size() ||
+      comma + 1 == port.size()) {
+    return port;
+  }
+  // The host stays at the end of the remote path, in whose last part it stands.
+  return std::string(kDgram) + absolute(port.substr(kDgram.size(), comma - kDgram.size())) + "," +
+         absolute(port.substr(comma + 1));
+}
+
 // weftd's command line.
 std::vector<std::string> words_for(const std::string& directory, const WeftdOptions& options) {
   std::vector<std::string> words{companion("weftd", "emu/daemon"), "--dir", directory};
@@ -127,7 +142,7 @@ std::vector<std::string> words_for(const std::string& directory, const WeftdOpti
     words.insert(words.end(), {"--first-host", std::to_string(options.first_host)});
   }
   for (const std::string& port : options.ports) {
-    words.insert(words.end(), {"--port", port});
+    words.insert(words.end(), {"--port", with_absolute_paths(port)});
   }
   if (!options.join_key.empty()) {
     words.insert(words.end(), {"--join-key", absolute(options.join_key)});

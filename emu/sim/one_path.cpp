@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "srd/base/check.hpp"
 #include "srd/base/rng.hpp"
 
 namespace weft::sim {
@@ -31,6 +32,11 @@ OnePathTransport::OnePathTransport(const OnePathConfig& config) : config_(config
                                   config.window_bdps / (config.payload + 64));
 }
 
+std::uint64_t OnePathTransport::packets_of(Bytes bytes, std::uint32_t payload) {
+  const auto all = static_cast<std::uint64_t>(bytes);
+  return all / payload + (all % payload != 0 ? 1 : 0);
+}
+
 void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
   std::uint32_t index = 0;
   while (index < senders_.size() && senders_[index].active) {
@@ -41,7 +47,9 @@ void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
   }
   Sender& sender = senders_[index] = Sender{};
   sender.flow = flow;
-  sender.packets = static_cast<std::uint32_t>((flow.bytes + config_.payload - 1) / config_.payload);
+  const std::uint64_t packets = packets_of(flow.bytes, config_.payload);
+  WEFT_CHECK(packets <= kMaxPackets);
+  sender.packets = static_cast<std::uint32_t>(packets);
   sender.active = true;
   const bool tcp = config_.control == OnePathConfig::Control::reno ||
                    config_.control == OnePathConfig::Control::dctcp;

@@ -36,7 +36,11 @@ struct OnePathConfig {
 // standard.
 class OnePathTransport final : public Transport, private srd::Machine {
  public:
+  // Of one flow. Selective repeat keeps a bit for each, and the arithmetic looks a few ahead.
+  static constexpr std::uint32_t kMaxPackets = 1U << 31;
+
   explicit OnePathTransport(const OnePathConfig& config);
+  [[nodiscard]] static std::uint64_t packets_of(Bytes bytes, std::uint32_t payload);
 
   [[nodiscard]] srd::Machine& machine() override { return *this; }
   void start(TimePoint now, const FlowStart& flow) override;

@@ -94,8 +94,9 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
 }
 
 void check_bounds(const Bounds& bounds, RunResult& result) {
-  const auto check = [&](const char* what, double value, double limit, bool met) {
-    result.checks.push_back({what, value, limit, met});
+  const auto check = [&](const char* what, double value, double limit, bool met,
+                         bool at_least = false) {
+    result.checks.push_back({what, value, limit, met, at_least});
     result.within_bounds = result.within_bounds && met;
   };
   const auto at_most = [&](const char* what, double value, const std::optional<double>& limit) {
@@ -104,12 +105,12 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
     }
   };
   if (result.finished != result.flows) {
-    check("flows finished", result.finished, result.flows, false);
+    check("flows finished", result.finished, result.flows, false, true);
   }
   at_most("makespan (us)", result.makespan_us, bounds.tail_fct_us);
   at_most("ratio to ideal", result.ratio, bounds.ratio);
   if (bounds.least_jain) {
-    check("Jain index", result.jain, *bounds.least_jain, result.jain >= *bounds.least_jain);
+    check("Jain index", result.jain, *bounds.least_jain, result.jain >= *bounds.least_jain, true);
   }
   const double again = result.transport.new_packets == 0
                            ? 0

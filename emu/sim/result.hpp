@@ -20,6 +20,7 @@ struct BoundCheck {
   double value = 0;
   double limit = 0;
   bool met = true;
+  bool at_least = false;  // the limit is a lower one
 };
 
 // How the network and the transport took a fault. -1: it did not happen, or nothing can be said.

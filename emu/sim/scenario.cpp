@@ -2,6 +2,7 @@
 #include "emu/sim/scenario.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -33,9 +34,13 @@ void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& 
     }
     YAML::Node next;
     if (node.IsSequence()) {
-      const std::size_t index = static_cast<std::size_t>(std::strtoull(part.c_str(), nullptr, 10));
-      if (index >= node.size()) {
-        file.fail_at(node, "--set " + key, "the list has no element " + part);
+      std::size_t index = 0;
+      const char* const end = part.data() + part.size();
+      const auto [read, status] = std::from_chars(part.data(), end, index);
+      if (status != std::errc{} || read != end || index >= node.size()) {
+        file.fail_at(node, "--set " + key,
+                     "the list has no element '" + part + "': it has " +
+                         std::to_string(node.size()) + ", counted from 0");
         return;
       }
       next.reset(node[index]);
@@ -114,6 +119,18 @@ void read_engine(fabric::YamlMap& map, srd::EngineConfig& engine) {
   }
 }
 
+void check_flow_sizes(fabric::YamlMap& map, const Scenario& scenario, const char* kind) {
+  const std::uint32_t payload = scenario.transport.one_path.payload;
+  for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
+    if (OnePathTransport::packets_of(flow.bytes, payload) > OnePathTransport::kMaxPackets) {
+      map.fail("kind", "a flow of " + std::to_string(flow.bytes) + " bytes is too large for " +
+                           kind + ": at most " + std::to_string(OnePathTransport::kMaxPackets) +
+                           " packets of " + std::to_string(payload) + " bytes");
+      return;
+    }
+  }
+}
+
 void read_transport(fabric::YamlMap& map, Scenario& scenario, const fabric::Routes& routes) {
   const NetworkFacts facts = facts_of(scenario, routes);
   scenario.hops = facts.hops;
@@ -150,26 +167,30 @@ void read_transport(fabric::YamlMap& map, Scenario& scenario, const fabric::Rout
   if (engine.min_rto != Duration::zero()) {
     one.min_rto = engine.min_rto;
   }
+  if (spec.kind != Kind::srd) {
+    check_flow_sizes(map, scenario, kKinds[static_cast<std::size_t>(spec.kind)]);
+  }
   map.finish();
 }
 
 Bounds read_bounds(fabric::YamlMap map) {
   Bounds bounds;
-  const auto read = [&](const char* key, std::optional<double>& to, double high) {
+  const auto read = [&](const char* key, std::optional<double>& to, double high, double low = 0) {
     if (map.has(key)) {
       double value = 0;
-      map.read(key, value, 0, high);
+      map.read(key, value, low, high);
       to = value;
     }
   };
+  constexpr double kLeastReference = 1e-3;  // results are told as parts of it
   read("tail_fct_us", bounds.tail_fct_us, 1e12);
   read("ratio", bounds.ratio, 1e6);
   read("least_jain", bounds.least_jain, 1);
   read("retransmitted_per_new", bounds.retransmitted_per_new, 1e6);
   read("path_abandoned_us", bounds.path_abandoned_us, 1e9);
-  read("reference_us", bounds.reference_us, 1e12);
-  read("reference_p50_us", bounds.reference_p50_us, 1e12);
-  read("reference_p99_us", bounds.reference_p99_us, 1e12);
+  read("reference_us", bounds.reference_us, 1e12, kLeastReference);
+  read("reference_p50_us", bounds.reference_p50_us, 1e12, kLeastReference);
+  read("reference_p99_us", bounds.reference_p99_us, 1e12, kLeastReference);
   map.read("reference_within", bounds.reference_within, 0, 10);
   map.finish();
   return bounds;

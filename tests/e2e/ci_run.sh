@@ -1,5 +1,6 @@
 #!/bin/sh
-# Owns the promise that .ci/run's swarm stages fail when a program is missing, crashes, or differs.
+# Owns the promise that .ci/run's swarm stages fail when a program is missing, crashes, or differs,
+# that they and the hostile stage test what is built now, and that a skip is none that passed.
 # usage: tests/e2e/ci_run.sh PROJECT
 dir=$(mktemp -d)
 trap 'rm -r "$dir"' EXIT
@@ -15,6 +16,16 @@ exit $2
 END
   chmod +x "$dir/build/$1/emu/cli/weft"
 }
+# A stand-in for ./weft: notes what it is asked for, and ends with CODE after the line SAID.
+fake_build() {  # CODE SAID
+  cat > "$dir/weft" <<END
+#!/bin/sh
+echo "\$*" >> "$dir/asked"
+echo '$2'
+exit $1
+END
+  chmod +x "$dir/weft"
+}
 # expect CODE STAGE WHAT
 expect() {
   "$dir/.ci/run" "$2" > "$dir/said" 2>&1
@@ -25,9 +36,23 @@ expect() {
     exit 1
   fi
 }
+# expect_asked WORDS...: in this order, since the last time
+expect_asked() {
+  for words; do printf '%s\n' "$words"; done > "$dir/expected"
+  if ! cmp -s "$dir/asked" "$dir/expected"; then
+    echo "./weft was asked for these, and was to be asked for those:"
+    cat "$dir/asked" "$dir/expected"
+    exit 1
+  fi
+  rm "$dir/asked"
+}
+fake_build 0 built
 fake release 0 0123456789abcdef
 fake asan 0 0123456789abcdef
+expect 0 swarm "a swarm that passes"
+expect_asked "build release"
 expect 0 swarm_asan "equal digests"
+expect_asked "build asan" "build release"
 fake asan 0 0123456789abcdee
 expect 1 swarm_asan "other digests"
 fake asan 0 ""
@@ -38,3 +63,24 @@ fake asan 0 0123456789abcdef
 rm "$dir/build/release/emu/cli/weft"
 expect 1 swarm_asan "a program that is missing"
 expect 1 swarm "the only program is missing"
+fake release 0 0123456789abcdef
+fake_build 1 "cannot build"
+expect 1 swarm "a build that fails"
+expect 1 swarm_asan "a build that fails"
+
+hostile() {  # CODE COUNTS VERDICT
+  rm -f "$dir/asked"
+  fake_build "$1" "$2"
+  "$dir/.ci/run" hostile > "$dir/said" 2>&1
+  code=$?
+  if [ $code -ne "$1" ] || [ "$(tail -n 1 "$dir/said")" != "$2" ] ||
+    ! grep -q "^hostile .* $3" "$dir/said"; then
+    echo "hostile, $2: exit code $code"
+    cat "$dir/said"
+    exit 1
+  fi
+  expect_asked "test release -R ^hostile\$ --timeout 600"
+}
+hostile 0 "1 passed, 0 failed, 0 skipped" passed
+hostile 0 "0 passed, 0 failed, 1 skipped" SKIPPED
+hostile 1 "0 passed, 1 failed, 0 skipped" FAILED

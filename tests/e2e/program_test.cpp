@@ -362,7 +362,8 @@ TEST_F(ProgramTest, WhatIsAskedTheWrongWayIsSaidSo) {
        {"run --device none -n 300 -- true", "run --netns --device none -n 65 -- true",
         "run --device none --nics 2 --topology net.yml -- true",
         "up x --hosts 3 --topology net.yml", "up x --nics 2 --topology net.yml", "exec",
-        "exec x h1"}) {
+        "exec x h1", "run --device none -n 4 -- true : true", "impair x h1 --reset --loss 1%",
+        "impair x --reset --down", "bench engine --packets 0"}) {
     const Outcome outcome = weft(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments << ": " << outcome.output;
   }
@@ -459,6 +460,10 @@ TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
   EXPECT_EQ(which.code, 2);
   EXPECT_TRUE(which.says("one, two")) << which.output;
   EXPECT_EQ(said("WEFT_NETWORK=two WEFT_HOST=h1 " + exec + show).output, "h1\n");
+  EXPECT_EQ(said(exec + "one h2 -- printf '<%s>' '[a,b]' '[]' x").output, "<[a,b]><[]><x>");
+  EXPECT_EQ(said("WEFT_HOST=h3 " + exec + "one -- printf '<%s>' '[a,b]'").output, "<[a,b]>");
+  EXPECT_EQ(said(exec + "one h2 printf '[a,b]'").output, "[a,b]");
+  EXPECT_EQ(said(exec + "one h2 -- '{}'").code, 127);
   for (const char* name : {"one", "two"}) {
     EXPECT_EQ(said(WEFT_PROGRAM " down " + std::string(name)).code, 0);
   }

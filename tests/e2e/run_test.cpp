@@ -150,6 +150,11 @@ TEST_F(ProgramTest, ArgumentsAreAnyBytes) {
   EXPECT_EQ(said("{x.dev} {h1.ip"), "{x.dev} {h1.ip");
   EXPECT_EQ(said("}{h1.ip}{"), "}127.B.1.1{");
   EXPECT_EQ(weft("run --device none -- echo {h9.ip}").code, 1);
+  const std::string run = "run --device none -q --no-prefix ";
+  EXPECT_EQ(weft(run + "-- printf '<%s>' '[a,b]' '[]' x '{}' '' %%").output,
+            "<[a,b]><[]><x><{}><><%%>");
+  EXPECT_EQ(weft(run + "printf '[a,b]'").output, "[a,b]");
+  EXPECT_EQ(weft(run + "-- '{}'").code, 127);
 }
 
 TEST_F(ProgramTest, AReaderThatDoesNotReadHoldsNobody) {

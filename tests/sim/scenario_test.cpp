@@ -83,12 +83,57 @@ TEST(Scenario, SaysWhereWhatAndHow) {
            {"topology: {generator: fat-tree, hosts: 16}\n",
             "traffic: expected a mapping with 'kind'"},
            {"- 1\n", "expected a scenario"},
+           {good + "seed: 1\nseed: 2\n", "s.yaml:4: 'seed' is here a second time"},
+           {good + "transport:\n  paths: 4\n  paths: 8\n",
+            "s.yaml:5: transport: 'paths' is here a second time"},
+           {good + "faults:\n- {link: tor0->agg0, loss: 0.1, loss: 0.2}\n",
+            "s.yaml:4: faults[0]: 'loss' is here a second time"},
+           {good + "bounds: {reference_us: 0}\n",
+            "s.yaml:3: bounds.reference_us: expected a number from 0.001"},
+           {good + "variants: [{name: a, bounds: {reference_p99_us: 0}}]\n",
+            "bounds.reference_p99_us: expected a number from 0.001"},
+           {good + "variants:\n- name: a\n  set: {seed: 1, seed: 2}\n",
+            "s.yaml:5: variants[0].set: 'seed' is here a second time"},
        }) {
     EXPECT_NE(error(row.text).find(row.expected), std::string::npos) << error(row.text) << "\nfor\n"
                                                                      << row.text;
   }
   EXPECT_NE(error(good, {{"traffic.kind.x", "1"}}).find("there is no such place"),
             std::string::npos);
+}
+
+TEST(Scenario, ElementsOfListsAreNamedByWholeNumbers) {
+  const std::string list =
+      "topology: {generator: fat-tree, hosts: 16}\n"
+      "traffic: [{kind: permutation, bytes: 1MB}, {kind: tornado, bytes: 2MB}]\n";
+  for (const char* element : {"abc", "-1", "+0", "0x", "1e0", " 0", "2", "18446744073709551616"}) {
+    EXPECT_NE(error(list, {{std::string("traffic.") + element + ".bytes", "1"}})
+                  .find(std::string("the list has no element '") + element + "'"),
+              std::string::npos)
+        << element;
+  }
+  EXPECT_EQ(error(list, {{"traffic.1.bytes", "1"}}), "accepted");
+}
+
+// They number packets with 32 bits: a larger flow would have ended after what is left of its
+// number.
+TEST(Scenario, FlowsOfMorePacketsThanAOnePathTransportCountsAreRefused) {
+  const auto with = [](const std::string& kind, const std::string& bytes) {
+    return error(
+        "topology: {generator: leaf-spine, hosts: 4, hosts_per_leaf: 2}\n"
+        "traffic: {kind: incast, senders: 2, bytes: " +
+        bytes + "}\ntransport: {kind: " + kind + "}\n");
+  };
+  for (const char* kind : {"rc", "rc-dcqcn", "tcp-reno", "dctcp"}) {
+    EXPECT_NE(with(kind, "17592186044416").find(std::string("is too large for ") + kind),
+              std::string::npos)
+        << kind;
+    EXPECT_EQ(with(kind, "1TB"), "accepted") << kind;
+  }
+  EXPECT_EQ(with("srd", "17592186044416"), "accepted");
+  EXPECT_EQ(OnePathTransport::packets_of(17592186044416, 4096), std::uint64_t{1} << 32);
+  EXPECT_EQ(OnePathTransport::packets_of(1, 4096), 1U);
+  EXPECT_EQ(OnePathTransport::packets_of(~Bytes{0}, 1), ~std::uint64_t{0});
 }
 
 // A fault that traffic never left has no time, which is no short one.

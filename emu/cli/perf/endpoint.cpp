@@ -27,10 +27,11 @@ unsigned last_byte(const std::vector<std::byte>& buffer, std::uint32_t size) {
       std::atomic_ref<std::byte>(last).load(std::memory_order_acquire));
 }
 
-double percentile(std::vector<double>& sorted, double part) {
-  return sorted.empty()
-             ? 0
-             : sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1))];
+std::optional<double> percentile(const std::vector<double>& sorted, double part) {
+  if (sorted.empty()) {
+    return std::nullopt;
+  }
+  return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1))];
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ struct PerfCase {
 // `valid` is false if the run was broken off; `failure` is the status of a request that failed.
 struct PerfResult {
   bool valid = false;
-  double p50_latency_us = 0;  // one way; of a read: the whole round
-  double p99_latency_us = 0;
+  // One way; of a read: the whole round. None where nothing was measured.
+  std::optional<double> p50_latency_us;
+  std::optional<double> p99_latency_us;
   double messages_per_s = 0;
   double gbytes_per_s = 0;
   std::uint32_t paths_used = 0;  // of the 256 there can be, by the busier direction

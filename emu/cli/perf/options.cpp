@@ -50,4 +50,12 @@ bool is_pinned(const PerfOptions& options) {
          (options.pin == 0 && options.io == "ring" && options.pairs == 1 && passes_weftd(options));
 }
 
+std::size_t core_of_side(std::size_t pair, std::size_t side, bool with_weftd, std::size_t cores) {
+  if (!with_weftd) {
+    return (2 * pair + side) % cores;
+  }
+  const std::size_t core = pair % (cores - 1);
+  return core < kCoreOfWeftd ? core : core + 1;
+}
+
 }  // namespace weft::cli

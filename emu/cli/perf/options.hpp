@@ -39,4 +39,12 @@ struct PerfOptions {
 // Each process is told which core is its own.
 [[nodiscard]] bool is_pinned(const PerfOptions& options);
 
+// The core of weftd, where packets pass it and processes are pinned.
+inline constexpr std::size_t kCoreOfWeftd = 1;
+// Which of so many cores (two at least) a side of a pair has: the sides go round all of them. With
+// weftd in the middle, which both sides wait for, the two sides of a pair share one that is not
+// weftd's, and the pairs go round those.
+[[nodiscard]] std::size_t core_of_side(std::size_t pair, std::size_t side, bool with_weftd,
+                                       std::size_t cores);
+
 }  // namespace weft::cli

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "emu/cli/perf/options.hpp"
 #include "emu/cli/perf/peers.hpp"
@@ -15,8 +14,9 @@ void print_row(const PerfOptions& options, const PerfCase& one, const PerfResult
 void print_peer(const PerfOptions& options, const PeerRow& row);
 
 // Of several rounds of one case: each figure's median; losses add up.
-[[nodiscard]] PerfResult median(std::vector<PerfResult> results);
-// Of one case in several pairs at a time: rates add up, latencies are those of the slowest pair.
+[[nodiscard]] PerfResult median(std::span<const PerfResult> results);
+// Of one case in several pairs at a time: rates and losses add up, latencies are those of the
+// slowest pair, and paths those of the pair that used most.
 [[nodiscard]] PerfResult sum_of(std::span<const PerfResult> pairs);
 
 }  // namespace weft::cli

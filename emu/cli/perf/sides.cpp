@@ -17,6 +17,7 @@
 #include "emu/attach/client.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/output.hpp"
 #include "emu/cli/perf/fault.hpp"
 #include "emu/cli/perf/report.hpp"
 #include "emu/cli/unwrap.hpp"
@@ -105,11 +106,11 @@ PerfPlace Ground::place(int pair, int side) const {
 int run_side(const PerfOptions& options, PairBoard& board, int pair, int side,
              const Ground& ground) {
   try {
-    if (is_pinned(options)) {
-      // A process in the middle is what both ends wait for: it gets a core, and they share the
-      // other.
+    const std::size_t cores = launch::core_count();
+    if (cores > 1 && is_pinned(options)) {
       const bool shared = ground.weftd && passes_weftd(options);
-      launch::pin_to_core(0, shared ? 0 : static_cast<std::size_t>(side));
+      launch::pin_to_core(0, core_of_side(static_cast<std::size_t>(pair),
+                                          static_cast<std::size_t>(side), shared, cores));
     }
     PerfEndpoint endpoint(board.perf, side);
     PerfPlace place = ground.place(pair, side);
@@ -131,7 +132,7 @@ int run_side(const PerfOptions& options, PairBoard& board, int pair, int side,
         passed = passed && result.failure == srd::Status::ok;
         if (options.pairs == 1) {
           print_row(options, one, result);
-          std::fflush(stdout);
+          flush_output();
         } else {
           board.medians.at(number++) = result;
         }
@@ -159,9 +160,7 @@ void Sides::start(int side, const std::function<int()>& body) {
     launch::forget_interrupts();
     ::signal(SIGPIPE, SIG_DFL);  // this process clears up
     ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
-    const int code = body();
-    std::fflush(stdout);
-    ::_exit(code);
+    ::_exit(end_output(body()));
   }
   if (pid < 0) {
     throw std::runtime_error(srd::errno_text("starting a process"));
@@ -183,7 +182,9 @@ int Sides::wait(std::span<PairBoard> boards) {
       for (PairBoard& board : boards) {
         board.perf.abort = true;  // the others wait for nobody
       }
-      code = kFailure;
+      // A reader that left ends the command as the signal would have.
+      const bool reader_left = WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
+      code = code != kSuccess ? code : reader_left ? 128 + SIGPIPE : kFailure;
     }
   }
   return code;

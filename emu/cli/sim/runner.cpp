@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +79,7 @@ Json result_json(const sim::RunResult& r) {
     json["checks"].push_back({{"what", check.what},
                               {"value", rounded(check.value, 1e5)},
                               {"limit", check.limit},
+                              {"at_least", check.at_least},
                               {"met", check.met}});
   }
   json["jain"] = rounded(r.jain, 1e6);
@@ -176,6 +179,10 @@ void write_file(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 Json run_job(const SimJob& job, bool show_progress) {
   const double before = user_seconds();
   auto scenario = sim::read_scenario(job.file_name, job.text, job.settings, job.directory);
@@ -218,7 +225,7 @@ Json run_job(const SimJob& job, bool show_progress) {
   Json json = result_json(result);
   if (!job.report.empty()) {
     write_file(job.report + "/report.html",
-               sim::report_html(*scenario, simulation, *recorder, result, json.dump()));
+               sim::report_html(*scenario, simulation, *recorder, result, text_of(json)));
   }
   if (!job.trace.empty()) {
     write_file(job.trace, recorder->perfetto());
@@ -228,12 +235,26 @@ Json run_job(const SimJob& job, bool show_progress) {
 
 namespace {
 
-// A process that runs one job and writes its JSON into a pipe.
+// A process that runs one job and writes its JSON into a pipe. It does not outlive us, however we
+// end.
 struct Child {
   pid_t pid = -1;
   int fd = -1;
   std::size_t job = 0;
   std::string text;
+};
+
+struct Children : std::vector<Child> {
+  Children() = default;
+  ~Children() {
+    for (const Child& child : *this) {
+      (void)kill(child.pid, SIGKILL);
+      (void)close(child.fd);
+      (void)waitpid(child.pid, nullptr, 0);
+    }
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
 };
 
 Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
@@ -243,17 +264,25 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
   }
   // Or the child would write what is still in our buffers a second time.
   (void)std::fflush(nullptr);
+  const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {
-    throw std::runtime_error(std::string("no process: ") + std::strerror(errno));
+    const int error = errno;
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    throw std::runtime_error(std::string("no process: ") + std::strerror(error));
   }
   if (pid == 0) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {  // which ended before we could say so
+      _exit(1);
+    }
     (void)close(ends[0]);
     std::string text;
     try {
-      text = run_job(jobs[job], false).dump();
+      text = text_of(run_job(jobs[job], false));
     } catch (const std::exception& problem) {
-      text = Json{{"error", problem.what()}}.dump();
+      text = text_of({{"error", problem.what()}});
     }
     for (std::size_t at = 0; at < text.size();) {
       const ssize_t n = write(ends[1], text.data() + at, text.size() - at);
@@ -280,11 +309,10 @@ bool read_child(Child& child) {
   int status = 0;
   (void)waitpid(child.pid, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    child.text =
-        Json{{"error", fmt::format("the simulation's process ended by {} {}",
-                                   WIFSIGNALED(status) ? "signal" : "exit code",
-                                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))}}
-            .dump();
+    child.text = text_of(
+        {{"error", fmt::format("the simulation's process ended by {} {}",
+                               WIFSIGNALED(status) ? "signal" : "exit code",
+                               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))}});
   }
   return true;
 }
@@ -293,7 +321,7 @@ bool read_child(Child& child) {
 
 void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
               const std::function<void(std::size_t, const Json&)>& done) {
-  std::vector<Child> running;
+  Children running;
   std::map<std::size_t, Json> finished;
   std::size_t next = 0;
   std::size_t told = 0;

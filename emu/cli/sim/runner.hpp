@@ -30,6 +30,9 @@ struct SimJob {
 // cannot be written.
 [[nodiscard]] nlohmann::ordered_json run_job(const SimJob& job, bool show_progress);
 
+// The line of JSON for it. Names in files may be any bytes, JSON is UTF-8: what is not is replaced.
+[[nodiscard]] std::string text_of(const nlohmann::ordered_json& json);
+
 // Runs all, at most `processes` at a time; calls `done` on this thread, in the order of the jobs,
 // as soon as a job and all before it have ended. A process that dies gives an object with "error".
 // Results do not depend on `processes`.

@@ -19,7 +19,26 @@ std::string label(const Json& run) {
   return run.at("scenario").get<std::string>() + (variant.empty() ? "" : " / " + variant);
 }
 
+// A time that never came is -1.
+std::string value_of(const Json& check) {
+  const double value = number(check, "value");
+  return value < 0 ? "never" : fmt::format("{:.4g}", value);
+}
+
 }  // namespace
+
+std::string verdict_on(const Json& run) {
+  if (run.contains("conservation")) {
+    return "FAIL " + run["conservation"].get<std::string>();
+  }
+  for (const Json& check : run["checks"]) {
+    if (!check["met"].get<bool>()) {
+      return fmt::format("FAIL {} {} {} {:.4g}", check["what"].get<std::string>(), value_of(check),
+                         check["at_least"].get<bool>() ? "<" : ">", number(check, "limit"));
+    }
+  }
+  return run["checks"].empty() ? "-" : "ok";
+}
 
 void print_run(const Json& run) {
   if (run.contains("error")) {
@@ -71,8 +90,9 @@ void print_run(const Json& run) {
     }
   }
   for (const Json& check : run["checks"]) {
-    fmt::print("  {} {:<26} {:.4g} (limit {:.4g})\n", check["met"].get<bool>() ? "ok   " : "FAIL ",
-               check["what"].get<std::string>(), number(check, "value"), number(check, "limit"));
+    fmt::print("  {} {:<26} {} ({} {:.4g})\n", check["met"].get<bool>() ? "ok   " : "FAIL ",
+               check["what"].get<std::string>(), value_of(check),
+               check["at_least"].get<bool>() ? "at least" : "limit", number(check, "limit"));
   }
   if (run.contains("conservation")) {
     fmt::print("  FAIL  {}\n", run["conservation"].get<std::string>());
@@ -126,20 +146,12 @@ void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) 
                                    [&](const auto& pair) { return pair.first == key; });
       fmt::print(" {:>14}", it == jobs[i].settings.rend() ? "-" : it->second);
     }
-    std::string verdict = run["checks"].empty() ? "-" : "ok";
-    for (const Json& check : run["checks"]) {
-      if (!check["met"].get<bool>()) {
-        verdict = fmt::format("FAIL {} {:.4g} > {:.4g}", check["what"].get<std::string>(),
-                              number(check, "value"), number(check, "limit"));
-        break;
-      }
-    }
     fmt::print(
         " {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>7.3f} {:>8.5f} {:>9} {:>7.2f}  {}\n",
         number(run, "min_fct_us"), number(run, "p50_fct_us"), number(run, "p99_fct_us"),
         number(run, "makespan_us"), number(run, "ideal_us"), number(run, "ratio"),
         number(run, "jain"), run["retransmitted"].get<std::uint64_t>(), number(run, "cpu_s"),
-        verdict);
+        verdict_on(run));
   }
 }
 

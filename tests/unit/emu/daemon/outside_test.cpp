@@ -464,6 +464,11 @@ TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {
   ASSERT_TRUE(tap);
   EXPECT_EQ(tap->arguments, "veth-x");
   EXPECT_EQ(tap->host, "h3");
+  const auto paths = parse_outside("dgram:/a@b/x.sock,/a@b/y.sock");
+  ASSERT_TRUE(paths);
+  EXPECT_EQ(paths->arguments, "/a@b/x.sock,/a@b/y.sock");
+  EXPECT_EQ(paths->host, "");
+  EXPECT_EQ(parse_outside("dgram:/a@b/x.sock,/a@b/y.sock@h2")->host, "h2");
 }
 
 }  // namespace

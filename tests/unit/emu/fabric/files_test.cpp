@@ -116,6 +116,10 @@ TEST(TopologyFile, SaysWhereWhatAndHow) {
   for (const BadFile& bad : {
            BadFile{"topology:\n  generator: fat-tree\n  hots: 16\n",
                    "net.yaml:3: topology: unknown key 'hots'; did you mean 'hosts'?"},
+           {"topology:\n  generator: fat-tree\n  hosts: 16\n  hosts: 128\n",
+            "net.yaml:4: topology: 'hosts' is here a second time"},
+           {"topology:\n  nodes:\n    a: {kind: host}\n    a: {kind: switch}\n",
+            "net.yaml:4: topology.nodes: 'a' is here a second time"},
            {"topology:\n  generator: fat-tree\n  hosts: -1\n",
             "net.yaml:3: topology.hosts: expected a whole number from 1"},
            {"topology:\n  generator: fat-tree\n  rate: -5G\n",
@@ -268,6 +272,10 @@ TEST(FaultFile, ReadsAndRefuses) {
   [[maybe_unused]] const Fault bad =
       read_fault(both, both.load("{link: a->b, host: c}"), "faults[0]");
   EXPECT_NE(both.error().message.find("exactly one of link, switch"), std::string::npos);
+  YamlFile twice("s.yaml");
+  [[maybe_unused]] const Fault burst = read_fault(
+      twice, twice.load("{link: a->b, burst_loss: {enter: 0.1, enter: 0.2}}"), "faults[0]");
+  EXPECT_EQ(twice.error().message, "s.yaml:1: faults[0].burst_loss: 'enter' is here a second time");
 }
 
 }  // namespace
