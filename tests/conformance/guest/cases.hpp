@@ -10,6 +10,7 @@ int exit_at_once();      // two ranks: one sends, one leaves with what it got
 int exit_cancelled();    // by a thread that is to be cancelled
 int cancelled_poller();  // a thread is cancelled in its polls; the others go on
 int forks();             // while another thread opens and closes the device
+int forked_channels();   // children close theirs, whatever the parent's threads were at
 int first_use();         // by many threads at once
 
 // --- Descriptors (descriptors.cpp)

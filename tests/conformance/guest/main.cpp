@@ -18,6 +18,7 @@ constexpr Case kCases[] = {
     {"exit_cancelled", exit_cancelled},
     {"cancelled_poller", cancelled_poller},
     {"forks", forks},
+    {"forked_channels", forked_channels},
     {"first_use", first_use},
     {"close_all", close_all},
     {"failed_dup", failed_dup},

@@ -54,11 +54,11 @@ TEST_P(Alone, Succeeds) {
 
 INSTANTIATE_TEST_SUITE_P(Guest, Alone,
                          ::testing::Values("exit_cancelled", "cancelled_poller", "forks",
-                                           "first_use", "close_all", "failed_dup", "numbers",
-                                           "channels", "open_without_malloc", "relative_paths",
-                                           "steps_back", "bad_pointers", "own_links", "other_names",
-                                           "past_us", "few_numbers", "netlink_sockets",
-                                           "sandboxed"),
+                                           "forked_channels", "first_use", "close_all",
+                                           "failed_dup", "numbers", "channels",
+                                           "open_without_malloc", "relative_paths", "steps_back",
+                                           "bad_pointers", "own_links", "other_names", "past_us",
+                                           "few_numbers", "netlink_sockets", "sandboxed"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(Paths, OfATreeBehindALink) {
