@@ -35,6 +35,7 @@ int gone_everywhere();  // by threads that block all signals, while others poll
 int own_faults();       // the program's handlers find what the kernel promises
 int masked_faults();    // however the program comes to block them
 int own_deaths();       // children end as they would without us
+int vfork_actions();    // children of vfork() leave their parent's alone
 
 // --- Paths (files.cpp)
 int open_without_malloc();

@@ -32,6 +32,7 @@ constexpr Case kCases[] = {
     {"own_faults", own_faults},
     {"masked_faults", masked_faults},
     {"own_deaths", own_deaths},
+    {"vfork_actions", vfork_actions},
     {"netlink_sockets", netlink_sockets},
     {"open_without_malloc", open_without_malloc},
     {"relative_paths", relative_paths},

@@ -117,7 +117,7 @@ TEST_P(Faults, AreWhoseTheyAre) {
 INSTANTIATE_TEST_SUITE_P(Guest, Faults,
                          ::testing::Combine(::testing::Values("gone_buffers", "gone_everywhere",
                                                               "own_faults", "masked_faults",
-                                                              "own_deaths"),
+                                                              "own_deaths", "vfork_actions"),
                                             ::testing::Values("", "WEFT_DOORBELL_TRAP=1")),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) +
