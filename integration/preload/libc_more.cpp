@@ -24,6 +24,7 @@ using weft::preload::hide_root;
 using weft::preload::Next;
 using weft::preload::Redirected;
 using weft::preload::redirected;
+using weft::preload::visible;
 
 WEFT_EXPORT int creat(const char* path, mode_t mode) {
   return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
@@ -113,11 +114,9 @@ class Visiting {
 // `base` is an offset into the path, and moves with what is hidden.
 template <class Visit, class Stat>
 int visit_hidden(const char* path, const Stat* status, int type, FTW* place) {
-  char shown[PATH_MAX];
-  std::snprintf(shown, sizeof shown, "%s", path);
-  hide_root(shown);
+  const char* const shown = visible(path);
   FTW moved = *place;
-  moved.base -= static_cast<int>(std::strlen(path) - std::strlen(shown));
+  moved.base -= static_cast<int>(shown - path);
   return visitor<Visit>(shown, status, type, &moved);
 }
 
@@ -153,10 +152,7 @@ namespace {
 // The same for ftw(), whose visitor gets no offset into the path.
 template <class Visit, class Stat>
 int visit_hidden_plain(const char* path, const Stat* status, int type) {
-  char shown[PATH_MAX];
-  std::snprintf(shown, sizeof shown, "%s", path);
-  hide_root(shown);
-  return visitor<Visit>(shown, status, type);
+  return visitor<Visit>(visible(path), status, type);
 }
 
 template <class Visit, class Stat, class Walk>

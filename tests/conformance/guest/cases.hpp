@@ -45,6 +45,7 @@ int bad_pointers();  // are EFAULT
 int own_links();     // lead to devices
 int sandboxed();     // the same where the kernel may not copy for us
 int other_names();   // that glibc has for the same calls
+int small_stacks();  // of the callers (stacks.cpp)
 
 // --- Programs that wait by looking at their memory (spin.cpp). Two ranks; prints the median of one
 // way. SPIN_TURNS says how many.

@@ -41,6 +41,7 @@ constexpr Case kCases[] = {
     {"own_links", own_links},
     {"sandboxed", sandboxed},
     {"other_names", other_names},
+    {"small_stacks", small_stacks},
     {"past_us", past_us},
     {"few_numbers", few_numbers},
     {"event_latency", event_latency},
