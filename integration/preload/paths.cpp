@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 
 #include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
@@ -74,12 +76,13 @@ int device_number(const char* path) {
   if (!begins(path, kUverbs)) {
     return std::strcmp(path, kConnections) == 0 ? FdTable::kConnections : -1;
   }
-  const char* const digits = path + sizeof kUverbs - 1;
-  char* end = nullptr;
-  const long number = std::strtol(digits, &end, 10);
-  return end != digits && *end == '\0' && number >= 0 && number < FdTable::kMostNics
-             ? static_cast<int>(number)
-             : -1;
+  // As the kernel writes it: without a sign or leading zeros.
+  const std::string_view digits = path + sizeof kUverbs - 1;
+  int number = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  const bool plain = whole && digits[0] != '-' && (digits[0] != '0' || digits.size() == 1);
+  return plain && number < FdTable::kMostNics ? number : -1;
 }
 
 // Whether the path has a ".." step: where that leads cannot be told from the text (path_walk.cpp).

@@ -47,6 +47,9 @@ int sandboxed();     // the same where the kernel may not copy for us
 int other_names();   // that glibc has for the same calls
 int small_stacks();  // of the callers (stacks.cpp)
 
+// --- Names (names.cpp)
+int device_names();
+
 // --- Programs that wait by looking at their memory (spin.cpp). Two ranks; prints the median of one
 // way. SPIN_TURNS says how many.
 int spin_calls();   // posts and takes completions by the library's functions

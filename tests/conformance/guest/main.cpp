@@ -42,6 +42,7 @@ constexpr Case kCases[] = {
     {"sandboxed", sandboxed},
     {"other_names", other_names},
     {"small_stacks", small_stacks},
+    {"device_names", device_names},
     {"past_us", past_us},
     {"few_numbers", few_numbers},
     {"event_latency", event_latency},
