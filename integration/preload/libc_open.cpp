@@ -155,22 +155,6 @@ WEFT_EXPORT DIR* opendir(const char* path) {
   return redirected(path, [&](const char* to) { return stock(to); });
 }
 
-WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const dirent*),
-                        int (*compare)(const dirent**, const dirent**)) {
-  static constinit Next<int(const char*, dirent***, int (*)(const dirent*),
-                            int (*)(const dirent**, const dirent**))>
-      stock("scandir");
-  return redirected(path, [&](const char* to) { return stock(to, list, filter, compare); });
-}
-
-WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(const dirent64*),
-                          int (*compare)(const dirent64**, const dirent64**)) {
-  static constinit Next<int(const char*, dirent64***, int (*)(const dirent64*),
-                            int (*)(const dirent64**, const dirent64**))>
-      stock("scandir64");
-  return redirected(path, [&](const char* to) { return stock(to, list, filter, compare); });
-}
-
 namespace {
 // A pattern is redirected by its beginning; what it finds is shown under the names that the program
 // knows.

@@ -49,6 +49,9 @@ int small_stacks();  // of the callers (stacks.cpp)
 
 // --- Names (names.cpp)
 int device_names();
+int listings();     // of device files
+int whereabouts();  // of the program
+int positions();    // in a device file, which has none
 
 // --- Programs that wait by looking at their memory (spin.cpp). Two ranks; prints the median of one
 // way. SPIN_TURNS says how many.

@@ -44,7 +44,8 @@ class Alone : public ::testing::TestWithParam<const char*> {};
 TEST_P(Alone, Succeeds) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const std::string name = GetParam();
-  if ((name == "relative_paths" || name == "steps_back" || name == "own_links") &&
+  if ((name == "relative_paths" || name == "steps_back" || name == "own_links" ||
+       name == "listings" || name == "whereabouts") &&
       run_shell("test -d /sys/class").code != 0) {
     GTEST_SKIP() << "no /sys is mounted here, for the emulated files to stand beside";
   }
@@ -57,8 +58,9 @@ TEST_P(Alone, Succeeds) {
 
 INSTANTIATE_TEST_SUITE_P(Guest, Alone,
                          ::testing::Values("exit_cancelled", "cancelled_poller", "forks",
-                                           "forked_channels", "first_use", "close_all",
-                                           "failed_dup", "numbers", "channels",
+                                           "forked_channels", "small_stacks", "device_names",
+                                           "listings", "whereabouts", "positions", "first_use",
+                                           "close_all", "failed_dup", "numbers", "channels",
                                            "open_without_malloc", "relative_paths", "steps_back",
                                            "bad_pointers", "own_links", "other_names", "past_us",
                                            "few_numbers", "netlink_sockets", "sandboxed"),
