@@ -22,12 +22,15 @@ namespace {
 // of a path in the tree.
 bool may_be_hidden(const char* target, ssize_t length, std::size_t room) {
   const char* const root = weft::preload::tree_root();
-  if (root == nullptr || length <= 0 || target[0] != '/') {
+  if (root == nullptr || length <= 0) {
     return false;
   }
-  const std::size_t head = std::strlen(root);
   const auto size = static_cast<std::size_t>(length);
-  return (size > head || size == room) && std::memcmp(target, root, std::min(size, head)) == 0;
+  std::size_t same = 0;
+  while (same < size && root[same] != '\0' && root[same] == target[same]) {
+    ++same;
+  }
+  return same == size ? size == room : root[same] == '\0';
 }
 
 // Such a target once more: of /proc/self/cwd, or of an open file. It is cut off where the room

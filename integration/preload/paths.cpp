@@ -302,6 +302,7 @@ Redirected::Redirected(int folder, const char* path) : path_(path) {
   if (tree_root() == nullptr || !is_readable(path) || path[0] == '\0') {
     return;
   }
+  may_follow_ = true;
   // All paths that do not begin with "/s", "/d", "//" or "/." are let go here.
   if (path[0] == '/') {
     if (path[1] == 's' || path[1] == 'd' || path[1] == '/' || path[1] == '.') {
@@ -321,10 +322,9 @@ Redirected::Redirected(int folder, const char* path) : path_(path) {
 bool Redirected::follow_links(int folder, LastLink last) {
   const char* const path = path_;
   const bool led_here = space_.has_taken() && path == space_->result;
-  const bool may_follow =
-      tree_root() != nullptr && !led_here && is_readable(path) && path[0] != '\0';
   const int before = errno;
-  if (may_follow && space_.take() && ends_at_a_link(folder, path, last, space_->part) &&
+  if (may_follow_ && !led_here && space_.take() &&
+      ends_at_a_link(folder, path, last, space_->part) &&
       (path[0] == '/' || make_absolute(folder, path, space_->whole))) {
     redirect_walked(tree_root(), path[0] == '/' ? path : space_->whole, last);
   }

@@ -40,6 +40,7 @@ class Redirected {
 
   const char* path_;
   int device_ = -1;
+  bool may_follow_ = false;  // it is a path, and there is a tree
   PathLease space_;
 };
 
