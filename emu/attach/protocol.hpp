@@ -32,7 +32,7 @@ inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::size_t kMaxPorts = 64;  // of a weftd to the outside, taps among them
 // Payload bytes of a packet on a weftd's network: the longest acknowledgement fits, too.
 inline constexpr std::size_t kLeastPayload = 512;
-inline constexpr std::size_t kMostPayload = 9000;
+inline constexpr std::size_t kMaxPayload = 9000;
 
 enum class AttachMessage : std::uint16_t {
   attach = 1,    // client: give me a place on a NIC

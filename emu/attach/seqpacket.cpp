@@ -13,11 +13,12 @@ namespace weft::attach {
 namespace {
 
 constexpr std::size_t kMaxMessage = 1024;
-constexpr std::size_t kMaxFds = 4;  // of any message of ours
+constexpr std::size_t kMaxOurFds = 4;  // of any message of ours
 // In any message, by the kernel's limit: there must be room for all, because the kernel closes
 // those that do not fit, in our thread, and a close can block.
-constexpr std::size_t kMostFds = 253;
-constexpr std::size_t kControlRoom = CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMostFds);
+constexpr std::size_t kMaxKernelFds = 253;
+constexpr std::size_t kControlRoom =
+    CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMaxKernelFds);
 
 std::optional<ucred> credentials_of(int socket) {
   ucred peer{};
@@ -129,7 +130,7 @@ uid_t peer_user(int socket) {
 
 bool send_message(int socket, std::span<const std::byte> bytes, std::initializer_list<int> fds) {
   iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxOurFds)> control{};
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
@@ -180,7 +181,7 @@ Received receive_message(int socket) {
   received.bytes.resize(static_cast<std::size_t>(size));
   received.state = size == 0 ? Received::State::closed : Received::State::message;
   if (received.state == Received::State::closed ||
-      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.fds.size() > kMaxFds) {
+      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.fds.size() > kMaxOurFds) {
     received.bytes.clear();  // larger than any message of ours
     close_unwanted(received.fds);
   }

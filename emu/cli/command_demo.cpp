@@ -31,9 +31,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kSampleEvery = 100ms;
-constexpr int kDeadSpine = 2;         // of spine1 to spine4
-constexpr double kMostPatience = 20;  // seconds more for a first block while the spine is dead
-constexpr auto kEndPatience = 20s;    // for the blocks under way when the transfer ends
+constexpr int kDeadSpine = 2;        // of spine1 to spine4
+constexpr double kMaxPatience = 20;  // seconds more for a first block while the spine is dead
+constexpr auto kEndPatience = 20s;   // for the blocks under way when the transfer ends
 constexpr double kSpineGbps = 1;
 constexpr double kReaction = 0.3;  // seconds in which path events belong to what just happened
 
@@ -174,7 +174,7 @@ class Demo {
     const std::uint64_t before = board_.verified_bytes;
     watch_until(2 * third);
     // On a machine that has no time for us the outage lasts until something has come through.
-    while (board_.verified_bytes == before && seconds() < 2 * third + kMostPatience &&
+    while (board_.verified_bytes == before && seconds() < 2 * third + kMaxPatience &&
            transfer_.reap()) {
       watch_until(seconds() + 0.1);
     }

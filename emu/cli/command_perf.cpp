@@ -74,11 +74,11 @@ std::string mistake_in(const PerfOptions& options) {
   if (options.pairs > 1 && (options.io != "ring" || !options.topology.empty())) {
     return "several pairs need --io ring and no topology";
   }
-  if (options.pairs > 1 && cases > PairBoard::kMostCases) {
+  if (options.pairs > 1 && cases > PairBoard::kMaxCases) {
     return fmt::format(
         "several pairs measure {} cases at the most, and these are {}: give fewer "
         "of --op or --size",
-        PairBoard::kMostCases, cases);
+        PairBoard::kMaxCases, cases);
   }
   if (cases == 0) {
     return "nothing to measure: a send is at most 4096 bytes";

@@ -36,7 +36,7 @@ namespace weft::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kServerPatience{5000};  // for a server to listen
-constexpr std::size_t kMostHosts = 254;
+constexpr std::size_t kMaxHosts = 254;
 
 struct Options {
   std::size_t copies = 1;
@@ -359,7 +359,7 @@ int run_programs(const Options& options) {
     commands.resize(options.copies, commands.front());
   }
   const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
-  const std::size_t most = options.netns ? launch::HostNetwork::kMost : kMostHosts;
+  const std::size_t most = options.netns ? launch::HostNetwork::kMax : kMaxHosts;
   if (hosts > most) {
     complain(
         "weft run: {} programs take {} hosts, and a network has at most {}{}; let --per-host "

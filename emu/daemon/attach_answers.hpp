@@ -33,8 +33,8 @@ std::optional<std::string> name_in(const std::array<char, N>& text) {
 }
 
 // The NICs of the host that a request names; an empty name is the first host.
-inline Result<std::vector<Nic*>> nics_named(Plant& plant,
-                                            const std::array<char, attach::kMaxHostName>& host) {
+inline Result<std::vector<PlantNic*>> nics_named(
+    Plant& plant, const std::array<char, attach::kMaxHostName>& host) {
   const auto name = name_in(host);
   if (!name) {
     return fail(ErrorCode::invalid_argument, "the host's name does not end with a zero");

@@ -22,8 +22,8 @@
 namespace weft::daemon {
 namespace {
 
-constexpr std::size_t kMostNewcomers = 256;
-constexpr std::size_t kMostNewcomersOfAUser = 192;
+constexpr std::size_t kMaxNewcomers = 256;
+constexpr std::size_t kMaxNewcomersOfAUser = 192;
 constexpr Duration kIdleNewcomer = std::chrono::seconds{10};
 constexpr auto kSweep = std::chrono::seconds{1};
 // How long places stay free for processes of other pid namespaces that attached to an earlier
@@ -106,7 +106,7 @@ std::uint32_t AttachServer::life_of_now() {
 
 void AttachServer::take(ClientSocket socket) {
   const uid_t user = attach::peer_user(socket.get());
-  if (newcomers_.size() >= kMostNewcomers || newcomers_of_[user] >= kMostNewcomersOfAUser) {
+  if (newcomers_.size() >= kMaxNewcomers || newcomers_of_[user] >= kMaxNewcomersOfAUser) {
     refuse(socket.get(), "too many processes come to this weftd at once; try again");
     return;
   }
@@ -122,7 +122,7 @@ void AttachServer::take(ClientSocket socket) {
 }
 
 // Once a second while there are newcomers: a connection that asks for nothing must not keep a place
-// among kMostNewcomers.
+// among kMaxNewcomers.
 void AttachServer::send_idle_newcomers_away() {
   const TimePoint now = srd::monotonic_now();
   if (sweeping_) {
@@ -225,7 +225,7 @@ std::size_t AttachServer::ring_bytes_for(const attach::AttachRequest& request) c
       std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, kLargestRing));
 }
 
-Result<Nic*> AttachServer::nic_for(const attach::AttachRequest& request) const {
+Result<PlantNic*> AttachServer::nic_for(const attach::AttachRequest& request) const {
   const auto nics = nics_named(plant_, request.host);
   if (!nics) {
     return tl::unexpected(nics.error());
@@ -326,7 +326,7 @@ std::unique_ptr<Slot> AttachServer::slot_for(const Process& process, srd::RingPo
 }
 
 attach::AttachReply AttachServer::reply_for(const Process& process) const {
-  const Nic& nic = *process.place.nic;
+  const PlantNic& nic = *process.place.nic;
   attach::AttachReply reply;
   reply.address = nic.address.bytes;
   reply.attachment = process.place.id;
@@ -495,7 +495,7 @@ void AttachServer::take_all_rings_back() {
 
 // Every process on the NIC is told by its socket, and made to read it.
 void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
-  const Nic& changed = *plant_.nics()[nic];
+  const PlantNic& changed = *plant_.nics()[nic];
   network_.note_link(nic, up);
   events_.note("link", {{"host", changed.host}, {"nic", changed.index}, {"up", up}});
   attach::LinkNotice notice;
@@ -518,11 +518,11 @@ void AttachServer::tell_of_link(std::uint32_t nic, bool up) {
 // Makes a ring between two processes and gives each one end of it. weftd keeps neither the memory
 // nor the bell: it has no part in what goes through the ring.
 void AttachServer::give_direct_ring(Process& from, Process& to) {
-  constexpr std::size_t kMost = srd::RingPorts::kMaxDirectPorts;
-  // A process drops rings beyond kMost without an answer: its peer would write into a ring that no
+  constexpr std::size_t kMax = srd::RingPorts::kMaxDirectPorts;
+  // A process drops rings beyond kMax without an answer: its peer would write into a ring that no
   // process reads.
-  if (network_.is_modelled() || from.leaving || to.leaving || from.peers.size() >= kMost ||
-      to.peers.size() >= kMost ||
+  if (network_.is_modelled() || from.leaving || to.leaving || from.peers.size() >= kMax ||
+      to.peers.size() >= kMax ||
       std::find(from.peers.begin(), from.peers.end(), &to) != from.peers.end()) {
     return;
   }

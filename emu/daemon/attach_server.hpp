@@ -71,7 +71,7 @@ class AttachServer {
   [[nodiscard]] bool answer_describe(int socket, const attach::DescribeRequest& request);
   [[nodiscard]] Result<void> let_in(std::unique_ptr<ClientWatch>& socket,
                                     const attach::AttachRequest& request);
-  [[nodiscard]] Result<Nic*> nic_for(const attach::AttachRequest& request) const;
+  [[nodiscard]] Result<PlantNic*> nic_for(const attach::AttachRequest& request) const;
   [[nodiscard]] std::size_t ring_bytes_for(const attach::AttachRequest& request) const;
   [[nodiscard]] std::unique_ptr<Slot> slot_for(const Process& process, srd::RingPort port);
   [[nodiscard]] attach::AttachReply reply_for(const Process& process) const;

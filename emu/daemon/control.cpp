@@ -29,8 +29,8 @@ json failure(const std::string& text) {
 
 json drops_json(const fabric::FabricTotals& totals) {
   json dropped;
-  for (std::size_t i = 0; i < fabric::kDropReasons; ++i) {
-    dropped[to_string(static_cast<fabric::DropReason>(i))] = totals.dropped[i];
+  for (std::size_t i = 0; i < fabric::kLossReasons; ++i) {
+    dropped[to_string(static_cast<fabric::LossReason>(i))] = totals.dropped[i];
   }
   return dropped;
 }

@@ -244,7 +244,7 @@ Result<void> Daemon::Planes::open_ports() {
     if (!spec) {
       return tl::unexpected(spec.error());
     }
-    const Nic* nic = nullptr;
+    const PlantNic* nic = nullptr;
     if (!spec->host.empty()) {
       const auto nics = plant.nics_of(spec->host);
       if (!nics) {

@@ -25,13 +25,13 @@ Result<void> EventLog::open(const std::string& path, TimePoint begin) {
 }
 
 void EventLog::note(const char* event, const nlohmann::json& details) {
-  if (!file_ || events_ > kMost) {
+  if (!file_ || events_ > kMax) {
     return;
   }
   const double seconds = static_cast<double>(nanoseconds(srd::monotonic_now() - begin_)) / 1e9;
   nlohmann::ordered_json line;
   line["t"] = std::round(seconds * 1e6) / 1e6;
-  line["event"] = ++events_ > kMost ? "log_full" : event;
+  line["event"] = ++events_ > kMax ? "log_full" : event;
   for (const auto& [key, value] : details.items()) {
     line[key] = value;
   }

@@ -11,7 +11,7 @@
 
 namespace weft::daemon {
 
-// Only what is worth keeping for the whole run is an event. The file is bounded: after kMost lines
+// Only what is worth keeping for the whole run is an event. The file is bounded: after kMax lines
 // the last one says "log_full". Written by the control thread, one write() per line.
 class EventLog {
  public:
@@ -21,7 +21,7 @@ class EventLog {
   [[nodiscard]] std::uint64_t events() const { return events_; }
 
  private:
-  static constexpr std::uint64_t kMost = 200'000;
+  static constexpr std::uint64_t kMax = 200'000;
 
   srd::UniqueFd file_;
   TimePoint begin_;

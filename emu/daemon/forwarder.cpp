@@ -27,11 +27,11 @@ constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
 
 // Bursts taken from the ring of a process that has left: more than a ring holds. More than that can
 // only come from a child that goes on writing.
-constexpr std::uint32_t kMostLastBursts = 1024;
+constexpr std::uint32_t kMaxLastBursts = 1024;
 
 // Frames copied in one round out of the ring of a process that has left: a bounded share, as
 // everything in a round.
-constexpr int kMostLoansAtOnce = 64;
+constexpr int kMaxLoansAtOnce = 64;
 
 // Reads the pending error of a socket, which clears it. False: it is no socket, and its error
 // stays.
@@ -151,10 +151,10 @@ bool Forwarder::look_after(Slot& slot, std::size_t pumped) {
   }
   // What it wrote between our last look at its ring and its end still counts: its last
   // acknowledgements, above all.
-  if (pumped != 0 && ++slot.last_bursts < kMostLastBursts) {
+  if (pumped != 0 && ++slot.last_bursts < kMaxLastBursts) {
     return true;
   }
-  for (int i = 0; i < kMostLoansAtOnce && !slot.loans.empty(); ++i) {
+  for (int i = 0; i < kMaxLoansAtOnce && !slot.loans.empty(); ++i) {
     fabric_->call_in(slot.loans);  // the frames are under way; the ring's memory is about to go
   }
   slot.drained =
@@ -250,7 +250,7 @@ std::unique_ptr<Slot> Forwarder::take(Slot& slot) {
 }
 
 Result<std::size_t> Forwarder::add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                        const Nic* nic) {
+                                        const PlantNic* nic) {
   const int fd = io->wait_fd();
   auto port = outside_.add(std::move(name), std::move(io), nic);
   if (!port) {

@@ -54,7 +54,7 @@ class Forwarder {
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
   // The number of the port.
   [[nodiscard]] Result<std::size_t> add_port(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                             const Nic* nic);
+                                             const PlantNic* nic);
   [[nodiscard]] std::unique_ptr<srd::FrameIo> remove_port(std::size_t port);
   void set_fabric(std::unique_ptr<LiveFabric> fabric);
 

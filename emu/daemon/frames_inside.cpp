@@ -15,7 +15,7 @@ static_assert(std::is_trivially_destructible_v<Stored>);
 
 // Charged per frame beside its bytes: its record, and its events in the calendar, whose vectors may
 // be half empty.
-constexpr std::size_t kBookkeeping = sizeof(Stored) + 3 * sizeof(fabric::Event);
+constexpr std::size_t kBookkeeping = sizeof(Stored) + 3 * sizeof(fabric::CalendarEvent);
 
 }  // namespace
 

@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr std::array kFields{
     "down",       "rate",        "rate_factor", "extra_delay",   "jitter", "loss",     "burst_loss",
     "corruption", "duplication", "reordering",  "reorder_delay", "grey",   "min_bytes"};
-constexpr std::size_t kMostPatterns = 1024;
+constexpr std::size_t kMaxPatterns = 1024;
 
 std::string text_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -77,7 +77,7 @@ Result<void> Impairments::set(NetworkControl& network, const std::string& link,
     return tl::unexpected(links.error());
   }
   const auto before = by_link_.find(link);
-  if (before == by_link_.end() && by_link_.size() >= kMostPatterns) {
+  if (before == by_link_.end() && by_link_.size() >= kMaxPatterns) {
     return fail(ErrorCode::out_of_resources, "too many impairments; reset some");
   }
   nlohmann::json merged =

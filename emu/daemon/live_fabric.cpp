@@ -34,11 +34,13 @@ fabric::Topology with_patient_nics(fabric::Topology topology) {
 
 struct LiveFabric::Sink {
   LiveFabric& live;
-  void deliver(fabric::Picos, fabric::PortId, const fabric::Event& event) { live.deliver(event); }
-  void passed(fabric::Picos when, const fabric::Event& event, fabric::LinkId link) {
+  void deliver(fabric::Picos, fabric::PortId, const fabric::CalendarEvent& event) {
+    live.deliver(event);
+  }
+  void passed(fabric::Picos when, const fabric::CalendarEvent& event, fabric::LinkId link) {
     live.record(when, event, link, nullptr);
   }
-  void drop(fabric::Picos when, const fabric::Event& event, fabric::DropReason reason,
+  void drop(fabric::Picos when, const fabric::CalendarEvent& event, fabric::LossReason reason,
             fabric::LinkId link) {
     ++live.moved_;
     if (live.capture_ != nullptr) [[unlikely]] {
@@ -181,7 +183,7 @@ void LiveFabric::set_capture(Capture* capture) {
 }
 
 // Captures the frame as it is on that link: a copy, with the mark or cut that it has got so far.
-void LiveFabric::record(fabric::Picos when, const fabric::Event& event, fabric::LinkId link,
+void LiveFabric::record(fabric::Picos when, const fabric::CalendarEvent& event, fabric::LinkId link,
                         const char* dropped) {
   if (capture_ == nullptr) {
     return;
@@ -222,7 +224,7 @@ std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
   return frame;
 }
 
-void LiveFabric::deliver(const fabric::Event& event) {
+void LiveFabric::deliver(const fabric::CalendarEvent& event) {
   ++moved_;
   Stored& stored = inside_[event.frame];
   if ((event.flags & (fabric::kTrimmed | fabric::kCorrupted)) != 0) {

@@ -105,8 +105,8 @@ class LiveFabric {
   // The bytes with marks, cuts and damage; empty if the damage is one that a wire would have turned
   // into a loss.
   [[nodiscard]] std::span<std::byte> as_it_arrives(Stored& stored, unsigned flags);
-  void deliver(const fabric::Event& event);
-  void record(fabric::Picos when, const fabric::Event& event, fabric::LinkId link,
+  void deliver(const fabric::CalendarEvent& event);
+  void record(fabric::Picos when, const fabric::CalendarEvent& event, fabric::LinkId link,
               const char* dropped);
 
   std::unique_ptr<const fabric::Topology> topology_;

@@ -12,7 +12,7 @@ namespace {
 
 namespace http = boost::beast::http;
 
-constexpr std::uint32_t kMostHeader = 8192;
+constexpr std::uint32_t kMaxHeader = 8192;
 
 // The format requires these characters to be escaped in the value of a label.
 std::string label(const std::string& value) {
@@ -90,8 +90,8 @@ void add_links(const ModelledFigures& modelled, const fabric::Topology& topology
     }
   }
   text.metric("network_dropped_total", "counter", "Frames that the network lost, by reason");
-  for (std::size_t i = 0; i < fabric::kDropReasons; ++i) {
-    text.value("reason=" + label(to_string(static_cast<fabric::DropReason>(i))),
+  for (std::size_t i = 0; i < fabric::kLossReasons; ++i) {
+    text.value("reason=" + label(to_string(static_cast<fabric::LossReason>(i))),
                modelled.totals.dropped[i]);
   }
   text.metric("network_frames_inside", "gauge", "Frames on their way through the network");
@@ -138,7 +138,7 @@ std::string metrics_text(const ControlView& view) {
 
 std::optional<std::string> answer_http(const ControlView& view, std::string& input, bool& close) {
   http::request_parser<http::empty_body> parser;
-  parser.header_limit(kMostHeader);
+  parser.header_limit(kMaxHeader);
   parser.eager(true);
   boost::beast::error_code error;
   const std::size_t used = parser.put(boost::asio::buffer(input), error);

@@ -11,8 +11,8 @@
 namespace weft::daemon {
 namespace {
 
-constexpr std::uint32_t kMostFaults = 65536;
-constexpr std::uint64_t kMostOccurrences = 1'000'000;
+constexpr std::uint32_t kMaxFaults = 65536;
+constexpr std::uint64_t kMaxOccurrences = 1'000'000;
 // Each may cost a system call in the forwarding thread, so they are spread over several rounds.
 constexpr std::size_t kNoticesACall = 32;
 
@@ -67,7 +67,8 @@ void NetworkControl::forget_flows(std::span<Slot* const> slots) {
 }
 
 Result<std::size_t> NetworkControl::add_port(const std::string& name,
-                                             std::unique_ptr<srd::FrameIo> io, const Nic* nic) {
+                                             std::unique_ptr<srd::FrameIo> io,
+                                             const PlantNic* nic) {
   const auto port = call([&] { return forwarder_.add_port(name, std::move(io), nic); });
   if (port) {
     ports_.push_back({.number = *port, .name = name, .host = nic == nullptr ? "" : nic->host});
@@ -138,8 +139,8 @@ void NetworkControl::model() {
 
 Result<std::uint32_t> NetworkControl::apply(const fabric::Fault& fault) {
   // The model keeps every fault and each of its occurrences, ended or not: hence limits.
-  if (faults_ >= kMostFaults ||
-      fault.times > kMostOccurrences - std::min(occurrences_, kMostOccurrences)) {
+  if (faults_ >= kMaxFaults ||
+      fault.times > kMaxOccurrences - std::min(occurrences_, kMaxOccurrences)) {
     return fail(ErrorCode::out_of_resources,
                 "this weftd had too many faults already; start another one");
   }
@@ -248,7 +249,7 @@ NetworkFigures NetworkControl::figures() {
   return figures;
 }
 
-bool NetworkControl::link_up(const Nic& nic) const {
+bool NetworkControl::link_up(const PlantNic& nic) const {
   return std::find(down_.begin(), down_.end(), nic.port) == down_.end();
 }
 

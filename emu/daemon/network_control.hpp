@@ -53,7 +53,7 @@ class NetworkControl {
 
   // The number of the port, by which it is removed.
   [[nodiscard]] Result<std::size_t> add_port(const std::string& name,
-                                             std::unique_ptr<srd::FrameIo> io, const Nic* nic);
+                                             std::unique_ptr<srd::FrameIo> io, const PlantNic* nic);
   [[nodiscard]] std::unique_ptr<srd::FrameIo> remove_port(std::size_t port);
   void start_fabric(fabric::Topology topology);
   // In effect from now on. An ideal network becomes a star of fast links first: h1->fabric, ...
@@ -77,7 +77,7 @@ class NetworkControl {
   // Links with names: of the modelled network, or of the star that an ideal one would become.
   [[nodiscard]] const fabric::Topology& topology_to_be();
   // What a process on that NIC needs to know of the modelled network.
-  [[nodiscard]] srd::NetworkModel seen_from(const Nic& nic) const {
+  [[nodiscard]] srd::NetworkModel seen_from(const PlantNic& nic) const {
     return fabric_->seen_from(nic.port);
   }
   [[nodiscard]] const Plant& plant() const { return forwarder_.plant(); }
@@ -91,7 +91,7 @@ class NetworkControl {
   [[nodiscard]] const Capture* capture() const { return capture_.get(); }
 
   // The last known state of a NIC's link; from notices.
-  [[nodiscard]] bool link_up(const Nic& nic) const;
+  [[nodiscard]] bool link_up(const PlantNic& nic) const;
   void note_link(std::uint32_t nic, bool up);
 
  private:

@@ -22,7 +22,7 @@ struct ModelledFigures {
 
 struct NetworkFigures {
   struct Process {
-    const Nic* nic = nullptr;
+    const PlantNic* nic = nullptr;
     std::uint16_t id = 0;
     std::uint32_t first_qpn = 0;
     srd::Life life;

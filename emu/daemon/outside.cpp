@@ -114,7 +114,7 @@ Result<std::unique_ptr<srd::FrameIo>> open_outside(const OutsideSpec& spec, std:
 }
 
 Result<std::size_t> Outside::add(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                 const Nic* nic) {
+                                 const PlantNic* nic) {
   const auto free = std::find_if(ports_.begin(), ports_.end(),
                                  [](const auto& port) { return port->io == nullptr; });
   const auto number = static_cast<std::size_t>(free - ports_.begin());

@@ -42,10 +42,10 @@ class Outside {
 
   struct Port {
     std::string name;
-    std::uint32_t serial = 0;  // of all that were ever added
-    const Nic* nic = nullptr;  // to whose link it is attached; null: to none
-    bool proved = false;       // its frames come with a proof of their sender
-    bool is_kernel = false;    // a tap: the kernel behind it may have the address of its host
+    std::uint32_t serial = 0;       // of all that were ever added
+    const PlantNic* nic = nullptr;  // to whose link it is attached; null: to none
+    bool proved = false;            // its frames come with a proof of their sender
+    bool is_kernel = false;         // a tap: the kernel behind it may have the address of its host
     std::unique_ptr<srd::FrameIo> io;  // null: the port was removed, and the number is free
     std::uint64_t dropped = 0;         // frames from there, or to there, that were dropped
     // Frames on their way out in this round.
@@ -57,7 +57,7 @@ class Outside {
 
   // The number of the port.
   [[nodiscard]] Result<std::size_t> add(std::string name, std::unique_ptr<srd::FrameIo> io,
-                                        const Nic* nic);
+                                        const PlantNic* nic);
   // Also forgets all addresses behind it.
   [[nodiscard]] std::unique_ptr<srd::FrameIo> remove(std::size_t port);
   [[nodiscard]] std::size_t max_frame() const { return max_frame_; }

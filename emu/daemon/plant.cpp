@@ -55,7 +55,7 @@ Result<Plant> Plant::make(const Options& options) {
       return fail(ErrorCode::invalid_argument, "host name '" + host + "' is not the only one");
     }
     for (std::uint32_t index = 0; index < nics; ++index) {
-      auto nic = std::make_unique<Nic>();
+      auto nic = std::make_unique<PlantNic>();
       nic->host = host;
       nic->index = index;
       nic->port = static_cast<std::uint32_t>(plant.nics_.size());
@@ -72,14 +72,14 @@ Result<Plant> Plant::make(const Options& options) {
   return plant;
 }
 
-Result<std::vector<Nic*>> Plant::nics_of(const std::string& host) {
+Result<std::vector<PlantNic*>> Plant::nics_of(const std::string& host) {
   std::string name = host.empty() ? hosts_.front() : host;
   // h1, h2, ... also count the hosts of a topology, unless its own names are of that kind.
   if (const auto number = number_of(name);
       counted_ && number && *number >= first_host_ && *number - first_host_ < hosts_.size()) {
     name = hosts_[*number - first_host_];
   }
-  std::vector<Nic*> found;
+  std::vector<PlantNic*> found;
   for (const auto& nic : nics_) {
     if (nic->host == name) {
       found.push_back(nic.get());

@@ -24,7 +24,7 @@ namespace weft::daemon {
 // numbers that begin with 255 are for multicast.
 inline constexpr std::size_t kSlotsPerNic = 255;
 
-struct Nic;
+struct PlantNic;
 
 struct SlotCounters {
   std::uint64_t frames_in = 0;  // from the process
@@ -38,7 +38,7 @@ struct SlotCounters {
 struct Slot {
   static constexpr std::size_t kAsked = 64;
 
-  Nic* nic = nullptr;
+  PlantNic* nic = nullptr;
   std::uint16_t id = 0;  // upper bits of its queue pair numbers
   std::uint32_t first_qpn = 0;
   srd::Life life;
@@ -58,7 +58,7 @@ struct Slot {
   std::uint32_t last_bursts = 0;
 
   // Where its previous frame went: most frames go the same way, and save a look-up.
-  const Nic* last_nic = nullptr;
+  const PlantNic* last_nic = nullptr;
   std::uint32_t last_target = 0;  // a serial
   // Targets for which a direct ring was asked for already, by serial.
   std::array<std::uint32_t, kAsked> asked{};
@@ -70,7 +70,7 @@ struct Slot {
   std::size_t place = 0;  // in Plant::slots()
 };
 
-struct Nic {
+struct PlantNic {
   // Never change, so any thread may read them.
   std::string host;
   std::uint32_t index = 0;  // within its host
@@ -98,13 +98,13 @@ class Plant {
 
   // The host of that name, or the first one for an empty name. Where no host is called h<number>
   // (in topologies with names of their own) h<n> counts them, from first_host.
-  [[nodiscard]] Result<std::vector<Nic*>> nics_of(const std::string& host);
-  [[nodiscard]] Nic* find(const srd::Address& address) {
+  [[nodiscard]] Result<std::vector<PlantNic*>> nics_of(const std::string& host);
+  [[nodiscard]] PlantNic* find(const srd::Address& address) {
     const auto found = by_address_.find(address);
     return found == by_address_.end() ? nullptr : found->second;
   }
 
-  [[nodiscard]] const std::vector<std::unique_ptr<Nic>>& nics() const { return nics_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<PlantNic>>& nics() const { return nics_; }
   [[nodiscard]] const std::vector<std::string>& hosts() const { return hosts_; }
 
   // --- The forwarding thread. The slot's number must be free on its NIC.
@@ -116,8 +116,8 @@ class Plant {
   bool counted_ = true;  // no host is called h<number>
   std::uint32_t first_host_ = 1;
   std::vector<std::string> hosts_;
-  std::vector<std::unique_ptr<Nic>> nics_;
-  std::unordered_map<srd::Address, Nic*> by_address_;
+  std::vector<std::unique_ptr<PlantNic>> nics_;
+  std::unordered_map<srd::Address, PlantNic*> by_address_;
   std::vector<Slot*> occupied_;
 };
 

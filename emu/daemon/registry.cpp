@@ -40,14 +40,14 @@ Result<void> Registry::remember(const std::string& file) {
   return {};
 }
 
-bool Registry::is_waited_for(const Nic& nic, std::size_t id) const {
+bool Registry::is_waited_for(const PlantNic& nic, std::size_t id) const {
   const std::int32_t process = places_.get(index_of(nic, id)).process;
   return process == Places::kUnknown ? keep_unknown_ : still_runs(process);
 }
 
 // The place must be free, the life the last one given out there, and its owner this process or one
 // that has ended.
-bool Registry::may_return(const Nic& nic, const Wish& wish, std::uint32_t now_life,
+bool Registry::may_return(const PlantNic& nic, const Wish& wish, std::uint32_t now_life,
                           std::int32_t process) const {
   const NicPlaces& places = nics_[nic.port];
   const srd::Life life{wish.life};
@@ -62,7 +62,7 @@ bool Registry::may_return(const Nic& nic, const Wish& wish, std::uint32_t now_li
   return life == given && (owner == process || !still_runs(owner));
 }
 
-std::uint16_t Registry::free_place(const Nic& nic, NicPlaces& places) {
+std::uint16_t Registry::free_place(const PlantNic& nic, NicPlaces& places) {
   for (std::size_t tried = 1; tried < kSlotsPerNic; ++tried) {
     const std::uint16_t id = places.next;
     places.next = static_cast<std::uint16_t>(id % (kSlotsPerNic - 1) + 1);
@@ -74,7 +74,7 @@ std::uint16_t Registry::free_place(const Nic& nic, NicPlaces& places) {
   return 0;
 }
 
-Result<Registry::Place> Registry::occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
+Result<Registry::Place> Registry::occupy(PlantNic& nic, const Wish& wish, std::uint32_t now_life,
                                          std::int32_t process) {
   NicPlaces& places = nics_[nic.port];
   Place place{.nic = &nic, .id = 0, .life = srd::Life{wish.life}};

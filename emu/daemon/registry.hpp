@@ -20,7 +20,7 @@ class Registry {
   explicit Registry(const Plant& plant);
 
   struct Place {
-    Nic* nic = nullptr;
+    PlantNic* nic = nullptr;
     std::uint16_t id = 0;
     srd::Life life;
   };
@@ -32,7 +32,7 @@ class Registry {
   // Assigns a place. Numbers are used in turn, so that late packets for a process that is gone
   // rarely meet a new one; if they do, the life shows it. A wish is fulfilled exactly or not at
   // all: peers would take a process with another one's place and life for that one.
-  [[nodiscard]] Result<Place> occupy(Nic& nic, const Wish& wish, std::uint32_t now_life,
+  [[nodiscard]] Result<Place> occupy(PlantNic& nic, const Wish& wish, std::uint32_t now_life,
                                      std::int32_t process);
   void vacate(const Place& place);
 
@@ -52,14 +52,14 @@ class Registry {
     std::uint16_t next = 1;
   };
 
-  [[nodiscard]] static std::size_t index_of(const Nic& nic, std::size_t id) {
+  [[nodiscard]] static std::size_t index_of(const PlantNic& nic, std::size_t id) {
     return nic.port * kSlotsPerNic + id;
   }
   // Its process attached to an earlier weftd, still runs, and will ask for it.
-  [[nodiscard]] bool is_waited_for(const Nic& nic, std::size_t id) const;
-  [[nodiscard]] bool may_return(const Nic& nic, const Wish& wish, std::uint32_t now_life,
+  [[nodiscard]] bool is_waited_for(const PlantNic& nic, std::size_t id) const;
+  [[nodiscard]] bool may_return(const PlantNic& nic, const Wish& wish, std::uint32_t now_life,
                                 std::int32_t process) const;
-  [[nodiscard]] std::uint16_t free_place(const Nic& nic, NicPlaces& places);
+  [[nodiscard]] std::uint16_t free_place(const PlantNic& nic, NicPlaces& places);
 
   Places places_;
   bool keep_unknown_ = true;

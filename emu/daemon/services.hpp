@@ -11,13 +11,13 @@ namespace weft::daemon {
 // A service id is a port of rdma_cm with its port space, as REQ and SIDR_REQ carry it.
 class Services {
  public:
-  static constexpr std::size_t kMostOfAProcess = 1024;
+  static constexpr std::size_t kMaxOfAProcess = 1024;
 
   // False: another process has it already, or this one has too many.
   [[nodiscard]] bool claim(std::uint64_t service, std::uint16_t attachment) {
     const std::uint16_t before = owner(service);
     std::vector<std::uint64_t>& own = of_process_[attachment];
-    if (before != 0 || own.size() >= kMostOfAProcess) {
+    if (before != 0 || own.size() >= kMaxOfAProcess) {
       return before == attachment;
     }
     owners_.emplace(service, attachment);

@@ -91,7 +91,7 @@ Result<void> SideThreads::start_one() {
 void SideThreads::run(std::function<void()> work, std::function<void()> then) {
   const std::lock_guard lock(queue_->mutex);
   queue_->waiting.push_back({std::move(work), std::move(then)});
-  if (queue_->waiting.size() > queue_->threads - queue_->busy && queue_->threads < kMostThreads) {
+  if (queue_->waiting.size() > queue_->threads - queue_->busy && queue_->threads < kMaxThreads) {
     (void)start_one();  // if that fails, the existing threads take the work later
   }
   queue_->wake.notify_one();
@@ -99,7 +99,7 @@ void SideThreads::run(std::function<void()> work, std::function<void()> then) {
 
 bool SideThreads::is_full() const {
   const std::lock_guard lock(queue_->mutex);
-  return queue_->waiting.size() >= kMostWaiting;
+  return queue_->waiting.size() >= kMaxWaiting;
 }
 
 }  // namespace weft::daemon

@@ -12,7 +12,7 @@
 namespace weft::daemon {
 
 // Work here may never end (a file of a FUSE system that does not answer). run() does not wait for
-// it. While one thread is stuck, another takes the next work, up to kMostThreads. Threads are
+// it. While one thread is stuck, another takes the next work, up to kMaxThreads. Threads are
 // detached and share the queue, so that a stuck one does not keep weftd from ending.
 class SideThreads {
  public:
@@ -29,8 +29,8 @@ class SideThreads {
   // So much work waits that no further client should be accepted.
   [[nodiscard]] bool is_full() const;
 
-  static constexpr std::size_t kMostWaiting = 256;
-  static constexpr std::size_t kMostThreads = 64;
+  static constexpr std::size_t kMaxWaiting = 256;
+  static constexpr std::size_t kMaxThreads = 64;
 
  private:
   struct Queue;

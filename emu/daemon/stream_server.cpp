@@ -60,7 +60,7 @@ class StreamServer::Session : public std::enable_shared_from_this<Session> {
       output_ = std::move(*text);
       sent_ = 0;
       write();
-    } else if (input_.size() <= server_.options_.most_input) {
+    } else if (input_.size() <= server_.options_.max_input) {
       read();
     }
   }
@@ -118,7 +118,7 @@ void StreamServer::listen(srd::UniqueFd listener, bool strangers) {
 }
 
 void StreamServer::take(ClientSocket socket) {
-  if (open_ >= options_.most_connections) {
+  if (open_ >= options_.max_connections) {
     refuse(socket.get(), "weftd has " + std::to_string(open_) + " such connections; close some");
     return;
   }

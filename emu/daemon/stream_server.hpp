@@ -29,8 +29,8 @@ class StreamServer {
   struct Options {
     Answer answer;
     std::function<std::string(std::string_view why)> refusal;
-    std::size_t most_connections = 64;
-    std::size_t most_input = 1 << 16;           // of a request that is not complete
+    std::size_t max_connections = 64;
+    std::size_t max_input = 1 << 16;            // of a request that is not complete
     Duration idle = std::chrono::minutes{5};    // nothing was asked
     Duration stuck = std::chrono::seconds{10};  // nothing of an answer was taken
   };

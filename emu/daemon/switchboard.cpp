@@ -147,10 +147,10 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     drop(FrameDrop::wrong_source, frame);
     return true;
   }
-  const Nic* nic = nic_of(from, steering->destination);
+  const PlantNic* nic = nic_of(from, steering->destination);
   if (nic == nullptr) [[unlikely]] {
     if (outside_ != nullptr) {
-      return leave(now, from, *steering, head, frame, info);
+      return send_outside(now, from, *steering, head, frame, info);
     }
     drop(FrameDrop::no_nic, frame);
     return true;
@@ -159,7 +159,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     return enter_fabric(now, from, *nic, *steering, frame, info);
   }
   if (steering->packet.management) [[unlikely]] {
-    deliver_management(*nic, head, frame, info);
+    steer_management(*nic, head, frame, info);
     return true;
   }
   Slot* to = slot_of(*nic, steering->packet.place);
@@ -170,10 +170,10 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
   if (to->serial != from.last_target && on_flow_(from, *to)) [[unlikely]] {
     from.last_target = to->serial;
   }
-  return deliver(now, *to, head, frame, info);
+  return copy_to_ring(now, *to, head, frame, info);
 }
 
-Slot* Switchboard::slot_of(const Nic& nic, std::uint32_t block) {
+Slot* Switchboard::slot_of(const PlantNic& nic, std::uint32_t block) {
   Slot* slot = block < kSlotsPerNic ? nic.slots[block].get() : nullptr;
   return slot == nullptr || slot->doomed ? nullptr : slot;
 }
@@ -190,15 +190,16 @@ bool Switchboard::is_from(const FrameSource& from, const Steering& steering) con
           (steering.packet.sender.value() == from.attachment && steering.packet.life == from.life));
 }
 
-const Nic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
+const PlantNic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
   if (from.last_nic == nullptr || from.last_nic->address != address) {
     from.last_nic = plant_.find(address);
   }
   return from.last_nic;
 }
 
-bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Nic& nic, const Steering& steering,
-                               std::span<const std::byte> frame, const srd::RecordInfo& info) {
+bool Switchboard::enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
+                               const Steering& steering, std::span<const std::byte> frame,
+                               const srd::RecordInfo& info) {
   return fabric_->submit(now, from.nic->port,
                          {.port = nic.port,
                           .block = steering.packet.place,
@@ -214,7 +215,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const Nic& nic, const 
 }
 
 void Switchboard::arrive(const Arrival& arrival) {
-  const Nic& nic = *plant_.nics()[arrival.port];
+  const PlantNic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
     drop(FrameDrop::corrupted, arrival.frame);
     return;
@@ -223,12 +224,12 @@ void Switchboard::arrive(const Arrival& arrival) {
   if (!is_still_from(arrival, head)) [[unlikely]] {
     drop(FrameDrop::wrong_source, arrival.frame);
   } else if (arrival.outside >= 0) {
-    leave_by(static_cast<std::size_t>(arrival.outside), arrival, head);
+    send_by_port(static_cast<std::size_t>(arrival.outside), arrival, head);
   } else if (arrival.management) {
-    deliver_management(nic, head, arrival.frame, arrival.record);
+    steer_management(nic, head, arrival.frame, arrival.record);
   } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
     drop(FrameDrop::no_process, arrival.frame);
-  } else if (!deliver(kNever, *to, head, arrival.frame, arrival.record)) {
+  } else if (!copy_to_ring(kNever, *to, head, arrival.frame, arrival.record)) {
     drop(FrameDrop::not_receiving, arrival.frame);  // as a NIC drops when its buffer is full
   }
 }
@@ -246,9 +247,8 @@ bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const 
 
 // Steered by a copy, as the process can write into its ring meanwhile; what goes on is the frame.
 // As on a wire: what finds no room is lost, and the sender's retries make up for it.
-void Switchboard::deliver_management(const Nic& nic, const Head& head,
-                                     std::span<const std::byte> frame,
-                                     const srd::RecordInfo& info) {
+void Switchboard::steer_management(const PlantNic& nic, const Head& head,
+                                   std::span<const std::byte> frame, const srd::RecordInfo& info) {
   constexpr std::size_t kLargest = 512;
   std::array<std::byte, kLargest> copy;
   const auto message = std::span(copy).first(std::min(frame.size(), kLargest));
@@ -263,16 +263,16 @@ void Switchboard::deliver_management(const Nic& nic, const Head& head,
     }
   }
   Slot* to = slot_of(nic, route.place);
-  if (to == nullptr || !deliver(kNever, *to, head, frame, info)) {
+  if (to == nullptr || !copy_to_ring(kNever, *to, head, frame, info)) {
     drop(to == nullptr ? FrameDrop::no_process : FrameDrop::not_receiving, frame);
   }
 }
 
 // A frame of weftd's own, in the name of that NIC.
-void Switchboard::send_for(const Nic& nic, std::span<const std::byte> frame) {
+void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame) {
   const Head head(frame);
   const auto steering = read(net::FlowKey::parse(head.span()));
-  const Nic* const to = steering ? plant_.find(steering->destination) : nullptr;
+  const PlantNic* const to = steering ? plant_.find(steering->destination) : nullptr;
   Arrival arrival{.port = to == nullptr ? 0 : to->port,
                   .block = 0,
                   .record = {.flags = srd::kRecordUnchecked, .time = 0},
@@ -291,16 +291,16 @@ void Switchboard::send_for(const Nic& nic, std::span<const std::byte> frame) {
     }
     arrival.outside = static_cast<std::int16_t>(port);
     arrival.outside_serial = outside_->port(static_cast<std::size_t>(port)).serial;
-    hand_over(now, &nic, arrival, head);
+    send_towards_port(now, &nic, arrival, head);
   } else if (fabric_ == nullptr) {
-    deliver_management(*to, head, frame, arrival.record);
+    steer_management(*to, head, frame, arrival.record);
   } else if (!fabric_->submit(now, nic.port, arrival, frame)) {
     drop(FrameDrop::not_receiving, frame);
   }
 }
 
-bool Switchboard::deliver(TimePoint now, Slot& to, const Head& head,
-                          std::span<const std::byte> frame, const srd::RecordInfo& info) {
+bool Switchboard::copy_to_ring(TimePoint now, Slot& to, const Head& head,
+                               std::span<const std::byte> frame, const srd::RecordInfo& info) {
   std::byte* place = to.port.tx().reserve(frame.size());
   if (place == nullptr) [[unlikely]] {
     if (to.port.broken()) {
@@ -331,8 +331,9 @@ bool Switchboard::deliver(TimePoint now, Slot& to, const Head& head,
 
 // To a NIC that is none of ours. As long as it is not known behind which port that is, to all
 // ports.
-bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steering, const Head& head,
-                        std::span<const std::byte> frame, const srd::RecordInfo& info) {
+bool Switchboard::send_outside(TimePoint now, const Slot& from, const Steering& steering,
+                               const Head& head, std::span<const std::byte> frame,
+                               const srd::RecordInfo& info) {
   const int known = outside_->find(steering.destination);
   if (known >= 0 && !outside_->has_room(static_cast<std::size_t>(known))) {
     return false;
@@ -341,17 +342,17 @@ bool Switchboard::leave(TimePoint now, const Slot& from, const Steering& steerin
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (outside_->is_there(port) && (known < 0 || port == static_cast<std::size_t>(known))) {
       anywhere = true;
-      hand_over(now, from.nic,
-                {.port = 0,
-                 .block = 0,
-                 .record = info,
-                 .management = false,
-                 .outside = static_cast<std::int16_t>(port),
-                 .outside_serial = outside_->port(port).serial,
-                 .source = source_of(from),
-                 .damaged = false,
-                 .frame = frame},
-                head);
+      send_towards_port(now, from.nic,
+                        {.port = 0,
+                         .block = 0,
+                         .record = info,
+                         .management = false,
+                         .outside = static_cast<std::int16_t>(port),
+                         .outside_serial = outside_->port(port).serial,
+                         .source = source_of(from),
+                         .damaged = false,
+                         .frame = frame},
+                        head);
     }
   }
   if (!anywhere) {
@@ -367,7 +368,7 @@ std::size_t Switchboard::pump_outside(TimePoint now, std::size_t port) {
   srd::FrameIo& io = *outside_->port(port).io;
   const auto frames = io.receive();
   for (const srd::RxFrame& frame : frames) {
-    enter(now, port, frame);
+    take_from_port(now, port, frame);
   }
   const std::size_t count = frames.size();
   io.release();
@@ -377,7 +378,8 @@ std::size_t Switchboard::pump_outside(TimePoint now, std::size_t port) {
 // One frame from the outside, which may be anything. Size and headers are checked first; a frame
 // may not claim to be from one of our NICs; frames that are not for our NICs are passed on to other
 // ports; the rest must have intact checksums.
-void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
+void Switchboard::take_from_port(TimePoint now, std::size_t index,
+                                 std::span<const std::byte> frame) {
   Outside::Port& port = outside_->port(index);
   const auto refuse = [&](FrameDrop reason) {
     ++port.dropped;
@@ -400,13 +402,13 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
     return;
   }
   if (!steering) {
-    relay(now, index, frame);
+    pass_between_ports(now, index, frame);
     return;
   }
-  const Nic* nic = plant_.find(steering->destination);
+  const PlantNic* nic = plant_.find(steering->destination);
   if (nic == nullptr) {
     if (outside_->claim(now, index, steering->source)) {
-      relay(now, index, frame);
+      pass_between_ports(now, index, frame);
     } else {
       refuse(FrameDrop::wrong_source);
     }
@@ -444,7 +446,7 @@ void Switchboard::enter(TimePoint now, std::size_t index, std::span<const std::b
 bool Switchboard::claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
                               bool steered) const {
   const auto source = net::FlowKey::parse(frame).claimed_source();
-  const Nic* owner = source ? plant_.find(*source) : nullptr;
+  const PlantNic* owner = source ? plant_.find(*source) : nullptr;
   const bool own_kernel = port.is_kernel && owner == port.nic && !steered;
   return (owner != nullptr && !own_kernel) || is_our_mac(frame);
 }
@@ -456,30 +458,31 @@ bool Switchboard::is_our_mac(std::span<const std::byte> frame) const {
 }
 
 // From one port to the outside to others: there weftd is a learning switch.
-void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::byte> frame) {
+void Switchboard::pass_between_ports(TimePoint now, std::size_t index,
+                                     std::span<const std::byte> frame) {
   if (!outside_->claim(now, index, frame)) {
     ++outside_->port(index).dropped;
     drop(FrameDrop::wrong_source, frame);
     return;
   }
   const int known = outside_->find(frame);
-  const Nic* nic = outside_->port(index).nic;
+  const PlantNic* nic = outside_->port(index).nic;
   const Head head(frame);
   bool anywhere = false;
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (port != index && outside_->is_there(port) &&
         (known < 0 || port == static_cast<std::size_t>(known))) {
-      hand_over(now, nic,
-                {.port = 0,
-                 .block = 0,
-                 .record = {},
-                 .management = false,
-                 .outside = static_cast<std::int16_t>(port),
-                 .outside_serial = outside_->port(port).serial,
-                 .source = {},
-                 .damaged = false,
-                 .frame = frame},
-                head);
+      send_towards_port(now, nic,
+                        {.port = 0,
+                         .block = 0,
+                         .record = {},
+                         .management = false,
+                         .outside = static_cast<std::int16_t>(port),
+                         .outside_serial = outside_->port(port).serial,
+                         .source = {},
+                         .damaged = false,
+                         .frame = frame},
+                        head);
       anywhere = true;
     }
   }
@@ -491,9 +494,10 @@ void Switchboard::relay(TimePoint now, std::size_t index, std::span<const std::b
 
 // Towards a port to the outside: through the modelled network if both ends are attached to it, else
 // at once.
-void Switchboard::hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head) {
+void Switchboard::send_towards_port(TimePoint now, const PlantNic* from, Arrival leaving,
+                                    const Head& head) {
   const auto port = static_cast<std::size_t>(leaving.outside);
-  const Nic* to = outside_->port(port).nic;
+  const PlantNic* to = outside_->port(port).nic;
   if (fabric_ == nullptr || from == nullptr || to == nullptr) {
     stage(port, head, leaving.frame, leaving.record);
     return;
@@ -505,7 +509,7 @@ void Switchboard::hand_over(TimePoint now, const Nic* from, Arrival leaving, con
 }
 
 // Out of the modelled network into its port, unless the port was removed meanwhile.
-void Switchboard::leave_by(std::size_t port, const Arrival& arrival, const Head& head) {
+void Switchboard::send_by_port(std::size_t port, const Arrival& arrival, const Head& head) {
   if (outside_->is_there(port) && outside_->port(port).serial == arrival.outside_serial) {
     stage(port, head, arrival.frame, arrival.record);
   } else {

@@ -1,19 +1,20 @@
 // Owns moving frames between the processes of one machine: steering, back-pressure, and the reasons
 // for dropping.
 //
-//   process' ring --pump()--> forward() ----------------- deliver() --> process' ring
+//   process' ring --pump()--> forward() ----------------- copy_to_ring() --> process' ring
 //                              |    |                        ^
 //                              |  enter_fabric()           arrive()
 //                              |    |                        |
 //                              |    +----> LiveFabric -------+    if the network is modelled
 //                              |             ^    |
-//                            leave()         |  leave_by()
+//                            send_outside()         |  send_by_port()
 //                              |             |    v
-//                              +--> hand_over() ------ stage() --> port to the outside
+//                              +--> send_towards_port() ------ stage() --> port to the outside
 //                                        ^
-//   port --pump_outside()--> enter() --relay()      enter() also submits to LiveFabric, or arrives
+//   port --pump_outside()--> take_from_port() --pass_between_ports()      take_from_port() also
+//   submits to LiveFabric, or arrives
 //
-// Everything runs on the forwarding thread. A frame is copied once on its way, by deliver() or
+// Everything runs on the forwarding thread. A frame is copied once on its way, by copy_to_ring() or
 // stage(); in the modelled network it stays in the sender's ring (LiveFabric says when it does
 // not). Back-pressure: forward() returns false when the receiver's ring, or the NIC, has no room;
 // the frame then stays at the front of its sender's ring, which fills up.
@@ -106,37 +107,37 @@ class Switchboard {
   [[nodiscard]] static FrameSource source_of(const Slot& from);
   [[nodiscard]] bool is_from(const FrameSource& from, const Steering& steering) const;
   [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;
-  [[nodiscard]] const Nic* nic_of(Slot& from, const srd::Address& address);
+  [[nodiscard]] const PlantNic* nic_of(Slot& from, const srd::Address& address);
   // Releases what is free of the ring of `from`, and calls loans in where too much is lent.
   void give_room(TimePoint now, Slot& from);
-  [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const Nic& nic,
+  [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
                                   const Steering& steering, std::span<const std::byte> frame,
                                   const srd::RecordInfo& info);
   // Towards the outside. False: the port has no room, and the frame must wait.
-  [[nodiscard]] bool leave(TimePoint now, const Slot& from, const Steering& steering,
-                           const Head& head, std::span<const std::byte> frame,
-                           const srd::RecordInfo& info);
+  [[nodiscard]] bool send_outside(TimePoint now, const Slot& from, const Steering& steering,
+                                  const Head& head, std::span<const std::byte> frame,
+                                  const srd::RecordInfo& info);
   // A frame from the outside. It cannot wait: what finds no room is dropped.
-  void enter(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  void take_from_port(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   [[nodiscard]] bool claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
                                  bool steered) const;
   [[nodiscard]] bool is_our_mac(std::span<const std::byte> frame) const;
-  void relay(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  void pass_between_ports(TimePoint now, std::size_t port, std::span<const std::byte> frame);
   // To one port, by way of the modelled network where both ends are attached to it.
-  void hand_over(TimePoint now, const Nic* from, Arrival leaving, const Head& head);
-  void leave_by(std::size_t port, const Arrival& arrival, const Head& head);
+  void send_towards_port(TimePoint now, const PlantNic* from, Arrival leaving, const Head& head);
+  void send_by_port(std::size_t port, const Arrival& arrival, const Head& head);
   void stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
              const srd::RecordInfo& info);
   // The slot of the process that has this block of queue pair numbers on that NIC; nullptr: none,
   // or one that is leaving.
-  [[nodiscard]] static Slot* slot_of(const Nic& nic, std::uint32_t block);
-  void deliver_management(const Nic& nic, const Head& head, std::span<const std::byte> frame,
-                          const srd::RecordInfo& info);
-  void send_for(const Nic& nic, std::span<const std::byte> frame);
+  [[nodiscard]] static Slot* slot_of(const PlantNic& nic, std::uint32_t block);
+  void steer_management(const PlantNic& nic, const Head& head, std::span<const std::byte> frame,
+                        const srd::RecordInfo& info);
+  void send_for(const PlantNic& nic, std::span<const std::byte> frame);
   // Copies a frame into the ring of a process. False: there is no room, and the frame is not taken.
   // With `now` kNever the caller cannot keep it, so the time that it waits is not counted.
-  bool deliver(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,
-               const srd::RecordInfo& info);
+  bool copy_to_ring(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,
+                    const srd::RecordInfo& info);
   void drop(FrameDrop reason, std::span<const std::byte> frame);
 
   Plant& plant_;

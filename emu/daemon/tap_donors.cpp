@@ -86,7 +86,7 @@ Result<attach::HostReply> TapDonors::hang_up(Donor& donor, Donation& donation) {
   if (!nics) {
     return tl::unexpected(nics.error());
   }
-  const Nic& nic = *nics->front();
+  const PlantNic& nic = *nics->front();
   const std::string name = "tap:" + (*donation.tap)->name() + "@" + nic.host;
   const auto port = network_.add_port(name, std::move(*donation.tap), &nic);
   if (!port) {

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   auto* nics_option = app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
                           ->check(CLI::Range(1, 16));
   app.add_option("--mtu", payload, "Payload bytes of a packet")
-      ->check(CLI::Range(weft::attach::kLeastPayload, weft::attach::kMostPayload));
+      ->check(CLI::Range(weft::attach::kLeastPayload, weft::attach::kMaxPayload));
   app.add_flag(
       "--no-direct", no_direct,
       "Carry every frame through weftd, also between two processes that could share a ring");

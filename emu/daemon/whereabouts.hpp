@@ -14,11 +14,11 @@ namespace weft::daemon {
 // A learning table for any kind of address, with three rules against theft. An address that was
 // seen at a port stays there until it has been silent for kAlive, so a sender at another port
 // cannot draw its traffic away. A port that proves its senders overrules one that does not. Each
-// port has room for kMostPerPort addresses, so made-up ones at one port displace none at another.
+// port has room for kMaxPerPort addresses, so made-up ones at one port displace none at another.
 template <class Key>
 class Whereabouts {
  public:
-  static constexpr std::size_t kMostPerPort = 2048;
+  static constexpr std::size_t kMaxPerPort = 2048;
   static constexpr Duration kAlive = std::chrono::seconds{30};
 
   // A frame from that port has the source `key`. False: that address lives behind another port, so
@@ -30,10 +30,10 @@ class Whereabouts {
     }
     const auto found = places_.find(key);
     if (found == places_.end()) {
-      if (ports_[port].known >= kMostPerPort) {
+      if (ports_[port].known >= kMaxPerPort) {
         forget_idle(now, port);
       }
-      if (ports_[port].known < kMostPerPort) {
+      if (ports_[port].known < kMaxPerPort) {
         places_.emplace(key, Place{.port = port, .proved = proved, .seen = now});
         ++ports_[port].known;
       }

@@ -14,7 +14,7 @@ namespace cm = roce::cm;
 namespace {
 
 // Of messages that a NIC did not get rid of. Those that matter are sent again.
-constexpr std::size_t kMostOutgoing = 1024;
+constexpr std::size_t kMaxOutgoing = 1024;
 
 }  // namespace
 
@@ -97,7 +97,7 @@ void Connections::hand_out(TimePoint now) {
       const auto addresses = agent->nic_.runner->device().management()->facts().addresses;
       return std::ranges::find(addresses, message.from) != addresses.end();
     });
-    if (own != agents_.end() && (*own)->outgoing_.size() < kMostOutgoing) {
+    if (own != agents_.end() && (*own)->outgoing_.size() < kMaxOutgoing) {
       (*own)->outgoing_.push_back({message.to, message.traffic_class, message.mad});
       (*own)->due_.store(true, std::memory_order_relaxed);
     }

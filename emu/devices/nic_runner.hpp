@@ -114,17 +114,17 @@ class DeviceRunner final : public NicRunner {
 template <class D>
 void DeviceRunner<D>::linger() {
   constexpr std::chrono::milliseconds kMoment{100};  // in a network that loses packets
-  constexpr std::chrono::microseconds kMostOwed{500};
+  constexpr std::chrono::microseconds kMaxOwed{500};
   bool perfect = true;
-  Duration owed = kMostOwed;
+  Duration owed = kMaxOwed;
   const auto look = [&](D& device, TimePoint /*now*/) {
     perfect = device.network_is_perfect();
-    owed = std::min<Duration>(kMostOwed, device.longest_owed());
+    owed = std::min<Duration>(kMaxOwed, device.longest_owed());
   };
   const TimePoint begin = srd::monotonic_now();
   for (TimePoint now = begin; !host_->held_here(); now = srd::monotonic_now()) {
     const std::size_t work = host_->poll(look);
-    if (now - begin >= (perfect ? (work == 0 ? owed : kMostOwed) : Duration{kMoment})) {
+    if (now - begin >= (perfect ? (work == 0 ? owed : kMaxOwed) : Duration{kMoment})) {
       return;
     }
     if (work == 0 && !perfect) {

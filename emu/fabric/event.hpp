@@ -10,7 +10,7 @@ namespace weft::fabric {
 // A frame's way through the network is a chain of events, one per hop: when one happens, the next
 // is planned. Everything that a hop needs is in the event, so that switching a frame touches no
 // memory of the frame itself.
-struct Event {
+struct CalendarEvent {
   // hop: a frame has crossed `via`. late: the same, after a fault or a paused host held it back.
   // wake, wake_port: a call of the sink. fault: an occurrence of a fault begins or ends.
   enum class Kind : std::uint8_t { hop, late, wake, wake_port, fault };
@@ -24,6 +24,6 @@ struct Event {
   Kind kind = Kind::hop;
   std::uint8_t flags = 0;
 };
-static_assert(sizeof(Event) == 32);
+static_assert(sizeof(CalendarEvent) == 32);
 
 }  // namespace weft::fabric

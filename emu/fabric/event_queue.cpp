@@ -13,9 +13,9 @@ namespace {
 // Up to this many keys, insertion sort beats a general one.
 constexpr std::size_t kShort = 32;
 // Early events that were taken from the front are erased in batches of this size.
-constexpr std::size_t kMostUsedEarly = 1024;
+constexpr std::size_t kMaxUsedEarly = 1024;
 // The heap of far events keeps room for this many, however few it holds.
-constexpr std::size_t kMostIdleFar = 4096;
+constexpr std::size_t kMaxIdleFar = 4096;
 
 // All keys differ, so the sort need not be stable.
 void sort_keys(std::vector<std::uint64_t>& keys) {
@@ -64,7 +64,7 @@ std::uint32_t EventQueue::add_chunk(std::uint64_t at) {
 
 // Into the open slice, or before it. What lies before cursor_ has been taken already and is not
 // looked at.
-void EventQueue::insert_open(const Event& event) {
+void EventQueue::insert_open(const CalendarEvent& event) {
   if (slice_of(event.when) < open_) [[unlikely]] {
     insert_early(event);
     return;
@@ -83,14 +83,14 @@ void EventQueue::insert_open(const Event& event) {
 // front() opens the slice of the next event, which may lie in the future. An event that is pushed
 // after that, for an earlier slice, cannot go back into the ring: it waits in a sorted list of its
 // own, which front() looks at first.
-void EventQueue::insert_early(const Event& event) {
-  if (early_used_ >= kMostUsedEarly && early_used_ >= early_.size() / 2) {
+void EventQueue::insert_early(const CalendarEvent& event) {
+  if (early_used_ >= kMaxUsedEarly && early_used_ >= early_.size() / 2) {
     early_.erase(early_.begin(), early_.begin() + static_cast<std::ptrdiff_t>(early_used_));
     early_used_ = 0;
   }
-  const auto at =
-      std::upper_bound(early_.begin() + static_cast<std::ptrdiff_t>(early_used_), early_.end(),
-                       event, [](const Event& a, const Event& b) { return a.when < b.when; });
+  const auto at = std::upper_bound(
+      early_.begin() + static_cast<std::ptrdiff_t>(early_used_), early_.end(), event,
+      [](const CalendarEvent& a, const CalendarEvent& b) { return a.when < b.when; });
   early_.insert(at, event);
 }
 
@@ -101,7 +101,7 @@ void EventQueue::pop_early() {
   }
 }
 
-void EventQueue::push_far(const Event& event) {
+void EventQueue::push_far(const CalendarEvent& event) {
   far_.push_back({event, far_order_++});
   std::push_heap(far_.begin(), far_.end(), [](const Far& a, const Far& b) {
     return a.event.when != b.event.when ? a.event.when > b.event.when : a.order > b.order;
@@ -114,11 +114,11 @@ void EventQueue::pull_far() {
     std::pop_heap(far_.begin(), far_.end(), [](const Far& a, const Far& b) {
       return a.event.when != b.event.when ? a.event.when > b.event.when : a.order > b.order;
     });
-    const Event event = far_.back().event;
+    const CalendarEvent event = far_.back().event;
     far_.pop_back();
     chain(slice_of(event.when), event);
   }
-  if (far_.capacity() > kMostIdleFar && far_.size() < far_.capacity() / 8) {
+  if (far_.capacity() > kMaxIdleFar && far_.size() < far_.capacity() / 8) {
     far_.shrink_to_fit();
   }
 }
@@ -193,8 +193,8 @@ void EventQueue::take_slice(std::uint32_t head) {
 std::size_t EventQueue::memory() const {
   return blocks_.size() * kChunksPerBlock * sizeof(Chunk) +
          heads_.capacity() * sizeof(std::uint32_t) + occupied_.capacity() * 8 +
-         far_.capacity() * sizeof(Far) + early_.capacity() * sizeof(Event) +
-         current_.capacity() * (sizeof(Event) + 8);
+         far_.capacity() * sizeof(Far) + early_.capacity() * sizeof(CalendarEvent) +
+         current_.capacity() * (sizeof(CalendarEvent) + 8);
 }
 
 }  // namespace weft::fabric

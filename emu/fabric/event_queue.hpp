@@ -27,7 +27,7 @@ class EventQueue {
   EventQueue(unsigned slice_bits, unsigned ring_bits);
 
   // Any time is allowed, also one before the latest front().
-  void push(const Event& event) {
+  void push(const CalendarEvent& event) {
     const std::uint64_t slice = slice_of(event.when);
     ++size_;
     if (slice <= open_) {
@@ -43,7 +43,7 @@ class EventQueue {
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
   // The earliest event, or nullptr. Valid until the next push or pop.
-  [[nodiscard]] const Event* front() {
+  [[nodiscard]] const CalendarEvent* front() {
     if (early_used_ != early_.size()) [[unlikely]] {
       return &early_[early_used_];
     }
@@ -73,11 +73,11 @@ class EventQueue {
   struct alignas(64) Chunk {
     std::uint32_t older;  // of the same slice, full
     std::array<std::uint32_t, 7> spare;
-    std::array<Event, kChunkEvents> events;
+    std::array<CalendarEvent, kChunkEvents> events;
   };
   static_assert(sizeof(Chunk) == 256);
   struct Far {
-    Event event;
+    CalendarEvent event;
     std::uint64_t order = 0;
   };
 
@@ -98,7 +98,7 @@ class EventQueue {
   [[nodiscard]] static std::uint32_t used_of(std::uint32_t head) { return head & 7; }
   static_assert(kChunkEvents == 7);
 
-  void chain(std::uint64_t slice, const Event& event) {
+  void chain(std::uint64_t slice, const CalendarEvent& event) {
     const std::uint64_t at = slice & mask_;
     std::uint32_t head = heads_[at];
     if (used_of(head) == kChunkEvents) {  // of kEnd as well
@@ -116,10 +116,10 @@ class EventQueue {
   }
 
   std::uint32_t add_chunk(std::uint64_t at);
-  void insert_open(const Event& event);
-  void insert_early(const Event& event);
+  void insert_open(const CalendarEvent& event);
+  void insert_early(const CalendarEvent& event);
   void pop_early();
-  void push_far(const Event& event);
+  void push_far(const CalendarEvent& event);
   bool open_next();
   void take_slice(std::uint32_t head);
   // The first occupied slice after `slice`, as a distance from it; 0: there is none.
@@ -132,15 +132,16 @@ class EventQueue {
   std::uint64_t size_ = 0;
   std::uint64_t in_ring_ = 0;
   std::size_t cursor_ = 0;
-  std::vector<Event> current_;        // in the order of insertion
-  std::vector<std::uint64_t> keys_;   // of current_, sorted
-  std::vector<std::uint32_t> heads_;  // newest chunk of each slice
+  std::vector<CalendarEvent> current_;  // in the order of insertion
+  std::vector<std::uint64_t> keys_;     // of current_, sorted
+  std::vector<std::uint32_t> heads_;    // newest chunk of each slice
   // One bit per slice of the ring, so that empty slices are skipped 64 at a time.
   std::vector<std::uint64_t> occupied_;
   std::vector<std::unique_ptr<Chunk[]>> blocks_;
   std::uint32_t free_ = kEnd;
   std::vector<std::uint32_t> scratch_;
-  std::vector<Event> early_;  // inserted before the open slice, which was only looked at; sorted
+  std::vector<CalendarEvent>
+      early_;  // inserted before the open slice, which was only looked at; sorted
   std::size_t early_used_ = 0;
   std::vector<Far> far_;
   std::uint64_t far_order_ = 0;

@@ -39,7 +39,7 @@ constexpr Picos kLongestLimit = 1'000'000'000'000;
 // node to pay.
 constexpr Picos kLeastLookahead = 50'000;
 // 1 ms: the offset of an event in its window must fit into 32 bits of picoseconds.
-constexpr Picos kMostLookahead = 1'000'000'000;
+constexpr Picos kMaxLookahead = 1'000'000'000;
 
 Picos drain_time(Rate rate, Bytes bytes) { return static_cast<Picos>(rate.picoseconds_for(bytes)); }
 
@@ -75,21 +75,21 @@ unsigned ring_bits(const Topology& topology, unsigned slice) {
 
 }  // namespace
 
-const char* to_string(DropReason reason) {
+const char* to_string(LossReason reason) {
   switch (reason) {
-    case DropReason::queue_full:
+    case LossReason::queue_full:
       return "queue_full";
-    case DropReason::link_down:
+    case LossReason::link_down:
       return "link_down";
-    case DropReason::loss:
+    case LossReason::loss:
       return "loss";
-    case DropReason::burst:
+    case LossReason::burst:
       return "burst";
-    case DropReason::grey:
+    case LossReason::grey:
       return "grey";
-    case DropReason::no_route:
+    case LossReason::no_route:
       return "no_route";
-    case DropReason::host_paused:
+    case LossReason::host_paused:
       return "host_paused";
   }
   return "unknown";
@@ -143,7 +143,7 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
 
 // The shortest delay of any cable: no event at one node affects another node sooner.
 Picos Fabric::lookahead() const {
-  Picos least = kMostLookahead;
+  Picos least = kMaxLookahead;
   for (const LinkState& link : links_) {
     least = std::min(least, classes_[link.kind].delay);
   }
@@ -168,8 +168,8 @@ Picos Fabric::rewind() {
   WEFT_CHECK(options_.live && hops_pending_ == 0 && held_count_ == 0);
   const Picos by = std::exchange(now_, 0);
   EventQueue later(kLiveSliceBits, kLiveRingBits);
-  for (const Event* next = queue_.front(); next != nullptr; next = queue_.front()) {
-    Event event = *next;
+  for (const CalendarEvent* next = queue_.front(); next != nullptr; next = queue_.front()) {
+    CalendarEvent event = *next;
     queue_.pop();
     event.when -= by;
     later.push(event);
@@ -192,24 +192,24 @@ Picos Fabric::rewind() {
 Picos Fabric::inject(Picos now, PortId from, const Frame& frame) {
   now_ = std::max(now_, now);
   ++totals_.injected;
-  Event event{.when = now_,
-              .frame = frame.handle,
-              .destination = frame.destination,
-              .hash = frame.hash,
-              .size = frame.size,
-              .flags = static_cast<std::uint8_t>((frame.control ? kControl : 0) |
-                                                 (frame.ecn_capable ? kEcnCapable : 0) |
-                                                 (frame.trimmable ? kTrimmable : 0))};
+  CalendarEvent event{.when = now_,
+                      .frame = frame.handle,
+                      .destination = frame.destination,
+                      .hash = frame.hash,
+                      .size = frame.size,
+                      .flags = static_cast<std::uint8_t>((frame.control ? kControl : 0) |
+                                                         (frame.ecn_capable ? kEcnCapable : 0) |
+                                                         (frame.trimmable ? kTrimmable : 0))};
   const LinkId uplink = routes_.uplink(from);
   if (frame.destination >= paused_.size()) {
-    drop(event, DropReason::no_route, uplink);
+    drop(event, LossReason::no_route, uplink);
   } else {
     send(uplink, event);
   }
   return links_[uplink].busy;
 }
 
-void Fabric::drop(const Event& event, DropReason reason, LinkId link) {
+void Fabric::drop(const CalendarEvent& event, LossReason reason, LinkId link) {
   ++totals_.dropped[static_cast<std::size_t>(reason)];
   ++links_[link].counters.drops;
   notices_.push_back({event, reason, link, Notice::Kind::dropped});
@@ -217,7 +217,7 @@ void Fabric::drop(const Event& event, DropReason reason, LinkId link) {
 
 // Marking is decided here, at the far end, by the queue as it was when the frame left (mark()): the
 // frame saw the frames behind it, not those that came while it crossed the cable.
-bool Fabric::reach(Event& event) {
+bool Fabric::reach(CalendarEvent& event) {
   LinkState& via = links_[event.via];
   const LinkClass& kind = classes_[via.kind];
   const Picos left = event.when - kind.delay;
@@ -234,7 +234,7 @@ bool Fabric::reach(Event& event) {
 
 // Marks between the two thresholds with rising probability, above the high one always (RED without
 // averaging). The log gives the queue at the time when the frame left.
-void Fabric::mark(Event& event, LinkState& via, const LinkClass& kind, Picos left) {
+void Fabric::mark(CalendarEvent& event, LinkState& via, const LinkClass& kind, Picos left) {
   const auto at = static_cast<std::uint32_t>(left >> kind.log_shift);
   Picos queue = 0;
   for (unsigned back = 1; back <= kLogEntries; ++back) {
@@ -273,7 +273,7 @@ void Fabric::note_queue(LinkState& link, const LinkClass& kind, Picos now) {
   }
 }
 
-void Fabric::send(LinkId id, Event& event) {
+void Fabric::send(LinkId id, CalendarEvent& event) {
   LinkState& link = links_[id];
   if (link.trouble != 0 && !suffer(link, id, event)) [[unlikely]] {
     return;
@@ -283,7 +283,7 @@ void Fabric::send(LinkId id, Event& event) {
 
 // Queues the copy right behind its original, as if the frame had been sent twice: the same faults
 // apply to it, with random draws of its own.
-void Fabric::send_copy(LinkId id, Event& event) {
+void Fabric::send_copy(LinkId id, CalendarEvent& event) {
   LinkState& link = links_[id];
   Rng dice_now(mix64(dice(event, id) ^ kCopyDice));
   if (survives(troubles_[link.trouble], id, event, dice_now)) {
@@ -294,7 +294,7 @@ void Fabric::send_copy(LinkId id, Event& event) {
 // Plans the frame's next hop: the time when it leaves this link, and when and where it arrives.
 // Data that finds the queue full is dropped, or cut to its header, which then goes as control. The
 // next link is looked up now and not at the far end, so that its memory can be prefetched.
-inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
+inline void Fabric::enqueue(LinkState& link, LinkId id, CalendarEvent& event) {
   const Picos now = event.when;
   const LinkClass& kind = classes_[link.kind];
   LinkCounters& counters = link.counters;
@@ -303,7 +303,7 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
     const Picos start = std::max(link.busy, now);
     if (start - now + time > kind.limit) [[unlikely]] {
       if ((link.flags & kTrims) == 0 || (event.flags & kTrimmable) == 0) {
-        drop(event, DropReason::queue_full, id);
+        drop(event, LossReason::queue_full, id);
         return;
       }
       event.flags |= kTrimmed | kControl;
@@ -338,7 +338,7 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   if ((link.flags & kLeadsToHost) != 0) {
     if (routes_.host_of(event.destination) != link.to) [[unlikely]] {
       // The cable joins two hosts, and the frame is for a third one.
-      drop(event, DropReason::no_route, id);
+      drop(event, LossReason::no_route, id);
       return;
     }
     event.flags |= kArrives;
@@ -346,12 +346,12 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
   } else {
     event.next = routes_.next(link.to, event.destination, event.hash);
     if (event.next == kNone) [[unlikely]] {
-      drop(event, DropReason::no_route, id);
+      drop(event, LossReason::no_route, id);
       return;
     }
   }
   if ((link.flags & kWatched) != 0) [[unlikely]] {
-    notices_.push_back({event, DropReason::loss, id, Notice::Kind::passed});
+    notices_.push_back({event, LossReason::loss, id, Notice::Kind::passed});
     notices_.back().event.when = left;
   }
   push_hop(event);
@@ -360,14 +360,14 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, Event& event) {
 // Control goes before all waiting data, but not before the frame on the wire. Data that is queued
 // already keeps its planned departure; the time that control takes is charged to data that is
 // queued later. So over a busy period the sums are right, and no departure is ever planned twice.
-void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
+void Fabric::send_control(LinkState& link, LinkId id, CalendarEvent& event) {
   const Picos now = event.when;
   const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
   Picos start = std::max(link.control, now);
   // Control has a bound of its own, twice that of data, so that a flood of headers cannot delay the
   // link without end.
   if (start - now > 2 * classes_[link.kind].limit) [[unlikely]] {
-    drop(event, DropReason::queue_full, id);
+    drop(event, LossReason::queue_full, id);
     event.when = kNoTime;
     return;
   }
@@ -383,13 +383,13 @@ void Fabric::send_control(LinkState& link, LinkId id, Event& event) {
 }
 
 // For a paused host: its NIC keeps the frame until the host goes on, or drops it when it is full.
-bool Fabric::hold(const Event& event) {
+bool Fabric::hold(const CalendarEvent& event) {
   if (held_.size() <= event.destination) {
     held_.resize(paused_.size());
   }
   auto& waiting = held_[event.destination];
   if (waiting.size() >= options_.paused_frames) {
-    drop(event, DropReason::host_paused, event.via);
+    drop(event, LossReason::host_paused, event.via);
   } else {
     waiting.push_back(event);
     ++held_count_;

@@ -30,7 +30,7 @@
 
 namespace weft::fabric {
 
-// Bits of Event::flags.
+// Bits of CalendarEvent::flags.
 enum FrameFlags : std::uint8_t {
   kControl = 0x01,  // goes before data: acknowledgements, cut headers
   kEcnCapable = 0x02,
@@ -56,7 +56,7 @@ struct Frame {
   bool trimmable = false;
 };
 
-enum class DropReason : std::uint8_t {
+enum class LossReason : std::uint8_t {
   queue_full,
   link_down,
   loss,
@@ -65,8 +65,8 @@ enum class DropReason : std::uint8_t {
   no_route,
   host_paused
 };
-inline constexpr std::size_t kDropReasons = 7;
-[[nodiscard]] const char* to_string(DropReason reason);
+inline constexpr std::size_t kLossReasons = 7;
+[[nodiscard]] const char* to_string(LossReason reason);
 
 // Since the network was made. Frames, but for `events`; `marked` and `trimmed` count each frame
 // once, because a frame that is marked or cut stays so.
@@ -77,7 +77,7 @@ struct FabricTotals {
   std::uint64_t corrupted = 0;
   std::uint64_t trimmed = 0;
   std::uint64_t marked = 0;
-  std::array<std::uint64_t, kDropReasons> dropped{};
+  std::array<std::uint64_t, kLossReasons> dropped{};
   std::uint64_t events = 0;
 
   [[nodiscard]] std::uint64_t dropped_all() const;
@@ -127,12 +127,12 @@ class Fabric {
   [[nodiscard]] Picos uplink_free(PortId port) const { return links_[routes_.uplink(port)].busy; }
 
   // --- Time. advance() makes all happen that is due at `until` or before, in order, and calls the
-  // sink: deliver(Picos, PortId, const Event&), drop(Picos, const Event&, DropReason, LinkId),
-  // duplicate(handle) -> handle, or kNone where there is no room for a copy, wake(Picos, token),
-  // wake_port(Picos, PortId, token), paused(Picos, PortId, bool), and if links are watched
-  // passed(Picos, const Event&, LinkId). The sink may inject and schedule. If it has
-  // expect_frame(handle) and expect_port(PortId, handle or kNone, step), it is told whose turn
-  // comes soon, so that it can prefetch.
+  // sink: deliver(Picos, PortId, const CalendarEvent&), drop(Picos, const CalendarEvent&,
+  // LossReason, LinkId), duplicate(handle) -> handle, or kNone where there is no room for a copy,
+  // wake(Picos, token), wake_port(Picos, PortId, token), paused(Picos, PortId, bool), and if links
+  // are watched passed(Picos, const CalendarEvent&, LinkId). The sink may inject and schedule. If
+  // it has expect_frame(handle) and expect_port(PortId, handle or kNone, step), it is told whose
+  // turn comes soon, so that it can prefetch.
   template <class Sink>
   void advance(Picos until, Sink& sink);
   // Ends advance() after the present event; by node, after the present window, so that the end
@@ -148,21 +148,21 @@ class Fabric {
     if (!notices_.empty()) {
       return now_;
     }
-    const Event* event = queue_.front();
+    const CalendarEvent* event = queue_.front();
     const Picos next = event == nullptr ? kNoTime : event->when;
     return calendar_ ? std::min(next, calendar_->next_bound()) : next;
   }
   // Calls the sink at that time, before all frames of that time.
   void schedule_wake(Picos when, std::uint32_t token) {
-    queue_.push({.when = when, .frame = token, .kind = Event::Kind::wake});
+    queue_.push({.when = when, .frame = token, .kind = CalendarEvent::Kind::wake});
   }
   // For one port only: hosts keep their deadlines in the same calendar as frames.
   void schedule_wake(Picos when, PortId port, std::uint32_t token) {
-    const Event event{.when = when,
-                      .frame = token,
-                      .destination = port,
-                      .via = kWakesFrom + token,
-                      .kind = Event::Kind::wake_port};
+    const CalendarEvent event{.when = when,
+                              .frame = token,
+                              .destination = port,
+                              .via = kWakesFrom + token,
+                              .kind = CalendarEvent::Kind::wake_port};
     if (calendar_) {
       calendar_->push(routes_.host_of(port), event);
     } else {
@@ -279,8 +279,8 @@ class Fabric {
   // Something to tell the sink once the present event is done (tell()).
   struct Notice {
     enum class Kind : std::uint8_t { dropped, copied, passed };
-    Event event;
-    DropReason reason = DropReason::loss;
+    CalendarEvent event;
+    LossReason reason = LossReason::loss;
     LinkId link = 0;
     Kind kind = Kind::dropped;
   };
@@ -289,30 +289,30 @@ class Fabric {
     bool paused = false;
   };
 
-  void send(LinkId link, Event& event);
-  void send_copy(LinkId link, Event& event);
+  void send(LinkId link, CalendarEvent& event);
+  void send_copy(LinkId link, CalendarEvent& event);
   // Puts a frame into the link's queue, which decides when it leaves.
-  void enqueue(LinkState& link, LinkId id, Event& event);
-  void send_control(LinkState& link, LinkId id, Event& event);
+  void enqueue(LinkState& link, LinkId id, CalendarEvent& event);
+  void send_control(LinkState& link, LinkId id, CalendarEvent& event);
   // The frame has crossed the cable of event.via, exactly one cable's delay after it left: faults
   // that delay hold it back at the far end. False: it was lost, or comes again later.
-  bool reach(Event& event);
-  bool was_cut(const Event& event, const LinkState& via, Picos left);
-  bool hold_back(Event& event, const LinkState& via);
-  void mark(Event& event, LinkState& via, const LinkClass& kind, Picos left);
+  bool reach(CalendarEvent& event);
+  bool was_cut(const CalendarEvent& event, const LinkState& via, Picos left);
+  bool hold_back(CalendarEvent& event, const LinkState& via);
+  void mark(CalendarEvent& event, LinkState& via, const LinkClass& kind, Picos left);
   // Applies the faults of a link to a frame that is to be queued on it. False: it is lost.
-  bool suffer(LinkState& link, LinkId id, Event& event);
-  bool survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now);
-  void drop(const Event& event, DropReason reason, LinkId link);
-  void push_hop(const Event& event) { push_frame(links_[event.via].to, event); }
+  bool suffer(LinkState& link, LinkId id, CalendarEvent& event);
+  bool survives(Trouble& trouble, LinkId id, CalendarEvent& event, Rng& dice_now);
+  void drop(const CalendarEvent& event, LossReason reason, LinkId link);
+  void push_hop(const CalendarEvent& event) { push_frame(links_[event.via].to, event); }
   // Plans a frame that has crossed the cable and was held back at its far end.
-  void push_late(Event event) {
+  void push_late(CalendarEvent event) {
     const NodeId node = links_[event.via].to;
-    event.kind = Event::Kind::late;
+    event.kind = CalendarEvent::Kind::late;
     event.via |= kLateFrom;
     push_frame(node, event);
   }
-  void push_frame(NodeId node, const Event& event) {
+  void push_frame(NodeId node, const CalendarEvent& event) {
     ++hops_pending_;
     if (calendar_) {
       calendar_->push(node, event);
@@ -322,21 +322,21 @@ class Fabric {
   }
   [[nodiscard]] Picos lookahead() const;
   // Keeps or drops a frame for a paused host. Always true: it is not delivered now.
-  bool hold(const Event& event);
+  bool hold(const CalendarEvent& event);
   void note_queue(LinkState& link, const LinkClass& kind, Picos now);
   std::uint16_t class_of(const LinkClass& wanted);
   // A random number that depends only on the frame, the link and the time: the same whatever else
   // happens, and in whichever order events of other nodes are handled.
-  [[nodiscard]] std::uint64_t dice(const Event& event, LinkId link) const {
+  [[nodiscard]] std::uint64_t dice(const CalendarEvent& event, LinkId link) const {
     return mix64(dice_seed_ ^ mix64(static_cast<std::uint64_t>(event.when)) ^
                  (static_cast<std::uint64_t>(link) << 32 | event.hash));
   }
   template <class Sink>
   void tell(Sink& sink);
   template <class Sink>
-  void happen(Event event, Sink& sink);
+  void happen(CalendarEvent event, Sink& sink);
   template <class Sink>
-  void go_on(Event& event, Sink& sink);
+  void go_on(CalendarEvent& event, Sink& sink);
   template <class Sink>
   struct Turns;
   template <class Sink>
@@ -373,7 +373,7 @@ class Fabric {
   std::vector<std::uint16_t> paused_;  // by port: how many pauses overlap
   std::vector<PauseChange> pause_changes_;
   // By port: frames that wait until a paused host goes on.
-  std::vector<std::vector<Event>> held_;
+  std::vector<std::vector<CalendarEvent>> held_;
   std::uint64_t held_count_ = 0;
 };
 

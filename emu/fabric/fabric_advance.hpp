@@ -41,31 +41,31 @@ void Fabric::tell(Sink& sink) {
 
 // One event. By time `now_` never goes back; by node it does, when the next node begins its window.
 template <class Sink>
-void Fabric::happen(Event event, Sink& sink) {
+void Fabric::happen(CalendarEvent event, Sink& sink) {
   now_ = calendar_ ? event.when : std::max(now_, event.when);
   ++totals_.events;
   switch (event.kind) {
-    case Event::Kind::hop:
+    case CalendarEvent::Kind::hop:
       --hops_pending_;
       if (reach(event)) [[likely]] {
         go_on(event, sink);
       }
       break;
-    case Event::Kind::late:
+    case CalendarEvent::Kind::late:
       --hops_pending_;
-      event.kind = Event::Kind::hop;
+      event.kind = CalendarEvent::Kind::hop;
       event.via -= kLateFrom;
       go_on(event, sink);
       break;
-    case Event::Kind::wake_port:
+    case CalendarEvent::Kind::wake_port:
       if constexpr (requires { sink.wake_port(now_, event.destination, event.frame); }) {
         sink.wake_port(now_, event.destination, event.frame);
       }
       break;
-    case Event::Kind::wake:
+    case CalendarEvent::Kind::wake:
       sink.wake(now_, event.frame);
       break;
-    case Event::Kind::fault:
+    case CalendarEvent::Kind::fault:
       change(event.frame);
       break;
   }
@@ -76,7 +76,7 @@ void Fabric::happen(Event event, Sink& sink) {
 
 // A frame that has crossed a cable goes on: into the next queue, or to its receiver.
 template <class Sink>
-inline void Fabric::go_on(Event& event, Sink& sink) {
+inline void Fabric::go_on(CalendarEvent& event, Sink& sink) {
   if ((event.flags & kArrives) == 0) {
     send(event.next, event);
   } else if (paused_[event.destination] == 0 || !hold(event)) {
@@ -92,7 +92,7 @@ struct Fabric::Turns {
   Fabric& fabric;
   Sink& sink;
 
-  void event(const Event& event) { fabric.happen(event, sink); }
+  void event(const CalendarEvent& event) { fabric.happen(event, sink); }
   [[nodiscard]] bool stopped() const { return fabric.stopped_; }
 
   // Prefetches what the node will touch, one level of pointers per step: the head of its chain, the
@@ -135,8 +135,8 @@ struct Fabric::Turns {
   void look_at(const NodeCalendar& calendar, NodeId node) {
     auto& expected = expected_[node % expected_.size()];
     expected.fill({});
-    calendar.visit(node, [&](const Event& event) {
-      if (event.kind > Event::Kind::late) {
+    calendar.visit(node, [&](const CalendarEvent& event) {
+      if (event.kind > CalendarEvent::Kind::late) {
         expected[is_wake] = {event.destination, kNone};
         return;
       }
@@ -167,9 +167,9 @@ void Fabric::advance(Picos until, Sink& sink) {
   if (calendar_) {
     advance_by_node(until, sink);
   } else {
-    for (const Event* next = queue_.front(); next != nullptr && next->when <= until && !stopped_;
-         next = queue_.front()) {
-      const Event event = *next;
+    for (const CalendarEvent* next = queue_.front();
+         next != nullptr && next->when <= until && !stopped_; next = queue_.front()) {
+      const CalendarEvent event = *next;
       queue_.pop();
       happen(event, sink);
     }
@@ -189,7 +189,7 @@ void Fabric::advance_by_node(Picos until, Sink& sink) {
   const Picos after = until == kNoTime ? kNoTime : until + 1;
   while (true) {
     const bool stopping = stopped_;
-    const Event* front = queue_.front();
+    const CalendarEvent* front = queue_.front();
     const Picos due = front == nullptr ? kNoTime : front->when;
     calendar_->run(std::min(due, stopping ? stop_at_ : after), turns);
     if (stopped_ != stopping) {
@@ -198,7 +198,7 @@ void Fabric::advance_by_node(Picos until, Sink& sink) {
     if (due >= (stopping ? stop_at_ : after)) {
       return;
     }
-    const Event event = *queue_.front();
+    const CalendarEvent event = *queue_.front();
     queue_.pop();
     happen(event, sink);
   }

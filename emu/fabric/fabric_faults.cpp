@@ -131,10 +131,11 @@ Result<std::uint32_t> Fabric::apply(Picos now, const Fault& fault) {
   faults_.push_back(std::move(applied));
   for (std::uint32_t n = 0; n < times; ++n) {
     const Picos start = now_ + picos(fault.at + fault.every * n);
-    queue_.push({.when = start, .frame = index, .kind = Event::Kind::fault});
+    queue_.push({.when = start, .frame = index, .kind = CalendarEvent::Kind::fault});
     if (fault.lasts > Duration::zero()) {
-      queue_.push(
-          {.when = start + picos(fault.lasts), .frame = index | kEnds, .kind = Event::Kind::fault});
+      queue_.push({.when = start + picos(fault.lasts),
+                   .frame = index | kEnds,
+                   .kind = CalendarEvent::Kind::fault});
     }
   }
   return index;
@@ -229,7 +230,7 @@ void Fabric::set_paused(PortId port, bool paused) {
   }
   pause_changes_.push_back({port, after});
   if (!after && port < held_.size()) {
-    for (Event& event : held_[port]) {
+    for (CalendarEvent& event : held_[port]) {
       event.when = now_;
       --held_count_;
       push_late(event);
@@ -240,10 +241,10 @@ void Fabric::set_paused(PortId port, bool paused) {
 
 // Whether the cable was cut before the frame had left its queue: it left, by plan, during an
 // outage.
-bool Fabric::was_cut(const Event& event, const LinkState& via, Picos left) {
+bool Fabric::was_cut(const CalendarEvent& event, const LinkState& via, Picos left) {
   for (const Outage& outage : troubles_[via.trouble].outages) {
     if (left > outage.from && left <= outage.until) {
-      drop(event, DropReason::link_down, event.via);
+      drop(event, LossReason::link_down, event.via);
       return true;
     }
   }
@@ -252,7 +253,7 @@ bool Fabric::was_cut(const Event& event, const LinkState& via, Picos left) {
 
 // Extra delay, jitter and reordering act at the far end of the cable: the link's own queue does not
 // feel them, and frames may overtake each other.
-bool Fabric::hold_back(Event& event, const LinkState& via) {
+bool Fabric::hold_back(CalendarEvent& event, const LinkState& via) {
   const Impairment& is = troubles_[via.trouble].sum;
   Picos extra = picos(is.extra_delay);
   Rng dice_now(mix64(dice(event, event.via) ^ kDelayDice));
@@ -272,28 +273,28 @@ bool Fabric::hold_back(Event& event, const LinkState& via) {
 
 // Draws in a fixed order, so that one seed gives one outcome: grey failures depend on the flow's
 // hash alone, bursts on the link's state, the rest on chance.
-bool Fabric::survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now) {
+bool Fabric::survives(Trouble& trouble, LinkId id, CalendarEvent& event, Rng& dice_now) {
   const Impairment& is = trouble.sum;
-  const auto lost = [&](DropReason reason) {
+  const auto lost = [&](LossReason reason) {
     drop(event, reason, id);
     return false;
   };
   if (is.down) {
-    return lost(DropReason::link_down);
+    return lost(LossReason::link_down);
   }
   if (event.size >= is.min_bytes) {
     if (is.grey > 0 && static_cast<double>((event.hash * 0x9E3779B1U) >> 8) < is.grey * 0x1000000) {
-      return lost(DropReason::grey);
+      return lost(LossReason::grey);
     }
     if (is.burst.enter > 0) {
       trouble.bursting =
           trouble.bursting ? !dice_now.chance(is.burst.leave) : dice_now.chance(is.burst.enter);
       if (trouble.bursting && dice_now.chance(is.burst.loss)) {
-        return lost(DropReason::burst);
+        return lost(LossReason::burst);
       }
     }
     if (is.loss > 0 && dice_now.chance(is.loss)) {
-      return lost(DropReason::loss);
+      return lost(LossReason::loss);
     }
   }
   if (is.corruption > 0 && dice_now.chance(is.corruption)) {
@@ -305,18 +306,18 @@ bool Fabric::survives(Trouble& trouble, LinkId id, Event& event, Rng& dice_now) 
 
 // A frame may be copied only if it survives. The copy is sent when the sink has found room for it
 // (tell()).
-bool Fabric::suffer(LinkState& link, LinkId id, Event& event) {
+bool Fabric::suffer(LinkState& link, LinkId id, CalendarEvent& event) {
   Trouble& trouble = troubles_[link.trouble];
   if (trouble.active.empty()) {
     return true;
   }
   Rng dice_now(dice(event, id));
-  Event copy = event;  // of the frame as it came, before this link has damaged it
+  CalendarEvent copy = event;  // of the frame as it came, before this link has damaged it
   if (!survives(trouble, id, event, dice_now)) {
     return false;
   }
   if (trouble.sum.duplication > 0 && dice_now.chance(trouble.sum.duplication)) {
-    notices_.push_back({copy, DropReason::loss, id, Notice::Kind::copied});
+    notices_.push_back({copy, LossReason::loss, id, Notice::Kind::copied});
   }
   return true;
 }

@@ -9,7 +9,7 @@
 namespace weft::fabric {
 namespace {
 
-constexpr std::uint32_t kMostNodes = 1U << 20;
+constexpr std::uint32_t kMaxNodes = 1U << 20;
 
 // The three kinds of links of a flat network: from a NIC, whose own queue has no limit and neither
 // marks nor trims; down to a host; between switches.
@@ -64,7 +64,7 @@ std::vector<NodeId> switches_with_hosts(Topology& net, const char* name, std::ui
 
 Result<Topology> ring(std::uint32_t switches, std::uint32_t hosts_per_switch,
                       const CableSpec& cable) {
-  if (switches < 3 || hosts_per_switch == 0 || switches > kMostNodes / (hosts_per_switch + 1)) {
+  if (switches < 3 || hosts_per_switch == 0 || switches > kMaxNodes / (hosts_per_switch + 1)) {
     return bad("ring: at least 3 switches with at least 1 host each");
   }
   return torus({switches}, hosts_per_switch, cable);
@@ -82,11 +82,11 @@ Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t ho
     }
     count *= side;
     hops += side / 2;
-    if (count > kMostNodes) {
+    if (count > kMaxNodes) {
       return bad("torus: more than 1048576 switches");
     }
   }
-  if (sides.empty() || hosts_per_switch == 0 || count * (hosts_per_switch + 1) > kMostNodes) {
+  if (sides.empty() || hosts_per_switch == 0 || count * (hosts_per_switch + 1) > kMaxNodes) {
     return bad("torus: give 1 or more sides, at least 1 host per switch, at most 1048576 nodes");
   }
   Topology net;
@@ -118,7 +118,7 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
         "least 1 "
         "host per switch, spread not negative");
   }
-  if (static_cast<std::uint64_t>(switches) * (hosts_per_switch + degree) > kMostNodes) {
+  if (static_cast<std::uint64_t>(switches) * (hosts_per_switch + degree) > kMaxNodes) {
     return bad("random graph: more than 1048576 nodes and cables");
   }
   Topology net;
@@ -178,7 +178,7 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
 Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_group,
                                 std::uint32_t rails, std::uint32_t spines, const CableSpec& cable) {
   if (groups == 0 || hosts_per_group == 0 || rails == 0 || spines == 0 ||
-      static_cast<std::uint64_t>(groups) * hosts_per_group * rails > kMostNodes) {
+      static_cast<std::uint64_t>(groups) * hosts_per_group * rails > kMaxNodes) {
     return bad("rail-optimised: groups, hosts per group, rails and spines must all be at least 1");
   }
   Topology net;
@@ -212,7 +212,7 @@ Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_gr
 Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts,
                              std::uint32_t hosts_per_leaf, double ratio, const CableSpec& cable) {
   if (planes == 0 || hosts < 2 || hosts_per_leaf == 0 || hosts % hosts_per_leaf != 0 ||
-      !(ratio > 0) || static_cast<std::uint64_t>(planes) * hosts > kMostNodes) {
+      !(ratio > 0) || static_cast<std::uint64_t>(planes) * hosts > kMaxNodes) {
     return bad(
         "multi-plane: at least 1 plane and 2 hosts, hosts a multiple of the hosts per leaf, ratio "
         "> 0");

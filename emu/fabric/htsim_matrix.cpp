@@ -20,7 +20,7 @@
 namespace weft::fabric {
 namespace {
 
-constexpr std::uint64_t kMostFlows = 1U << 26;
+constexpr std::uint64_t kMaxFlows = 1U << 26;
 
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -83,7 +83,7 @@ class MatrixReader {
       return bad("unknown word '" + key +
                  "'; expected Nodes, Connections, Triggers, or a line 'A->B ...'");
     }
-    if (!value || *value > kMostFlows) {
+    if (!value || *value > kMaxFlows) {
       return bad("'" + key + "' needs one whole number up to 67108864");
     }
     if (key == "Failures" && *value > 0) {
@@ -206,7 +206,7 @@ class MatrixReader {
       spec.kind = TriggerSpec::Kind::barrier;
       const auto count =
           words_.size() == 6 && words_[4] == "count" ? number(words_[5]) : std::nullopt;
-      if (!count || *count == 0 || *count > kMostFlows) {
+      if (!count || *count == 0 || *count > kMaxFlows) {
         return bad("a barrier needs 'count K' with K at least 1");
       }
       spec.count = static_cast<std::uint32_t>(*count);

@@ -16,7 +16,7 @@
 namespace weft::fabric {
 namespace {
 
-constexpr double kMost = 1 << 20;
+constexpr double kMax = 1 << 20;
 
 // The keys of one tier, and the line where it begins, for errors.
 struct TierLines {
@@ -123,7 +123,7 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
   }
   for (const char* key : {"nodes", "tiers", "podsize"}) {
     const auto it = parsed->header.find(key);
-    if (it == parsed->header.end() || it->second < 1 || it->second > kMost ||
+    if (it == parsed->header.end() || it->second < 1 || it->second > kMax ||
         it->second != std::floor(it->second)) {
       return reader.bad(std::string("the header needs '") + key +
                         "' as a whole number from 1 to 1048576");
@@ -154,7 +154,7 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
     const bool top = tier + 1 == spec.tiers;
     double radix_up = get("radix_up", 0);
     const double radix_down = get("radix_down", 0);
-    if (radix_down < 1 || radix_down > kMost) {
+    if (radix_down < 1 || radix_down > kMax) {
       return reader.bad("this tier needs Radix_Down, at least 1");
     }
     if (top && radix_up != 0) {
@@ -163,7 +163,7 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
     if (!top && radix_up == 0) {
       radix_up = radix_down / std::max(get("oversubscribed", 1), 1e-3);
     }
-    if (!top && (radix_up < 1 || radix_up > kMost)) {
+    if (!top && (radix_up < 1 || radix_up > kMax)) {
       return reader.bad("this tier needs Radix_Up, at least 1");
     }
     if (const double bundle = get("bundle", 1); bundle < 1 || std::fmod(radix_down, bundle) != 0) {

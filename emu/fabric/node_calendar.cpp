@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kShort = 24;
 constexpr std::uint64_t kLeastRing = 16;
 // 64 MB of heads; with more nodes the ring becomes shorter, and more events wait in the heap.
-constexpr std::uint64_t kMostHeads = 1 << 24;
+constexpr std::uint64_t kMaxHeads = 1 << 24;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ NodeCalendar::NodeCalendar(std::uint32_t nodes, Picos lookahead, Picos horizon)
   inverse_ = ~0ULL / length + 1;
   const auto windows = static_cast<std::uint64_t>(std::max<Picos>(horizon, 0)) / length + 2;
   ring_ = std::bit_ceil(std::max(windows, kLeastRing));
-  while (ring_ > kLeastRing && ring_ * nodes_ > kMostHeads) {
+  while (ring_ > kLeastRing && ring_ * nodes_ > kMaxHeads) {
     ring_ /= 2;
   }
   heads_.assign(ring_ * nodes_, kEnd);
@@ -58,7 +58,7 @@ std::uint32_t NodeCalendar::add_chunk(std::uint32_t older) {
 
 // The working node plans another event for itself in the open window. Its key is nearly always the
 // last.
-void NodeCalendar::insert(const Event& event, std::uint32_t ref) {
+void NodeCalendar::insert(const CalendarEvent& event, std::uint32_t ref) {
   const Key key = key_of(event, ref);
   auto at = keys_.end();
   const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(cursor_);
@@ -68,7 +68,7 @@ void NodeCalendar::insert(const Event& event, std::uint32_t ref) {
   keys_.insert(at, key);
 }
 
-void NodeCalendar::push_far(NodeId node, const Event& event) {
+void NodeCalendar::push_far(NodeId node, const CalendarEvent& event) {
   WEFT_CHECK(window_of(event.when) >= open_);
   far_.push_back({event, far_order_++, node});
   std::push_heap(far_.begin(), far_.end(), [](const Far& a, const Far& b) {
@@ -173,7 +173,7 @@ void NodeCalendar::put_down(NodeId node) {
     free_ = index;
   }
   waiting(open_)[node / 64] &= ~(1ULL << (node % 64));
-  for (const Event& event : kept_) {
+  for (const CalendarEvent& event : kept_) {
     (void)chain(open_, node, event);
   }
 }

@@ -29,7 +29,7 @@ class NodeCalendar {
 
   // In the open window, only the node that has its turn may insert, and only for itself; before the
   // open window nobody.
-  void push(NodeId node, const Event& event) {
+  void push(NodeId node, const CalendarEvent& event) {
     const std::uint64_t window = window_of(event.when);
     ++size_;
     if (window - open_ < ring_) [[likely]] {
@@ -49,8 +49,8 @@ class NodeCalendar {
   // The first picosecond after the open window.
   [[nodiscard]] Picos window_end() const { return start_of(open_ + 1); }
 
-  // Handles all events before `until`. Handler: event(const Event&); ahead(calendar, node, n),
-  // called for n = kAhead .. 1, n nodes before that node has its turn, to prefetch; stopped(),
+  // Handles all events before `until`. Handler: event(const CalendarEvent&); ahead(calendar, node,
+  // n), called for n = kAhead .. 1, n nodes before that node has its turn, to prefetch; stopped(),
   // which ends the run with the window.
   template <class Handler>
   void run(Picos until, Handler& handler);
@@ -90,11 +90,11 @@ class NodeCalendar {
   struct alignas(64) Chunk {
     std::uint32_t older;  // of the same node and window, full
     std::array<std::uint32_t, 7> spare;
-    std::array<Event, kChunkEvents> events;
+    std::array<CalendarEvent, kChunkEvents> events;
   };
   static_assert(sizeof(Chunk) == 512);
   struct Far {
-    Event event;
+    CalendarEvent event;
     std::uint64_t order = 0;
     NodeId node = 0;
   };
@@ -119,7 +119,7 @@ class NodeCalendar {
   [[nodiscard]] const Chunk& chunk(std::uint32_t index) const {
     return blocks_[index / kChunksPerBlock][index % kChunksPerBlock];
   }
-  [[nodiscard]] const Event& event_of(std::uint32_t ref) const {
+  [[nodiscard]] const CalendarEvent& event_of(std::uint32_t ref) const {
     return chunk(index_of(ref)).events[used_of(ref)];
   }
 
@@ -137,7 +137,7 @@ class NodeCalendar {
   }
 
   // Returns where the event lies.
-  std::uint32_t chain(std::uint64_t window, NodeId node, const Event& event) {
+  std::uint32_t chain(std::uint64_t window, NodeId node, const CalendarEvent& event) {
     std::uint32_t& head = heads_[at(window, node)];
     if (used_of(head) == kChunkEvents) {  // of kEnd as well
       head = add_chunk(head) << 4;
@@ -148,14 +148,14 @@ class NodeCalendar {
     ++in_window_[window & (ring_ - 1)];
     return ref;
   }
-  [[nodiscard]] Key key_of(const Event& event, std::uint32_t ref) {
+  [[nodiscard]] Key key_of(const CalendarEvent& event, std::uint32_t ref) {
     const auto offset = static_cast<std::uint64_t>(event.when - open_start_);
     return {offset << 32 | event.via, order_++, ref};
   }
 
   std::uint32_t add_chunk(std::uint32_t older);
-  void insert(const Event& event, std::uint32_t ref);
-  void push_far(NodeId node, const Event& event);
+  void insert(const CalendarEvent& event, std::uint32_t ref);
+  void push_far(NodeId node, const CalendarEvent& event);
   void pull_far();
   // Makes the window of the next event the open one, if it begins before `until`.
   [[nodiscard]] bool open_next(Picos until);
@@ -185,7 +185,7 @@ class NodeCalendar {
   // The nodes that have events in the open window, in the order of their turns.
   std::vector<NodeId> turns_;
   std::vector<std::uint32_t> scratch_;
-  std::vector<Event> kept_;
+  std::vector<CalendarEvent> kept_;
   std::vector<Far> far_;
   std::uint64_t far_order_ = 0;
 };
@@ -212,7 +212,7 @@ void NodeCalendar::run(Picos until, Handler& handler) {
       const NodeId node = turns_[turn - kAhead];
       gather(node);
       while (cursor_ < keys_.size()) {
-        const Event event = event_of(keys_[cursor_].ref);
+        const CalendarEvent event = event_of(keys_[cursor_].ref);
         if (event.when >= until) {
           break;
         }

@@ -13,7 +13,7 @@
 namespace weft::fabric {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 20;
+constexpr std::int64_t kMax = 1 << 20;
 
 // `link` keeps what the file does not say.
 void read_link_keys(YamlMap& map, LinkProperties& link) {
@@ -87,7 +87,7 @@ Result<Topology> generate(YamlMap& map, Shape shape, const std::string& director
   std::uint32_t per_switch = 16;
   std::uint32_t switches = 8;
   double ratio = 1;
-  const auto count = [&](const char* key, std::uint32_t& value) { map.read(key, value, 1, kMost); };
+  const auto count = [&](const char* key, std::uint32_t& value) { map.read(key, value, 1, kMax); };
   switch (shape) {
     case Shape::fat_tree: {
       count("hosts", hosts);

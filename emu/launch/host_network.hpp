@@ -14,7 +14,7 @@ namespace weft::launch {
 // object. Needs user namespaces, or root; create() says what is missing.
 class HostNetwork {
  public:
-  static constexpr std::size_t kMost = attach::kMaxPorts;  // of one weftd
+  static constexpr std::size_t kMax = attach::kMaxPorts;  // of one weftd
 
   // `address` is the IPv4 address of the host's first NIC; the kernel in there answers to it too.
   [[nodiscard]] static Result<HostNetwork> create(const std::string& weftd_directory,

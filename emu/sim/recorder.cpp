@@ -12,8 +12,8 @@ namespace weft::sim {
 namespace {
 
 constexpr std::size_t kRecent = 20;  // finest samples whose mean is the goodput before a fault
-constexpr std::size_t kMostTraceDrops = 100'000;
-constexpr std::size_t kMostLosses = 100'000;
+constexpr std::size_t kMaxTraceDrops = 100'000;
+constexpr std::size_t kMaxLosses = 100'000;
 constexpr std::size_t kShareAfterAbandoning = 20;  // one in so many, see abandoned_at()
 constexpr double kSamplesOfIdeal = 200;            // samples of a run as long as the ideal time
 constexpr double kBackToNormal = 0.95;             // of the goodput before the fault
@@ -150,7 +150,7 @@ void Recorder::on_sample(fabric::Picos now) {
                     255.0, static_cast<double>(simulation_.fabric().backlog(id)) / room * 255)));
     }
   }
-  if (samples_.size() == kMostSamples) {
+  if (samples_.size() == kMaxSamples) {
     halve();
   }
   for (auto& path : path_use_) {
@@ -160,7 +160,7 @@ void Recorder::on_sample(fabric::Picos now) {
 
 // Rates become means, counts sums, queues the longer of two: a short peak must not vanish.
 void Recorder::halve() {
-  for (std::size_t i = 0; i < kMostSamples / 2; ++i) {
+  for (std::size_t i = 0; i < kMaxSamples / 2; ++i) {
     const Sample& one = samples_[2 * i];
     const Sample& other = samples_[2 * i + 1];
     samples_[i] = {.at_us = other.at_us,
@@ -169,7 +169,7 @@ void Recorder::halve() {
                    .trims = one.trims + other.trims,
                    .marks = one.marks + other.marks};
   }
-  samples_.resize(kMostSamples / 2);
+  samples_.resize(kMaxSamples / 2);
   if (series_) {
     const std::size_t links = scenario_.topology.links().size();
     for (std::size_t i = 0; i < samples_.size(); ++i) {
@@ -181,7 +181,7 @@ void Recorder::halve() {
     queues_.resize(samples_.size() * links);
   }
   for (auto& path : path_use_) {
-    path.resize(kMostSamples, 0);
+    path.resize(kMaxSamples, 0);
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       path[i] = path[2 * i] + path[2 * i + 1];
     }
@@ -200,7 +200,7 @@ std::vector<std::uint8_t> Recorder::queue_of(fabric::LinkId link) const {
 }
 
 void Recorder::on_delivered(fabric::Picos /*now*/, fabric::PortId to, const FrameStore::Head& frame,
-                            const fabric::Event& event) {
+                            const fabric::CalendarEvent& event) {
   if (frame.payload == 0) {
     return;
   }
@@ -221,21 +221,21 @@ void Recorder::on_delivered(fabric::Picos /*now*/, fabric::PortId to, const Fram
 // Full queues are congestion, not the fault's doing; control frames carry no path whose loss a
 // sender would notice.
 void Recorder::on_dropped(fabric::Picos now, const FrameStore::Head& frame,
-                          const fabric::Event& event, fabric::DropReason reason,
+                          const fabric::CalendarEvent& event, fabric::LossReason reason,
                           fabric::LinkId link) {
   for (const std::uint32_t id : of_link_[link]) {
     Occurrence& it = occurrences_[id];
     if (now >= it.from && (it.until == fabric::kNoTime || now <= it.until) &&
-        reason != fabric::DropReason::queue_full && (event.flags & fabric::kControl) == 0) {
+        reason != fabric::LossReason::queue_full && (event.flags & fabric::kControl) == 0) {
       it.last_loss = it.last_loss == fabric::kNoTime ? now : std::max(it.last_loss, now);
       ++it.lost;
-      if (it.losses.size() < kMostLosses) {
+      if (it.losses.size() < kMaxLosses) {
         it.losses.push_back(now);
         it.lost_on.insert(sender_and_path(frame.from, frame.path));
       }
     }
   }
-  if (trace_ && trace_drops_.size() < kMostTraceDrops) {
+  if (trace_ && trace_drops_.size() < kMaxTraceDrops) {
     trace_drops_.push_back({now, link, reason});
   }
 }

@@ -18,14 +18,14 @@ namespace weft::sim {
 
 // Notes things while a run goes on; made before it starts, and observing `simulation`, which it and
 // `scenario` have to outlive. `series`: also what the report draws; `trace`: also what perfetto()
-// tells of drops. However long a run is, there are at most kMostSamples of it: when they are full,
+// tells of drops. However long a run is, there are at most kMaxSamples of it: when they are full,
 // each two become one, and one stands for twice the time from then on. What is told of faults goes
 // by the finest ones.
 class Recorder final : public SimulationObserver {
  public:
   Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace);
 
-  static constexpr std::size_t kMostSamples = 2000;  // even
+  static constexpr std::size_t kMaxSamples = 2000;  // even
 
   [[nodiscard]] fabric::Picos sample_every() const { return every_; }
   // One for each time that a fault strikes, the first 64 of a fault that repeats.
@@ -51,9 +51,10 @@ class Recorder final : public SimulationObserver {
 
   void on_sample(fabric::Picos now) override;
   void on_delivered(fabric::Picos now, fabric::PortId to, const FrameStore::Head& frame,
-                    const fabric::Event& event) override;
-  void on_dropped(fabric::Picos now, const FrameStore::Head& frame, const fabric::Event& event,
-                  fabric::DropReason reason, fabric::LinkId link) override;
+                    const fabric::CalendarEvent& event) override;
+  void on_dropped(fabric::Picos now, const FrameStore::Head& frame,
+                  const fabric::CalendarEvent& event, fabric::LossReason reason,
+                  fabric::LinkId link) override;
 
  private:
   // One time that a fault strikes.
@@ -83,7 +84,7 @@ class Recorder final : public SimulationObserver {
   struct TraceDrop {
     fabric::Picos when = 0;
     fabric::LinkId link = 0;
-    fabric::DropReason reason = fabric::DropReason::loss;
+    fabric::LossReason reason = fabric::LossReason::loss;
   };
 
   void on_event(fabric::PortId port, const srd::Event& event);

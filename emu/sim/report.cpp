@@ -10,10 +10,10 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::size_t kMostPoints = 1000;  // of a curve
-constexpr std::size_t kMostQueues = 24;    // the longest
-constexpr std::size_t kMostDrawnHosts = 160;
-constexpr std::size_t kMostDrawnLinks = 6000;
+constexpr std::size_t kMaxPoints = 1000;  // of a curve
+constexpr std::size_t kMaxQueues = 24;    // the longest
+constexpr std::size_t kMaxDrawnHosts = 160;
+constexpr std::size_t kMaxDrawnLinks = 6000;
 
 std::string number(double value) {
   std::string text = std::to_string(value);
@@ -55,12 +55,12 @@ std::vector<double> completion_times(const Simulation& simulation) {
     }
   }
   std::sort(times.begin(), times.end());
-  if (times.size() <= kMostPoints) {
+  if (times.size() <= kMaxPoints) {
     return times;
   }
   std::vector<double> some;
-  for (std::size_t i = 1; i <= kMostPoints; ++i) {
-    some.push_back(times[i * times.size() / kMostPoints - 1]);
+  for (std::size_t i = 1; i <= kMaxPoints; ++i) {
+    some.push_back(times[i * times.size() / kMaxPoints - 1]);
   }
   return some;
 }
@@ -74,7 +74,7 @@ std::string queues(const Scenario& scenario, const Simulation& simulation,
       order.push_back(id);
     }
   }
-  const std::size_t keep = std::min(kMostQueues, order.size());
+  const std::size_t keep = std::min(kMaxQueues, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
                     [&](fabric::LinkId a, fabric::LinkId b) {
                       return simulation.fabric().counters(a).longest_queue >
@@ -96,7 +96,7 @@ std::string drawing(const Scenario& scenario, const Simulation& simulation) {
   for (fabric::NodeId node = 0; node < net.nodes().size(); ++node) {
     tiers[net.nodes()[node].tier].push_back(node);
   }
-  const bool hosts = tiers[0].size() <= kMostDrawnHosts;
+  const bool hosts = tiers[0].size() <= kMaxDrawnHosts;
   std::string names;
   std::string counts;
   std::string rows;
@@ -112,7 +112,7 @@ std::string drawing(const Scenario& scenario, const Simulation& simulation) {
   }
   std::string links;
   std::size_t drawn = 0;
-  for (fabric::LinkId id = 0; id + 1 < net.links().size() && drawn < kMostDrawnLinks; id += 2) {
+  for (fabric::LinkId id = 0; id + 1 < net.links().size() && drawn < kMaxDrawnLinks; id += 2) {
     const fabric::Link& link = net.links()[id];
     if (!hosts && (net.nodes()[link.from].tier == 0 || net.nodes()[link.to].tier == 0)) {
       continue;

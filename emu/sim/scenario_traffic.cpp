@@ -12,7 +12,7 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::int64_t kMostHosts = 1 << 20;
+constexpr std::int64_t kMaxHosts = 1 << 20;
 
 // What all kinds have in common.
 struct Group {
@@ -91,7 +91,7 @@ void read_incast(fabric::YamlMap& map, Group& group, Target& to) {
 
 void read_all_to_all(fabric::YamlMap& map, Group& group, Target& to) {
   std::uint32_t window = 8;
-  map.read("window", window, 1, kMostHosts);
+  map.read("window", window, 1, kMaxHosts);
   static constexpr const char* kOrders[] = {"random", "staggered"};
   if (map.choice("order", kOrders, 0) == 0) {
     to.builder.all_to_all(group.nodes, group.bytes, window, group.rng);

@@ -102,7 +102,8 @@ bool Simulation::run_for(fabric::Picos slice) {
   return over() || fabric_.next_event() == fabric::kNoTime;
 }
 
-void Simulation::deliver(fabric::Picos now, fabric::PortId port, const fabric::Event& event) {
+void Simulation::deliver(fabric::Picos now, fabric::PortId port,
+                         const fabric::CalendarEvent& event) {
   const FrameStore::Head head = frames_.head(event.frame);
   if (observer_ != nullptr) [[unlikely]] {
     observer_->on_delivered(now, port, head, event);
@@ -151,8 +152,8 @@ void Simulation::damage(const Host& host, std::span<std::byte> header,
   payload = damaged_payload_;
 }
 
-void Simulation::drop(fabric::Picos now, const fabric::Event& event, fabric::DropReason reason,
-                      fabric::LinkId link) {
+void Simulation::drop(fabric::Picos now, const fabric::CalendarEvent& event,
+                      fabric::LossReason reason, fabric::LinkId link) {
   if (observer_ != nullptr) {
     observer_->on_dropped(now, frames_.head(event.frame), event, reason, link);
   }

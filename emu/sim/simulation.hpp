@@ -40,9 +40,10 @@ class SimulationObserver {
   virtual ~SimulationObserver() = default;
   virtual void on_sample(fabric::Picos /*now*/) {}
   virtual void on_delivered(fabric::Picos /*now*/, fabric::PortId /*to*/,
-                            const FrameStore::Head& /*frame*/, const fabric::Event& /*event*/) {}
+                            const FrameStore::Head& /*frame*/,
+                            const fabric::CalendarEvent& /*event*/) {}
   virtual void on_dropped(fabric::Picos /*now*/, const FrameStore::Head& /*frame*/,
-                          const fabric::Event& /*event*/, fabric::DropReason /*reason*/,
+                          const fabric::CalendarEvent& /*event*/, fabric::LossReason /*reason*/,
                           fabric::LinkId /*link*/) {}
   virtual void on_flow(fabric::Picos /*now*/, std::uint32_t /*flow*/, FlowRecord::State /*state*/) {
   }
@@ -93,8 +94,8 @@ class Simulation {
   [[nodiscard]] std::uint64_t damaged() const { return damaged_; }
 
   // --- The fabric's sink: called by fabric_ only.
-  void deliver(fabric::Picos now, fabric::PortId port, const fabric::Event& event);
-  void drop(fabric::Picos now, const fabric::Event& event, fabric::DropReason reason,
+  void deliver(fabric::Picos now, fabric::PortId port, const fabric::CalendarEvent& event);
+  void drop(fabric::Picos now, const fabric::CalendarEvent& event, fabric::LossReason reason,
             fabric::LinkId link);
   [[nodiscard]] std::uint32_t duplicate(std::uint32_t handle) { return frames_.copy(handle); }
   void wake(fabric::Picos now, std::uint32_t token);

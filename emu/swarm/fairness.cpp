@@ -17,7 +17,7 @@ constexpr std::uint32_t kTurn = 8;
 // The most packets of other size classes that may pass a packet of the longest class. With all
 // classes busy that class has one turn in 2^(classes - 1), and its wait may start again once, when
 // messages begin or end meanwhile.
-constexpr std::uint64_t kMostOfOtherClasses = 2 * (1U << (srd::wire::kSizeClasses - 1)) - 1;
+constexpr std::uint64_t kMaxOfOtherClasses = 2 * (1U << (srd::wire::kSizeClasses - 1)) - 1;
 
 // With fewer paths than this, a path selector has hardly any choice, and is not judged.
 constexpr std::uint16_t kManyPaths = 64;
@@ -162,7 +162,7 @@ void Fairness::sent_bulk(const Flow& who, FlowState& flow, const srd::wire::Data
   } else if (verdict_.empty()) {
     const std::uint64_t singles = flow.left.singles - message.since.singles;
     const std::uint64_t others = flow.left.bulk - message.since.bulk - 1;
-    if (singles > others + 1 || others > kMostOfOtherClasses) {
+    if (singles > others + 1 || others > kMaxOfOtherClasses) {
       verdict_ = name_of(who) + ": message " + std::to_string(header.message.value()) +
                  " waited for " + std::to_string(singles) + " single packets and " +
                  std::to_string(others) + " of other long messages";

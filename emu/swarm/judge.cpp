@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint32_t kNumbered = 8;
 
 // The attempts to reach a peer that may be lost one after the other by chance.
-constexpr int kMostTriesLost = 4;
+constexpr int kMaxTriesLost = 4;
 
 // Whether single packets may get lost by chance: by a fault of the plan, or because a queue is
 // full.
@@ -234,7 +234,7 @@ bool Judge::silence_explains(TimePoint now, const Request& request, Status statu
   // A host without an answer tries again after max_rto, whether it sends or probes. Where single
   // packets get lost, so may some of these attempts.
   const Duration between_tries =
-      (loses_packets_ ? 1 + kMostTriesLost : 1) * engine.max_rto + 2 * engine.base_rtt;
+      (loses_packets_ ? 1 + kMaxTriesLost : 1) * engine.max_rto + 2 * engine.base_rtt;
   const Duration patience = engine.peer_timeout / 2;
   if (!history_.were_apart(now, step.host, step.peer, request.posted, patience) &&
       !history_.seemed_apart(now, step.host, step.peer, between_tries, patience) &&

@@ -14,7 +14,7 @@ namespace {
 // srd/engine/retransmission_timer.hpp.
 constexpr int kPatience = 4;
 // The longest back-off, in rnr_delay.
-constexpr int kMostBackOff = 64;
+constexpr int kMaxBackOff = 64;
 
 class Wait {
  public:
@@ -24,7 +24,7 @@ class Wait {
       paths_ = std::max(paths_, engine.paths);
       ack_delay_ = std::max(ack_delay_, engine.ack_delay);
       max_rto_ = std::max(max_rto_, engine.max_rto);
-      back_off_ = std::max(back_off_, kMostBackOff * engine.rnr_delay);
+      back_off_ = std::max(back_off_, kMaxBackOff * engine.rnr_delay);
       look_ = std::max(look_, host.poll_interval);
       give_up_ = std::max(give_up_, engine.peer_timeout + engine.max_rto);
     }

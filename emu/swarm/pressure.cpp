@@ -7,7 +7,7 @@
 namespace weft::swarm {
 namespace {
 
-constexpr std::uint32_t kMostReadable = 30'000;  // of the region that reads are from
+constexpr std::uint32_t kMaxReadable = 30'000;  // of the region that reads are from
 constexpr std::uint32_t kManyImmediates = 48;
 constexpr std::uint32_t kBursts = 24;
 constexpr std::uint32_t kLongInPackets = 1000;
@@ -93,7 +93,7 @@ void Planner::add_work_across_restarts() {
     add_request(model, Act::send, Duration::zero(), 8);
     for (std::uint32_t n = 4 + rng_.below(20); n > 0; --n) {
       add_request(model, rng_.chance(0.7) ? Act::write : Act::read, before / 2,
-                  std::min(mtu() * (1 + rng_.below(8)), kMostReadable));
+                  std::min(mtu() * (1 + rng_.below(8)), kMaxReadable));
     }
   }
 }
@@ -105,7 +105,7 @@ void Planner::add_cancelled_reads() {
     for (std::uint32_t turn = 1 + rng_.below(4); turn > 0; --turn) {
       const Duration at = rtt * (2 * turn);
       for (std::uint32_t i = 1 + rng_.below(4); i > 0; --i) {
-        add_request(model, Act::read, at, std::min(mtu() * (2 + rng_.below(16)), kMostReadable));
+        add_request(model, Act::read, at, std::min(mtu() * (2 + rng_.below(16)), kMaxReadable));
       }
       add_request(model, Act::flush, at + some_time(rng_, rtt / 2, 2 * rtt), 0);
     }

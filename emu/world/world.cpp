@@ -7,8 +7,8 @@ namespace weft::world {
 namespace {
 
 // More than any window allows: an engine that sends so many never stops.
-constexpr std::uint32_t kMostPacketsAtOnce = 2'000'000;
-constexpr std::uint32_t kMostStepsAtOneTime = 10'000;
+constexpr std::uint32_t kMaxPacketsAtOnce = 2'000'000;
+constexpr std::uint32_t kMaxStepsAtOneTime = 10'000;
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void VirtualWorld::pump() {
     std::uint32_t count = 0;
     while (hosts_[i].engine->next_transmit(now_, packet)) {
       network_.send(now_, i, packet);
-      if (++count > kMostPacketsAtOnce) {
+      if (++count > kMaxPacketsAtOnce) {
         broken_ = "host " + std::to_string(i) + " never stops sending";
         return;
       }
@@ -133,7 +133,7 @@ bool VirtualWorld::step(TimePoint limit) {
 void VirtualWorld::check_progress() {
   stuck_ = stuck_at_ == now_ ? stuck_ + 1 : 0;
   stuck_at_ = now_;
-  if (stuck_ > kMostStepsAtOneTime) {
+  if (stuck_ > kMaxStepsAtOneTime) {
     for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
       if (hosts_[i].engine != nullptr && hosts_[i].engine->next_timeout() <= now_) {
         broken_ = "host " + std::to_string(i) + " keeps a deadline that has passed";

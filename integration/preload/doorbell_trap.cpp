@@ -25,7 +25,7 @@ namespace weft::preload {
 namespace {
 
 constexpr std::uintptr_t kPage = 4096;
-constexpr int kMostTries = 1000;
+constexpr int kMaxTries = 1000;
 
 #if defined(__x86_64__)
 
@@ -183,7 +183,7 @@ void DoorbellTrap::release(Entry& entry) {
   // A thread in the handler may have found the entry before it was cleared: wait until no thread is
   // in the handler. If one stays there for too long, the mapping is leaked.
   for (int tries = 0; handling_.load(std::memory_order_seq_cst) != 0; ++tries) {
-    if (tries == kMostTries) {
+    if (tries == kMaxTries) {
       return;
     }
     srd::give_way();

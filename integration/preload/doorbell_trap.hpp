@@ -36,7 +36,7 @@ class DoorbellTrap {
   [[nodiscard]] bool take(const siginfo_t& info, ucontext_t& context);
 
  private:
-  static constexpr std::size_t kMost = 1024;
+  static constexpr std::size_t kMax = 1024;
   // One doorbell. Filled and released under the lock of the hooks; `page` is set last and cleared
   // first, and is all that a handler looks for.
   struct Entry {
@@ -54,7 +54,7 @@ class DoorbellTrap {
 
   std::atomic<bool> in_use_{false};
   std::atomic<int> handling_{0};  // threads in the handler
-  std::array<Entry, kMost> entries_;
+  std::array<Entry, kMax> entries_;
 };
 
 }  // namespace weft::preload

@@ -101,7 +101,7 @@ constinit thread_local const Touch* innermost = nullptr;
 // a copy, which needs little stack. A signal handler of the program that interrupts it, and touches
 // the same buffer, has a signal frame in between and is further down: its faults are the program's
 // own.
-constexpr std::uintptr_t kMostBelow = 2048;
+constexpr std::uintptr_t kMaxBelow = 2048;
 
 // The kernel ends a process that faults while the signal is blocked, and some threads block all
 // signals. So each thread unblocks SIGSEGV and SIGBUS before its first touch, and again after a
@@ -143,7 +143,7 @@ bool leave_guarded_touch(const siginfo_t& info, ucontext_t& context) {
   auto& registers = context.uc_mcontext.gregs;
   const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
   const std::uintptr_t below = touch->stack - static_cast<std::uintptr_t>(registers[REG_RSP]);
-  if (address < touch->begin || address >= touch->end || below > kMostBelow) {
+  if (address < touch->begin || address >= touch->end || below > kMaxBelow) {
     return false;
   }
   registers[REG_RSP] = static_cast<greg_t>(touch->stack);

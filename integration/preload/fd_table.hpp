@@ -9,21 +9,21 @@ namespace weft::preload {
 
 // Every wrapped call on a descriptor asks it first, so it costs one load of a byte. No lock: a
 // number that is closed past our wrappers may be out of date, which is_still_device() and
-// is_still_rdma_socket() find out. Numbers from kMost on are never ours.
+// is_still_rdma_socket() find out. Numbers from kMax on are never ours.
 class FdTable {
  public:
-  static constexpr int kMost = 1 << 16;
+  static constexpr int kMax = 1 << 16;
 
   // A device file: its number plus one. Those of NICs have the NIC's number.
-  static constexpr std::uint8_t kMostNics = 64;
-  static constexpr std::uint8_t kConnections = kMostNics;  // the number of /dev/infiniband/rdma_cm
+  static constexpr std::uint8_t kMaxNics = 64;
+  static constexpr std::uint8_t kConnections = kMaxNics;  // the number of /dev/infiniband/rdma_cm
   static constexpr std::uint8_t kNetlink = 253;  // a socket by which the program asks about devices
   static constexpr std::uint8_t kChannel = 254;  // the application's end of a completion channel
   static constexpr std::uint8_t kPrivate = 255;  // ours: the application does not know of it
 
   // 0: a descriptor of the program's own.
   [[nodiscard]] static std::uint8_t kind(int fd) {
-    return fd >= 0 && fd < kMost
+    return fd >= 0 && fd < kMax
                ? kinds_[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed)
                : std::uint8_t{0};
   }
@@ -44,7 +44,7 @@ class FdTable {
   [[nodiscard]] static int end() { return end_.load(std::memory_order_relaxed); }
 
  private:
-  static inline std::array<std::atomic<std::uint8_t>, kMost> kinds_{};
+  static inline std::array<std::atomic<std::uint8_t>, kMax> kinds_{};
   static inline std::atomic<int> end_{0};
 };
 

@@ -12,7 +12,7 @@
 namespace weft::preload {
 namespace {
 
-constexpr int kMostLinks = 40;  // as in the kernel
+constexpr int kMaxLinks = 40;  // as in the kernel
 
 // `to_` is the way so far, `rest_` what is still to be walked; a link that is followed puts its
 // target in front of the rest.
@@ -92,7 +92,7 @@ class Walk {
     }
     target[size] = '\0';
     hide_root(target);
-    if (++links_ > kMostLinks) {
+    if (++links_ > kMaxLinks) {
       return false;
     }
     length_ = target[0] == '/' ? 0 : parent();

@@ -82,7 +82,7 @@ int device_number(const char* path) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool whole = error == std::errc{} && end == digits.data() + digits.size();
   const bool plain = whole && digits[0] != '-' && (digits[0] != '0' || digits.size() == 1);
-  return plain && number < FdTable::kMostNics ? number : -1;
+  return plain && number < FdTable::kMaxNics ? number : -1;
 }
 
 // Whether the path has a ".." step: where that leads cannot be told from the text (path_walk.cpp).

@@ -47,7 +47,7 @@ namespace {
 
 namespace kernel = kernel;
 using devices::NicRunner;
-constexpr std::size_t kMostNics = FdTable::kMostNics;
+constexpr std::size_t kMaxNics = FdTable::kMaxNics;
 
 // What a descriptor leads to, whatever its number.
 struct Inode {
@@ -78,8 +78,8 @@ struct Process {
   Listener listener;
   srd::TryLock mutex;
   pid_t pid = getpid();
-  std::array<Nic, kMostNics> nics;
-  std::array<srd::TryLock, kMostNics> starting;  // held, without the mutex, meanwhile
+  std::array<Nic, kMaxNics> nics;
+  std::array<srd::TryLock, kMaxNics> starting;  // held, without the mutex, meanwhile
   std::unique_ptr<devices::Connections> connections;
   srd::TryLock connecting;  // held, without the mutex, while they are made
   struct Known {
@@ -107,14 +107,14 @@ int keep(int fd) {
       syscall(SYS_close, fd);
     }
   }
-  if (high < FdTable::kMost) {
+  if (high < FdTable::kMax) {
     FdTable::set(high, FdTable::kPrivate);
   }
   return high;
 }
 
 void forget(int fd) {
-  if (fd < FdTable::kMost) {
+  if (fd < FdTable::kMax) {
     FdTable::set(fd, 0);
   }
 }
@@ -303,7 +303,7 @@ devices::Connections* connections() {
     return self.connections.get();
   }
   std::vector<devices::Connections::Nic> nics;
-  for (std::size_t i = 0; i < kMostNics && read_description(tree_root(), i); ++i) {
+  for (std::size_t i = 0; i < kMaxNics && read_description(tree_root(), i); ++i) {
     Nic* const nic = bring_up(i);
     if (nic != nullptr && nic->runner->device().management() != nullptr) {
       nics.push_back({nic->runner.get(), nic->index, nic->claim});
@@ -356,7 +356,7 @@ void Listener::made_channel(const Touched& made) {
   Process& self = process();
   const Guard guard(self.mutex);
   const auto found = self.files.find(made.fd);
-  if (guard && made.channel < FdTable::kMost && found != self.files.end()) {
+  if (guard && made.channel < FdTable::kMax && found != self.files.end()) {
     self.channels[made.channel] = found->second.file;
     FdTable::set(made.channel, FdTable::kChannel);
   }
@@ -434,7 +434,7 @@ int open_connections(int flags) {
   if (fd < 0 && errno == EMFILE) {
     complain_of_few_descriptors();
   }
-  if (fd >= FdTable::kMost) {
+  if (fd >= FdTable::kMax) {
     syscall(SYS_close, fd);
     errno = EMFILE;
     return -1;
@@ -481,7 +481,7 @@ int open_device(int device, int flags) {
   if (fd < 0 && errno == EMFILE) {
     complain_of_few_descriptors();
   }
-  if (fd >= FdTable::kMost) {
+  if (fd >= FdTable::kMax) {
     syscall(SYS_close, fd);
     errno = EMFILE;
     return -1;
@@ -567,7 +567,7 @@ void duplicated(int fd, int copy) {
   }
   Process& self = process();
   const Guard guard(self.mutex);
-  if (!guard || copy >= FdTable::kMost) {
+  if (!guard || copy >= FdTable::kMax) {
     return;
   }
   if (const auto found = self.files.find(fd); found != self.files.end()) {

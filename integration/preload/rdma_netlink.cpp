@@ -35,7 +35,7 @@ namespace {
 namespace kernel = kernel;
 namespace nldev = kernel::nldev;
 
-constexpr std::size_t kMostBytes = 16384;  // of a request
+constexpr std::size_t kMaxBytes = 16384;  // of a request
 
 int raw_socket(int type) {
   return static_cast<int>(syscall(SYS_socket, AF_NETLINK, type, NETLINK_USERSOCK));
@@ -58,8 +58,8 @@ std::string read_file(const std::string& path) {
 
 // Everything comes from the tree, so it holds for all processes on the NIC, also those that are not
 // this one.
-nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
-  nldev::Device device;
+nldev::DeviceFacts tell(const std::string& root, const kernel::NicDescription& nic) {
+  nldev::DeviceFacts device;
   device.name = nic.name;
   device.index = nic.index;
   const devices::Personality* const kind = devices::find_kind(nic.kind);
@@ -91,10 +91,10 @@ nldev::Device tell(const std::string& root, const kernel::NicDescription& nic) {
 }
 
 // NICs are numbered without gaps.
-std::vector<nldev::Device> all_devices() {
-  std::vector<nldev::Device> devices;
+std::vector<nldev::DeviceFacts> all_devices() {
+  std::vector<nldev::DeviceFacts> devices;
   const std::string root = tree_root();
-  for (unsigned nic = 0; nic < FdTable::kMostNics; ++nic) {
+  for (unsigned nic = 0; nic < FdTable::kMaxNics; ++nic) {
     const std::string text = read_file(root + "/nic" + std::to_string(nic));
     const auto description = kernel::nic_from_text(text);
     if (text.empty() || !description) {
@@ -145,7 +145,7 @@ void disconnect(int fd) {
 }
 
 // Each answer is one datagram to the program's socket. An errno, or 0.
-int deliver(std::uint32_t port, const nldev::Datagrams& answers) {
+int send_answers(std::uint32_t port, const nldev::Datagrams& answers) {
   const int from = raw_socket(SOCK_RAW | SOCK_CLOEXEC);
   if (from < 0) {
     return errno;
@@ -171,7 +171,7 @@ ssize_t ask(int fd, std::span<const std::byte> request) {
   if (error == 0) {
     const auto devices = all_devices();
     disconnect(fd);
-    error = deliver(port, nldev::answer(request, port, devices));
+    error = send_answers(port, nldev::answer(request, port, devices));
   }
   if (error != 0) {
     errno = error;
@@ -194,7 +194,7 @@ bool copy_in(std::span<T> to, const void* from) {
 
 int open_rdma_socket(int type) {
   const int fd = raw_socket(type);
-  if (fd >= FdTable::kMost) {
+  if (fd >= FdTable::kMax) {
     syscall(SYS_close, fd);
     return static_cast<int>(refuse(EMFILE));
   }
@@ -217,7 +217,7 @@ bool is_still_rdma_socket(int fd) {
 }
 
 void duplicated_rdma_socket(int copy) {
-  if (copy < FdTable::kMost && owns_table()) {
+  if (copy < FdTable::kMax && owns_table()) {
     FdTable::set(copy, FdTable::kNetlink);
   }
 }
@@ -229,7 +229,7 @@ void closing_rdma_socket(int fd) {
 }
 
 ssize_t send_to_rdma(int fd, const void* bytes, std::size_t size) {
-  if (size > kMostBytes) {
+  if (size > kMaxBytes) {
     return refuse(EMSGSIZE);
   }
   std::vector<std::byte> request(size);
@@ -237,12 +237,12 @@ ssize_t send_to_rdma(int fd, const void* bytes, std::size_t size) {
 }
 
 ssize_t send_to_rdma(int fd, const msghdr* message) {
-  constexpr std::size_t kMostPieces = 64;
+  constexpr std::size_t kMaxPieces = 64;
   msghdr header{};
   if (!copy_in(std::span(&header, 1), message)) {
     return refuse(EFAULT);
   }
-  if (header.msg_iovlen > kMostPieces) {
+  if (header.msg_iovlen > kMaxPieces) {
     return refuse(EMSGSIZE);
   }
   std::vector<iovec> pieces(header.msg_iovlen);
@@ -251,7 +251,7 @@ ssize_t send_to_rdma(int fd, const msghdr* message) {
   }
   std::vector<std::byte> request;
   for (const iovec& piece : pieces) {
-    if (piece.iov_len > kMostBytes - request.size()) {
+    if (piece.iov_len > kMaxBytes - request.size()) {
       return refuse(EMSGSIZE);
     }
     request.resize(request.size() + piece.iov_len);

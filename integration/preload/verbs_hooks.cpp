@@ -34,16 +34,16 @@ constexpr int kEmptyPollsBeforeYield = 16;
 constexpr Duration kYieldToNobody = std::chrono::nanoseconds{1500};
 
 void note_poll(bool empty) {
-  static thread_local int most_empty_polls = kEmptyPollsBeforeYield;
+  static thread_local int max_empty_polls = kEmptyPollsBeforeYield;
   static thread_local int empty_polls = 0;
   if (!empty) {
     empty_polls = 0;
-  } else if (++empty_polls >= most_empty_polls) {
+  } else if (++empty_polls >= max_empty_polls) {
     empty_polls = 0;
     const TimePoint before = srd::monotonic_now();
     srd::give_way();
     const bool shared = srd::monotonic_now() - before > kYieldToNobody;
-    most_empty_polls = shared ? 1 : kEmptyPollsBeforeYield;
+    max_empty_polls = shared ? 1 : kEmptyPollsBeforeYield;
   }
 }
 

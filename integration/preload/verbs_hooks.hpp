@@ -17,7 +17,7 @@ struct ibv_qp_ex;
 namespace weft::preload {
 
 // Correctness never depends on them: what cannot be hooked is served by the background thread, only
-// slower. Up to kMostContexts contexts at a time are hooked.
+// slower. Up to kMaxContexts contexts at a time are hooked.
 class VerbsHooks {
  public:
   using Touched = kernel::LibraryHooks::Touched;
@@ -55,7 +55,7 @@ class VerbsHooks {
   }
 
  private:
-  static constexpr std::size_t kMostContexts = 64;
+  static constexpr std::size_t kMaxContexts = 64;
   struct Context {
     std::atomic<const ibv_context*> context{nullptr};
     std::atomic<kernel::Runner*> runner{nullptr};
@@ -68,12 +68,12 @@ class VerbsHooks {
   void hook_context(ibv_context* context, bool rings_by_command);
 
   srd::TryLock lock_;
-  std::array<Context, kMostContexts> contexts_;
+  std::array<Context, kMaxContexts> contexts_;
   struct OpenFd {
     int fd = -1;
     kernel::Runner* runner = nullptr;
   };
-  std::array<OpenFd, kMostContexts> open_;
+  std::array<OpenFd, kMaxContexts> open_;
 };
 
 }  // namespace weft::preload

@@ -18,8 +18,8 @@ using std::chrono::seconds;
 
 constexpr std::uint32_t kLargestPayload =
     static_cast<std::uint32_t>(net::kLargestPacket - sizeof(wire::DataHeader));
-constexpr std::int64_t kMostPeers = 1 << 24;
-constexpr std::int64_t kMostRequests = 1 << 24;
+constexpr std::int64_t kMaxPeers = 1 << 24;
+constexpr std::int64_t kMaxRequests = 1 << 24;
 
 struct Range {
   std::string_view name;
@@ -47,9 +47,9 @@ Result<void> validate(const EngineConfig& config) {
   constexpr Duration kTick{1};
   const std::int64_t window = config.window_packets;
   const std::array ranges{
-      Range{"max_peers", config.max_peers, 1, kMostPeers, ""},
-      Range{"max_work_requests", config.max_work_requests, 1, kMostRequests, ""},
-      Range{"max_completions", config.max_completions, 1, kMostRequests, ""},
+      Range{"max_peers", config.max_peers, 1, kMaxPeers, ""},
+      Range{"max_work_requests", config.max_work_requests, 1, kMaxRequests, ""},
+      Range{"max_completions", config.max_completions, 1, kMaxRequests, ""},
       Range{"max_reads_per_peer", config.max_reads_per_peer, 1, 65535, ""},
       Range{"window_packets", window, 1, wire::kMaxWindow, ""},
       Range{"mtu_payload", config.mtu_payload, 64, kLargestPayload, " bytes"},

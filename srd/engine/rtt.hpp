@@ -23,7 +23,7 @@ class RttEstimator {
     seasoned_ = seasoned_ || now - sample >= first_;
     // A machine that slept measures its sleep as a round trip, once. A delay that lasts is learnt
     // within a few samples all the same.
-    sample = std::min(sample, kMostGrowth * std::max(timeout(), Duration{1}));
+    sample = std::min(sample, kMaxGrowth * std::max(timeout(), Duration{1}));
     const Duration error = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += (error - deviation_) / 4;
     mean_ += (sample - mean_) / 8;
@@ -47,7 +47,7 @@ class RttEstimator {
   [[nodiscard]] Duration reorder_allowance() const { return std::max(mean_, 4 * deviation_); }
 
  private:
-  static constexpr int kMostGrowth = 8;  // of one sample over what was waited for
+  static constexpr int kMaxGrowth = 8;  // of one sample over what was waited for
 
   Duration mean_;
   Duration deviation_;

@@ -162,10 +162,10 @@ class SendWindow {
     }
   };
 
-  static constexpr std::uint8_t kMostDoublings = 6;
+  static constexpr std::uint8_t kMaxDoublings = 6;
 
   [[nodiscard]] static std::uint8_t doublings(const SendSlot& slot) {
-    return std::min(slot.attempt, kMostDoublings);
+    return std::min(slot.attempt, kMaxDoublings);
   }
   template <class Window>
   [[nodiscard]] static auto first_deferred(Window& window) -> decltype(window.front(window.lost_)) {
@@ -213,7 +213,7 @@ class SendWindow {
   List in_flight_;
   List lost_;
   // Those of one list wait equally long, so each is in order of what is due.
-  std::array<List, kMostDoublings + 1> deferred_;
+  std::array<List, kMaxDoublings + 1> deferred_;
   std::vector<SendSlot> slots_;
   PsnBitmap settled_;
 };

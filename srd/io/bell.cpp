@@ -15,7 +15,7 @@ constexpr int kPassRights = 83;  // SO_PASSRIGHTS, which older headers lack
 
 // A correct peer rings once per sleep of ours. A peer that rings more often gets this many taken
 // per call; the rest stay in the socket.
-constexpr int kMostCleared = 8;
+constexpr int kMaxCleared = 8;
 
 // System calls by number: libc's functions are points at which a thread can be cancelled, and these
 // are called with a lock held.
@@ -93,7 +93,7 @@ void Bell::ring() const {
 }
 
 bool Bell::clear() const {
-  for (int i = 0; i < kMostCleared; ++i) {
+  for (int i = 0; i < kMaxCleared; ++i) {
     if (refusal_ == Refusal::by_looking && carries_more(fd_.get())) {
       return false;
     }

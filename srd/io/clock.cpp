@@ -45,11 +45,11 @@ const bool invariant = has_invariant_counter();
 // and after: if too many ticks lie between, the thread may have lost its core there, and the pair
 // is not used.
 std::int64_t compare() {
-  constexpr std::uint64_t kMostTicksBetween = 20'000;
+  constexpr std::uint64_t kMaxTicksBetween = 20'000;
   const std::uint64_t before = __rdtsc();
   const std::int64_t time = system_time();
   const std::uint64_t after = __rdtsc();
-  if (after - before < kMostTicksBetween && ticks.begin_correcting()) {
+  if (after - before < kMaxTicksBetween && ticks.begin_correcting()) {
     ticks.correct(ClockReading{before + (after - before) / 2, time});
     ticks.end_correcting();
   }

@@ -41,7 +41,7 @@ void TickClock::correct(const ClockReading& reading) {
     if (std::max(ahead, -ahead) > kTolerance + since_base / kRateTolerance) {
       // The machine slept, or was migrated: start again. After too many such failures in a row the
       // counter is not used any more.
-      useless_.store(++failures_ > kMostFailures, std::memory_order_relaxed);
+      useless_.store(++failures_ > kMaxFailures, std::memory_order_relaxed);
       first_ = reading;
       span_time_ = kFirstSpan;
       publish(ClockReading{reading.ticks, std::max(told, reading.time)}, 0, 0);

@@ -55,7 +55,7 @@ class TickClock {
   static constexpr std::int64_t kLongestSpan = 16'000'000;
   static constexpr std::int64_t kTolerance = 50'000;   // ns between counter and clock
   static constexpr std::int64_t kRateTolerance = 500;  // one part in so many, between comparisons
-  static constexpr int kMostFailures = 3;
+  static constexpr int kMaxFailures = 3;
 
   void publish(const ClockReading& base, std::uint64_t scale, std::uint64_t span);
 

@@ -143,7 +143,7 @@ TunnelSession::Verdict TunnelSession::hear(std::span<const std::byte> greeting) 
       if (question == question_) {
         return Verdict::refused;  // our own message, sent back to us
       }
-      if (answers_ < kMostAnswers) {
+      if (answers_ < kMaxAnswers) {
         questions_[answers_++] = question;
       }
       return Verdict::greeting;

@@ -55,7 +55,7 @@ class TunnelSession {
  private:
   static constexpr Duration kInterval = std::chrono::milliseconds{5};
   static constexpr std::uint64_t kWindow = 4096;
-  static constexpr std::size_t kMostAnswers = 32;
+  static constexpr std::size_t kMaxAnswers = 32;
 
   // Frames under one challenge: each number counts once.
   struct Stream {
@@ -94,7 +94,7 @@ class TunnelSession {
   Stream former_;
   bool missing_ = true;  // frames come, or may come, under a challenge that this life never gave
   TimePoint miss_at_{};
-  std::array<std::uint64_t, kMostAnswers> questions_{};
+  std::array<std::uint64_t, kMaxAnswers> questions_{};
   std::size_t answers_ = 0;  // to the first so many of them
 };
 

@@ -5,7 +5,7 @@
 namespace weft::srd {
 
 using message::Kind;
-using message::kMostRequestsHeld;
+using message::kMaxRequestsHeld;
 using message::kNone;
 using message::kOrderWindow;
 
@@ -80,7 +80,7 @@ bool Messenger::put_in_order(std::uint32_t index, const Header& header, std::uin
                                   ? nullptr
                                   : &partner.early[header.sequence.value() % kOrderWindow];
   if (ahead >= kOrderWindow || (slot != nullptr && *slot != kNone) ||
-      (request && partner.requests_held >= kMostRequestsHeld)) {
+      (request && partner.requests_held >= kMaxRequestsHeld)) {
     ++counters_.out_of_window;
     return false;
   }

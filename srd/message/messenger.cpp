@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t kEndpoints = 3;
 constexpr std::uint32_t kSpareAnswers = 64;  // to requests that are refused
-constexpr std::uint32_t kMostArrivals = 1U << 24;
-constexpr std::uint32_t kMostSends = 1U << 24;
+constexpr std::uint32_t kMaxArrivals = 1U << 24;
+constexpr std::uint32_t kMaxSends = 1U << 24;
 
 Result<void> validate(const EngineConfig& engine, const MessengerConfig& config) {
   if (config.endpoint.value() > wire::kQpnMask - (kEndpoints - 1)) {
@@ -35,18 +35,18 @@ Result<void> validate(const EngineConfig& engine, const MessengerConfig& config)
       config.max_receives == 0 || config.max_partners == 0 || config.max_completions == 0) {
     return fail(ErrorCode::invalid_argument, "every limit of a messenger must be at least 1");
   }
-  if (config.max_sends > kMostSends) {
+  if (config.max_sends > kMaxSends) {
     return fail(ErrorCode::invalid_argument, "max_sends is " + std::to_string(config.max_sends) +
                                                  ", must be from 1 to " +
-                                                 std::to_string(kMostSends));
+                                                 std::to_string(kMaxSends));
   }
   return {};
 }
 
-std::uint32_t most_arrivals(const MessengerConfig& config) {
-  const std::uint64_t most = std::uint64_t{config.max_partners} * message::kMostRequestsHeld;
+std::uint32_t max_arrivals(const MessengerConfig& config) {
+  const std::uint64_t most = std::uint64_t{config.max_partners} * message::kMaxRequestsHeld;
   return config.receive_buffers +
-         static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMostArrivals));
+         static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMaxArrivals));
 }
 
 }  // namespace
@@ -70,9 +70,9 @@ Messenger::Messenger(Engine& engine, const MessengerConfig& config)
       partners_(config.max_partners),
       sends_(config.max_sends),
       receives_(config.max_receives + kSpareAnswers),
-      arrivals_(most_arrivals(config)),
+      arrivals_(max_arrivals(config)),
       posted_(config.max_receives),
-      waiting_(most_arrivals(config)),
+      waiting_(max_arrivals(config)),
       data_buffers_(new std::byte[config.receive_buffers * engine.max_send_size()]),
       control_buffers_(new std::byte[config.control_buffers * sizeof(Header)]) {}
 

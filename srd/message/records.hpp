@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kOrderWindow = 256;
 // that was refused and became a request is sent even beyond this limit: the requests that fill it
 // may come after that message in the order, and would keep it out for ever.
 inline constexpr std::uint32_t kMaxRequests = 64;
-inline constexpr std::uint32_t kMostRequestsHeld = kMaxRequests + kOrderWindow;
+inline constexpr std::uint32_t kMaxRequestsHeld = kMaxRequests + kOrderWindow;
 
 // A message, write or read on its way out.
 struct SendRecord {

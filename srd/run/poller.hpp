@@ -19,10 +19,10 @@ class Poller {
  public:
   static constexpr std::size_t kTransmitBurst = 16;
   static constexpr int kTransmitBurstsPerRound = 4;  // then look at the receive side again
-  static constexpr int kMostPostponed = 64;          // full bursts before timers count all the same
+  static constexpr int kMaxPostponed = 64;           // full bursts before timers count all the same
 
   Poller(M& machine, PacketIo& io)
-      : machine_(machine), io_(io), most_received_(io.capabilities().burst) {}
+      : machine_(machine), io_(io), max_received_(io.capabilities().burst) {}
 
   // One round. Returns how many packets went in or out.
   std::size_t poll(TimePoint now) { return receive(now) + transmit(now); }
@@ -42,7 +42,7 @@ class Poller {
     io_.release();  // a carrier may hold a burst of which nothing was a packet for us
     // After a pause of this thread a timer may be due although its answer has arrived: receive what
     // waits first, but not for ever.
-    const bool more = received.size() >= most_received_ && ++postponed_ < kMostPostponed;
+    const bool more = received.size() >= max_received_ && ++postponed_ < kMaxPostponed;
     if (!more && machine_.next_timeout() <= now) {
       machine_.on_timeout(now);
       postponed_ = 0;
@@ -95,7 +95,7 @@ class Poller {
 
   M& machine_;
   PacketIo& io_;
-  std::size_t most_received_;
+  std::size_t max_received_;
   int postponed_ = 0;
   bool blocked_ = false;
   std::array<TxPacket, kTransmitBurst> burst_;

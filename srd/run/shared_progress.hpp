@@ -150,7 +150,7 @@ class SharedProgress {
     for (int rounds = 0; !stays && state_.phase() == Phase::watched; ++rounds) {
       if (world_.arm()) {
         state_.rely_on_carrier();
-      } else if (rounds < State::kMostRounds) {
+      } else if (rounds < State::kMaxRounds) {
         (void)world_.round();
       } else {
         rouse();

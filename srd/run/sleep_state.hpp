@@ -25,7 +25,7 @@ class SleepState {
   // The longest time that packets and deadlines wait when a thread that polled stops polling.
   static constexpr Duration kLookUp = std::chrono::milliseconds{1};
   // Rounds that a holder makes for others in a row.
-  static constexpr int kMostRounds = 8;
+  static constexpr int kMaxRounds = 8;
 
   // A thread that sleeps; it lies on that thread's stack.
   struct Sleeper {
@@ -96,7 +96,7 @@ class SleepState {
   // Whether the holder, which has made this many rounds for others and finds one more mark, may
   // offer the lock to them: otherwise threads that come often could keep it working for ever. It
   // stays responsible for that mark until another thread has the lock.
-  [[nodiscard]] static bool makes_way(int rounds) { return rounds >= kMostRounds; }
+  [[nodiscard]] static bool makes_way(int rounds) { return rounds >= kMaxRounds; }
 
  private:
   Phase phase_ = Phase::awake;

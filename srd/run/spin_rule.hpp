@@ -39,7 +39,7 @@ class SpinRule {
     }
     return lingers_;
   }
-  // The end of a linger. A linger in vain costs time: after kMostInVain of them in a row, twice as
+  // The end of a linger. A linger in vain costs time: after kMaxInVain of them in a row, twice as
   // much evidence is needed before the next attempt.
   void lingered(bool in_vain) {
     unseen_ = false;
@@ -47,11 +47,11 @@ class SpinRule {
     if (!in_vain) {
       vain_ = 0;
       needed_ = kEvidence;
-    } else if (++vain_ >= kMostInVain) {
+    } else if (++vain_ >= kMaxInVain) {
       vain_ = 0;
       evidence_ = 0;
       lingers_ = false;
-      needed_ = std::min(2 * needed_, kMostEvidence);
+      needed_ = std::min(2 * needed_, kMaxEvidence);
     }
   }
   [[nodiscard]] bool unseen() const { return unseen_; }
@@ -59,8 +59,8 @@ class SpinRule {
 
  private:
   static constexpr int kEvidence = 3;
-  static constexpr int kMostEvidence = 192;
-  static constexpr int kMostInVain = 4;
+  static constexpr int kMaxEvidence = 192;
+  static constexpr int kMaxInVain = 4;
   static constexpr int kPollsThatFind = 16;
 
   bool unseen_ = false;

@@ -23,9 +23,9 @@ namespace {
 using srd::Mutation;
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr unsigned kMostSeconds = 500;
+constexpr unsigned kMaxSeconds = 500;
 #else
-constexpr unsigned kMostSeconds = 120;
+constexpr unsigned kMaxSeconds = 120;
 #endif
 constexpr std::uint64_t kSeeds = 2500;
 
@@ -33,7 +33,7 @@ constexpr std::uint64_t kSeeds = 2500;
 bool fails(const std::function<bool()>& passes) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(kMostSeconds);
+    alarm(kMaxSeconds);
     if (std::freopen("/dev/null", "w", stdout) == nullptr ||
         std::freopen("/dev/null", "w", stderr) == nullptr) {
       _exit(0);

@@ -19,9 +19,9 @@ namespace weft::cli {
 
 // Memory that the two sides share.
 struct PairBoard {
-  static constexpr std::size_t kMostCases = 64;
+  static constexpr std::size_t kMaxCases = 64;
   PerfBoard perf;
-  std::array<PerfResult, kMostCases> medians{};  // for whoever adds up several pairs
+  std::array<PerfResult, kMaxCases> medians{};  // for whoever adds up several pairs
 };
 
 // Of all pairs.

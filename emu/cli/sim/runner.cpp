@@ -89,9 +89,9 @@ Json result_json(const sim::RunResult& r) {
   json["marked"] = r.fabric.marked;
   json["delivered"] = r.fabric.delivered;
   Json dropped = Json::object();
-  for (std::size_t i = 0; i < fabric::kDropReasons; ++i) {
+  for (std::size_t i = 0; i < fabric::kLossReasons; ++i) {
     if (r.fabric.dropped[i] > 0) {
-      dropped[fabric::to_string(static_cast<fabric::DropReason>(i))] = r.fabric.dropped[i];
+      dropped[fabric::to_string(static_cast<fabric::LossReason>(i))] = r.fabric.dropped[i];
     }
   }
   if (r.damaged > 0) {

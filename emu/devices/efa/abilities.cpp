@@ -61,8 +61,8 @@ const Range kRanges[] = {
     {"inline_size", &D::inline_size, 0, 32, "what a work request of 64 bytes has room for"},
     {"inline_size_wide", &D::inline_size_wide, 0, nic::kMaxInline,
      "what a work request of 128 bytes has room for; 0: there are none"},
-    {"max_sq_wr", &D::max_sq_wr, 1, kMostDescriptors, "doorbells count in 16 bits"},
-    {"max_rq_wr", &D::max_rq_wr, 1, kMostDescriptors, "doorbells count in 16 bits"},
+    {"max_sq_wr", &D::max_sq_wr, 1, kMaxDescriptors, "doorbells count in 16 bits"},
+    {"max_rq_wr", &D::max_rq_wr, 1, kMaxDescriptors, "doorbells count in 16 bits"},
     {"max_sq_sge", &D::max_sq_sge, 1, nic::kMaxSges, "what a work request has room for"},
     {"max_rq_sge", &D::max_rq_sge, 1, nic::kMaxReceiveSges, "what the device scatters to"},
     {"max_qp", &D::max_qp, 1, 256, "the numbers that a process has"},
@@ -104,10 +104,10 @@ Result<void> validate(const Abilities& d) {
     return wrong("field max_sq_wr is " + std::to_string(d.max_sq_wr) +
                  "; allowed are powers of two: the library rounds up to one before it asks");
   }
-  if (std::uint64_t{d.max_rq_wr} * d.max_rq_sge > kMostDescriptors) {
+  if (std::uint64_t{d.max_rq_wr} * d.max_rq_sge > kMaxDescriptors) {
     return wrong("fields max_rq_wr and max_rq_sge are " + std::to_string(d.max_rq_wr) + " and " +
                  std::to_string(d.max_rq_sge) + "; allowed is a product of " +
-                 std::to_string(kMostDescriptors) +
+                 std::to_string(kMaxDescriptors) +
                  " at the most: a "
                  "receive queue has a descriptor for each piece and counts them in 16 bits");
   }

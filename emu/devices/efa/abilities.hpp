@@ -11,7 +11,7 @@
 
 namespace weft::devices::efa {
 
-inline constexpr std::uint32_t kMostDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
+inline constexpr std::uint32_t kMaxDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
 
 struct Abilities {
   std::uint32_t part_id = 0xEFA1;

@@ -156,7 +156,7 @@ nic::Outcome<QueuePair::Shape> EfaDevice::qp_shape(const kernel::QpRequest& requ
   if (request.max_recv_wr > 0) {
     shape.rq_descriptors =
         command.rq_ring_size / static_cast<std::uint32_t>(sizeof(ReceiveDescriptor));
-    if (!std::has_single_bit(shape.rq_descriptors) || shape.rq_descriptors > kMostDescriptors ||
+    if (!std::has_single_bit(shape.rq_descriptors) || shape.rq_descriptors > kMaxDescriptors ||
         shape.rq_descriptors < request.max_recv_wr) {
       return nic::refuse(EINVAL);
     }

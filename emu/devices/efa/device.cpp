@@ -32,9 +32,9 @@ srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig ba
   base.forced_reorder = static_cast<std::uint16_t>(std::min(abilities.forced_reorder, 0xFFFFU));
   base.paths = static_cast<std::uint16_t>(std::min(abilities.paths, 0xFFFFU));
   // All send queues full at once, up to what the engine can number.
-  constexpr std::uint64_t kMostRequests = 1U << 19;
+  constexpr std::uint64_t kMaxRequests = 1U << 19;
   const std::uint64_t requests =
-      std::min(std::uint64_t{abilities.max_qp} * abilities.max_sq_wr, kMostRequests);
+      std::min(std::uint64_t{abilities.max_qp} * abilities.max_sq_wr, kMaxRequests);
   base.max_work_requests = std::max(base.max_work_requests, static_cast<std::uint32_t>(requests));
   // All posted receives, flushed at once.
   base.max_completions = std::max(base.max_completions, 1U << 20);

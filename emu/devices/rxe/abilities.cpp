@@ -40,24 +40,24 @@ struct Range {
   const char* why;
 };
 
-constexpr std::uint32_t kMostKeys = (1U << 19) - 1;
-constexpr std::uint32_t kMostEntries = 1U << 20;
+constexpr std::uint32_t kMaxKeys = (1U << 19) - 1;
+constexpr std::uint32_t kMaxEntries = 1U << 20;
 
 const Range kRanges[] = {
     {"gbps", &D::gbps, 1, 100'000, "the rate in Gb/s"},
     {"max_qp", &D::max_qp, 1, 65536, "the numbers that a process has"},
-    {"max_qp_wr", &D::max_qp_wr, 1, kMostEntries, "memory is taken for all of them"},
+    {"max_qp_wr", &D::max_qp_wr, 1, kMaxEntries, "memory is taken for all of them"},
     {"max_sge", &D::max_sge, 1, roce::kMaxSge, "what the device gathers"},
-    {"max_inline", &D::max_inline, 0, kMostInline, "the room of 32 segments"},
+    {"max_inline", &D::max_inline, 0, kMaxInline, "the room of 32 segments"},
     {"max_rd_atomic", &D::max_rd_atomic, 0, 128, "what a responder keeps for replay"},
-    {"max_cq", &D::max_cq, 1, kMostEntries, "a table of them"},
-    {"max_cqe", &D::max_cqe, 1, kMostEntries, "memory is taken for all of them"},
-    {"max_mr", &D::max_mr, 1, kMostKeys, "half of the keys' 20 bits"},
-    {"max_mw", &D::max_mw, 1, kMostKeys, "half of the keys' 20 bits"},
-    {"max_pd", &D::max_pd, 1, kMostEntries, "a table of them"},
-    {"max_ah", &D::max_ah, 1, kMostEntries, "a table of them"},
-    {"max_srq", &D::max_srq, 1, kMostEntries, "a table of them"},
-    {"max_srq_wr", &D::max_srq_wr, 1, kMostEntries, "memory is taken for all of them"},
+    {"max_cq", &D::max_cq, 1, kMaxEntries, "a table of them"},
+    {"max_cqe", &D::max_cqe, 1, kMaxEntries, "memory is taken for all of them"},
+    {"max_mr", &D::max_mr, 1, kMaxKeys, "half of the keys' 20 bits"},
+    {"max_mw", &D::max_mw, 1, kMaxKeys, "half of the keys' 20 bits"},
+    {"max_pd", &D::max_pd, 1, kMaxEntries, "a table of them"},
+    {"max_ah", &D::max_ah, 1, kMaxEntries, "a table of them"},
+    {"max_srq", &D::max_srq, 1, kMaxEntries, "a table of them"},
+    {"max_srq_wr", &D::max_srq_wr, 1, kMaxEntries, "memory is taken for all of them"},
 };
 
 tl::unexpected<Error> wrong(const std::string& message) {

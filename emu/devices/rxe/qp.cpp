@@ -8,12 +8,11 @@
 namespace weft::devices::rxe {
 namespace {
 
-void move_one(Ring& ring, std::uint32_t most_sges, roce::ReceiveQueue& queue,
-              ReceiveWork& scratch) {
+void move_one(Ring& ring, std::uint32_t max_sges, roce::ReceiveQueue& queue, ReceiveWork& scratch) {
   if (ring.size() == 0) {
     return;
   }
-  read_receive(ring.at(0), most_sges, scratch);
+  read_receive(ring.at(0), max_sges, scratch);
   if (queue.push(scratch.wr_id, std::span(scratch.segments).first(scratch.sges))) {
     ring.advance(1);
   }

@@ -99,11 +99,11 @@ void read_send(const std::byte* entry, const WqeShape& shape, bool datagram, Sen
   }
 }
 
-void read_receive(const std::byte* entry, std::uint32_t most_sges, ReceiveWork& work) {
+void read_receive(const std::byte* entry, std::uint32_t max_sges, ReceiveWork& work) {
   ReceiveWqe wqe;
   std::memcpy(&wqe, entry, sizeof wqe);
   work.wr_id = wqe.wr_id;
-  work.sges = wqe.dma.sges <= most_sges ? wqe.dma.sges : 0;
+  work.sges = wqe.dma.sges <= max_sges ? wqe.dma.sges : 0;
   std::memcpy(work.segments.data(), entry + sizeof wqe, work.sges * sizeof(Sge));
 }
 

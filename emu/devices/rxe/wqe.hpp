@@ -12,7 +12,7 @@
 
 namespace weft::devices::rxe {
 
-inline constexpr std::size_t kMostInline = std::size_t{roce::kMaxSge} * sizeof(Sge);
+inline constexpr std::size_t kMaxInline = std::size_t{roce::kMaxSge} * sizeof(Sge);
 
 // No such operation: the engine refuses it when its turn comes.
 inline constexpr auto kNoOperation = static_cast<roce::WrOpcode>(0xFF);
@@ -30,7 +30,7 @@ struct SendWork {
   std::uint32_t sges = 0;
   std::uint32_t inline_size = 0;
   std::array<roce::Sge, roce::kMaxSge> segments;
-  std::array<std::byte, kMostInline> inline_data;
+  std::array<std::byte, kMaxInline> inline_data;
 };
 
 // An entry that cannot be, of more pieces or bytes than it has room for, becomes a request that
@@ -44,7 +44,7 @@ struct ReceiveWork {
 };
 
 // One that cannot be becomes a receive of no bytes.
-void read_receive(const std::byte* entry, std::uint32_t most_sges, ReceiveWork& work);
+void read_receive(const std::byte* entry, std::uint32_t max_sges, ReceiveWork& work);
 
 // What a queue with so many segments per entry needs for each.
 [[nodiscard]] constexpr std::size_t receive_entry_size(std::uint32_t sges) {

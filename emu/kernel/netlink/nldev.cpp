@@ -145,7 +145,7 @@ bool read_attributes(std::span<const std::byte> bytes, Asked& asked) {
 // Answers the messages of one datagram, in their order.
 class Conversation {
  public:
-  Conversation(std::uint32_t port, std::span<const Device> devices)
+  Conversation(std::uint32_t port, std::span<const DeviceFacts> devices)
       : port_(port), devices_(devices) {}
 
   void take(const nlmsghdr& header, std::span<const std::byte> attributes) {
@@ -172,7 +172,7 @@ class Conversation {
     }
     const bool all = (header.nlmsg_flags & NLM_F_DUMP) != 0;
     const std::uint16_t command = header.nlmsg_type & kCommandMask;
-    const Device* const device = find(asked);
+    const DeviceFacts* const device = find(asked);
     switch (command) {
       case kGet:
       case kGetResources:
@@ -198,7 +198,7 @@ class Conversation {
       default:
         return EOPNOTSUPP;
     }
-    for (const Device& one : devices_) {
+    for (const DeviceFacts& one : devices_) {
       const bool wanted = device == nullptr || device == &one;
       if (wanted) {
         tell(header, command, one, all);
@@ -215,14 +215,14 @@ class Conversation {
   }
 
   // Null: none was named, or there is none of that index.
-  [[nodiscard]] const Device* find(const Asked& asked) const {
-    const auto found = std::find_if(devices_.begin(), devices_.end(), [&](const Device& device) {
-      return asked.device == device.index;
-    });
+  [[nodiscard]] const DeviceFacts* find(const Asked& asked) const {
+    const auto found =
+        std::find_if(devices_.begin(), devices_.end(),
+                     [&](const DeviceFacts& device) { return asked.device == device.index; });
     return found == devices_.end() ? nullptr : &*found;
   }
 
-  void tell(const nlmsghdr& header, std::uint16_t command, const Device& device, bool all) {
+  void tell(const nlmsghdr& header, std::uint16_t command, const DeviceFacts& device, bool all) {
     Message message(header.nlmsg_type, all ? NLM_F_MULTI : 0, header, port_);
     message.put(kDeviceIndex, device.index).put(kDeviceName, device.name);
     if (command == kGetResources) {
@@ -264,7 +264,7 @@ class Conversation {
     });
   }
 
-  int tell_character_device(const nlmsghdr& header, const Asked& asked, const Device* device) {
+  int tell_character_device(const nlmsghdr& header, const Asked& asked, const DeviceFacts* device) {
     if (asked.character_type.empty()) {
       return EINVAL;
     }
@@ -291,17 +291,17 @@ class Conversation {
   }
 
   std::uint32_t port_;
-  std::span<const Device> devices_;
+  std::span<const DeviceFacts> devices_;
   Datagrams answers_;
 };
 
 }  // namespace
 
 Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
-                 std::span<const Device> devices) {
-  constexpr int kMostMessages = 64;
+                 std::span<const DeviceFacts> devices) {
+  constexpr int kMaxMessages = 64;
   Conversation conversation(port, devices);
-  for (int i = 0; i < kMostMessages && request.size() >= sizeof(nlmsghdr); ++i) {
+  for (int i = 0; i < kMaxMessages && request.size() >= sizeof(nlmsghdr); ++i) {
     nlmsghdr header{};
     std::memcpy(&header, request.data(), sizeof header);
     if (header.nlmsg_len < sizeof header || header.nlmsg_len > request.size()) {

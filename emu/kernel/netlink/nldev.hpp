@@ -14,7 +14,7 @@ namespace weft::kernel::nldev {
 using Named = std::vector<std::pair<std::string, std::uint64_t>>;
 
 // What is told of one device, which has one port.
-struct Device {
+struct DeviceFacts {
   std::string name;
   std::uint32_t index = 0;
   std::uint64_t guid = 0;    // as a number
@@ -32,6 +32,6 @@ struct Device {
 // is asked for. `port` is the number of the asking socket.
 using Datagrams = std::vector<std::vector<std::byte>>;
 [[nodiscard]] Datagrams answer(std::span<const std::byte> request, std::uint32_t port,
-                               std::span<const Device> devices);
+                               std::span<const DeviceFacts> devices);
 
 }  // namespace weft::kernel::nldev

@@ -17,7 +17,7 @@ namespace {
 namespace ucma = abi::ucma;
 using ucma::Command;
 
-constexpr std::size_t kMostCommandBytes = 512;  // longer than any of them
+constexpr std::size_t kMaxCommandBytes = 512;  // longer than any of them
 constexpr std::size_t kNoReply = 0;
 
 }  // namespace
@@ -90,7 +90,7 @@ ssize_t CmFile::write(const void* buffer, std::size_t size) {
   if (header.out < entry->least_room) {
     return -ENOSPC;
   }
-  std::byte bytes[kMostCommandBytes];
+  std::byte bytes[kMaxCommandBytes];
   const std::span body = std::span(bytes).first(std::min<std::size_t>(header.in, sizeof bytes));
   if (!copy_from_user(body, address + sizeof header)) {
     return -EFAULT;

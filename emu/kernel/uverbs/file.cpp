@@ -18,7 +18,7 @@ using abi::Command;
 constexpr std::uint32_t number(Command command) { return static_cast<std::uint32_t>(command); }
 
 // Longer than any command of any library, and short enough for the stack of a small thread.
-constexpr std::size_t kMostCommandBytes = 4096;
+constexpr std::size_t kMaxCommandBytes = 4096;
 // Bytes of destroy_cq: as rdma-core 18 and 19 say, and as it is.
 constexpr std::size_t kShortDestroyCq = 16;
 constexpr std::size_t kWholeDestroyCq = 24;
@@ -109,7 +109,7 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   if (size < sizeof header) {
     return -EINVAL;
   }
-  if (size > kMostCommandBytes) {
+  if (size > kMaxCommandBytes) {
     return -EINVAL;
   }
   if (device_.rings_by_command()) {
@@ -126,7 +126,7 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
                                   size == kShortDestroyCq &&
                                   header.in_words * std::size_t{4} == kShortDestroyCq;
   const std::size_t length = known_to_be_longer ? kWholeDestroyCq : size;
-  std::byte bytes[kMostCommandBytes];
+  std::byte bytes[kMaxCommandBytes];
   const std::span all = std::span(bytes).first(length);
   if (!copy_from_user(all, reinterpret_cast<std::uintptr_t>(buffer))) {
     return -EFAULT;

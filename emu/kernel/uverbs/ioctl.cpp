@@ -14,8 +14,8 @@ using abi::IoctlObject;
 using Kind = IoctlAttributeSpec::Kind;
 
 namespace {
-constexpr std::size_t kMostAttributes = 64;
-constexpr std::size_t kMostAttributeBytes = 4096;
+constexpr std::size_t kMaxAttributes = 64;
+constexpr std::size_t kMaxAttributeBytes = 4096;
 constexpr std::size_t kInlineBytes = sizeof(IoctlAttribute::value);
 }  // namespace
 
@@ -24,7 +24,7 @@ Outcome<void> IoctlCall::read(std::uint64_t argument, std::uint32_t driver_id) {
     return refuse(EFAULT);
   }
   const std::size_t expected = sizeof header_ + header_.attributes * sizeof(IoctlAttribute);
-  if (header_.length != expected || header_.attributes > kMostAttributes) {
+  if (header_.length != expected || header_.attributes > kMaxAttributes) {
     return refuse(EINVAL);
   }
   if (header_.reserved != 0 || header_.reserved2 != 0) {
@@ -58,7 +58,7 @@ Outcome<void> IoctlCall::take(const IoctlAttributeSpec& spec, Given& given) {
     return attribute.length == 0 && attribute.value <= 0xFFFFFFFF ? Outcome<void>{}
                                                                   : refuse(EINVAL);
   }
-  if (attribute.length < spec.size || attribute.length > kMostAttributeBytes) {
+  if (attribute.length < spec.size || attribute.length > kMaxAttributeBytes) {
     return refuse(EINVAL);
   }
   if (spec.kind == Kind::out) {

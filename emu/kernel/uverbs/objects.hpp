@@ -124,7 +124,7 @@ enum CountedOperation : std::uint32_t {
 struct Qp : Object {
   Qp() : Object(ObjectKind::qp) {}
   [[nodiscard]] bool busy() const override { return Object::busy() || !groups.empty(); }
-  static constexpr std::size_t kMostCounters = 8;
+  static constexpr std::size_t kMaxCounters = 8;
 
   // False: there are too many already.
   [[nodiscard]] bool attach(CompletionCounter& counter, std::uint32_t operations) {
@@ -157,7 +157,7 @@ struct Qp : Object {
     CompletionCounter* counter = nullptr;
     std::uint32_t operations = 0;
   };
-  std::array<Attached, kMostCounters> counters_{};
+  std::array<Attached, kMaxCounters> counters_{};
   std::size_t counters_used_ = 0;
 };
 

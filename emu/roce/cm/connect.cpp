@@ -19,7 +19,7 @@ constexpr std::uint8_t kAboutNeither = 2;
 // Of what this side begins.
 std::uint64_t transaction_of(std::uint32_t local_id) { return std::uint64_t{1} << 32 | local_id; }
 
-std::uint8_t three_bits(std::uint8_t count) { return std::min(count, kMostQpRetries); }
+std::uint8_t three_bits(std::uint8_t count) { return std::min(count, kMaxQpRetries); }
 
 void put_ip_header(const Connection& id, wire::CmMessage& message) {
   wire::CmIpHeader header;
@@ -81,7 +81,7 @@ int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParame
   id.retry_count = three_bits(with.retry_count);
   id.rnr_retry_count = three_bits(with.rnr_retry_count);
   id.av_timeout = static_cast<std::uint8_t>(id.path.lifetime + 1);
-  id.most_retries = kMostRetries;
+  id.most_retries = kMaxRetries;
   id.timeout = 2 * time_of(id.path.lifetime) + time_of(kResponseTimeout);
 
   message.transaction = id.transaction;
@@ -97,7 +97,7 @@ int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParame
   message.retry_count = id.retry_count;
   message.rnr_retry = id.rnr_retry_count;
   message.path_mtu = id.path.mtu;
-  message.max_cm_retries = kMostRetries;
+  message.max_cm_retries = kMaxRetries;
   message.service = id.transport == Transport::uc ? 1 : 0;
   message.has_srq = id.srq;
   message.flow_control = with.flow_control;
@@ -125,7 +125,7 @@ int Manager::send_sidr_request(TimePoint now, std::uint32_t slot, const ConnectP
   }
   give_local_id(slot);
   id.transaction = transaction_of(id.local_id);
-  id.most_retries = kMostRetries;
+  id.most_retries = kMaxRetries;
   id.timeout = time_of(kResponseTimeout);
   message.transaction = id.transaction;
   message.local_id = id.local_id;

@@ -217,7 +217,7 @@ int Manager::listen(Handle handle, std::uint32_t backlog) {
   if (const int error = ports_.claim(id.binding); error != 0) {
     return error;
   }
-  id.backlog = backlog == 0 || backlog > kMostBacklog ? kMostBacklog : backlog;
+  id.backlog = backlog == 0 || backlog > kMaxBacklog ? kMaxBacklog : backlog;
   id.state = IdState::listening;
   listeners_.emplace(service_id(id.binding.space, id.binding.address.port), slot);
   return 0;

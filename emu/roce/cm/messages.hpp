@@ -12,9 +12,9 @@ namespace weft::roce::cm {
 
 // What Linux's rdma_cm asks for.
 inline constexpr std::uint8_t kResponseTimeout = 20;  // 4.096 us * 2^n
-inline constexpr std::uint8_t kMostRetries = 15;
+inline constexpr std::uint8_t kMaxRetries = 15;
 inline constexpr std::uint8_t kMraTimeout = 24;
-inline constexpr std::uint8_t kMostQpRetries = 7;  // three bits
+inline constexpr std::uint8_t kMaxQpRetries = 7;  // three bits
 
 // 4.096 us * 2^n, in the whole milliseconds that Linux reckons with.
 [[nodiscard]] constexpr Duration time_of(std::uint8_t exponent) {

@@ -37,7 +37,7 @@ int Ports::conflict(std::uint32_t owner, const Binding& binding, bool reuse) con
 }
 
 int Ports::find_port(std::uint32_t owner, Binding& binding) {
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMaxTries; ++i) {
     Binding attempt = binding;
     attempt.address.port = static_cast<std::uint16_t>(kFirstEphemeral + rng_.below(kEphemerals));
     if (!services_.contains(service_id(attempt.space, attempt.address.port)) &&

@@ -61,7 +61,7 @@ class Ports {
   };
   static constexpr std::uint16_t kFirstEphemeral = 32768;
   static constexpr std::uint32_t kEphemerals = 60999 - kFirstEphemeral + 1;
-  static constexpr int kMostTries = 256;  // each may ask another process
+  static constexpr int kMaxTries = 256;  // each may ask another process
 
   [[nodiscard]] int conflict(std::uint32_t owner, const Binding& binding, bool reuse) const;
   [[nodiscard]] int find_port(std::uint32_t owner, Binding& binding);

@@ -62,7 +62,7 @@ struct Config {
   std::uint32_t most_ended = 1024;     // connections that are remembered after their end
 };
 
-inline constexpr std::uint32_t kMostBacklog = 1024;
+inline constexpr std::uint32_t kMaxBacklog = 1024;
 inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr std::uint32_t kUdpQkey = 0x01234567;
 

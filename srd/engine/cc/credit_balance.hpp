@@ -43,14 +43,14 @@ class CreditBalance {
   // in time.
   [[nodiscard]] std::uint32_t demand() const {
     const Bytes asked = wanted_ > blind() ? wanted_ - blind() : 0;
-    const Bytes open = std::min(kWindowsAsked * most_ / kBytesPerCredit + 1, kMostOpen);
+    const Bytes open = std::min(kWindowsAsked * most_ / kBytesPerCredit + 1, kMaxOpen);
     return static_cast<std::uint32_t>(std::min((asked + kBytesPerCredit - 1) / kBytesPerCredit,
                                                allowed_ / kBytesPerCredit + open));
   }
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
   // it knows of enough to go on with: each packet that is sent again is wanted again.
   [[nodiscard]] bool should_request() const {
-    const auto enough = static_cast<std::int32_t>(std::min(2 * most_ / kBytesPerCredit, kMostOpen));
+    const auto enough = static_cast<std::int32_t>(std::min(2 * most_ / kBytesPerCredit, kMaxOpen));
     return static_cast<std::int32_t>(demand() - requested_) > 0 &&
            static_cast<std::int32_t>(requested_ - granted_) <= enough;
   }
@@ -63,7 +63,7 @@ class CreditBalance {
   static constexpr Bytes kWindowsAsked = 16;
   // Credits that may be asked for and not granted yet. Both ends compare counts modulo 2^32, which
   // says which one is later up to half of that.
-  static constexpr Bytes kMostOpen = Bytes{1} << 30;
+  static constexpr Bytes kMaxOpen = Bytes{1} << 30;
 
   // What may leave before anything is granted. Nobody has said yet whether the receiver is free: a
   // long message soon hears, and loses at most its first window; a short one would be over by then,

@@ -51,7 +51,7 @@ std::optional<CreditScheduler::Grant> CreditScheduler::next(TimePoint now) {
   if (sender.granted == sender.demand) {
     leave(index);
   }
-  due_ = std::max(due_, now - kMostCatchUp * time_per_quantum_) +
+  due_ = std::max(due_, now - kMaxCatchUp * time_per_quantum_) +
          rate_.time_for(given * kBytesPerCredit);
   return Grant{PeerId{index}, sender.granted};
 }

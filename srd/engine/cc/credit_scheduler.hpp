@@ -49,7 +49,7 @@ class CreditScheduler {
  private:
   static constexpr std::uint32_t kNobody = 0xFFFFFFFF;
   // Grants that may leave at once after the caller was late.
-  static constexpr int kMostCatchUp = 4;
+  static constexpr int kMaxCatchUp = 4;
 
   struct Sender {
     std::uint32_t demand = 0;

@@ -24,9 +24,9 @@ constexpr double kSilenceStep = 0.5;    // of the window, a round trip
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;  // picoseconds of delay that count as an empty network
 constexpr double kLeastRttWeight = 1.0 / 8;
-constexpr double kMostRttGrowth = 4;  // of one sample over the average
-constexpr double kMostEtas = 4;       // constant increases made up for after a pause
-constexpr double kPaceBelow = 2;      // packets: more precise than whole packets in flight
+constexpr double kMaxRttGrowth = 4;  // of one sample over the average
+constexpr double kMaxEtas = 4;       // constant increases made up for after a pause
+constexpr double kPaceBelow = 2;     // packets: more precise than whole packets in flight
 // Packets: two coalesced acknowledgements, below which the engine asks for one for each packet.
 // From here on four packets are let go at once.
 constexpr double kBurstsFrom = 8;
@@ -50,7 +50,7 @@ constexpr double kTolerableLoss = 1.0 / 32;  // of the bytes of a round
 // 0.97.
 constexpr double kLossPerOctave = 1.0 / 32;
 constexpr double kLossStep = 1.0 / 64;
-constexpr double kMostLoss = 0.9;
+constexpr double kMaxLoss = 0.9;
 constexpr int kOnePath = 2;  // losses in a row along the path of the one before: it is that path
 constexpr double kLossesMissed = 8;  // in a row, of those expected: once in e^8 times by chance
 // What is lost stays in the window until it is missed, so pacing alone must hold the rate.
@@ -133,7 +133,7 @@ void SrdControl::on_ack(const AckSample& sample) {
     // A scheduler's pause is not the network's new length. What is alone in flight tells of a whole
     // round trip: an average over many of them would pace by a queue that is long gone.
     const double rtt =
-        std::min(static_cast<double>(sample.rtt.count()), kMostRttGrowth * smoothed_rtt_);
+        std::min(static_cast<double>(sample.rtt.count()), kMaxRttGrowth * smoothed_rtt_);
     latest_delay_ = std::max(rtt - static_cast<double>(base_rtt_.get().count()), 0.0);
     const bool nearer = !measured_ && rtt < smoothed_rtt_;  // than was told
     const double weight = nearer ? 1.0 : std::clamp(mtu_ / window_, kLeastRttWeight, 1.0);
@@ -265,7 +265,7 @@ void SrdControl::increase_below_target(double delay, double target, double acked
 void SrdControl::increase_by_time(TimePoint now) {
   const double round = std::max(constants_.round(), smoothed_rtt_ * 1000);
   const double since = last_eta_ == TimePoint::min() ? round : picoseconds(now - last_eta_);
-  window_ += constants_.eta * std::min(since / round, kMostEtas);
+  window_ += constants_.eta * std::min(since / round, kMaxEtas);
   last_eta_ = now;
 }
 
@@ -375,7 +375,7 @@ bool SrdControl::queue_is_short(TimePoint now) const {
 }
 
 double SrdControl::tolerated_loss() const {
-  return std::min(kTolerableLoss + kLossPerOctave * octaves_below_line(), kMostLoss);
+  return std::min(kTolerableLoss + kLossPerOctave * octaves_below_line(), kMaxLoss);
 }
 
 // Nothing at all comes back: the peer's process may not run, or everything is lost. Be careful, but

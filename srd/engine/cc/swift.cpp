@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kAdditive = 1;                // packets per round trip
 constexpr double kBeta = 0.8;                  // strength of the decrease
-constexpr double kMostDecrease = 0.5;          // at one step
+constexpr double kMaxDecrease = 0.5;           // at one step
 constexpr double kSmallestWindow = 1.0 / 128;  // packets
 constexpr double kBaseTarget = 1.5;            // in base RTTs
 constexpr double kFlowRange = 1.5;             // in base RTTs
@@ -60,13 +60,13 @@ void Swift::on_ack(const AckSample& sample) {
     const double step = window_ >= mtu_ ? kAdditive * mtu_ * acked / window_ : kAdditive * acked;
     window_ = bounds_.clamp(window_ + step);
   } else {
-    decrease(sample.now, std::max(1 - kBeta * (rtt_ - aim) / rtt_, kMostDecrease));
+    decrease(sample.now, std::max(1 - kBeta * (rtt_ - aim) / rtt_, kMaxDecrease));
   }
 }
 
 void Swift::on_loss(TimePoint now, Bytes, LossKind kind, std::optional<PathId>) {
   // Packets that are lost together count once.
-  if (!decrease(now, kMostDecrease) || kind != LossKind::timeout) {
+  if (!decrease(now, kMaxDecrease) || kind != LossKind::timeout) {
     return;
   }
   losses_in_a_row_ = static_cast<std::uint8_t>(std::min(losses_in_a_row_ + 1, 255));

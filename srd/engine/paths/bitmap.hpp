@@ -30,12 +30,12 @@ class BitmapPolicy {
     const std::uint8_t added = penalty_of(event);
     if (added > 0) {
       std::uint8_t& penalty = penalty_[path.value()];
-      penalty = added > kMost - penalty ? kMost : static_cast<std::uint8_t>(penalty + added);
+      penalty = added > kMax - penalty ? kMax : static_cast<std::uint8_t>(penalty + added);
     }
   }
 
  private:
-  static constexpr std::uint8_t kMost = 15;
+  static constexpr std::uint8_t kMax = 15;
 
   [[nodiscard]] static constexpr std::uint8_t penalty_of(PathEvent event) {
     switch (event) {
@@ -45,7 +45,7 @@ class BitmapPolicy {
       case PathEvent::gap:
         return 4;
       case PathEvent::timeout:
-        return kMost;
+        return kMax;
       case PathEvent::good:
       case PathEvent::probe_ok:
         break;

@@ -18,7 +18,7 @@ constexpr int kMoreWhenCongested = 2;
 // ... once one path of so many is gone. Failures come alone, congestion hits all paths.
 constexpr int kShareThatFails = 4;
 
-constexpr int kMostDoublings = 10;
+constexpr int kMaxDoublings = 10;
 constexpr int kProbesOfTheSilent = 4;  // in the time of an answer
 
 }  // namespace
@@ -169,7 +169,7 @@ std::optional<PathId> PathHealth::take_probe(TimePoint now, Duration answer_time
     return std::nullopt;
   }
   Entry& entry = entries_[first];
-  entry.probes = static_cast<std::uint8_t>(std::min(entry.probes + 1, kMostDoublings));
+  entry.probes = static_cast<std::uint8_t>(std::min(entry.probes + 1, kMaxDoublings));
   const Duration distance =
       std::min((kFirstProbe << entry.probes) * Duration{base_rtt_}, Duration{probe_interval_});
   entry.probe = now + std::max(answer_time, distance);

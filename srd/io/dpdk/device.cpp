@@ -80,7 +80,7 @@ void remove_stale_socket(const std::string& path) {
 
 }  // namespace
 
-Device::Device(const DpdkConfig& config) : config_(config) {
+EthDevice::EthDevice(const DpdkConfig& config) : config_(config) {
   const std::string devargs =
       config.devargs.rfind("vdev:", 0) == 0 ? config.devargs.substr(5) : config.devargs;
   const std::size_t comma = devargs.find(',');
@@ -96,11 +96,11 @@ Device::Device(const DpdkConfig& config) : config_(config) {
   }
 }
 
-Device::~Device() { close(); }
+EthDevice::~EthDevice() { close(); }
 
-bool Device::is_driver(const char* name) const { return name_.rfind(name, 0) == 0; }
+bool EthDevice::is_driver(const char* name) const { return name_.rfind(name, 0) == 0; }
 
-std::string Device::option(const std::string& key) const {
+std::string EthDevice::option(const std::string& key) const {
   const std::string all = "," + options_ + ",";
   const std::size_t at = all.find("," + key + "=");
   if (at == std::string::npos) {
@@ -110,16 +110,16 @@ std::string Device::option(const std::string& key) const {
   return all.substr(begin, all.find(',', begin) - begin);
 }
 
-bool Device::must_reopen() const {
+bool EthDevice::must_reopen() const {
   return is_driver("net_memif") && option("role") != "server" && option("role") != "master";
 }
 
-bool Device::is_memory() const {
+bool EthDevice::is_memory() const {
   return is_driver("net_memif") || is_driver("net_vhost") || is_driver("net_virtio_user") ||
          is_driver("net_ring");
 }
 
-Result<void> Device::make() {
+Result<void> EthDevice::make() {
   if (made_) {
     return {};
   }
@@ -150,7 +150,7 @@ Result<void> Device::make() {
 }
 
 // The largest frame that both the driver and our buffers take.
-void Device::find_limits() {
+void EthDevice::find_limits() {
   max_frame_ = config_.max_frame;
   mtu_ = 0;
   if (is_driver("net_memif")) {
@@ -176,7 +176,7 @@ void Device::find_limits() {
   mtu_ = static_cast<std::uint16_t>(std::max<std::size_t>(payload, info.min_mtu));
 }
 
-Result<void> Device::make_pool() {
+Result<void> EthDevice::make_pool() {
   static std::atomic<unsigned> pools{0};
   const std::string name = "weft-" + std::to_string(pools++);
   // af_packet wants room for the whole buffers of the kernel.
@@ -193,7 +193,7 @@ Result<void> Device::make_pool() {
 }
 
 // One queue in each direction: one thread drives the port.
-bool Device::configure(bool interrupts) {
+bool EthDevice::configure(bool interrupts) {
   rte_eth_dev_info info{};
   rte_eth_conf conf{};
   conf.rxmode.mtu = mtu_;
@@ -210,7 +210,7 @@ bool Device::configure(bool interrupts) {
 }
 
 // Drivers that refuse queue interrupts, at once or only when they start, are configured without.
-Result<void> Device::start() {
+Result<void> EthDevice::start() {
   find_limits();
   const bool asks_interrupts = !is_driver("net_memif") && !is_driver("net_af_packet");
   if (!(asks_interrupts && configure(true)) && !configure(false)) {
@@ -233,7 +233,7 @@ Result<void> Device::start() {
   return {};
 }
 
-Result<void> Device::open() {
+Result<void> EthDevice::open() {
   if (pool_ == nullptr) {
     if (auto pool = make_pool(); !pool) {
       return pool;
@@ -252,7 +252,7 @@ Result<void> Device::open() {
   return started;
 }
 
-void Device::close() {
+void EthDevice::close() {
   const auto level = ::rte_log_get_global_level();
   if (is_memory()) {
     ::rte_log_set_global_level(RTE_LOG_EMERG);  // it is normal that the other side closed first
@@ -286,13 +286,13 @@ void Device::close() {
   pool_ = nullptr;
 }
 
-bool Device::link_is_up() const {
+bool EthDevice::link_is_up() const {
   rte_eth_link link{};
   return open_ && ::rte_eth_link_get_nowait(port_, &link) == 0 &&
          link.link_status == RTE_ETH_LINK_UP;
 }
 
-std::uint32_t Device::gigabits() const {
+std::uint32_t EthDevice::gigabits() const {
   rte_eth_link link{};
   if (is_virtual(config_.devargs)) {
     return 100;  // what these say of their speed is made up

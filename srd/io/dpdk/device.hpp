@@ -13,12 +13,12 @@
 namespace weft::srd::dpdk {
 
 // One thread at a time. Driver quirks are found by the name in the devargs.
-class Device {
+class EthDevice {
  public:
-  explicit Device(const DpdkConfig& config);
-  ~Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  explicit EthDevice(const DpdkConfig& config);
+  ~EthDevice();
+  EthDevice(const EthDevice&) = delete;
+  EthDevice& operator=(const EthDevice&) = delete;
 
   // Makes, configures and starts the device. A memif client whose server is not there yet stays
   // down, and may be opened again later.

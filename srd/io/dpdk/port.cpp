@@ -65,7 +65,7 @@ class Port final : public FrameIo {
   [[nodiscard]] rte_mbuf* write(const TxFrame& frame);
 
   DpdkConfig config_;
-  Device device_;
+  EthDevice device_;
   UniqueFd wait_;
   bool link_ = false;
   bool joined_ = false;  // the link was up since the device was opened

@@ -236,7 +236,7 @@ void in_a_thread(std::vector<Path>& where) {
 }  // namespace
 
 int small_stacks() {
-  constexpr std::size_t kMostMore = 2048;
+  constexpr std::size_t kMaxMore = 2048;
   demand(chdir("/") == 0, "chdir");
   std::vector<Path> where = paths();
   in_a_handler();
@@ -250,7 +250,7 @@ int small_stacks() {
       const std::size_t stock = measure(call, dlsym(libc, call.name), path.real.c_str());
       const std::size_t here = measure(call, dlsym(RTLD_DEFAULT, call.name), path.wrapped);
       most = std::max(most, here - std::min(here, stock));
-      if (here > stock + kMostMore) {
+      if (here > stock + kMaxMore) {
         std::printf("%s(%s): %zu bytes, libc %zu\n", call.name, path.wrapped, here, stock);
         fits = false;
       }

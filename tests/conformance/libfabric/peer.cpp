@@ -18,7 +18,7 @@ namespace weft::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kMost{40};
+constexpr std::chrono::seconds kMax{40};
 
 std::string setting(const char* name) {
   const char* const text = std::getenv(name);
@@ -39,7 +39,7 @@ bool enough(Clock::time_point start) {
   const std::string seconds = setting("WEFT_CASE_SECONDS");
   const std::string moves = setting("WEFT_CASE_UNTIL");
   const auto spent = Clock::now() - start;
-  return spent > kMost ||
+  return spent > kMax ||
          ((seconds.empty() || spent > std::chrono::duration<double>(std::stod(seconds))) &&
           (moves.empty() || counter(moves) > 0));
 }
@@ -53,7 +53,7 @@ bool is_last(Clock::time_point start) {
     std::filesystem::rename(path + ".part", path);
     return last;
   }
-  for (const auto limit = Clock::now() + kMost; Clock::now() < limit; ::poll(nullptr, 0, 1)) {
+  for (const auto limit = Clock::now() + kMax; Clock::now() < limit; ::poll(nullptr, 0, 1)) {
     std::string verdict;
     if (std::ifstream(path) >> verdict) {
       return verdict == "last";

@@ -394,8 +394,8 @@ TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
   ASSERT_TRUE(plant);
   Switchboard switchboard(*plant, [](Slot&, Slot&) { return true; });
   Outside outside(kMaxFrame);
-  const Nic* h1 = plant->nics()[0].get();
-  const Nic* gate = plant->nics()[1].get();
+  const PlantNic* h1 = plant->nics()[0].get();
+  const PlantNic* gate = plant->nics()[1].get();
   srd::Address nobody = gate->address;
   nobody.bytes[14] = std::byte{77};
   const auto frame = stranger_frame(nobody, kMaxFrame);

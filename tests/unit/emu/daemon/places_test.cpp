@@ -31,7 +31,7 @@ class PlacesTest : public ::testing::Test {
     std::unique_ptr<Plant> plant;
     Registry registry;
 
-    [[nodiscard]] Nic& nic() const { return *plant->nics().front(); }
+    [[nodiscard]] PlantNic& nic() const { return *plant->nics().front(); }
     [[nodiscard]] Result<Registry::Place> occupy(const Registry::Wish& wish, std::uint32_t now,
                                                  std::int32_t process) {
       return registry.occupy(nic(), wish, now, process);

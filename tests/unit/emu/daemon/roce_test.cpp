@@ -227,7 +227,7 @@ TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
   while (one->services->claim(kService + granted)) {
     ++granted;
   }
-  EXPECT_EQ(granted, Services::kMostOfAProcess);
+  EXPECT_EQ(granted, Services::kMaxOfAProcess);
   EXPECT_TRUE(other->services->claim(kService + granted));
 }
 

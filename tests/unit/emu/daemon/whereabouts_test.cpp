@@ -76,10 +76,10 @@ TEST(Whereabouts, APortThatIsGoneTakesWhoLivedThereWithIt) {
   EXPECT_EQ(places.find(2), -1);
   EXPECT_TRUE(places.claim(now, 0, !kProved, 2)) << "it may live elsewhere at once";
   EXPECT_EQ(places.find(2), 0);
-  for (std::uint64_t made_up = 100; made_up < 100 + 2 * Places::kMostPerPort; ++made_up) {
+  for (std::uint64_t made_up = 100; made_up < 100 + 2 * Places::kMaxPerPort; ++made_up) {
     EXPECT_TRUE(places.claim(now, 1, !kProved, made_up));
   }
-  EXPECT_EQ(places.find(100 + Places::kMostPerPort - 1), 1) << "there is room for as many as ever";
+  EXPECT_EQ(places.find(100 + Places::kMaxPerPort - 1), 1) << "there is room for as many as ever";
 }
 
 }  // namespace

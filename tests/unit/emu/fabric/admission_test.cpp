@@ -46,7 +46,7 @@ TEST(Admission, OnlyFramesThatCanBeTrimmedAreTrimmed) {
   fabric.advance(kNoTime, seen);
   EXPECT_EQ(fabric.totals().trimmed, 2U);
   ASSERT_EQ(seen.drops.size(), 2U);
-  EXPECT_EQ(seen.drops[0].first, DropReason::queue_full);
+  EXPECT_EQ(seen.drops[0].first, LossReason::queue_full);
   EXPECT_EQ(seen.arrivals.size(), 6U);
   for (const auto& arrival : seen.arrivals) {
     EXPECT_TRUE((arrival.event.flags & kTrimmed) == 0 || arrival.event.frame % 2 == 0);
@@ -198,7 +198,7 @@ TEST(Admission, ACopyWaitsCountsAndIsDroppedLikeAnyFrame) {
 TEST(Admission, ACopyOfAFrameThatFindsTheQueueFullIsMadeFromItsBytes) {
   struct Owner : Collector {
     std::set<std::uint32_t> gone;
-    void drop(Picos now, const Event& event, DropReason reason, LinkId link) {
+    void drop(Picos now, const CalendarEvent& event, LossReason reason, LinkId link) {
       Collector::drop(now, event, reason, link);
       gone.insert(event.frame);
     }
@@ -258,7 +258,7 @@ TEST(Admission, OnACableBetweenTwoHostsACopyForAThirdHasNoRouteEither) {
   fabric.inject(0, 0, data(third, 1));
   fabric.advance(kNoTime, seen);
   EXPECT_TRUE(seen.arrivals.empty());
-  EXPECT_EQ(fabric.totals().dropped[static_cast<std::size_t>(DropReason::no_route)], 2U);
+  EXPECT_EQ(fabric.totals().dropped[static_cast<std::size_t>(LossReason::no_route)], 2U);
   EXPECT_EQ(fabric.totals().in_flight(), 0U);
 }
 

@@ -11,18 +11,18 @@ struct Collector {
   struct Arrival {
     Picos when = 0;
     PortId port = 0;
-    Event event;
+    CalendarEvent event;
   };
   std::vector<Arrival> arrivals;
-  std::vector<std::pair<DropReason, LinkId>> drops;
+  std::vector<std::pair<LossReason, LinkId>> drops;
   std::vector<std::pair<Picos, std::uint32_t>> wakes;
   std::vector<std::pair<PortId, bool>> pauses;
   std::uint32_t copies = 0;
 
-  void deliver(Picos now, PortId port, const Event& event) {
+  void deliver(Picos now, PortId port, const CalendarEvent& event) {
     arrivals.push_back({now, port, event});
   }
-  void drop(Picos /*now*/, const Event& /*event*/, DropReason reason, LinkId link) {
+  void drop(Picos /*now*/, const CalendarEvent& /*event*/, LossReason reason, LinkId link) {
     drops.emplace_back(reason, link);
   }
   std::uint32_t duplicate(std::uint32_t handle) {

@@ -11,7 +11,7 @@ namespace weft::fabric {
 namespace {
 
 std::uint32_t take(EventQueue& queue) {
-  const Event* front = queue.front();
+  const CalendarEvent* front = queue.front();
   const std::uint32_t frame = front == nullptr ? 0xFFFFFFFF : front->frame;
   if (front != nullptr) {
     queue.pop();
@@ -78,28 +78,29 @@ TEST(EventQueue, PopsInTheOrderOfAStableSort) {
     SCOPED_TRACE(seed);
     Rng rng(seed);
     EventQueue queue(6, 6);
-    std::vector<Event> model;
+    std::vector<CalendarEvent> model;
     Picos now = 0;
     std::uint32_t next = 0;
     for (int step = 0; step < 20'000; ++step) {
       if (model.empty() || rng.chance(0.52)) {
         const Picos spread = Picos{1} << rng.below(18);
-        const Event event{
+        const CalendarEvent event{
             .when = now + static_cast<Picos>(rng.below(static_cast<std::uint32_t>(spread))),
             .frame = next++};
         queue.push(event);
         model.push_back(event);
         continue;
       }
-      const auto first =
-          std::min_element(model.begin(), model.end(),
-                           [](const Event& a, const Event& b) { return a.when < b.when; });
-      const Event* front = queue.front();
+      const auto first = std::min_element(
+          model.begin(), model.end(),
+          [](const CalendarEvent& a, const CalendarEvent& b) { return a.when < b.when; });
+      const CalendarEvent* front = queue.front();
       ASSERT_NE(front, nullptr);
       ASSERT_EQ(front->when, first->when);
       now = front->when;
-      const auto same = std::find_if(model.begin(), model.end(),
-                                     [&](const Event& e) { return e.frame == front->frame; });
+      const auto same = std::find_if(model.begin(), model.end(), [&](const CalendarEvent& e) {
+        return e.frame == front->frame;
+      });
       ASSERT_NE(same, model.end()) << "popped twice";
       model.erase(same);
       queue.pop();

@@ -91,7 +91,7 @@ TEST(Fabric, AFullQueueDropsWithoutTrimming) {
   fabric.advance(kNoTime, seen);
   EXPECT_EQ(seen.arrivals.size(), 4U);
   ASSERT_EQ(seen.drops.size(), 4U);
-  EXPECT_EQ(seen.drops[0].first, DropReason::queue_full);
+  EXPECT_EQ(seen.drops[0].first, LossReason::queue_full);
   EXPECT_EQ(net.link_name(seen.drops[0].second), "hub->h8");
   EXPECT_EQ(fabric.totals().dropped_all(), 4U);
 }
@@ -278,7 +278,7 @@ TEST(Fabric, ByNodeAStopEndsWithTheWindowWhereverTimeIsCut) {
   const Topology net = fat_tree(k_ary_fat_tree(16, {})).value();
   struct Stopper : Collector {
     Fabric* fabric = nullptr;
-    void deliver(Picos now, PortId port, const Event& event) {
+    void deliver(Picos now, PortId port, const CalendarEvent& event) {
       Collector::deliver(now, port, event);
       if (event.frame == 77) {
         fabric->stop();
@@ -332,7 +332,7 @@ TEST(Fabric, AFrameForNobodyIsDroppedAndCounted) {
   fabric.inject(0, 0, data(77));
   fabric.advance(kNoTime, seen);
   ASSERT_EQ(seen.drops.size(), 1U);
-  EXPECT_EQ(seen.drops[0].first, DropReason::no_route);
+  EXPECT_EQ(seen.drops[0].first, LossReason::no_route);
   EXPECT_EQ(fabric.totals().in_flight(), 0U);
 }
 

@@ -28,7 +28,7 @@ class Causes {
   [[nodiscard]] const NodeCalendar& calendar() const { return calendar_; }
   [[nodiscard]] std::uint32_t pending() const { return pushed_ - happened_; }
 
-  void event(const Event& event) {
+  void event(const CalendarEvent& event) {
     const NodeId node = event.destination;
     auto& log = logs[node];
     if (!log.empty()) {
@@ -52,7 +52,7 @@ class Causes {
   }
   void ahead(const NodeCalendar& calendar, NodeId node, unsigned n) {
     if (n + 1 == NodeCalendar::kAhead) {
-      calendar.visit(node, [&](const Event& event) { EXPECT_EQ(event.destination, node); });
+      calendar.visit(node, [&](const CalendarEvent& event) { EXPECT_EQ(event.destination, node); });
     }
   }
   [[nodiscard]] bool stopped() const { return seen >= stop_from_; }
@@ -61,10 +61,10 @@ class Causes {
   Picos seen = 0;
 
  private:
-  static std::uint32_t next(const Event& event) {
+  static std::uint32_t next(const CalendarEvent& event) {
     return static_cast<std::uint32_t>(mix64(event.frame + 7)) & ~1U;
   }
-  void push(NodeId node, Event event) {
+  void push(NodeId node, CalendarEvent event) {
     event.destination = node;
     ++pushed_;
     calendar_.push(node, event);
@@ -100,7 +100,7 @@ TEST(NodeCalendar, EveryNodeSeesItsEventsInOrderWhereverARunIsInterrupted) {
 
 TEST(NodeCalendar, EqualTimesGoByLinkThenByInsertion) {
   struct Frames {
-    void event(const Event& event) { order.push_back(event.frame); }
+    void event(const CalendarEvent& event) { order.push_back(event.frame); }
     void ahead(const NodeCalendar&, NodeId, unsigned) {}
     [[nodiscard]] bool stopped() const { return false; }
     std::vector<std::uint32_t> order;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kPort = 4711;
 
-std::vector<Device> two_devices() {
+std::vector<DeviceFacts> two_devices() {
   return {{.name = "efa_0",
            .index = 0,
            .guid = 0x0011223344556677,

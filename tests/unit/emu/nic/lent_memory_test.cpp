@@ -26,7 +26,7 @@ struct Gone {
 };
 
 constexpr std::uint32_t kGoneAt = 16 * 1024;
-constexpr std::uint32_t kMost = 32 * 1024;
+constexpr std::uint32_t kMax = 32 * 1024;
 
 class LentMemory : public TwoNics {
  protected:
@@ -65,7 +65,7 @@ TEST_P(LentSource, IsALocalProtectionErrorOfItsRequestOnly) {
   }
   left.fill(0, "here");
   take_away(left);
-  const std::uint32_t length = GetParam() == Operation::send ? 2000 : kMost;
+  const std::uint32_t length = GetParam() == Operation::send ? 2000 : kMax;
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, left.sge(0, 100))));
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, left.sge(kGoneAt - 1000, length))));
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, left.sge(0, 100))));
@@ -83,7 +83,7 @@ TEST_F(LentMemory, OfAReadsTargetIsALocalProtectionError) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
   take_away(left);
-  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 1, left.sge(0, kMost))));
+  ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 1, left.sge(0, kMax))));
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 2, left.sge(0, 4000))));
   run(std::chrono::milliseconds{20});
   EXPECT_EQ(ends(left), (Ends{{1, WorkStatus::bad_local_key}, {2, WorkStatus::ok}}));
@@ -96,7 +96,7 @@ TEST_P(LentTarget, IsARemoteAccessErrorOfItsRequestOnly) {
   Qp& to = right.ready_qp();
   take_away(right);
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, left.sge(0, 1000))));
-  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, left.sge(0, kMost))));
+  ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, left.sge(0, kMax))));
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 3, left.sge(0, 1000))));
   run(std::chrono::milliseconds{20});
   EXPECT_EQ(ends(left),

@@ -86,8 +86,8 @@ TEST_P(TakenMemoryUnderWork, EndsItOnceAndTouchesNothingMore) {
   const auto [operation, microseconds] = GetParam();
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
-  constexpr std::uint32_t kMost = 200 * 1024;
-  const std::uint32_t length = operation == Operation::send ? 4000 : kMost / 4;
+  constexpr std::uint32_t kMax = 200 * 1024;
+  const std::uint32_t length = operation == Operation::send ? 4000 : kMax / 4;
   for (std::uint64_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(right.receive(to, i));
     ASSERT_TRUE(left.nic.post_send(from, work(operation, to, i, taken_sge(length))));

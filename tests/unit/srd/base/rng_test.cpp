@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
 // Computed by an independent implementation of splitmix64 and xoshiro256++. Replays and published
 // results depend on them.
@@ -58,16 +58,16 @@ TEST(Rng, BetweenIncludesBothEnds) {
     EXPECT_GT(count, 250);
   }
   EXPECT_EQ(rng.between(9, 9), 9U);
-  EXPECT_EQ(rng.between(kMost, kMost), kMost);
+  EXPECT_EQ(rng.between(kMax, kMax), kMax);
 }
 
 TEST(Rng, BetweenCoversTheWholeRange) {
   Rng rng{9};
   std::uint64_t seen = 0;
   for (int i = 0; i < 200; ++i) {
-    seen |= rng.between(0, kMost);
+    seen |= rng.between(0, kMax);
   }
-  EXPECT_EQ(seen, kMost);
+  EXPECT_EQ(seen, kMax);
 }
 
 TEST(Rng, UnitAndChance) {

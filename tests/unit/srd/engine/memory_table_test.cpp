@@ -18,7 +18,7 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint32_t kDomain = 7;
 constexpr Access kRead = Access::remote_read;
 constexpr Access kWrite = Access::remote_write;
@@ -69,19 +69,19 @@ TEST_F(MemoryTableTest, BoundsAreExact) {
 
 TEST_F(MemoryTableTest, WrapAroundFindsNothing) {
   const RegionKey key = insert(0x1000, 100);
-  EXPECT_EQ(status(key, kMost, 1), Status::out_of_bounds);
-  EXPECT_EQ(status(key, kMost, 0x1002), Status::out_of_bounds) << "would end inside";
-  EXPECT_EQ(status(key, 0x1000, kMost), Status::out_of_bounds);
-  EXPECT_EQ(status(key, 0x1001, kMost), Status::out_of_bounds) << "would end at its own beginning";
-  EXPECT_EQ(status(key, kMost - 10, kMost), Status::out_of_bounds);
+  EXPECT_EQ(status(key, kMax, 1), Status::out_of_bounds);
+  EXPECT_EQ(status(key, kMax, 0x1002), Status::out_of_bounds) << "would end inside";
+  EXPECT_EQ(status(key, 0x1000, kMax), Status::out_of_bounds);
+  EXPECT_EQ(status(key, 0x1001, kMax), Status::out_of_bounds) << "would end at its own beginning";
+  EXPECT_EQ(status(key, kMax - 10, kMax), Status::out_of_bounds);
 }
 
 TEST_F(MemoryTableTest, RegionMayEndWithTheAddressSpace) {
-  const RegionKey key = insert(kMost - 99, 100);
-  EXPECT_EQ(resolve(key, kMost, 1).data, memory_.data() + 99);
-  EXPECT_EQ(status(key, kMost, 2), Status::out_of_bounds);
+  const RegionKey key = insert(kMax - 99, 100);
+  EXPECT_EQ(resolve(key, kMax, 1).data, memory_.data() + 99);
+  EXPECT_EQ(status(key, kMax, 2), Status::out_of_bounds);
   EXPECT_EQ(status(key, 0, 1), Status::out_of_bounds) << "what comes after the last address";
-  EXPECT_FALSE(table_.insert({memory_.data(), kMost - 98, 100, kRead, kDomain, false}).has_value());
+  EXPECT_FALSE(table_.insert({memory_.data(), kMax - 98, 100, kRead, kDomain, false}).has_value());
   EXPECT_EQ(status(insert(0, 100), 0, 100), Status::ok) << "from the first address";
 }
 
@@ -89,7 +89,7 @@ TEST_F(MemoryTableTest, LengthZeroNeedsKeyAndRightsOnly) {
   const RegionKey key = insert(0x1000, 100, kRead);
   EXPECT_EQ(status(key, 0x1000, 0), Status::ok);
   EXPECT_EQ(status(key, 0, 0), Status::ok);
-  EXPECT_EQ(status(key, kMost, 0), Status::ok);
+  EXPECT_EQ(status(key, kMax, 0), Status::ok);
   EXPECT_EQ(status(key, 0x1000, 0, kWrite), Status::access_denied);
   EXPECT_EQ(status(key, 0x1000, 0, kRead, kDomain + 1), Status::bad_key);
   EXPECT_EQ(status(RegionKey{0}, 0x1000, 0), Status::bad_key);

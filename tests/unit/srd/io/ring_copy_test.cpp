@@ -11,7 +11,7 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::size_t kMost = 9000;
+constexpr std::size_t kMax = 9000;
 constexpr std::byte kUntouched{0xA5};
 
 std::vector<std::byte> noise(std::size_t size) {
@@ -23,8 +23,8 @@ std::vector<std::byte> noise(std::size_t size) {
 
 template <class Copy>
 void check(const Copy& copy, std::size_t size, std::size_t from, std::size_t to) {
-  static const std::vector<std::byte> source = noise(kMost + 128);
-  std::vector<std::byte> target(kMost + 256, kUntouched);
+  static const std::vector<std::byte> source = noise(kMax + 128);
+  std::vector<std::byte> target(kMax + 256, kUntouched);
   copy(target.data() + 64 + to, source.data() + from, size);
   const auto begin = target.begin() + static_cast<std::ptrdiff_t>(64 + to);
   const auto end = begin + static_cast<std::ptrdiff_t>(size);

@@ -34,7 +34,7 @@ TEST(Limits, AFloodOfUnexpectedMessagesIsHeldBackAtTheSenders) {
       },
       20ms);
   EXPECT_GE(most, 32U);
-  EXPECT_LE(most, 32U + kSenders * srd::message::kMostRequestsHeld);
+  EXPECT_LE(most, 32U + kSenders * srd::message::kMaxRequestsHeld);
   std::size_t held_back = 0;
   for (std::uint32_t from = 1; from <= kSenders; ++from) {
     held_back += lab[from].sends_open();
@@ -221,7 +221,7 @@ TEST_F(Hostile, RandomHeadersThatParseHarmNobody) {
       lab[1].receive(rng.between(0, 3), 100);
     }
   }
-  EXPECT_LE(lab[1].messenger().unexpected(), 512U + srd::message::kMostRequestsHeld);
+  EXPECT_LE(lab[1].messenger().unexpected(), 512U + srd::message::kMaxRequestsHeld);
   // Honest partners are not hurt.
   lab[1].receive(0x77, 100000, {.from = 0});
   const std::uint64_t send = lab[0].send(lab[1], 0x77, 100000);
@@ -251,7 +251,7 @@ TEST_F(Hostile, RequestsBeyondWhatASenderMayHaveAreDropped) {
   header.length = 5000;
   Bytes8 bytes(sizeof header);
   std::memcpy(bytes.data(), &header, sizeof header);
-  for (std::uint32_t i = 0; i < srd::message::kMostRequestsHeld + 10; ++i) {
+  for (std::uint32_t i = 0; i < srd::message::kMaxRequestsHeld + 10; ++i) {
     inject(9, bytes);
   }
   EXPECT_EQ(counters().out_of_window, 10U);

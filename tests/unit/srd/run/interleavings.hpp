@@ -96,7 +96,7 @@ class Interleavings {
   }
 
  private:
-  static constexpr std::size_t kMostFibers = 5;
+  static constexpr std::size_t kMaxFibers = 5;
   static constexpr std::size_t kStack = 64 * 1024;
   struct Fiber {
     ucontext_t context{};
@@ -244,7 +244,7 @@ class Interleavings {
   std::size_t count_ = 0;
   std::size_t running_ = 0;
   jmp_buf main_place_{};
-  std::array<Fiber, kMostFibers> fibers_;
+  std::array<Fiber, kMaxFibers> fibers_;
   std::vector<Choice> choices_;
   std::unordered_set<std::uint64_t> seen_;
   std::vector<Told> told_;

@@ -148,7 +148,7 @@ TEST_F(Addresses, AnyAsADestinationIsOneself) {
 TEST_F(Addresses, ListeningNeedsNone) {
   const Handle one = id();
   EXPECT_EQ(manager.listen(one, 0), 0);
-  EXPECT_EQ(manager.look(one).backlog, kMostBacklog);
+  EXPECT_EQ(manager.look(one).backlog, kMaxBacklog);
   EXPECT_NE(manager.look(one).binding.address.port, 0);
   EXPECT_EQ(manager.listen(one, 0), EINVAL);
   EXPECT_EQ(manager.set_reuse(one, true), EINVAL);
