@@ -6,6 +6,7 @@
 // wrapped, and read and write Behind instead of the kernel's action.
 #include "integration/preload/fault_signals.hpp"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -108,6 +109,9 @@ class Behind {
 };
 
 constinit std::atomic<bool> installed{false};
+// Whose actions these are. A child of vfork() has actions of its own in the kernel, but its memory,
+// and so this file's, is its parent's.
+constinit std::atomic<pid_t> owner{0};
 constinit Behind behind_segv;
 constinit Behind behind_bus;
 
@@ -132,6 +136,8 @@ bool has_handler(const Action& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 ||
          (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
+
+bool in_vfork_child() { return owner.load(std::memory_order_relaxed) != getpid(); }
 
 void on_fault(int signal, siginfo_t* info, void* context);
 
@@ -183,10 +189,23 @@ void die_of_fault(int signal, const siginfo_t& info, const ucontext_t& context) 
   latest = here;
 }
 
+// From now on the signal has its default action.
+void reset(int signal) {
+  if (in_vfork_child()) {
+    Action by_default{};
+    by_default.sa_handler = SIG_DFL;
+    stock_sigaction(signal, &by_default, nullptr);
+    return;
+  }
+  behind_of(signal)->change([](Action& now) {
+    now.sa_flags &= ~SA_SIGINFO;
+    now.sa_handler = SIG_DFL;
+  });
+}
+
 // Does with a signal what the kernel would do if the program's action were installed.
 void pass_on(int signal, siginfo_t* info, void* context) {
-  Behind& behind = *behind_of(signal);
-  const Action action = behind.load();
+  const Action action = behind_of(signal)->load();
   const bool sent = info->si_code <= 0;
   if (!has_handler(action)) {
     if (sent && action.sa_handler == SIG_DFL) {
@@ -197,10 +216,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
     return;
   }
   if ((action.sa_flags & SA_RESETHAND) != 0) {
-    behind.change([](Action& now) {
-      now.sa_flags &= ~SA_SIGINFO;
-      now.sa_handler = SIG_DFL;
-    });
+    reset(signal);
   }
   // Our return restores the former mask; a handler that leaves by longjmp() may not.
   const std::uint64_t itself = (action.sa_flags & SA_NODEFER) != 0 ? 0 : bit(signal);
@@ -229,6 +245,18 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
   pass_on(signal, info, context_pointer);
 }
 
+// A sigaction(2) in a child of vfork(), which has no use for our handler: it must not touch a
+// device.
+int act_in_vfork_child(int signal, const Action* wanted, Action* before) {
+  Action known{};
+  const int result = stock_sigaction(signal, wanted, &known);
+  if (result == 0 && before != nullptr) {
+    const bool is_ours = (known.sa_flags & SA_SIGINFO) != 0 && known.sa_sigaction == on_fault;
+    *before = is_ours ? behind_of(signal)->load() : known;
+  }
+  return result;
+}
+
 bool is_taken_over(int signal) {
   return behind_of(signal) != nullptr && installed.load(std::memory_order_acquire);
 }
@@ -238,6 +266,10 @@ bool is_taken_over(int signal) {
 bool answer(int signal, const Action* wanted, Action* before, int& result) {
   if (!is_taken_over(signal)) {
     return false;
+  }
+  if (in_vfork_child()) {
+    result = act_in_vfork_child(signal, wanted, before);
+    return true;
   }
   Behind* const behind = behind_of(signal);
   if (wanted == nullptr) {
@@ -284,6 +316,9 @@ void install_fault_signals() {
   if (installed.load(std::memory_order_acquire)) {
     return;
   }
+  const auto own = [] { owner.store(getpid(), std::memory_order_relaxed); };
+  own();
+  pthread_atfork(nullptr, nullptr, own);
   for (const int signal : {SIGSEGV, SIGBUS}) {
     behind_of(signal)->change([signal](Action& now) {
       if (stock_sigaction(signal, nullptr, &now) == 0) {

@@ -60,6 +60,52 @@ WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
   return weft::preload::write_device(fd, piece.iov_base, piece.iov_len);
 }
 
+namespace {
+
+// A device file has no position to write at (ESPIPE), and no file has one before its beginning.
+template <class Offset>
+ssize_t refuse_position(Offset offset) {
+  errno = offset < 0 ? EINVAL : ESPIPE;
+  return -1;
+}
+
+// Position -1 is where the file stands.
+template <class Stock, class Offset>
+ssize_t write_pieces_at(Stock& stock, int fd, const iovec* pieces, int count, Offset offset,
+                        int flags) {
+  if (!is_device(fd)) {
+    return stock(fd, pieces, count, offset, flags);
+  }
+  return offset == -1 ? writev(fd, pieces, count) : refuse_position(offset);
+}
+
+}  // namespace
+
+WEFT_EXPORT ssize_t pwrite(int fd, const void* buffer, std::size_t size, off_t offset) {
+  static constinit Next<ssize_t(int, const void*, std::size_t, off_t)> stock("pwrite");
+  return is_device(fd) ? refuse_position(offset) : stock(fd, buffer, size, offset);
+}
+WEFT_EXPORT ssize_t pwrite64(int fd, const void* buffer, std::size_t size, off64_t offset) {
+  static constinit Next<ssize_t(int, const void*, std::size_t, off64_t)> stock("pwrite64");
+  return is_device(fd) ? refuse_position(offset) : stock(fd, buffer, size, offset);
+}
+WEFT_EXPORT ssize_t pwritev(int fd, const iovec* pieces, int count, off_t offset) {
+  static constinit Next<ssize_t(int, const iovec*, int, off_t)> stock("pwritev");
+  return is_device(fd) ? refuse_position(offset) : stock(fd, pieces, count, offset);
+}
+WEFT_EXPORT ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
+  static constinit Next<ssize_t(int, const iovec*, int, off64_t)> stock("pwritev64");
+  return is_device(fd) ? refuse_position(offset) : stock(fd, pieces, count, offset);
+}
+WEFT_EXPORT ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
+  static constinit Next<ssize_t(int, const iovec*, int, off_t, int)> stock("pwritev2");
+  return write_pieces_at(stock, fd, pieces, count, offset, flags);
+}
+WEFT_EXPORT ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
+  static constinit Next<ssize_t(int, const iovec*, int, off64_t, int)> stock("pwritev64v2");
+  return write_pieces_at(stock, fd, pieces, count, offset, flags);
+}
+
 WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   static constinit Next<int(int, unsigned long, ...)> stock("ioctl");
   va_list arguments;
@@ -231,6 +277,8 @@ WEFT_EXPORT int fcntl64(int fd, int command, ...) {
 extern "C" {
 __attribute__((visibility("default"), alias("write"))) ssize_t __write(int, const void*,
                                                                        std::size_t);
+__attribute__((visibility("default"), alias("pwrite64"))) ssize_t __pwrite64(int, const void*,
+                                                                             std::size_t, off64_t);
 __attribute__((visibility("default"), alias("close"))) int __close(int);
 __attribute__((visibility("default"), alias("dup2"))) int __dup2(int, int) noexcept;
 __attribute__((visibility("default"), alias("fcntl"))) int __fcntl(int, int, ...);

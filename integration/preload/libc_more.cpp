@@ -1,6 +1,5 @@
 // Owns the wrapped calls that few programs make: changing into a folder, walking trees, watching,
 // and older calls to open files.
-#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/inotify.h>
@@ -10,7 +9,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <climits>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +21,10 @@
 
 using weft::preload::hide_root;
 using weft::preload::Next;
+using weft::preload::PathLease;
 using weft::preload::Redirected;
 using weft::preload::redirected;
+using weft::preload::visible;
 
 WEFT_EXPORT int creat(const char* path, mode_t mode) {
   return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
@@ -50,16 +51,56 @@ WEFT_EXPORT int chdir(const char* path) noexcept {
   return redirected(path, [&](const char* to) { return stock(to); });
 }
 
-WEFT_EXPORT char* getcwd(char* to, std::size_t size) noexcept {
-  static constinit Next<char*(char*, std::size_t)> stock("getcwd");
-  char* const path = stock(to, size);
+namespace {
+
+// The folder's real name did not fit into `size` bytes, but the shorter one that the program sees
+// may. As getcwd().
+[[gnu::noinline]] char* fit_folder(char* to, std::size_t size) {
+  PathLease space;
+  if (!space.take() || syscall(SYS_getcwd, space->whole, sizeof space->whole) <= 0) {
+    return nullptr;
+  }
+  const char* const shown = visible(space->whole);
+  const std::size_t length = std::strlen(shown) + 1;
+  if (shown == space->whole || length > size) {
+    errno = ERANGE;
+    return nullptr;
+  }
+  to = to != nullptr ? to : static_cast<char*>(std::malloc(size));
+  return to == nullptr ? nullptr : static_cast<char*>(std::memcpy(to, shown, length));
+}
+
+// `path` is what libc's getcwd(to, size) has answered.
+char* show_folder(char* path, char* to, std::size_t size) {
+  if (path == nullptr && errno == ERANGE) {
+    return fit_folder(to, size);
+  }
   hide_root(path);
   return path;
 }
 
+}  // namespace
+
+WEFT_EXPORT char* getcwd(char* to, std::size_t size) noexcept {
+  static constinit Next<char*(char*, std::size_t)> stock("getcwd");
+  return show_folder(stock(to, size), to, size);
+}
+
 WEFT_EXPORT char* __getcwd_chk(char* to, std::size_t size, std::size_t room) noexcept {
   static constinit Next<char*(char*, std::size_t, std::size_t)> stock("__getcwd_chk");
-  char* const path = stock(to, size, room);
+  return show_folder(stock(to, size, room), to, size);
+}
+
+WEFT_EXPORT char* getwd(char* to) noexcept {
+  static constinit Next<char*(char*)> stock("getwd");
+  char* const path = stock(to);
+  hide_root(path);
+  return path;
+}
+
+WEFT_EXPORT char* __getwd_chk(char* to, std::size_t room) noexcept {
+  static constinit Next<char*(char*, std::size_t)> stock("__getwd_chk");
+  char* const path = stock(to, room);
   hide_root(path);
   return path;
 }
@@ -71,25 +112,7 @@ WEFT_EXPORT char* get_current_dir_name() noexcept {
   return path;
 }
 
-// --- Folders and trees
-
-WEFT_EXPORT int scandirat(int folder, const char* path, dirent*** list,
-                          int (*filter)(const dirent*),
-                          int (*compare)(const dirent**, const dirent**)) {
-  static constinit Next<int(int, const char*, dirent***, int (*)(const dirent*),
-                            int (*)(const dirent**, const dirent**))>
-      stock("scandirat");
-  return stock(folder, Redirected(folder, path).path(), list, filter, compare);
-}
-
-WEFT_EXPORT int scandirat64(int folder, const char* path, dirent64*** list,
-                            int (*filter)(const dirent64*),
-                            int (*compare)(const dirent64**, const dirent64**)) {
-  static constinit Next<int(int, const char*, dirent64***, int (*)(const dirent64*),
-                            int (*)(const dirent64**, const dirent64**))>
-      stock("scandirat64");
-  return stock(folder, Redirected(folder, path).path(), list, filter, compare);
-}
+// --- Trees
 
 namespace {
 
@@ -113,11 +136,9 @@ class Visiting {
 // `base` is an offset into the path, and moves with what is hidden.
 template <class Visit, class Stat>
 int visit_hidden(const char* path, const Stat* status, int type, FTW* place) {
-  char shown[PATH_MAX];
-  std::snprintf(shown, sizeof shown, "%s", path);
-  hide_root(shown);
+  const char* const shown = visible(path);
   FTW moved = *place;
-  moved.base -= static_cast<int>(std::strlen(path) - std::strlen(shown));
+  moved.base -= static_cast<int>(shown - path);
   return visitor<Visit>(shown, status, type, &moved);
 }
 
@@ -153,10 +174,7 @@ namespace {
 // The same for ftw(), whose visitor gets no offset into the path.
 template <class Visit, class Stat>
 int visit_hidden_plain(const char* path, const Stat* status, int type) {
-  char shown[PATH_MAX];
-  std::snprintf(shown, sizeof shown, "%s", path);
-  hide_root(shown);
-  return visitor<Visit>(shown, status, type);
+  return visitor<Visit>(visible(path), status, type);
 }
 
 template <class Visit, class Stat, class Walk>
@@ -182,49 +200,6 @@ WEFT_EXPORT int ftw(const char* path, PlainVisit* visit, int descriptors) {
 WEFT_EXPORT int ftw64(const char* path, PlainVisit64* visit, int descriptors) {
   static constinit Next<int(const char*, PlainVisit64*, int)> stock("ftw64");
   return walk_plain<PlainVisit64, struct stat64>(stock.get(), path, visit, descriptors);
-}
-
-// --- What a folder says of its entries
-
-namespace {
-
-// Whether that is the open folder /dev/infiniband, as the program sees it.
-bool is_device_folder(int folder) {
-  char link[32];
-  char path[PATH_MAX];
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-  const auto length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
-  if (length <= 0) {
-    return false;
-  }
-  path[length] = '\0';
-  hide_root(path);
-  return std::strcmp(path, "/dev/infiniband") == 0;
-}
-
-// For programs that look for devices by the type of a directory entry.
-template <class Entry>
-Entry* show_type(DIR* folder, Entry* entry) {
-  constexpr char kDevice[] = "uverbs";
-  if (entry != nullptr && entry->d_type == DT_REG &&
-      (std::strncmp(entry->d_name, kDevice, sizeof kDevice - 1) == 0 ||
-       std::strcmp(entry->d_name, "rdma_cm") == 0) &&
-      is_device_folder(dirfd(folder))) {
-    entry->d_type = DT_CHR;
-  }
-  return entry;
-}
-
-}  // namespace
-
-WEFT_EXPORT dirent* readdir(DIR* folder) {
-  static constinit Next<dirent*(DIR*)> stock("readdir");
-  return show_type(folder, stock(folder));
-}
-
-WEFT_EXPORT dirent64* readdir64(DIR* folder) {
-  static constinit Next<dirent64*(DIR*)> stock("readdir64");
-  return show_type(folder, stock(folder));
 }
 
 // --- File systems and watches

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,12 +27,34 @@ mode_t mode_of(int flags, va_list arguments) {
   return takes_mode(flags) ? static_cast<mode_t>(va_arg(arguments, int)) : 0;
 }
 
+// What the kernel asks of a character device before its driver. An errno, or 0.
+int refusal_of_device(int flags) {
+  return (flags & O_CREAT) != 0 && (flags & O_EXCL) != 0 ? EEXIST
+         : (flags & O_DIRECTORY) != 0                    ? ENOTDIR
+                                                         : 0;
+}
+
+// `path` is that of its file in the tree. False: there is no such device.
+bool is_there(const char* path) {
+  const int error = errno;
+  const bool there = syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+  errno = error;
+  return there;
+}
+
 // `stock` opens the path that it is given.
 template <class Open>
 int open_redirected(int folder, const char* path, int flags, Open&& stock) {
   const LastLink last = (flags & O_NOFOLLOW) != 0 ? LastLink::stays : LastLink::followed;
   return redirected(folder, path, last, [&](const Redirected& to) {
-    return to.device() >= 0 ? open_device(to.device(), flags) : stock(to.path());
+    if (to.device() < 0 || !is_there(to.path())) {
+      return stock(to.path());
+    }
+    if (const int error = refusal_of_device(flags); error != 0) {
+      errno = error;
+      return -1;
+    }
+    return open_device(to.device(), flags);
   });
 }
 
@@ -129,22 +153,6 @@ WEFT_EXPORT FILE* fopen64(const char* path, const char* mode) {
 WEFT_EXPORT DIR* opendir(const char* path) {
   static constinit Next<DIR*(const char*)> stock("opendir");
   return redirected(path, [&](const char* to) { return stock(to); });
-}
-
-WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const dirent*),
-                        int (*compare)(const dirent**, const dirent**)) {
-  static constinit Next<int(const char*, dirent***, int (*)(const dirent*),
-                            int (*)(const dirent**, const dirent**))>
-      stock("scandir");
-  return redirected(path, [&](const char* to) { return stock(to, list, filter, compare); });
-}
-
-WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(const dirent64*),
-                          int (*compare)(const dirent64**, const dirent64**)) {
-  static constinit Next<int(const char*, dirent64***, int (*)(const dirent64*),
-                            int (*)(const dirent64**, const dirent64**))>
-      stock("scandir64");
-  return redirected(path, [&](const char* to) { return stock(to, list, filter, compare); });
 }
 
 namespace {

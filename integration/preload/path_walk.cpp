@@ -15,11 +15,11 @@ namespace {
 constexpr int kMaxLinks = 40;  // as in the kernel
 
 // `to_` is the way so far, `rest_` what is still to be walked; a link that is followed puts its
-// target in front of the rest. On the stack, without malloc(), which may be the caller.
+// target in front of the rest.
 class Walk {
  public:
-  Walk(const char* root, LastLink last, char (&to)[kLongestWalk])
-      : root_(root), last_(last), to_(to) {
+  Walk(const char* root, LastLink last, PathSpace& space)
+      : root_(root), last_(last), space_(space), to_(space.walked), rest_(space.rest) {
     to_[0] = '\0';
   }
 
@@ -85,8 +85,8 @@ class Walk {
     if (last && last_ == LastLink::stays) {
       return true;
     }
-    char target[kLongestWalk];
-    const ssize_t size = ask(target);
+    char* const target = space_.target;
+    const ssize_t size = ask();
     if (size <= 0) {
       return size == 0 || last;
     }
@@ -99,20 +99,21 @@ class Walk {
     to_[length_] = '\0';
     return put_in_front(target, rest_ + begin_);
   }
-  // The target of a link, and its length. 0: it is no link but a folder; -1: neither.
-  [[nodiscard]] ssize_t ask(char (&target)[kLongestWalk]) const {
+  // Reads the target of a link, and returns its length. 0: it is no link but a folder; -1: neither.
+  [[nodiscard]] ssize_t ask() const {
     const char* at = to_;
-    char below[2 * kLongestWalk];
     if (is_emulated(to_)) {
       const std::size_t head = std::strlen(root_);
-      if (head + length_ >= sizeof below) {
+      char* const below = space_.below;
+      if (head + length_ >= sizeof space_.below) {
         return -1;
       }
       std::memcpy(below, root_, head);
       std::memcpy(below + head, to_, length_ + 1);
       at = below;
     }
-    const ssize_t size = syscall(SYS_readlinkat, AT_FDCWD, at, target, sizeof target - 1);
+    const ssize_t size =
+        syscall(SYS_readlinkat, AT_FDCWD, at, space_.target, sizeof space_.target - 1);
     struct stat status {};
     if (size > 0) {
       return size;
@@ -123,9 +124,10 @@ class Walk {
 
   const char* root_;
   LastLink last_;
+  PathSpace& space_;
   char (&to_)[kLongestWalk];  // the path so far, without links and ".."
   std::size_t length_ = 0;
-  char rest_[kLongestWalk];
+  char (&rest_)[kLongestWalk];
   std::size_t begin_ = 0;
   int links_ = 0;
   bool touched_ = false;
@@ -133,8 +135,8 @@ class Walk {
 
 }  // namespace
 
-bool walk_path(const char* root, const char* path, LastLink last, char (&to)[kLongestWalk]) {
-  Walk walk(root, last, to);
+bool walk_path(const char* root, const char* path, LastLink last, PathSpace& space) {
+  Walk walk(root, last, space);
   return walk.follow(path) && walk.touched();
 }
 

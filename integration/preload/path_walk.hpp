@@ -2,8 +2,7 @@
 // /dev.
 #pragma once
 
-#include <cstddef>
-
+#include "integration/preload/path_space.hpp"
 #include "integration/preload/paths.hpp"
 
 namespace weft::preload {
@@ -11,13 +10,9 @@ namespace weft::preload {
 // Whether the path, absolute and plain, belongs to the emulation.
 [[nodiscard]] bool is_emulated(const char* path);
 
-// Long enough for any path below /sys that programs put together; longer ones are left alone.
-inline constexpr std::size_t kLongestWalk = 1024;
-
-// Resolves an absolute path to where it leads, as the program sees it: without ".." and without
-// links, except a last one that stays. False: it never touches the emulated tree, or is too long,
-// or leads nowhere.
-[[nodiscard]] bool walk_path(const char* root, const char* path, LastLink last,
-                             char (&to)[kLongestWalk]);
+// Resolves an absolute path to where it leads, as the program sees it, in space.walked: without
+// ".." and without links, except a last one that stays. False: it never touches the emulated tree,
+// or is too long, or leads nowhere.
+[[nodiscard]] bool walk_path(const char* root, const char* path, LastLink last, PathSpace& space);
 
 }  // namespace weft::preload

@@ -14,12 +14,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 
 #include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
@@ -74,12 +77,13 @@ int device_number(const char* path) {
   if (!begins(path, kUverbs)) {
     return std::strcmp(path, kConnections) == 0 ? FdTable::kConnections : -1;
   }
-  const char* const digits = path + sizeof kUverbs - 1;
-  char* end = nullptr;
-  const long number = std::strtol(digits, &end, 10);
-  return end != digits && *end == '\0' && number >= 0 && number < FdTable::kMaxNics
-             ? static_cast<int>(number)
-             : -1;
+  // As the kernel writes it: without a sign or leading zeros.
+  const std::string_view digits = path + sizeof kUverbs - 1;
+  int number = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  const bool plain = whole && digits[0] != '-' && (digits[0] != '0' || digits.size() == 1);
+  return plain && number < FdTable::kMaxNics ? number : -1;
 }
 
 // Whether the path has a ".." step: where that leads cannot be told from the text (path_walk.cpp).
@@ -252,7 +256,8 @@ bool may_lead_here(const char* path) {
 }
 
 // The absolute form of a relative path, as the program sees it. False: unknown, or too long.
-bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
+bool make_absolute(int folder, const char* path, char (&to)[PATH_MAX]) {
+  constexpr std::size_t room = sizeof to;
   ssize_t length = 0;
   if (folder == AT_FDCWD) {
     length = syscall(SYS_getcwd, to, room) - 1;  // counts the end of the string
@@ -279,8 +284,7 @@ bool make_absolute(int folder, const char* path, char* to, std::size_t room) {
 // For a path that the kernel did not find: whether it contains a dangling link, which may lead into
 // the emulated tree, or just a name that does not exist. Tries from the end, since nearly always
 // the last folder exists.
-bool ends_at_a_link(int folder, const char* path, LastLink last) {
-  char part[PATH_MAX];
+bool ends_at_a_link(int folder, const char* path, LastLink last, char (&part)[PATH_MAX]) {
   std::memcpy(part, path, std::strlen(path) + 1);
   struct stat status {};
   while (syscall(SYS_newfstatat, folder, part, &status, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -301,28 +305,31 @@ Redirected::Redirected(int folder, const char* path) : path_(path) {
   if (tree_root() == nullptr || !is_readable(path) || path[0] == '\0') {
     return;
   }
+  may_follow_ = true;
   // All paths that do not begin with "/s", "/d", "//" or "/." are let go here.
   if (path[0] == '/') {
     if (path[1] == 's' || path[1] == 'd' || path[1] == '/' || path[1] == '.') {
       redirect(path);
     }
   } else if (may_lead_here(path)) {
-    char whole[PATH_MAX];
-    if (make_absolute(folder, path, whole, sizeof whole)) {
-      redirect(whole);
-    }
+    redirect_relative(folder, path);
+  }
+}
+
+[[gnu::noinline]] void Redirected::redirect_relative(int folder, const char* path) {
+  if (space_.take() && make_absolute(folder, path, space_->whole)) {
+    redirect(space_->whole);
   }
 }
 
 bool Redirected::follow_links(int folder, LastLink last) {
   const char* const path = path_;
-  const bool may_follow =
-      tree_root() != nullptr && path != buffer_ && is_readable(path) && path[0] != '\0';
+  const bool led_here = space_.has_taken() && path == space_->result;
   const int before = errno;
-  char whole[PATH_MAX];
-  if (may_follow && ends_at_a_link(folder, path, last) &&
-      (path[0] == '/' || make_absolute(folder, path, whole, sizeof whole))) {
-    redirect_walked(tree_root(), path[0] == '/' ? path : whole, last);
+  if (may_follow_ && !led_here && space_.take() &&
+      ends_at_a_link(folder, path, last, space_->part) &&
+      (path[0] == '/' || make_absolute(folder, path, space_->whole))) {
+    redirect_walked(tree_root(), path[0] == '/' ? path : space_->whole, last);
   }
   errno = before;
   return path_ != path;
@@ -334,54 +341,59 @@ void Redirected::redirect(const char* path) {
     redirect_walked(root, path, LastLink::stays);
     return;
   }
-  char simple[PATH_MAX];
   if (!is_emulated(path)) {
     const bool odd = std::strstr(path, "//") != nullptr || std::strstr(path, "/.") != nullptr;
-    if (!odd || !simplify(path, simple, sizeof simple) || !is_emulated(simple)) {
+    if (!odd || !space_.take() || !simplify(path, space_->part, sizeof space_->part) ||
+        !is_emulated(space_->part)) {
       return;
     }
-    path = simple;
+    path = space_->part;
   }
   lead_to(root, path);
 }
 
 [[gnu::noinline]] void Redirected::redirect_walked(const char* root, const char* path,
                                                    LastLink last) {
-  char walked[kLongestWalk];
-  if (!walk_path(root, path, last, walked)) {
+  if (!space_.take() || !walk_path(root, path, last, *space_)) {
     return;
   }
+  const char* const walked = space_->walked;
   if (is_emulated(walked)) {
     lead_to(root, walked);
   } else {  // the way leads through the tree and out again, which the kernel could not follow
-    std::memcpy(buffer_, walked, std::strlen(walked) + 1);
-    path_ = buffer_;
+    std::memcpy(space_->result, walked, std::strlen(walked) + 1);
+    path_ = space_->result;
   }
 }
 
 void Redirected::lead_to(const char* root, const char* path) {
   const std::size_t head = std::strlen(root);
   const std::size_t tail = std::strlen(path);
-  if (head + tail >= sizeof buffer_) {
+  if (!space_.take() || head + tail >= sizeof space_->result) {
     return;
   }
-  std::memcpy(buffer_, root, head);
-  std::memcpy(buffer_ + head, path, tail + 1);
-  path_ = buffer_;
+  char* const result = space_->result;
+  std::memcpy(result, root, head);
+  std::memcpy(result + head, path, tail + 1);
+  path_ = result;
   device_ = device_number(path);
   if (std::strstr(path, "counters") != nullptr) {
-    devices::refresh_counter_files(root, buffer_);
+    devices::refresh_counter_files(root, result);
   }
 }
 
-void hide_root(char* path) {
+const char* visible(const char* path) {
   const char* const root = tree_root();
   if (root == nullptr || path == nullptr || !begins(path, root)) {
-    return;
+    return path;
   }
-  const std::size_t head = std::strlen(root);
-  if (path[head] == '/') {
-    std::memmove(path, path + head, std::strlen(path + head) + 1);
+  const char* const below = path + std::strlen(root);
+  return *below == '/' ? below : path;
+}
+
+void hide_root(char* path) {
+  if (const char* const shown = visible(path); shown != path) {
+    std::memmove(path, shown, std::strlen(shown) + 1);
   }
 }
 

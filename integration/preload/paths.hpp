@@ -4,9 +4,9 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <climits>
-#include <cstddef>
 #include <type_traits>
+
+#include "integration/preload/path_space.hpp"
 
 namespace weft::preload {
 
@@ -15,7 +15,9 @@ enum class LastLink { stays, followed };
 
 // Where a path leads: to itself, or into the device tree of the run. For most paths it looks at the
 // first letters only; it asks the kernel for the working directory only when a relative path begins
-// like one that could lead there. It keeps a pointer to the path that it was made from.
+// like one that could lead there. It keeps a pointer to the path that it was made from. It is
+// small, as is the stack that it needs: a PathLease has the text, of those paths only that need
+// one.
 class Redirected {
  public:
   explicit Redirected(const char* path) : Redirected(AT_FDCWD, path) {}
@@ -32,12 +34,14 @@ class Redirected {
 
  private:
   void redirect(const char* path);
+  void redirect_relative(int folder, const char* path);
   void redirect_walked(const char* root, const char* path, LastLink last);
   void lead_to(const char* root, const char* path);
 
   const char* path_;
   int device_ = -1;
-  char buffer_[PATH_MAX];
+  bool may_follow_ = false;  // it is a path, and there is a tree
+  PathLease space_;
 };
 
 // The stock function's answer about the path, or about where its links lead. `call` is given a
@@ -60,8 +64,9 @@ auto redirected(const char* path, Call&& call) {
                     [&](const Redirected& to) { return call(to.path()); });
 }
 
-// The inverse: turns a path in the tree into the one that the program may see. In place, as it only
-// gets shorter.
+// The inverse: the path that the program may see, which is the end of one in the tree.
+[[nodiscard]] const char* visible(const char* path);
+// The same in place.
 void hide_root(char* path);
 
 // Folder of the run, from the environment; null: nothing is emulated in this process.

@@ -192,9 +192,14 @@ void in_child_after_fork() {
     new std::shared_ptr<OpenFile>(
         std::move(known.file));  // kept for ever, so that nothing is torn down here
   }
+  // Kept files can still be found through their channels. To close one would wait for the lock of
+  // a NIC, whose holder may be a thread that the child does not have.
+  self.channels.clear();
   for (int fd = 0; fd < FdTable::end(); ++fd) {
     if (FdTable::is_private(fd)) {
       kernel::native::close(fd);
+    } else if (FdTable::kind(fd) == FdTable::kChannel) {
+      forget(fd);
     }
   }
 }

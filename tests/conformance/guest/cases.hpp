@@ -11,6 +11,7 @@ int exit_cancelled();    // by a thread that is to be cancelled
 int cancelled_waiter();  // for events of rdma_cm; others are interrupted, or do not wait
 int cancelled_poller();  // a thread is cancelled in its polls; the others go on
 int forks();             // while another thread opens and closes the device
+int forked_channels();   // children close theirs, whatever the parent's threads were at
 int first_use();         // by many threads at once
 
 // --- Descriptors (descriptors.cpp)
@@ -35,6 +36,7 @@ int gone_everywhere();  // by threads that block all signals, while others poll
 int own_faults();       // the program's handlers find what the kernel promises
 int masked_faults();    // however the program comes to block them
 int own_deaths();       // children end as they would without us
+int vfork_actions();    // children of vfork() leave their parent's alone
 
 // --- Paths (files.cpp)
 int open_without_malloc();
@@ -44,6 +46,13 @@ int bad_pointers();  // are EFAULT
 int own_links();     // lead to devices
 int sandboxed();     // the same where the kernel may not copy for us
 int other_names();   // that glibc has for the same calls
+int small_stacks();  // of the callers (stacks.cpp)
+
+// --- Names (names.cpp)
+int device_names();
+int listings();     // of device files
+int whereabouts();  // of the program
+int positions();    // in a device file, which has none
 
 // --- Programs that wait by looking at their memory (spin.cpp). Two ranks; prints the median of one
 // way. SPIN_TURNS says how many.

@@ -213,6 +213,48 @@ int forks() {
   return 0;
 }
 
+// The child has the channel's descriptor, but none of the threads that had the NIC at that moment.
+int forked_channels() {
+  constexpr int kChildren = 60;
+  QueuePair queue(kSlots, kSize);
+  ibv_comp_channel* const channel = ibv_create_comp_channel(queue.context());
+  demand(channel != nullptr, "no channel");
+  std::atomic<bool> stop{false};
+  // Looking at the pages of a large region, one by one, takes the NIC for long.
+  std::vector<std::uint8_t> memory(std::size_t{16} * 4096);
+  std::thread registers([&] {
+    const int access = IBV_ACCESS_LOCAL_WRITE;
+    while (!stop) {
+      ibv_mr* const region = ibv_reg_mr(queue.domain(), memory.data(), memory.size(), access);
+      demand(region != nullptr && ibv_dereg_mr(region) == 0, "cannot register");
+    }
+  });
+  std::thread polls([&] {
+    ibv_wc done{};
+    while (!stop) {
+      (void)queue.poll(done);
+    }
+  });
+  for (int i = 0; i < kChildren; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      const bool closed = close(channel->fd) == 0;
+      // The number is another file's now, in a child that has its own device.
+      const int fd = open("/dev/null", O_RDONLY);
+      std::_Exit(closed && fd >= 0 && close(fd) == 0 ? 0 : 1);
+    }
+    int status = 0;
+    demand(waitpid(child, &status, 0) == child && status == 0, "a child hangs");
+  }
+  stop = true;
+  registers.join();
+  polls.join();
+  demand(ibv_destroy_comp_channel(channel) == 0, "the parent's channel is gone");
+  talk_to_itself(queue);
+  return 0;
+}
+
 int first_use() {
   constexpr int kThreads = 8;
   std::atomic<int> waiting{0};

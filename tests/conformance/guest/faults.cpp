@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -331,6 +332,61 @@ int own_deaths() {
          "a handler that returns, once");
   talk_to_itself(queue);
   return 0;
+}
+
+namespace {
+
+std::atomic<int> handled{0};
+void handle(int) { ++handled; }
+
+sighandler_t action_of(int number) {
+  struct sigaction now {};
+  return sigaction(number, nullptr, &now) == 0 ? now.sa_handler : SIG_ERR;
+}
+
+// `change` runs in a child that has its parent's memory, but actions of its own. Returns how that
+// ends.
+template <class Change>
+int in_vfork_child(Change&& change) {
+  const pid_t child = vfork();
+  if (child == 0) {
+    _exit(change() ? 0 : 1);
+  }
+  int status = 0;
+  demand(waitpid(child, &status, 0) == child, "waitpid");
+  return status;
+}
+
+}  // namespace
+
+int vfork_actions() {
+  const int device = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+  demand(device >= 0, "no device");
+  for (const int number : {SIGSEGV, SIGBUS}) {
+    demand(signal(number, handle) != SIG_ERR, "signal()");
+    demand(in_vfork_child([&] {
+             return action_of(number) == handle && signal(number, SIG_IGN) == handle &&
+                    action_of(number) == SIG_IGN && signal(number, handle) == SIG_IGN &&
+                    action_of(number) == handle && signal(number, SIG_DFL) == handle;
+           }) == 0,
+           "a child has other actions");
+    demand(action_of(number) == handle, "a child changes its parent's action");
+    const int killed = in_vfork_child(
+        [&] { return signal(number, SIG_DFL) == handle && kill(getpid(), number) == 0; });
+    demand(WIFSIGNALED(killed) && WTERMSIG(killed) == number, "a child survives");
+    struct sigaction once {};
+    once.sa_handler = handle;
+    once.sa_flags = static_cast<int>(SA_RESETHAND);
+    demand(sigaction(number, &once, nullptr) == 0, "sigaction()");
+    handled = 0;
+    demand(in_vfork_child([&] {
+             return raise(number) == 0 && handled == 1 && action_of(number) == SIG_DFL;
+           }) == 0,
+           "once in a child");
+    demand(action_of(number) == handle, "a child uses up its parent's action");
+    demand(raise(number) == 0 && handled == 2 && action_of(number) == SIG_DFL, "once here");
+  }
+  return close(device);
 }
 
 }  // namespace weft::conformance

@@ -52,21 +52,26 @@ class Alone : public ::testing::TestWithParam<const char*> {};
 TEST_P(Alone, Succeeds) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const std::string name = GetParam();
-  if ((name == "relative_paths" || name == "steps_back" || name == "own_links") &&
+  if ((name == "relative_paths" || name == "steps_back" || name == "own_links" ||
+       name == "listings" || name == "whereabouts") &&
       run_shell("test -d /sys/class").code != 0) {
     GTEST_SKIP() << "no /sys is mounted here, for the emulated files to stand beside";
   }
   const Outcome outcome = alone(GetParam());
   EXPECT_EQ(outcome.code, 0) << outcome.output;
+  if (name == "device_names") {
+    EXPECT_EQ(outcome.output, "") << "a device that there is not needs no message";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Guest, Alone,
                          ::testing::Values("exit_cancelled", "cancelled_poller", "forks",
-                                           "first_use", "close_all", "failed_dup", "numbers",
-                                           "channels", "open_without_malloc", "relative_paths",
-                                           "steps_back", "bad_pointers", "own_links", "other_names",
-                                           "past_us", "few_numbers", "netlink_sockets",
-                                           "sandboxed"),
+                                           "forked_channels", "small_stacks", "device_names",
+                                           "listings", "whereabouts", "positions", "first_use",
+                                           "close_all", "failed_dup", "numbers", "channels",
+                                           "open_without_malloc", "relative_paths", "steps_back",
+                                           "bad_pointers", "own_links", "other_names", "past_us",
+                                           "few_numbers", "netlink_sockets", "sandboxed"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(Paths, OfATreeBehindALink) {
@@ -125,7 +130,7 @@ TEST_P(Faults, AreWhoseTheyAre) {
 INSTANTIATE_TEST_SUITE_P(Guest, Faults,
                          ::testing::Combine(::testing::Values("gone_buffers", "gone_everywhere",
                                                               "own_faults", "masked_faults",
-                                                              "own_deaths"),
+                                                              "own_deaths", "vfork_actions"),
                                             ::testing::Values("", "WEFT_DOORBELL_TRAP=1")),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) +
