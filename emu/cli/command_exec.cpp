@@ -31,7 +31,6 @@ struct Options {
   std::string host;
   const CLI::Option* name_option = nullptr;
   const CLI::Option* host_option = nullptr;
-  const CLI::Option* words_option = nullptr;
   std::string device = launch::default_device();
   std::vector<std::string> words;
 };
@@ -45,9 +44,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Network and host may be left out, and only the `--` before the command tells which words are
-// which: CLI11, which fills positional options from the left, takes the command's words for them.
-// Without `--` the first two words are network and host.
+// Network and host may be left out before the `--`. Without one the first two words are network
+// and host.
 void sort_words(Options& options) {
   std::vector<std::string> all;
   for (const auto& [option, word] : {std::pair(options.name_option, options.name),
@@ -58,13 +56,9 @@ void sort_words(Options& options) {
   }
   all.insert(all.end(), options.words.begin(), options.words.end());
   const auto after = words_after_dashes();
-  const std::size_t given =
-      options.name_option->count() + options.host_option->count() + options.words_option->count();
-  const std::size_t before = given - std::min(after.size(), given);
-  const std::size_t named = std::min<std::size_t>(after.empty() ? all.size() : before, 2);
+  const std::size_t named = std::min<std::size_t>(all.size(), 2);
   options.name = named > 0 ? all[0] : "";
   options.host = named > 1 ? all[1] : "";
-  all.resize(before);
   all.insert(all.end(), after.begin(), after.end());
   options.words.assign(all.begin() + static_cast<std::ptrdiff_t>(named), all.end());
 }
@@ -167,9 +161,7 @@ void register_exec(CLI::App& program, Work& work) {
   options->name_option = command->add_option("name", options->name, "Name of the network");
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
   command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
-  options->words_option = command->add_option("command", options->words, "After `--`: the command")
-                              ->expected(-1)
-                              ->allow_extra_args(false);
+  command->add_option("command", options->words, "After `--`: the command")->expected(-1);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }
 

@@ -63,7 +63,6 @@ using Words = std::vector<std::string>;
 // `a b : c d` are two commands. What comes after the dashes is taken as it is.
 std::vector<Words> split(Words words) {
   const auto after = words_after_dashes();
-  words.resize(words.size() - std::min(after.size(), words.size()));
   words.insert(words.end(), after.begin(), after.end());
   std::vector<Words> commands(1);
   for (const std::string& word : words) {
@@ -445,8 +444,7 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   run->add_option("command", options->words, "After `--`: a command, or several with `:` between")
-      ->expected(-1)
-      ->allow_extra_args(false);
+      ->expected(-1);
   run->callback([&work, options] { work = [options] { return run_programs(*options); }; });
 }
 

@@ -284,8 +284,7 @@ void register_sim(CLI::App& program, Work& work) {
   CLI::App* command = add_command(program, "sim");
   auto options = std::make_shared<Options>();
   command->add_option("scenario", options->names, "Scenarios of --list, or YAML files")
-      ->type_name("NAME|FILE")
-      ->allow_extra_args(false);  // else a file called [a] would be one called a
+      ->type_name("NAME|FILE");
   command
       ->add_option("--set", options->set,
                    "Replace a value of the scenario, by its dotted path; repeatable")

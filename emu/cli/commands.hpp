@@ -16,10 +16,8 @@ inline constexpr int kUsage = 2;
 // is reported by main() and counts as kFailure.
 using Work = std::function<int()>;
 
-// The words of the command line after the first `--`, none without one: CLI11 does not tell its
-// callbacks where the dashes were. Where they are another program's words they are taken from here,
-// because CLI11 leaves out a word `{}` that stands alone, and takes words in brackets apart: what
-// is left of its own list needs allow_extra_args(false).
+// The words of the command line after the first `--`, none without one. Those of `run` and `exec`
+// are another program's, and CLI11 never sees them: it takes words in brackets for lists.
 [[nodiscard]] std::span<char* const> words_after_dashes();
 
 // Every command lives in a file of its own, command_<name>.cpp, with one function

@@ -44,7 +44,9 @@ int run(int argc, char** argv) {
   register_commands(program, work);
   program.allow_extras();  // last, as commands inherit it: their own unknown arguments are errors
   try {
-    program.parse(argc, argv);
+    const bool for_another =
+        argc > 1 && (std::string(argv[1]) == "run" || std::string(argv[1]) == "exec");
+    program.parse(for_another ? static_cast<int>(dashes - argv) : argc, argv);
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? kSuccess : kUsage;
   }

@@ -462,7 +462,6 @@ TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
   EXPECT_EQ(said("WEFT_NETWORK=two WEFT_HOST=h1 " + exec + show).output, "h1\n");
   EXPECT_EQ(said(exec + "one h2 -- printf '<%s>' '[a,b]' '[]' x").output, "<[a,b]><[]><x>");
   EXPECT_EQ(said("WEFT_HOST=h3 " + exec + "one -- printf '<%s>' '[a,b]'").output, "<[a,b]>");
-  EXPECT_EQ(said(exec + "one h2 printf '[a,b]'").output, "[a,b]");
   EXPECT_EQ(said(exec + "one h2 -- '{}'").code, 127);
   for (const char* name : {"one", "two"}) {
     EXPECT_EQ(said(WEFT_PROGRAM " down " + std::string(name)).code, 0);
