@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "emu/devices/listening_sign.hpp"
 #include "srd/run/clock.hpp"
+#include "srd/run/short_turns.hpp"
 
 namespace weft::devices {
 
@@ -17,6 +19,10 @@ namespace {
 
 // Of messages that a NIC did not get rid of. Those that matter are sent again.
 constexpr std::size_t kMaxOutgoing = 1024;
+
+// So long a thread is not kept from its core, even on a machine that is busy. Peers that hear no
+// good-bye notice the end by their own time-outs.
+constexpr std::chrono::seconds kMostLeaving{1};
 
 }  // namespace
 
@@ -68,6 +74,17 @@ void Connections::with_all_nics(std::size_t first, const std::function<void()>& 
     return;
   }
   agents_[first]->nic_.runner->exclusively([&] { with_all_nics(first + 1, work); });
+}
+
+bool Connections::try_with_all_nics(std::size_t first, const std::function<void()>& work) {
+  if (first == agents_.size()) {
+    work();
+    return true;
+  }
+  bool done = false;
+  return agents_[first]->nic_.runner->try_exclusively([&] {
+    done = try_with_all_nics(first + 1, work);
+  }) && done;
 }
 
 void Connections::exclusively(
@@ -126,7 +143,15 @@ void Connections::expect_events() {
 }
 
 void Connections::leave() {
-  exclusively([this](cm::Manager& manager, TimePoint now) { contexts_.destroy_all(manager, now); });
+  const srd::Uncancellable here;
+  const auto destroy_all = [this](cm::Manager& manager, TimePoint now) {
+    contexts_.destroy_all(manager, now);
+  };
+  const auto round = [&] { make_round(srd::monotonic_now(), nullptr, destroy_all); };
+  for (const TimePoint begin = srd::monotonic_now();
+       !try_with_all_nics(0, round) && srd::monotonic_now() - begin < kMostLeaving;) {
+    srd::give_way();
+  }
 }
 
 // --- The NICs' rounds

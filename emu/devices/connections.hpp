@@ -46,7 +46,8 @@ class Connections final : public kernel::CmHost,
   }
   // This thread is inside already, or inside a NIC: a signal handler has interrupted it there.
   [[nodiscard]] bool held_here() const;
-  // Says good-bye to all peers, before the process ends. Not where held_here().
+  // Says good-bye to all peers, before the process ends. Not where held_here(). Gives up after a
+  // moment if other threads do not leave the NICs: they may be waiting for the end of the process.
   void leave();
 
   // --- CmHost
@@ -79,6 +80,8 @@ class Connections final : public kernel::CmHost,
 
   [[nodiscard]] roce::cm::Config config_of(const std::vector<Nic>& nics, std::uint64_t seed) const;
   void with_all_nics(std::size_t first, const std::function<void()>& work);
+  // False: another thread has one of them, and nothing was done.
+  [[nodiscard]] bool try_with_all_nics(std::size_t first, const std::function<void()>& work);
   // With the manager's lock: `work`, and what follows from it. `inside`: the NIC that this is a
   // round of.
   void make_round(TimePoint now, const Agent* inside,

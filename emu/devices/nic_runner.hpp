@@ -26,6 +26,9 @@ class NicRunner : public kernel::Runner {
   // packets stays a moment to answer what peers send again. Waits for no lock: its holder may be
   // this very thread, below a signal handler.
   virtual void linger() = 0;
+  // As exclusively(), after a round of progress; but if another thread has the device, nothing is
+  // done. True: it was done.
+  [[nodiscard]] virtual bool try_exclusively(const std::function<void()>& work) = 0;
   // This thread is making progress already: only poll(), push() and linger() are allowed.
   [[nodiscard]] virtual bool held_here() const = 0;
   // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
@@ -57,6 +60,14 @@ class DeviceRunner final : public NicRunner {
 
   void exclusively(const std::function<void()>& work) override {
     host_->with([&work](D& /*device*/, TimePoint /*now*/) { work(); });
+  }
+  [[nodiscard]] bool try_exclusively(const std::function<void()>& work) override {
+    bool done = false;
+    (void)host_->poll([&](D& /*device*/, TimePoint /*now*/) {
+      work();
+      done = true;
+    });
+    return done;
   }
   bool poll() override { return host_->poll() != 0; }
   void push() override {

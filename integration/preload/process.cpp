@@ -206,7 +206,8 @@ void in_child_after_fork() {
 
 // A real NIC goes on answering peers after the program has ended; this one ends with it. So it
 // lingers for a moment. exit() may be called by a signal handler in a thread that was making
-// progress: nothing here waits for a lock.
+// progress, or while such a handler waits for the end in another thread: nothing here waits for a
+// lock for ever.
 void at_exit() {
   Process& self = process();
   if (self.pid != getpid()) {
