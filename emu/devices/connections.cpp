@@ -22,7 +22,7 @@ constexpr std::size_t kMaxOutgoing = 1024;
 
 // So long a thread is not kept from its core, even on a machine that is busy. Peers that hear no
 // good-bye notice the end by their own time-outs.
-constexpr std::chrono::seconds kMostLeaving{1};
+constexpr std::chrono::seconds kMaxLeaving{1};
 
 }  // namespace
 
@@ -149,7 +149,7 @@ void Connections::leave() {
   };
   const auto round = [&] { make_round(srd::monotonic_now(), nullptr, destroy_all); };
   for (const TimePoint begin = srd::monotonic_now();
-       !try_with_all_nics(0, round) && srd::monotonic_now() - begin < kMostLeaving;) {
+       !try_with_all_nics(0, round) && srd::monotonic_now() - begin < kMaxLeaving;) {
     srd::give_way();
   }
 }
