@@ -145,6 +145,14 @@ def container(edits, user, words, pod=None, pod_in_front=True):
             "mount -t tmpfs none /run; " + "; ".join(script)]
 
 
+def kill_container(process):
+    """Its first process, with which the kernel ends all others. That of unshare would not do: a
+    process that has changed its user no longer hears of its parent's death."""
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+        for child in file.read().split():
+            os.kill(int(child), signal.SIGKILL)
+
+
 def latency(server, client, folder):
     """ib_send_lat between two containers; each is a function from words to a command."""
     log = os.path.join(folder, "server.log")
@@ -211,7 +219,7 @@ def restart(weft, folder):
     started = []
     try:
         devices = network.devices("efa", folder)
-        words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0"]
+        words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-n", "100"]
         with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
             for host, port, user in (("h1", 18515, ADMITTED), ("h2", 18516, 0)):
                 started.append(subprocess.Popen(
@@ -220,10 +228,10 @@ def restart(weft, folder):
         until(lambda: len(network.processes()) == 2, "two attached processes")
         network.again()
         until(lambda: len(network.processes()) == 2, "two processes that came back")
-        started[0].kill()  # and with it all of the container
+        kill_container(started[0])
         until(lambda: len(network.processes()) == 1, "end of a container's place")
-        code, text = run(*container(devices["h1"], ADMITTED, [*words, "-p", "18516", "-n", "100",
-                                                              "127.0.0.1"], pod), check=False)
+        code, text = run(*container(devices["h1"], ADMITTED, [*words, "-p", "18516", "127.0.0.1"], pod),
+                         check=False)
         assert code == 0, text
         assert started[1].wait(timeout=PATIENCE) == 0
     finally:
