@@ -336,7 +336,8 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
   if (outcome.lost_output != 0) {
     complain("weft run: output of the programs is lost: {}\n", std::strerror(outcome.lost_output));
   }
-  if (!counters) {
+  // An interrupt, or a second one, ends the wait for the answer.
+  if (!counters && launch::pending_interrupt() == 0) {
     complain("weft run: weftd did not answer: {}\n", counters.error().message);
   }
   return code != kSuccess                        ? code
