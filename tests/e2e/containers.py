@@ -230,8 +230,8 @@ def restart(weft, folder):
         until(lambda: len(network.processes()) == 2, "two processes that came back")
         kill_container(started[0])
         until(lambda: len(network.processes()) == 1, "end of a container's place")
-        code, text = run(*container(devices["h1"], ADMITTED, [*words, "-p", "18516", "127.0.0.1"], pod),
-                         check=False)
+        client = [*words, "-p", "18516", "127.0.0.1"]
+        code, text = run(*container(devices["h1"], ADMITTED, client, pod), check=False)
         assert code == 0, text
         assert started[1].wait(timeout=PATIENCE) == 0
     finally:
