@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FINISHED = re.compile(r"^\s*(\d+)/(\d+) Test\s+#\d+: (\S+) [ .]*(.*?) +[\d.]+ sec")
 GTEST_SKIP = re.compile(r": Skipped\n(.*?)\s*\n\[====", re.DOTALL)  # from --gtest_brief=1
+GTEST_ALL_SKIPPED = re.compile(  # the end of all that it prints
+    r"\[  PASSED  \] 0 tests\.\n\[  SKIPPED \] \d+ tests?[^\n]*\Z")
 LINES_OF_A_FAILURE = 80
 
 
@@ -46,13 +48,17 @@ def name_of(case):
 
 def skip_reason(case):
     """Why a test skipped itself, or None. Its exit code has to say so, whatever it has printed; one
-    that could not even be started has failed."""
+    that could not even be started has failed. CMake makes ctest look for words in what GoogleTest
+    prints, and then it does not tell the exit code: there the last line has to be the summary, after
+    which sanitizers would report."""
     if case.get("status") == "disabled":
         return "disabled"
     skipped = case.find("skipped")
-    if skipped is None or not skipped.get("message", "").startswith("SKIP_RETURN_CODE="):
-        return None
     output = case.findtext("system-out", "").strip()
+    message = "" if skipped is None else skipped.get("message", "")
+    if not message.startswith("SKIP_RETURN_CODE=") and not (
+            message.startswith("SKIP_REGULAR_EXPRESSION") and GTEST_ALL_SKIPPED.search(output)):
+        return None
     gtest = GTEST_SKIP.search(output)
     return (gtest[1].strip() if gtest else output.split("\n")[-1]) or "no reason given"
 

@@ -15,6 +15,7 @@ import run
 
 CTEST = "ctest"
 SAYS_SKIPPED = "echo '[  SKIPPED ] Suite.case'"
+SUMMARY = "echo '[  PASSED  ] 0 tests.'; echo '[  SKIPPED ] 1 test.'"
 AS_WE_DECLARE = 'SKIP_REGULAR_EXPRESSION "a^" SKIP_RETURN_CODE 77'
 AS_CMAKE_DECLARES = 'SKIP_REGULAR_EXPRESSION "[[]  SKIPPED []]"'
 
@@ -25,6 +26,8 @@ TESTS = {
     "skips": ("echo no such device; exit 77", AS_WE_DECLARE),
     "skips_and_fails": (f"{SAYS_SKIPPED}; exit 23", AS_WE_DECLARE),
     "skips_by_its_words": (f"{SAYS_SKIPPED}; exit 23", AS_CMAKE_DECLARES),
+    "skips_as_googletest": (f"{SUMMARY}; exit 77", AS_CMAKE_DECLARES),
+    "leaks_as_googletest": (f"{SUMMARY}; echo ERROR: leaks; exit 23", AS_CMAKE_DECLARES),
     "disabled": ("true", "DISABLED TRUE"),
 }
 
@@ -48,8 +51,9 @@ class RunTest(unittest.TestCase):
         failed = [line.split()[1].rstrip(":") for line in said.getvalue().splitlines()
                   if line.startswith("FAILED ")]
         self.assertEqual(sorted(failed),
-                         ["bad", "missing", "skips_and_fails", "skips_by_its_words"])
-        self.assertEqual(counts, (1, 4, 2))
+                         ["bad", "leaks_as_googletest", "missing", "skips_and_fails",
+                          "skips_by_its_words"])
+        self.assertEqual(counts, (1, 5, 3))
         self.assertIn("because: no such device\n  skips\n", said.getvalue())
 
 

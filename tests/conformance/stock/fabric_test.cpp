@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(All, FabricPingpong,
 
 // The number after `key` in the last line of JSON that is about the device of `host`.
 double reported(const Outcome& outcome, const std::string& host, const std::string& key) {
-  const std::size_t line = outcome.output.rfind("\"host\":\"" + host + "\",\"paths_used\"");
+  const std::size_t line = outcome.output.rfind("\"host\":\"" + host + "\",\"kind\"");
   const std::size_t at = outcome.output.find("\"" + key + "\":", line);
   return line == std::string::npos || at == std::string::npos
              ? -1

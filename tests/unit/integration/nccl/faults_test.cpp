@@ -169,7 +169,7 @@ TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
   EXPECT_EQ(outcome_of(lab, received, 5s), Outcome::ok);
   EXPECT_GT(lab.core(1).counters().stray_controls, 0U);
   EXPECT_GT(lab.core(1).counters().malformed_controls, 0U);
-  EXPECT_EQ(lab.core(1).counters().stray_immediates, 0U) << "no key was ever right";
+  EXPECT_GT(lab.core(1).counters().stray_immediates, 0U) << "writes without bytes need no key";
 }
 
 }  // namespace
