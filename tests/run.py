@@ -49,8 +49,8 @@ def name_of(case):
 def skip_reason(case):
     """Why a test skipped itself, or None. Its exit code has to say so, whatever it has printed; one
     that could not even be started has failed. CMake makes ctest look for words in what GoogleTest
-    prints, and then it does not tell the exit code: there the last line has to be the summary, after
-    which sanitizers would report."""
+    prints, and then it does not tell the exit code: there the last line has to be the summary,
+    after which sanitizers would report."""
     if case.get("status") == "disabled":
         return "disabled"
     skipped = case.find("skipped")
