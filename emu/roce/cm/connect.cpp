@@ -111,6 +111,7 @@ int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParame
   message.ack_timeout = ack_timeout_of(nic.ack_delay, id.path.lifetime);
   id.state = IdState::connecting;
   id.phase = Phase::request_sent;
+  id.refusals = 0;
   post_reliably(now, slot, message);
   return 0;
 }

@@ -85,6 +85,7 @@ struct Connection {
   Duration mad_timeout{};  // of this one; an MRA makes it longer
   std::uint8_t max_retries = 0;
   std::uint8_t retries_left = 0;
+  std::uint8_t refusals = 0;  // of this request, because nobody listens
   std::array<std::byte, wire::kMadSize> mad{};
 };
 

@@ -146,6 +146,7 @@ class Manager {
   void take_reply(std::uint32_t slot, const Arrival& arrival);
   void handle_reply_again(const Arrival& arrival);
   void handle_ready(const Arrival& arrival);
+  [[nodiscard]] bool asks_again(TimePoint now, std::uint32_t slot, const Message& message);
   void handle_reject(const Arrival& arrival);
   void handle_acknowledgement(const Arrival& arrival);
   void handle_disconnect(const Arrival& arrival);

@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::uint8_t kAboutRequest = 0;
 constexpr std::uint8_t kAboutReply = 1;
+// Of a request that found no listener: a quarter of a second in all.
+constexpr std::uint8_t kMaxRefusals = 8;
+constexpr Duration kFirstPause = std::chrono::milliseconds{1};
 
 }  // namespace
 
@@ -316,6 +319,20 @@ std::uint32_t Manager::find_timed_out(const Arrival& arrival) const {
              : found->second;
 }
 
+// Nobody listens: not yet, perhaps. Programs that agree on a port over another connection rely on
+// the milliseconds that it takes to resolve an address and a route elsewhere, and here it takes
+// none. So the request is sent again, after waits that double, before the program hears of it.
+bool Manager::asks_again(TimePoint now, std::uint32_t slot, const Message& message) {
+  Connection& id = ids_[slot];
+  if (id.phase != Phase::request_sent || id.refusals == kMaxRefusals ||
+      message.reason != static_cast<std::uint16_t>(Reason::invalid_service)) {
+    return false;
+  }
+  ++id.retries_left;  // it was answered
+  deadlines_.set(slot, now + kFirstPause * (1 << id.refusals++));
+  return true;
+}
+
 void Manager::handle_reject(const Arrival& arrival) {
   const Message& message = arrival.message;
   const std::uint32_t slot = message.reason == static_cast<std::uint16_t>(Reason::timeout)
@@ -323,6 +340,9 @@ void Manager::handle_reject(const Arrival& arrival) {
                                  : find(arrival, message.refused_kind != kAboutRequest);
   if (slot == kNone) {
     ++counters_.unexpected;
+    return;
+  }
+  if (asks_again(arrival.now, slot, message)) {
     return;
   }
   Connection& id = ids_[slot];

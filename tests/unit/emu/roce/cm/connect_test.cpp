@@ -141,9 +141,27 @@ TEST(Connect, NobodyListens) {
   World world(2);
   const Handle active = world.routed(1, 0);
   ASSERT_EQ(world.managers[1]->connect(world.now, active, parameters_of(1)), 0);
+  world.run_for(milliseconds{250});
+  EXPECT_TRUE(world.heard[1].empty());
+  world.run_for(milliseconds{40});
+  EXPECT_THAT(kinds_sent(world), ElementsAre(0x10, 0x12, 0x10, 0x12, 0x10, 0x12, 0x10, 0x12, 0x10,
+                                             0x12, 0x10, 0x12, 0x10, 0x12, 0x10, 0x12, 0x10, 0x12));
   const Event event = world.next(1);
   EXPECT_EQ(event.kind, EventKind::rejected);
   EXPECT_EQ(event.status, 8);
+}
+
+// Programs that have told each other the port over another connection: the one that connects may
+// be faster.
+TEST(Connect, AListenerMayComeAMomentLater) {
+  World world(2);
+  const Handle active = world.routed(1, 0);
+  ASSERT_EQ(world.managers[1]->connect(world.now, active, parameters_of(1)), 0);
+  world.run_for(milliseconds{20});
+  (void)world.listener(0);
+  world.run_for(milliseconds{20});
+  EXPECT_EQ(world.next(0).kind, EventKind::connect_request);
+  EXPECT_TRUE(world.heard[1].empty());
 }
 
 TEST(Connect, NobodyAnswers) {
