@@ -55,6 +55,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
   if (packet.has(wire::kCreditValid)) {
     take_grant(arrived, header.credit.value());
   }
+  parts_.gaps.clear();
   take_results(now, packet, header.results);
   if (has_window) {
     take_sack(now, packet, header, sample);
@@ -132,12 +133,31 @@ void Sender::take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry&
       break;
     case wire::kResultDeferred:
       if (again) {
+        note_refused_arrival(slot);
         parts_.schedule.arm(peer_, window_.mark_deferred(slot, now, parts_.config.rnr_delay));
       }
       break;
     default:
+      if (slot.state == SendSlot::State::in_flight && slot.attempt == 0) {
+        note_refused_arrival(slot);  // of which transmission is known: there was only one
+      }
       refuse(now, slot, static_cast<Status>(entry.code));
       break;
+  }
+}
+
+// The latest transmission of this packet has arrived, whatever became of it there: what left before
+// it may turn out to be lost.
+inline void Sender::note_arrival(const SendSlot& slot) {
+  losses_.on_arrival(slot.sent_at);
+  parts_.gaps.note_arrival(slot);
+}
+
+// So has that of a packet which the peer could not take. Each such answer puts off the
+// retransmission timeout: where nothing that arrives is taken, nothing else would tell of losses.
+inline void Sender::note_refused_arrival(const SendSlot& slot) {
+  if (!mutated(Mutation::refusals_show_nothing)) {
+    note_arrival(slot);
   }
 }
 
@@ -239,7 +259,6 @@ inline Sender::OtherMarks Sender::take_marks(const wire::ParsedPacket& packet,
 void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
                        const wire::AckHeader& header, AckSample& sample) {
   const OtherMarks others = take_marks(packet, header, sample);
-  parts_.gaps.clear();
   for_each_claim(packet, header, [&](std::uint64_t claim, Psn at) {
     for (; claim != 0; claim &= claim - 1) {
       SendSlot& slot = window_.slot(at.plus(static_cast<std::uint32_t>(std::countr_zero(claim))));
@@ -265,8 +284,7 @@ void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
     credit_path(now, slot, marked, echoed || others != OtherMarks::some,
                 echoed ? rtt : Duration::zero());
     if (slot.state == SendSlot::State::in_flight) {
-      losses_.on_arrival(slot.sent_at);
-      parts_.gaps.note_arrival(slot);
+      note_arrival(slot);
     } else {
       late = true;
     }

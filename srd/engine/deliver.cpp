@@ -18,8 +18,10 @@ bool accepts_key(const Endpoint& endpoint, const wire::DataHeader& header) {
   return endpoint.config.qkey == header.key.value() || mutated(Mutation::skip_qkey);
 }
 
-bool has_receive(const Endpoint& endpoint, const wire::DataHeader& header) {
-  const bool doubted = mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0;
+bool has_receive(const Endpoint& endpoint, const wire::DataHeader& header,
+                 const CompletionQueue& completions) {
+  const bool doubted = (mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0) ||
+                       (mutated(Mutation::refuse_while_unpolled) && completions.next() != nullptr);
   return !endpoint.receives.empty() && !doubted;
 }
 
@@ -122,7 +124,7 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
                                                                   const RxPacket& packet) {
   const std::uint32_t length = header.payload_length.value();
   for (;;) {
-    if (!has_receive(endpoint, header)) {
+    if (!has_receive(endpoint, header, parts_.completions)) {
       ++parts_.counters.rnr_sent;
       return code_of(Status::receiver_not_ready);
     }
@@ -147,26 +149,23 @@ std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
   }
 }
 
+ImmediateTable::Entry* Delivery::entry_of(Peer& peer, const wire::DataHeader& header) {
+  return peer.receiver.immediates().find(header.message.value(), header.message_length.value(),
+                                         Psn{header.psn.value()},
+                                         peer.receiver.window().cumulative());
+}
+
 // Counts the bytes of a write with immediate data, and completes a receive when all are there. A
 // packet that completes the message and finds no receive is refused, with everything before it
 // placed. When it comes again, kCompletes in its header says that all the rest had arrived, so no
 // entry of the table is kept until then. [wire 4.6]
 std::uint8_t Delivery::deliver_immediate(Peer& peer, Endpoint& endpoint,
-                                         const wire::DataHeader& header) {
+                                         const wire::DataHeader& header,
+                                         ImmediateTable::Entry* entry) {
   const std::uint32_t length = header.payload_length.value();
-  const std::uint32_t whole = header.message_length.value();
-  ImmediateTable::Entry* entry = nullptr;
-  const bool alone = length == whole || (header.common.flags & wire::kCompletes) != 0;
-  if (!alone) {
-    entry = peer.receiver.immediates().find(header.message.value(), whole, Psn{header.psn.value()},
-                                            peer.receiver.window().cumulative());
-    if (entry == nullptr) {
-      return wire::kResultDeferred;
-    }
-    if (entry->missing > length && waits_for_rest()) {
-      entry->missing -= length;
-      return kAccepted;
-    }
+  if (entry != nullptr && entry->missing > length && waits_for_rest()) {
+    entry->missing -= length;
+    return kAccepted;
   }
   const bool consumes = !endpoint.config.unsolicited_immediate;
   if (consumes && endpoint.receives.empty()) {
@@ -189,7 +188,7 @@ std::uint8_t Delivery::deliver_immediate(Peer& peer, Endpoint& endpoint,
   completion.endpoint = endpoint.qpn;
   completion.remote = Qpn{header.common.source_qpn.value()};
   completion.peer = peer.id;
-  completion.length = whole;
+  completion.length = header.message_length.value();
   if (consumes) {
     completion.cookie = endpoint.receives.front().cookie;
     endpoint.receives.pop();

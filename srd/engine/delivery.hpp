@@ -18,10 +18,16 @@ namespace weft::srd {
   return (header.common.flags & wire::kImmediate) != 0;
 }
 
+// The packet has its whole message, or all the rest of it has been counted before. [wire 4.6]
+[[nodiscard]] inline bool is_alone(const wire::DataHeader& header) {
+  return header.payload_length.value() == header.message_length.value() ||
+         (header.common.flags & wire::kCompletes) != 0;
+}
+
 // Called once for each packet that is new. Nothing of a packet is kept but what it says in
 // completions, in the table of immediate data, and as an answer to a read: so each outcome is
 // final, and a packet that is refused or put off has changed nothing, but for receives whose memory
-// was found to be gone.
+// was found to be gone, and the bytes of a write whose immediate data found no receive.
 class Delivery {
  public:
   explicit Delivery(EngineParts& parts) : parts_(parts) {}
@@ -82,8 +88,13 @@ class Delivery {
                                           const RxPacket& packet);
   [[nodiscard]] std::uint8_t find_receive(Endpoint& endpoint, const wire::DataHeader& header,
                                           const RxPacket& packet);
+  // Where the bytes of the message that this packet is a part of are counted; nullptr: nowhere, for
+  // lack of room.
+  [[nodiscard]] static ImmediateTable::Entry* entry_of(Peer& peer, const wire::DataHeader& header);
+  // `entry`: of a message of several packets.
   [[nodiscard]] std::uint8_t deliver_immediate(Peer& peer, Endpoint& endpoint,
-                                               const wire::DataHeader& header);
+                                               const wire::DataHeader& header,
+                                               ImmediateTable::Entry* entry);
   void count_order(Peer& peer, std::uint32_t message);
   [[nodiscard]] bool receive_room() const {
     return parts_.completions.has_room_for_receive(parts_.works.outstanding());
@@ -116,6 +127,7 @@ class Delivery {
   }
   const std::uint32_t length = header.payload_length.value();
   const bool has_room = !has_immediate(header) || receive_room();
+  ImmediateTable::Entry* entry = nullptr;
   // A message without bytes touches no memory, so its key is not looked at, as in InfiniBand.
   if (header.message_length.value() != 0) {
     const MemoryTable::Lookup target =
@@ -127,7 +139,18 @@ class Delivery {
     if (target.status != Status::ok) {
       return code_of(target.status);
     }
-    if (!target.phantom && has_room && must_place(header)) {
+    if (!has_room) {
+      return wire::kResultDeferred;
+    }
+    // What is put off is not placed: it comes again, and who reads the memory before it is told of
+    // the message may have made room there for the next one by then.
+    if (has_immediate(header) && !is_alone(header)) {
+      entry = entry_of(peer, header);
+      if (entry == nullptr) {
+        return wire::kResultDeferred;
+      }
+    }
+    if (!target.phantom && must_place(header)) {
       if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
         return code_of(Status::access_denied);  // registered, but unmapped since
       }
@@ -137,7 +160,7 @@ class Delivery {
     return wire::kResultDeferred;
   }
   if (has_immediate(header)) {
-    const std::uint8_t code = deliver_immediate(peer, *endpoint, header);
+    const std::uint8_t code = deliver_immediate(peer, *endpoint, header, entry);
     if (code != code_of(Status::ok)) {
       return code;
     }

@@ -44,18 +44,6 @@ CcTuning cc_tuning_of(const EngineConfig& config) {
   return tuning;
 }
 
-PathTuning path_tuning_of(const EngineConfig& config) {
-  PathTuning tuning;
-  tuning.base_rtt = config.base_rtt;
-  tuning.trimming = config.trimming;
-  // PathHealth abandons and probes what fails; to freeze as well would only keep REPS off good
-  // paths.
-  tuning.freeze_time = Duration::zero();
-  const Bytes bdp_packets = config.line_rate.bytes_in(config.base_rtt) / mtu_wire(config) + 1;
-  tuning.bdp_packets = static_cast<std::uint16_t>(std::min<Bytes>(bdp_packets, 0xFFFF));
-  return tuning;
-}
-
 // A network whose round trips are longer than the longest time-out that was asked for is waited for
 // nevertheless.
 RetransmissionTuning patience_of(const EngineConfig& config) {
@@ -74,7 +62,7 @@ EngineParts::EngineParts(const EngineConfig& configuration, Counters* given_coun
                          MemoryTable* given_memory)
     : config(configuration),
       selector_kind(must(parse_path_selector(config.path_selector))),
-      path_tuning(path_tuning_of(config)),
+      path_tuning{.base_rtt = config.base_rtt},
       cc_kind(must(parse_congestion_control(config.congestion_control))),
       cc_tuning(cc_tuning_of(config)),
       patience(patience_of(config)),

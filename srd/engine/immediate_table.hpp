@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "srd/base/serial.hpp"
 #include "srd/engine/mutation.hpp"
@@ -15,6 +16,11 @@ namespace weft::srd {
 // time. Nothing says that a sender has given a message up; the table finds it out when later
 // messages of the same class have come. Until then a given-up message cannot be told from one whose
 // next packet is late, which is true of at most one message of each class.
+//
+// Given-up messages keep their places until everything before their successors is settled, which
+// waits for the oldest missing packet. So that one must never wait for a place itself: some are
+// kept for it. When it opens a message, any earlier one of the same class is given up at once, so
+// one place for each class is enough.
 class ImmediateTable {
  public:
   struct Entry {
@@ -27,7 +33,7 @@ class ImmediateTable {
   };
 
   // The message's entry, made if it is new. nullptr: no room, the packet must be put off. Every
-  // number before `settled` is settled.
+  // number before `settled` is settled, so that number itself is the oldest missing one.
   [[nodiscard]] Entry* find(std::uint32_t message, std::uint32_t length, Psn psn, Psn settled) {
     for (Entry& entry : entries_) {
       if (entry.used && entry.message == message) {
@@ -39,7 +45,9 @@ class ImmediateTable {
       note_passed(message, size_class, psn);
       give_up(settled);
     }
-    for (Entry& entry : entries_) {  // the first: so that those in use are found at the front
+    const bool oldest = psn == settled && !mutated(Mutation::edge_finds_no_place);
+    const auto places = std::span(entries_).first(oldest ? entries_.size() : kSharedEntries);
+    for (Entry& entry : places) {  // the first: so that those in use are found at the front
       if (!entry.used) {
         entry = {message, length, Psn{}, size_class, false, true};
         return &entry;
@@ -49,8 +57,8 @@ class ImmediateTable {
   }
 
  private:
-  static constexpr std::size_t kEntries = 32;
-  static_assert(kEntries > wire::kSizeClasses);
+  static constexpr std::size_t kSharedEntries = 32;
+  static_assert(kSharedEntries > wire::kSizeClasses);
 
   // All packets of a message left before the first one of the next message of its class.
   void note_passed(std::uint32_t message, std::uint8_t size_class, Psn psn) {
@@ -70,7 +78,7 @@ class ImmediateTable {
     }
   }
 
-  std::array<Entry, kEntries> entries_{};
+  std::array<Entry, kSharedEntries + wire::kSizeClasses> entries_{};
 };
 
 }  // namespace weft::srd

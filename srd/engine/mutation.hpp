@@ -22,7 +22,9 @@ enum class Mutation : std::uint8_t {
   shared_completion_budget,    // requests under way take the room of what arrives
   reads_behind_bulk,           // the answer to a read waits behind the longest messages
   immediate_table_unfair,      // messages that were refused or given up keep their places
-  omit_completes,              // a retry does not say that it completes its message
+  edge_finds_no_place,    // the oldest packet that is missing waits for a place like all others
+  refusals_show_nothing,  // that a packet was refused says nothing of those that left before it
+  omit_completes,         // a retry does not say that it completes its message
   marks_in_bursts_count_once,  // of several marks that one acknowledgement tells, one counts
   notice_to_known_life,        // a notice of a stale life goes to the life that we know
   loose_bounds,                // eight bytes beyond a region are within it
@@ -66,6 +68,8 @@ enum class Mutation : std::uint8_t {
   starve_bulk,                 // a long message waits until all of one packet have left
   endless_turn,                // a peer's turn ends when nothing more may leave for it
   favour_one_endpoint,         // what one endpoint posts passes what others have posted
+  impatient,                   // a peer is given up after half of the time
+  refuse_while_unpolled,       // a receiver is not ready while its application has to poll
   count,
 };
 

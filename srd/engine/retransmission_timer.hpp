@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "srd/base/time.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/rtt.hpp"
 
 namespace weft::srd {
@@ -97,7 +98,8 @@ class RetransmissionTimer {
   // This timeout was the one that made the connection look impaired.
   [[nodiscard]] bool has_become_impaired() const { return timeouts_ == kTimeoutsToDie; }
   [[nodiscard]] bool has_died(const RetransmissionTuning& tuning) const {
-    return timeouts_ >= kTimeoutsToDie && silence_ >= tuning.peer_timeout;
+    return timeouts_ >= kTimeoutsToDie &&
+           silence_ >= tuning.peer_timeout / (mutated(Mutation::impatient) ? 2 : 1);
   }
   // A packet expires a timeout after it has left or, if that was later, after the peer has answered
   // a packet of ours: in a queue that grows faster than the estimate learns of it every packet is

@@ -98,6 +98,7 @@ class SendWindow {
   // transmission. Returns until when.
   TimePoint mark_deferred(SendSlot& slot, TimePoint now, Duration first_wait) {
     leave(slot);
+    has_put_off_ = true;
     slot.state = SendSlot::State::deferred;
     slot.sent_at = now + first_wait * (1 << doublings(slot));
     deferred_[doublings(slot)].push_back(*this, index_of(slot));
@@ -120,6 +121,7 @@ class SendWindow {
       settled_.set(slot.psn);
       return;
     }
+    has_put_off_ = false;
     ++una_;
     if (settled_.test(una_)) {
       una_ = settled_.consume(una_, next_);
@@ -131,7 +133,18 @@ class SendWindow {
   // nullptr if there is none.
   [[nodiscard]] SendSlot* oldest_in_flight() { return front(in_flight_); }
   [[nodiscard]] const SendSlot* oldest_in_flight() const { return front(in_flight_); }
-  [[nodiscard]] SendSlot* oldest_lost() { return front(lost_); }
+  // What is to be sent again first: what has been lost for longest. But where the peer has put
+  // packets off, the oldest number of all if it is lost, because without it the peer may go on
+  // putting off everything else.
+  [[nodiscard]] SendSlot* first_to_repeat() {
+    if (lost_.empty()) {
+      return nullptr;
+    }
+    if (has_put_off_ && slot(una_).state == SendSlot::State::lost) [[unlikely]] {
+      return &slot(una_);
+    }
+    return front(lost_);
+  }
   // The one that is due first.
   [[nodiscard]] const SendSlot* oldest_deferred() const { return first_deferred(*this); }
   [[nodiscard]] bool has_lost() const { return !lost_.empty(); }
@@ -210,6 +223,7 @@ class SendWindow {
   Psn una_;
   Psn next_;
   Bytes bytes_in_flight_ = 0;
+  bool has_put_off_ = false;  // the peer, since una() was reached
   List in_flight_;
   List lost_;
   // Those of one list wait equally long, so each is in order of what is due.

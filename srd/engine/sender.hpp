@@ -147,6 +147,8 @@ class alignas(kCacheLine) Sender {
                  AckSample& sample);
   void take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count);
   void take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry);
+  void note_arrival(const SendSlot& slot);
+  void note_refused_arrival(const SendSlot& slot);
   void refuse(TimePoint now, SendSlot& slot, Status status);
   void take_sack(TimePoint now, const wire::ParsedPacket& packet, const wire::AckHeader& header,
                  AckSample& sample);

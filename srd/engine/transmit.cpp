@@ -105,12 +105,12 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
   return true;
 }
 
-// The oldest lost packet; those that must not leave again end here, with their work.
+// The lost packet that goes first; those that must not leave again end here, with their work.
 [[gnu::always_inline]] inline SendSlot* Sender::next_lost() {
-  SendSlot* lost = window_.oldest_lost();
+  SendSlot* lost = window_.first_to_repeat();
   while (lost != nullptr && !may_leave_again(*lost)) {
     parts_.works.abandon(lost->work, Status::local_protection);
-    lost = window_.oldest_lost();
+    lost = window_.first_to_repeat();
   }
   return lost;
 }

@@ -24,6 +24,16 @@ sockaddr_un socket_address(const std::string& path) {
   return address;
 }
 
+// Whether the socket at this path is nobody's: left behind by a process that was killed, it refuses
+// connections. Any other answer is that of somebody's, even if it is of another type.
+bool is_abandoned(const std::string& path) {
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = socket_address(path);
+  return probe &&
+         ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         errno == ECONNREFUSED;
+}
+
 }  // namespace
 
 DgramIo::DgramIo(const Config& config)
@@ -39,6 +49,10 @@ Result<std::unique_ptr<DgramIo>> DgramIo::create(const Config& config) {
   }
   struct stat info {};
   if (::lstat(config.local.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
+    if (!is_abandoned(config.local)) {
+      return fail(ErrorCode::io_error, "dgram: socket '" + config.local +
+                                           "' is another process's; give a path of its own");
+    }
     ::unlink(config.local.c_str());
   }
   std::unique_ptr<DgramIo> io(new DgramIo(config));

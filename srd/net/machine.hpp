@@ -52,10 +52,13 @@ struct RxPacket {
   return packet.arrived < now - kOldest || packet.arrived > now ? now : packet.arrived;
 }
 
-// A packet to be sent. Header bytes are written in place; the payload is lent by whoever posted the
-// work and must be copied or sent before the Machine is called again.
+// A packet to be sent. Header bytes are written in place; the payload is lent, by whoever posted
+// the work or by the Machine. It stays as it is while nothing but more packets are asked of the
+// Machine, and no more than kMaxBurst together: before any other call, and before the next burst,
+// all of them must be copied or sent.
 struct TxPacket {
   static constexpr std::size_t kHeaderCapacity = 512;
+  static constexpr std::size_t kMaxBurst = 16;
 
   Address to;
   PathId path;

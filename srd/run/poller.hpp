@@ -17,7 +17,7 @@ namespace weft::srd {
 template <class M = Machine>
 class Poller {
  public:
-  static constexpr std::size_t kTransmitBurst = 16;
+  static constexpr std::size_t kTransmitBurst = TxPacket::kMaxBurst;
   static constexpr int kTransmitBurstsPerRound = 4;  // then look at the receive side again
   static constexpr int kMaxPostponed = 64;           // full bursts before timers count all the same
 

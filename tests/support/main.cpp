@@ -1,5 +1,5 @@
 // Owns main() of every GoogleTest program. Its exit code tells a skipped test from a passed one,
-// and a sanitizer's finding on the way out a failed one.
+// and a sanitizer's finding on the way out, or a filter that no test matches, from a skipped one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,5 +9,8 @@ int main(int argc, char** argv) {
   const int code = RUN_ALL_TESTS();
   const auto& all = *::testing::UnitTest::GetInstance();
   const bool nothing_else = all.successful_test_count() == 0 && all.skipped_test_count() > 0;
+  if (code == 0 && all.test_to_run_count() == 0) {
+    return 1;
+  }
   return code == 0 && nothing_else ? kSkipped : code;
 }

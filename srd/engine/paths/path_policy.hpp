@@ -23,10 +23,6 @@ enum class PathEvent : std::uint8_t {
 
 struct PathTuning {
   Duration base_rtt = std::chrono::microseconds{14};
-  bool trimming = false;  // what is lost by congestion is reported: a timeout means failure
-  std::uint16_t bdp_packets = 43;  // packets in flight at full speed
-  Duration freeze_time =
-      std::chrono::milliseconds{10};  // REPS: how long a failure forbids exploring
 };
 
 // Four bytes of generator, because there is one per peer: a mixed counter, good enough to choose

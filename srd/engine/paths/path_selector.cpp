@@ -45,7 +45,7 @@ PathSelector::PathSelector(PathSelectorKind kind, std::uint16_t paths, std::uint
       policy_.emplace<EcmpPolicy>(paths, seed);
       break;
     case PathSelectorKind::reps:
-      policy_.emplace<RepsPolicy>(paths, seed, tuning);
+      policy_.emplace<RepsPolicy>(paths, seed);
       break;
     case PathSelectorKind::bitmap:
       policy_.emplace<BitmapPolicy>(paths, seed);

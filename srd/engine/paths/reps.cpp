@@ -6,13 +6,6 @@
 namespace weft::srd {
 namespace {
 
-// With trimming a timeout is never congestion. Without, it is not if no packet before met a queue:
-// if the largest RTT stayed below this multiple of the base RTT.
-constexpr double kRttOfCongestion = 1.65;
-
-// Packets that explore after a freeze; without trimming, a round trip's worth of them.
-constexpr std::uint16_t kExploreAfterFreeze = 16;
-
 // A path loses kHaste times the share of its packets by which its round trip is too long: more than
 // that share, because most acknowledgements speak for several packets, and only one is measured.
 constexpr std::uint32_t kHaste = 2;
@@ -23,38 +16,19 @@ constexpr std::int64_t kRttWeight = 16;
 
 }  // namespace
 
-RepsPolicy::RepsPolicy(std::uint16_t paths, std::uint64_t seed, const PathTuning& tuning)
-    : random_(seed),
-      round_(paths, mix64(seed)),
-      freeze_time_(clamp_to_u32(tuning.freeze_time)),
-      congestion_rtt_(tuning.trimming
-                          ? 0xFFFFFFFFU
-                          : clamp_to_u32(Duration{static_cast<std::int64_t>(
-                                kRttOfCongestion * static_cast<double>(tuning.base_rtt.count()))})),
-      explore_packets_(tuning.trimming ? kExploreAfterFreeze
-                                       : std::max<std::uint16_t>(tuning.bdp_packets, 1)) {}
-
-void RepsPolicy::react(TimePoint now, PathId path, PathEvent event, Duration rtt) {
-  if (frozen() && now > frozen_until_) {
-    thaw();
-  }
-  may_freeze_ = may_freeze_ && clamp_to_u32(rtt) < congestion_rtt_;
+void RepsPolicy::react(PathId path, PathEvent event, Duration rtt) {
   switch (event) {
     case PathEvent::good:
     case PathEvent::congested: {
       const bool measured = rtt > Duration::zero();
       const bool keep = measured ? !too_slow(clamp_to_u32(rtt)) : event == PathEvent::good;
-      if (keep && !frozen()) {
+      if (keep) {
         add(path.value());
       }
       return;
     }
     case PathEvent::timeout:
-      remove(path.value());  // beyond the paper: a path that just failed is not recycled
-      if (!frozen() && explore_left_ == 0 && may_freeze_ && freeze_time_ > 0) {
-        frozen_until_ = now + Duration{freeze_time_};
-      }
-      return;
+      return remove(path.value());  // beyond the paper: a path that just failed is not recycled
     case PathEvent::trimmed:
     case PathEvent::gap:
     case PathEvent::probe_ok:
@@ -77,18 +51,9 @@ bool RepsPolicy::too_slow(std::uint32_t rtt) {
 void RepsPolicy::remove(std::uint16_t path) {
   for (std::uint8_t slot = 0; slot < kRing; ++slot) {
     if (ring_[slot] == path) {
-      valid_ &= static_cast<std::uint8_t>(~(1U << slot));
       fresh_ &= static_cast<std::uint8_t>(~(1U << slot));
     }
   }
-}
-
-void RepsPolicy::thaw() {
-  frozen_until_ = TimePoint::min();
-  valid_ = 0;
-  fresh_ = 0;
-  head_ = 0;
-  explore_left_ = explore_packets_;
 }
 
 }  // namespace weft::srd

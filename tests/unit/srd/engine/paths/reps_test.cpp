@@ -1,4 +1,4 @@
-// Owns the tests of REPS: recycling, freezing, exploring.
+// Owns the tests of REPS: recycling and exploring.
 #include "srd/engine/paths/reps.hpp"
 
 #include <gtest/gtest.h>
@@ -17,14 +17,8 @@ using Paths = std::initializer_list<std::uint16_t>;
 
 constexpr std::uint16_t kPaths = 256;
 
-PathTuning trimming_network() {
-  PathTuning tuning;
-  tuning.trimming = true;
-  return tuning;
-}
-
 struct Reps : testing::Test {
-  RepsPolicy reps{kPaths, 1, trimming_network()};
+  RepsPolicy reps{kPaths, 1};
   TimePoint now = time_at(1ms);
 
   void event(std::uint16_t path, PathEvent what, Duration rtt = 14us) {
@@ -115,72 +109,13 @@ TEST_F(Reps, TheRingHoldsTheEightNewest) {
   EXPECT_EQ(picks(8), (std::vector<std::uint16_t>{3, 4, 5, 6, 7, 8, 9, 10}));
 }
 
-TEST_F(Reps, ATimeoutFreezesToTheRingInTurnEvenIfUsedBefore) {
-  for (const std::uint16_t path : Paths{10, 20, 30}) {
+TEST_F(Reps, APathThatFailsLeavesTheRing) {
+  for (const std::uint16_t path : Paths{10, 20, 10, 30}) {
     event(path, PathEvent::good);
   }
-  (void)picks(3);
-  event(99, PathEvent::timeout);
-  EXPECT_TRUE(reps.frozen());
-  EXPECT_EQ(picks(6), (std::vector<std::uint16_t>{10, 20, 30, 10, 20, 30}));
-  event(40, PathEvent::good);  // nothing is learned while frozen
-  EXPECT_EQ(distinct(30), 3U);
-}
-
-TEST_F(Reps, NeverReturnsAFailedPathWhileFrozen) {
-  for (std::uint16_t path = 0; path < 8; ++path) {
-    event(path, PathEvent::good);
-  }
-  for (std::uint16_t failed = 0; failed < 7; ++failed) {
-    event(failed, PathEvent::timeout);
-    for (const std::uint16_t path : picks(50)) {
-      ASSERT_GT(path, failed);
-      ASSERT_LT(path, 8);
-    }
-  }
-}
-
-TEST_F(Reps, ThawsAfterTheFreezeTimeAndExploresSixteenPackets) {
-  event(10, PathEvent::good);
-  event(99, PathEvent::timeout);
-  now += 10ms;
-  EXPECT_EQ(picks(1).front(), 10);  // the last moment of it
-  now += 1ns;
-  event(20, PathEvent::good);  // known again at once, used after exploring
-  EXPECT_FALSE(reps.frozen());
-  EXPECT_GT(distinct(16), 8U);
-  EXPECT_EQ(picks(1).front(), 20);
-}
-
-TEST_F(Reps, ATimeoutWhileExploringDoesNotFreezeAgain) {
-  event(10, PathEvent::good);
-  event(99, PathEvent::timeout);
-  now += 11ms;
-  (void)picks(1);
-  event(99, PathEvent::timeout);
-  EXPECT_FALSE(reps.frozen());
-}
-
-TEST_F(Reps, WithoutTrimmingATimeoutFreezesOnlyIfNoQueueWasMet) {
-  PathTuning plain;
-  plain.bdp_packets = 43;
-  for (const auto& [rtt, freezes] :
-       std::vector<std::pair<Duration, bool>>{{plain.base_rtt, true},
-                                              {plain.base_rtt * 164 / 100, true},
-                                              {plain.base_rtt * 166 / 100, false}}) {
-    RepsPolicy policy(kPaths, 1, plain);
-    policy.on_feedback(now, PathId{1}, PathEvent::good, rtt);
-    policy.on_feedback(now, PathId{2}, PathEvent::timeout, 0us);
-    EXPECT_EQ(policy.frozen(), freezes) << rtt.count();
-  }
-}
-
-TEST_F(Reps, AFreezeTimeOfZeroMeansNever) {
-  PathTuning tuning = trimming_network();
-  tuning.freeze_time = 0ns;
-  RepsPolicy policy(kPaths, 1, tuning);
-  policy.on_feedback(now, PathId{2}, PathEvent::timeout, 0us);
-  EXPECT_FALSE(policy.frozen());
+  event(10, PathEvent::timeout);
+  EXPECT_EQ(picks(2), (std::vector<std::uint16_t>{20, 30}));
+  EXPECT_GT(distinct(16), 8U) << "and what is left explores";
 }
 
 }  // namespace

@@ -1,0 +1,69 @@
+// Tests of whose socket a unix datagram carrier may take.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "srd/io/dgram_io.hpp"
+
+namespace weft::srd {
+namespace {
+
+class DgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    own_ = folder_ + "/own";
+    peer_ = folder_ + "/peer";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_ = "/tmp/weft-test-dgram-XXXXXX";
+  std::string own_;
+  std::string peer_;
+};
+
+TEST_F(DgramTest, ASocketThatIsInUseIsRefusedAndStays) {
+  auto first = DgramIo::create({.local = own_, .remote = peer_});
+  ASSERT_TRUE(first);
+  const auto second = DgramIo::create({.local = own_, .remote = folder_ + "/another"});
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("socket '" + own_ + "' is another process's"),
+            std::string::npos)
+      << second.error().message;
+  EXPECT_TRUE(std::filesystem::is_socket(own_));
+  first->reset();
+  EXPECT_TRUE(DgramIo::create({.local = own_, .remote = peer_}));
+}
+
+TEST_F(DgramTest, SocketsOfOtherTypesStay) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, own_.c_str(), own_.size());
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
+    const int listener = ::socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::listen(listener, 1), 0);
+    EXPECT_FALSE(DgramIo::create({.local = own_, .remote = peer_}));
+    EXPECT_TRUE(std::filesystem::is_socket(own_));
+    ::close(listener);
+    ::unlink(own_.c_str());
+  }
+}
+
+TEST_F(DgramTest, ASocketThatNobodyHoldsIsReplaced) {
+  const int left = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, own_.c_str(), own_.size());
+  ASSERT_EQ(::bind(left, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ::close(left);  // without removing the name, as when a process is killed
+  EXPECT_TRUE(DgramIo::create({.local = own_, .remote = peer_}));
+}
+
+}  // namespace
+}  // namespace weft::srd
