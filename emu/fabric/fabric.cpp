@@ -119,8 +119,8 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     const Link& from = topology.links()[id];
     const LinkProperties& is = from.properties;
     LinkState& link = links_[id];
-    link.ps_per_kib = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(is.rate.picoseconds_for(1024), 0xFFFFFFFF));
+    WEFT_CHECK(is.rate >= kMinRate);
+    link.ps_per_kib = static_cast<std::uint32_t>(is.rate.picoseconds_for(1024));
     LinkClass kind;
     kind.limit = is.buffer == 0 ? kUnlimited : drain_time(is.rate, is.buffer);
     kind.delay = picos(is.delay) + picos(topology.nodes()[from.to].latency);

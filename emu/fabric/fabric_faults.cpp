@@ -86,6 +86,15 @@ Result<void> Fabric::resolve(AppliedFault& applied) {
       applied.links.resize(keep);
       std::sort(applied.links.begin(), applied.links.end());
     }
+    for (const LinkId link : applied.links) {
+      const double left =
+          fault.impairment.rate_factor *
+          static_cast<double>(topology_.links()[link].properties.rate.bits_per_second());
+      if (left < static_cast<double>(kMinRate.bits_per_second())) {
+        return bad("the rate factor leaves " + std::to_string(left) + " bit/s of link " +
+                   topology_.link_name(link) + "; the slowest that can be modelled is 2 Mb/s");
+      }
+    }
     return {};
   }
   const NodeId node = topology_.find(fault.where);
@@ -210,7 +219,8 @@ void Fabric::refresh(LinkId id) {
   // buffer, and its thresholds, shrink with the rate.
   const double own =
       static_cast<double>(topology_.links()[id].properties.rate.picoseconds_for(1024));
-  const double slowed = std::min(own / trouble.sum.rate_factor, 4.0e9);
+  const double slowed =
+      std::min(own / trouble.sum.rate_factor, static_cast<double>(kMinRate.picoseconds_for(1024)));
   const double stretch = slowed / link.ps_per_kib;
   link.ps_per_kib = static_cast<std::uint32_t>(slowed);
   for (Picos* until : {&link.busy, &link.control}) {

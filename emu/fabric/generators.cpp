@@ -49,6 +49,27 @@ Tier tier_of(const FatTreeSpec& spec, unsigned tier, const CableSpec& cable) {
   return result;
 }
 
+// How many switches there are, and cables above the hosts. In 64 bits no product of two numbers of
+// a file overflows.
+struct Size {
+  std::uint64_t pod = 0;  // hosts of one pod
+  std::uint64_t pods = 0;
+  std::uint64_t tors = 0;   // of one pod
+  std::uint64_t aggs = 0;   // of one pod
+  std::uint64_t cores = 0;  // of all
+};
+
+// Only where the radices are not 0. What does not divide evenly is found by check().
+Size size_of(const FatTreeSpec& s) {
+  Size size;
+  size.pod = s.tiers == 2 ? s.hosts : s.hosts_per_pod;
+  size.pods = size.pod == 0 ? 0 : s.hosts / size.pod;
+  size.tors = size.pod / s.tor_down;
+  size.aggs = size.tors * s.tor_up / s.agg_down;
+  size.cores = s.tiers == 2 ? 0 : size.pods * size.aggs * s.agg_up / s.core_down;
+  return size;
+}
+
 // Radices must divide evenly at each tier, or switches of one tier would differ. Returns what is
 // wrong, or nothing.
 std::string check(const FatTreeSpec& s) {
@@ -56,44 +77,51 @@ std::string check(const FatTreeSpec& s) {
   if (s.tiers != 2 && s.tiers != 3) {
     return text("there are fat trees of 2 and of 3 tiers; set tiers to one of them");
   }
-  if (s.hosts < 2 || s.tor_down == 0 || s.tor_up == 0 || s.agg_down == 0) {
+  if (s.hosts < 2 || s.tor_down == 0 || s.tor_up == 0 || s.agg_down == 0 ||
+      (s.tiers == 3 && (s.agg_up == 0 || s.core_down == 0))) {
     return text("at least 2 hosts and no radix of 0");
   }
   if (s.hosts % s.tor_down != 0) {
     return text(std::to_string(s.hosts) + " hosts do not divide among ToRs of " +
                 std::to_string(s.tor_down) + "; take a multiple of " + std::to_string(s.tor_down));
   }
-  const std::uint32_t pod = s.tiers == 2 ? s.hosts : s.hosts_per_pod;
+  const auto [pod, pods, tors, aggs, cores] = size_of(s);
   if (pod == 0 || s.hosts % pod != 0 || pod % s.tor_down != 0) {
     return text("pods must have equal numbers of hosts, and whole ToRs: " +
                 std::to_string(s.hosts) + " hosts, pods of " + std::to_string(pod) + ", ToRs of " +
                 std::to_string(s.tor_down) + " do not");
   }
-  const std::uint32_t tors = pod / s.tor_down;
-  if ((tors * s.tor_up) % s.agg_down != 0) {
+  if (aggs == 0 || tors * s.tor_up % s.agg_down != 0) {
     return text("the ToRs' uplinks of a pod must fill whole aggregation switches (radix down)");
   }
-  const std::uint32_t aggs = tors * s.tor_up / s.agg_down;
   if (s.tor_up % aggs != 0) {
     return text(
         "each ToR must reach each aggregation switch of its pod by the same number of cables");
   }
   if (s.tiers == 3) {
-    const std::uint32_t pods = s.hosts / pod;
-    if (s.agg_up == 0 || s.core_down == 0 || (pods * aggs * s.agg_up) % s.core_down != 0) {
+    if (cores == 0 || pods * aggs * s.agg_up % s.core_down != 0) {
       return text(
           "the uplinks of the aggregation switches must fill whole core switches (radix down)");
     }
-    const std::uint32_t cores = pods * aggs * s.agg_up / s.core_down;
-    if (cores % aggs != 0 || (s.agg_up * aggs) % cores != 0) {
+    if (cores % aggs != 0 || s.agg_up * aggs % cores != 0) {
       return text(
           "each aggregation switch must reach its share of the cores by equally many cables");
     }
   }
-  return {};
+  return too_large(s.hosts + pods * (tors + aggs) + cores,
+                   s.hosts + pods * tors * s.tor_up + (s.tiers == 3 ? pods * aggs * s.agg_up : 0));
 }
 
 }  // namespace
+
+std::string too_large(std::uint64_t nodes, std::uint64_t cables) {
+  if (nodes <= kMaxNodes && cables <= kMaxCables) {
+    return {};
+  }
+  return "the network would have " + std::to_string(nodes) + " hosts and switches and " +
+         std::to_string(cables) + " cables; at most " + std::to_string(kMaxNodes) + " and " +
+         std::to_string(kMaxCables) + " can be made";
+}
 
 std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable) {
   const auto data = static_cast<std::int64_t>(cable.rate.picoseconds_for(cable.mtu));
@@ -127,7 +155,7 @@ CableSpec derive_queues(CableSpec cable, unsigned hops) {
 FatTreeSpec k_ary_fat_tree(std::uint32_t hosts, const CableSpec& cable) {
   std::uint32_t k = 2;
   // A K-ary tree has K pods of (K/2)^2 hosts.
-  while (k * k * k / 4 < hosts) {
+  while (std::uint64_t{k} * k * k / 4 < std::min<std::uint64_t>(hosts, kMaxNodes)) {
     k += 2;
   }
   FatTreeSpec spec;
@@ -168,10 +196,10 @@ Result<Topology> fat_tree(const FatTreeSpec& spec) {
   const Tier top = tier_of(spec, 2, cable);
   Topology net;
   net.name = "fat-tree";
-  const std::uint32_t pod = spec.tiers == 2 ? spec.hosts : spec.hosts_per_pod;
-  const std::uint32_t pods = spec.hosts / pod;
-  const std::uint32_t tors = pod / spec.tor_down;
-  const std::uint32_t aggs = tors * spec.tor_up / spec.agg_down;
+  const Size size = size_of(spec);
+  const auto pods = static_cast<std::uint32_t>(size.pods);
+  const auto tors = static_cast<std::uint32_t>(size.tors);
+  const auto aggs = static_cast<std::uint32_t>(size.aggs);
   const char* const agg_name = spec.tiers == 2 ? "spine" : "agg";
   for (std::uint32_t host = 0; host < spec.hosts; ++host) {
     net.add_host("host" + std::to_string(host));
@@ -200,7 +228,7 @@ Result<Topology> fat_tree(const FatTreeSpec& spec) {
   if (spec.tiers == 2) {
     return net;
   }
-  const std::uint32_t cores = pods * aggs * spec.agg_up / spec.core_down;
+  const auto cores = static_cast<std::uint32_t>(size.cores);
   const std::uint32_t share =
       cores / aggs;  // cores that the n-th aggregation switch of each pod reaches
   for (std::uint32_t core = 0; core < cores; ++core) {

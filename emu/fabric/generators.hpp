@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "emu/fabric/topology.hpp"
 
@@ -22,6 +23,10 @@ struct CableSpec {
   bool trimming = true;
   std::uint32_t mtu = 4150;  // bytes on the wire
 };
+
+// What a few numbers can describe at most; more is refused.
+inline constexpr std::uint64_t kMaxNodes = 1U << 20;
+inline constexpr std::uint64_t kMaxCables = 1U << 22;
 
 // Folded Clos of 2 or 3 tiers. Every switch of a tier has the same radix; fat_tree() refuses
 // numbers that do not divide evenly.
@@ -72,6 +77,8 @@ struct FatTreeSpec {
                                            std::uint32_t hosts_per_leaf, double ratio,
                                            const CableSpec& cable);
 
+// What is wrong with a network of so many hosts and switches, and cables; empty if nothing is.
+[[nodiscard]] std::string too_large(std::uint64_t nodes, std::uint64_t cables);
 // Round-trip time of a full packet and its acknowledgement over `hops` links of this cable,
 // unloaded.
 [[nodiscard]] std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable);

@@ -9,8 +9,6 @@
 namespace weft::fabric {
 namespace {
 
-constexpr std::uint32_t kMaxNodes = 1U << 20;
-
 // The three kinds of links of a flat network: from a NIC, whose own queue has no limit and neither
 // marks nor trims; down to a host; between switches.
 struct Kit {
@@ -64,7 +62,7 @@ std::vector<NodeId> switches_with_hosts(Topology& net, const char* name, std::ui
 
 Result<Topology> ring(std::uint32_t switches, std::uint32_t hosts_per_switch,
                       const CableSpec& cable) {
-  if (switches < 3 || hosts_per_switch == 0 || switches > kMaxNodes / (hosts_per_switch + 1)) {
+  if (switches < 3 || hosts_per_switch == 0) {
     return bad("ring: at least 3 switches with at least 1 host each");
   }
   return torus({switches}, hosts_per_switch, cable);
@@ -83,11 +81,16 @@ Result<Topology> torus(const std::vector<std::uint32_t>& sides, std::uint32_t ho
     count *= side;
     hops += side / 2;
     if (count > kMaxNodes) {
-      return bad("torus: more than 1048576 switches");
+      return bad("torus: more than " + std::to_string(kMaxNodes) + " switches");
     }
   }
-  if (sides.empty() || hosts_per_switch == 0 || count * (hosts_per_switch + 1) > kMaxNodes) {
-    return bad("torus: give 1 or more sides, at least 1 host per switch, at most 1048576 nodes");
+  if (sides.empty() || hosts_per_switch == 0) {
+    return bad("torus: give 1 or more sides, and at least 1 host per switch");
+  }
+  const std::uint64_t hosts = count * hosts_per_switch;
+  if (const std::string problem = too_large(count + hosts, count * sides.size() + hosts);
+      !problem.empty()) {
+    return bad("torus: " + problem);
   }
   Topology net;
   net.name = sides.size() == 1 ? "ring" : "torus";
@@ -118,8 +121,11 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
         "least 1 "
         "host per switch, spread not negative");
   }
-  if (static_cast<std::uint64_t>(switches) * (hosts_per_switch + degree) > kMaxNodes) {
-    return bad("random graph: more than 1048576 nodes and cables");
+  const std::uint64_t hosts = std::uint64_t{switches} * hosts_per_switch;
+  if (const std::string problem =
+          too_large(switches + hosts, hosts + std::uint64_t{switches} * degree / 2);
+      !problem.empty()) {
+    return bad("random graph: " + problem);
   }
   Topology net;
   net.name = "random-graph";
@@ -177,9 +183,17 @@ Result<Topology> random_graph(std::uint32_t switches, std::uint32_t degree,
 // Ports are numbered host by host, and rail by rail within a host.
 Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_group,
                                 std::uint32_t rails, std::uint32_t spines, const CableSpec& cable) {
-  if (groups == 0 || hosts_per_group == 0 || rails == 0 || spines == 0 ||
-      static_cast<std::uint64_t>(groups) * hosts_per_group * rails > kMaxNodes) {
+  if (groups == 0 || hosts_per_group == 0 || rails == 0 || spines == 0) {
     return bad("rail-optimised: groups, hosts per group, rails and spines must all be at least 1");
+  }
+  const std::uint64_t hosts = std::uint64_t{groups} * hosts_per_group;
+  const std::uint64_t leaves = std::uint64_t{groups} * rails;
+  if (std::string problem = too_large(std::max(hosts, leaves) + spines, 0); !problem.empty()) {
+    return bad("rail-optimised: " + problem);  // and no product below overflows
+  }
+  if (std::string problem = too_large(hosts + leaves + spines, hosts * rails + leaves * spines);
+      !problem.empty()) {
+    return bad("rail-optimised: " + problem);
   }
   Topology net;
   net.name = "rail-optimised";
@@ -212,7 +226,7 @@ Result<Topology> rail_optimised(std::uint32_t groups, std::uint32_t hosts_per_gr
 Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts,
                              std::uint32_t hosts_per_leaf, double ratio, const CableSpec& cable) {
   if (planes == 0 || hosts < 2 || hosts_per_leaf == 0 || hosts % hosts_per_leaf != 0 ||
-      !(ratio > 0) || static_cast<std::uint64_t>(planes) * hosts > kMaxNodes) {
+      !(ratio > 0)) {
     return bad(
         "multi-plane: at least 1 plane and 2 hosts, hosts a multiple of the hosts per leaf, ratio "
         "> 0");
@@ -222,6 +236,16 @@ Result<Topology> multi_plane(std::uint32_t planes, std::uint32_t hosts,
   const Kit kit = kit_of(cable, 4);
   const FatTreeSpec shape = leaf_spine(hosts, hosts_per_leaf, ratio, cable);
   const std::uint32_t leaves = hosts / hosts_per_leaf;
+  // So many spines each plane has, and cables each leaf. First of one plane, so that no product of
+  // three overflows.
+  const std::uint64_t uplinks = shape.tor_up;
+  for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{planes}}) {
+    if (const std::string problem =
+            too_large(hosts + count * (leaves + uplinks), count * (hosts + leaves * uplinks));
+        !problem.empty()) {
+      return bad("multi-plane: " + problem);
+    }
+  }
   for (std::uint32_t host = 0; host < hosts; ++host) {
     net.add_host("host" + std::to_string(host));
   }

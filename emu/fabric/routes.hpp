@@ -11,12 +11,13 @@ namespace weft::fabric {
 
 // Made once and not changed: a link that is down stays in its set, as in a real network before its
 // routing has noticed. Hosts behind the same switch have the same routes, and most pairs of switch
-// and destination share their set of links with other pairs. So the table holds one 16-bit number
-// per pair, and stays in the cache. Among several links a hash of the flow and the switch's own
-// seed choose (ECMP): a frame's path depends on its flow and its path number, and neighbouring
-// switches choose independently.
+// and destination share their set of links with other pairs of the same switch. So the table holds
+// one 16-bit number per pair, and stays in the cache. Among several links a hash of the flow and
+// the switch's own seed choose (ECMP): a frame's path depends on its flow and its path number, and
+// neighbouring switches choose independently.
 class Routes {
  public:
+  // Only for a topology that is valid: then the numbers suffice.
   explicit Routes(const Topology& topology);
 
   // The link on which node `at` sends a frame for `destination`, or kNone when there is no way.
@@ -25,11 +26,11 @@ class Routes {
     if (port.leaf_node == at) {
       return port.downlink;
     }
-    const Choice choice = choices_[table_[rows_[at] * leaves_ + port.leaf]];
+    const Choice choice = choice_of(at, port);
     if (choice.count <= 1) {
       return choice.first;
     }
-    return members_[choice.first + pick(hash ^ seeds_[at], choice.count)];
+    return members_[choice.first + pick(hash ^ rows_[at].seed, choice.count)];
   }
   // Every link that `at` may use for `destination`.
   [[nodiscard]] std::vector<LinkId> candidates(NodeId at, PortId destination) const;
@@ -58,6 +59,22 @@ class Routes {
     std::uint32_t first = kNone;  // several: in members_; one: the link itself
     std::uint32_t count = 0;
   };
+  // What belongs to one node. All hosts share the first row of the table: they forward nothing.
+  struct Row {
+    std::size_t entries = 0;    // its first one in table_
+    std::uint32_t choices = 0;  // its first one in choices_, which is "no way"
+    std::uint32_t seed = 0;
+  };
+  struct Sets;
+
+  void number_leaves(const Topology& topology);
+  void number_rows(const Topology& topology);
+  void find_ways(const Topology& topology, std::vector<Sets>& sets);
+  void lay_out(const std::vector<Sets>& sets);
+  [[nodiscard]] Choice choice_of(NodeId at, const Port& port) const {
+    const Row& row = rows_[at];
+    return choices_[row.choices + table_[row.entries + port.leaf]];
+  }
 
   // Mixes the bits (a hash alone may be a flow number, whose low bits say little), then scales the
   // result to [0, count) by a multiplication, which is cheaper than a remainder.
@@ -71,12 +88,11 @@ class Routes {
   }
 
   std::vector<Port> ports_;
-  std::uint32_t leaves_ = 0;
-  std::vector<std::uint32_t> rows_;   // of the table, by node: hosts have none of their own
-  std::vector<std::uint16_t> table_;  // by row and leaf
-  std::vector<Choice> choices_;
+  std::vector<NodeId> leaves_;
+  std::vector<Row> rows_;             // by node
+  std::vector<std::uint16_t> table_;  // by row and leaf: which of the node's choices
+  std::vector<Choice> choices_;       // by node
   std::vector<LinkId> members_;
-  std::vector<std::uint32_t> seeds_;
   std::vector<NodeId> link_to_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 #include <utility>
 
 #include "srd/base/check.hpp"
@@ -173,62 +174,105 @@ std::string Topology::port_name(PortId port) const {
   return nics == 1 ? nodes_[host].name : nodes_[host].name + "/nic" + std::to_string(nth);
 }
 
+// Later questions rely on the answers to earlier ones.
 Result<void> Topology::validate() const {
-  const auto bad = [&](std::string text) {
-    return fail(ErrorCode::invalid_argument, "topology '" + name + "': " + std::move(text));
-  };
-  if (nodes_.size() != by_name_.size()) {
-    std::unordered_map<std::string, int> seen;
-    for (const Node& node : nodes_) {
-      if (++seen[node.name] > 1) {
-        return bad("two nodes are called '" + node.name + "'; give each its own name");
-      }
+  using Question = std::string (Topology::*)() const;
+  for (const Question question :
+       {&Topology::wrong_names, &Topology::wrong_links, &Topology::wrong_hosts,
+        &Topology::too_many_routes, &Topology::unreachable_hosts}) {
+    if (const std::string problem = (this->*question)(); !problem.empty()) {
+      return fail(ErrorCode::invalid_argument, "topology '" + name + "': " + problem);
     }
   }
-  std::vector<std::uint32_t> degree(nodes_.size(), 0);
+  return {};
+}
+
+std::string Topology::wrong_names() const {
+  if (nodes_.size() == by_name_.size()) {
+    return {};
+  }
+  std::unordered_set<std::string_view> seen;
+  const auto twin = std::find_if(nodes_.begin(), nodes_.end(),
+                                 [&](const Node& node) { return !seen.insert(node.name).second; });
+  return "two nodes are called '" + twin->name + "'; give each its own name";
+}
+
+std::string Topology::wrong_links() const {
   for (LinkId link = 0; link < links_.size(); ++link) {
     const Link& it = links_[link];
-    ++degree[it.from];
-    if (it.from == it.to) {
-      return bad("'" + nodes_[it.from].name + "' is connected to itself; a link joins two nodes");
-    }
     const LinkProperties& is = it.properties;
+    if (it.from == it.to) {
+      return "'" + nodes_[it.from].name + "' is connected to itself; a link joins two nodes";
+    }
     if (is.rate.is_zero()) {
-      return bad("link " + link_name(link) +
-                 " has rate 0; give a positive rate, or take it down by a fault");
+      return "link " + link_name(link) +
+             " has rate 0; give a positive rate, or take it down by a fault";
+    }
+    if (is.rate < kMinRate) {
+      return "link " + link_name(link) + " has a rate of " +
+             std::to_string(is.rate.bits_per_second()) +
+             " bit/s; the slowest links that can be modelled have 2 Mb/s";
     }
     if (is.delay < Duration::zero()) {
-      return bad("link " + link_name(link) + " has a negative delay; give 0 or more");
+      return "link " + link_name(link) + " has a negative delay; give 0 or more";
     }
     if (is.ecn_low > is.ecn_high) {
-      return bad("link " + link_name(link) +
-                 " starts marking above the threshold where it marks always; " +
-                 "the low ECN threshold must not exceed the high one");
+      return "link " + link_name(link) +
+             " starts marking above the threshold where it marks always; " +
+             "the low ECN threshold must not exceed the high one";
     }
   }
-  std::vector<NodeId> reached;
-  std::vector<bool> seen(nodes_.size(), false);
+  return {};
+}
+
+std::string Topology::wrong_hosts() const {
+  std::vector<bool> has_link(nodes_.size(), false);
+  for (const Link& link : links_) {
+    has_link[link.from] = true;
+  }
+  bool any = false;
   for (NodeId node = 0; node < nodes_.size(); ++node) {
-    if (nodes_[node].kind != Node::Kind::host) {
-      continue;
+    const bool host = nodes_[node].kind == Node::Kind::host;
+    if (host && !has_link[node]) {
+      return "host '" + nodes_[node].name + "' has no link; connect it or remove it";
     }
-    if (degree[node] == 0) {
-      return bad("host '" + nodes_[node].name + "' has no link; connect it or remove it");
-    }
-    if (reached.empty()) {
-      reached.push_back(node);
-      seen[node] = true;
-    }
+    any = any || host;
   }
-  if (reached.empty()) {
-    return bad("there is no host; add at least two");
+  return any ? "" : "there is no host; add at least two";
+}
+
+std::string Topology::too_many_routes() const {
+  const auto switches = static_cast<std::size_t>(
+      std::ranges::count(nodes_, Node::Kind::network, [](const Node& node) { return node.kind; }));
+  std::unordered_set<NodeId> leaf_nodes;
+  for (const LinkId uplink : ports()) {
+    leaf_nodes.insert(links_[uplink].to);
   }
-  // Hosts do not forward. But planes of multi-NIC hosts are connected only by their hosts, so this
-  // search goes through hosts too.
+  const std::size_t leaves = leaf_nodes.size();
+  if (leaves > kMaxLeaves) {
+    return std::to_string(leaves) + " switches have hosts; at most " + std::to_string(kMaxLeaves) +
+           " may";
+  }
+  if (switches * leaves > kMaxRoutes) {
+    return std::to_string(switches) + " switches, of which " + std::to_string(leaves) +
+           " have hosts, need " + std::to_string(switches * leaves) + " routes; at most " +
+           std::to_string(kMaxRoutes) + " can be held";
+  }
+  return {};
+}
+
+// Hosts do not forward. But planes of multi-NIC hosts are connected only by their hosts, so this
+// search goes through hosts too.
+std::string Topology::unreachable_hosts() const {
   std::vector<std::vector<NodeId>> neighbours(nodes_.size());
   for (const Link& link : links_) {
     neighbours[link.from].push_back(link.to);
   }
+  const auto is_host = [](const Node& node) { return node.kind == Node::Kind::host; };
+  const auto first = static_cast<NodeId>(std::ranges::find_if(nodes_, is_host) - nodes_.begin());
+  std::vector<NodeId> reached{first};
+  std::vector<bool> seen(nodes_.size(), false);
+  seen[first] = true;
   while (!reached.empty()) {
     const NodeId at = reached.back();
     reached.pop_back();
@@ -240,12 +284,9 @@ Result<void> Topology::validate() const {
     }
   }
   for (NodeId node = 0; node < nodes_.size(); ++node) {
-    if (!seen[node] && nodes_[node].kind == Node::Kind::host) {
-      return bad("host '" + nodes_[node].name + "' cannot be reached from '" +
-                 std::find_if(nodes_.begin(), nodes_.end(),
-                              [](const Node& n) { return n.kind == Node::Kind::host; })
-                     ->name +
-                 "'; add a link that joins the two parts");
+    if (!seen[node] && is_host(nodes_[node])) {
+      return "host '" + nodes_[node].name + "' cannot be reached from '" + nodes_[first].name +
+             "'; add a link that joins the two parts";
     }
   }
   return {};

@@ -19,6 +19,13 @@ using PortId = std::uint32_t;
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
+// What can be modelled; validate() refuses more. A slower link would take longer for 1024 bytes
+// than 32 bits of picoseconds hold. A leaf is a node that hosts are plugged into; a route is the
+// choice of one switch for one leaf, and takes two bytes.
+inline constexpr Rate kMinRate = Rate::bits_per_second(2'000'000);
+inline constexpr std::size_t kMaxLeaves = 0xFFFF;
+inline constexpr std::size_t kMaxRoutes = std::size_t{1} << 31;
+
 // One direction of a cable, with the queue in front of it.
 struct LinkProperties {
   Rate rate = Rate::gbps(100);
@@ -84,6 +91,12 @@ class Topology {
 
  private:
   NodeId add(Node node);
+  // What validate() asks: a text that says what is wrong, or an empty one.
+  [[nodiscard]] std::string wrong_names() const;
+  [[nodiscard]] std::string wrong_links() const;
+  [[nodiscard]] std::string wrong_hosts() const;
+  [[nodiscard]] std::string too_many_routes() const;
+  [[nodiscard]] std::string unreachable_hosts() const;
 
   std::vector<Node> nodes_;
   std::vector<Link> links_;

@@ -91,6 +91,53 @@ TEST(Generators, FatTreeRefusesWhatCannotBeWired) {
   EXPECT_FALSE(fat_tree(spec));
 }
 
+// Products of what a file says that do not fit into 32 bits, or not into memory.
+TEST(Generators, WhatIsTooLargeIsRefused) {
+  FatTreeSpec spec;
+  spec.tiers = 2;
+  spec.hosts = 65536;
+  spec.tor_down = 1;
+  spec.tor_up = 65536;  // uplinks: 2^32
+  spec.agg_down = 4;
+  EXPECT_FALSE(fat_tree(spec));
+  spec.agg_down = 65536;
+  const auto wide = fat_tree(spec);
+  ASSERT_FALSE(wide);
+  EXPECT_NE(wide.error().message.find("4295032832 cables"), std::string::npos)
+      << wide.error().message;
+  spec = k_ary_fat_tree(16, {});
+  spec.core_down = 0;
+  EXPECT_FALSE(fat_tree(spec));
+  EXPECT_FALSE(fat_tree(k_ary_fat_tree(0xFFFFFFFF, {})));
+  constexpr std::uint32_t kMost = 0xFFFFFFFF;
+  EXPECT_FALSE(torus({1024, 1024}, 1, {}));
+  EXPECT_FALSE(torus({65536, 65536}, kMost, {}));
+  EXPECT_FALSE(torus({3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, 1, {}));
+  EXPECT_FALSE(ring(3, kMost, {}));
+  EXPECT_FALSE(random_graph(3, 2, kMost, {}, 1, {}));
+  EXPECT_FALSE(random_graph(4096, 4094, 1, {}, 1, {}));
+  EXPECT_FALSE(rail_optimised(1, 1, 1, kMost, {}));
+  EXPECT_FALSE(rail_optimised(kMost, kMost, kMost, kMost, {}));
+  EXPECT_FALSE(rail_optimised(1024, 1, 8, 1024, {})) << "8388608 cables to the spines";
+  EXPECT_FALSE(multi_plane(kMost, 16, 4, 1, {}));
+  EXPECT_FALSE(multi_plane(1, 1U << 19, 1U << 18, 1e-9, {}));
+}
+
+// The network has 90300 sets of links, more than a route has bits for; each spine has 300.
+TEST(Generators, SwitchesNumberTheirChoicesApart) {
+  const Topology net = fat_tree(leaf_spine(300, 1, 1.0 / 300, {})).value();
+  ASSERT_TRUE(net.validate());
+  ASSERT_EQ(count_tier(net, 2), 300U);
+  const Routes routes(net);
+  for (PortId from = 0; from < 300; from += 13) {
+    for (PortId to = 0; to < 300; to += 17) {
+      const std::vector<LinkId> path = routes.path(from, to, from * 31 + to);
+      ASSERT_EQ(path.size(), from == to ? 2U : 4U) << from << " to " << to;
+      EXPECT_EQ(path.back(), routes.downlink(to));
+    }
+  }
+}
+
 TEST(Generators, RingAndTorusCloseOnThemselves) {
   const Topology circle = ring(8, 2, {}).value();
   expect_all_pairs_connected(circle);
@@ -146,6 +193,27 @@ TEST(Generators, PlanesDoNotMeet) {
   const Routes routes(net);
   EXPECT_FALSE(routes.path(0, 30, 1).empty());
   EXPECT_TRUE(routes.path(0, 31, 1).empty()) << "NIC 0 of one host, NIC 1 of another";
+}
+
+// The routing table has a number for each pair of a switch and a leaf, and 16 bits for a leaf.
+TEST(Topology, RefusesMoreRoutesThanTheTableHolds) {
+  const Topology leaves = fat_tree(leaf_spine(70000, 1, 1, {})).value();
+  const auto many = leaves.validate();
+  ASSERT_FALSE(many);
+  EXPECT_NE(many.error().message.find("70000 switches have hosts; at most 65535"),
+            std::string::npos)
+      << many.error().message;
+  const Topology square = torus({256, 250}, 1, {}).value();
+  const auto large = square.validate();
+  ASSERT_FALSE(large);
+  EXPECT_NE(large.error().message.find("routes"), std::string::npos) << large.error().message;
+}
+
+TEST(Topology, RefusesLinksTooSlowToModel) {
+  Topology net = ring(3, 1, {.rate = Rate::gbps(0.001)}).value();
+  const auto slow = net.validate();
+  ASSERT_FALSE(slow);
+  EXPECT_NE(slow.error().message.find("2 Mb/s"), std::string::npos) << slow.error().message;
 }
 
 TEST(Topology, FindsLinksByNameAndPattern) {
