@@ -208,24 +208,19 @@ void Fairness::check_turn(const Flow& flow, const FlowState& state, const Depart
 }
 
 // Each path is explored once per round, and otherwise used again only after an unmarked packet
-// along it. So within as many departures as there are paths, no path is explored three times.
+// along it. A round is as many departures as there are paths, or more; one more is allowed, because
+// a reply explores, too.
 void Fairness::check_path(const Flow& who, FlowState& flow, std::uint16_t path) {
   const std::uint64_t now = ++flow.departures;
   if (!recycles_paths(who.first) || flow.disturbed) {
     return;
   }
   PathUse& use = flow.paths[path];
-  if (use.unmarked > 0) {
-    --use.unmarked;
-    return;
-  }
-  const bool third = use.explored[1] != 0;
-  if (third && now - use.explored[1] < plan_.hosts[who.first].engine.paths && verdict_.empty()) {
+  const std::uint64_t explored = now / plan_.hosts[who.first].engine.paths + 2;
+  if (++use.taken > use.unmarked + explored && verdict_.empty()) {
     verdict_ = name_of(who) + ": path " + std::to_string(path) +
                " is taken again although all that came along it was marked";
   }
-  use.explored[1] = use.explored[0];
-  use.explored[0] = now;
 }
 
 void Fairness::arrived(const VirtualNetwork::InFlight& packet) {

@@ -71,10 +71,10 @@ class Fairness {
     std::uint32_t packets = 0;
   };
   // Why a path may be used again: each unmarked packet that came along it pays for one departure;
-  // departures without such a reason are the exploration of the selector.
+  // departures beyond that are the exploration of the selector.
   struct PathUse {
-    std::uint32_t unmarked = 0;   // unmarked packets along it that no reuse is accounted to yet
-    std::uint64_t explored[2]{};  // the latest two departures along it without such a reason
+    std::uint64_t unmarked = 0;  // packets that came along it without a mark
+    std::uint64_t taken = 0;     // departures along it
   };
   struct FlowState {
     Departures left;

@@ -4,6 +4,12 @@
 #include <algorithm>
 
 namespace weft::swarm {
+namespace {
+
+// A shorter wait explains nothing: no plan has a peer_timeout below 10 ms.
+constexpr Duration kLongWait = std::chrono::milliseconds{1};
+
+}  // namespace
 
 void History::refresh(TimePoint now, std::uint32_t a, std::uint32_t b) {
   Line& line = lines_[std::minmax(a, b)];
@@ -101,6 +107,27 @@ bool History::everything_was_lost(TimePoint now, std::uint32_t host, std::uint32
   return silence.lost_on.size() > 1 && now - silence.since >= at_least;
 }
 
+void History::ended(std::uint32_t host) {
+  for (auto& [who, wait] : waits_) {
+    if (who.first == host) {
+      wait = Wait{};
+    }
+  }
+}
+
+bool History::waited(TimePoint now, std::uint32_t host, std::uint32_t peer, TimePoint since,
+                     Duration at_least) const {
+  const auto found = waits_.find({host, peer});
+  if (found == waits_.end()) {
+    return false;
+  }
+  const Wait& wait = found->second;
+  return (wait.since && now - *wait.since >= at_least) ||
+         std::ranges::any_of(wait.past, [&](const Interval& i) {
+           return i.end >= since && i.end - i.begin >= at_least;
+         });
+}
+
 void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation,
                     std::uint32_t from, std::uint32_t from_incarnation, bool ack) {
   const auto [entry, is_new] = heard_.try_emplace({host, incarnation, from});
@@ -114,6 +141,22 @@ void History::heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation
     heard.since = now;
   }
   heard.ack |= ack;
+  // An acknowledgement by a former life is none.
+  Wait& wait = waits_[{host, from}];
+  if (ack && from_incarnation == std::max(heard.incarnation, heard.told) && wait.since) {
+    if (now - *wait.since >= kLongWait) {
+      wait.past.push_back({*wait.since, now});
+    }
+    wait.since.reset();
+  }
+}
+
+void History::told_of_life(std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,
+                           std::uint32_t from_incarnation) {
+  const auto found = heard_.find({host, incarnation, from});
+  if (found != heard_.end()) {
+    found->second.told = std::max(found->second.told, from_incarnation);
+  }
 }
 
 const History::Heard* History::heard(std::uint32_t host, std::uint32_t incarnation,

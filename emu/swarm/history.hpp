@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -104,11 +105,25 @@ class History {
   [[nodiscard]] bool everything_was_lost(TimePoint now, std::uint32_t host, std::uint32_t peer,
                                          Duration at_least) const;
 
+  // --- Waiting: what a host has sent and nobody acknowledges, whatever the reason. An
+  // acknowledgement that reaches the host ends it: see heard().
+  // The host sends something that is to be acknowledged.
+  void asked(TimePoint now, std::uint32_t host, std::uint32_t peer) {
+    std::optional<TimePoint>& since = waits_[{host, peer}].since;
+    since = since.value_or(now);
+  }
+  // The process of the host has ended, and waits for nobody.
+  void ended(std::uint32_t host);
+  // Whether the host has waited for `at_least`, in a stretch that ends after `since`.
+  [[nodiscard]] bool waited(TimePoint now, std::uint32_t host, std::uint32_t peer, TimePoint since,
+                            Duration at_least) const;
+
   // --- What a process has heard: packets that reached it intact and addressed to its life.
   struct Heard {
     // The first life heard of, by its number; a late packet may bring an older one.
     std::uint32_t earliest = 0;
     std::uint32_t incarnation = 0;  // the latest one heard of
+    std::uint32_t told = 0;         // the latest one that a notice of a stale life has told of
     TimePoint since{};
     // Whether any acknowledgement came: without one the sender may not have known a path that
     // works.
@@ -116,6 +131,10 @@ class History {
   };
   void heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,
              std::uint32_t from_incarnation, bool ack);
+  // A notice of a stale life has come. Who has heard of the peer before knows now that what its
+  // earlier lives say counts no more.
+  void told_of_life(std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,
+                    std::uint32_t from_incarnation);
   [[nodiscard]] const Heard* heard(std::uint32_t host, std::uint32_t incarnation,
                                    std::uint32_t from) const;
 
@@ -144,6 +163,10 @@ class History {
     TimePoint since{};                                          // the latest packet that came
     std::set<std::pair<std::uint32_t, std::uint16_t>> lost_on;  // sender, path
   };
+  struct Wait {
+    std::optional<TimePoint> since;
+    std::vector<Interval> past;  // the long ones, the earliest first
+  };
   // The cuts or mutes have changed: begins or ends the stretch of the line between the two.
   void refresh(TimePoint now, std::uint32_t a, std::uint32_t b);
 
@@ -155,6 +178,7 @@ class History {
   std::set<std::pair<std::uint32_t, std::uint32_t>> cuts_;
   std::map<std::uint32_t, std::uint32_t> mutes_;  // by host: for how many reasons at once
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Wait> waits_;  // host, peer
   std::vector<Silence> silences_;  // of the second host, as the first one hears it
   // By host, its incarnation, and the host that it has heard of.
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Heard> heard_;

@@ -141,11 +141,14 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
       completion.endpoint != plan_.hosts[host].endpoints[step.endpoint].qpn) {
     return condemn(name(*request) + " completes as something else");
   }
-  if (!explained(now, *request, completion.status)) {
+  if (completion.status == Status::receiver_not_ready && may_lack_receive(*request) &&
+      is_lazy(step.peer)) {
+    doubted_.push_back(completion.cookie);
+  } else if (!explained(now, *request, completion.status)) {
     return condemn(name(*request) + " completes with " + srd::to_string(completion.status) +
                    ", which nothing explains");
   }
-  check_effect(*request, host);
+  check_effect(*request, completion.cookie, host);
   take_back_place(*request);
   if (request->buffer.exists()) {
     if ((completion.cookie & 1) != 0) {
@@ -187,16 +190,12 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
     return true;
   }
   const EndpointPlan& target = plan_.hosts[step.peer].endpoints[step.peer_endpoint];
-  const bool needs_receive =
-      request.kind == Kind::send ||
-      (request.kind == Kind::write && step.immediate && !target.unsolicited_immediate);
   switch (status) {
     case Status::bad_qpn:
       return history_.was_unavailable(step.peer, step.peer_endpoint, request.posted);
     case Status::receiver_not_ready:
-      return needs_receive && step.rnr_retry != srd::kRnrRetryForever &&
-             (is_lazy(step.peer) ||
-              history_.was_without_receives(step.peer, step.peer_endpoint, request.posted));
+      return may_lack_receive(request) &&
+             history_.was_without_receives(step.peer, step.peer_endpoint, request.posted);
     case Status::length_error:
       return request.kind == Kind::send && step.length > target.receive_size;
     case Status::bad_key:
@@ -213,6 +212,32 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
   }
 }
 
+// Whether a lack of receives can end the request.
+bool Judge::may_lack_receive(const Request& request) const {
+  const Step& step = request.step;
+  const EndpointPlan& target = plan_.hosts[step.peer].endpoints[step.peer_endpoint];
+  const bool needs_receive =
+      request.kind == Kind::send ||
+      (request.kind == Kind::write && step.immediate && !target.unsolicited_immediate);
+  return needs_receive && step.rnr_retry != srd::kRnrRetryForever;
+}
+
+// A lazy host learns only now how many receives had been used. If one was left each time that it
+// polled, from the posting of a request to its end, there was one all the time.
+void Judge::polled(std::uint32_t host) {
+  std::erase_if(doubted_, [&](std::uint64_t number) {
+    const Request& request = requests_[number - 1];
+    const Step& step = request.step;
+    if (step.peer != host) {
+      return false;
+    }
+    if (!history_.was_without_receives(host, step.peer_endpoint, request.posted)) {
+      condemn(name(request) + " completes with receiver_not_ready, and there were receives");
+    }
+    return true;
+  });
+}
+
 // Whether the peer had a later life than the one that the poster's engine knew when the request was
 // posted. If it knew none, a late packet of a former life may have introduced that one.
 bool Judge::restart_explains(const Request& request) const {
@@ -227,15 +252,24 @@ bool Judge::met_later_life(const Request& request) const {
          processes_[request.step.peer].size() > 1 + request.target_incarnation;
 }
 
-// A long silence ends all requests that are under way, even one that was posted near its end.
+// A long silence ends all requests that are under way, even one that was posted near its end. Two
+// things must be true of it: the host has waited so long, and the network is the reason.
 bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
   const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
+  // Time-outs that take peer_timeout together end the peer. The first of them may be of a packet
+  // that left before the latest acknowledgement, by up to max_rto; and the first departure after
+  // that acknowledgement, from which a wait is counted here, may be the answer to that time-out.
+  if (!history_.waited(now, step.host, step.peer, request.posted,
+                       engine.peer_timeout - 2 * engine.max_rto)) {
+    return false;
+  }
   // A host without an answer tries again after max_rto, whether it sends or probes. Where single
-  // packets get lost, so may some of these attempts.
+  // packets get lost, so may some of these attempts. As long as between two tries it may have
+  // waited before the two were apart: in lossy plans for up to half of the time.
   const Duration between_tries =
       (loses_packets_ ? 1 + kMaxTriesLost : 1) * engine.max_rto + 2 * engine.base_rtt;
-  const Duration patience = engine.peer_timeout / 2;
+  const Duration patience = std::max(engine.peer_timeout - between_tries, engine.peer_timeout / 2);
   if (!history_.were_apart(now, step.host, step.peer, request.posted, patience) &&
       !history_.seemed_apart(now, step.host, step.peer, between_tries, patience) &&
       !history_.everything_was_lost(now, step.host, step.peer, patience)) {
@@ -250,7 +284,7 @@ bool Judge::silence_explains(TimePoint now, const Request& request, Status statu
 }
 
 // Checks what a finished request has done to memory.
-void Judge::check_effect(const Request& request, std::uint32_t host) {
+void Judge::check_effect(const Request& request, std::uint64_t number, std::uint32_t host) {
   const Step& step = request.step;
   const bool ok = request.status == Status::ok;
   if (request.buffer.exists() && !request.buffer.margins_intact()) {
@@ -259,9 +293,10 @@ void Judge::check_effect(const Request& request, std::uint32_t host) {
   if (request.kind == Kind::read) {
     return check_read(request);
   }
-  const std::size_t number = request.kind == Kind::send && step.length >= kNumbered ? kNumbered : 0;
+  const std::size_t head = request.kind == Kind::send && step.length >= kNumbered ? kNumbered : 0;
   if (request.buffer.exists() &&
-      !is_painted(request.buffer.bytes().subspan(number), request.key, number)) {
+      (!is_painted(request.buffer.bytes().subspan(head), request.key, head) ||
+       std::memcmp(request.buffer.bytes().data(), &number, head) != 0)) {
     return condemn(name(request) + ": its source memory has changed");
   }
   if (request.kind == Kind::write && ok && request.has_place &&
@@ -319,6 +354,13 @@ void Judge::completed_receive(TimePoint now, std::uint32_t host, const srd::Comp
       completion.consumed_receive == endpoint->unsolicited_immediate &&
       completion.status == Status::ok) {
     return condemn("a write with immediate data takes a receive where it must not, or reversed");
+  }
+  if (completion.kind == Kind::receive && !completion.consumed_receive) {
+    return condemn("a message without a receive");
+  }
+  if (!completion.consumed_receive && completion.status != Status::ok) {
+    return condemn(std::string{"immediate data completes with "} +
+                   srd::to_string(completion.status));
   }
   if (!completion.consumed_receive) {
     return check_write_immediate(now, host, completion, from);
@@ -415,9 +457,6 @@ void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completi
 // for a second life of the receiver: the region it names is the former life's.
 void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
                                   const srd::Completion& completion, std::uint32_t from) {
-  if (completion.status != Status::ok) {
-    return;
-  }
   if (from == VirtualNetwork::kNobody) {
     return heard_of_stranger();
   }
@@ -493,6 +532,9 @@ void Judge::check_regions(std::uint32_t host, const Process& process) {
 }
 
 void Judge::check_at_the_end() {
+  for (std::uint32_t host = 0; host < processes_.size(); ++host) {
+    polled(host);
+  }
   std::map<Anonymous, std::uint32_t> anonymous_ok;
   for (const Request& request : requests_) {
     const Step& s = request.step;

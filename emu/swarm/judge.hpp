@@ -92,6 +92,9 @@ class Judge {
   // or kNobody for a stranger. Only successful completions have a peer that is looked at.
   void completed(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                  std::uint32_t from);
+  // The application of the host has polled until nothing was left, and posts no receive before
+  // this.
+  void polled(std::uint32_t host);
   // After silence has fallen: every request has ended, every announced message was delivered, and
   // all memory of all lives is accounted for.
   void check_at_the_end();
@@ -106,10 +109,11 @@ class Judge {
                              std::uint32_t from);
   void heard_of_stranger();
   void delivered(TimePoint now, Request& request, std::uint32_t host);
-  void check_effect(const Request& request, std::uint32_t host);
+  void check_effect(const Request& request, std::uint64_t number, std::uint32_t host);
   void check_read(const Request& request);
   void take_back_place(Request& request);
   [[nodiscard]] bool explained(TimePoint now, const Request& request, srd::Status status) const;
+  [[nodiscard]] bool may_lack_receive(const Request& request) const;
   [[nodiscard]] bool flaw_explains(const Request& request, srd::Status status) const;
   [[nodiscard]] bool silence_explains(TimePoint now, const Request& request,
                                       srd::Status status) const;
@@ -137,6 +141,8 @@ class Judge {
   std::string verdict_;
   std::deque<Request> requests_;
   std::deque<PostedReceive> receives_;
+  // Requests that were refused for lack of a receive by a lazy host, until it has polled.
+  std::vector<std::uint64_t> doubted_;
   std::uint32_t open_ = 0;
   std::vector<std::uint32_t> open_of_;
   std::map<Anonymous, std::uint32_t> anonymous_posted_;

@@ -69,7 +69,10 @@ void Run::watch_network(TimePoint when, NetworkEvent event,
   }
   fairness_.saw(when, event, packet);
   if (packet.from < plan_.hosts.size() && packet.to < plan_.hosts.size()) {
-    if (event == NetworkEvent::lost) {
+    if (event == NetworkEvent::sent &&
+        matches(Packet::data | Packet::probe | Packet::credit_request, kind_of(packet.bytes))) {
+      history_.asked(when, packet.from, packet.to);
+    } else if (event == NetworkEvent::lost) {
       history_.lost(packet.from, packet.to, packet.path.value());
     } else if (event == NetworkEvent::delivered && packet.genuine) {
       history_.arrived(when, packet.from, packet.to);
@@ -104,7 +107,12 @@ void Run::watch_delivery(std::uint32_t host, const VirtualNetwork::InFlight& pac
   if (named == 0 && matches(Packet::data, kind)) {
     history_.first_contact(from, sender, host, process(host).incarnation());
   }
-  if ((named == 0 || named == my_life) && kind != Packet::stale_life) {
+  if (named != 0 && named != my_life) {
+    return;
+  }
+  if (kind == Packet::stale_life) {
+    history_.told_of_life(host, process(host).incarnation(), from, sender);
+  } else {
     history_.heard(world_.now(), host, process(host).incarnation(), from, sender,
                    kind == Packet::ack);
   }
@@ -196,12 +204,15 @@ void Run::poll(std::uint32_t host) {
       judge_.condemn("more completions wait than the configuration allows");
     }
   }
+  judge_.polled(host);
   replenish(host);
 }
 
 // Keeps the count of posted receives as the application knows it, which is later than the engine.
+// What is flushed was counted out when its endpoint was closed (endpoint_goes()).
 void Run::receive_used(std::uint32_t host, const srd::Completion& completion) {
-  if (completion.kind != Kind::receive && completion.kind != Kind::receive_write_imm) {
+  if ((completion.kind != Kind::receive && completion.kind != Kind::receive_write_imm) ||
+      completion.status == srd::Status::flushed) {
     return;
   }
   for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
@@ -239,7 +250,7 @@ void Run::heal() {
   history_.heal(world_.now());
   replenish_all_ = true;
   for (std::uint32_t i = 0; i < plan_.hosts.size(); ++i) {
-    replenish(i);
+    poll(i);
   }
 }
 

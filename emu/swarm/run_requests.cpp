@@ -9,7 +9,7 @@ namespace weft::swarm {
 using Kind = srd::Completion::Kind;
 
 // Posts receives once half of them are used: a burst may find none, which is one of the cases that
-// a run is to meet.
+// a run is to meet. Only poll() and a new process do so: Judge::polled() counts on it.
 void Run::replenish(std::uint32_t host) {
   for (std::uint32_t e = 0; e < plan_.hosts[host].endpoints.size(); ++e) {
     const EndpointPlan& plan = plan_.hosts[host].endpoints[e];

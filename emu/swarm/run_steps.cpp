@@ -55,7 +55,7 @@ void Run::perform_on_application(const Step& step) {
           judge_.condemn(error);
         }
         endpoint_comes(step.host, step.endpoint);
-        replenish(step.host);
+        poll(step.host);
       }
       return;
     case Act::stop_receiving:
@@ -93,6 +93,7 @@ void Run::endpoint_goes(std::uint32_t host, std::uint32_t endpoint) {
   process(host).open[endpoint] = false;
   process(host).receives_posted[endpoint] = 0;
   history_.endpoint_unavailable(host, endpoint);
+  history_.receives(world_.now(), host, endpoint, 0);
   for (std::uint32_t peer = 0; peer < plan_.hosts.size(); ++peer) {
     history_.flushed(world_.now(), host, endpoint, peer);
   }
@@ -141,6 +142,7 @@ void Run::stop(std::uint32_t host) {
   process(host).died = world_.now();
   world_.crash(host);
   fairness_.forget(host);
+  history_.ended(host);
   judge_.orphan(host);
 }
 

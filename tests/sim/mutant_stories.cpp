@@ -109,6 +109,49 @@ bool refused_immediates_complete_in_the_end() {
   return pair.run_until([&] { return pair.b.inbox().size() == 1; }, 100ms);
 }
 
+// A write is lost whole. Then more messages are begun and given up than the receiver has places
+// for. Their places become free only when the write is settled, and it needs one.
+bool oldest_packet_finds_a_place() {
+  Pair pair;
+  const Qpn other{31};
+  for (Node* const node : {&pair.a, &pair.b}) {
+    node->open(other, {.qkey = kQkey, .domain = kDomain, .receive_depth = 8});
+  }
+  pair.b.receive();
+  pair.network().lose_next(Packet::write, 3);
+  const auto write = pair.a.write(pair.b, 0, pattern(3000), {.immediate = 1});
+  pair.run_for(100ns);
+  std::uint32_t left = 0;
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
+    // Of each message that follows, the second packet is lost.
+    if (event == world::NetworkEvent::sent && world::kind_of(packet.bytes) == Packet::write &&
+        ++left % 2 == 1) {
+      pair.network().lose_next(Packet::write);
+    }
+  });
+  for (int i = 0; i < 40; ++i) {
+    pair.a.write(pair.b, 0, pattern(2000), {.source = other, .destination = other, .immediate = 2});
+  }
+  pair.run_for(1us);
+  pair.network().observe({});
+  pair.run_for(5us);  // what was not lost has arrived, and nothing has been answered
+  pair.a.engine().flush(pair.a.peer(pair.b), other);
+  return pair.run_until([&] { return pair.a.status(write).has_value(); }, 10ms);
+}
+
+// Most of what is sent is refused, again and again, so that answers come all the time; and one
+// message is lost.
+bool refusals_show_losses() {
+  Pair pair;
+  for (int i = 0; i < 200; ++i) {
+    pair.a.send(pair.b, "not yet");
+    pair.run_for(7us);
+  }
+  pair.network().lose_next(Packet::write);
+  const auto write = pair.a.write(pair.b, 0, "lost");
+  return pair.run_until([&] { return pair.a.status(write).has_value(); }, 1ms);
+}
+
 // REPS sends along the paths of acknowledgements: not along those that were marked.
 bool marks_of_a_burst_are_heard() {
   LabConfig config = lab_config();

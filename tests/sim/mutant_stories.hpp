@@ -12,6 +12,8 @@ namespace weft::testing {
 [[nodiscard]] bool small_reads_do_not_wait_behind_bulk();
 [[nodiscard]] bool refused_immediates_hold_up_nobody();
 [[nodiscard]] bool refused_immediates_complete_in_the_end();
+[[nodiscard]] bool oldest_packet_finds_a_place();
+[[nodiscard]] bool refusals_show_losses();
 [[nodiscard]] bool marks_of_a_burst_are_heard();
 
 }  // namespace weft::testing

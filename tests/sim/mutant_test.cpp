@@ -219,6 +219,8 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(shared_completion_budget, both_ends_full_make_progress),
     WEFT_MUTANT(reads_behind_bulk, small_reads_do_not_wait_behind_bulk),
     WEFT_MUTANT(immediate_table_unfair, refused_immediates_hold_up_nobody),
+    WEFT_MUTANT(edge_finds_no_place, oldest_packet_finds_a_place),
+    WEFT_MUTANT(refusals_show_nothing, refusals_show_losses),
     WEFT_MUTANT(omit_completes, refused_immediates_complete_in_the_end),
     WEFT_MUTANT(marks_in_bursts_count_once, marks_of_a_burst_are_heard),
     WEFT_MUTANT(notice_to_known_life, swarm_passes),
@@ -262,6 +264,8 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(starve_bulk, swarm_passes),
     WEFT_MUTANT(endless_turn, swarm_passes),
     WEFT_MUTANT(favour_one_endpoint, swarm_passes),
+    WEFT_MUTANT(impatient, swarm_passes),
+    WEFT_MUTANT(refuse_while_unpolled, swarm_passes),
 };
 static_assert(std::size(kMutants) + 1 == static_cast<std::size_t>(Mutation::count),
               "every mutation has its line here");
@@ -314,6 +318,8 @@ TEST(MutantControl, TheEngineAsItIsPasses) {
                             small_reads_do_not_wait_behind_bulk,
                             refused_immediates_hold_up_nobody,
                             refused_immediates_complete_in_the_end,
+                            oldest_packet_finds_a_place,
+                            refusals_show_losses,
                             marks_of_a_burst_are_heard}) {
     failed.push_back(fails(passes));
   }

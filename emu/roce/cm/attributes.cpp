@@ -30,7 +30,7 @@ void ready_to_receive(const Connection& id, QpSettings& settings) {
 
 void ready_to_send(const Connection& id, QpSettings& settings) {
   settings.mask = kMaskState | kMaskSqPsn;
-  settings.sq_psn = id.send_sequence;
+  settings.sq_psn = mutated(Mutation::mix_numbers) ? id.sequence : id.send_sequence;
   if (id.transport == Transport::rc) {
     settings.mask |= kMaskTimeout | kMaskRetryCount | kMaskRnrRetry | kMaskMaxReads;
     settings.timeout = id.ack_timeout_set ? id.ack_timeout : id.av_timeout;

@@ -300,7 +300,7 @@ int Manager::send_disconnect_reply(TimePoint now, std::uint32_t slot) {
 // The peer is told once; nobody waits for an answer.
 void Manager::part(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
-  switch (id.phase) {
+  switch (mutated(Mutation::leave_silently) ? Phase::idle : id.phase) {
     case Phase::request_sent: {
       Message message = answer_of(id, wire::CmKind::reject);
       message.reason = static_cast<std::uint16_t>(Reason::timeout);
@@ -340,10 +340,10 @@ void Manager::part(TimePoint now, std::uint32_t slot) {
 int Manager::establish(Handle handle) {
   const std::uint32_t slot = handle.value();
   Connection& id = ids_[slot];
-  if (id.phase == Phase::established) {
+  if (id.phase == Phase::established && !mutated(Mutation::establish_twice)) {
     return EISCONN;
   }
-  if (id.phase != Phase::reply_sent) {
+  if (id.phase != Phase::reply_sent && !mutated(Mutation::establish_twice)) {
     return EINVAL;
   }
   stop_timer(slot);

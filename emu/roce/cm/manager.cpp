@@ -51,8 +51,11 @@ void Manager::free(std::uint32_t slot) {
   if (id.local_id != 0) {
     by_local_id_.erase(id.local_id);
   }
-  if (id.has_port) {
+  if (id.has_port && !mutated(Mutation::keep_ports)) {
     ports_.release(slot, id.binding);
+  }
+  if (id.phase == Phase::timewait && mutated(Mutation::keep_ids)) {
+    return;
   }
   id.state = IdState::free;
   ids_.release(slot);
@@ -71,7 +74,7 @@ void Manager::destroy(TimePoint now, Handle handle) {
 void Manager::drop_events(TimePoint now, Handle handle) {
   std::vector<Handle> unheard;
   std::erase_if(events_, [&](const Event& event) {
-    if (event.id != handle) {
+    if (event.id != handle || mutated(Mutation::tell_of_the_gone)) {
       return false;
     }
     if (event.kind == EventKind::connect_request) {
@@ -109,11 +112,20 @@ int Manager::take_nic(Connection& id, const srd::Address& address) const {
   return 0;
 }
 
+// Linux takes loopback addresses, which no NIC has, for any of the host's.
+SocketAddress Manager::without_loopback(SocketAddress address) const {
+  if (address.is_loopback() && find_address(address.ip) == nullptr) {
+    address.ip = address.is_v4() ? srd::Address::v4(0, 0, 0, 0) : srd::Address{};
+  }
+  return address;
+}
+
 int Manager::bind(Handle handle, SocketAddress address) {
   Connection& id = ids_[handle.value()];
   if (id.state != IdState::idle) {
     return EINVAL;
   }
+  address = without_loopback(address);
   address.known = true;
   if (!address.is_any()) {
     if (const int error = take_nic(id, address.ip); error != 0) {
@@ -148,6 +160,7 @@ int Manager::resolve_address(Handle handle, SocketAddress source, SocketAddress 
     return EINVAL;
   }
   const bool v4 = destination.is_v4();
+  destination = without_loopback(destination);
   if (const LocalAddress* const own = first_address(v4); destination.is_any() && own != nullptr) {
     destination.ip = own->address;
   }

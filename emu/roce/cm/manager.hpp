@@ -20,6 +20,7 @@
 
 #include "emu/roce/cm/attributes.hpp"
 #include "emu/roce/cm/connection.hpp"
+#include "emu/roce/cm/mutation.hpp"
 #include "emu/roce/cm/ports.hpp"
 #include "emu/roce/cm/types.hpp"
 #include "srd/base/deadline_heap.hpp"
@@ -102,6 +103,7 @@ class Manager {
   struct Ended {
     TimePoint until;
     Reason reason;
+    std::uint32_t sequence;  // of its REQ; another process may count up to the same number
   };
   struct Arrival {
     TimePoint now;
@@ -115,6 +117,7 @@ class Manager {
   void free(std::uint32_t slot);
   void drop_events(TimePoint now, Handle id);
   [[nodiscard]] int take_nic(Connection& id, const srd::Address& address) const;
+  [[nodiscard]] SocketAddress without_loopback(SocketAddress address) const;
   [[nodiscard]] const LocalAddress* find_address(const srd::Address& address) const;
   [[nodiscard]] const LocalAddress* first_address(bool v4) const;
   void tell(std::uint32_t slot, EventKind kind, std::int32_t status = 0);

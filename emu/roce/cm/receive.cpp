@@ -75,11 +75,13 @@ void Manager::refuse(const Arrival& arrival, Reason reason) {
 void Manager::handle_request(const Arrival& arrival) {
   const Message& message = arrival.message;
   const RemoteKey key{message.ca_guid, message.local_id};
-  if (const auto same = by_remote_id_.find(key); same != by_remote_id_.end()) {
+  if (const auto same = by_remote_id_.find(key);
+      same != by_remote_id_.end() && !mutated(Mutation::hear_twice)) {
     return handle_again(same->second, arrival);
   }
   if (const auto before = ended_.find(key);
-      before != ended_.end() && before->second.until > arrival.now) {
+      before != ended_.end() && before->second.until > arrival.now &&
+      before->second.sequence == message.starting_psn && !mutated(Mutation::forget_the_refused)) {
     ++counters_.duplicates;
     return refuse(arrival, before->second.reason);
   }
@@ -137,7 +139,8 @@ std::uint32_t Manager::find_listener(const Arrival& arrival, wire::CmIpHeader& h
     if (!any && id.binding.address.ip != header.destination) {
       continue;
     }
-    if (id.waiting >= id.backlog || ids_.used() >= config_.max_ids) {
+    if ((id.waiting >= id.backlog && !mutated(Mutation::overfill)) ||
+        ids_.used() >= config_.max_ids) {
       ++counters_.no_room;  // without an answer: there may be room when it is sent again
       return kNone;
     }
@@ -290,6 +293,9 @@ void Manager::handle_reply_again(const Arrival& arrival) {
   const Connection& id = ids_[slot];
   ++counters_.duplicates;
   if (id.phase == Phase::established) {
+    if (mutated(Mutation::say_ready_once)) {
+      return;
+    }
     post(id, answer_of(id, wire::CmKind::ready_to_use));
   } else if (id.phase == Phase::reply_received) {
     Message answer = answer_of(id, wire::CmKind::message_received);
@@ -301,7 +307,8 @@ void Manager::handle_reply_again(const Arrival& arrival) {
 
 void Manager::handle_ready(const Arrival& arrival) {
   const std::uint32_t slot = find(arrival);
-  if (slot == kNone || ids_[slot].phase != Phase::reply_sent) {
+  if (slot == kNone ||
+      (ids_[slot].phase != Phase::reply_sent && !mutated(Mutation::establish_twice))) {
     ++(slot == kNone ? counters_.unexpected : counters_.duplicates);
     return;
   }
@@ -359,6 +366,7 @@ void Manager::handle_reject(const Arrival& arrival) {
       }
       break;
     case Phase::reply_received:
+    case Phase::established:  // it left before it heard that we are ready
     case Phase::disconnect_sent:
       enter_timewait(arrival.now, slot);
       break;
@@ -389,6 +397,9 @@ void Manager::handle_disconnect(const Arrival& arrival) {
   const std::uint32_t slot = find(arrival);
   if (slot == kNone) {  // it has ended here, and the answer did not arrive
     ++counters_.duplicates;
+    if (mutated(Mutation::ignore_good_byes)) {
+      return;
+    }
     Message answer;
     answer.kind = wire::CmKind::disconnect_reply;
     answer.transaction = message.transaction;

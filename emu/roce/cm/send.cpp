@@ -8,8 +8,10 @@
 namespace weft::roce::cm {
 namespace {
 
-// The time between two copies of a REQ is a little less than half of it.
-constexpr Duration kRemembered = 3 * time_of(kResponseTimeout);
+// As long as a copy of a REQ may still be sent: every try, after the longest wait that an MRA asks
+// for.
+constexpr Duration kRemembered =
+    (kMaxRetries + 1) * (time_of(kMraTimeout) + time_of(kResponseTimeout + 1));
 constexpr unsigned kAttachmentShift = 24;
 
 }  // namespace
@@ -47,7 +49,9 @@ void Manager::post_reliably(TimePoint now, std::uint32_t slot, const Message& me
   wire::write_cm(message, id.mad);
   id.mad_timeout = id.timeout;
   id.retries_left = id.max_retries;
-  deadlines_.set(slot, now + id.mad_timeout);
+  if (!mutated(Mutation::ask_once)) {
+    deadlines_.set(slot, now + id.mad_timeout);
+  }
   send_again(id);
 }
 
@@ -68,7 +72,9 @@ void Manager::on_timeout(TimePoint now) {
         tell(slot, EventKind::timewait_exit);
       }
     } else if (id.retries_left > 0) {
-      --id.retries_left;
+      if (!mutated(Mutation::ask_for_ever)) {
+        --id.retries_left;
+      }
       ++counters_.retries;
       deadlines_.set(slot, now + id.mad_timeout);
       send_again(id);
@@ -128,7 +134,7 @@ void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
     ended_.erase(ended_order_.front().second);
     ended_order_.pop_front();
   }
-  if (ended_.emplace(key, Ended{now + kRemembered, reason}).second) {
+  if (ended_.emplace(key, Ended{now + kRemembered, reason, id.send_sequence}).second) {
     ended_order_.emplace_back(now + kRemembered, key);
   }
 }

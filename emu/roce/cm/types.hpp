@@ -31,6 +31,15 @@ struct SocketAddress {
   [[nodiscard]] bool is_any() const {
     return ip == srd::Address{} || ip == srd::Address::v4(0, 0, 0, 0);
   }
+  // The host itself, whichever NIC: ::1, or what host names stand for in /etc/hosts (127.0.0.1,
+  // 127.0.1.1). Other addresses of 127/8 are those of emulated NICs.
+  [[nodiscard]] bool is_loopback() const {
+    constexpr std::size_t kLast = 15;
+    srd::Address one{};
+    one.bytes[kLast] = std::byte{1};
+    return ip == one ||
+           (is_v4() && ip.v4_bytes()[0] == std::byte{127} && ip.v4_bytes()[1] == std::byte{0});
+  }
 };
 
 // A service id, as REQ and SIDR_REQ carry it.

@@ -48,6 +48,7 @@ struct QpAttributes {
   std::uint8_t max_reads = 0;       // READs and atomics under way, as requester
   std::uint8_t max_dest_reads = 0;  // kept for replay, as responder
   std::uint8_t min_rnr_timer = 0;
+  bool draining = false;  // SQD: what was begun is not over; of query_qp() only
 };
 
 // The limits of the NIC: what larger values of attributes are refused for.

@@ -85,7 +85,14 @@ int Engine::destroy_qp(std::uint32_t qpn) {
 
 std::optional<QpAttributes> Engine::query_qp(std::uint32_t qpn) const {
   const QueuePair* const qp = find(qpn);
-  return qp != nullptr ? std::optional(qp->attributes) : std::nullopt;
+  if (qp == nullptr) {
+    return std::nullopt;
+  }
+  QpAttributes attributes = qp->attributes;
+  attributes.rq_psn = qp->resp.expected;
+  attributes.sq_psn = qp->req.send_psn;
+  attributes.draining = qp->state() == QpState::sqd && !qp->drained;
+  return attributes;
 }
 
 // Takes over the attributes that are in `mask`, which check_modify() has found good.

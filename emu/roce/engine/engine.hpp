@@ -39,10 +39,11 @@ struct EngineConfig {
 };
 
 // One thread at a time calls an engine; whoever owns it also owns the lock, the carrier and the
-// clock. It never waits and has no memory of its own for payload: what it sends is lent from the
-// regions of the application, what arrives is copied there at once. Everything that applications
-// wait for is put into the Sink during the calls. Between two calls it is at rest, so that objects
-// may be made and destroyed then.
+// clock. It never waits and has hardly any memory of its own for payload: what it sends is lent
+// from the regions of the application, and only a packet out of many pieces is gathered; what
+// arrives is copied there at once. Everything that applications wait for is put into the Sink
+// during the calls. Between two calls it is at rest, so that objects may be made and destroyed
+// then.
 class Engine final : public srd::Machine {
  public:
   // Asks the owner to put what lies in a receive queue of its own (one that the application writes
@@ -82,6 +83,7 @@ class Engine final : public srd::Machine {
   [[nodiscard]] int destroy_qp(std::uint32_t qpn);
   [[nodiscard]] int modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
                               const QpAttributes& attributes);
+  // With the PSNs that are next.
   [[nodiscard]] std::optional<QpAttributes> query_qp(std::uint32_t qpn) const;
   // The number of the new shared receive queue, or kNoSrq.
   [[nodiscard]] std::uint32_t create_srq(std::uint32_t max_receive, std::uint32_t max_sge);
@@ -234,7 +236,10 @@ class Engine final : public srd::Machine {
   std::uint32_t turn_ = 0;  // packets of the first in ready_
   DeadlineHeap deadlines_;
   wire::DatagramHeader outer_;
-  std::array<std::byte, 4096> gathered_;  // the payload of one packet out of many pieces
+  // Payloads out of many pieces: a place for each packet that a burst may have, in turn.
+  using Gathered = std::array<std::byte, 4096>;
+  std::array<Gathered, srd::TxPacket::kMaxBurst> gathered_;
+  std::size_t next_gathered_ = 0;
 };
 
 }  // namespace weft::roce

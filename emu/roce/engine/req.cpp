@@ -264,6 +264,7 @@ WcStatus Engine::lend(QueuePair& qp, std::uint64_t position, std::uint32_t offse
     out.payload[0] = qp.send_queue.inline_data(position).subspan(offset, length);
     return WcStatus::success;
   }
+  Gathered& place = gathered_[next_gathered_];
   std::uint32_t gathered = 0;
   for (const Sge& sge : qp.send_queue.segments(position)) {
     if (offset >= sge.length) {
@@ -280,7 +281,7 @@ WcStatus Engine::lend(QueuePair& qp, std::uint64_t position, std::uint32_t offse
       out.payload[0] = {data, length};
       return WcStatus::success;
     }
-    if (!copy_from_lent(gathered_.data() + gathered, data, piece)) {
+    if (!copy_from_lent(place.data() + gathered, data, piece)) {
       return WcStatus::local_protection;
     }
     gathered += piece;
@@ -289,7 +290,10 @@ WcStatus Engine::lend(QueuePair& qp, std::uint64_t position, std::uint32_t offse
       break;
     }
   }
-  out.payload[0] = std::span(gathered_).first(length);
+  if (!mutated(Mutation::share_gathered)) {
+    next_gathered_ = (next_gathered_ + 1) % gathered_.size();
+  }
+  out.payload[0] = std::span(place).first(length);
   return WcStatus::success;
 }
 

@@ -50,11 +50,21 @@ void World::step(TimePoint limit) {
   pump();
 }
 
+// In bursts, as carriers do: what is lent has to last until all of one are on the wire.
 void World::pump() {
-  srd::TxPacket packet;
   for (std::uint32_t host = 0; host < hosts(); ++host) {
-    while (is_up(host) && engine(host).next_transmit(now_, packet)) {
-      put_on_wire(host, packet, engine(host).outer());
+    while (is_up(host)) {
+      const std::size_t room = 1 + rng_.below(srd::TxPacket::kMaxBurst);
+      std::size_t count = 0;
+      for (; count < room && engine(host).next_transmit(now_, burst_[count].packet); ++count) {
+        burst_[count].outer = engine(host).outer();
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        put_on_wire(host, burst_[i].packet, burst_[i].outer);
+      }
+      if (count < room) {
+        break;
+      }
     }
   }
 }

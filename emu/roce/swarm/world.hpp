@@ -81,6 +81,11 @@ class World {
     std::unique_ptr<Engine> engine;
   };
 
+  struct Leaving {
+    srd::TxPacket packet;
+    wire::DatagramHeader outer;
+  };
+
   void pump();
   void put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
                    const wire::DatagramHeader& outer);
@@ -97,6 +102,7 @@ class World {
   std::map<std::array<std::uint32_t, 3>, std::uint64_t> lost_;  // by from, to and queue pair
   std::priority_queue<Frame, std::vector<Frame>, std::greater<>> in_flight_;
   std::function<bool(std::uint32_t, const wire::Packet&)> filter_;
+  std::array<Leaving, srd::TxPacket::kMaxBurst> burst_;
 };
 
 }  // namespace weft::roce::swarm

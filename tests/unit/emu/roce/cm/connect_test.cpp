@@ -196,18 +196,48 @@ TEST(Connect, TheProgramRejects) {
             EINVAL);
 }
 
-TEST(Connect, ALostRejectionIsSaidAgain) {
-  World world(2);
-  world.fate = LoseFirst{wire::CmKind::reject};
+// Asks a listener, which refuses and forgets. The one that asked
+// hears it once, and the listener nothing more.
+void expect_one_rejection(World& world, std::chrono::seconds wait) {
   (void)world.listener(0);
   const Handle active = world.routed(1, 0);
   ASSERT_EQ(world.managers[1]->connect(world.now, active, parameters_of(1)), 0);
   const Event request = world.next(0);
   ASSERT_EQ(world.managers[0]->reject(world.now, request.connection, Reason::consumer, {}), 0);
   world.managers[0]->destroy(world.now, request.connection);
-  world.run_for(seconds{7});
+  world.run_for(wait);
   EXPECT_TRUE(world.heard[0].empty());
   EXPECT_EQ(world.next(1).status, 28);
+}
+
+TEST(Connect, ALostRejectionIsSaidAgain) {
+  World world(2);
+  world.fate = LoseFirst{wire::CmKind::reject};
+  expect_one_rejection(world, seconds{7});
+}
+
+TEST(Connect, ARequestThatWasRejectedIsNeverHeardAgain) {
+  World world(2);
+  world.fate = [&](const wire::CmMessage& message) {
+    return Fate{.lost = message.kind == wire::CmKind::reject && world.now < TimePoint{seconds{60}}};
+  };
+  expect_one_rejection(world, seconds{70});
+}
+
+TEST(Connect, APeerThatLeavesBeforeItIsReadyIsHeard) {
+  World world(2);
+  (void)world.listener(0);
+  const Handle active = world.routed(1, 0);
+  ASSERT_EQ(world.managers[1]->connect(world.now, active, parameters_of(1)), 0);
+  const Event request = world.next(0);
+  const ConnectParameters parameters = parameters_of(2);
+  ASSERT_EQ(world.managers[0]->accept(world.now, request.connection, &parameters), 0);
+  EXPECT_EQ(world.next(1).kind, EventKind::connect_response);
+  ASSERT_EQ(world.managers[1]->accept(world.now, active, nullptr), 0);
+  world.managers[0]->destroy(world.now, request.connection);  // before it can have heard
+  EXPECT_EQ(world.next(1).kind, EventKind::rejected);
+  world.run();
+  EXPECT_TRUE(world.heard[1].empty());
 }
 
 TEST(Connect, ABacklogThatIsFullAnswersLater) {

@@ -100,6 +100,23 @@ struct Addresses : ::testing::Test {
   Manager& manager = *world.managers[0];
 };
 
+// As in Linux: bound to it, an id listens everywhere; resolved, it is the first NIC's own.
+TEST_F(Addresses, LoopbackIsTheHost) {
+  const srd::Address loopback = srd::Address::v4(127, 0, 0, 1);
+  const Handle bound = id();
+  EXPECT_EQ(manager.bind(bound, {loopback, 1}), 0);
+  EXPECT_EQ(manager.bind(id(), {address_of(0), 1}), EADDRNOTAVAIL);
+  EXPECT_FALSE(manager.look(bound).has_nic);
+  const Handle resolved = id();
+  EXPECT_EQ(manager.resolve_address(resolved, {}, {loopback, 2}), 0);
+  EXPECT_EQ(manager.look(resolved).destination.ip, address_of(0));
+  const Handle named = id();  // as Debian's /etc/hosts has it for the host's own name
+  EXPECT_EQ(manager.resolve_address(named, {}, {srd::Address::v4(127, 0, 1, 1), 2}), 0);
+  EXPECT_EQ(manager.look(named).destination.ip, address_of(0));
+  EXPECT_EQ(manager.bind(id(), {srd::Address::v4(127, 78, 0, 2), 3}), EADDRNOTAVAIL)
+      << "an emulated NIC's, and none of ours";
+}
+
 TEST_F(Addresses, AreThoseOfTheNics) {
   const Handle one = id();
   EXPECT_EQ(manager.bind(one, {srd::Address::v4(10, 9, 0, 3), 1}), EADDRNOTAVAIL);

@@ -146,9 +146,24 @@ class Bench {
   // The next packet that may leave now.
   std::optional<Sent> next() {
     srd::TxPacket out;
-    if (!engine.next_transmit(now, out)) {
-      return std::nullopt;
+    return engine.next_transmit(now, out) ? std::optional(look(out)) : std::nullopt;
+  }
+  // All of them. As a carrier does, it looks at none before it has a burst.
+  std::vector<Sent> all() {
+    std::vector<Sent> packets;
+    std::array<srd::TxPacket, srd::TxPacket::kMaxBurst> burst;
+    for (std::size_t count = burst.size(); count == burst.size();) {
+      count = 0;
+      while (count < burst.size() && engine.next_transmit(now, burst[count])) {
+        ++count;
+      }
+      for (const srd::TxPacket& out : std::span(burst).first(count)) {
+        packets.push_back(look(out));
+      }
     }
+    return packets;
+  }
+  static Sent look(const srd::TxPacket& out) {
     Sent sent;
     sent.to = out.to;
     sent.ecn = out.ecn;
@@ -160,13 +175,6 @@ class Bench {
     }
     sent.payload.resize(sent.payload.size() - sent.packet.pad);
     return sent;
-  }
-  std::vector<Sent> all() {
-    std::vector<Sent> packets;
-    while (auto sent = next()) {
-      packets.push_back(std::move(*sent));
-    }
-    return packets;
   }
   // The syndrome of the only answer, or 0xFF for none.
   unsigned answer() {

@@ -70,6 +70,43 @@ TEST_F(Req, GathersManyPieces) {
   EXPECT_EQ(sent->packet.pad, 3);
 }
 
+TEST_F(Req, KeepsWhatItGatheredForABurst) {
+  QpRequest request = Bench::default_request();
+  request.max_send = 40;
+  Bench many(QpType::rc, request);
+  many.bring_up();
+  for (std::size_t i = 0; i < many.memory.size(); ++i) {
+    many.memory[i] = static_cast<std::byte>(i * 7);
+  }
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const Sge pieces[] = {many.sge(i, 1), many.sge(100 + i, 2)};
+    ASSERT_EQ(many.engine.post_send(many.qpn, WorkRequest{}, pieces), 0);
+  }
+  const auto sent = many.all();
+  ASSERT_EQ(sent.size(), 40U);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const std::vector<std::byte> expected = {many.memory[i], many.memory[100 + i],
+                                             many.memory[101 + i]};
+    EXPECT_EQ(sent[i].payload, expected) << i;
+  }
+}
+
+TEST_F(Req, TellsHowFarItHasCome) {
+  bench.bring_up();
+  ASSERT_EQ(bench.send(WrOpcode::write, 600), 0);
+  bench.arrive(bench.request(Operation::send_only, kRqPsn + 1));  // a gap
+  ASSERT_EQ(bench.all().size(), 4U);
+  EXPECT_EQ(bench.engine.query_qp(bench.qpn)->sq_psn, kSqPsn + 3);
+  EXPECT_EQ(bench.engine.query_qp(bench.qpn)->rq_psn, kRqPsn);
+  EXPECT_FALSE(bench.engine.query_qp(bench.qpn)->draining);
+  ASSERT_EQ(bench.to(QpState::sqd, 0), 0);
+  EXPECT_TRUE(bench.engine.query_qp(bench.qpn)->draining);
+  acknowledge(kSqPsn + 2);
+  EXPECT_FALSE(bench.engine.query_qp(bench.qpn)->draining);
+  bench.arrive(bench.request(Operation::write_only, kRqPsn));
+  EXPECT_EQ(bench.engine.query_qp(bench.qpn)->rq_psn, kRqPsn + 1);
+}
+
 TEST_F(Req, SendsInlineDataAsItWasWhenPosted) {
   bench.bring_up();
   std::array<std::byte, 5> data{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4},
