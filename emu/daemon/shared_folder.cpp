@@ -1,6 +1,7 @@
 // Owns a second name of a socket.
 #include "emu/daemon/shared_folder.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,20 +22,25 @@ Result<void> failure(const std::string& path) {
 
 }  // namespace
 
+// Who may write into the folder from a container may put links and other files of any name there,
+// at any moment. So the draft is made where nobody else can, and moved into the open folder:
+// rename() follows no link.
 Result<void> share_socket(const std::string& directory) {
   const std::string folder = directory + "/" + attach::kShareFolder;
-  const std::string shown = folder + "/attach.sock";
-  const std::string draft = shown + ".new";
   ::mkdir(folder.c_str(), kFolderMode);
-  if (::chmod(folder.c_str(), kFolderMode) != 0) {  // whatever the umask
+  const srd::UniqueFd open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!open || ::fchmod(open.get(), kFolderMode) != 0) {  // whatever the umask
     return failure(folder);
   }
-  // A link to the file, not to its path, which leads nowhere in a container. Renamed into its
-  // place, where that of an earlier weftd may be.
+  // A link to the file, not to its path, which leads nowhere in a container. It takes the place of
+  // that of an earlier weftd.
+  const std::string draft = directory + "/attach.sock.shared";
   ::unlink(draft.c_str());
   if (::link((directory + "/attach.sock").c_str(), draft.c_str()) != 0 ||
-      ::rename(draft.c_str(), shown.c_str()) != 0) {
-    return failure(shown);
+      ::renameat(AT_FDCWD, draft.c_str(), open.get(), "attach.sock") != 0) {
+    auto failed = failure(folder + "/attach.sock");
+    ::unlink(draft.c_str());
+    return failed;
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 
 #include "emu/attach/client.hpp"
 #include "emu/attach/protocol.hpp"
@@ -23,6 +24,10 @@
 
 namespace weft::launch {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kNotedDevice = "device";
 
 // Asks weftd, which must be running.
 Result<std::vector<srd::Address>> nics_of(const std::string& directory, const std::string& host) {
@@ -61,32 +66,16 @@ std::string fingerprint(const std::vector<kernel::NicDescription>& nics) {
   return fmt::format("{:016x}", hash);
 }
 
-// Several programs may start on a host at once: the tree is written as a draft and renamed, so it
-// appears whole or not at all.
-Result<void> write_devices(const std::string& root, const devices::Personality& kind,
-                           const std::vector<kernel::NicDescription>& nics) {
-  namespace fs = std::filesystem;
+// Moves a tree to `root`, whole or not at all: several programs may start on a host at once.
+Result<void> rename_tree(const std::string& draft, const std::string& root) {
   std::error_code error;
-  if (fs::exists(root, error)) {
-    return {};
-  }
   fs::create_directories(fs::path(root).parent_path(), error);
-  std::string draft = root + ".draftXXXXXX";
-  if (::mkdtemp(draft.data()) == nullptr) {
-    return fail(ErrorCode::io_error, srd::errno_text("making directory '" + draft + "'"));
+  fs::rename(draft, root, error);
+  std::error_code none;
+  if (error && !fs::exists(root, none)) {  // else another program was faster
+    return fail(ErrorCode::io_error, "cannot rename '" + draft + "': " + error.message());
   }
-  auto written = devices::write_device_tree(draft, kind, nics);
-  if (written) {
-    fs::rename(draft, root, error);
-    std::error_code none;
-    if (error && !fs::exists(root, none)) {  // else another program was faster
-      written = fail(ErrorCode::io_error, "cannot rename '" + draft + "': " + error.message());
-    }
-  }
-  if (!written || error) {
-    fs::remove_all(draft, error);
-  }
-  return written;
+  return {};
 }
 
 // Without an emulated device, too: programs that use the transport library exchange GIDs as well.
@@ -113,6 +102,24 @@ std::string known_devices() {
 
 std::string default_device() { return std::string(devices::default_kind().kind()); }
 
+// A profile's file is named by a path of the directory that the command was given in.
+Result<void> note_device(const std::string& directory, const std::string& name) {
+  const std::size_t colon = name.find(':');
+  const bool is_file = colon != std::string::npos && name.ends_with(".yaml");
+  std::ofstream file(directory + "/" + kNotedDevice, std::ios::trunc);
+  file << (is_file ? name.substr(0, colon + 1) + fs::absolute(name.substr(colon + 1)).string()
+                   : name)
+       << std::flush;
+  return file ? Result<void>{}
+              : fail(ErrorCode::io_error, "cannot write '" + directory + "/" + kNotedDevice + "'");
+}
+
+std::string noted_device(const std::string& directory) {
+  std::string name;
+  std::getline(std::ifstream(directory + "/" + kNotedDevice), name, '\0');
+  return name.empty() ? default_device() : name;
+}
+
 Result<DeviceKind> parse_device_kind(const std::string& name) {
   if (name == "none") {
     return DeviceKind{};
@@ -136,11 +143,11 @@ Result<std::string> without_separators(const std::string& library, const std::st
   if (library.find_first_of(kSeparators) == std::string::npos) {
     return library;
   }
-  const std::string link = directory + "/" + std::filesystem::path(library).filename().string();
+  const std::string link = directory + "/" + fs::path(library).filename().string();
   std::error_code error;
   if (link.find_first_of(kSeparators) == std::string::npos) {
-    std::filesystem::create_symlink(library, link, error);
-    if (!error || std::filesystem::read_symlink(link, error) == library) {
+    fs::create_symlink(library, link, error);
+    if (!error || fs::read_symlink(link, error) == library) {
       return link;
     }
   }
@@ -161,9 +168,10 @@ std::vector<std::string> kinds_of_devices() {
   return kinds;
 }
 
-Result<std::string> write_host_devices(const std::string& directory, const std::string& folder,
-                                       const std::string& host, const devices::Profile& kind,
-                                       std::size_t rails) {
+Result<std::string> write_host_devices(const std::string& directory, const std::string& host,
+                                       const devices::Profile& kind, std::size_t rails,
+                                       const std::function<bool(const std::string& name)>& is_there,
+                                       const PlaceTree& place) {
   auto addresses = nics_of(directory, host);
   if (!addresses) {
     return tl::unexpected(addresses.error());
@@ -172,11 +180,21 @@ Result<std::string> write_host_devices(const std::string& directory, const std::
     addresses->resize(rails);
   }
   const auto nics = describe_nics(*addresses, kind);
-  std::string root = folder + "/" + kDevicesFolder + "/" + host + "/" + fingerprint(nics);
-  if (auto written = write_devices(root, *kind.kind, nics); !written) {
-    return tl::unexpected(written.error());
+  std::string name = fingerprint(nics);
+  if (is_there(name)) {
+    return name;
   }
-  return root;
+  std::string draft = directory + "/tree.XXXXXX";
+  if (::mkdtemp(draft.data()) == nullptr) {
+    return fail(ErrorCode::io_error, srd::errno_text("making directory '" + draft + "'"));
+  }
+  auto done = devices::write_device_tree(draft, *kind.kind, nics);
+  if (done) {
+    done = place(draft, name);
+  }
+  std::error_code error;
+  fs::remove_all(draft, error);  // where it has not been moved
+  return done ? Result<std::string>(std::move(name)) : tl::unexpected(done.error());
 }
 
 Result<Environment> equip_host(const std::string& directory, const std::string& host,
@@ -187,19 +205,26 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
     return environment;
   }
   const std::string library = companion("libweft-preload.so", "integration/preload");
-  if (!std::filesystem::exists(library)) {
+  if (!fs::exists(library)) {
     return fail(ErrorCode::not_found,
                 "'" + library + "' is missing: emulated devices need it (libibverbs-dev, rebuild)");
   }
-  const auto root = write_host_devices(directory, directory, host, *kind);
-  if (!root) {
-    return tl::unexpected(root.error());
+  const std::string trees = directory + "/" + kDevicesFolder + "/" + host + "/";
+  std::error_code error;
+  const auto tree = write_host_devices(
+      directory, host, *kind, 0,
+      [&](const std::string& name) { return fs::exists(trees + name, error); },
+      [&](const std::string& draft, const std::string& name) {
+        return rename_tree(draft, trees + name);
+      });
+  if (!tree) {
+    return tl::unexpected(tree.error());
   }
+  const std::string root = trees + *tree;
   // Canonical: the kernel reports paths without links, and the preload library compares them with
   // this one to hide it.
-  std::error_code error;
-  const auto real = std::filesystem::canonical(*root, error);
-  environment.emplace_back("WEFT_DEVICES", error ? *root : real.string());
+  const auto real = fs::canonical(root, error);
+  environment.emplace_back("WEFT_DEVICES", error ? root : real.string());
   const auto preloadable = without_separators(library, directory);
   if (!preloadable) {
     return tl::unexpected(preloadable.error());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,10 @@ using DeviceKind = std::optional<devices::Profile>;
 [[nodiscard]] std::string known_devices();
 // What a command gives to hosts that is told nothing.
 [[nodiscard]] std::string default_device();
+// Notes in the directory of a weftd what its network was made for, and reads it there; a network
+// that was started without a word about it has the default.
+[[nodiscard]] Result<void> note_device(const std::string& directory, const std::string& name);
+[[nodiscard]] std::string noted_device(const std::string& directory);
 // "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
 [[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
 
@@ -35,13 +40,16 @@ inline constexpr const char* kDevicesFolder = "devices";
 // The kinds of devices there are.
 [[nodiscard]] std::vector<std::string> kinds_of_devices();
 
-// Writes the tree of the first `rails` NICs of that host (0: all) below FOLDER/devices, unless an
-// equal one is there. Returns its path, which ends with the host and a name of its own.
-[[nodiscard]] Result<std::string> write_host_devices(const std::string& directory,
-                                                     const std::string& folder,
-                                                     const std::string& host,
-                                                     const devices::Profile& kind,
-                                                     std::size_t rails = 0);
+// Puts the finished tree at `draft`, a folder, in its place under that name.
+using PlaceTree = std::function<Result<void>(const std::string& draft, const std::string& name)>;
+
+// Writes the tree of the first `rails` NICs of that host (0: all) into a draft in `directory`, a
+// weftd's, and has `place` move it. Returns its name, which equal trees share. `is_there` says
+// whether that need not be done.
+[[nodiscard]] Result<std::string> write_host_devices(
+    const std::string& directory, const std::string& host, const devices::Profile& kind,
+    std::size_t rails, const std::function<bool(const std::string& name)>& is_there,
+    const PlaceTree& place);
 
 // Writes the tree of that host's devices below `directory` (a weftd's), unless an equal one is
 // there, and returns the variables that programs on it need.

@@ -188,6 +188,9 @@ Result<void> ProgramGroup::start(const Program& program) {
   running.label = program.label;
   running.started = steady_clock::now();
   running.has_terminal = program.takes_terminal && terminal_.is_ours();
+  running.signals = program.signals;
+  std::stable_sort(running.signals.begin(), running.signals.end(),
+                   [](const TimedSignal& a, const TimedSignal& b) { return a.after > b.after; });
   const pid_t parent = ::getpid();
   running.pid = ::fork();
   if (running.pid == 0) {
@@ -255,7 +258,7 @@ std::vector<ProgramEnd> ProgramGroup::finish(milliseconds grace, milliseconds li
   auto kill_at = steady_clock::time_point::max();
   bool hurried = false;
   const auto runs = [](const Running& program) { return !program.ended; };
-  const auto failed = [](const Running& program) { return program.ended && program.end.code != 0; };
+  const auto failed = [](const Running& program) { return program.ended && program.end.failed(); };
   while (std::any_of(programs_.begin(), programs_.end(), runs)) {
     turn(milliseconds{100});
     const auto now = steady_clock::now();
@@ -341,6 +344,8 @@ void ProgramGroup::drain() {
 // One round of waiting and passing on. A stream whose reader is behind (is_full) is not polled: the
 // program then blocks in its own write, as it would without us.
 void ProgramGroup::turn(milliseconds wait) {
+  send_timed_signals();
+  wait = std::min(wait, until_next_signal());
   std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}};
   for (const StreamWriter& writer : writers_) {
     fds.push_back({writer.pending() != 0 ? writer.fd() : -1, POLLOUT, 0});
@@ -457,7 +462,7 @@ void ProgramGroup::look_at_programs() {
     while (!program.ended && ::waitid(P_PID, id, &what, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
            what.si_pid != 0) {
       program.stopped = what.si_code != CLD_CONTINUED;
-      if (program.stopped) {
+      if (program.stopped && !program.paused) {
         note_stop(program, what.si_status);
       }
       what = {};
@@ -471,10 +476,38 @@ void ProgramGroup::look_at_programs() {
       program.end.name = program.name;
       program.end.place = ended_++;
       program.end.code = what.si_code == CLD_EXITED ? what.si_status : 128 + what.si_status;
+      program.end.killed = program.end.killed && program.end.code == 128 + SIGKILL;
       program.end.seconds =
           std::chrono::duration<double>(steady_clock::now() - program.started).count();
     }
   }
+}
+
+void ProgramGroup::send_timed_signals() {
+  const auto now = steady_clock::now();
+  for (Running& program : programs_) {
+    while (!program.ended && !program.signals.empty() &&
+           program.started + program.signals.back().after <= now) {
+      const int signal = program.signals.back().signal;
+      program.signals.pop_back();
+      program.paused = signal == SIGSTOP;
+      program.end.killed = program.end.killed || signal == SIGKILL;
+      ::kill(-program.pid, signal);
+    }
+  }
+}
+
+// Rounded up: a wait that ends before its time would be followed by many short ones.
+milliseconds ProgramGroup::until_next_signal() const {
+  milliseconds least = milliseconds::max();
+  for (const Running& program : programs_) {
+    if (!program.ended && !program.signals.empty()) {
+      const auto left = std::chrono::ceil<milliseconds>(
+          program.started + program.signals.back().after - steady_clock::now());
+      least = std::min(least, std::max(left, milliseconds{0}));
+    }
+  }
+  return least;
 }
 
 // To the shell, a program that has the terminal is one job with us: if it stops, this process stops

@@ -19,6 +19,12 @@
 
 namespace weft::launch {
 
+// A signal to a program and all that it has started, so long after its start.
+struct TimedSignal {
+  int signal = 0;
+  std::chrono::milliseconds after{};
+};
+
 struct Program {
   std::string name;   // for reports
   std::string label;  // before every line of its output; empty: the output is passed on as it is
@@ -29,6 +35,8 @@ struct Program {
   // its end at once.
   bool takes_terminal = false;
   std::optional<std::size_t> avoid_core = {};
+  // What happens to it while it runs. How a program ends after a SIGKILL of these is no failure.
+  std::vector<TimedSignal> signals = {};
 };
 
 // How one program ended.
@@ -37,6 +45,9 @@ struct ProgramEnd {
   int code = 0;  // exit code, or 128 + signal, as shells say
   double seconds = 0;
   std::size_t place = 0;  // how many had ended before
+  bool killed = false;    // by one of its own signals
+
+  [[nodiscard]] bool failed() const { return code != 0 && !killed; }
 };
 
 // While it exists, the signals that it forwards are blocked in this thread and read from a
@@ -82,6 +93,8 @@ class ProgramGroup {
     bool ended = false;
     // Members of its process group outlive it. Until they end, no other group can get that number.
     bool left_others = false;
+    std::vector<TimedSignal> signals;  // that are still to come, the next one last
+    bool paused = false;               // by one of them
     ProgramEnd end;
   };
 
@@ -98,6 +111,9 @@ class ProgramGroup {
   void drain();
   void handle_signals();
   void look_at_programs();
+  // Sends what is due of the programs' own signals.
+  void send_timed_signals();
+  [[nodiscard]] std::chrono::milliseconds until_next_signal() const;
   // A program was stopped by that signal.
   void note_stop(Running& program, int signal);
   // Returns when this process is continued.

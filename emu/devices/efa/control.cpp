@@ -216,9 +216,12 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::Fil
 
 nic::Outcome<void> EfaDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) {
   auto& pair = static_cast<QueuePair&>(qp);
-  // What the application rang for before this command belongs to the state before it.
+  // What the application rang for before this command belongs to the state before it; receives that
+  // are late on purpose come later still.
   fetch_sends();
-  fetch_receives();
+  if (late_receives_ == Duration::zero()) {
+    fetch_receives({});
+  }
   const auto outcome = nic_.modify_qp(pair.qp(), request.attr_mask,
                                       nic::QpAttributes{.state = request.qp_state,
                                                         .current_state = request.cur_qp_state,
@@ -229,6 +232,10 @@ nic::Outcome<void> EfaDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& req
                                                         .sq_psn = request.sq_psn});
   if (outcome && pair.qp().state() == nic::QpState::reset) {
     pair.reset();
+  }
+  // However late they are: in error receives end at once.
+  if (outcome && pair.qp().state() == nic::QpState::error && !pair.fetch_receives({}, {})) {
+    fail(pair);
   }
   return outcome;
 }

@@ -53,13 +53,13 @@ EfaDevice::EfaDevice(const Abilities& abilities, const srd::Address& address, co
 
 void EfaDevice::on_packet(TimePoint now, const srd::RxPacket& packet) {
   // A program posts receives without calling us: look for new ones before a message needs them.
-  fetch_receives();
+  fetch_receives(now);
   engine_.on_packet(now, packet);
   publish();
 }
 
 void EfaDevice::on_packets(TimePoint now, std::span<const srd::RxPacket> packets) {
-  fetch_receives();
+  fetch_receives(now);
   for (const srd::RxPacket& packet : packets) {
     engine_.on_packet(now, packet);
   }
@@ -67,7 +67,7 @@ void EfaDevice::on_packets(TimePoint now, std::span<const srd::RxPacket> packets
 }
 
 void EfaDevice::on_timeout(TimePoint now) {
-  fetch_receives();
+  fetch_receives(now);
   engine_.on_timeout(now);
   publish();
 }
@@ -96,9 +96,9 @@ void EfaDevice::fail(QueuePair& qp) {
   static_cast<OwnedQp&>(qp).report(abi::AsyncEvent::qp_fatal);
 }
 
-void EfaDevice::fetch_receives() {
+void EfaDevice::fetch_receives(TimePoint now) {
   for (OwnedQp* const qp : qps_) {
-    if (!qp->fetch_receives()) {
+    if (!qp->fetch_receives(now, late_receives_)) {
       fail(*qp);
     }
   }

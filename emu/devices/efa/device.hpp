@@ -35,6 +35,8 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   // Counts into `statistics`, if there are any; they must outlive it.
   EfaDevice(const Abilities& abilities, const srd::Address& address, const QpnBlock& qpns,
             const srd::EngineConfig& engine, kernel::Statistics* statistics = nullptr);
+  // Receives count only so long after the NIC has first seen them.
+  void set_late_receives(Duration late) { late_receives_ = late; }
 
   // --- Machine: the transport's, with the application's rings read and written around it.
   void on_packet(TimePoint now, const srd::RxPacket& packet) override;
@@ -105,7 +107,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
                                                         const QpCommand& command) const;
   // Move what doorbells announce from the rings to the NIC. A queue pair with nonsense in its rings
   // fails.
-  void fetch_receives();
+  void fetch_receives(TimePoint now);
   void fetch_sends();
   // Writes completions into the rings of the application, and sends the events that they cause.
   void publish();
@@ -123,6 +125,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   std::vector<OwnedQp*> qps_;
   std::vector<OwnedCq*> cqs_;
   std::uint16_t next_cq_ = 0;
+  Duration late_receives_{};
   nic::WorkCompletion done_;  // scratch of publish()
 };
 

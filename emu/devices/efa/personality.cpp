@@ -62,11 +62,11 @@ Result<std::unique_ptr<NicRunner>> EfaPersonality::start(const kernel::NicDescri
   if (const auto valid = srd::validate(config, network.io->capabilities()); !valid) {
     return tl::unexpected(valid.error());
   }
-  return DeviceRunner<EfaDevice>::create(
-      std::make_unique<EfaDevice>(*abilities, network.address,
-                                  QpnBlock{network.first_qpn, network.qpn_count}, config,
-                                  statistics),
-      std::move(network.io));
+  auto device = std::make_unique<EfaDevice>(*abilities, network.address,
+                                            QpnBlock{network.first_qpn, network.qpn_count}, config,
+                                            statistics);
+  device->set_late_receives(late_receives_of_environment());
+  return DeviceRunner<EfaDevice>::create(std::move(device), std::move(network.io));
 }
 
 }  // namespace weft::devices::efa

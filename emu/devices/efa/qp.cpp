@@ -174,13 +174,16 @@ std::uint16_t QueuePair::gather(std::uint16_t available, nic::ReceiveWork& work)
   return 0;
 }
 
-bool QueuePair::fetch_receives() {
+bool QueuePair::fetch_receives(TimePoint now, Duration late) {
   if (shape_.rq_descriptors == 0 || qp_.state() == nic::QpState::reset) {
     return true;
   }
   std::uint16_t waiting = pending(rq_doorbell_, rq_taken_);
   if (waiting > shape_.rq_descriptors) {
     return false;
+  }
+  if (late > Duration::zero()) {
+    waiting = static_cast<std::uint16_t>(late_.ripe(waiting, now, late));
   }
   while (waiting > 0) {
     nic::ReceiveWork work;
@@ -192,6 +195,7 @@ bool QueuePair::fetch_receives() {
       break;
     }
     rq_taken_ = static_cast<std::uint16_t>(rq_taken_ + used);
+    late_.take(used);
     waiting = static_cast<std::uint16_t>(waiting - used);
   }
   return true;
@@ -200,6 +204,7 @@ bool QueuePair::fetch_receives() {
 void QueuePair::reset() {
   sq_taken_ = 0;
   rq_taken_ = 0;
+  late_.reset();
   for (const kernel::QueueRegion& doorbell : {sq_doorbell_, rq_doorbell_}) {
     if (doorbell.data != nullptr) {
       std::atomic_ref(word(doorbell)).store(0, std::memory_order_relaxed);

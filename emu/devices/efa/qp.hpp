@@ -6,6 +6,7 @@
 
 #include "emu/devices/efa/abi.hpp"
 #include "emu/devices/efa/cq.hpp"
+#include "emu/devices/late_receives.hpp"
 #include "emu/kernel/device.hpp"
 #include "emu/nic/nic.hpp"
 
@@ -32,7 +33,8 @@ class QueuePair : public kernel::Qp {
 
   // Takes what the doorbells announce. False: the application wrote nonsense, the queue is to fail.
   [[nodiscard]] bool fetch_sends();
-  [[nodiscard]] bool fetch_receives();
+  // Those that are not in the ring for `late` stay there.
+  [[nodiscard]] bool fetch_receives(TimePoint now, Duration late);
   // Sets our indices to zero. The library does the same with its own, and rings no doorbell for it.
   void reset();
   void publish(const nic::WorkCompletion& done);
@@ -56,6 +58,7 @@ class QueuePair : public kernel::Qp {
   kernel::QueueRegion rq_doorbell_;
   std::uint16_t sq_taken_ = 0;  // work requests
   std::uint16_t rq_taken_ = 0;  // descriptors
+  LateReceives late_;
 };
 
 }  // namespace weft::devices::efa

@@ -323,6 +323,7 @@ nic::Outcome<void> RxeDevice::query_qp(const kernel::Qp& qp, std::uint32_t /*mas
   to.access_flags = from->access;
   to.pkey_index = from->pkey_index;
   to.path_mtu = from->path_mtu;
+  to.sq_draining = from->draining ? 1 : 0;
   to.max_rd_atomic = from->max_reads;
   to.max_dest_rd_atomic = from->max_dest_reads;
   to.min_rnr_timer = from->min_rnr_timer;

@@ -94,9 +94,9 @@ RxeDevice::OwnedQp* RxeDevice::find_qp(std::uint32_t qpn) const {
 void RxeDevice::refill(void* owner, bool is_srq, std::uint32_t id, roce::ReceiveQueue& queue) {
   auto& self = *static_cast<RxeDevice*>(owner);
   if (is_srq) {
-    self.srqs_[id]->refill(queue, self.receive_work_);
+    self.srqs_[id]->refill(queue, self.receive_work_, self.last_now_, self.late_receives_);
   } else if (OwnedQp* const qp = self.find_qp(id)) {
-    qp->refill(queue, self.receive_work_);
+    qp->refill(queue, self.receive_work_, self.last_now_, self.late_receives_);
   }
 }
 

@@ -41,6 +41,8 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   RxeDevice(const Abilities& abilities, const roce::EngineConfig& engine,
             kernel::Statistics* statistics = nullptr);
   ~RxeDevice() override;
+  // Receives count only so long after the NIC has first seen them.
+  void set_late_receives(Duration late) { late_receives_ = late; }
 
   // --- Machine: the engine's, with the application's rings read and written around it. Received
   // packets end with an ICRC, which has been checked; those that are sent have none yet.
@@ -142,6 +144,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   roce::Sink sink_;
   roce::Engine engine_;
   Gsi gsi_;
+  Duration late_receives_{};
   TimePoint last_now_{};  // commands come without the time
   std::uint32_t next_domain_ = 1;
   std::uint32_t pds_ = 0;

@@ -42,8 +42,9 @@ Result<std::unique_ptr<NicRunner>> RxePersonality::start(const kernel::NicDescri
   const roce::EngineConfig config =
       engine_config(*abilities, network.address, QpnBlock{network.first_qpn, network.qpn_count},
                     network.io->capabilities(), salt);
-  return DeviceRunner<RxeDevice>::create(
-      std::make_unique<RxeDevice>(*abilities, config, statistics), std::move(network.io));
+  auto device = std::make_unique<RxeDevice>(*abilities, config, statistics);
+  device->set_late_receives(late_receives_of_environment());
+  return DeviceRunner<RxeDevice>::create(std::move(device), std::move(network.io));
 }
 
 }  // namespace weft::devices::rxe

@@ -8,13 +8,16 @@
 namespace weft::devices::rxe {
 namespace {
 
-void move_one(Ring& ring, std::uint32_t max_sges, roce::ReceiveQueue& queue, ReceiveWork& scratch) {
-  if (ring.size() == 0) {
+void move_one(Ring& ring, std::uint32_t max_sges, roce::ReceiveQueue& queue, ReceiveWork& scratch,
+              LateReceives& receives, TimePoint now, Duration late) {
+  const std::uint32_t waiting = ring.size();
+  if (waiting == 0 || (late > Duration::zero() && receives.ripe(waiting, now, late) == 0)) {
     return;
   }
   read_receive(ring.at(0), max_sges, scratch);
   if (queue.push(scratch.wr_id, std::span(scratch.segments).first(scratch.sges))) {
     ring.advance(1);
+    receives.take(1);
   }
 }
 
@@ -29,8 +32,9 @@ SharedReceiveQueue::SharedReceiveQueue(const kernel::FileServices& file, std::ui
   max_sge = sges;
 }
 
-void SharedReceiveQueue::refill(roce::ReceiveQueue& queue, ReceiveWork& scratch) {
-  move_one(*ring_, max_sge, queue, scratch);
+void SharedReceiveQueue::refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoint now,
+                                Duration late) {
+  move_one(*ring_, max_sge, queue, scratch, late_, now, late);
   if (ring_->size() < limit_) {
     limit_ = 0;
     ++async_events;
@@ -88,9 +92,10 @@ void QueuePair::retire(std::uint64_t retired) {
   send_.advance(count);
 }
 
-void QueuePair::refill(roce::ReceiveQueue& queue, ReceiveWork& scratch) {
+void QueuePair::refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoint now,
+                       Duration late) {
   if (receive_) {
-    move_one(*receive_, shape_.receive_sges, queue, scratch);
+    move_one(*receive_, shape_.receive_sges, queue, scratch, late_, now, late);
   }
 }
 
@@ -115,6 +120,7 @@ void QueuePair::reset() {
   }
   fetched_ = 0;
   retired_ = 0;
+  late_.reset();
 }
 
 void QueuePair::report(std::uint32_t event) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "emu/devices/late_receives.hpp"
 #include "emu/devices/rxe/cq.hpp"
 #include "emu/devices/rxe/ring.hpp"
 #include "emu/devices/rxe/wqe.hpp"
@@ -19,8 +20,8 @@ class SharedReceiveQueue : public kernel::Srq {
 
   [[nodiscard]] bool valid() const { return ring_->valid(); }
   [[nodiscard]] MapInfo map_info() const { return ring_->map_info(); }
-  // Moves one entry to `queue`, if there is one.
-  void refill(roce::ReceiveQueue& queue, ReceiveWork& scratch);
+  // Moves one entry to `queue`, if there is one that has been in the ring for `late`.
+  void refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoint now, Duration late);
   // An event when fewer entries remain; 0: none.
   void set_limit(std::uint32_t limit) { limit_ = limit; }
   [[nodiscard]] std::uint32_t limit() const { return limit_; }
@@ -33,6 +34,7 @@ class SharedReceiveQueue : public kernel::Srq {
   std::unique_ptr<Ring> ring_;
   std::unique_ptr<Ring> former_;
   std::uint32_t limit_ = 0;
+  LateReceives late_;
 };
 
 // A send keeps its place in the ring until the engine has finished it: the application must not
@@ -63,7 +65,7 @@ class QueuePair : public kernel::Qp {
   void fetched_one() { ++fetched_; }
   // Of those that were ever fetched, `retired` are over: the application may use their places.
   void retire(std::uint64_t retired);
-  void refill(roce::ReceiveQueue& queue, ReceiveWork& scratch);
+  void refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoint now, Duration late);
   // The queue pair is in error: what is posted to receive ends so.
   void flush_receives();
   [[nodiscard]] bool failed() const { return failed_; }
@@ -81,6 +83,7 @@ class QueuePair : public kernel::Qp {
   std::uint32_t fetched_ = 0;  // but not retired
   std::uint64_t retired_ = 0;
   bool failed_ = false;
+  LateReceives late_;
 };
 
 }  // namespace weft::devices::rxe

@@ -11,6 +11,8 @@
 #include "emu/attach/protocol.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/io/ring_ports.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/wire/srd_codec.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 
 namespace weft::daemon {
@@ -29,6 +31,7 @@ struct Intruder {
     bell = std::move(received.fds[1]);
     place.address.bytes = reply->address;
     place.id = srd::AttachmentId{static_cast<std::uint16_t>(reply->attachment)};
+    place.life = srd::Life{reply->life};
   }
   void ring() const {
     const std::byte message[1]{};
@@ -39,6 +42,10 @@ struct Intruder {
     return std::atomic_ref(
         *reinterpret_cast<std::uint32_t*>(memory.data() + offsetof(srd::RingHeader, asleep)));
   }
+
+  // What weftd reads from, written by hand.
+  [[nodiscard]] std::byte* outgoing() { return memory.data() + memory.size() / 2; }
+  [[nodiscard]] std::size_t capacity() const { return memory.size() / 2 - srd::kRingHeaderBytes; }
 
   attach::Attachment place;
   srd::UniqueFd socket;
@@ -84,6 +91,94 @@ TEST_F(DaemonTest, GarbageThatStaysInARingIsNoWorkForEver) {
   EXPECT_TRUE(eventually([&] { return dropped() >= records; }));
   std::this_thread::sleep_for(std::chrono::milliseconds{20});
   EXPECT_EQ(dropped(), records);
+}
+
+// Frames to another process, as fast as the ring takes them, from somebody who never reads his own:
+// what is long under way in the network is capped and counted, and nothing else grows.
+TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
+  constexpr std::size_t kMost = std::size_t{512} << 20;  // of the network, one sender's is half
+  constexpr std::size_t kPacket = 4000;
+  constexpr std::size_t kFrames = kMost / kPacket;
+  DaemonOptions options;
+  options.directory = directory_;
+  fabric::Topology topology;
+  const fabric::NodeId middle = topology.add_switch("sw");
+  for (const char* host : {"h1", "h2"}) {
+    topology.connect(topology.add_host(host), middle,
+                     {.rate = Rate::gbps(400), .delay = std::chrono::minutes{5}});
+  }
+  options.topology = topology;
+  options.direct_rings = false;
+  weftd_ = std::make_unique<Weftd>(options);
+  auto b = join("h2");
+  ASSERT_TRUE(b);
+  Intruder intruder(*weftd_);
+  const auto envelope =
+      srd::net::EnvelopeWriter::make(intruder.place.address, srd::wire::SrdCodec::kPorts);
+  ASSERT_TRUE(envelope);
+  const srd::TxPacket sent = packet(intruder.place, *b, 1, kPacket);
+  std::vector<std::byte> frame(envelope->size() + kPacket, std::byte{0x5A});
+  ASSERT_TRUE(
+      envelope->write(frame.data(), b->address, srd::PathId{0}, srd::Ecn::not_capable, 0, kPacket));
+  std::memcpy(frame.data() + envelope->size(), sent.header.data(), sent.header_size);
+
+  const std::size_t before = weftd_->resident();
+  std::size_t most = before;
+  srd::RingProducer ring(intruder.outgoing(), intruder.capacity());
+  const auto patience = srd::monotonic_now() + std::chrono::seconds{60};
+  for (std::size_t written = 0; written < kFrames && srd::monotonic_now() < patience;) {
+    std::byte* const place = ring.reserve(frame.size());
+    if (place == nullptr) {
+      intruder.ring();
+      most = std::max(most, weftd_->resident());
+      std::this_thread::yield();
+      continue;
+    }
+    ring.copy(place, frame);
+    ring.commit(frame.size(), {.flags = srd::kRecordUnchecked});
+    ++written;
+  }
+  intruder.ring();
+  // Of every frame it is known where it is: each is minutes from its end.
+  json now;
+  EXPECT_TRUE(eventually([&] {
+    now = status();
+    return now["fabric"]["inside"].get<std::size_t>() +
+               now["counters"]["dropped"]["network_full"].get<std::size_t>() ==
+           kFrames;
+  })) << now;
+  EXPECT_GT(now["counters"]["dropped"]["network_full"].get<std::size_t>(), kFrames / 4);
+  EXPECT_LE(std::max(most, weftd_->resident()) - before, kMost / 2 + (std::size_t{64} << 20));
+  EXPECT_EQ(weftd_->kill(SIGKILL), SIGKILL);
+}
+
+// Whoever does not even wait for room writes over what weftd reads.
+TEST_F(DaemonTest, AWriterWhoNeverWaitsForRoomCostsNoMemory) {
+  start(false);
+  auto a = join("h1");
+  auto b = join("h2");
+  ASSERT_TRUE(a && b);
+  ASSERT_TRUE(passes(*a, *b, 1));
+  const std::size_t before = weftd_->resident();
+  std::size_t most = before;
+  for (std::uint32_t turn = 0; turn < 8; ++turn) {  // a ring that was cut off stays so
+    Intruder intruder(*weftd_);
+    std::byte* const area = intruder.outgoing() + srd::kRingHeaderBytes;
+    Rng rng(turn);
+    const std::size_t records = intruder.capacity() / srd::kRingCell;
+    for (std::uint32_t lap = 0; lap < 64; ++lap) {
+      for (std::size_t i = 0; i < records; ++i) {
+        const std::uint32_t length = turn % 2 == 0 ? 40 : rng.below(100);
+        const std::uint32_t word = lap * srd::kRingLap + length;
+        std::memcpy(area + i * srd::kRingCell, &word, sizeof word);
+      }
+      intruder.ring();
+      most = std::max(most, weftd_->resident());
+    }
+    ASSERT_TRUE(passes(*a, *b, 2 + turn));
+  }
+  EXPECT_LE(most - before, std::size_t{16} << 20);
+  EXPECT_TRUE(weftd_->alive());
 }
 
 // Nobody waits for packets by looking, so only a bell finds weftd.

@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -83,6 +84,15 @@ class Weftd {
   // destructor still signal it.
   [[nodiscard]] bool alive() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
   [[nodiscard]] const DaemonOptions& options() const { return options_; }
+  // Bytes of its own that lie in memory now: without the rings, which it shares with others.
+  [[nodiscard]] std::size_t resident() const {
+    std::ifstream statm("/proc/" + std::to_string(pid_) + "/statm");
+    std::size_t whole = 0;
+    std::size_t present = 0;
+    std::size_t shared = 0;
+    EXPECT_TRUE(statm >> whole >> present >> shared);
+    return (present - shared) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  }
 
   [[nodiscard]] std::string attach_socket() const { return options_.directory + "/attach.sock"; }
   [[nodiscard]] Result<attach::Attachment> join(attach::AttachOptions options = {}) const {

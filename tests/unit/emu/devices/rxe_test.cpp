@@ -292,6 +292,24 @@ TEST_F(Rxe, SendsArriveForManyLapsOfAllRings) {
   }
 }
 
+// `weft run --late-receives`: each is overlooked for so long after somebody has asked for it.
+TEST_F(Rxe, ReceivesThatAreLateOnPurposeCountLater) {
+  b.device.set_late_receives(std::chrono::milliseconds{2});
+  connect(abi::kQpRc);
+  b.put_receive(1, 4096, 4096);
+  a.put_send(request(2, roce::WrOpcode::send), {a.address(0), 3000, a.key});
+  ASSERT_EQ(a.ring_doorbell(), 0);  // a millisecond passes
+  EXPECT_FALSE(a.take() || b.take());
+  for (int milliseconds = 0; milliseconds < 3; ++milliseconds) {
+    wire.run();
+  }
+  const auto sent = a.take();
+  const auto received = b.take();
+  ASSERT_TRUE(sent && received);
+  EXPECT_EQ(sent->status, 0U);
+  EXPECT_EQ(received->wr_id, 1U);
+}
+
 TEST_F(Rxe, CountsWhereReadersLook) {
   connect(abi::kQpRc);
   b.put_receive(1, 4096, 4096);
