@@ -6,7 +6,6 @@
 // wrapped, and read and write Behind instead of the kernel's action.
 #include "integration/preload/fault_signals.hpp"
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -21,6 +20,7 @@
 #include "integration/preload/doorbell_trap.hpp"
 #include "integration/preload/fault_guard.hpp"
 #include "integration/preload/next.hpp"
+#include "integration/preload/own_memory.hpp"
 
 namespace weft::preload {
 namespace {
@@ -28,7 +28,7 @@ namespace {
 using Action = struct sigaction;
 
 int stock_sigaction(int signal, const Action* wanted, Action* before) {
-  static constinit Next<int(int, const Action*, Action*)> stock("sigaction");
+  WEFT_NEXT(int(int, const Action*, Action*), stock, "sigaction");
   return stock(signal, wanted, before);
 }
 
@@ -109,9 +109,6 @@ class Behind {
 };
 
 constinit std::atomic<bool> installed{false};
-// Whose actions these are. A child of vfork() has actions of its own in the kernel, but its memory,
-// and so this file's, is its parent's.
-constinit std::atomic<pid_t> owner{0};
 constinit Behind behind_segv;
 constinit Behind behind_bus;
 
@@ -136,8 +133,6 @@ bool has_handler(const Action& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 ||
          (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
-
-bool in_vfork_child() { return owner.load(std::memory_order_relaxed) != getpid(); }
 
 void on_fault(int signal, siginfo_t* info, void* context);
 
@@ -191,7 +186,7 @@ void die_of_fault(int signal, const siginfo_t& info, const ucontext_t& context) 
 
 // From now on the signal has its default action.
 void reset(int signal) {
-  if (in_vfork_child()) {
+  if (!is_own_memory()) {
     Action by_default{};
     by_default.sa_handler = SIG_DFL;
     stock_sigaction(signal, &by_default, nullptr);
@@ -267,7 +262,7 @@ bool answer(int signal, const Action* wanted, Action* before, int& result) {
   if (!is_taken_over(signal)) {
     return false;
   }
-  if (in_vfork_child()) {
+  if (!is_own_memory()) {
     result = act_in_vfork_child(signal, wanted, before);
     return true;
   }
@@ -316,9 +311,6 @@ void install_fault_signals() {
   if (installed.load(std::memory_order_acquire)) {
     return;
   }
-  const auto own = [] { owner.store(getpid(), std::memory_order_relaxed); };
-  own();
-  pthread_atfork(nullptr, nullptr, own);
   for (const int signal : {SIGSEGV, SIGBUS}) {
     behind_of(signal)->change([signal](Action& now) {
       if (stock_sigaction(signal, nullptr, &now) == 0) {
@@ -339,7 +331,6 @@ void install_fault_signals() {
 
 }  // namespace weft::preload
 
-using weft::preload::Next;
 using weft::preload::set_handler;
 
 namespace {
@@ -367,29 +358,29 @@ WEFT_EXPORT int __sigaction(int signal, const struct sigaction* wanted,
   return sigaction_any(signal, wanted, before);
 }
 WEFT_EXPORT sighandler_t signal(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("signal");
+  WEFT_NEXT(sighandler_t(int, sighandler_t), stock, "signal");
   return set_handler(stock, signal, handler, SA_RESTART);
 }
 WEFT_EXPORT sighandler_t bsd_signal(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("bsd_signal");
+  WEFT_NEXT(sighandler_t(int, sighandler_t), stock, "bsd_signal");
   return set_handler(stock, signal, handler, SA_RESTART);
 }
 WEFT_EXPORT sighandler_t ssignal(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("ssignal");
+  WEFT_NEXT(sighandler_t(int, sighandler_t), stock, "ssignal");
   return set_handler(stock, signal, handler, SA_RESTART);
 }
 WEFT_EXPORT sighandler_t sysv_signal(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("sysv_signal");
+  WEFT_NEXT(sighandler_t(int, sighandler_t), stock, "sysv_signal");
   return set_handler(stock, signal, handler, kOnce);
 }
 WEFT_EXPORT sighandler_t __sysv_signal(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("__sysv_signal");
+  WEFT_NEXT(sighandler_t(int, sighandler_t), stock, "__sysv_signal");
   return set_handler(stock, signal, handler, kOnce);
 }
 
 // The older family. libc's versions call its own sigaction() and sigprocmask(), not these wrappers.
 WEFT_EXPORT sighandler_t sigset(int signal, sighandler_t handler) noexcept {
-  static constinit Next<sighandler_t(int, sighandler_t)> stock("sigset");
+  WEFT_NEXT(sighandler_t(int, sighandler_t), stock, "sigset");
   if (handler == SIG_HOLD && weft::preload::is_taken_over(signal)) {
     struct sigaction now {};
     (void)sigaction_any(signal, nullptr, &now);
@@ -398,7 +389,7 @@ WEFT_EXPORT sighandler_t sigset(int signal, sighandler_t handler) noexcept {
   return set_handler(stock, signal, handler, 0);
 }
 WEFT_EXPORT int sigignore(int signal) noexcept {
-  static constinit Next<int(int)> stock("sigignore");
+  WEFT_NEXT(int(int), stock, "sigignore");
   if (!weft::preload::is_taken_over(signal)) {
     return stock(signal);
   }
@@ -407,7 +398,7 @@ WEFT_EXPORT int sigignore(int signal) noexcept {
   return sigaction_any(signal, &wanted, nullptr);
 }
 WEFT_EXPORT int sighold(int signal) noexcept {
-  static constinit Next<int(int)> stock("sighold");
+  WEFT_NEXT(int(int), stock, "sighold");
   return weft::preload::is_taken_over(signal) ? 0 : stock(signal);
 }
 
@@ -427,10 +418,10 @@ int change_mask(Stock& stock, int how, const sigset_t* wanted, sigset_t* before)
 }  // namespace
 
 WEFT_EXPORT int pthread_sigmask(int how, const sigset_t* wanted, sigset_t* before) noexcept {
-  static constinit Next<int(int, const sigset_t*, sigset_t*)> stock("pthread_sigmask");
+  WEFT_NEXT(int(int, const sigset_t*, sigset_t*), stock, "pthread_sigmask");
   return change_mask(stock, how, wanted, before);
 }
 WEFT_EXPORT int sigprocmask(int how, const sigset_t* wanted, sigset_t* before) noexcept {
-  static constinit Next<int(int, const sigset_t*, sigset_t*)> stock("sigprocmask");
+  WEFT_NEXT(int(int, const sigset_t*, sigset_t*), stock, "sigprocmask");
   return change_mask(stock, how, wanted, before);
 }

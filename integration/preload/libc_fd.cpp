@@ -19,7 +19,6 @@
 #include "integration/preload/rdma_netlink.hpp"
 
 using weft::preload::FdTable;
-using weft::preload::Next;
 
 namespace {
 bool is_device(int fd) { return FdTable::is_device(fd) && weft::preload::is_still_device(fd); }
@@ -29,7 +28,7 @@ bool asks_rdma(int fd) {
 }  // namespace
 
 WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
-  static constinit Next<ssize_t(int, const void*, std::size_t)> stock("write");
+  WEFT_NEXT(ssize_t(int, const void*, std::size_t), stock, "write");
   if (asks_rdma(fd)) {
     return weft::preload::send_to_rdma(fd, buffer, size);
   }
@@ -37,7 +36,7 @@ WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
 }
 
 WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
-  static constinit Next<ssize_t(int, const iovec*, int)> stock("writev");
+  WEFT_NEXT(ssize_t(int, const iovec*, int), stock, "writev");
   if (asks_rdma(fd) && count >= 0) {
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(pieces);
@@ -82,32 +81,32 @@ ssize_t write_pieces_at(Stock& stock, int fd, const iovec* pieces, int count, Of
 }  // namespace
 
 WEFT_EXPORT ssize_t pwrite(int fd, const void* buffer, std::size_t size, off_t offset) {
-  static constinit Next<ssize_t(int, const void*, std::size_t, off_t)> stock("pwrite");
+  WEFT_NEXT(ssize_t(int, const void*, std::size_t, off_t), stock, "pwrite");
   return is_device(fd) ? refuse_position(offset) : stock(fd, buffer, size, offset);
 }
 WEFT_EXPORT ssize_t pwrite64(int fd, const void* buffer, std::size_t size, off64_t offset) {
-  static constinit Next<ssize_t(int, const void*, std::size_t, off64_t)> stock("pwrite64");
+  WEFT_NEXT(ssize_t(int, const void*, std::size_t, off64_t), stock, "pwrite64");
   return is_device(fd) ? refuse_position(offset) : stock(fd, buffer, size, offset);
 }
 WEFT_EXPORT ssize_t pwritev(int fd, const iovec* pieces, int count, off_t offset) {
-  static constinit Next<ssize_t(int, const iovec*, int, off_t)> stock("pwritev");
+  WEFT_NEXT(ssize_t(int, const iovec*, int, off_t), stock, "pwritev");
   return is_device(fd) ? refuse_position(offset) : stock(fd, pieces, count, offset);
 }
 WEFT_EXPORT ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
-  static constinit Next<ssize_t(int, const iovec*, int, off64_t)> stock("pwritev64");
+  WEFT_NEXT(ssize_t(int, const iovec*, int, off64_t), stock, "pwritev64");
   return is_device(fd) ? refuse_position(offset) : stock(fd, pieces, count, offset);
 }
 WEFT_EXPORT ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
-  static constinit Next<ssize_t(int, const iovec*, int, off_t, int)> stock("pwritev2");
+  WEFT_NEXT(ssize_t(int, const iovec*, int, off_t, int), stock, "pwritev2");
   return write_pieces_at(stock, fd, pieces, count, offset, flags);
 }
 WEFT_EXPORT ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
-  static constinit Next<ssize_t(int, const iovec*, int, off64_t, int)> stock("pwritev64v2");
+  WEFT_NEXT(ssize_t(int, const iovec*, int, off64_t, int), stock, "pwritev64v2");
   return write_pieces_at(stock, fd, pieces, count, offset, flags);
 }
 
 WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
-  static constinit Next<int(int, unsigned long, ...)> stock("ioctl");
+  WEFT_NEXT(int(int, unsigned long, ...), stock, "ioctl");
   va_list arguments;
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
@@ -127,7 +126,7 @@ int refuse_private(int error) {
 }  // namespace
 
 WEFT_EXPORT int close(int fd) {
-  static constinit Next<int(int)> stock("close");
+  WEFT_NEXT(int(int), stock, "close");
   if (FdTable::kind(fd) != 0) {
     if (FdTable::is_private(fd)) {
       return refuse_private(EBADF);
@@ -139,7 +138,7 @@ WEFT_EXPORT int close(int fd) {
 
 // libc's fclose() closes the descriptor without calling our close().
 WEFT_EXPORT int fclose(FILE* stream) {
-  static constinit Next<int(FILE*)> stock("fclose");
+  WEFT_NEXT(int(FILE*), stock, "fclose");
   const int fd = fileno(stream);
   if (FdTable::kind(fd) != 0 && !FdTable::is_private(fd)) {
     weft::preload::closing(fd);
@@ -149,12 +148,12 @@ WEFT_EXPORT int fclose(FILE* stream) {
 
 namespace {
 
-// Closes what is between `first` and `last` except our own, by `close_some(from, to)`. The first
-// failure ends it.
+// Closes what is from `first` to `last`, itself included, except our own, by `close_some(from,
+// to)`. The first failure ends it.
 template <class CloseSome>
 int close_around(unsigned first, unsigned last, CloseSome&& close_some) {
-  const unsigned end = std::min(last, static_cast<unsigned>(FdTable::end()));
-  for (unsigned fd = first; fd < end; ++fd) {
+  const auto end = static_cast<unsigned>(FdTable::end());
+  for (unsigned fd = first; fd < end && fd <= last; ++fd) {
     if (const auto kind = FdTable::kind(static_cast<int>(fd)); kind == FdTable::kPrivate) {
       if (fd > first && close_some(first, fd - 1) != 0) {
         return -1;
@@ -206,7 +205,7 @@ void former_closefrom(int first) noexcept {
 // A range may include our own descriptors, which stay: programs close all they do not know before
 // they start others.
 WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
-  static constinit Next<int(unsigned, unsigned, int)> stock("close_range", former_close_range);
+  WEFT_NEXT(int(unsigned, unsigned, int), stock, "close_range", former_close_range);
   constexpr int kUnshare = 2;     // CLOSE_RANGE_UNSHARE
   constexpr int kOnlyOnExec = 4;  // CLOSE_RANGE_CLOEXEC: ours have that already
   if ((flags & kOnlyOnExec) != 0 || (flags & ~kUnshare) != 0 || first > last) {
@@ -217,7 +216,7 @@ WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
 }
 
 WEFT_EXPORT void closefrom(int first) noexcept {
-  static constinit Next<void(int)> stock("closefrom", former_closefrom);
+  WEFT_NEXT(void(int), stock, "closefrom", former_closefrom);
   (void)close_around(static_cast<unsigned>(std::max(first, 0)), ~0U,
                      [](unsigned from, unsigned to) {
                        if (to == ~0U) {
@@ -232,17 +231,17 @@ WEFT_EXPORT void closefrom(int first) noexcept {
 }
 
 WEFT_EXPORT int dup(int fd) noexcept {
-  static constinit Next<int(int)> stock("dup");
+  WEFT_NEXT(int(int), stock, "dup");
   return duplicated(fd, stock(fd));
 }
 
 WEFT_EXPORT int dup2(int fd, int target) noexcept {
-  static constinit Next<int(int, int)> stock("dup2");
+  WEFT_NEXT(int(int, int), stock, "dup2");
   return duplicate_to(fd, target, [&] { return stock(fd, target); });
 }
 
 WEFT_EXPORT int dup3(int fd, int target, int flags) noexcept {
-  static constinit Next<int(int, int, int)> stock("dup3");
+  WEFT_NEXT(int(int, int, int), stock, "dup3");
   return duplicate_to(fd, target, [&] { return stock(fd, target, flags); });
 }
 
@@ -256,7 +255,7 @@ int fcntl_any(Fcntl* stock, int fd, int command, void* argument) {
 }  // namespace
 
 WEFT_EXPORT int fcntl(int fd, int command, ...) {
-  static constinit Next<int(int, int, ...)> stock("fcntl");
+  WEFT_NEXT(int(int, int, ...), stock, "fcntl");
   va_list arguments;
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
@@ -265,7 +264,7 @@ WEFT_EXPORT int fcntl(int fd, int command, ...) {
 }
 
 WEFT_EXPORT int fcntl64(int fd, int command, ...) {
-  static constinit Next<int(int, int, ...)> stock("fcntl64");
+  WEFT_NEXT(int(int, int, ...), stock, "fcntl64");
   va_list arguments;
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);

@@ -94,14 +94,13 @@ int scan(int folder, const char* path, int (*filter)(const Entry*), Stock&& stoc
 }  // namespace weft::preload
 
 using weft::preload::Compare;
-using weft::preload::Next;
 using weft::preload::scan;
 using weft::preload::show_type;
 
 WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const dirent*),
                         Compare<dirent>* compare) {
-  static constinit Next<int(const char*, dirent***, int (*)(const dirent*), Compare<dirent>*)>
-      stock("scandir");
+  WEFT_NEXT(int(const char*, dirent***, int (*)(const dirent*), Compare<dirent>*), stock,
+            "scandir");
   return scan(AT_FDCWD, path, filter, [&](const char* to, int (*show)(const dirent*)) {
     return stock(to, list, show, compare);
   });
@@ -109,8 +108,8 @@ WEFT_EXPORT int scandir(const char* path, dirent*** list, int (*filter)(const di
 
 WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(const dirent64*),
                           Compare<dirent64>* compare) {
-  static constinit Next<int(const char*, dirent64***, int (*)(const dirent64*), Compare<dirent64>*)>
-      stock("scandir64");
+  WEFT_NEXT(int(const char*, dirent64***, int (*)(const dirent64*), Compare<dirent64>*), stock,
+            "scandir64");
   return scan(AT_FDCWD, path, filter, [&](const char* to, int (*show)(const dirent64*)) {
     return stock(to, list, show, compare);
   });
@@ -118,8 +117,8 @@ WEFT_EXPORT int scandir64(const char* path, dirent64*** list, int (*filter)(cons
 
 WEFT_EXPORT int scandirat(int folder, const char* path, dirent*** list,
                           int (*filter)(const dirent*), Compare<dirent>* compare) {
-  static constinit Next<int(int, const char*, dirent***, int (*)(const dirent*), Compare<dirent>*)>
-      stock("scandirat");
+  WEFT_NEXT(int(int, const char*, dirent***, int (*)(const dirent*), Compare<dirent>*), stock,
+            "scandirat");
   return scan(folder, path, filter, [&](const char* to, int (*show)(const dirent*)) {
     return stock(folder, to, list, show, compare);
   });
@@ -127,33 +126,32 @@ WEFT_EXPORT int scandirat(int folder, const char* path, dirent*** list,
 
 WEFT_EXPORT int scandirat64(int folder, const char* path, dirent64*** list,
                             int (*filter)(const dirent64*), Compare<dirent64>* compare) {
-  static constinit Next<int(int, const char*, dirent64***, int (*)(const dirent64*),
-                            Compare<dirent64>*)>
-      stock("scandirat64");
+  WEFT_NEXT(int(int, const char*, dirent64***, int (*)(const dirent64*), Compare<dirent64>*), stock,
+            "scandirat64");
   return scan(folder, path, filter, [&](const char* to, int (*show)(const dirent64*)) {
     return stock(folder, to, list, show, compare);
   });
 }
 
 WEFT_EXPORT dirent* readdir(DIR* folder) {
-  static constinit Next<dirent*(DIR*)> stock("readdir");
+  WEFT_NEXT(dirent * (DIR*), stock, "readdir");
   return show_type(folder, stock(folder));
 }
 
 WEFT_EXPORT dirent64* readdir64(DIR* folder) {
-  static constinit Next<dirent64*(DIR*)> stock("readdir64");
+  WEFT_NEXT(dirent64 * (DIR*), stock, "readdir64");
   return show_type(folder, stock(folder));
 }
 
 WEFT_EXPORT int readdir_r(DIR* folder, dirent* entry, dirent** result) {
-  static constinit Next<int(DIR*, dirent*, dirent**)> stock("readdir_r");
+  WEFT_NEXT(int(DIR*, dirent*, dirent**), stock, "readdir_r");
   const int error = stock(folder, entry, result);
   (void)show_type(folder, error == 0 ? *result : nullptr);
   return error;
 }
 
 WEFT_EXPORT int readdir64_r(DIR* folder, dirent64* entry, dirent64** result) {
-  static constinit Next<int(DIR*, dirent64*, dirent64**)> stock("readdir64_r");
+  WEFT_NEXT(int(DIR*, dirent64*, dirent64**), stock, "readdir64_r");
   const int error = stock(folder, entry, result);
   (void)show_type(folder, error == 0 ? *result : nullptr);
   return error;

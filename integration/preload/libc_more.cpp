@@ -20,7 +20,6 @@
 #include "integration/preload/process.hpp"
 
 using weft::preload::hide_root;
-using weft::preload::Next;
 using weft::preload::PathLease;
 using weft::preload::Redirected;
 using weft::preload::redirected;
@@ -35,19 +34,19 @@ WEFT_EXPORT int creat64(const char* path, mode_t mode) {
 }
 
 WEFT_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
-  static constinit Next<FILE*(const char*, const char*, FILE*)> stock("freopen");
+  WEFT_NEXT(FILE * (const char*, const char*, FILE*), stock, "freopen");
   return stock(Redirected(path).path(), mode, stream);
 }
 
 WEFT_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-  static constinit Next<FILE*(const char*, const char*, FILE*)> stock("freopen64");
+  WEFT_NEXT(FILE * (const char*, const char*, FILE*), stock, "freopen64");
   return stock(Redirected(path).path(), mode, stream);
 }
 
 // --- Where a program is. It sees the folder's emulated name.
 
 WEFT_EXPORT int chdir(const char* path) noexcept {
-  static constinit Next<int(const char*)> stock("chdir");
+  WEFT_NEXT(int(const char*), stock, "chdir");
   return redirected(path, [&](const char* to) { return stock(to); });
 }
 
@@ -82,31 +81,31 @@ char* show_folder(char* path, char* to, std::size_t size) {
 }  // namespace
 
 WEFT_EXPORT char* getcwd(char* to, std::size_t size) noexcept {
-  static constinit Next<char*(char*, std::size_t)> stock("getcwd");
+  WEFT_NEXT(char*(char*, std::size_t), stock, "getcwd");
   return show_folder(stock(to, size), to, size);
 }
 
 WEFT_EXPORT char* __getcwd_chk(char* to, std::size_t size, std::size_t room) noexcept {
-  static constinit Next<char*(char*, std::size_t, std::size_t)> stock("__getcwd_chk");
+  WEFT_NEXT(char*(char*, std::size_t, std::size_t), stock, "__getcwd_chk");
   return show_folder(stock(to, size, room), to, size);
 }
 
 WEFT_EXPORT char* getwd(char* to) noexcept {
-  static constinit Next<char*(char*)> stock("getwd");
+  WEFT_NEXT(char*(char*), stock, "getwd");
   char* const path = stock(to);
   hide_root(path);
   return path;
 }
 
 WEFT_EXPORT char* __getwd_chk(char* to, std::size_t room) noexcept {
-  static constinit Next<char*(char*, std::size_t)> stock("__getwd_chk");
+  WEFT_NEXT(char*(char*, std::size_t), stock, "__getwd_chk");
   char* const path = stock(to, room);
   hide_root(path);
   return path;
 }
 
 WEFT_EXPORT char* get_current_dir_name() noexcept {
-  static constinit Next<char*()> stock("get_current_dir_name");
+  WEFT_NEXT(char*(), stock, "get_current_dir_name");
   char* const path = stock();
   hide_root(path);
   return path;
@@ -158,13 +157,13 @@ using Visit64 = int(const char*, const struct stat64*, int, FTW*);
 }  // namespace
 
 WEFT_EXPORT int nftw(const char* path, Visit* visit, int descriptors, int flags) {
-  static constinit Next<int(const char*, Visit*, int, int)> stock("nftw");
+  WEFT_NEXT(int(const char*, Visit*, int, int), stock, "nftw");
   return walk<int(const char*, Visit*, int, int), Visit, struct stat>(stock.get(), path, visit,
                                                                       descriptors, flags);
 }
 
 WEFT_EXPORT int nftw64(const char* path, Visit64* visit, int descriptors, int flags) {
-  static constinit Next<int(const char*, Visit64*, int, int)> stock("nftw64");
+  WEFT_NEXT(int(const char*, Visit64*, int, int), stock, "nftw64");
   return walk<int(const char*, Visit64*, int, int), Visit64, struct stat64>(
       stock.get(), path, visit, descriptors, flags);
 }
@@ -193,39 +192,39 @@ using PlainVisit64 = int(const char*, const struct stat64*, int);
 }  // namespace
 
 WEFT_EXPORT int ftw(const char* path, PlainVisit* visit, int descriptors) {
-  static constinit Next<int(const char*, PlainVisit*, int)> stock("ftw");
+  WEFT_NEXT(int(const char*, PlainVisit*, int), stock, "ftw");
   return walk_plain<PlainVisit, struct stat>(stock.get(), path, visit, descriptors);
 }
 
 WEFT_EXPORT int ftw64(const char* path, PlainVisit64* visit, int descriptors) {
-  static constinit Next<int(const char*, PlainVisit64*, int)> stock("ftw64");
+  WEFT_NEXT(int(const char*, PlainVisit64*, int), stock, "ftw64");
   return walk_plain<PlainVisit64, struct stat64>(stock.get(), path, visit, descriptors);
 }
 
 // --- File systems and watches
 
 WEFT_EXPORT int statfs(const char* path, struct statfs* to) noexcept {
-  static constinit Next<int(const char*, struct statfs*)> stock("statfs");
+  WEFT_NEXT(int(const char*, struct statfs*), stock, "statfs");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int statfs64(const char* path, struct statfs64* to) noexcept {
-  static constinit Next<int(const char*, struct statfs64*)> stock("statfs64");
+  WEFT_NEXT(int(const char*, struct statfs64*), stock, "statfs64");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int statvfs(const char* path, struct statvfs* to) noexcept {
-  static constinit Next<int(const char*, struct statvfs*)> stock("statvfs");
+  WEFT_NEXT(int(const char*, struct statvfs*), stock, "statvfs");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int statvfs64(const char* path, struct statvfs64* to) noexcept {
-  static constinit Next<int(const char*, struct statvfs64*)> stock("statvfs64");
+  WEFT_NEXT(int(const char*, struct statvfs64*), stock, "statvfs64");
   return stock(Redirected(path).path(), to);
 }
 
 WEFT_EXPORT int inotify_add_watch(int fd, const char* path, std::uint32_t mask) noexcept {
-  static constinit Next<int(int, const char*, std::uint32_t)> stock("inotify_add_watch");
+  WEFT_NEXT(int(int, const char*, std::uint32_t), stock, "inotify_add_watch");
   return stock(fd, Redirected(path).path(), mask);
 }
 
@@ -233,22 +232,22 @@ WEFT_EXPORT int inotify_add_watch(int fd, const char* path, std::uint32_t mask) 
 
 WEFT_EXPORT ssize_t getxattr(const char* path, const char* name, void* to,
                              std::size_t size) noexcept {
-  static constinit Next<ssize_t(const char*, const char*, void*, std::size_t)> stock("getxattr");
+  WEFT_NEXT(ssize_t(const char*, const char*, void*, std::size_t), stock, "getxattr");
   return stock(Redirected(path).path(), name, to, size);
 }
 
 WEFT_EXPORT ssize_t lgetxattr(const char* path, const char* name, void* to,
                               std::size_t size) noexcept {
-  static constinit Next<ssize_t(const char*, const char*, void*, std::size_t)> stock("lgetxattr");
+  WEFT_NEXT(ssize_t(const char*, const char*, void*, std::size_t), stock, "lgetxattr");
   return stock(Redirected(path).path(), name, to, size);
 }
 
 WEFT_EXPORT ssize_t listxattr(const char* path, char* to, std::size_t size) noexcept {
-  static constinit Next<ssize_t(const char*, char*, std::size_t)> stock("listxattr");
+  WEFT_NEXT(ssize_t(const char*, char*, std::size_t), stock, "listxattr");
   return stock(Redirected(path).path(), to, size);
 }
 
 WEFT_EXPORT ssize_t llistxattr(const char* path, char* to, std::size_t size) noexcept {
-  static constinit Next<ssize_t(const char*, char*, std::size_t)> stock("llistxattr");
+  WEFT_NEXT(ssize_t(const char*, char*, std::size_t), stock, "llistxattr");
   return stock(Redirected(path).path(), to, size);
 }

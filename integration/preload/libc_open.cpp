@@ -76,12 +76,11 @@ using OpenAtFunction = int(int, const char*, int, ...);
 }  // namespace
 }  // namespace weft::preload
 
-using weft::preload::Next;
 using weft::preload::Redirected;
 using weft::preload::redirected;
 
 WEFT_EXPORT int open(const char* path, int flags, ...) {
-  static constinit Next<weft::preload::OpenFunction> stock("open");
+  WEFT_NEXT(weft::preload::OpenFunction, stock, "open");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
@@ -90,7 +89,7 @@ WEFT_EXPORT int open(const char* path, int flags, ...) {
 }
 
 WEFT_EXPORT int open64(const char* path, int flags, ...) {
-  static constinit Next<weft::preload::OpenFunction> stock("open64");
+  WEFT_NEXT(weft::preload::OpenFunction, stock, "open64");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
@@ -99,7 +98,7 @@ WEFT_EXPORT int open64(const char* path, int flags, ...) {
 }
 
 WEFT_EXPORT int openat(int folder, const char* path, int flags, ...) {
-  static constinit Next<weft::preload::OpenAtFunction> stock("openat");
+  WEFT_NEXT(weft::preload::OpenAtFunction, stock, "openat");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
@@ -108,7 +107,7 @@ WEFT_EXPORT int openat(int folder, const char* path, int flags, ...) {
 }
 
 WEFT_EXPORT int openat64(int folder, const char* path, int flags, ...) {
-  static constinit Next<weft::preload::OpenAtFunction> stock("openat64");
+  WEFT_NEXT(weft::preload::OpenAtFunction, stock, "openat64");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = weft::preload::mode_of(flags, arguments);
@@ -117,41 +116,41 @@ WEFT_EXPORT int openat64(int folder, const char* path, int flags, ...) {
 }
 
 WEFT_EXPORT int __open_2(const char* path, int flags) {
-  static constinit Next<int(const char*, int)> stock("__open_2");
+  WEFT_NEXT(int(const char*, int), stock, "__open_2");
   return weft::preload::open_redirected(AT_FDCWD, path, flags,
                                         [&](const char* to) { return stock(to, flags); });
 }
 
 WEFT_EXPORT int __open64_2(const char* path, int flags) {
-  static constinit Next<int(const char*, int)> stock("__open64_2");
+  WEFT_NEXT(int(const char*, int), stock, "__open64_2");
   return weft::preload::open_redirected(AT_FDCWD, path, flags,
                                         [&](const char* to) { return stock(to, flags); });
 }
 
 WEFT_EXPORT int __openat_2(int folder, const char* path, int flags) {
-  static constinit Next<int(int, const char*, int)> stock("__openat_2");
+  WEFT_NEXT(int(int, const char*, int), stock, "__openat_2");
   return weft::preload::open_redirected(folder, path, flags,
                                         [&](const char* to) { return stock(folder, to, flags); });
 }
 
 WEFT_EXPORT int __openat64_2(int folder, const char* path, int flags) {
-  static constinit Next<int(int, const char*, int)> stock("__openat64_2");
+  WEFT_NEXT(int(int, const char*, int), stock, "__openat64_2");
   return weft::preload::open_redirected(folder, path, flags,
                                         [&](const char* to) { return stock(folder, to, flags); });
 }
 
 WEFT_EXPORT FILE* fopen(const char* path, const char* mode) {
-  static constinit Next<FILE*(const char*, const char*)> stock("fopen");
+  WEFT_NEXT(FILE * (const char*, const char*), stock, "fopen");
   return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 
 WEFT_EXPORT FILE* fopen64(const char* path, const char* mode) {
-  static constinit Next<FILE*(const char*, const char*)> stock("fopen64");
+  WEFT_NEXT(FILE * (const char*, const char*), stock, "fopen64");
   return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 
 WEFT_EXPORT DIR* opendir(const char* path) {
-  static constinit Next<DIR*(const char*)> stock("opendir");
+  WEFT_NEXT(DIR * (const char*), stock, "opendir");
   return redirected(path, [&](const char* to) { return stock(to); });
 }
 
@@ -175,21 +174,20 @@ int glob_redirected(Glob* stock, const char* pattern, int flags, int (*error)(co
 
 WEFT_EXPORT int glob(const char* pattern, int flags, int (*error)(const char*, int),
                      glob_t* result) {
-  static constinit Next<int(const char*, int, int (*)(const char*, int), glob_t*)> stock("glob");
+  WEFT_NEXT(int(const char*, int, int (*)(const char*, int), glob_t*), stock, "glob");
   return glob_redirected(stock.get(), pattern, flags, error, result);
 }
 
 WEFT_EXPORT int glob64(const char* pattern, int flags, int (*error)(const char*, int),
                        glob64_t* result) {
-  static constinit Next<int(const char*, int, int (*)(const char*, int), glob64_t*)> stock(
-      "glob64");
+  WEFT_NEXT(int(const char*, int, int (*)(const char*, int), glob64_t*), stock, "glob64");
   return glob_redirected(stock.get(), pattern, flags, error, result);
 }
 
 // Verbs libraries ask by netlink before they look at sysfs. A kernel with RDMA would list its own
 // devices there; this socket lists the emulated ones instead.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
-  static constinit Next<int(int, int, int)> stock("socket");
+  WEFT_NEXT(int(int, int, int), stock, "socket");
   constexpr int kNetlinkRdma = 20;
   if (domain == AF_NETLINK && protocol == kNetlinkRdma && weft::preload::tree_root() != nullptr) {
     return weft::preload::open_rdma_socket(type);
@@ -205,26 +203,26 @@ bool asks_rdma(int fd) {
 }  // namespace
 
 WEFT_EXPORT ssize_t send(int fd, const void* bytes, std::size_t size, int flags) {
-  static constinit Next<ssize_t(int, const void*, std::size_t, int)> stock("send");
+  WEFT_NEXT(ssize_t(int, const void*, std::size_t, int), stock, "send");
   return asks_rdma(fd) ? weft::preload::send_to_rdma(fd, bytes, size)
                        : stock(fd, bytes, size, flags);
 }
 
 WEFT_EXPORT ssize_t sendto(int fd, const void* bytes, std::size_t size, int flags,
                            const sockaddr* to, socklen_t length) {
-  static constinit Next<ssize_t(int, const void*, std::size_t, int, const sockaddr*, socklen_t)>
-      stock("sendto");
+  WEFT_NEXT(ssize_t(int, const void*, std::size_t, int, const sockaddr*, socklen_t), stock,
+            "sendto");
   return asks_rdma(fd) ? weft::preload::send_to_rdma(fd, bytes, size)
                        : stock(fd, bytes, size, flags, to, length);
 }
 
 WEFT_EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  static constinit Next<ssize_t(int, const msghdr*, int)> stock("sendmsg");
+  WEFT_NEXT(ssize_t(int, const msghdr*, int), stock, "sendmsg");
   return asks_rdma(fd) ? weft::preload::send_to_rdma(fd, message) : stock(fd, message, flags);
 }
 
 WEFT_EXPORT int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  static constinit Next<int(int, mmsghdr*, unsigned, int)> stock("sendmmsg");
+  WEFT_NEXT(int(int, mmsghdr*, unsigned, int), stock, "sendmmsg");
   if (!asks_rdma(fd)) {
     return stock(fd, messages, count, flags);
   }

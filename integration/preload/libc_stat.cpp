@@ -69,28 +69,28 @@ int stat_at(int folder, const char* path, int flags, Stat* to, Ask&& ask) {
 // Until glibc 2.33 stat() and its relatives were inline functions of the headers: libc itself had
 // only what they called.
 constexpr int kStatVersion = 1;
+static_assert(sizeof(struct stat) == sizeof(struct stat64));  // one layout for both names
+WEFT_NEXT(int(int, const char*, void*), stock_xstat, "__xstat64");
+WEFT_NEXT(int(int, const char*, void*), stock_lxstat, "__lxstat64");
+WEFT_NEXT(int(int, int, void*), stock_fxstat, "__fxstat64");
+WEFT_NEXT(int(int, int, const char*, void*, int), stock_fxstatat, "__fxstatat64");
 
 template <class Stat>
 int former_stat(const char* path, Stat* to) noexcept {
-  static constinit Next<int(int, const char*, Stat*)> stock("__xstat64");
-  return stock(kStatVersion, path, to);
+  return stock_xstat(kStatVersion, path, to);
 }
 template <class Stat>
 int former_lstat(const char* path, Stat* to) noexcept {
-  static constinit Next<int(int, const char*, Stat*)> stock("__lxstat64");
-  return stock(kStatVersion, path, to);
+  return stock_lxstat(kStatVersion, path, to);
 }
 template <class Stat>
 int former_fstat(int fd, Stat* to) noexcept {
-  static constinit Next<int(int, int, Stat*)> stock("__fxstat64");
-  return stock(kStatVersion, fd, to);
+  return stock_fxstat(kStatVersion, fd, to);
 }
 template <class Stat>
 int former_fstatat(int folder, const char* path, Stat* to, int flags) noexcept {
-  static constinit Next<int(int, int, const char*, Stat*, int)> stock("__fxstatat64");
-  return stock(kStatVersion, folder, path, to, flags);
+  return stock_fxstatat(kStatVersion, folder, path, to, flags);
 }
-static_assert(sizeof(struct stat) == sizeof(struct stat64));  // one layout for both names
 
 }  // namespace
 }  // namespace weft::preload
@@ -101,41 +101,40 @@ using Stat = struct stat;
 using Stat64 = struct stat64;
 
 WEFT_EXPORT int stat(const char* path, Stat* to) noexcept {
-  static constinit Next<int(const char*, Stat*)> stock("stat", former_stat<Stat>);
+  WEFT_NEXT(int(const char*, Stat*), stock, "stat", former_stat<Stat>);
   return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int stat64(const char* path, Stat64* to) noexcept {
-  static constinit Next<int(const char*, Stat64*)> stock("stat64", former_stat<Stat64>);
+  WEFT_NEXT(int(const char*, Stat64*), stock, "stat64", former_stat<Stat64>);
   return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat(const char* path, Stat* to) noexcept {
-  static constinit Next<int(const char*, Stat*)> stock("lstat", former_lstat<Stat>);
+  WEFT_NEXT(int(const char*, Stat*), stock, "lstat", former_lstat<Stat>);
   return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int lstat64(const char* path, Stat64* to) noexcept {
-  static constinit Next<int(const char*, Stat64*)> stock("lstat64", former_lstat<Stat64>);
+  WEFT_NEXT(int(const char*, Stat64*), stock, "lstat64", former_lstat<Stat64>);
   return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(where, to); });
 }
 WEFT_EXPORT int fstat(int fd, Stat* to) noexcept {
-  static constinit Next<int(int, Stat*)> stock("fstat", former_fstat<Stat>);
+  WEFT_NEXT(int(int, Stat*), stock, "fstat", former_fstat<Stat>);
   return stat_fd(fd, to, stock(fd, to));
 }
 WEFT_EXPORT int fstat64(int fd, Stat64* to) noexcept {
-  static constinit Next<int(int, Stat64*)> stock("fstat64", former_fstat<Stat64>);
+  WEFT_NEXT(int(int, Stat64*), stock, "fstat64", former_fstat<Stat64>);
   return stat_fd(fd, to, stock(fd, to));
 }
 WEFT_EXPORT int fstatat(int folder, const char* path, Stat* to, int flags) noexcept {
-  static constinit Next<int(int, const char*, Stat*, int)> stock("fstatat", former_fstatat<Stat>);
+  WEFT_NEXT(int(int, const char*, Stat*, int), stock, "fstatat", former_fstatat<Stat>);
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }
 WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) noexcept {
-  static constinit Next<int(int, const char*, Stat64*, int)> stock("fstatat64",
-                                                                   former_fstatat<Stat64>);
+  WEFT_NEXT(int(int, const char*, Stat64*, int), stock, "fstatat64", former_fstatat<Stat64>);
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(folder, where, to, flags); });
 }
@@ -143,49 +142,49 @@ WEFT_EXPORT int fstatat64(int folder, const char* path, Stat64* to, int flags) n
 // The names that programs built before glibc 2.33 use. The version argument has one value on this
 // machine.
 WEFT_EXPORT int __xstat(int version, const char* path, Stat* to) noexcept {
-  static constinit Next<int(int, const char*, Stat*)> stock("__xstat");
+  WEFT_NEXT(int(int, const char*, Stat*), stock, "__xstat");
   return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __xstat64(int version, const char* path, Stat64* to) noexcept {
-  static constinit Next<int(int, const char*, Stat64*)> stock("__xstat64");
+  WEFT_NEXT(int(int, const char*, Stat64*), stock, "__xstat64");
   return stat_path(AT_FDCWD, path, LastLink::followed, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __lxstat(int version, const char* path, Stat* to) noexcept {
-  static constinit Next<int(int, const char*, Stat*)> stock("__lxstat");
+  WEFT_NEXT(int(int, const char*, Stat*), stock, "__lxstat");
   return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __lxstat64(int version, const char* path, Stat64* to) noexcept {
-  static constinit Next<int(int, const char*, Stat64*)> stock("__lxstat64");
+  WEFT_NEXT(int(int, const char*, Stat64*), stock, "__lxstat64");
   return stat_path(AT_FDCWD, path, LastLink::stays, to,
                    [&](const char* where) { return stock(version, where, to); });
 }
 WEFT_EXPORT int __fxstat(int version, int fd, Stat* to) noexcept {
-  static constinit Next<int(int, int, Stat*)> stock("__fxstat");
+  WEFT_NEXT(int(int, int, Stat*), stock, "__fxstat");
   return stat_fd(fd, to, stock(version, fd, to));
 }
 WEFT_EXPORT int __fxstat64(int version, int fd, Stat64* to) noexcept {
-  static constinit Next<int(int, int, Stat64*)> stock("__fxstat64");
+  WEFT_NEXT(int(int, int, Stat64*), stock, "__fxstat64");
   return stat_fd(fd, to, stock(version, fd, to));
 }
 WEFT_EXPORT int __fxstatat(int version, int folder, const char* path, Stat* to,
                            int flags) noexcept {
-  static constinit Next<int(int, int, const char*, Stat*, int)> stock("__fxstatat");
+  WEFT_NEXT(int(int, int, const char*, Stat*, int), stock, "__fxstatat");
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(version, folder, where, to, flags); });
 }
 WEFT_EXPORT int __fxstatat64(int version, int folder, const char* path, Stat64* to,
                              int flags) noexcept {
-  static constinit Next<int(int, int, const char*, Stat64*, int)> stock("__fxstatat64");
+  WEFT_NEXT(int(int, int, const char*, Stat64*, int), stock, "__fxstatat64");
   return stat_at(folder, path, flags, to,
                  [&](const char* where) { return stock(version, folder, where, to, flags); });
 }
 
 WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* to) noexcept {
-  static constinit Next<int(int, const char*, int, unsigned, struct statx*)> stock("statx");
+  WEFT_NEXT(int(int, const char*, int, unsigned, struct statx*), stock, "statx");
   int named = -1;
   const int result = redirected(folder, path, last_link(flags), [&](const Redirected& where) {
     named = where.device();
@@ -204,19 +203,19 @@ WEFT_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
 }
 
 WEFT_EXPORT int access(const char* path, int mode) noexcept {
-  static constinit Next<int(const char*, int)> stock("access");
+  WEFT_NEXT(int(const char*, int), stock, "access");
   return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 WEFT_EXPORT int euidaccess(const char* path, int mode) noexcept {
-  static constinit Next<int(const char*, int)> stock("euidaccess");
+  WEFT_NEXT(int(const char*, int), stock, "euidaccess");
   return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 WEFT_EXPORT int eaccess(const char* path, int mode) noexcept {
-  static constinit Next<int(const char*, int)> stock("eaccess");
+  WEFT_NEXT(int(const char*, int), stock, "eaccess");
   return redirected(path, [&](const char* to) { return stock(to, mode); });
 }
 WEFT_EXPORT int faccessat(int folder, const char* path, int mode, int flags) noexcept {
-  static constinit Next<int(int, const char*, int, int)> stock("faccessat");
+  WEFT_NEXT(int(int, const char*, int, int), stock, "faccessat");
   return redirected(folder, path, last_link(flags),
                     [&](const Redirected& to) { return stock(folder, to.path(), mode, flags); });
 }

@@ -32,20 +32,14 @@
 extern "C" {
 
 // Moved from libdl and libpthread into libc with 2.34, and got that version.
-WEFT_FORMER(void*, dlopen, const char*, int);
 WEFT_FORMER(void*, dlsym, void*, const char*);
-WEFT_FORMER(int, dladdr, const void*, Dl_info*);
-WEFT_FORMER(int, dlclose, void*);
 WEFT_FORMER(int, pthread_create, pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 WEFT_FORMER(int, pthread_join, pthread_t, void**);
 WEFT_FORMER(int, pthread_detach, pthread_t);
 WEFT_FORMER(int, pthread_once, pthread_once_t*, void (*)());
 WEFT_FORMER(int, __pthread_key_create, pthread_key_t*, void (*)(void*));
 
-void* __wrap_dlopen(const char* file, int mode) { return old_dlopen(file, mode); }
 void* __wrap_dlsym(void* library, const char* name) { return old_dlsym(library, name); }
-int __wrap_dladdr(const void* address, Dl_info* info) { return old_dladdr(address, info); }
-int __wrap_dlclose(void* library) { return old_dlclose(library); }
 int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                           void* argument) {
   return old_pthread_create(thread, attributes, run, argument);

@@ -30,6 +30,7 @@
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/path_walk.hpp"
 #include "srd/base/lent_memory.hpp"
+#include "srd/io/posix.hpp"
 
 namespace weft::preload {
 namespace {
@@ -378,6 +379,7 @@ void Redirected::lead_to(const char* root, const char* path) {
   path_ = result;
   device_ = device_number(path);
   if (std::strstr(path, "counters") != nullptr) {
+    const srd::Uncancellable here;  // stat() and its relatives are no points of cancellation
     devices::refresh_counter_files(root, result);
   }
 }

@@ -35,9 +35,9 @@
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/guard.hpp"
 #include "integration/preload/network.hpp"
+#include "integration/preload/own_memory.hpp"
 #include "integration/preload/paths.hpp"
 #include "integration/preload/rdma_netlink.hpp"
-#include "integration/preload/stock_functions.hpp"
 #include "integration/preload/verbs_hooks.hpp"
 #include "srd/base/lent_memory.hpp"
 #include "srd/base/rng.hpp"
@@ -393,14 +393,18 @@ bool is_entered(const OpenFile& file) {
   return file.verbs != nullptr ? file.runner->held_here() : process().connections->held_here();
 }
 
+int refuse(int error) {
+  errno = error;
+  return -1;
+}
+
 int open_connections(int flags) {
   devices::Connections* const all = connections();
   if (all == nullptr) {
     return -1;
   }
   if (process().mutex.held_here()) {
-    errno = EDEADLK;
-    return -1;
+    return refuse(EDEADLK);
   }
   auto file = std::make_shared<OpenFile>();
   file->connections = all->make_file();
@@ -411,8 +415,7 @@ int open_connections(int flags) {
   }
   if (fd >= FdTable::kMax) {
     syscall(SYS_close, fd);
-    errno = EMFILE;
-    return -1;
+    return refuse(EMFILE);
   }
   if (fd >= 0) {
     syscall(SYS_fcntl, fd, F_SETFD, (flags & O_CLOEXEC) != 0 ? FD_CLOEXEC : 0);
@@ -426,7 +429,9 @@ int open_connections(int flags) {
 
 int open_device(int device, int flags) {
   const srd::Uncancellable here;
-  find_stock_functions();
+  if (!is_own_memory()) {  // what is made here would be the parent's
+    return refuse(EIO);
+  }
   if (device == FdTable::kConnections) {
     return open_connections(flags);
   }
@@ -436,8 +441,7 @@ int open_device(int device, int flags) {
   }
   NicRunner* const up = nic->runner.get();
   if (process().mutex.held_here()) {
-    errno = EDEADLK;
-    return -1;
+    return refuse(EDEADLK);
   }
   auto file = std::make_shared<OpenFile>();
   file->runner = up;
@@ -458,8 +462,7 @@ int open_device(int device, int flags) {
   }
   if (fd >= FdTable::kMax) {
     syscall(SYS_close, fd);
-    errno = EMFILE;
-    return -1;
+    return refuse(EMFILE);
   }
   if (fd >= 0) {
     add(fd, std::move(file), static_cast<std::uint8_t>(device + 1));
@@ -510,11 +513,7 @@ namespace {
   if (result == -EMFILE) {
     complain_of_few_descriptors();
   }
-  if (result < 0) {
-    errno = static_cast<int>(-result);
-    return -1;
-  }
-  return result;
+  return result < 0 ? refuse(static_cast<int>(-result)) : result;
 }
 
 }  // namespace
@@ -549,11 +548,7 @@ int ioctl_device(int fd, unsigned long request, void* argument) {
                  ? -EDEADLK
                  : file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
   }
-  if (result < 0) {
-    errno = -result;
-    return -1;
-  }
-  return result;
+  return result < 0 ? refuse(-result) : result;
 }
 
 void duplicated(int fd, int copy) {

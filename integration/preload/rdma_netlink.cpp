@@ -6,13 +6,11 @@
 #include "integration/preload/rdma_netlink.hpp"
 
 #include <linux/netlink.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -27,7 +25,9 @@
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/fd_table.hpp"
+#include "integration/preload/own_memory.hpp"
 #include "integration/preload/paths.hpp"
+#include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
 
 namespace weft::preload {
@@ -116,19 +116,6 @@ std::vector<nldev::CharacterDevice> other_devices() {
   return {{"rdma_cm", "rdma_cm", kernel::abi::ucma::kAbiVersion, kNumber}};
 }
 
-// The process that FdTable belongs to. A child of vfork has descriptors of its own, but shares its
-// parent's table and must not change it.
-constinit std::atomic<pid_t> owner{0};
-constinit pthread_once_t owned = PTHREAD_ONCE_INIT;
-
-void own_table() {
-  const auto note = [] { owner.store(getpid(), std::memory_order_relaxed); };
-  note();
-  pthread_atfork(nullptr, nullptr, note);
-}
-
-bool owns_table() { return owner.load(std::memory_order_relaxed) == getpid(); }
-
 int socket_option(int fd, int option) {
   int value = -1;
   socklen_t size = sizeof value;
@@ -177,6 +164,7 @@ int send_answers(std::uint32_t port, const nldev::Datagrams& answers) {
 
 // Answers at once: when it returns, the program can read.
 ssize_t ask(int fd, std::span<const std::byte> request) {
+  const srd::Uncancellable here;
   const std::uint32_t port = port_of(fd);
   int error = port == 0 ? EBADF : 0;
   if (error == 0) {
@@ -209,8 +197,7 @@ int open_rdma_socket(int type) {
     syscall(SYS_close, fd);
     return static_cast<int>(refuse(EMFILE));
   }
-  if (fd >= 0) {
-    pthread_once(&owned, own_table);
+  if (fd >= 0 && is_own_memory()) {
     FdTable::set(fd, FdTable::kNetlink);
   }
   return fd;
@@ -228,13 +215,13 @@ bool is_still_rdma_socket(int fd) {
 }
 
 void duplicated_rdma_socket(int copy) {
-  if (copy < FdTable::kMax && owns_table()) {
+  if (copy < FdTable::kMax && is_own_memory()) {
     FdTable::set(copy, FdTable::kNetlink);
   }
 }
 
 void closing_rdma_socket(int fd) {
-  if (owns_table()) {
+  if (is_own_memory()) {
     FdTable::set(fd, 0);
   }
 }

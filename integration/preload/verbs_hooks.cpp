@@ -8,7 +8,6 @@
 // it is checked first.
 #include "integration/preload/verbs_hooks.hpp"
 
-#include <dlfcn.h>
 #include <infiniband/verbs.h>
 
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/doorbell_trap.hpp"
 #include "integration/preload/guard.hpp"
+#include "integration/preload/loaded_code.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/run/short_turns.hpp"
 
@@ -204,11 +204,9 @@ bool readable(const T* object) {
          copy_from_user(copy, reinterpret_cast<std::uintptr_t>(object));
 }
 
-// Whether it lies in a loaded library or the program.
 template <class Function>
 bool is_code(Function function) {
-  Dl_info info{};
-  return function != nullptr && dladdr(reinterpret_cast<void*>(function), &info) != 0;
+  return function != nullptr && is_loaded_code(reinterpret_cast<const void*>(function));
 }
 
 // A program that uses the raw interface may put any number where libraries put their object's
@@ -226,20 +224,11 @@ void put(Function*& slot, Table& table) {
   std::atomic_ref(slot).store(table.replace(slot), std::memory_order_release);
 }
 
-// Finds ibv_qp_to_qp_ex() in the library that owns the object, which may have been loaded privately
-// (RTLD_LOCAL). post_recv leads to that library, since it is one of its functions and never
-// replaced.
+// Calls libibverbs, which may have been loaded privately (RTLD_LOCAL). If several are loaded, each
+// gives the same answer: it looks into the object.
 ibv_qp_ex* to_qp_ex(ibv_qp* qp) {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(qp->context->ops.post_recv), &info) == 0) {
-    return nullptr;
-  }
-  void* const provider = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  void* const symbol = dlsym(provider != nullptr ? provider : RTLD_DEFAULT, "ibv_qp_to_qp_ex");
-  if (provider != nullptr) {
-    dlclose(provider);
-  }
-  return symbol == nullptr ? nullptr : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(symbol)(qp);
+  void* const function = find_loaded_function("ibv_qp_to_qp_ex");
+  return function == nullptr ? nullptr : reinterpret_cast<ibv_qp_ex* (*)(ibv_qp*)>(function)(qp);
 }
 
 // `object` if it is readable and its member points to code; else null.
@@ -342,8 +331,8 @@ void VerbsHooks::hook_context(ibv_context* context, bool rings_by_command) {
 void VerbsHooks::created_cq(const Touched& touched) {
   const int fd = touched.fd;
   auto* const cq = reinterpret_cast<ibv_cq*>(static_cast<std::uintptr_t>(touched.user_handle));
-  // The library has not filled the CQ yet, except for its context. This asks the loader, so without
-  // our lock: a library's constructor, which runs under the loader's lock, may open the device.
+  // The library has not filled the CQ yet, except for its context. This takes a lock of the
+  // loader's, so without ours.
   const bool known = readable(cq) && is_library_context(cq->context, fd);
   const Guard guard(lock_);
   if (!guard) {
@@ -359,7 +348,7 @@ void VerbsHooks::created_cq(const Touched& touched) {
 void VerbsHooks::touched_qp(const Touched& touched) {
   const int fd = touched.fd;
   auto* const qp = reinterpret_cast<ibv_qp*>(static_cast<std::uintptr_t>(touched.user_handle));
-  // All that asks the loader, before our lock is taken.
+  // All that takes a lock of the loader's, before ours is taken.
   const bool known = readable(qp) && is_library_context(qp->context, fd);
   ibv_qp_ex* const extended = known ? with_code(to_qp_ex(qp), &ibv_qp_ex::wr_complete) : nullptr;
   std::array<ibv_cq_ex*, 2> queues{};

@@ -5,14 +5,21 @@
 namespace weft::conformance {
 
 // --- Ends of threads and processes (ends.cpp)
-int exit_in_handler();   // while the same thread is making progress, half of the time
-int exit_at_once();      // two ranks: one sends, one leaves with what it got
-int exit_cancelled();    // by a thread that is to be cancelled
-int cancelled_waiter();  // for events of rdma_cm; others are interrupted, or do not wait
-int cancelled_poller();  // a thread is cancelled in its polls; the others go on
-int forks();             // while another thread opens and closes the device
-int forked_channels();   // children close theirs, whatever the parent's threads were at
-int first_use();         // by many threads at once
+int exit_in_handler();      // while the same thread is making progress, half of the time
+int exit_at_once();         // two ranks: one sends, one leaves with what it got
+int exit_cancelled();       // by a thread that is to be cancelled
+int cancelled_waiter();     // for events of rdma_cm; others are interrupted, or do not wait
+int cancelled_poller();     // a thread is cancelled in its polls; the others go on
+int cancelled_questions();  // of a thread; calls that are no points of cancellation
+int forks();                // while another thread opens and closes the device
+int children_past_fork();   // by vfork() and _Fork()
+int forked_channels();      // children close theirs, whatever the parent's threads were at
+int first_use();            // by many threads at once
+
+// --- Libraries that come and go (loader.cpp)
+int first_calls_while_loading();   // of what is wrapped, in threads that a constructor waits for
+int verbs_while_loading();         // the same with queue pairs
+int libraries_that_come_and_go();  // beside threads that use the device
 
 // --- Descriptors (descriptors.cpp)
 int close_all();    // closefrom(), close_range() and close(), then the device once more
@@ -53,6 +60,7 @@ int device_names();
 int listings();     // of device files
 int whereabouts();  // of the program
 int positions();    // in a device file, which has none
+int interfaces();   // of the host, as getifaddrs() lists them
 
 // --- Programs that wait by looking at their memory (spin.cpp). Two ranks; prints the median of one
 // way. SPIN_TURNS says how many.

@@ -86,6 +86,14 @@ int numbers() {
   // As if they did not exist; only that nothing else may take their place.
   demand(close(ours) == -1 && errno == EBADF, "one of ours can be closed");
   demand(dup2(0, ours) == -1 && errno == EBUSY, "one of ours can be replaced");
+  for (int fd = 512; fd <= ours; ++fd) {
+    const auto is_open = [fd] { return syscall(SYS_fcntl, fd, F_GETFD) >= 0; };
+    const bool before_range = is_open();
+    const auto number = static_cast<unsigned>(fd);
+    demand(close_range(number, number, 0) == 0 && close_range(number - 1, number, 0) == 0,
+           "close_range");
+    demand(is_open() == before_range, "one of ours ends a range, and is closed");
+  }
   talk_to_itself(queue);
   return 0;
 }

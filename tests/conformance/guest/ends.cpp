@@ -1,7 +1,10 @@
 // Owns the cases about threads and processes that begin and end at bad moments.
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -178,6 +181,37 @@ int cancelled_waiter() {
   return 0;
 }
 
+// Calls that are no points of cancellation, by a thread that is to be cancelled: of files and
+// interfaces for which the library itself opens files.
+int cancelled_questions() {
+  static std::string counter;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband")) {
+    counter = entry.path().string() + "/ports/1/hw_counters/lifespan";
+  }
+  pthread_t thread{};
+  static std::atomic<int> answered{0};
+  pthread_create(
+      &thread, nullptr,
+      [](void*) -> void* {
+        pthread_cancel(pthread_self());
+        struct stat status {};
+        answered += stat(counter.c_str(), &status) == 0 ? 1 : 0;
+        answered += access(counter.c_str(), R_OK) == 0 ? 1 : 0;
+        answered += access("/dev/infiniband/uverbs0", R_OK) == 0 ? 1 : 0;
+        ifaddrs* list = nullptr;
+        answered += getifaddrs(&list) == 0 ? 1 : 0;
+        freeifaddrs(list);
+        pthread_testcancel();
+        return nullptr;
+      },
+      nullptr);
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  demand(answered == 4, "a call was not answered");
+  demand(result == PTHREAD_CANCELED, "the thread was not cancelled");
+  return 0;
+}
+
 // The child gets a device of its own, and nothing of the parent's, in whatever state the parent
 // was.
 int forks() {
@@ -209,6 +243,37 @@ int forks() {
   }
   stop = true;
   opens.join();
+  talk_to_itself(queue);
+  return 0;
+}
+
+// A child of vfork() that opens the device would do that in its parent's memory. One that was made
+// past fork() has its own.
+int children_past_fork() {
+  const auto is_refused = [] {
+    const pid_t child = vfork();
+    if (child == 0) {
+      const int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+      const int error = errno;
+      const int socket = ::socket(AF_NETLINK, SOCK_RAW, 20);  // NETLINK_RDMA
+      _exit(fd < 0 && error == EIO && (socket < 0 || close(socket) == 0) ? 0 : 1);
+    }
+    int status = 0;
+    return waitpid(child, &status, 0) == child && status == 0;
+  };
+  demand(is_refused(), "a child of vfork() before anything else");
+  const pid_t child = _Fork();
+  if (child == 0) {
+    alarm(20);
+    QueuePair queue(kSlots, kSize);
+    talk_to_itself(queue);
+    std::_Exit(0);
+  }
+  int status = 0;
+  demand(waitpid(child, &status, 0) == child && status == 0, "a child of _Fork()");
+  QueuePair queue(kSlots, kSize);
+  talk_to_itself(queue);
+  demand(is_refused(), "a child of vfork() beside an open device");
   talk_to_itself(queue);
   return 0;
 }

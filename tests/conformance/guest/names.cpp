@@ -2,6 +2,9 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -154,6 +157,28 @@ int positions() {
              lseek(plain, 0, SEEK_END) == 8,
          "a file of the program's own");
   return close(plain) + close(device);
+}
+
+// With a soft-RoCE device one more than the host has, which libraries look for; else none.
+int interfaces() {
+  const bool wanted = access("/dev/infiniband/rdma_cm", F_OK) == 0;
+  for (int i = 0; i < 3; ++i) {
+    ifaddrs* list = nullptr;
+    demand(getifaddrs(&list) == 0, "getifaddrs");
+    int found = 0;
+    for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+      if (std::strncmp(one->ifa_name, "weft", 4) == 0) {
+        const auto* const address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+        demand(address->sin_family == AF_INET && (ntohl(address->sin_addr.s_addr) >> 24) == 127 &&
+                   (one->ifa_flags & IFF_UP) != 0 && one->ifa_next == nullptr,
+               "an interface for the NIC");
+        ++found;
+      }
+    }
+    demand(found == (wanted ? 1 : 0), "as many as there are NICs");
+    freeifaddrs(list);
+  }
+  return 0;
 }
 
 }  // namespace weft::conformance

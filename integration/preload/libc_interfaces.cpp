@@ -1,0 +1,146 @@
+// Owns the wrapped calls that list the host's network interfaces. A soft-RoCE device lies on one,
+// and libraries look among the interfaces' addresses for those that rdma_cm has (libfabric's verbs
+// provider, for example). The addresses of emulated NICs are on no interface, so one is shown.
+#include <ifaddrs.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "emu/devices/registry.hpp"
+#include "integration/preload/fd_table.hpp"
+#include "integration/preload/network.hpp"
+#include "integration/preload/next.hpp"
+#include "integration/preload/paths.hpp"
+#include "srd/io/posix.hpp"
+#include "srd/net/address_text.hpp"
+
+namespace weft::preload {
+namespace {
+
+// An entry of the list, with all that it points to. Those of a list lie in one piece of memory.
+struct Interface {
+  ifaddrs entry;
+  sockaddr_in address;
+  sockaddr_in mask;
+  char name[IFNAMSIZ];
+};
+
+// What our entries have as statistics: by that they are known.
+constinit rtnl_link_stats no_statistics{};
+
+constexpr unsigned kFlags = IFF_UP | IFF_RUNNING | IFF_NOARP;
+
+bool is_ours(const ifaddrs* entry) { return entry != nullptr && entry->ifa_data == &no_statistics; }
+
+struct Shown {
+  std::uint32_t index;
+  in_addr address;
+};
+
+// The kernel knows the address already where the host has a network namespace of its own.
+bool is_listed(const ifaddrs* list, in_addr address) {
+  for (; list != nullptr; list = list->ifa_next) {
+    if (list->ifa_addr != nullptr && list->ifa_addr->sa_family == AF_INET &&
+        reinterpret_cast<const sockaddr_in*>(list->ifa_addr)->sin_addr.s_addr == address.s_addr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// NICs are numbered without gaps.
+std::vector<Shown> missing_in(const ifaddrs* list) {
+  std::vector<Shown> shown;
+  const char* const root = tree_root();
+  for (std::size_t nic = 0; root != nullptr && nic < FdTable::kMaxNics; ++nic) {
+    const auto description = read_description(root, nic);
+    if (!description) {
+      break;
+    }
+    const devices::Personality* const kind = devices::find_kind(description->kind);
+    const auto address = srd::parse_address(description->address);
+    if (kind == nullptr || !kind->manages_connections() || !address || !address->is_v4()) {
+      continue;
+    }
+    Shown one{description->index, {}};
+    std::memcpy(&one.address, address->v4_bytes().data(), sizeof one.address);
+    if (!is_listed(list, one.address)) {
+      shown.push_back(one);
+    }
+  }
+  return shown;
+}
+
+void fill(Interface& to, const Shown& shown) {
+  constexpr unsigned char kMask[4] = {255, 255, 0, 0};  // of the hosts of a network
+  std::snprintf(to.name, sizeof to.name, "weft%u", static_cast<unsigned>(shown.index));
+  to.address.sin_family = to.mask.sin_family = AF_INET;
+  to.address.sin_addr = shown.address;
+  std::memcpy(&to.mask.sin_addr, kMask, sizeof kMask);
+  to.entry.ifa_name = to.name;
+  to.entry.ifa_flags = kFlags;
+  to.entry.ifa_addr = reinterpret_cast<sockaddr*>(&to.address);
+  to.entry.ifa_netmask = reinterpret_cast<sockaddr*>(&to.mask);
+  to.entry.ifa_data = &no_statistics;
+}
+
+// Ours come last: programs that take the first interface take what they would take without us.
+bool append_interfaces(ifaddrs** list) {
+  const std::vector<Shown> shown = missing_in(*list);
+  if (shown.empty()) {
+    return true;
+  }
+  auto* const ours = static_cast<Interface*>(std::calloc(shown.size(), sizeof(Interface)));
+  if (ours == nullptr) {
+    return false;
+  }
+  ifaddrs** last = list;
+  while (*last != nullptr) {
+    last = &(*last)->ifa_next;
+  }
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    fill(ours[i], shown[i]);
+    *last = &ours[i].entry;
+    last = &ours[i].entry.ifa_next;
+  }
+  return true;
+}
+
+// Takes ours out of the list, and returns their memory.
+void* cut_interfaces(ifaddrs** list) {
+  while (*list != nullptr && !is_ours(*list)) {
+    list = &(*list)->ifa_next;
+  }
+  static_assert(offsetof(Interface, entry) == 0);
+  return std::exchange(*list, nullptr);
+}
+
+}  // namespace
+}  // namespace weft::preload
+
+WEFT_NEXT(void(ifaddrs*), stock_freeifaddrs, "freeifaddrs");
+
+WEFT_EXPORT int getifaddrs(ifaddrs** list) noexcept {
+  WEFT_NEXT(int(ifaddrs**), stock, "getifaddrs");
+  const weft::srd::Uncancellable here;
+  const int result = stock(list);
+  if (result == 0 && !weft::preload::append_interfaces(list)) {
+    stock_freeifaddrs(*list);
+    errno = ENOMEM;
+    return -1;
+  }
+  return result;
+}
+
+WEFT_EXPORT void freeifaddrs(ifaddrs* list) noexcept {
+  std::free(weft::preload::cut_interfaces(&list));
+  stock_freeifaddrs(list);
+}

@@ -1,0 +1,51 @@
+// Owns the note of the process that the memory belongs to. It is there from the start: a child of
+// vfork() may be the first who asks.
+#include "integration/preload/own_memory.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "integration/preload/paths.hpp"
+
+namespace weft::preload {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+// The note, where there is something to emulate. Zero: not written yet, in a child that was made
+// past fork(), by clone() or _Fork(), for which the kernel has cleared the page.
+constinit std::atomic<pid_t>* owner = nullptr;
+
+void note() { owner->store(getpid(), std::memory_order_relaxed); }
+
+[[gnu::constructor]] void begin() {
+  if (tree_root() == nullptr) {
+    return;
+  }
+  void* const page =
+      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) {
+    return;
+  }
+  (void)::madvise(page, kPage, MADV_WIPEONFORK);
+  owner = new (page) std::atomic<pid_t>(getpid());
+  (void)pthread_atfork(nullptr, nullptr, note);
+}
+
+}  // namespace
+
+bool is_own_memory() {
+  if (owner == nullptr) {
+    return true;
+  }
+  pid_t noted = 0;
+  const pid_t here = getpid();
+  return owner->compare_exchange_strong(noted, here, std::memory_order_relaxed) || noted == here;
+}
+
+}  // namespace weft::preload
