@@ -1,5 +1,5 @@
 // Owns the memory that the ranks of a run share besides the network: who listens where, barriers,
-// results.
+// results, and what each is doing.
 #pragma once
 
 #include <sched.h>
@@ -14,6 +14,7 @@
 #include <string>
 
 #include "integration/collectives/net.hpp"
+#include "integration/collectives/rank_activity.hpp"
 
 namespace weft::collectives {
 
@@ -57,29 +58,45 @@ class Board {
   [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const { return reason_.data(); }
 
-  void barrier() {
+  // Its process is no more. Whoever has something under way with it learns that from the plugin.
+  void is_gone(std::uint32_t rank) { gone_.store(rank + 1, std::memory_order_release); }
+
+  [[nodiscard]] std::uint32_t ranks() const { return ranks_; }
+  [[nodiscard]] RankActivity& where(std::uint32_t rank) { return where_.at(rank); }
+
+  void barrier(std::uint32_t rank) {
+    constexpr int kLooks = 4096;  // before it is worth telling
     const std::uint32_t generation = generation_.load(std::memory_order_acquire);
+    where(rank).moved();
     if (arrived_.fetch_add(1) + 1 == ranks_) {
       arrived_.store(0);
       generation_.fetch_add(1, std::memory_order_release);
       return;
     }
-    while (generation_.load(std::memory_order_acquire) == generation) {
+    for (int looks = 0; generation_.load(std::memory_order_acquire) == generation; ++looks) {
       if (aborted()) {
         throw std::runtime_error("another rank gave up: " + reason());
       }
+      if (const std::uint32_t gone = gone_.load(std::memory_order_acquire); gone != 0) {
+        throw std::runtime_error("rank " + std::to_string(gone - 1) +
+                                 " is gone, and nothing was under way with it");
+      }
+      if (looks == kLooks) {
+        where(rank).say("waits for the other ranks at a barrier");
+      }
       ::sched_yield();
     }
+    where(rank).say("");
   }
   // Of what all ranks say.
   [[nodiscard]] double sum(std::uint32_t rank, double value) {
     values_.at(rank) = value;
-    barrier();
+    barrier(rank);
     double all = 0;
     for (std::uint32_t i = 0; i < ranks_; ++i) {
       all += values_.at(i);
     }
-    barrier();
+    barrier(rank);
     return all;
   }
 
@@ -91,7 +108,9 @@ class Board {
   std::atomic<bool> claimed_{false};
   std::atomic<bool> aborted_{false};
   std::array<char, 256> reason_{};
+  std::atomic<std::uint32_t> gone_{0};  // a rank plus one
   std::array<double, kMaxRanks> values_{};
+  std::array<RankActivity, kMaxRanks> where_{};
 };
 static_assert(sizeof(Board) % alignof(Mail) == 0);
 

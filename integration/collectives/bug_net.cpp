@@ -1,15 +1,20 @@
 // Owns the planted bugs.
 #include "integration/collectives/bug_net.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+
+#include "integration/collectives/forwarding_net.hpp"
 
 namespace weft::collectives {
 namespace {
 
 using nccl::abi::kSuccess;
 
-constexpr const char* kBugs[] = {"matching", "size", "order", "early", "reuse"};
+constexpr const char* kBugs[] = {"matching", "size", "order", "early", "reuse", "hang", "torn"};
 constexpr std::uint64_t kEvery = 7;  // it strikes so often, and so in any phase of eight steps
 constexpr int kPatience = 20;        // tests until what was held back goes on all the same
 
@@ -18,48 +23,44 @@ struct Call {
   bool sends = false;
   void* connection = nullptr;
   Posted posted;
+  bool early = false;     // a receive whose end the plugin may tell before its bytes are there
   void* inner = nullptr;  // the plugin's request, once it has one
   bool strikes = false;
   bool told = false;  // its end, too early
   int tests = 0;
+  // Of a message that is torn: where it really arrives, and how much of it is there.
+  std::vector<std::byte> aside = {};
+  void* aside_memory = nullptr;
+  bool flags_shown = false;
+  int size = 0;
 };
 
-class BugNet final : public Net {
- public:
-  BugNet(std::unique_ptr<Net> net, std::string bug) : net_(std::move(net)), bug_(std::move(bug)) {}
+// Those parts of a line that a reader may wait for, before the rest of it.
+void copy_flags(std::byte* to, const std::byte* from, std::size_t size) {
+  constexpr std::size_t kWord = 8;
+  constexpr std::size_t kLine = 128;
+  for (std::size_t at = 0; at + kWord <= size; at += kWord) {
+    const bool ends_line = at % kLine == kLine - kWord;
+    std::memcpy(to + at + (ends_line ? 0 : kWord / 2), from + at + (ends_line ? 0 : kWord / 2),
+                ends_line ? kWord : kWord / 2);
+  }
+}
 
-  Result init() override { return net_->init(); }
-  Result finalize() override { return net_->finalize(); }
-  Result devices(int& count) override { return net_->devices(count); }
-  Result properties(int device, Properties& out) override { return net_->properties(device, out); }
-  Result listen(int device, Handle& handle, void*& listener) override {
-    return net_->listen(device, handle, listener);
-  }
-  Result connect(int device, Handle& handle, void*& connection) override {
-    return net_->connect(device, handle, connection);
-  }
-  Result accept(void* listener, void*& connection) override {
-    return net_->accept(listener, connection);
-  }
-  Result register_memory(void* connection, void* data, std::size_t size, void*& memory) override {
-    return net_->register_memory(connection, data, size, memory);
-  }
-  Result deregister_memory(void* connection, void* memory) override {
-    return net_->deregister_memory(connection, memory);
-  }
-  Result close_send(void* connection) override { return net_->close_send(connection); }
-  Result close_receive(void* connection) override { return net_->close_receive(connection); }
-  Result close_listener(void* listener) override { return net_->close_listener(listener); }
+class BugNet final : public ForwardingNet {
+ public:
+  BugNet(std::unique_ptr<Net> net, std::string bug)
+      : ForwardingNet(std::move(net)), bug_(std::move(bug)) {}
 
   Result send(void* connection, const Posted& message, void*& request) override {
     return take({.sends = true, .connection = connection, .posted = message}, "order", request);
   }
   Result receive(void* connection, std::span<const Posted> buffers, bool early,
                  void*& request) override {
-    if (early || buffers.size() != 1) {
-      return net_->receive(connection, buffers, early, request);
+    if (buffers.size() != 1) {
+      return nccl::abi::kInvalidUsage;  // the harness posts one at a time
     }
-    return take({.connection = connection, .posted = buffers[0]}, "matching", request);
+    return take({.connection = connection, .posted = buffers[0], .early = early}, "matching",
+                request);
   }
 
   Result test(void* request, bool& done, std::span<int> sizes) override {
@@ -74,10 +75,23 @@ class BugNet final : public Net {
       sizes[0] = static_cast<int>(call.posted.size);
       return kSuccess;
     }
+    while (call.strikes && bug_ == "hang") {
+      ::pause();
+    }
     if (call.inner == nullptr) {
       return ++call.tests < kPatience ? kSuccess : post(call);
     }
-    const Result result = net_->test(call.inner, done, sizes);
+    if (call.flags_shown) {
+      return show_rest(call, done, sizes);
+    }
+    const Result result = net().test(call.inner, done, sizes);
+    if (done && !call.aside.empty()) {
+      copy_flags(static_cast<std::byte*>(call.posted.data), call.aside.data(),
+                 static_cast<std::size_t>(sizes[0]));
+      call.flags_shown = true;
+      call.size = sizes[0];
+      done = false;
+    }
     if (done) {
       sizes[0] -= call.strikes && bug_ == "size" && sizes[0] > 0 ? 1 : 0;
       forget(call);
@@ -99,8 +113,15 @@ class BugNet final : public Net {
     if (call.strikes && (bug_ == changes_places || bug_ == "reuse")) {
       return kSuccess;  // held back
     }
-    Result result = post(call);
+    Result result = kSuccess;
+    if (call.strikes && bug_ == "torn") {
+      call.aside.resize(made.posted.size);
+      result = net().register_memory(made.connection, call.aside.data(), call.aside.size(),
+                                     call.aside_memory);
+    }
+    result = result == kSuccess ? post(call) : result;
     if (call.inner == nullptr) {
+      put_aside_away(call);
       forget(call);
       request = nullptr;
     } else if (before != nullptr && result == kSuccess) {
@@ -114,9 +135,26 @@ class BugNet final : public Net {
     });
     return found == calls_.end() ? nullptr : found->get();
   }
+  Result show_rest(Call& call, bool& done, std::span<int> sizes) {
+    std::memcpy(call.posted.data, call.aside.data(), static_cast<std::size_t>(call.size));
+    sizes[0] = call.size;
+    done = true;
+    put_aside_away(call);
+    forget(call);
+    return kSuccess;
+  }
+  void put_aside_away(const Call& call) {
+    if (call.aside_memory != nullptr) {
+      (void)net().deregister_memory(call.connection, call.aside_memory);
+    }
+  }
   Result post(Call& call) {
-    return call.sends ? net_->send(call.connection, call.posted, call.inner)
-                      : net_->receive(call.connection, {&call.posted, 1}, false, call.inner);
+    if (!call.aside.empty()) {
+      const Posted aside{call.aside.data(), call.posted.size, call.posted.tag, call.aside_memory};
+      return net().receive(call.connection, {&aside, 1}, false, call.inner);
+    }
+    return call.sends ? net().send(call.connection, call.posted, call.inner)
+                      : net().receive(call.connection, {&call.posted, 1}, call.early, call.inner);
   }
   // Those whose end was told too early are done in secret.
   Result drain() {
@@ -128,7 +166,7 @@ class BugNet final : public Net {
       bool done = false;
       int sizes[kMaxBuffers] = {};
       const Result result =
-          call.inner == nullptr ? post(call) : net_->test(call.inner, done, sizes);
+          call.inner == nullptr ? post(call) : net().test(call.inner, done, sizes);
       if (result != kSuccess) {
         return result;
       }
@@ -142,7 +180,6 @@ class BugNet final : public Net {
     std::erase_if(calls_, [&](const auto& one) { return one.get() == &call; });
   }
 
-  std::unique_ptr<Net> net_;
   std::string bug_;
   std::uint64_t count_ = 0;
   std::vector<std::unique_ptr<Call>> calls_;

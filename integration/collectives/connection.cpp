@@ -2,6 +2,7 @@
 #include "integration/collectives/connection.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace weft::collectives {
 namespace {
@@ -13,6 +14,15 @@ std::uint64_t round_up(std::uint64_t step, std::uint32_t grain) {
 }
 
 }  // namespace
+
+Pages::Pages(std::size_t bytes, std::byte fill) : size_(bytes) {
+  constexpr std::size_t kPage = 4096;
+  bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, round_up(bytes, kPage))));
+  if (!bytes_) {
+    throw std::bad_alloc();
+  }
+  std::fill_n(bytes_.get(), bytes, fill);
+}
 
 // --- Sending
 
@@ -70,8 +80,7 @@ bool SendChannel::progress() {
     if (done) {
       if (poison_) {
         const std::size_t at = done_ % kSteps;
-        std::fill_n(buffer_.begin() + static_cast<std::ptrdiff_t>(at * step_bytes_), sizes_[at],
-                    kPoison);
+        std::fill_n(buffer_.data() + at * step_bytes_, sizes_[at], kPoison);
       }
       done_ += transfer_.steps_of_slice;
       moved = true;
@@ -102,15 +111,10 @@ void ReceiveChannel::begin(const Transfer& transfer) {
   last_ = head_ + transfer.messages * transfer.steps_of_slice;
 }
 
-std::byte* ReceiveChannel::slot() {
-  return head_ == tail_ ? nullptr : buffer_.data() + head_ % kSteps * step_bytes_;
-}
+std::byte* ReceiveChannel::slot() { return head_ == tail_ ? nullptr : place(); }
 
-void ReceiveChannel::pop(bool poison) {
-  if (poison) {
-    const auto begin = buffer_.begin() + static_cast<std::ptrdiff_t>(head_ % kSteps * step_bytes_);
-    std::fill_n(begin, sizes_[head_ % kSteps], kPoison);
-  }
+void ReceiveChannel::pop(std::size_t poisoned) {
+  std::fill_n(place(), poisoned, kPoison);
   head_ += transfer_.steps_of_slice;
 }
 
@@ -118,11 +122,12 @@ void ReceiveChannel::pop(bool poison) {
 bool ReceiveChannel::progress() {
   bool moved = false;
   const std::size_t bytes = step_bytes_ * transfer_.steps_of_slice;
-  while (posted_ < last_ && posted_ + transfer_.steps_of_slice <= head_ + kSteps) {
+  const std::uint64_t free = std::min(head_, tail_) + kSteps;  // the GPU may be before its proxy
+  while (posted_ < last_ && posted_ + transfer_.steps_of_slice <= free) {
     const std::size_t at = posted_ % kSteps;
     const Posted buffer{buffer_.data() + at * step_bytes_, bytes, tag_, memory_};
     requests_[at] = nullptr;
-    require(net_.receive(connection_, {&buffer, 1}, false, requests_[at]), "irecv");
+    require(net_.receive(connection_, {&buffer, 1}, transfer_.early, requests_[at]), "irecv");
     if (requests_[at] == nullptr) {
       break;
     }

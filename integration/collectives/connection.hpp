@@ -5,9 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "integration/collectives/net.hpp"
 #include "integration/collectives/shape.hpp"
@@ -35,6 +36,22 @@ struct Transfer {
   std::uint32_t grain = 1;  // steps of a chunk: an operation begins at a whole one
   std::uint32_t steps_of_slice = 1;
   std::size_t messages = 0;
+  bool early = false;  // the GPU looks into the slot itself: completions may be told early
+};
+
+// Begins at a page, as what a GPU shares does: lines of 128 bytes are whole in it.
+class Pages {
+ public:
+  Pages(std::size_t bytes, std::byte fill);
+  [[nodiscard]] std::byte* data() { return bytes_.get(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+  std::size_t size_;
+  std::unique_ptr<std::byte[], Free> bytes_;
 };
 
 // The GPU's side calls slot() and push(); progress() is the proxy. A slot is lent to the plugin
@@ -55,16 +72,22 @@ class SendChannel {
   void begin(const Transfer& transfer, bool poison);
   // nullptr: all slots are in use.
   [[nodiscard]] std::byte* slot();
+  // Of the slot's use: no other use of it has the same.
+  [[nodiscard]] std::uint32_t flag() const { return static_cast<std::uint32_t>(tail_ + 1); }
   void push(std::size_t bytes);
   // Whether anything moved.
   bool progress();
   [[nodiscard]] bool idle() const { return done_ == tail_; }
+  // Messages that have been posted, and have not ended.
+  [[nodiscard]] std::uint64_t waiting() const {
+    return (posted_ - done_) / transfer_.steps_of_slice;
+  }
 
  private:
   Net& net_;
   void* connection_;
   int tag_;
-  std::vector<std::byte> buffer_;
+  Pages buffer_;
   void* memory_ = nullptr;
   std::size_t step_bytes_;
   Transfer transfer_;
@@ -86,17 +109,23 @@ class ReceiveChannel {
   void begin(const Transfer& transfer);
   // nullptr: nothing has arrived.
   [[nodiscard]] std::byte* slot();
+  // What is or will be the next slot, whether or not anything has arrived there.
+  [[nodiscard]] std::byte* place() { return buffer_.data() + head_ % kSteps * step_bytes_; }
+  [[nodiscard]] std::uint32_t flag() const { return static_cast<std::uint32_t>(head_ + 1); }
   [[nodiscard]] std::size_t arrived_bytes() const { return sizes_[head_ % kSteps]; }
-  // `poison`: what is read after this is nobody's message.
-  void pop(bool poison);
+  // `poisoned` bytes of it: what is read there after this is nobody's message.
+  void pop(std::size_t poisoned);
   bool progress();
-  [[nodiscard]] bool idle() const { return head_ == last_; }
+  [[nodiscard]] bool idle() const { return head_ == last_ && tail_ == last_; }
+  [[nodiscard]] std::uint64_t waiting() const {
+    return (posted_ - tail_) / transfer_.steps_of_slice;
+  }
 
  private:
   Net& net_;
   void* connection_;
   int tag_;
-  std::vector<std::byte> buffer_;
+  Pages buffer_;
   void* memory_ = nullptr;
   std::size_t step_bytes_;
   Transfer transfer_;

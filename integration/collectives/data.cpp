@@ -2,6 +2,7 @@
 #include "integration/collectives/data.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -9,6 +10,23 @@
 
 namespace weft::collectives {
 namespace {
+
+// The upper half of a float, rounded to the nearest, to even where there are two.
+class Bfloat16 {
+ public:
+  Bfloat16() = default;
+  explicit Bfloat16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    bits_ = static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  }
+  explicit Bfloat16(std::uint64_t value) : Bfloat16(static_cast<float>(value)) {}
+  [[nodiscard]] float wide() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
+  }
+
+ private:
+  std::uint16_t bits_ = 0;
+};
 
 template <class F>
 decltype(auto) with_type(Type type, F&& f) {
@@ -27,6 +45,8 @@ decltype(auto) with_type(Type type, F&& f) {
       return f(std::uint64_t{});
     case Type::float32:
       return f(float{});
+    case Type::bfloat16:
+      return f(Bfloat16{});
     case Type::float64:
       break;
   }
@@ -35,25 +55,39 @@ decltype(auto) with_type(Type type, F&& f) {
 
 template <class T>
 T combine(Reduction reduction, T a, T b) {
-  if constexpr (std::is_integral_v<T>) {  // overflow wraps
+  const bool sums = reduction == Reduction::sum || reduction == Reduction::avg;
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    return T(combine(reduction, a.wide(), b.wide()));
+  } else if constexpr (std::is_integral_v<T>) {  // overflow wraps
     using U = std::make_unsigned_t<T>;
     const auto x = static_cast<std::uint64_t>(static_cast<U>(a));
     const auto y = static_cast<std::uint64_t>(static_cast<U>(b));
-    if (reduction == Reduction::sum) {
-      return static_cast<T>(x + y);
+    if (sums || reduction == Reduction::prod) {
+      return static_cast<T>(sums ? x + y : x * y);
     }
-    if (reduction == Reduction::prod) {
-      return static_cast<T>(x * y);
-    }
+    return reduction == Reduction::min ? std::min(a, b) : std::max(a, b);
   } else {
-    if (reduction == Reduction::sum) {
-      return a + b;
+    if (sums || reduction == Reduction::prod) {
+      return sums ? a + b : a * b;
     }
-    if (reduction == Reduction::prod) {
-      return a * b;
-    }
+    return reduction == Reduction::min ? std::min(a, b) : std::max(a, b);
   }
-  return reduction == Reduction::min ? std::min(a, b) : std::max(a, b);
+}
+
+template <class T>
+T finished(Reduction reduction, std::uint32_t ranks, T value) {
+  if (reduction != Reduction::avg) {
+    return value;
+  }
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    return T(value.wide() / static_cast<float>(ranks));
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(
+        value /
+        static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(ranks));
+  } else {
+    return value / static_cast<T>(ranks);
+  }
 }
 
 template <Reduction kReduction, class T>
@@ -68,11 +102,33 @@ void reduce_with(std::byte* target, const std::byte* other, std::size_t count) {
   }
 }
 
-// Products stay exact with ones and twos.
+bool reduces(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce ||
+         operation == Operation::reduce_scatter;
+}
+
+// Any bits where they are only copied, and of integers, which wrap; factors are odd, so that no
+// product loses them. Floating-point results do not depend on the order if all sums are below the
+// last whole number that the type has, and factors are ones and twos.
 template <class T>
-T value(const Pattern& pattern, std::uint32_t rank, std::size_t index) {
-  const std::uint64_t lot = mix64(index ^ std::uint64_t{rank} << 40 ^ pattern.round << 48) >> 32;
-  return static_cast<T>(pattern.reduction == Reduction::prod ? 1 + lot % 2 : lot % 16);
+T value(const Pattern& pattern, const Problem& problem, std::uint32_t rank, std::size_t index) {
+  const std::uint64_t lot = mix64(index ^ std::uint64_t{rank} << 40 ^ pattern.round << 48);
+  const bool factor = pattern.reduction == Reduction::prod;
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(factor && reduces(problem.operation) ? lot | 1 : lot);
+  }
+  if (!reduces(problem.operation)) {
+    T any;
+    std::memcpy(&any, &lot, sizeof any);
+    return any;
+  }
+  constexpr std::uint64_t kExact = std::uint64_t{1} << (std::is_same_v<T, Bfloat16> ? 8
+                                                        : std::is_same_v<T, float>  ? 24
+                                                                                    : 53);
+  const bool compares = pattern.reduction == Reduction::min || pattern.reduction == Reduction::max;
+  const std::uint64_t values =
+      compares ? kExact : std::max<std::uint64_t>(kExact / problem.ranks, 2);
+  return static_cast<T>(factor ? 1 + lot % 2 : lot % values);
 }
 
 // What the operation puts at `index` of the output of problem.rank.
@@ -82,24 +138,28 @@ T expected(const Pattern& pattern, const Problem& problem, std::size_t index) {
   const std::size_t part = counts.shown;
   switch (problem.operation) {
     case Operation::all_gather:
-      return value<T>(pattern, static_cast<std::uint32_t>(index / part), index % part);
+    case Operation::gather:
+    case Operation::hypercube:
+      return value<T>(pattern, problem, static_cast<std::uint32_t>(index / part), index % part);
     case Operation::broadcast:
-      return value<T>(pattern, problem.root, index);
+      return value<T>(pattern, problem, problem.root, index);
+    case Operation::scatter:
+      return value<T>(pattern, problem, problem.root, problem.rank * part + index);
     case Operation::sendrecv:
-      return value<T>(pattern, (problem.rank + problem.ranks - 1) % problem.ranks, index);
+      return value<T>(pattern, problem, (problem.rank + problem.ranks - 1) % problem.ranks, index);
     case Operation::alltoall:
-      return value<T>(pattern, static_cast<std::uint32_t>(index / part),
+      return value<T>(pattern, problem, static_cast<std::uint32_t>(index / part),
                       problem.rank * part + index % part);
     default:
       break;
   }
   const std::size_t at =
       problem.operation == Operation::reduce_scatter ? problem.rank * part + index : index;
-  T result = value<T>(pattern, 0, at);
+  T result = value<T>(pattern, problem, 0, at);
   for (std::uint32_t rank = 1; rank < problem.ranks; ++rank) {
-    result = combine(pattern.reduction, result, value<T>(pattern, rank, at));
+    result = combine(pattern.reduction, result, value<T>(pattern, problem, rank, at));
   }
-  return result;
+  return finished(pattern.reduction, problem.ranks, result);
 }
 
 }  // namespace
@@ -114,6 +174,7 @@ void reduce(Type type, Reduction reduction, std::byte* target, const std::byte* 
     using T = decltype(one);
     switch (reduction) {
       case Reduction::sum:
+      case Reduction::avg:
         return reduce_with<Reduction::sum, T>(target, other, count);
       case Reduction::prod:
         return reduce_with<Reduction::prod, T>(target, other, count);
@@ -125,11 +186,27 @@ void reduce(Type type, Reduction reduction, std::byte* target, const std::byte* 
   });
 }
 
+void finish(Type type, Reduction reduction, std::uint32_t ranks, std::byte* target,
+            std::size_t count) {
+  if (reduction != Reduction::avg) {
+    return;
+  }
+  with_type(type, [&](auto one) {
+    using T = decltype(one);
+    for (std::size_t i = 0; i < count; ++i) {
+      T element;
+      std::memcpy(&element, target + i * sizeof(T), sizeof(T));
+      element = finished(reduction, ranks, element);
+      std::memcpy(target + i * sizeof(T), &element, sizeof(T));
+    }
+  });
+}
+
 void fill_input(const Pattern& pattern, const Problem& problem, std::span<std::byte> input) {
   with_type(pattern.type, [&](auto one) {
     using T = decltype(one);
     for (std::size_t i = 0; i < input.size() / sizeof(T); ++i) {
-      const T element = value<T>(pattern, problem.rank, i);
+      const T element = value<T>(pattern, problem, problem.rank, i);
       std::memcpy(input.data() + i * sizeof(T), &element, sizeof(T));
     }
   });
@@ -137,16 +214,17 @@ void fill_input(const Pattern& pattern, const Problem& problem, std::span<std::b
 
 std::size_t count_wrong(const Pattern& pattern, const Problem& problem,
                         std::span<const std::byte> output) {
-  if (problem.operation == Operation::reduce && problem.rank != problem.root) {
+  const bool at_root =
+      problem.operation == Operation::reduce || problem.operation == Operation::gather;
+  if (at_root && problem.rank != problem.root) {
     return 0;
   }
   return with_type(pattern.type, [&](auto one) {
     using T = decltype(one);
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < output.size() / sizeof(T); ++i) {
-      T found;
-      std::memcpy(&found, output.data() + i * sizeof(T), sizeof(T));
-      wrong += found != expected<T>(pattern, problem, i) ? 1 : 0;
+      const T right = expected<T>(pattern, problem, i);
+      wrong += std::memcmp(&right, output.data() + i * sizeof(T), sizeof(T)) == 0 ? 0 : 1;
     }
     return wrong;
   });

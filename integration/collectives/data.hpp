@@ -11,16 +11,30 @@
 
 namespace weft::collectives {
 
-enum class Type : std::uint8_t { int8, uint8, int32, uint32, int64, uint64, float32, float64 };
-inline constexpr const char* kTypeNames[] = {"int8",  "uint8",  "int32", "uint32",
-                                             "int64", "uint64", "float", "double"};
-enum class Reduction : std::uint8_t { sum, prod, min, max };
-inline constexpr const char* kReductionNames[] = {"sum", "prod", "min", "max"};
+enum class Type : std::uint8_t {
+  int8,
+  uint8,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float32,
+  float64,
+  bfloat16,
+};
+inline constexpr const char* kTypeNames[] = {"int8",   "uint8", "int32",  "uint32",  "int64",
+                                             "uint64", "float", "double", "bfloat16"};
+enum class Reduction : std::uint8_t { sum, prod, min, max, avg };
+inline constexpr const char* kReductionNames[] = {"sum", "prod", "min", "max", "avg"};
 
 [[nodiscard]] std::size_t size_of(Type type);
 
 // target = other (op) target, element by element.
 void reduce(Type type, Reduction reduction, std::byte* target, const std::byte* other,
+            std::size_t count);
+
+// What is left to do when all ranks' elements are in the target: an average is a sum until then.
+void finish(Type type, Reduction reduction, std::uint32_t ranks, std::byte* target,
             std::size_t count);
 
 // Element `index` of the input of a rank in round `round`: small whole numbers, so that sums are

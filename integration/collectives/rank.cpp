@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -20,82 +19,8 @@ TimePoint now() {
 
 }  // namespace
 
-// The GPU's part of a program: waits for slots, copies and reduces.
-class Rank::Runner {
- public:
-  Runner(const RankConfig& config, const Program& program, SendChannel* sender,
-         ReceiveChannel* receiver)
-      : config_(config), program_(program), sender_(sender), receiver_(receiver) {}
-
-  [[nodiscard]] bool finished() const { return step_ == program_.steps.size(); }
-
-  bool advance(std::span<std::byte> input, std::span<std::byte> output, bool audit,
-               std::size_t slot_bytes) {
-    const std::size_t element = size_of(config_.type);
-    bool moved = false;
-    for (; !finished(); moved = true) {
-      const Step& step = program_.steps[step_];
-      const Slice slice = slice_of(step.count, program_.slices, slice_, slot_bytes / element);
-      std::byte* const in = step.receives ? receiver_->slot() : nullptr;
-      std::byte* const out = step.sends ? sender_->slot() : nullptr;
-      if ((step.receives && in == nullptr) || (step.sends && out == nullptr)) {
-        break;
-      }
-      const std::size_t bytes = slice.count * element;
-      if (step.receives && receiver_->arrived_bytes() != bytes) {
-        throw std::runtime_error("a message of " + std::to_string(receiver_->arrived_bytes()) +
-                                 " bytes has come where one of " + std::to_string(bytes) +
-                                 " was due");
-      }
-      const auto at = [&](std::span<std::byte> user, std::size_t offset) {
-        return offset == Step::kNone ? nullptr : user.data() + (offset + slice.offset) * element;
-      };
-      work(in, at(input, step.from), out, at(output, step.to), slice.count);
-      if (step.receives) {
-        receiver_->pop(audit);
-      }
-      if (step.sends) {
-        sender_->push(bytes);
-      }
-      if (++slice_ == program_.slices) {
-        slice_ = 0;
-        ++step_;
-      }
-    }
-    return moved;
-  }
-
- private:
-  // Either source and either target may be missing.
-  void work(const std::byte* in, const std::byte* own, std::byte* out, std::byte* result,
-            std::size_t count) {
-    const std::size_t bytes = count * size_of(config_.type);
-    std::byte* const target = out != nullptr ? out : result;
-    if (bytes == 0 || target == nullptr) {
-      return;
-    }
-    const std::byte* const source = own != nullptr ? own : in;
-    if (target != source) {
-      std::memcpy(target, source, bytes);
-    }
-    if (own != nullptr && in != nullptr) {
-      reduce(config_.type, config_.reduction, target, in, count);
-    }
-    if (result != nullptr && result != target) {
-      std::memcpy(result, target, bytes);
-    }
-  }
-
-  const RankConfig& config_;
-  const Program& program_;
-  SendChannel* sender_;
-  ReceiveChannel* receiver_;
-  std::size_t step_ = 0;
-  std::uint32_t slice_ = 0;
-};
-
 Rank::Rank(Net& net, Board& board, const RankConfig& config)
-    : net_(net), board_(board), config_(config) {
+    : net_(net), board_(board), config_(config), where_(board.where(config.rank)) {
   require(net_.init(), "init");
   int devices = 0;
   require(net_.devices(devices), "devices");
@@ -116,26 +41,49 @@ Rank::~Rank() {
 }
 
 template <class Reached>
-void Rank::until(Reached&& reached) {
+void Rank::until(const char* what, Reached&& reached) {
   constexpr int kLooks = 4096;  // without anything moving, between two looks at the clock
   TimePoint since = kNever;
-  for (int idle = 0; !reached(); ++idle) {
+  for (int idle = 0; !reached();) {
     if (progress()) {
       idle = 0;
       since = kNever;
+      where_.moved();
       continue;
     }
     ::sched_yield();
-    if (idle % kLooks != kLooks - 1) {
+    if (++idle < kLooks) {
       continue;
     }
+    idle = 0;
     const TimePoint time = now();
-    since = std::min(since, time);
+    if (since == kNever) {
+      since = time;
+      where_.say(what + waited_for());
+    }
     if (time - since > config_.patience) {
       throw std::runtime_error("nothing has moved for " +
-                               std::to_string((time - since) / std::chrono::seconds{1}) + " s");
+                               std::to_string((time - since) / std::chrono::seconds{1}) +
+                               " s: " + what + waited_for());
     }
   }
+}
+
+std::string Rank::waited_for() const {
+  std::string text;
+  for (const auto& [key, one] : receivers_) {
+    if (const std::uint64_t waiting = one->waiting(); waiting != 0) {
+      text += ", " + std::to_string(waiting) + " receives from rank " +
+              std::to_string(std::get<0>(key)) + " wait";
+    }
+  }
+  for (const auto& [key, one] : senders_) {
+    if (const std::uint64_t waiting = one->waiting(); waiting != 0) {
+      text += ", " + std::to_string(waiting) + " sends to rank " +
+              std::to_string(std::get<0>(key)) + " are under way";
+    }
+  }
+  return text;
 }
 
 bool Rank::progress() {
@@ -149,41 +97,56 @@ bool Rank::progress() {
   return moved;
 }
 
-void Rank::connect(const Problem& problem) {
-  struct Making {
-    Key key;
-    std::size_t buffer = 0;
-    Mail* mail = nullptr;
-    void* listener = nullptr;
-    Handle handle{};
-    bool told = false;
-    void* connection = nullptr;
+// A connection that is being made.
+struct Rank::Making {
+  Key key;
+  std::size_t buffer = 0;
+  Mail* mail = nullptr;
+  void* listener = nullptr;
+  Handle handle{};
+  bool told = false;
+  void* connection = nullptr;
+};
+
+// What the programs need and is not there yet. Whoever will receive listens from now on.
+void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends,
+                std::vector<Making>& receives) {
+  const auto known = [](const std::vector<Making>& all, const Key& key) {
+    return std::any_of(all.begin(), all.end(), [&](const Making& one) { return one.key == key; });
   };
-  std::vector<Making> sends;
-  std::vector<Making> receives;
-  for (const Program& program : programs_of(problem)) {
+  for (const Program& program : programs) {
     const std::uint32_t channel = channel_of(program);
-    if (program.to != Program::kNobody && !senders_.contains({program.to, channel})) {
-      sends.push_back({{program.to, channel},
-                       buffer_of(program),
-                       &board_.mail(config_.rank, program.to, channel)});
+    const std::size_t buffer = buffer_of(config_.buffers, program);
+    for (const std::uint32_t peer : program.to) {
+      const Key key{peer, channel};
+      if (!senders_.contains(key) && !known(sends, key)) {
+        sends.push_back({key, buffer, &board_.mail(config_.rank, peer, channel)});
+      }
     }
-    if (program.from != Program::kNobody && !receivers_.contains({program.from, channel})) {
-      receives.push_back({{program.from, channel},
-                          buffer_of(program),
-                          &board_.mail(program.from, config_.rank, channel)});
+    for (const std::uint32_t peer : program.from) {
+      const Key key{peer, channel};
+      if (receivers_.contains(key) || known(receives, key)) {
+        continue;
+      }
+      receives.push_back({key, buffer, &board_.mail(peer, config_.rank, channel)});
       Making& one = receives.back();
       require(net_.listen(0, one.handle, one.listener), "listen");
       one.mail->handle = one.handle;
       one.mail->ready.store(true, std::memory_order_release);
     }
   }
+}
+
+void Rank::connect(const Problem& problem) {
+  std::vector<Making> sends;
+  std::vector<Making> receives;
+  plan(programs_of(problem), sends, receives);
   const auto all_made = [&] {
     const auto made = [](const Making& one) { return one.connection != nullptr; };
     return std::all_of(sends.begin(), sends.end(), made) &&
            std::all_of(receives.begin(), receives.end(), made);
   };
-  until([&] {
+  until("connects", [&] {
     if (board_.aborted()) {
       throw std::runtime_error("another rank gave up: " + board_.reason());
     }
@@ -216,40 +179,58 @@ void Rank::connect(const Problem& problem) {
 
 void Rank::run(const Problem& problem, std::span<std::byte> input, std::span<std::byte> output,
                bool audit) {
+  const std::string what = std::string("runs ") + to_string(problem.operation) + " of " +
+                           std::to_string(problem.bytes) + " bytes";
   const std::vector<Program> programs = programs_of(problem);
-  std::vector<Runner> runners;
-  std::vector<std::size_t> slots;
+  std::uint32_t last_phase = 0;
   for (const Program& program : programs) {
-    const std::uint32_t channel = channel_of(program);
-    Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice,
-                      program.messages_out()};
-    SendChannel* sender = nullptr;
-    ReceiveChannel* receiver = nullptr;
-    if (program.to != Program::kNobody) {
-      sender = senders_.at({program.to, channel}).get();
-      until([&] { return sender->may_begin(transfer); });
-      sender->begin(transfer, audit);
-    }
-    if (program.from != Program::kNobody) {
-      transfer.messages = program.messages_in();
-      receiver = receivers_.at({program.from, channel}).get();
-      receiver->begin(transfer);
-    }
-    runners.emplace_back(config_, program, sender, receiver);
-    slots.push_back(buffer_of(program) / kSteps * program.steps_of_slice);
+    last_phase = std::max(last_phase, program.phase);
   }
-  until([&] {
-    bool finished = true;
-    for (std::size_t i = 0; i < runners.size(); ++i) {
-      (void)runners[i].advance(input, output, audit, slots[i]);
-      finished = finished && runners[i].finished();
+  for (std::uint32_t phase = 0; phase <= last_phase; ++phase) {
+    std::vector<ProgramRunner> runners;
+    for (const Program& program : programs) {
+      if (program.phase == phase) {
+        runners.push_back(begin(program, audit));
+      }
     }
-    return finished;
-  });
+    until(what.c_str(), [&] {
+      bool finished = true;
+      for (ProgramRunner& one : runners) {
+        (void)one.advance(input, output);
+        finished = finished && one.finished();
+      }
+      return finished;
+    });
+  }
+}
+
+ProgramRunner Rank::begin(const Program& program, bool audit) {
+  const std::uint32_t channel = channel_of(program);
+  Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice,
+                    program.messages_out(), false};
+  Ends ends;
+  for (const std::uint32_t peer : program.to) {
+    SendChannel* const sender = senders_.at({peer, channel}).get();
+    until("begins an operation", [&] { return sender->may_begin(transfer); });
+    sender->begin(transfer, audit);
+    ends.to.push_back(sender);
+  }
+  transfer.messages = program.messages_in();
+  transfer.early = program.protocol != Protocol::simple;
+  for (const std::uint32_t peer : program.from) {
+    ReceiveChannel* const receiver = receivers_.at({peer, channel}).get();
+    receiver->begin(transfer);
+    ends.from.push_back(receiver);
+  }
+  const std::size_t slot_bytes =
+      buffer_of(config_.buffers, program) / kSteps * program.steps_of_slice;
+  return {{config_.type, config_.reduction, config_.ranks, slot_bytes, audit},
+          program,
+          std::move(ends)};
 }
 
 void Rank::settle() {
-  until([&] {
+  until("waits for its sends to end", [&] {
     return std::all_of(senders_.begin(), senders_.end(),
                        [](const auto& one) { return one.second->idle(); });
   });

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "integration/collectives/connection.hpp"
 #include "integration/collectives/data.hpp"
 #include "integration/collectives/net.hpp"
+#include "integration/collectives/program_runner.hpp"
 #include "srd/base/time.hpp"
 
 namespace weft::collectives {
@@ -46,22 +48,24 @@ class Rank {
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t>;  // peer, channel
-  class Runner;
 
   [[nodiscard]] std::uint32_t channel_of(const Program& program) const {
     return program.point_to_point ? config_.channels : program.channel;
   }
-  [[nodiscard]] std::size_t buffer_of(const Program& program) const {
-    return program.point_to_point ? config_.buffers.point_to_point * kSteps
-                                  : config_.buffers.simple;
-  }
+  struct Making;
+  void plan(const std::vector<Program>& programs, std::vector<Making>& sends,
+            std::vector<Making>& receives);
+  [[nodiscard]] ProgramRunner begin(const Program& program, bool audit);
   bool progress();
+  // `what` the rank is doing, for whoever asks.
   template <class Reached>
-  void until(Reached&& reached);
+  void until(const char* what, Reached&& reached);
+  [[nodiscard]] std::string waited_for() const;
 
   Net& net_;
   Board& board_;
   RankConfig config_;
+  RankActivity& where_;
   std::map<Key, std::unique_ptr<SendChannel>> senders_;
   std::map<Key, std::unique_ptr<ReceiveChannel>> receivers_;
 };

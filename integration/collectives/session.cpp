@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "integration/collectives/bug_net.hpp"
+#include "integration/collectives/chaos_net.hpp"
 #include "integration/collectives/table.hpp"
+#include "integration/collectives/watched_net.hpp"
+#include "srd/base/rng.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -45,6 +48,7 @@ class Session {
       : options_(options),
         rank_(rank),
         board_(board),
+        where_(board.where(rank)),
         ranks_(net, board,
                {.ranks = options.ranks,
                 .rank = rank,
@@ -52,7 +56,7 @@ class Session {
                 .buffers = options.buffers,
                 .type = options.type,
                 .reduction = options.reduction,
-                .patience = Duration{static_cast<std::int64_t>(options.patience * 1e9)}}) {}
+                .patience = options.patience_time()}) {}
 
   [[nodiscard]] Problem problem(std::size_t bytes) const {
     return {.operation = options_.operation,
@@ -62,13 +66,15 @@ class Session {
             .rank = rank_,
             .root = options_.root,
             .channels = options_.channels,
+            .algorithm = options_.algorithm,
+            .protocol = options_.protocol,
             .buffers = options_.buffers};
   }
 
   void connect() {
     const std::size_t enough = std::size_t{1} << 26;  // all channels have something to do
     ranks_.connect(problem(std::max(options_.largest, enough)));
-    board_.barrier();
+    board_.barrier(rank_);
   }
 
   [[nodiscard]] Measured measure(std::size_t bytes, bool in_place) {
@@ -85,9 +91,11 @@ class Session {
     std::span<std::byte> output = big.user().first(counts.receive * what.element);
     if (in_place) {
       input = big.user();
-      if (options_.operation == Operation::all_gather) {
+      if (options_.operation == Operation::all_gather || options_.operation == Operation::gather ||
+          options_.operation == Operation::hypercube) {
         input = input.subspan(rank_ * counts.send * what.element, counts.send * what.element);
-      } else if (options_.operation == Operation::reduce_scatter) {
+      } else if (options_.operation == Operation::reduce_scatter ||
+                 options_.operation == Operation::scatter) {
         output = big.user().subspan(rank_ * counts.receive * what.element,
                                     counts.receive * what.element);
       }
@@ -126,7 +134,7 @@ class Session {
   // Nobody makes progress for a rank that waits at a barrier: its last messages must have left.
   void settle_and_meet() {
     ranks_.settle();
-    board_.barrier();
+    board_.barrier(rank_);
   }
 
   // Killed, or stopped and woken by a process that only does this.
@@ -153,12 +161,16 @@ class Session {
     std::size_t wrong = 0;
     for (int round = 0; round < kRounds; ++round) {
       Pattern pattern{options_.type, options_.reduction, ++pattern_round_};
+      where_.computes(true);
       std::fill(output.begin(), output.end(), std::byte{0xC3});
       fill_input(pattern, what, input);
-      board_.barrier();
+      where_.computes(false);
+      board_.barrier(rank_);
       once(what, input, output, true);
       ranks_.settle();
+      where_.computes(true);
       wrong += count_wrong(pattern, what, output);
+      where_.computes(false);
     }
     return static_cast<std::uint64_t>(board_.sum(rank_, static_cast<double>(wrong)));
   }
@@ -166,6 +178,7 @@ class Session {
   const SessionOptions& options_;
   std::uint32_t rank_;
   Board& board_;
+  RankActivity& where_;
   Rank ranks_;
   std::uint64_t iteration_ = 0;
   std::uint64_t pattern_round_ = 0;
@@ -178,10 +191,14 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
   if (!loaded) {
     throw std::runtime_error(loaded.error().message);
   }
-  const std::unique_ptr<Net> net =
+  std::unique_ptr<Net> net =
       options.bug.empty() ? std::move(loaded->net) : plant(std::move(loaded->net), options.bug);
+  if (options.chaos) {
+    net = add_chaos(std::move(net), mix64(*options.chaos) + rank);
+  }
+  WatchedNet watched(std::move(net), board.where(rank));
   Table table(options, loaded->name, loaded->version);
-  Session session(options, rank, board, *net);
+  Session session(options, rank, board, watched);
   session.connect();
   if (rank == 0) {
     table.head();
@@ -199,7 +216,7 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
                           : static_cast<std::size_t>(static_cast<double>(bytes) * options.factor);
     bytes = std::max(next, bytes + 1);
   }
-  board.barrier();  // nobody closes while another one is at it
+  board.barrier(rank);  // nobody closes while another one is at it
   if (rank == 0) {
     table.tail();
   }

@@ -14,7 +14,10 @@ namespace weft::collectives {
 struct SessionOptions {
   Operation operation = Operation::all_reduce;
   std::uint32_t ranks = 2;
+  std::uint32_t threads = 1;  // ranks of a process
   std::uint32_t channels = 2;
+  Algorithm algorithm = Algorithm::ring;
+  Protocol protocol = Protocol::simple;
   Buffers buffers{};
   std::size_t smallest = 8;
   std::size_t largest = std::size_t{64} << 20;
@@ -29,8 +32,12 @@ struct SessionOptions {
   bool json = false;
   std::string plugin;  // a file
   std::optional<int> version;
-  std::string bug;       // planted on purpose, to see it found
-  double patience = 60;  // seconds
+  std::string bug;                     // planted on purpose, to see it found
+  std::optional<std::uint64_t> chaos;  // seed
+  double patience = 60;                // seconds
+  [[nodiscard]] Duration patience_time() const {
+    return Duration{static_cast<std::int64_t>(patience * 1e9)};
+  }
 
   struct Fault {
     std::uint32_t rank = 0;

@@ -1,4 +1,4 @@
-// Owns the programs of the ring algorithms and of the point-to-point operations.
+// Owns the programs of rings and trees, and of the point-to-point operations.
 #include "integration/collectives/shape.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end;) {
     const std::size_t left = end - base;
-    const std::size_t align = std::max<std::size_t>(kAlignment / ring.problem.element, 1);
+    const std::size_t align = grain_of(ring.problem.protocol) / ring.problem.element;
     const std::size_t chunk =
         left < chunk_limit * ring.ranks
             ? std::min(chunk_limit, round_up(divide_up(left, ring.ranks), align))
@@ -54,6 +54,7 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
       add(ring.before(back), true, true, true, false);
     }
     add(ring.rank, true, true, true, true);
+    program.steps.back().finishes = true;
     for (std::uint32_t back = 1; back + 1 < ring.ranks; ++back) {
       add(ring.before(back), true, true, false, true);
     }
@@ -99,6 +100,7 @@ void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std:
       add(ring.before(back), true, true);
     }
     add(ring.rank, true, false);
+    program.steps.back().finishes = true;
   }
 }
 
@@ -115,8 +117,17 @@ void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& prog
     made.sends = reduces ? !is_root : !before_root;
     made.from = reduces || is_root ? base : Step::kNone;
     made.to = !reduces || is_root ? base : Step::kNone;
+    made.finishes = reduces && is_root;
     program.steps.push_back(made);
   }
+}
+
+// Elements of a step.
+std::size_t chunk_of(const Problem& problem) {
+  Program program;
+  program.protocol = problem.protocol;
+  return data_bytes(problem.protocol, buffer_of(problem.buffers, program) / kSteps) /
+         problem.element;
 }
 
 std::vector<Program> ring_programs(const Problem& problem) {
@@ -124,8 +135,9 @@ std::vector<Program> ring_programs(const Problem& problem) {
   const Counts counts = counts_of(problem);
   const bool chains =
       problem.operation == Operation::broadcast || problem.operation == Operation::reduce;
-  const std::size_t step_bytes = problem.buffers.simple / kSteps;
-  const std::size_t chunk = step_bytes * (chains ? 1 : 4) / problem.element;
+  const bool simple = problem.protocol == Protocol::simple;
+  const bool one_step = chains || !simple;  // else a chunk is two slices of two steps
+  const std::size_t chunk = chunk_of(problem) * (one_step ? 1 : 4);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
   const std::size_t factor = problem.operation == Operation::all_reduce ? 2
                              : chains                                   ? 1
@@ -136,10 +148,11 @@ std::vector<Program> ring_programs(const Problem& problem) {
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
     Program program;
     program.channel = channel;
-    program.from = ring.before(1);
-    program.to = (ring.rank + 1) % ring.ranks;
-    program.slices = chains ? 1 : 2;
-    program.steps_of_slice = chains ? 1 : 2;
+    program.from = {ring.before(1)};
+    program.to = {(ring.rank + 1) % ring.ranks};
+    program.protocol = problem.protocol;
+    program.slices = one_step ? 1 : 2;
+    program.steps_of_slice = one_step ? 1 : 2;
     switch (problem.operation) {
       case Operation::all_reduce:
         all_reduce(ring, parts[channel], chunk, program);
@@ -159,49 +172,223 @@ std::vector<Program> ring_programs(const Problem& problem) {
   return programs;
 }
 
-// Sends and receives are programs of their own: neither waits for the other.
-void add_pair(const Problem& problem, std::size_t from, std::size_t to, std::size_t count,
-              std::uint32_t distance, std::vector<Program>& programs) {
-  const std::size_t chunk = problem.buffers.point_to_point / problem.element;
-  Program sends;
-  sends.point_to_point = true;
-  sends.slices = sends.steps_of_slice = 1;
-  Program receives = sends;
-  sends.to = (problem.rank + distance) % problem.ranks;
-  receives.from = (problem.rank + problem.ranks - distance) % problem.ranks;
-  for (std::size_t base = 0; base < count; base += chunk) {
-    Step made = step(base, chunk, count);
-    made.sends = true;
-    made.from = from + base;
-    sends.steps.push_back(made);
-    made = step(base, chunk, count);
-    made.receives = true;
-    made.to = to + base;
-    receives.steps.push_back(made);
+// --- Trees
+
+constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
+struct Node {
+  std::uint32_t up = kNobody;
+  std::vector<std::uint32_t> down;
+};
+
+// The lowest bit of a rank tells how far down it is: odd ones are leaves, the root is 0.
+Node binary_tree(std::uint32_t rank, std::uint32_t ranks) {
+  std::uint32_t bit = 1;
+  while (bit < ranks && (rank & bit) == 0) {
+    bit <<= 1;
   }
-  programs.push_back(std::move(sends));
-  programs.push_back(std::move(receives));
+  Node node;
+  if (rank == 0) {
+    if (ranks > 1) {
+      node.down.push_back(bit >> 1);
+    }
+    return node;
+  }
+  node.up = (rank ^ bit) | (bit << 1);
+  if (node.up >= ranks) {
+    node.up = rank ^ bit;
+  }
+  std::uint32_t half = bit >> 1;
+  if (half != 0) {
+    node.down.push_back(rank - half);
+    while (half != 0 && rank + half >= ranks) {
+      half >>= 1;
+    }
+    if (half != 0) {
+      node.down.push_back(rank + half);
+    }
+  }
+  return node;
+}
+
+// Who has much to do in one of both trees has little in the other one: it is mirrored if the ranks
+// are even in number, else shifted by one.
+Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
+  if (!second) {
+    return binary_tree(rank, ranks);
+  }
+  const bool mirrors = ranks % 2 == 0;
+  const auto there = [&](std::uint32_t one) {
+    return mirrors ? ranks - 1 - one : (one + ranks - 1) % ranks;
+  };
+  const auto back = [&](std::uint32_t one) {
+    return one == kNobody ? kNobody : mirrors ? ranks - 1 - one : (one + 1) % ranks;
+  };
+  Node node = binary_tree(there(rank), ranks);
+  node.up = back(node.up);
+  for (std::uint32_t& one : node.down) {
+    one = back(one);
+  }
+  return node;
+}
+
+// Up to the root it is reduced, and the result comes down again, both at the same time; the root
+// turns what has come around at once.
+std::vector<Program> tree_programs(const Problem& problem) {
+  const std::size_t chunk = chunk_of(problem);
+  const std::size_t elements = counts_of(problem).send;
+  const auto parts = split_to_channels(elements, problem.element, problem.channels, 2);
+  std::vector<Program> programs;
+  for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
+    const Node node =
+        node_of(problem.rank, problem.ranks, channel >= std::max(problem.channels / 2, 1U));
+    const bool root = node.up == kNobody;
+    Program up;
+    up.channel = channel;
+    up.protocol = problem.protocol;
+    up.slices = up.steps_of_slice = 1;
+    Program down = up;
+    up.from = node.down;
+    up.to = root ? node.down : std::vector{node.up};
+    down.from = {node.up};
+    down.to = node.down;
+    const std::size_t end = parts[channel].offset + parts[channel].count;
+    for (std::size_t base = parts[channel].offset; base < end; base += chunk) {
+      Step made = step(base, chunk, end);
+      made.receives = !up.from.empty();
+      made.sends = true;
+      made.from = base;
+      made.to = root ? base : Step::kNone;
+      made.finishes = root;
+      up.steps.push_back(made);
+      made = step(base, chunk, end);
+      made.receives = true;
+      made.sends = !down.to.empty();
+      made.to = base;
+      down.steps.push_back(made);
+    }
+    programs.push_back(std::move(up));
+    if (!root) {
+      programs.push_back(std::move(down));
+    }
+  }
+  return programs;
+}
+
+// --- Point to point
+
+// What goes from one rank to another, in chunks. Sends and receives are programs of their own:
+// neither waits for the other.
+class Pairs {
+ public:
+  explicit Pairs(const Problem& problem) : problem_(problem) {}
+
+  void send(std::uint32_t to, std::size_t from, std::size_t count, bool from_output = false) {
+    Program program = empty();
+    program.to = {to};
+    each_chunk(count, program, [&](Step& made, std::size_t base) {
+      made.sends = true;
+      made.from_output = from_output;
+      made.from = from + base;
+    });
+  }
+  void receive(std::uint32_t from, std::size_t to, std::size_t count) {
+    Program program = empty();
+    program.from = {from};
+    each_chunk(count, program, [&](Step& made, std::size_t base) {
+      made.receives = true;
+      made.to = to + base;
+    });
+  }
+  void copy(std::size_t from, std::size_t to, std::size_t count) {
+    Program program = empty();
+    Step made = step(0, count, count);
+    made.from = from;
+    made.to = to;
+    program.steps.push_back(made);
+    programs_.push_back(std::move(program));
+  }
+  void next_phase() { ++phase_; }
+  [[nodiscard]] std::vector<Program> take() { return std::move(programs_); }
+
+ private:
+  [[nodiscard]] Program empty() const {
+    Program program;
+    program.point_to_point = true;
+    program.slices = program.steps_of_slice = 1;
+    program.phase = phase_;
+    return program;
+  }
+  template <class F>
+  void each_chunk(std::size_t count, Program& program, F&& f) {
+    const std::size_t chunk = problem_.buffers.point_to_point / problem_.element;
+    for (std::size_t base = 0; base < count; base += chunk) {
+      Step made = step(base, chunk, count);
+      f(made, base);
+      program.steps.push_back(made);
+    }
+    programs_.push_back(std::move(program));
+  }
+
+  const Problem& problem_;
+  std::uint32_t phase_ = 0;
+  std::vector<Program> programs_;
+};
+
+// Of every dimension each rank has what twice as many had before.
+void hypercube(const Problem& problem, std::size_t part, Pairs& pairs) {
+  pairs.copy(0, problem.rank * part, part);
+  for (std::uint32_t mask = 1; mask < problem.ranks; mask <<= 1) {
+    const std::size_t mine = problem.rank & ~(mask - 1);
+    const std::uint32_t other = problem.rank ^ mask;
+    pairs.next_phase();
+    pairs.send(other, mine * part, part * mask, true);
+    pairs.receive(other, (mine ^ mask) * part, part * mask);
+  }
 }
 
 std::vector<Program> pair_programs(const Problem& problem) {
-  std::vector<Program> programs;
   const Counts counts = counts_of(problem);
-  if (problem.operation == Operation::sendrecv) {
-    add_pair(problem, 0, 0, counts.send, 1, programs);
-    return programs;
+  const std::size_t part = counts.shown;
+  const std::uint32_t ranks = problem.ranks;
+  const std::uint32_t rank = problem.rank;
+  const bool is_root = rank == problem.root;
+  Pairs pairs(problem);
+  switch (problem.operation) {
+    case Operation::sendrecv:
+      pairs.send((rank + 1) % ranks, 0, counts.send);
+      pairs.receive((rank + ranks - 1) % ranks, 0, counts.send);
+      break;
+    case Operation::hypercube:
+      hypercube(problem, part, pairs);
+      break;
+    case Operation::gather:
+    case Operation::scatter: {
+      const bool gathers = problem.operation == Operation::gather;
+      if (!is_root) {
+        gathers ? pairs.send(problem.root, 0, part) : pairs.receive(problem.root, 0, part);
+        break;
+      }
+      gathers ? pairs.copy(0, rank * part, part) : pairs.copy(rank * part, 0, part);
+      for (std::uint32_t other = 0; other < ranks; ++other) {
+        if (other != rank) {
+          gathers ? pairs.receive(other, other * part, part)
+                  : pairs.send(other, other * part, part);
+        }
+      }
+      break;
+    }
+    default:
+      pairs.copy(rank * part, rank * part, part);
+      for (std::uint32_t distance = 1; distance < ranks; ++distance) {
+        const std::uint32_t to = (rank + distance) % ranks;
+        const std::uint32_t from = (rank + ranks - distance) % ranks;
+        pairs.send(to, to * part, part);
+        pairs.receive(from, from * part, part);
+      }
+      break;
   }
-  const std::size_t part = counts.send / problem.ranks;
-  Program own;
-  Step copy = step(problem.rank * part, part, counts.send);
-  copy.from = copy.to = problem.rank * part;
-  own.steps.push_back(copy);
-  programs.push_back(std::move(own));
-  for (std::uint32_t distance = 1; distance < problem.ranks; ++distance) {
-    const std::uint32_t to = (problem.rank + distance) % problem.ranks;
-    const std::uint32_t from = (problem.rank + problem.ranks - distance) % problem.ranks;
-    add_pair(problem, to * part, from * part, part, distance, programs);
-  }
-  return programs;
+  return pairs.take();
 }
 
 }  // namespace
@@ -211,8 +398,11 @@ Counts counts_of(const Problem& problem) {
   const std::size_t part = all / problem.ranks;
   switch (problem.operation) {
     case Operation::all_gather:
+    case Operation::gather:
+    case Operation::hypercube:
       return {part, part * problem.ranks, part};
     case Operation::reduce_scatter:
+    case Operation::scatter:
       return {part * problem.ranks, part, part};
     case Operation::alltoall:
       return {part * problem.ranks, part * problem.ranks, part};
@@ -231,10 +421,30 @@ std::size_t Program::messages_out() const {
                       steps.begin(), steps.end(), [](const Step& one) { return one.sends; }));
 }
 
+bool is_point_to_point(Operation operation) { return operation >= Operation::sendrecv; }
+
+std::size_t buffer_of(const Buffers& buffers, const Program& program) {
+  if (program.point_to_point) {
+    return buffers.point_to_point * kSteps;
+  }
+  switch (program.protocol) {
+    case Protocol::ll:
+      return buffers.ll;
+    case Protocol::ll128:
+      return buffers.ll128;
+    case Protocol::simple:
+      break;
+  }
+  return buffers.simple;
+}
+
 std::vector<Program> programs_of(const Problem& problem) {
-  const bool pairs =
-      problem.operation == Operation::sendrecv || problem.operation == Operation::alltoall;
-  return pairs ? pair_programs(problem) : ring_programs(problem);
+  if (is_point_to_point(problem.operation)) {
+    return pair_programs(problem);
+  }
+  return problem.algorithm == Algorithm::tree && problem.operation == Operation::all_reduce
+             ? tree_programs(problem)
+             : ring_programs(problem);
 }
 
 Slice slice_of(std::size_t chunk, std::uint32_t slices, std::uint32_t index,
@@ -270,6 +480,8 @@ double bus_factor(Operation operation, std::uint32_t ranks) {
     case Operation::all_gather:
     case Operation::reduce_scatter:
     case Operation::alltoall:
+    case Operation::gather:
+    case Operation::scatter:
       return (n - 1) / n;
     default:
       return 1;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "integration/collectives/lines.hpp"
+
 namespace weft::collectives {
 
 enum class Operation : std::uint8_t {
@@ -17,18 +19,31 @@ enum class Operation : std::uint8_t {
   reduce,
   sendrecv,
   alltoall,
+  gather,
+  scatter,
+  hypercube,
 };
 inline constexpr const char* kOperationNames[] = {
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "sendrecv", "alltoall"};
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+    "sendrecv",   "alltoall",   "gather",         "scatter",   "hypercube"};
 [[nodiscard]] inline const char* to_string(Operation operation) {
   return kOperationNames[static_cast<std::size_t>(operation)];
 }
 
+// A rank gives all that it has to each of the others, or gets it: over connections for this alone.
+[[nodiscard]] bool is_point_to_point(Operation operation);
+
+enum class Algorithm : std::uint8_t { ring, tree };
+inline constexpr const char* kAlgorithmNames[] = {"ring", "tree"};
+
 inline constexpr std::size_t kSteps = 8;  // of a connection's buffer
 
-// Bytes of the buffers; NCCL_BUFFSIZE and NCCL_P2P_NET_CHUNKSIZE.
+// Bytes of the buffers; NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE and
+// NCCL_P2P_NET_CHUNKSIZE.
 struct Buffers {
   std::size_t simple = std::size_t{4} << 20;
+  std::size_t ll = std::size_t{512} << 10;
+  std::size_t ll128 = std::size_t{4800} << 10;
   std::size_t point_to_point = std::size_t{128} << 10;
 };
 
@@ -40,6 +55,8 @@ struct Problem {
   std::uint32_t rank = 0;
   std::uint32_t root = 0;
   std::uint32_t channels = 2;
+  Algorithm algorithm = Algorithm::ring;
+  Protocol protocol = Protocol::simple;
   Buffers buffers{};
 };
 
@@ -51,24 +68,27 @@ struct Counts {
 };
 [[nodiscard]] Counts counts_of(const Problem& problem);
 
-// What a rank does with a chunk. Offsets and counts are elements; the data is what is received, and
-// (or) what the input has.
+// What a rank does with a chunk. Offsets and counts are elements; the data is what is received from
+// all whom the program receives from, and (or) what the input has.
 struct Step {
   static constexpr std::size_t kNone = ~std::size_t{0};
   bool receives = false;
   bool sends = false;
+  bool finishes = false;     // the result is complete, as far as sums go
+  bool from_output = false;  // what an earlier phase has put there
   std::size_t from = kNone;  // in the input
   std::size_t to = kNone;    // in the output
   std::size_t count = 0;
 };
 
-// One after the other, over one connection from a peer and one to a peer.
+// One after the other, over a connection from each of some peers and to each of others.
 struct Program {
-  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
   std::uint32_t channel = 0;
-  std::uint32_t from = kNobody;
-  std::uint32_t to = kNobody;
+  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> to;
   bool point_to_point = false;
+  Protocol protocol = Protocol::simple;
+  std::uint32_t phase = 0;           // begins when all of the phases before have ended
   std::uint32_t slices = 2;          // of a step: so many messages, the last ones may be empty
   std::uint32_t steps_of_slice = 2;  // of the connection's buffer
   std::vector<Step> steps;
@@ -77,7 +97,10 @@ struct Program {
   [[nodiscard]] std::size_t messages_out() const;
 };
 
-// Programs of one rank run at the same time.
+// Bytes of the connections' buffers for a program.
+[[nodiscard]] std::size_t buffer_of(const Buffers& buffers, const Program& program);
+
+// Programs of one rank run at the same time, phase by phase.
 [[nodiscard]] std::vector<Program> programs_of(const Problem& problem);
 
 // The elements of slice `index` of a chunk, from where on.

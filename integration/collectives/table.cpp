@@ -13,7 +13,8 @@ bool reduces(Operation operation) {
 }
 
 bool has_root(Operation operation) {
-  return operation == Operation::broadcast || operation == Operation::reduce;
+  return operation == Operation::broadcast || operation == Operation::reduce ||
+         operation == Operation::gather || operation == Operation::scatter;
 }
 
 std::string formatted(const char* format, auto... values) {
@@ -28,8 +29,10 @@ void Table::head() const {
   if (options_.json) {
     return;
   }
-  std::printf("# weft nccl-perf: %s, %u ranks, %u channels, plugin %s (v%d)\n",
-              to_string(options_.operation), options_.ranks, options_.channels, plugin_.c_str(),
+  std::printf("# weft nccl-perf: %s, %u ranks, %u channels, %s, %s, plugin %s (v%d)\n",
+              to_string(options_.operation), options_.ranks, options_.channels,
+              kAlgorithmNames[static_cast<std::size_t>(options_.algorithm)],
+              kProtocolNames[static_cast<std::size_t>(options_.protocol)], plugin_.c_str(),
               version_);
   std::printf("# minBytes %zu maxBytes %zu step: %s warmup iters: %u iters: %u validation: %d\n#\n",
               options_.smallest, options_.largest,
@@ -49,7 +52,11 @@ void Table::head() const {
 
 double Table::bandwidth(const Problem& problem, const Measured& one) const {
   const Counts counts = counts_of(problem);
-  const auto bytes = static_cast<double>(std::max(counts.send, counts.receive) * problem.element);
+  // Of a hypercube nccl-tests counts what moves, else the larger buffer.
+  const std::size_t elements = problem.operation == Operation::hypercube
+                                   ? counts.send * (problem.ranks - 1)
+                                   : std::max(counts.send, counts.receive);
+  const auto bytes = static_cast<double>(elements * problem.element);
   return one.microseconds > 0 ? bytes / one.microseconds / 1000 : 0;
 }
 
@@ -73,10 +80,13 @@ void Table::print_json(const Problem& problem, const Measured& one, bool in_plac
   const double algorithm = bandwidth(problem, one);
   std::printf(
       "{\"nccl_perf\": true, \"op\": \"%s\", \"ranks\": %u, \"channels\": %u, \"plugin\": \"%s\", "
-      "\"api\": %d, \"size\": %zu, \"type\": \"%s\", \"redop\": \"%s\", \"in_place\": %s, "
+      "\"api\": %d, \"algo\": \"%s\", \"proto\": \"%s\", \"size\": %zu, \"type\": \"%s\", "
+      "\"redop\": \"%s\", \"in_place\": %s, "
       "\"time_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %llu}\n",
       to_string(problem.operation), problem.ranks, problem.channels, plugin_.c_str(), version_,
-      problem.bytes, kTypeNames[static_cast<std::size_t>(options_.type)],
+      kAlgorithmNames[static_cast<std::size_t>(problem.algorithm)],
+      kProtocolNames[static_cast<std::size_t>(problem.protocol)], problem.bytes,
+      kTypeNames[static_cast<std::size_t>(options_.type)],
       kReductionNames[static_cast<std::size_t>(options_.reduction)], in_place ? "true" : "false",
       one.microseconds, algorithm, algorithm * bus_factor(problem.operation, problem.ranks),
       static_cast<unsigned long long>(one.wrong));

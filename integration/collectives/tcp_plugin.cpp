@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <span>
+#include <vector>
 
 #include "integration/nccl/abi.hpp"
 
@@ -124,8 +124,45 @@ struct Place {
 };
 static_assert(sizeof(Place) <= 64);
 
-struct Listener {
+// Who has connected and not greeted yet. Nobody waits for the greeting of one: who owes it may be
+// in accept() as well, and wait for ours.
+struct Guest {
   int fd = -1;
+  std::uint32_t greeting = 0;
+  std::size_t arrived = 0;  // bytes of it
+
+  enum class State : std::uint8_t { unknown, welcome, unwelcome };
+  [[nodiscard]] State look();
+};
+
+Guest::State Guest::look() {
+  const ssize_t count = ::recv(fd, reinterpret_cast<std::byte*>(&greeting) + arrived,
+                               sizeof greeting - arrived, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+    return State::unknown;
+  }
+  arrived += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+  if (count > 0 && arrived < sizeof greeting) {
+    return State::unknown;
+  }
+  return count > 0 && greeting == kGreeting ? State::welcome : State::unwelcome;
+}
+
+struct Listener {
+  static constexpr std::size_t kMaxGuests = 128;
+
+  explicit Listener(int socket) : fd(socket) {}
+  ~Listener() {
+    for (const Guest& guest : guests) {
+      ::close(guest.fd);
+    }
+    ::close(fd);
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  int fd;
+  std::vector<Guest> guests;
 };
 
 Result init(Logger) { return kSuccess; }
@@ -171,7 +208,7 @@ Result listen(int, void* handle, void** listener) {
     return kSystemError;
   }
   std::memcpy(handle, &place, sizeof place);
-  *listener = new Listener{fd};
+  *listener = new Listener(fd);
   return kSuccess;
 }
 
@@ -197,10 +234,14 @@ Result connect(int, void* handle, void** connection, DeviceHandle** device) {
   const int fd = place.fd - 1;
   if (::connect(fd, reinterpret_cast<sockaddr*>(&place.address), sizeof place.address) != 0 &&
       errno != EISCONN) {
-    const bool later = errno == EINPROGRESS || errno == EALREADY || errno == EINTR;
-    return later ? kSuccess : kRemoteError;
+    if (errno == EINPROGRESS || errno == EALREADY || errno == EINTR) {
+      return kSuccess;
+    }
+    ::close(fd);
+    return kRemoteError;
   }
   if (::send(fd, &kGreeting, sizeof kGreeting, MSG_NOSIGNAL) != sizeof kGreeting) {
+    ::close(fd);
     return kRemoteError;
   }
   *connection = adopt(fd, true);
@@ -212,17 +253,29 @@ Result accept(void* listener, void** connection, DeviceHandle** device) {
   if (device != nullptr) {
     *device = nullptr;
   }
-  const int fd = ::accept4(static_cast<Listener*>(listener)->fd, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? kSuccess : kSystemError;
+  auto& at = *static_cast<Listener*>(listener);
+  if (at.guests.size() < Listener::kMaxGuests) {
+    const int fd = ::accept4(at.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      at.guests.push_back({fd});
+    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) {
+      return kSystemError;
+    }
   }
-  std::uint32_t greeting = 0;
-  if (::recv(fd, &greeting, sizeof greeting, MSG_WAITALL) != sizeof greeting ||
-      greeting != kGreeting) {
+  for (auto guest = at.guests.begin(); guest != at.guests.end();) {
+    const Guest::State state = guest->look();
+    if (state == Guest::State::unknown) {
+      ++guest;
+      continue;
+    }
+    const int fd = guest->fd;
+    guest = at.guests.erase(guest);
+    if (state == Guest::State::welcome) {
+      *connection = adopt(fd, false);
+      return kSuccess;
+    }
     ::close(fd);
-    return kSuccess;  // somebody else
   }
-  *connection = adopt(fd, false);
   return kSuccess;
 }
 
@@ -279,8 +332,7 @@ Result close_connection(void* connection) {
   return kSuccess;
 }
 Result close_listener(void* listener) {
-  const std::unique_ptr<Listener> at(static_cast<Listener*>(listener));
-  ::close(at->fd);
+  delete static_cast<Listener*>(listener);
   return kSuccess;
 }
 

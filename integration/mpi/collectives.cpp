@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -183,6 +184,8 @@ class Report {
   std::uint64_t total_wrong_ = 0;
 };
 
+constexpr double kMaxBytes = 1 << 30;  // counts of MPI are ints
+
 constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                         "broadcast",  "gather",     "scatter",        "barrier"};
 
@@ -198,6 +201,25 @@ bool known(const std::string& names) {
   return true;
 }
 
+// As nccl-tests takes sizes: a number, and K, M or G of 1024 each; 0 if it is none.
+std::size_t parse_size(const char* text) {
+  char* end = nullptr;
+  const double number = std::strtod(text, &end);
+  const std::string unit = end;
+  constexpr const char* kUnits = "kmg";
+  double factor = 1;
+  if (!unit.empty()) {
+    const char* const found =
+        std::strchr(kUnits, std::tolower(static_cast<unsigned char>(unit[0])));
+    if (unit.size() != 1 || found == nullptr) {
+      return 0;
+    }
+    factor = static_cast<double>(std::size_t{1024} << (10 * (found - kUnits)));
+  }
+  const double size = number * factor;
+  return end != text && size >= 1 && size <= kMaxBytes ? static_cast<std::size_t>(size) : 0;
+}
+
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -210,9 +232,9 @@ bool parse(int argc, char** argv, Options& options) {
     }
     const char* const value = argv[++i];
     if (word == "-b") {
-      options.least = std::strtoull(value, nullptr, 10);
+      options.least = parse_size(value);
     } else if (word == "-e") {
-      options.most = std::strtoull(value, nullptr, 10);
+      options.most = parse_size(value);
     } else if (word == "-f") {
       options.factor = std::strtoull(value, nullptr, 10);
     } else if (word == "-n") {
@@ -225,16 +247,14 @@ bool parse(int argc, char** argv, Options& options) {
       return false;
     }
   }
-  // Counts of MPI are ints.
-  return options.least > 0 && options.factor > 1 && options.iterations > 0 &&
-         options.warm_up >= 0 && options.most <= (std::size_t{1} << 30) &&
-         (options.only.empty() || known(options.only));
+  return options.least > 0 && options.most > 0 && options.factor > 1 && options.iterations > 0 &&
+         options.warm_up >= 0 && (options.only.empty() || known(options.only));
 }
 
 constexpr const char* kUsage =
     "usage: weft-collectives [OPTIONS], under mpirun\n"
-    "  -b BYTES      smallest size (4)\n"
-    "  -e BYTES      largest size (67108864; 1 GiB at most)\n"
+    "  -b BYTES      smallest size (4); 64K, 16M and 1G mean 1024 times as many each\n"
+    "  -e BYTES      largest size (64M; 1G at most)\n"
     "  -f FACTOR     from one size to the next (16)\n"
     "  -n NUMBER     measured runs of each (5)\n"
     "  -w NUMBER     runs before that, checked but not measured (1)\n"

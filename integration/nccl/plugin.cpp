@@ -235,9 +235,10 @@ abi::Result register_memory(void* connection, void* data, std::size_t size, int 
       return abi::kInvalidUsage;
     }
     const End& end = *static_cast<End*>(connection);
-    Comm* const comm = end.sends != nullptr ? static_cast<Comm*>(end.sends) : end.receives;
+    auto* const bytes = static_cast<std::byte*>(data);
     const auto made = end.nic->with([&](Core& core) {
-      return core.register_memory(*comm, static_cast<std::byte*>(data), size);
+      return end.sends != nullptr ? core.register_memory(*end.sends, bytes, size)
+                                  : core.register_memory(*end.receives, bytes, size);
     });
     if (!made) {
       library().log(abi::kWarn, made.error().message);

@@ -1,4 +1,6 @@
 // Owns what the engine tells: messages that arrived, and work that ended.
+#include <algorithm>
+
 #include "integration/nccl/core/core.hpp"
 
 namespace weft::nccl {
@@ -45,8 +47,9 @@ void Core::on_completion(const Completion& completion) {
       }
       break;
     case Lane::control_send:
-      if (links_.on_sent(cookie.index) && completion.status != Status::ok) {
-        fail_peer(completion.peer);
+      if (const auto partner = links_.on_sent(cookie.index);
+          partner && completion.status != Status::ok) {
+        on_failure(*partner, completion.status);
       }
       break;
     case Lane::write:
@@ -55,7 +58,7 @@ void Core::on_completion(const Completion& completion) {
     case Lane::watch:
       watches_[cookie.index].under_way = false;
       if (completion.status != Status::flushed) {
-        fail_peer(srd::PeerId{cookie.index});
+        on_failure(watches_[cookie.index].partner, completion.status);
       }
       break;
   }
@@ -97,13 +100,26 @@ ReceiveComm* Core::receiver(const Completion& completion, const ControlHeader& h
   return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
 }
 
+// Who asked a former life of ours asks again (SendComm::ask_again()), even if the first hello had
+// not left by then: so it may come twice.
+bool Core::knows(const Listener& listener, const Hello& hello) const {
+  for (std::size_t i = 0; i < listener.waiting.size(); ++i) {
+    if (listener.waiting.at(i) == hello) {
+      return true;
+    }
+  }
+  return std::any_of(receivers_.ends.begin(), receivers_.ends.end(), [&](const auto& one) {
+    return one != nullptr && Hello{one->partner, one->partner_number, one->partner_nonce} == hello;
+  });
+}
+
 void Core::on_hello(const Completion& completion, const ControlHeader& header) {
   const Hello hello{{completion.peer, completion.remote, header.qkey.value()},
                     header.from_number.value(),
                     header.from_nonce.value()};
   const auto found = listeners_.find(header.sequence.value());
   if (found != listeners_.end() && found->second.secret == header.secret.value() &&
-      found->second.waiting.push(hello)) {
+      (knows(found->second, hello) || found->second.waiting.push(hello))) {
     return;
   }
   ++links_.counters().stray_controls;
@@ -116,11 +132,15 @@ void Core::on_hello(const Completion& completion, const ControlHeader& header) {
 
 void Core::on_welcome(const Completion& completion, const ControlHeader& header) {
   SendComm* const asked = sender(completion, header);
+  const bool refused = static_cast<ControlKind>(header.kind) == ControlKind::refuse;
+  if (asked == nullptr && !refused) {
+    return dismiss(completion, header);
+  }
   if (asked == nullptr || asked->state != Comm::State::connecting) {
     ++links_.counters().stray_controls;
     return;
   }
-  if (static_cast<ControlKind>(header.kind) == ControlKind::refuse) {
+  if (refused) {
     asked->fail(Outcome::remote_error);
     return;
   }
@@ -129,17 +149,21 @@ void Core::on_welcome(const Completion& completion, const ControlHeader& header)
   asked->state = Comm::State::open;
 }
 
+// Tells a receiver whose sender is no more, or it would wait for ever.
+void Core::dismiss(const Completion& completion, const ControlHeader& header) {
+  ++links_.counters().stray_controls;
+  ControlHeader goodbye;
+  goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
+  goodbye.to_number = header.from_number.value();
+  goodbye.to_nonce = header.from_nonce.value();
+  links_.send({completion.peer, completion.remote, header.qkey.value()}, goodbye, false);
+}
+
 void Core::on_announce(const Completion& completion, const ControlHeader& header,
                        std::span<const std::byte> message) {
   SendComm* const meant = sender(completion, header);
   if (meant == nullptr) {
-    ++links_.counters().stray_controls;
-    ControlHeader goodbye;  // the receiver would wait for ever
-    goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
-    goodbye.to_number = header.from_number.value();
-    goodbye.to_nonce = header.from_nonce.value();
-    links_.send({completion.peer, completion.remote, header.qkey.value()}, goodbye, false);
-    return;
+    return dismiss(completion, header);
   }
   if (!meant->on_announce(links_, header, message)) {
     ++links_.counters().stray_controls;

@@ -40,7 +40,8 @@ struct Request {
 };
 
 // Memory that was registered for one connection. The key is of this connection alone: when it goes,
-// nobody can write there through it, whatever other connections have registered.
+// nobody can write there through it, whatever other connections have registered. What is only sent
+// has no key.
 struct Region {
   srd::RegionKey key;
   std::byte* data = nullptr;
@@ -62,6 +63,7 @@ struct Partner {
 
   [[nodiscard]] srd::Qpn data() const { return srd::Qpn{control.value() + 1}; }
   [[nodiscard]] srd::Qpn watch() const { return srd::Qpn{control.value() + 2}; }
+  [[nodiscard]] bool operator==(const Partner&) const = default;
 };
 
 struct CoreCounters {

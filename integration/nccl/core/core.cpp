@@ -86,7 +86,7 @@ Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
     if (made == nullptr) {
       return Outcome::system_error;
     }
-    begin(handle, partner, *made);
+    made->ask(links_, handle.listener.value(), handle.secret.value());
     handle.asked = 1;
     handle.number = made->number;
     handle.nonce = made->nonce;
@@ -107,17 +107,6 @@ Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
   --asked->pending;  // the answer has come
   connection = asked;
   return Outcome::ok;
-}
-
-void Core::begin(const ListenHandle& handle, const Partner& partner, SendComm& connection) {
-  ControlHeader hello;
-  hello.kind = static_cast<std::uint8_t>(ControlKind::hello);
-  hello.from_number = connection.number;
-  hello.from_nonce = connection.nonce;
-  hello.sequence = handle.listener.value();
-  hello.secret = handle.secret.value();
-  connection.pending = 1;  // an answer: the peer is watched
-  links_.send(partner, hello);
 }
 
 Outcome Core::accept(std::uint32_t id, ReceiveComm*& connection) {
@@ -192,19 +181,31 @@ void Core::close(SendComm& connection) {
 
 void Core::close(ReceiveComm& connection) { give_up(receivers_, connection, kToSender); }
 
-Result<Region*> Core::register_memory(Comm& connection, std::byte* data, std::size_t size) {
+Result<Region*> Core::register_memory(SendComm& connection, std::byte* data, std::size_t size) {
+  return add_region(connection, data, size, [] { return srd::RegionKey{}; });
+}
+
+Result<Region*> Core::register_memory(ReceiveComm& connection, std::byte* data, std::size_t size) {
+  return add_region(connection, data, size, [&] {
+    return engine_.memory().insert({.data = data,
+                                    .address = reinterpret_cast<std::uintptr_t>(data),
+                                    .length = size,
+                                    .access = srd::Access::local_write | srd::Access::remote_write,
+                                    .domain = kDomain});
+  });
+}
+
+// The same memory may be registered again.
+template <class F>
+Result<Region*> Core::add_region(Comm& connection, std::byte* data, std::size_t size,
+                                 F&& make_key) {
   for (const auto& region : connection.regions) {
     if (region->data == data && region->size == size) {
       ++region->uses;
       return region.get();
     }
   }
-  const auto key =
-      engine_.memory().insert({.data = data,
-                               .address = reinterpret_cast<std::uintptr_t>(data),
-                               .length = size,
-                               .access = srd::Access::local_write | srd::Access::remote_write,
-                               .domain = kDomain});
+  const Result<srd::RegionKey> key = make_key();
   if (!key) {
     return tl::unexpected(key.error());
   }
@@ -229,7 +230,6 @@ std::unique_ptr<Region> Core::take_region(C& connection, const Region* region, b
 bool Core::deregister(SendComm& connection, const Region* region) {
   bool found = false;
   if (const auto taken = take_region(connection, region, found)) {
-    (void)engine_.memory().erase(taken->key);
     connection.revoke(links_, taken.get());
   }
   return found;

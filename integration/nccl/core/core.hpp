@@ -66,7 +66,10 @@ class Core {
   void close(SendComm& connection);
   void close(ReceiveComm& connection);
 
-  [[nodiscard]] Result<Region*> register_memory(Comm& connection, std::byte* data,
+  // What is received into must be open to the partner's writes; nobody reaches what is sent.
+  [[nodiscard]] Result<Region*> register_memory(SendComm& connection, std::byte* data,
+                                                std::size_t size);
+  [[nodiscard]] Result<Region*> register_memory(ReceiveComm& connection, std::byte* data,
                                                 std::size_t size);
   // False: there is no such region. Afterwards its memory is not touched, unless it was registered
   // more often than deregistered.
@@ -91,6 +94,7 @@ class Core {
     Partner partner;
     std::uint16_t number = 0;
     std::uint32_t nonce = 0;
+    [[nodiscard]] bool operator==(const Hello&) const = default;
   };
   struct Listener {
     std::uint64_t secret = 0;
@@ -99,6 +103,7 @@ class Core {
   struct Watch {
     bool under_way = false;
     bool wanted = false;
+    Partner partner;  // to whom it is under way
   };
   static constexpr std::size_t kMaxWaiting = 1024;  // connections that nobody has accepted
   static constexpr Duration kCheckEvery = std::chrono::milliseconds{50};
@@ -125,9 +130,11 @@ class Core {
   // core.cpp
   template <class C>
   [[nodiscard]] C* make_end(Table<C>& table, const Partner& partner);
-  void begin(const ListenHandle& handle, const Partner& partner, SendComm& connection);
   template <class C>
   void give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags);
+  template <class F>
+  [[nodiscard]] static Result<Region*> add_region(Comm& connection, std::byte* data,
+                                                  std::size_t size, F&& make_key);
   template <class C>
   [[nodiscard]] static std::unique_ptr<Region> take_region(C& connection, const Region* region,
                                                            bool& found);
@@ -135,6 +142,8 @@ class Core {
   // arrive.cpp
   void on_completion(const srd::Completion& completion);
   void on_control(const srd::Completion& completion, std::span<const std::byte> message);
+  [[nodiscard]] bool knows(const Listener& listener, const Hello& hello) const;
+  void dismiss(const srd::Completion& completion, const ControlHeader& header);
   void on_hello(const srd::Completion& completion, const ControlHeader& header);
   void on_welcome(const srd::Completion& completion, const ControlHeader& header);
   void on_announce(const srd::Completion& completion, const ControlHeader& header,
@@ -152,7 +161,9 @@ class Core {
   template <class C>
   void check_end(C& connection);
   void watch(srd::PeerId peer, const Partner& partner, Watch& one);
-  void fail_peer(srd::PeerId peer);
+  void on_failure(const Partner& partner, srd::Status status);
+  // Those with this partner, or with anybody at its peer.
+  void fail_all(const Partner& partner, bool at_peer);
   void notice_restarts();
   [[nodiscard]] std::uint32_t restarts_of(srd::PeerId peer) const;
 

@@ -32,7 +32,7 @@ Result<void> Links::open() {
   }
   send_buffers_.resize(kSendBuffers * kMaxControl);
   receive_buffers_.resize(kReceiveBuffers * kMaxControl);
-  matters_.resize(kSendBuffers);
+  receivers_.resize(kSendBuffers);
   for (std::uint32_t i = 0; i < kSendBuffers; ++i) {
     free_buffers_.push_back(kSendBuffers - 1 - i);
   }
@@ -73,7 +73,7 @@ bool Links::post(const Partner& to, std::span<const std::byte> message, bool mat
   if (engine_.post(request) != srd::PostResult::accepted) {
     return false;
   }
-  matters_[buffer] = matters;
+  receivers_[buffer] = matters ? std::optional(to) : std::nullopt;
   free_buffers_.pop_back();
   return true;
 }
@@ -99,9 +99,9 @@ void Links::retry() {
   }
 }
 
-bool Links::on_sent(std::uint32_t buffer) {
+std::optional<Partner> Links::on_sent(std::uint32_t buffer) {
   free_buffers_.push_back(buffer);
-  return matters_[buffer];
+  return receivers_[buffer];
 }
 
 }  // namespace weft::nccl

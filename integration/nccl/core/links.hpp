@@ -61,8 +61,8 @@ class Links {
   void send(const Partner& to, ControlHeader header, bool matters = true);
   void retry();
   [[nodiscard]] bool has_backlog() const { return !backlog_.empty(); }
-  // A message has left or failed; whether that matters.
-  [[nodiscard]] bool on_sent(std::uint32_t buffer);
+  // A message has left or failed. Whose fault it is if it failed and that matters.
+  [[nodiscard]] std::optional<Partner> on_sent(std::uint32_t buffer);
   [[nodiscard]] std::span<const std::byte> received(std::uint32_t buffer,
                                                     std::size_t length) const {
     return std::span{receive_buffers_}.subspan(buffer * kMaxControl, length);
@@ -88,7 +88,7 @@ class Links {
   std::byte empty_{};
   CoreCounters counters_;
   std::vector<std::byte> send_buffers_;
-  std::vector<bool> matters_;
+  std::vector<std::optional<Partner>> receivers_;  // of the messages that matter, by buffer
   std::vector<std::uint32_t> free_buffers_;
   std::vector<std::byte> receive_buffers_;
   RingQueue<Late> backlog_;

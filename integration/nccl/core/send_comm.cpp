@@ -6,6 +6,19 @@
 
 namespace weft::nccl {
 
+void SendComm::ask(Links& links, std::uint32_t listener, std::uint64_t secret) {
+  listener_ = listener;
+  secret_ = secret;
+  ControlHeader hello;
+  hello.kind = static_cast<std::uint8_t>(ControlKind::hello);
+  hello.from_number = number;
+  hello.from_nonce = nonce;
+  hello.sequence = listener;
+  hello.secret = secret;
+  pending = 1;  // an answer: the peer is watched
+  links.send(partner, hello);
+}
+
 Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, int tag,
                        const Region* region, Request*& out) {
   out = nullptr;

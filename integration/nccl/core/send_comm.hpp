@@ -21,6 +21,11 @@ class SendComm : public Comm {
 
   SendComm() { waiting_.reserve(kMaxSends); }
 
+  // Asks a listener to be connected.
+  void ask(Links& links, std::uint32_t listener, std::uint64_t secret);
+  // Asks again: the partner's process has begun a later life, which never heard the question.
+  void ask_again(Links& links) { ask(links, listener_, secret_); }
+
   // `out` is null if there is no room: ask again.
   [[nodiscard]] Outcome post(Links& links, std::byte* data, std::size_t size, int tag,
                              const Region* region, Request*& out);
@@ -66,6 +71,8 @@ class SendComm : public Comm {
   [[nodiscard]] Written write(Links& links, std::uint32_t index, Place place);
   void end_waiting(Outcome outcome);
 
+  std::uint32_t listener_ = 0;
+  std::uint64_t secret_ = 0;
   RequestPool<kMaxSends> requests_;
   std::array<Record, kMaxSends> records_{};  // by index of the request
   std::vector<std::uint32_t> waiting_;       // indices, oldest first

@@ -53,12 +53,24 @@ void Core::watch(srd::PeerId peer, const Partner& partner, Watch& one) {
   request.qkey = partner.qkey;
   request.cookie = Cookie{Lane::watch, 0, peer.value()}.pack();
   one.under_way = engine_.post(request) == srd::PostResult::accepted;
+  one.partner = partner;
 }
 
-void Core::fail_peer(srd::PeerId peer) {
+// A message to a partner has failed, and that matters. Only a peer that does not answer takes all
+// connections with it: who names a wrong endpoint or Q_Key spoils what was asked in that name.
+void Core::on_failure(const Partner& partner, srd::Status status) {
+  if (status == srd::Status::peer_restarted) {
+    notice_restarts();
+    return;
+  }
+  fail_all(partner, status == srd::Status::unresponsive || status == srd::Status::unreachable);
+}
+
+void Core::fail_all(const Partner& partner, bool at_peer) {
   const auto fail = [&](auto& table) {
     for (const auto& one : table.ends) {
-      if (one != nullptr && one->partner.peer == peer) {
+      if (one != nullptr &&
+          (at_peer ? one->partner.peer == partner.peer : one->partner == partner)) {
         links_.counters().failed_connections += one->usable() ? 1 : 0;
         one->fail(Outcome::remote_error);
       }
@@ -68,17 +80,26 @@ void Core::fail_peer(srd::PeerId peer) {
   fail(receivers_);
 }
 
+// Connections with a former life are no more. Who has only asked for one asks the present life: its
+// handle may well be from there.
 void Core::notice_restarts() {
   seen_restarts_ = engine_.counters().peer_restarts;
-  const auto fail = [&](auto& table) {
-    for (const auto& one : table.ends) {
-      if (one != nullptr && restarts_of(one->partner.peer) != one->restarts) {
-        one->fail(Outcome::remote_error);
-      }
-    }
+  const auto is_stale = [&](const auto& one) {
+    return one != nullptr && restarts_of(one->partner.peer) != one->restarts;
   };
-  fail(senders_);
-  fail(receivers_);
+  for (const auto& one : senders_.ends) {
+    if (is_stale(one) && one->state == Comm::State::connecting) {
+      one->restarts = restarts_of(one->partner.peer);
+      one->ask_again(links_);
+    } else if (is_stale(one)) {
+      one->fail(Outcome::remote_error);
+    }
+  }
+  for (const auto& one : receivers_.ends) {
+    if (is_stale(one)) {
+      one->fail(Outcome::remote_error);
+    }
+  }
 }
 
 }  // namespace weft::nccl

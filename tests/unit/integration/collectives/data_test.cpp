@@ -10,8 +10,8 @@ namespace weft::collectives {
 namespace {
 
 TEST(Data, ReductionsOfEveryType) {
-  for (int type = 0; type < 8; ++type) {
-    for (int reduction = 0; reduction < 4; ++reduction) {
+  for (int type = 0; type < 9; ++type) {
+    for (int reduction = 0; reduction < 5; ++reduction) {
       Problem problem{.operation = Operation::all_reduce, .ranks = 3};
       problem.element = size_of(static_cast<Type>(type));
       problem.bytes = 1000 * problem.element;
@@ -23,11 +23,29 @@ TEST(Data, ReductionsOfEveryType) {
         fill_input(pattern, problem, other);
         reduce(pattern.type, pattern.reduction, result.data(), other.data(), 1000);
       }
+      finish(pattern.type, pattern.reduction, problem.ranks, result.data(), 1000);
       problem.rank = 0;
       EXPECT_EQ(count_wrong(pattern, problem, result), 0U) << type << " " << reduction;
       result[problem.element * 500] ^= std::byte{1};
       EXPECT_EQ(count_wrong(pattern, problem, result), 1U);
     }
+  }
+}
+
+TEST(Data, SumsOfManyRanksAreExactInEveryType) {
+  for (int type = 0; type < 9; ++type) {
+    Problem problem{.operation = Operation::all_reduce, .ranks = 64};
+    problem.element = size_of(static_cast<Type>(type));
+    problem.bytes = 256 * problem.element;
+    const Pattern pattern{static_cast<Type>(type), Reduction::sum, 2};
+    std::vector<std::byte> result(problem.bytes);
+    for (problem.rank = 64; problem.rank-- > 0;) {  // in another order than the check's
+      std::vector<std::byte> other(problem.bytes);
+      fill_input(pattern, problem, other);
+      reduce(pattern.type, pattern.reduction, result.data(), other.data(), 256);
+    }
+    problem.rank = 0;
+    EXPECT_EQ(count_wrong(pattern, problem, result), 0U) << kTypeNames[type];
   }
 }
 

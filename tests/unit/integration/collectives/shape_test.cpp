@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
+#include <tuple>
+#include <vector>
 
 #include "integration/collectives/data.hpp"
 #include "srd/base/rng.hpp"
@@ -15,12 +18,13 @@ namespace {
 
 constexpr Operation kAll[] = {
     Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter, Operation::broadcast,
-    Operation::reduce,     Operation::sendrecv,   Operation::alltoall};
+    Operation::reduce,     Operation::sendrecv,   Operation::alltoall,       Operation::gather,
+    Operation::scatter,    Operation::hypercube};
 
+// Bytes of data that a message may have.
 std::size_t slot_of(const Problem& problem, const Program& program) {
-  const std::size_t step =
-      program.point_to_point ? problem.buffers.point_to_point : problem.buffers.simple / kSteps;
-  return step * program.steps_of_slice;
+  return data_bytes(program.protocol,
+                    buffer_of(problem.buffers, program) / kSteps * program.steps_of_slice);
 }
 
 // The sizes of the messages of a program, in order.
@@ -28,9 +32,10 @@ std::vector<std::size_t> sizes(const Problem& problem, const Program& program, b
   std::vector<std::size_t> all;
   for (const Step& step : program.steps) {
     for (std::uint32_t i = 0; (out ? step.sends : step.receives) && i < program.slices; ++i) {
-      all.push_back(
-          slice_of(step.count, program.slices, i, slot_of(problem, program) / problem.element)
-              .count);
+      all.push_back(program.slices == 1 ? step.count
+                                        : slice_of(step.count, program.slices, i,
+                                                   slot_of(problem, program) / problem.element)
+                                              .count);
     }
   }
   return all;
@@ -42,7 +47,10 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
   for (int i = 0; i < 2000; ++i) {
     Problem problem;
     problem.operation = kAll[rng.below(std::size(kAll))];
-    problem.ranks = 2 + rng.below(7);
+    problem.ranks =
+        problem.operation == Operation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
+    problem.algorithm = static_cast<Algorithm>(rng.below(2));
+    problem.protocol = static_cast<Protocol>(rng.below(3));
     problem.root = rng.below(problem.ranks);
     problem.channels = 1 + rng.below(4);
     problem.element = std::size_t{1} << rng.below(4);
@@ -53,10 +61,14 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
       for (const Program& program : programs_of(problem)) {
         for (const std::size_t size : sizes(problem, program, true)) {
           ASSERT_LE(size * problem.element, slot_of(problem, program));
-          sent[{problem.rank, program.to, program.channel}].push_back(size);
+          for (const std::uint32_t to : program.to) {
+            sent[{problem.rank, to, program.channel}].push_back(size);
+          }
         }
         for (const std::size_t size : sizes(problem, program, false)) {
-          received[{program.from, problem.rank, program.channel}].push_back(size);
+          for (const std::uint32_t from : program.from) {
+            received[{from, problem.rank, program.channel}].push_back(size);
+          }
         }
       }
     }
@@ -95,10 +107,10 @@ TEST(Shape, ChannelsShareEverything) {
 // All ranks in one thread, with queues for a network.
 class Model {
  public:
-  explicit Model(const Problem& problem) : problem_(problem) {}
+  Model(const Problem& problem, Reduction reduction) : problem_(problem), reduction_(reduction) {}
 
   std::size_t wrong(bool in_place) {
-    const Pattern pattern{Type::int32, Reduction::sum, 1};
+    const Pattern pattern{Type::int32, reduction_, 1};
     for (problem_.rank = 0; problem_.rank < problem_.ranks; ++problem_.rank) {
       const Counts counts = counts_of(problem_);
       const std::size_t all = std::max(counts.send, counts.receive);
@@ -106,8 +118,7 @@ class Model {
       inputs_.emplace_back(counts.send * 4);
       fill_input(pattern, problem_, inputs_.back());
       if (in_place) {
-        const std::size_t at =
-            problem_.operation == Operation::all_gather ? problem_.rank * counts.send : 0;
+        const std::size_t at = gathers_to(problem_.operation) ? problem_.rank * counts.send : 0;
         std::copy(inputs_.back().begin(), inputs_.back().end(),
                   outputs_.back().begin() + static_cast<std::ptrdiff_t>(at * 4));
       }
@@ -125,7 +136,7 @@ class Model {
     for (problem_.rank = 0; problem_.rank < problem_.ranks; ++problem_.rank) {
       const Counts counts = counts_of(problem_);
       auto output = std::span{outputs_[problem_.rank]};
-      const bool scatters = in_place && problem_.operation == Operation::reduce_scatter;
+      const bool scatters = in_place && scatters_from(problem_.operation);
       output =
           output.subspan(scatters ? problem_.rank * counts.receive * 4 : 0, counts.receive * 4);
       wrong += count_wrong(pattern, problem_, output);
@@ -149,71 +160,151 @@ class Model {
       return false;
     }
     const Step& step = one.program.steps[one.step];
-    auto& inbox = lines_[{one.program.from, one.rank, one.program.channel}];
-    if (step.receives && inbox.empty()) {
+    const auto ready = [&](std::uint32_t from) {
+      return !lines_[{from, one.rank, one.program.channel}].empty();
+    };
+    if (!begins(one) || (step.receives && !std::ranges::all_of(one.program.from, ready))) {
       return false;
     }
     std::vector<std::byte> data(step.count * 4);
     const Counts counts = counts_of(problem_);
     std::byte* input = inputs_[one.rank].data();
     std::byte* output = outputs_[one.rank].data();
-    if (in_place && problem_.operation == Operation::reduce_scatter) {
+    if (in_place && scatters_from(problem_.operation)) {
       input = output;
       output += one.rank * counts.receive * 4;
     } else if (in_place) {
-      input =
-          output + (problem_.operation == Operation::all_gather ? one.rank * counts.send : 0) * 4;
+      input = output + (gathers_to(problem_.operation) ? one.rank * counts.send : 0) * 4;
     }
+    bool first = true;
     if (step.from != Step::kNone) {
-      std::copy_n(input + step.from * 4, data.size(), data.begin());
+      std::copy_n((step.from_output ? output : input) + step.from * 4, data.size(), data.begin());
+      first = false;
     }
-    if (step.receives) {
+    for (std::size_t i = 0; step.receives && i < one.program.from.size(); ++i, first = false) {
+      auto& inbox = lines_[{one.program.from[i], one.rank, one.program.channel}];
       EXPECT_EQ(inbox.front().size(), data.size());
-      if (step.from != Step::kNone) {
+      if (!first) {
         reduce(Type::int32, Reduction::sum, data.data(), inbox.front().data(), step.count);
       } else {
         data = inbox.front();
       }
       inbox.pop_front();
     }
+    if (step.finishes) {
+      finish(Type::int32, reduction_, problem_.ranks, data.data(), step.count);
+    }
     if (step.to != Step::kNone) {
       std::copy(data.begin(), data.end(), output + step.to * 4);
     }
-    if (step.sends) {
-      lines_[{one.rank, one.program.to, one.program.channel}].push_back(data);
+    for (const std::uint32_t to : step.sends ? one.program.to : std::vector<std::uint32_t>{}) {
+      lines_[{one.rank, to, one.program.channel}].push_back(data);
     }
     ++one.step;
     return true;
   }
 
+  // No program of an earlier phase of this rank goes on.
+  [[nodiscard]] bool begins(const Running& one) const {
+    return std::ranges::none_of(running_, [&](const Running& other) {
+      return other.rank == one.rank && other.program.phase < one.program.phase &&
+             other.step != other.program.steps.size();
+    });
+  }
+  static bool gathers_to(Operation operation) {
+    return operation == Operation::all_gather || operation == Operation::gather ||
+           operation == Operation::hypercube;
+  }
+  static bool scatters_from(Operation operation) {
+    return operation == Operation::reduce_scatter || operation == Operation::scatter;
+  }
+
   Problem problem_;
+  Reduction reduction_;
   std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::vector<std::byte>> outputs_;
   std::vector<Running> running_;
   std::map<Line, std::deque<std::vector<std::byte>>> lines_;
 };
 
+struct Way {
+  Operation operation;
+  Algorithm algorithm = Algorithm::ring;
+  Protocol protocol = Protocol::simple;
+};
+
+void expect_right(const Way& way, std::uint32_t ranks, std::size_t bytes, bool in_place) {
+  Problem problem{.operation = way.operation,
+                  .bytes = bytes,
+                  .ranks = ranks,
+                  .root = ranks - 1,
+                  .channels = 2,
+                  .algorithm = way.algorithm,
+                  .protocol = way.protocol};
+  problem.buffers.simple = std::size_t{64} << 10;
+  problem.buffers.ll = std::size_t{16} << 10;
+  problem.buffers.ll128 = std::size_t{64} << 10;
+  EXPECT_EQ(Model(problem, bytes % 3 == 0 ? Reduction::sum : Reduction::avg).wrong(in_place), 0U)
+      << to_string(way.operation) << " of " << bytes << " bytes, " << ranks << " ranks, "
+      << kAlgorithmNames[static_cast<int>(way.algorithm)] << ", "
+      << kProtocolNames[static_cast<int>(way.protocol)]
+      << (in_place ? ", in place" : ", out of place");
+}
+
 TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
+  std::vector<Way> ways;
   for (const Operation operation : kAll) {
+    for (int protocol = 0; protocol < (is_point_to_point(operation) ? 1 : 3); ++protocol) {
+      ways.push_back({operation, Algorithm::ring, static_cast<Protocol>(protocol)});
+    }
+  }
+  for (int protocol = 0; protocol < 3; ++protocol) {
+    ways.push_back({Operation::all_reduce, Algorithm::tree, static_cast<Protocol>(protocol)});
+  }
+  for (const Way& way : ways) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 5U, 8U}) {
+      if (way.operation == Operation::hypercube && (ranks & (ranks - 1)) != 0) {
+        continue;
+      }
       for (const std::size_t bytes : {0UL, 4UL, 64UL, 4096UL, 65532UL, 262148UL}) {
-        const bool pairs = operation == Operation::sendrecv || operation == Operation::alltoall;
-        for (const bool in_place : {false, true}) {
-          if (in_place && pairs) {
-            continue;
-          }
-          Problem problem{.operation = operation,
-                          .bytes = bytes,
-                          .ranks = ranks,
-                          .root = ranks - 1,
-                          .channels = 2};
-          problem.buffers.simple = std::size_t{64} << 10;
-          EXPECT_EQ(Model(problem).wrong(in_place), 0U)
-              << to_string(operation) << " of " << bytes << " bytes, " << ranks << " ranks, "
-              << (in_place ? "in place" : "out of place");
+        expect_right(way, ranks, bytes, false);
+        if (way.operation != Operation::sendrecv && way.operation != Operation::alltoall) {
+          expect_right(way, ranks, bytes, true);
         }
       }
     }
+  }
+}
+
+// Of both trees together nobody has more than two above and four below, and who has many below in
+// one has at most one in the other.
+TEST(Shape, TreesShareTheWork) {
+  for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
+    std::uint32_t roots = 0;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const Problem problem{.operation = Operation::all_reduce,
+                            .bytes = 1 << 20,
+                            .ranks = ranks,
+                            .rank = rank,
+                            .channels = 2,
+                            .algorithm = Algorithm::tree};
+      std::size_t most = 0;
+      std::size_t least = 2;
+      for (std::uint32_t channel = 0; channel < 2; ++channel) {
+        std::size_t children = 0;
+        for (const Program& program : programs_of(problem)) {
+          if (program.channel == channel && program.steps[0].from != Step::kNone) {
+            children = program.from.size();
+            roots += program.steps[0].finishes ? 1 : 0;
+          }
+        }
+        most = std::max(most, children);
+        least = std::min(least, children);
+      }
+      EXPECT_LE(most, 2U);
+      EXPECT_TRUE(ranks % 2 != 0 || least <= 1) << "rank " << rank << " of " << ranks;
+    }
+    EXPECT_EQ(roots, 2U) << ranks << " ranks";
   }
 }
 

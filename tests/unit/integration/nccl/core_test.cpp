@@ -168,6 +168,18 @@ TEST(NcclCore, MemoryOutsideOfItsRegionIsRefused) {
             Outcome::invalid_argument);
 }
 
+TEST(NcclCore, WhatIsSentCannotBeWrittenFromOutside) {
+  Line line(4096);
+  const auto address = reinterpret_cast<std::uintptr_t>(line.out.data());
+  const auto found = line.lab.engine(0).memory().resolve(line.out_region->key, address, 1,
+                                                         srd::Access::remote_write, nccl::kDomain);
+  EXPECT_NE(found.status, srd::Status::ok);
+  const auto target = line.lab.engine(1).memory().resolve(
+      line.in_region->key, reinterpret_cast<std::uintptr_t>(line.in.data()), 1,
+      srd::Access::remote_write, nccl::kDomain);
+  EXPECT_EQ(target.status, srd::Status::ok);
+}
+
 TEST(NcclCore, RegistrationsAreCounted) {
   Line line(4096);
   auto& core = line.lab.core(1);
@@ -285,6 +297,66 @@ TEST(NcclCore, BytesThatAreNoHandleAreRefused) {
   nccl::ListenHandle handle;
   nccl::SendComm* sender = nullptr;
   EXPECT_EQ(lab.core(0).connect(handle, sender), Outcome::invalid_argument);
+}
+
+// As a GPU does that waits for flags in the data: it takes a message as soon as its bytes are
+// there, and makes room for the next one. What was put off may not come there again.
+TEST(NcclCore, WhatWasReadEarlyIsNotWrittenAgain) {
+  constexpr std::size_t kConnections = 4;
+  constexpr std::size_t kMessages = 48;  // of each: together more than a receiver counts at a time
+  constexpr std::byte kBlank{0x5A};
+  std::uint64_t deferred = 0;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    NcclLabConfig config = nccl_lab_config();
+    config.seed = seed;
+    config.link.loss = 0.3;
+    config.link.reorder = 0.1;
+    config.engine.peer_timeout = 20s;
+    NcclLab lab(2, config);
+    const std::size_t size = config.engine.mtu_payload * 4;
+    struct Message {
+      std::vector<std::byte> in;
+      std::vector<std::byte> out;
+      bool read = false;
+    };
+    std::vector<Message> messages(kConnections * kMessages);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < kConnections; ++i) {
+      const NcclLab::Connection line = lab.connect(0, 1);
+      for (std::size_t k = 0; k < kMessages; ++k, ++next) {
+        Message& message = messages[next];
+        message.in.assign(size, kBlank);
+        message.out.resize(size);
+        fill_bytes(message.out, next + 7);
+        nccl::Region* const to =
+            *lab.core(1).register_memory(*line.receiver, message.in.data(), size);
+        nccl::Region* const from =
+            *lab.core(0).register_memory(*line.sender, message.out.data(), size);
+        const nccl::Buffer buffer{message.in.data(), size, 1, to};
+        nccl::Request* request = nullptr;
+        ASSERT_EQ(lab.core(1).receive(*line.receiver, {&buffer, 1}, true, request), Outcome::ok);
+        (void)lab.core(0).send(*line.sender, message.out.data(), size, 1, from, request);
+      }
+    }
+    (void)lab.run_until(
+        [&] {
+          for (std::size_t i = 0; i < messages.size(); ++i) {
+            if (!messages[i].read && has_bytes(messages[i].in, i + 7)) {
+              messages[i].read = true;
+              std::fill(messages[i].in.begin(), messages[i].in.end(), kBlank);
+            }
+          }
+          return false;
+        },
+        5s);
+    for (const Message& message : messages) {
+      EXPECT_TRUE(!message.read || std::count(message.in.begin(), message.in.end(), kBlank) ==
+                                       static_cast<std::ptrdiff_t>(size))
+          << "seed " << seed;
+    }
+    deferred += lab.engine(1).counters().deferred_pkts;
+  }
+  EXPECT_GT(deferred, 0U) << "nothing was put off";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Owns what a dead, restarted, silent or hostile peer does to a connection, in virtual time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "srd/base/rng.hpp"
@@ -76,6 +77,100 @@ TEST(NcclFaults, RestartedPeerEndsWhatWaitsForItsFormerLife) {
     lab.run_for(1ms);
     lab.restart(1);
     EXPECT_EQ(outcome_of(lab, request, 20s), Outcome::remote_error);
+  }
+}
+
+// NIC 0 has spoken to a former life of NIC 1, and does not know that it is over.
+TEST(NcclFaults, FirstConnectionToARestartedProcessIsMade) {
+  for (const std::uint32_t from : {0U, 1U}) {
+    SCOPED_TRACE(from);
+    NcclLab lab(2, patient());
+    Ends ends(lab);
+    lab.run_for(1ms);
+    lab.restart(1);
+    const auto again = lab.connect(from, 1 - from);
+    ASSERT_NE(again.sender, nullptr);
+    ASSERT_NE(again.receiver, nullptr);
+    Request* received = nullptr;
+    Request* sent = nullptr;
+    const Buffer nothing;
+    EXPECT_EQ(lab.core(1 - from).receive(*again.receiver, {&nothing, 1}, false, received),
+              Outcome::ok);
+    EXPECT_EQ(lab.core(from).send(*again.sender, nullptr, 0, 0, nullptr, sent), Outcome::ok);
+    EXPECT_EQ(outcome_of(lab, received, 20s), Outcome::ok);
+    Request* later = nullptr;
+    EXPECT_EQ(lab.core(0).send(*ends.forth.sender, nullptr, 0, 0, nullptr, later),
+              Outcome::remote_error)
+        << "a connection to the former life";
+  }
+}
+
+// More are asked for at once than messages may be under way, so many have not left when the peer's
+// new life becomes known.
+TEST(NcclFaults, ConnectionsToARestartedProcessAreMadeOnce) {
+  constexpr std::size_t kAsked = 600;
+  NcclLab lab(2, patient());
+  const Ends ends(lab);
+  lab.run_for(1ms);
+  lab.restart(1);
+  nccl::ListenHandle handle;
+  const std::uint32_t listener = lab.core(1).listen(handle);
+  std::vector<nccl::ListenHandle> handles(kAsked, handle);
+  std::vector<nccl::SendComm*> made(kAsked, nullptr);
+  std::size_t accepted = 0;
+  const auto step = [&] {
+    for (std::size_t i = 0; i < kAsked; ++i) {
+      if (made[i] == nullptr) {
+        EXPECT_EQ(lab.core(0).connect(handles[i], made[i]), Outcome::ok);
+      }
+    }
+    nccl::ReceiveComm* receiver = nullptr;
+    EXPECT_EQ(lab.core(1).accept(listener, receiver), Outcome::ok);
+    accepted += receiver != nullptr ? 1 : 0;
+    return false;
+  };
+  (void)lab.run_until(step, 100ms);
+  EXPECT_EQ(std::count(made.begin(), made.end(), nullptr), 0);
+  EXPECT_EQ(accepted, kAsked);
+}
+
+TEST(NcclFaults, ListenerOfAFormerLifeIsRefused) {
+  NcclLab lab(2, patient());
+  const Ends ends(lab);
+  nccl::ListenHandle handle;
+  (void)lab.core(1).listen(handle);
+  lab.restart(1);
+  nccl::SendComm* sender = nullptr;
+  Outcome outcome = Outcome::ok;
+  EXPECT_TRUE(lab.run_until([&] {
+    outcome = lab.core(0).connect(handle, sender);
+    return outcome != Outcome::ok || sender != nullptr;
+  }));
+  EXPECT_EQ(outcome, Outcome::remote_error);
+}
+
+TEST(NcclFaults, WrongQkeyOrEndpointFailsOnlyWhatWasAskedWithIt) {
+  for (const bool qkey : {true, false}) {
+    SCOPED_TRACE(qkey);
+    NcclLab lab(2, patient());
+    Ends ends(lab);
+    Request* const received = ends.receive(lab);
+    nccl::ListenHandle handle;
+    (void)lab.core(1).listen(handle);
+    handle.qkey = handle.qkey.value() + (qkey ? 1 : 0);
+    handle.control = handle.control.value() + (qkey ? 0 : 100);
+    nccl::SendComm* sender = nullptr;
+    Outcome outcome = Outcome::ok;
+    EXPECT_TRUE(lab.run_until([&] {
+      outcome = lab.core(0).connect(handle, sender);
+      return outcome != Outcome::ok;
+    }));
+    EXPECT_EQ(outcome, Outcome::remote_error);
+    lab.run_for(1s);
+    Request* sent = nullptr;
+    EXPECT_EQ(lab.core(1).send(*ends.back.sender, nullptr, 0, 0, nullptr, sent), Outcome::ok);
+    EXPECT_EQ(outcome_of(lab, received, 20s), Outcome::ok);
+    EXPECT_NE(ends.send(lab), nullptr) << "the other direction is usable, too";
   }
 }
 

@@ -1,0 +1,17 @@
+// Owns a plugin that is used as awkwardly as the interface allows: by lot, and the same for each
+// seed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "integration/collectives/net.hpp"
+
+namespace weft::collectives {
+
+// The caller is told "not now" where the plugin was not even asked; requests are tested late, and
+// in any order; memory is deregistered and connections are closed with requests under way. Whatever
+// comes of that is right all the same.
+[[nodiscard]] std::unique_ptr<Net> add_chaos(std::unique_ptr<Net> net, std::uint64_t seed);
+
+}  // namespace weft::collectives

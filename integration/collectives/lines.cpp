@@ -1,0 +1,93 @@
+// Owns writing and reading lines.
+#include "integration/collectives/lines.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace weft::collectives {
+namespace {
+
+struct Layout {
+  std::size_t line;  // bytes
+  std::size_t data;  // of them, before the flag
+  std::size_t unit;  // lines that are always sent together
+};
+constexpr Layout layout_of(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::ll:
+      return {8, 4, 2};
+    case Protocol::ll128:
+      return {128, 120, 16};
+    case Protocol::simple:
+      break;
+  }
+  return {1, 1, 1};
+}
+
+// As one load, and not before those that stand above it: another thread writes there.
+std::uint64_t load(const std::byte* at) {
+  return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE);
+}
+
+}  // namespace
+
+std::size_t data_bytes(Protocol protocol, std::size_t slot_bytes) {
+  const Layout layout = layout_of(protocol);
+  return slot_bytes / layout.line * layout.data;
+}
+
+std::size_t line_bytes(Protocol protocol, std::size_t data_bytes) {
+  const Layout layout = layout_of(protocol);
+  const std::size_t data_of_unit = layout.data * layout.unit;
+  return (data_bytes + data_of_unit - 1) / data_of_unit * layout.unit * layout.line;
+}
+
+std::size_t grain_of(Protocol protocol) { return protocol == Protocol::ll128 ? 1920 : 16; }
+
+void write_lines(Protocol protocol, const std::byte* data, std::size_t bytes, std::byte* slot,
+                 std::uint32_t flag) {
+  const Layout layout = layout_of(protocol);
+  const std::size_t lines = line_bytes(protocol, bytes) / layout.line;
+  for (std::size_t i = 0; i < lines; ++i) {
+    const std::size_t at = std::min(i * layout.data, bytes);
+    const std::size_t count = std::min(layout.data, bytes - at);
+    std::byte* const line = slot + i * layout.line;
+    std::memset(line, 0, layout.line);
+    std::memcpy(line, data + at, count);
+    std::memcpy(line + layout.data, &flag, sizeof flag);
+  }
+}
+
+std::size_t lines_of(Protocol protocol, std::size_t bytes) {
+  return line_bytes(protocol, bytes) / layout_of(protocol).line;
+}
+
+std::size_t read_lines(Protocol protocol, const std::byte* slot, std::uint32_t flag,
+                       std::byte* data, std::size_t bytes, std::size_t done) {
+  const Layout layout = layout_of(protocol);
+  for (const std::size_t lines = lines_of(protocol, bytes); done < lines; ++done) {
+    const std::byte* const line = slot + done * layout.line;
+    const std::size_t at = std::min(done * layout.data, bytes);
+    const std::size_t count = std::min(layout.data, bytes - at);
+    if (protocol == Protocol::ll) {
+      const std::uint64_t word = load(line);
+      if (word >> 32 != flag) {
+        break;
+      }
+      std::memcpy(data + at, &word, count);
+    } else {
+      if (load(line + layout.data) != flag) {
+        break;
+      }
+      std::array<std::uint64_t, 15> words;
+      for (std::size_t i = 0; i < words.size(); ++i) {
+        words[i] = load(line + i * sizeof(std::uint64_t));
+      }
+      std::memcpy(data + at, words.data(), count);
+    }
+  }
+  return done;
+}
+
+}  // namespace weft::collectives

@@ -1,0 +1,175 @@
+// Owns starting ranks, waiting for them, and telling of those that hang.
+#include "integration/collectives/rank_processes.hpp"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+namespace weft::collectives {
+namespace {
+
+constexpr int kShowStack = SIGUSR2;
+constexpr Duration kLookEvery = std::chrono::milliseconds{10};
+constexpr Duration kTimeToShow = std::chrono::milliseconds{300};  // a stack
+
+TimePoint now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return time_at(std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec});
+}
+
+void nap(Duration duration) {
+  const timespec time{duration / std::chrono::seconds{1},
+                      (duration % std::chrono::seconds{1}) / std::chrono::nanoseconds{1}};
+  ::nanosleep(&time, nullptr);
+}
+
+// On standard error, as a debugger would not be there in time.
+void show_stack(int) {
+  std::array<void*, 48> frames{};
+  ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
+}
+
+// The worst code. One rank has its process for itself.
+int run_all(std::uint32_t first, std::uint32_t end,
+            const std::function<int(std::uint32_t rank)>& run) {
+  std::vector<std::thread> others;
+  std::vector<int> codes(end - first);
+  for (std::uint32_t rank = first + 1; rank < end; ++rank) {
+    others.emplace_back([&codes, &run, rank, first] { codes[rank - first] = run(rank); });
+  }
+  codes[0] = run(first);
+  for (std::thread& one : others) {
+    one.join();
+  }
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+}  // namespace
+
+RankProcesses::RankProcesses(Board& board, const Bodies& bodies) : board_(board) {
+  (void)std::fflush(nullptr);
+  try {
+    for (std::uint32_t rank = 0; rank < board.ranks(); rank += bodies.threads) {
+      start(rank, bodies);
+    }
+  } catch (...) {
+    end_all();
+    throw;
+  }
+}
+
+RankProcesses::~RankProcesses() { end_all(); }
+
+void RankProcesses::start(std::uint32_t first, const Bodies& bodies) {
+  const std::uint32_t end = std::min(first + bodies.threads, board_.ranks());
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::array<void*, 1> unused{};  // what backtrace() loads it loads now, not in the handler
+    (void)::backtrace(unused.data(), unused.size());
+    ::signal(kShowStack, show_stack);
+    bodies.prepare(first / bodies.threads);
+    const int code = run_all(first, end, bodies.run);
+    (void)std::fflush(stdout);
+    ::_exit(code);
+  }
+  if (pid < 0) {
+    throw std::runtime_error(std::string("starting a process: ") + std::strerror(errno));
+  }
+  running_.push_back({first, end, pid});
+}
+
+void RankProcesses::end_all() {
+  for (const Process& one : running_) {
+    ::kill(one.pid, SIGKILL);
+  }
+  for (const Process& one : running_) {
+    ::waitpid(one.pid, nullptr, 0);
+  }
+  running_.clear();
+}
+
+// Whether those that have ended did so well.
+bool RankProcesses::reap(const Watch& watch) {
+  bool good = true;
+  std::erase_if(running_, [&](const Process& one) {
+    int status = 0;
+    if (::waitpid(one.pid, &status, WNOHANG) != one.pid) {
+      return false;
+    }
+    good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (WIFSIGNALED(status)) {
+      const bool alone = one.end - one.first == 1;
+      const std::string what =
+          (alone ? "rank " + std::to_string(one.first)
+                 : "ranks " + std::to_string(one.first) + " to " + std::to_string(one.end - 1)) +
+          (alone ? " was" : " were") + " ended by signal " + std::to_string(WTERMSIG(status));
+      watch.complain(what);
+      if (watch.victim && *watch.victim >= one.first && *watch.victim < one.end) {
+        board_.is_gone(*watch.victim);
+      } else {
+        board_.give_up(what);
+      }
+    }
+    return true;
+  });
+  return good;
+}
+
+bool RankProcesses::wait(const Watch& watch) {
+  bool good = true;
+  std::uint64_t moves_before = 0;
+  TimePoint since = now();
+  while (true) {
+    const std::size_t before = running_.size();
+    good = reap(watch) && good;
+    if (running_.empty()) {
+      return good;
+    }
+    std::uint64_t moves = 0;
+    bool computing = false;
+    for (const Process& one : running_) {
+      for (std::uint32_t rank = one.first; rank < one.end; ++rank) {
+        moves += board_.where(rank).moves();
+        computing = computing || board_.where(rank).is_computing();
+      }
+    }
+    const TimePoint time = now();
+    if (moves != moves_before || computing || running_.size() != before) {
+      moves_before = moves;
+      since = time;
+    } else if (time - since > watch.patience + watch.closing) {
+      give_up(watch, time - since);
+      return false;
+    }
+    watch.look();
+    nap(kLookEvery);
+  }
+}
+
+void RankProcesses::give_up(const Watch& watch, Duration silence) {
+  for (const Process& one : running_) {
+    for (std::uint32_t rank = one.first; rank < one.end; ++rank) {
+      watch.complain("rank " + std::to_string(rank) + " hangs, nothing has moved for " +
+                     std::to_string(silence / std::chrono::seconds{1}) + " s: " +
+                     board_.where(rank).text() + (rank + 1 == one.end ? ". Its stack:" : ""));
+    }
+    ::kill(one.pid, kShowStack);
+    nap(kTimeToShow);
+  }
+  end_all();
+}
+
+}  // namespace weft::collectives
