@@ -20,7 +20,7 @@ namespace {
 struct Options {
   std::string name = "default";
   std::string host = "h1";
-  std::string device = launch::default_device();
+  std::string device;
   bool unset = false;
 };
 
@@ -111,8 +111,9 @@ int run_env(const Options& options) {
   // so that what is saved below is what the shell had of its own.
   std::string script = undo();
   if (!options.unset) {
-    const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
     const std::string directory = unwrap(launch::named_directory(options.name, false));
+    const launch::DeviceKind kind = unwrap(launch::parse_device_kind(
+        options.device.empty() ? launch::noted_device(directory) : options.device));
     std::string ours;
     for (const auto& [name, value] : unwrap(launch::equip_host(directory, options.host, kind))) {
       if (name != "LD_PRELOAD") {
@@ -136,7 +137,8 @@ void register_env(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   command->add_option("name", options->name, "Name of the network")->capture_default_str();
   command->add_option("host", options->host, "Host: h1, h2, ...")->capture_default_str();
-  command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
+  command->add_option("--device", options->device,
+                      launch::known_devices() + "; default: what `weft up` was told");
   command->add_flag("--unset", options->unset, "Print what undoes it");
   command->callback([&work, options] { work = [options] { return run_env(*options); }; });
 }

@@ -31,7 +31,7 @@ struct Options {
   std::string host;
   const CLI::Option* name_option = nullptr;
   const CLI::Option* host_option = nullptr;
-  std::string device = launch::default_device();
+  std::string device;
   std::vector<std::string> words;
 };
 
@@ -123,7 +123,6 @@ int exec(Options options) {
     complain("weft exec: give a command after `--`\n");
     return kUsage;
   }
-  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
   const auto name = options.name.empty() ? choose_network() : Result<std::string>(options.name);
   if (!name) {
     return refuse(name.error());
@@ -134,6 +133,8 @@ int exec(Options options) {
   if (!host) {
     return refuse(host.error());
   }
+  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(
+      options.device.empty() ? launch::noted_device(directory) : options.device));
   std::vector<std::string> words;
   for (const std::string& word : options.words) {
     words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
@@ -160,7 +161,8 @@ void register_exec(CLI::App& program, Work& work) {
   auto options = std::make_shared<Options>();
   options->name_option = command->add_option("name", options->name, "Name of the network");
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
-  command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
+  command->add_option("--device", options->device,
+                      launch::known_devices() + "; default: what `weft up` was told");
   command->add_option("command", options->words, "After `--`: the command")->expected(-1);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }

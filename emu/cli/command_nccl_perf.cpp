@@ -4,11 +4,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <iterator>
 #include <memory>
@@ -25,6 +23,7 @@
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/weftd_process.hpp"
 #include "integration/collectives/bug_net.hpp"
+#include "integration/collectives/rank_processes.hpp"
 #include "integration/collectives/session.hpp"
 
 namespace weft::cli {
@@ -41,6 +40,8 @@ struct Options {
   std::string io = "ring";
   std::string type = "float";
   std::string reduction = "sum";
+  std::string algorithm = "ring";
+  std::string protocol = "simple";
   bool through_weftd = false;
   std::string topology;
   std::uint64_t seed = 1;
@@ -74,8 +75,13 @@ SessionOptions::Fault parse_fault(const std::string& text, bool stops) {
   if (iteration.ec != std::errc{} || more != stops || (!more && iteration.ptr != end)) {
     throw CLI::ValidationError(text, stops ? "say RANK@ITERATION:SECONDS" : "say RANK@ITERATION");
   }
-  if (stops && std::from_chars(iteration.ptr + 1, end, fault.seconds).ec != std::errc{}) {
-    throw CLI::ValidationError(text, "say RANK@ITERATION:SECONDS");
+  if (stops) {
+    const auto seconds = std::from_chars(iteration.ptr + 1, end, fault.seconds);
+    // A pause that is too short may end before it has begun.
+    if (seconds.ec != std::errc{} || seconds.ptr != end ||
+        !(fault.seconds >= 0.001 && fault.seconds <= 3600)) {
+      throw CLI::ValidationError(text, "say RANK@ITERATION:SECONDS, with 0.001 to 3600 seconds");
+    }
   }
   return fault;
 }
@@ -90,81 +96,25 @@ std::string plugin_file(const std::string& name) {
   return name;
 }
 
-// The ranks, each a process.
-class Ranks {
- public:
-  Ranks() = default;
-  ~Ranks() {
-    for (const pid_t pid : pids_) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
+// Of a process, before its ranks begin.
+void prepare(const Options& options, std::uint32_t process, const std::string& socket) {
+  launch::forget_interrupts();
+  ::signal(SIGPIPE, SIG_DFL);
+  ::unsetenv("WEFT_NCCL_ADDRESS");
+  ::unsetenv("WEFT_SOCKET");
+  if (!socket.empty()) {
+    ::setenv("WEFT_SOCKET", socket.c_str(), 1);
+    ::setenv("WEFT_HOST", fmt::format("h{}", process + 1).c_str(), 1);
   }
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
-
-  template <class Body>
-  void start(Body&& body) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      launch::forget_interrupts();
-      ::signal(SIGPIPE, SIG_DFL);
-      const int code = body();
-      (void)std::fflush(stdout);
-      ::_exit(code);
-    }
-    if (pid < 0) {
-      throw std::runtime_error(srd::errno_text("starting a process"));
-    }
-    pids_.push_back(pid);
+  for (const std::string& one : options.environment) {
+    const std::size_t equals = one.find('=');
+    ::setenv(one.substr(0, equals).c_str(),
+             equals == std::string::npos ? "" : one.substr(equals + 1).c_str(), 1);
   }
+}
 
-  // The death of `victim` is part of the run: the others must notice it by themselves.
-  int wait(Board& board, std::optional<std::uint32_t> victim) {
-    std::vector<pid_t> all = pids_;
-    int code = kSuccess;
-    while (!pids_.empty()) {
-      int status = 0;
-      const pid_t ended = ::waitpid(0, &status, 0);
-      launch::check_interrupt();
-      const auto rank =
-          static_cast<std::uint32_t>(std::find(all.begin(), all.end(), ended) - all.begin());
-      if (ended < 0 || rank == all.size()) {
-        continue;
-      }
-      std::erase(pids_, ended);
-      if (WIFEXITED(status) && WEXITSTATUS(status) == kSuccess) {
-        continue;
-      }
-      code = kFailure;
-      if (WIFSIGNALED(status)) {
-        complain("weft nccl-perf: rank {} was ended by signal {}\n", rank, WTERMSIG(status));
-        if (victim != rank) {
-          board.give_up(fmt::format("rank {} was ended by a signal", rank));
-        }
-      }
-    }
-    return code;
-  }
-
- private:
-  std::vector<pid_t> pids_;
-};
-
-int run_rank(const Options& options, std::uint32_t rank, Board& board, const std::string& socket) {
+int run_rank(const Options& options, std::uint32_t rank, Board& board) {
   try {
-    ::unsetenv("WEFT_NCCL_ADDRESS");
-    ::unsetenv("WEFT_SOCKET");
-    if (!socket.empty()) {
-      ::setenv("WEFT_SOCKET", socket.c_str(), 1);
-      ::setenv("WEFT_HOST", fmt::format("h{}", rank + 1).c_str(), 1);
-    }
-    for (const std::string& one : options.environment) {
-      const std::size_t equals = one.find('=');
-      ::setenv(one.substr(0, equals).c_str(),
-               equals == std::string::npos ? "" : one.substr(equals + 1).c_str(), 1);
-    }
     return collectives::run_session(options.session, rank, board) ? kSuccess : kFailure;
   } catch (const std::exception& error) {
     complain("weft nccl-perf: rank {}: {}\n", rank, error.what());
@@ -180,6 +130,30 @@ std::string mistake_in(const Options& options) {
   }
   if (session.root >= session.ranks) {
     return fmt::format("there is no rank {} to be the root", session.root);
+  }
+  const bool pairs = collectives::is_point_to_point(session.operation);
+  if (session.operation == collectives::Operation::hypercube &&
+      !std::has_single_bit(session.ranks)) {
+    return "a hypercube needs 2, 4, 8, ... ranks";
+  }
+  if (session.algorithm == collectives::Algorithm::tree &&
+      session.operation != collectives::Operation::all_reduce) {
+    return "only all_reduce goes along trees";
+  }
+  if (session.protocol != collectives::Protocol::simple && pairs) {
+    return fmt::format(
+        "NCCL's point to point, and so {}, has no low-latency protocol over a network",
+        to_string(session.operation));
+  }
+  if (session.bug == "torn" && session.protocol == collectives::Protocol::simple) {
+    return "only --proto ll and ll128 look at what may be torn";
+  }
+  if ((session.bug == "size" || session.bug == "early") &&
+      session.protocol != collectives::Protocol::simple) {
+    return fmt::format(
+        "--proto ll and ll128 go by flags: they ask for early ends, and sizes that "
+        "mean nothing then; plant {} with simple",
+        session.bug);
   }
   if (session.fault && session.fault->rank >= session.ranks) {
     return fmt::format("there is no rank {} to kill or stop", session.fault->rank);
@@ -197,9 +171,11 @@ int run_nccl_perf(Options options) {
   }
   const launch::Interruptible interruptible;
   options.session.plugin = plugin_file(options.plugin);
+  const std::uint32_t processes =
+      (options.session.ranks + options.session.threads - 1) / options.session.threads;
   std::optional<launch::PrivateWeftd> weftd;
   if (options.io == "ring" && options.plugin == "weft") {
-    weftd.emplace(unwrap(launch::PrivateWeftd::start({.hosts = options.session.ranks,
+    weftd.emplace(unwrap(launch::PrivateWeftd::start({.hosts = processes,
                                                       .direct_rings = !options.through_weftd,
                                                       .topology = options.topology,
                                                       .seed = options.seed,
@@ -215,13 +191,20 @@ int run_nccl_perf(Options options) {
     throw std::runtime_error("no memory for the ranks to share");
   }
   Board& board = Board::create(memory, options.session.ranks, options.session.channels);
-  Ranks ranks;
-  for (std::uint32_t rank = 0; rank < options.session.ranks; ++rank) {
-    ranks.start([&] { return run_rank(options, rank, board, weftd ? weftd->socket() : ""); });
-  }
+  collectives::RankProcesses ranks(
+      board,
+      {.prepare =
+           [&](std::uint32_t process) { prepare(options, process, weftd ? weftd->socket() : ""); },
+       .run = [&](std::uint32_t rank) { return run_rank(options, rank, board); },
+       .threads = options.session.threads});
   const auto& fault = options.session.fault;
-  return ranks.wait(board, fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank)
-                                                        : std::nullopt);
+  const bool good = ranks.wait(
+      {.patience = options.session.patience_time(),
+       .victim =
+           fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank) : std::nullopt,
+       .look = launch::check_interrupt,
+       .complain = [](const std::string& text) { complain("weft nccl-perf: {}\n", text); }});
+  return good ? kSuccess : kFailure;
 }
 
 void add_measurement(CLI::App& command, Options& options) {
@@ -230,8 +213,11 @@ void add_measurement(CLI::App& command, Options& options) {
   command.add_option("operation", options.operation, "What the ranks do")
       ->check(CLI::IsMember(list(collectives::kOperationNames)))
       ->capture_default_str();
-  command.add_option("-N,--ranks", session.ranks, "Ranks, each a process")
+  command.add_option("-N,--ranks", session.ranks, "Ranks, each a process of its own or a thread")
       ->check(CLI::Range(2U, collectives::kMaxRanks))
+      ->capture_default_str();
+  command.add_option("-t,--threads", session.threads, "Ranks of a process, each a thread of it")
+      ->check(CLI::Range(1U, collectives::kMaxRanks))
       ->capture_default_str();
   command.add_option("-b,--minbytes", session.smallest, "Smallest size")->transform(size);
   command.add_option("-e,--maxbytes", session.largest, "Largest size")->transform(size);
@@ -247,7 +233,13 @@ void add_measurement(CLI::App& command, Options& options) {
       ->check(CLI::IsMember(list(collectives::kTypeNames)));
   command.add_option("-o,--op", options.reduction, "How elements are reduced")
       ->check(CLI::IsMember(list(collectives::kReductionNames)));
-  command.add_option("-r,--root", session.root, "Root of broadcast and reduce");
+  command.add_option("-r,--root", session.root, "Root of broadcast, reduce, gather and scatter");
+  command.add_option("--algo", options.algorithm, "Of all_reduce: ring, or a double binary tree")
+      ->check(CLI::IsMember(list(collectives::kAlgorithmNames)))
+      ->capture_default_str();
+  command.add_option("--proto", options.protocol, "Of rings and trees: simple, ll, ll128")
+      ->check(CLI::IsMember(list(collectives::kProtocolNames)))
+      ->capture_default_str();
   command.add_option("--channels", session.channels, "Rings between the ranks")
       ->check(CLI::Range(1U, collectives::kMaxChannels))
       ->capture_default_str();
@@ -278,10 +270,15 @@ void add_ground(CLI::App& command, Options& options) {
   command.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
   command.add_option("--dilation", options.dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));
-  command.add_option("--kill", options.kill, "RANK@ITERATION: that rank dies then");
-  command.add_option("--stop", options.stop, "RANK@ITERATION:SECONDS: it stands still for so long");
+  CLI::Option* const kill =
+      command.add_option("--kill", options.kill, "RANK@ITERATION: that rank dies then");
+  command.add_option("--stop", options.stop, "RANK@ITERATION:SECONDS: it stands still for so long")
+      ->excludes(kill);
   command.add_option("--plant", options.session.bug, "Give the plugin a bug, to see it found")
       ->check(CLI::IsMember(collectives::names_of_bugs()));
+  command.add_option(
+      "--chaos", options.session.chaos,
+      "SEED: requests are refused, tested late and in any order, and left at the end");
   command
       .add_option("--patience", options.session.patience,
                   "Seconds without anything moving that count as a hang")
@@ -302,6 +299,10 @@ void register_nccl_perf(CLI::App& program, Work& work) {
     session.type = static_cast<collectives::Type>(index_of(collectives::kTypeNames, options->type));
     session.reduction = static_cast<collectives::Reduction>(
         index_of(collectives::kReductionNames, options->reduction));
+    session.algorithm = static_cast<collectives::Algorithm>(
+        index_of(collectives::kAlgorithmNames, options->algorithm));
+    session.protocol = static_cast<collectives::Protocol>(
+        index_of(collectives::kProtocolNames, options->protocol));
     if (options->version != 0) {
       session.version = options->version;
     }

@@ -1,6 +1,7 @@
 // Owns `weft run`: a network, programs on its hosts, one table of what happened, and all of it
 // gone.
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "emu/cli/device_statistics.hpp"
 #include "emu/cli/doctor/packages.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/programs.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
@@ -52,27 +54,23 @@ struct Options {
   int pin = 0;  // 1: yes, -1: no, 0: see is_pinned()
   std::string topology;
   std::vector<std::string> faults;
+  std::vector<std::string> kills;
+  std::vector<std::string> stops;
+  std::string late_receives;
   std::uint64_t seed = 1;
   double dilation = 1;
   std::string out;
   std::vector<std::string> words;
 };
 
-using Words = std::vector<std::string>;
+std::string host_name(std::size_t index, const Options& options) {
+  return "h" + std::to_string(index / options.per_host + 1);
+}
 
-// `a b : c d` are two commands. What comes after the dashes is taken as it is.
-std::vector<Words> split(Words words) {
-  const auto after = words_after_dashes();
-  words.insert(words.end(), after.begin(), after.end());
-  std::vector<Words> commands(1);
-  for (const std::string& word : words) {
-    if (word == ":") {
-      commands.emplace_back();
-    } else {
-      commands.back().push_back(word);
-    }
-  }
-  return commands;
+std::string program_name(std::size_t index, const Options& options) {
+  return options.per_host > 1
+             ? host_name(index, options) + "." + std::to_string(index % options.per_host)
+             : host_name(index, options);
 }
 
 // A command that names another host, as in {h1.ip}, is taken for a client of what runs there.
@@ -116,6 +114,14 @@ std::string resolved(const Options& options, const std::vector<Words>& commands,
   for (const std::string& fault : options.faults) {
     text += "  - {" + fault + "}\n";
   }
+  for (const auto& [key, values] : {std::pair{"kill", &options.kills}, {"stop", &options.stops}}) {
+    if (!values->empty()) {
+      text += std::string(key) + ": " + quoted(*values) + "\n";
+    }
+  }
+  if (!options.late_receives.empty()) {
+    text += "late_receives: " + options.late_receives + "\n";
+  }
   text += "commands:\n";
   for (const Words& words : commands) {
     text += "  - " + quoted(words) + "\n";
@@ -153,6 +159,9 @@ void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& c
       line["host"] = end.name;
       line["exit_code"] = end.code;
       line["seconds"] = end.seconds;
+      if (end.killed) {
+        line["killed"] = true;
+      }
       fmt::print("{}\n", line.dump());
     }
     fmt::print("{}\n", nlohmann::json{{"network", counters}}.dump());
@@ -185,9 +194,9 @@ int verdict(const std::vector<launch::ProgramEnd>& ends, const Options& options,
             const std::optional<launch::RunDirectory>& run) {
   const auto failed = std::min_element(
       ends.begin(), ends.end(), [](const launch::ProgramEnd& a, const launch::ProgramEnd& b) {
-        return std::pair(a.code == 0, a.place) < std::pair(b.code == 0, b.place);
+        return std::pair(!a.failed(), a.place) < std::pair(!b.failed(), b.place);
       });
-  if (failed == ends.end() || failed->code == 0) {
+  if (failed == ends.end() || !failed->failed()) {
     return kSuccess;
   }
   if (!options.quiet) {
@@ -250,18 +259,73 @@ Networks make_networks(const std::string& directory, std::size_t hosts,
   return networks;
 }
 
+std::vector<launch::TimedSignal> signals_for(const std::string& program,
+                                             const std::vector<Mishap>& mishaps) {
+  std::vector<launch::TimedSignal> signals;
+  for (const Mishap& mishap : mishaps) {
+    if (!mishap.befalls(program)) {
+      continue;
+    }
+    if (mishap.lasts.count() == 0) {
+      signals.push_back({SIGKILL, mishap.at});
+    } else {
+      signals.push_back({SIGSTOP, mishap.at});
+      signals.push_back({SIGCONT, mishap.at + mishap.lasts});
+    }
+  }
+  return signals;
+}
+
+// What is to happen to programs; each must befall one.
+Result<std::vector<Mishap>> mishaps_of(const Options& options, std::size_t programs) {
+  std::vector<Mishap> mishaps;
+  const auto add = [&](const std::string& text, Result<Mishap> (*parse)(const std::string&)) {
+    return parse(text).and_then([&](const Mishap& mishap) -> Result<void> {
+      mishaps.push_back(mishap);
+      for (std::size_t i = 0; i < programs; ++i) {
+        if (mishap.befalls(program_name(i, options))) {
+          return {};
+        }
+      }
+      return fail(
+          ErrorCode::invalid_argument,
+          fmt::format("'{}': there is no '{}' among the {} programs", text, mishap.name, programs));
+    });
+  };
+  for (const auto& [texts, parse] :
+       {std::pair{&options.kills, &parse_kill}, {&options.stops, &parse_stop}}) {
+    for (const std::string& text : *texts) {
+      if (auto added = add(text, parse); !added) {
+        return tl::unexpected(added.error());
+      }
+    }
+  }
+  return mishaps;
+}
+
+// Whether program `i` waits for an earlier one to listen. Of copies on one host at most one
+// listens, and it may do so only when the others are there.
+bool is_awaited(std::size_t earlier, std::size_t i, const std::vector<Words>& commands,
+                const Options& options) {
+  const std::string host = host_name(earlier, options);
+  const bool neighbours = host == host_name(i, options) && commands[earlier] == commands[i];
+  return !neighbours && mentions(commands[i], host);
+}
+
 // Starts the programs one after the other; a client waits for its servers to listen, but not for
-// ever: what looks like a server may be none. False: an interrupt came before the last one.
+// ever, and once for each: what looks like a server may be none. False: an interrupt came before
+// the last one.
 bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
                const Options& options, const std::string& directory, const launch::DeviceKind& kind,
-               Networks& networks, const std::optional<launch::RunDirectory>& run) {
+               Networks& networks, const std::vector<Mishap>& mishaps,
+               const std::optional<launch::RunDirectory>& run) {
+  const std::chrono::microseconds late_receives = unwrap(parse_time(options.late_receives));
+  std::vector<bool> awaited(commands.size(), false);
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    const std::string host = "h" + std::to_string(i / options.per_host + 1);
+    const std::string host = host_name(i, options);
     launch::Program program;
-    program.name = host;
-    if (options.per_host > 1) {
-      program.name += "." + std::to_string(i % options.per_host);
-    }
+    program.name = program_name(i, options);
+    program.signals = signals_for(program.name, mishaps);
     program.takes_terminal = commands.size() == 1;
     program.label = options.no_prefix || has_terminal_alone(commands) ? "" : program.name;
     program.network = options.netns ? &networks.at(host) : nullptr;
@@ -271,13 +335,16 @@ bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
     program.environment = unwrap(launch::equip_host(directory, host, kind));
     program.environment.emplace_back("WEFT_RANK", std::to_string(i));
     program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
+    if (late_receives.count() > 0) {
+      program.environment.emplace_back("WEFT_LATE_RECEIVES", std::to_string(late_receives.count()));
+    }
     for (const std::string& word : commands[i]) {
       program.words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
     }
     for (std::size_t server = 0; server < i; ++server) {
-      const std::string its_host = "h" + std::to_string(server / options.per_host + 1);
-      if (its_host != host && mentions(commands[i], its_host)) {
+      if (!awaited[server] && is_awaited(server, i, commands, options)) {
         group.wait_until([&] { return group.is_serving(server); }, kServerPatience);
+        awaited[server] = true;
       }
     }
     if (group.interrupt() != 0) {
@@ -300,11 +367,12 @@ struct Outcome {
 
 Outcome run_group(const std::vector<Words>& commands, const Options& options,
                   const std::string& directory, const launch::DeviceKind& kind, Networks& networks,
+                  const std::vector<Mishap>& mishaps,
                   const std::optional<launch::RunDirectory>& run) {
   Outcome outcome;
   launch::ProgramGroup group;
   launch::check_interrupt();  // from here on signals are for the programs
-  const bool all = start_all(group, commands, options, directory, kind, networks, run);
+  const bool all = start_all(group, commands, options, directory, kind, networks, mishaps, run);
   outcome.ends = group.finish(
       std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
   outcome.interrupt = all ? 0 : group.interrupt();
@@ -320,7 +388,12 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
   const auto counters = launch::ask_weftd(directory, {{"cmd", "counters"}});
   if (run) {
     for (const launch::ProgramEnd& end : outcome.ends) {
-      run->event("end", {{"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}});
+      nlohmann::ordered_json details{
+          {"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}};
+      if (end.killed) {
+        details["killed"] = true;
+      }
+      run->event("end", details);
     }
     const auto metrics = counters ? launch::ask_weftd(directory, {{"cmd", "metrics"}})
                                   : counters;  // one that is stuck is not waited for twice
@@ -351,13 +424,12 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
 int run_programs(const Options& options) {
   const launch::Interruptible interruptible;
   const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
-  std::vector<Words> commands = split(options.words);
-  for (const Words& words : commands) {
-    if (words.empty()) {
-      complain("weft run: give a command after `--`, and one on each side of every `:`\n");
-      return kUsage;
-    }
+  auto split = split_commands(options.words, words_after_dashes());
+  if (!split) {
+    complain("weft run: {}\n", split.error().message);
+    return kUsage;
   }
+  std::vector<Words> commands = std::move(*split);
   if (commands.size() > 1 && options.copies > 1) {
     complain(
         "weft run: -n {} copies a single command, and these are {}: leave one of the two out\n",
@@ -374,6 +446,11 @@ int run_programs(const Options& options) {
         "weft run: {} programs take {} hosts, and a network has at most {}{}; let --per-host "
         "programs share one\n",
         commands.size(), hosts, most, options.netns ? " with a kernel of their own" : "");
+    return kUsage;
+  }
+  const auto mishaps = mishaps_of(options, commands.size());
+  if (!mishaps) {
+    complain("weft run: {}\n", mishaps.error().message);
     return kUsage;
   }
   warn_of_mpi(commands, options);
@@ -401,7 +478,8 @@ int run_programs(const Options& options) {
   for (const std::string& fault : options.faults) {
     unwrap(launch::apply_fault(weftd.directory(), fault));
   }
-  const Outcome outcome = run_group(commands, options, weftd.directory(), kind, networks, run);
+  const Outcome outcome =
+      run_group(commands, options, weftd.directory(), kind, networks, *mishaps, run);
   return conclude(outcome, weftd.directory(), options, run);
 }
 
@@ -429,6 +507,22 @@ void register_run(CLI::App& program, Work& work) {
   run->add_option("--fault", options->faults,
                   "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'")
       ->allow_extra_args(false);
+  run->add_option(
+         "--kill", options->kills,
+         "Kill a host's programs so long after their start, as a host that lost its power: "
+         "h2@200ms. How they end does not count")
+      ->allow_extra_args(false);
+  run->add_option("--stop", options->stops,
+                  "Stop a host's programs for a while: h2@100ms+50ms, 50 ms long from 100 ms on")
+      ->allow_extra_args(false);
+  run->add_option(
+         "--late-receives", options->late_receives,
+         "How long a NIC overlooks receives that are posted, so that senders meet receivers "
+         "that are not ready: 20ms")
+      ->check([](const std::string& text) {
+        const auto time = parse_time(text);
+        return time ? std::string() : time.error().message;
+      });
   run->add_flag("--pin,!--no-pin", options->pin,
                 "A core for weftd alone, the others for the programs; done for two programs on two "
                 "cores whose packets pass weftd, unless told not to");

@@ -75,6 +75,7 @@ int up(Options options) {
   launch::remove_cdi(directory);  // of a weftd that was killed
   options.weftd.share = true;
   options.weftd.mtu = launch::payload_of(kind);
+  unwrap(launch::note_device(directory, options.device));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
   claim.keep();
   if (options.cdi) {

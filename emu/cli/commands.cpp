@@ -7,6 +7,7 @@ void register_commands(CLI::App& program, Work& work) {
   register_demo(program, work);
   register_doctor(program, work);
   register_run(program, work);
+  register_matrix(program, work);
   register_up(program, work);
   register_down(program, work);
   register_status(program, work);

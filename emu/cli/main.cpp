@@ -7,8 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "emu/cli/commands.hpp"
@@ -30,6 +32,9 @@ int explain_usage(const CLI::App& program) {
   return kUsage;
 }
 
+// Commands whose words after the dashes are another program's.
+constexpr std::string_view kForAnother[] = {"run", "exec", "matrix"};
+
 // See words_after_dashes(); set once, before the command line is parsed.
 std::span<char* const> after_dashes;
 
@@ -45,7 +50,8 @@ int run(int argc, char** argv) {
   program.allow_extras();  // last, as commands inherit it: their own unknown arguments are errors
   try {
     const bool for_another =
-        argc > 1 && (std::string(argv[1]) == "run" || std::string(argv[1]) == "exec");
+        argc > 1 &&
+        std::ranges::find(kForAnother, std::string_view(argv[1])) != std::end(kForAnother);
     program.parse(for_another ? static_cast<int>(dashes - argv) : argc, argv);
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? kSuccess : kUsage;

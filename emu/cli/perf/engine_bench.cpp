@@ -20,8 +20,8 @@ using namespace srd;
 
 constexpr Qpn kSenderQpn{1};
 constexpr Qpn kReceiverQpn{2};
-constexpr std::size_t kBurst = 32;
-constexpr std::size_t kOutstanding = 8 * kBurst;
+constexpr std::size_t kBurst = TxPacket::kMaxBurst;
+constexpr std::size_t kOutstanding = 16 * kBurst;
 constexpr std::size_t kRun = 8;  // messages for one peer before it is the next one's turn
 
 Address address_of(std::uint32_t number) {

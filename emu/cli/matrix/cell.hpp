@@ -1,0 +1,86 @@
+// Owns one cell of the matrix: a `weft run` of the command under one condition, on one device.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/cli/matrix/condition.hpp"
+
+namespace weft::cli {
+
+// What all cells have in common.
+struct MatrixPlan {
+  std::vector<std::string> options{};  // for `weft run`: copies and their places
+  std::vector<std::string> words{};    // what stands after the dashes
+  std::size_t hosts = 1;
+  std::chrono::seconds timeout{60};
+};
+
+struct Cell {
+  const Condition* condition = nullptr;
+  std::string device;
+  std::uint64_t seed = 1;
+
+  // A name for files and tests.
+  [[nodiscard]] std::string name() const;
+};
+
+enum class Verdict : std::uint8_t { not_run, skipped, green, red };
+
+struct CellResult {
+  Cell cell;
+  Verdict verdict = Verdict::not_run;
+  double seconds = 0;
+  std::string reason{};              // why it is not green; or what else is to be known
+  std::vector<std::string> waits{};  // what each program waited for when its time was over
+  std::vector<std::string> tail{};   // the last lines of its output
+  std::string command{};             // that does the same again
+  std::string log{};                 // the file; empty: not kept
+};
+
+// A cell that runs. What belongs to it is in a folder of its own: `log`, the output; `run`, what
+// `weft run` leaves; `topology.yaml`.
+class RunningCell {
+ public:
+  // Starts it at once.
+  RunningCell(const MatrixPlan& plan, const Cell& cell, std::string folder);
+  ~RunningCell();  // kills what still runs
+  RunningCell(const RunningCell&) = delete;
+  RunningCell& operator=(const RunningCell&) = delete;
+
+  // True: it has ended. Ends it when its time is over. Does not wait.
+  [[nodiscard]] bool look();
+  // Asks it to end: the result says that it was interrupted.
+  void interrupt();
+  // After its end.
+  [[nodiscard]] CellResult result() const;
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void signal_when_due(Clock::time_point now);
+
+  MatrixPlan plan_;
+  Cell cell_;
+  std::string folder_;
+  std::vector<std::string> command_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+  bool timed_out_ = false;
+  bool interrupted_ = false;
+  int signals_ = 0;  // sent to it
+  std::vector<std::string> waits_;
+  Clock::time_point begin_;
+  Clock::time_point end_;
+  Clock::time_point next_signal_ = Clock::time_point::max();
+};
+
+// As a shell takes it.
+[[nodiscard]] std::string shell_quoted(const std::vector<std::string>& words);
+
+}  // namespace weft::cli

@@ -1,0 +1,138 @@
+// Owns the table of conditions.
+//
+// Each is so strong that what it is to show happens in every run of a second or so, and so weak
+// that a program that does what its device's protocol asks of it goes on.
+#include "emu/cli/matrix/condition.hpp"
+
+#include <algorithm>
+
+namespace weft::cli {
+namespace {
+
+// Each host below a leaf of its own: whatever two of them say passes one of four spines.
+constexpr std::string_view kFourPaths =
+    "name: four-paths\n"
+    "topology:\n"
+    "  generator: leaf-spine\n"
+    "  hosts: {hosts}\n"
+    "  hosts_per_leaf: 1\n"
+    "  oversubscription: 0.25\n"
+    "  rate: 100Gbps\n"
+    "  delay: 1us\n";
+
+// The same with a round trip of four milliseconds: what is lost comes again that much later, and
+// not before a program has looked away.
+constexpr std::string_view kFourLongPaths =
+    "name: four-long-paths\n"
+    "topology:\n"
+    "  generator: leaf-spine\n"
+    "  hosts: {hosts}\n"
+    "  hosts_per_leaf: 1\n"
+    "  oversubscription: 0.25\n"
+    "  rate: 100Gbps\n"
+    "  delay: 500us\n";
+
+std::vector<Condition> make_conditions() {
+  std::vector<Condition> all;
+  all.push_back({.name = "ideal",
+                 .about = "nothing is lost, late or out of order",
+                 .shows = "what fails everywhere",
+                 // Nothing overtakes what has begun on the way through weftd along a direct ring.
+                 .options = {"--through-weftd"}});
+  all.push_back({.name = "reorder",
+                 .about = "four paths of very unequal delay, and jitter on each of them",
+                 .shows = "data that is taken for complete when a later write, or its last byte, "
+                          "has come; early messages that are not expected",
+                 .topology = kFourPaths,
+                 .faults = {"link: tor*->spine0, jitter: 300us",
+                            "link: tor*->spine1, extra_delay: 500us, jitter: 300us",
+                            "link: tor*->spine2, extra_delay: 2ms, jitter: 300us",
+                            "link: tor*->spine3, extra_delay: 4ms, jitter: 300us"}});
+  all.push_back({.name = "loss",
+                 .about = "1 % of all frames is lost, and a round trip takes 4 ms",
+                 .shows = "buffers that are used again before their completion; no retries",
+                 .topology = kFourLongPaths,
+                 .faults = {"link: tor*->spine*, loss: 0.01"}});
+  all.push_back(
+      {.name = "duplication",
+       .about = "5 % of all frames come twice",
+       .shows = "datagrams that are taken for reliable, protocols of one's own that count",
+       .topology = kFourPaths,
+       .faults = {"link: tor*->spine*, duplication: 0.05"}});
+  all.push_back({.name = "corruption",
+                 .about = "1 % of all frames is damaged, which the NIC notices",
+                 .shows = "the same as loss, in a network without distance",
+                 .topology = kFourPaths,
+                 .faults = {"link: tor*->spine*, corruption: 0.01"}});
+  Condition dying{.name = "dying-path",
+                  .about = "one of four paths is always dead, another one every 100 ms",
+                  .shows = "no retries, or too short ones",
+                  .topology = kFourPaths};
+  for (int spine = 0; spine < 4; ++spine) {
+    dying.faults.push_back("switch: spine" + std::to_string(spine) +
+                           ", at: " + std::to_string(100 * spine) +
+                           "ms, lasts: 100ms, every: 400ms, times: 100000");
+  }
+  all.push_back(std::move(dying));
+  Condition slow{
+      .name = "slow-peer",
+      .about = "the last host's programs stand still for 150 ms, every 300 ms, ten times",
+      .shows = "impatience: time-outs of one's own that are too short",
+      .topology = {},
+      .needs_peer = true};
+  for (int pause = 0; pause < 10; ++pause) {
+    slow.options.insert(slow.options.end(),
+                        {"--stop", "{last}@" + std::to_string(100 + 300 * pause) + "ms+150ms"});
+  }
+  all.push_back(std::move(slow));
+  all.push_back({.name = "receiver-not-ready",
+                 .about = "NICs overlook posted receives for 20 ms",
+                 .shows = "who sends without retries, forgets what was refused, or loses "
+                          "buffers with errors",
+                 .options = {"--late-receives", "20ms"}});
+  all.push_back({.name = "peer-dies",
+                 .about = "the last host's programs are killed after half a second",
+                 .shows = "who waits for ever for somebody who is gone, or crashes",
+                 .options = {"--kill", "{last}@500ms"},
+                 .peer_dies = true,
+                 .needs_peer = true});
+  return all;
+}
+
+std::string filled(std::string_view text, std::string_view placeholder, const std::string& value) {
+  std::string out(text);
+  if (const std::size_t at = out.find(placeholder); at != std::string::npos) {
+    out.replace(at, placeholder.size(), value);
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Condition>& all_conditions() {
+  static const std::vector<Condition> all = make_conditions();
+  return all;
+}
+
+const Condition* find_condition(std::string_view name) {
+  const auto found = std::ranges::find(all_conditions(), name, &Condition::name);
+  return found == all_conditions().end() ? nullptr : &*found;
+}
+
+std::string topology_text(const Condition& condition, std::size_t hosts) {
+  constexpr std::size_t kLeast = 2;  // a leaf and a spine need another leaf
+  return filled(condition.topology, "{hosts}", std::to_string(std::max(hosts, kLeast)));
+}
+
+std::vector<std::string> run_options(const Condition& condition, std::size_t hosts) {
+  std::vector<std::string> words;
+  for (const std::string& fault : condition.faults) {
+    words.insert(words.end(), {"--fault", fault});
+  }
+  for (const std::string& option : condition.options) {
+    words.push_back(filled(option, "{last}", "h" + std::to_string(hosts)));
+  }
+  return words;
+}
+
+}  // namespace weft::cli

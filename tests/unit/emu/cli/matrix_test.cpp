@@ -1,0 +1,152 @@
+// Owns the tests of the matrix' conditions, of how its results are told, and of how command lines
+// name what happens to programs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "emu/cli/matrix/report.hpp"
+#include "emu/cli/programs.hpp"
+#include "emu/fabric/fabric.hpp"
+#include "emu/fabric/topology_yaml.hpp"
+
+namespace weft::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Conditions, HaveNamesAndSayWhatTheyAre) {
+  std::set<std::string_view> names;
+  for (const Condition& condition : all_conditions()) {
+    EXPECT_TRUE(names.insert(condition.name).second) << condition.name;
+    EXPECT_FALSE(condition.about.empty() || condition.shows.empty()) << condition.name;
+    EXPECT_EQ(find_condition(condition.name), &condition);
+  }
+  EXPECT_EQ(find_condition("none of these"), nullptr);
+}
+
+// For any number of hosts the network is one, and all that is to happen to it can.
+TEST(Conditions, AreNetworksWithFaults) {
+  for (const Condition& condition : all_conditions()) {
+    for (const std::size_t hosts : {1U, 2U, 3U, 16U}) {
+      SCOPED_TRACE(std::string(condition.name) + " with " + std::to_string(hosts));
+      if (condition.topology.empty()) {
+        EXPECT_TRUE(condition.faults.empty());
+        continue;
+      }
+      const auto net = fabric::read_topology("topology.yaml", topology_text(condition, hosts), ".");
+      ASSERT_TRUE(net) << net.error().message;
+      EXPECT_GE(net->ports().size(), hosts);
+      fabric::Fabric fabric(*net, {});
+      for (const std::string& text : condition.faults) {
+        fabric::YamlFile file("fault");
+        const fabric::Fault fault = fabric::read_fault(file, file.load("{" + text + "}"), "fault");
+        ASSERT_FALSE(file.failed()) << file.error().message;
+        const auto applied = fabric.apply(0, fault);
+        EXPECT_TRUE(applied) << text << ": " << applied.error().message;
+      }
+    }
+  }
+}
+
+TEST(Conditions, BefallTheLastHost) {
+  EXPECT_THAT(run_options(*find_condition("peer-dies"), 3), ElementsAre("--kill", "h3@500ms"));
+}
+
+std::vector<CellResult> results() {
+  const Condition* const ideal = find_condition("ideal");
+  const Condition* const loss = find_condition("loss");
+  CellResult hang{.cell = {loss, "efa", 1}, .verdict = Verdict::red, .seconds = 60};
+  hang.reason = "hang: not over after 60 s";
+  hang.waits = {"h1: a|b (process 7) waits in read()"};
+  hang.command = "weft run -- 'a & b'";
+  hang.log = "/tmp/log";
+  hang.tail = {"said <\"it\"> & \x01\xFF]]> \xC3\xA9", "```"};
+  return {{.cell = {ideal, "efa", 1}, .verdict = Verdict::green, .seconds = 1.25},
+          {.cell = {ideal, "rxe", 1}, .verdict = Verdict::skipped, .reason = "needs two hosts"},
+          hang,
+          {.cell = {loss, "rxe", 1}}};
+}
+
+TEST(MatrixReport, IsATableWithDevicesSideBySide) {
+  EXPECT_EQ(matrix_table(results()),
+            "condition  efa          rxe\n"
+            "ideal      1.2 s        skipped\n"
+            "loss       FAILED hang  not run\n"
+            "1 green, 1 red, 1 skipped, 1 not run\n");
+  auto seeds = results();
+  seeds[1].cell.seed = 2;
+  EXPECT_THAT(matrix_table(seeds), HasSubstr("efa #1"));
+}
+
+TEST(MatrixReport, SaysOfRedCellsHowToRepeatThem) {
+  const std::string text = matrix_failures(results());
+  EXPECT_THAT(text, HasSubstr("loss, efa, seed 1: hang: not over after 60 s\n"));
+  EXPECT_THAT(text, HasSubstr("  h1: a|b (process 7) waits in read()\n"));
+  EXPECT_THAT(text, HasSubstr("  repeat: weft run -- 'a & b'\n  log: /tmp/log\n"));
+  EXPECT_THAT(text, Not(HasSubstr("ideal")));
+}
+
+// Whatever bytes a program prints.
+TEST(MatrixReport, IsXmlWithoutWhatXmlForbids) {
+  const std::string text = matrix_junit(results());
+  EXPECT_THAT(text, HasSubstr("<testsuites tests=\"4\" failures=\"1\" errors=\"0\" skipped=\"2\" "
+                              "time=\"61.250\">"));
+  EXPECT_THAT(text, HasSubstr("<testcase classname=\"weft.matrix.efa\" name=\"ideal seed 1\" "
+                              "time=\"1.250\"/>"));
+  EXPECT_THAT(text, HasSubstr("said &lt;&quot;it&quot;&gt; &amp; ??]]&gt; \xC3\xA9&#10;"));
+  EXPECT_THAT(text, HasSubstr("<skipped message=\"needs two hosts\"/>"));
+}
+
+TEST(MatrixReport, IsMarkdownInWhichNothingOfAProgramIsAMark) {
+  const std::string text = matrix_markdown(results());
+  EXPECT_THAT(text, HasSubstr("| condition | efa | rxe |\n|---|---|---|\n| ideal | 1.2 s | "
+                              "skipped |\n| loss | **FAILED hang** | not run |\n"));
+  EXPECT_THAT(text, HasSubstr("\n    | ```\n"));
+  EXPECT_THAT(text, HasSubstr("\n    h1: a|b (process 7) waits in read()\n"));
+}
+
+TEST(MatrixReport, IsJson) {
+  const std::string text = matrix_json(results());
+  EXPECT_THAT(text,
+              HasSubstr("{\"matrix\":true,\"condition\":\"loss\",\"device\":\"efa\",\"seed\":1,"
+                        "\"verdict\":\"red\",\"seconds\":60.0"));
+  EXPECT_THAT(text, HasSubstr("{\"cells\":{\"not_run\":1,\"skipped\":1,\"green\":1,\"red\":1}}\n"));
+}
+
+TEST(MatrixReport, QuotesCommandsForAShell) {
+  EXPECT_EQ(shell_quoted({"weft", "it's", "", "{h1.ip}", "a=b"}),
+            "weft 'it'\\''s' '' '{h1.ip}' a=b");
+}
+
+TEST(Commands, AreDividedByColons) {
+  const auto split = split_commands({"a", "b", ":", "c"}, {});
+  ASSERT_TRUE(split);
+  EXPECT_THAT(*split, ElementsAre(ElementsAre("a", "b"), ElementsAre("c")));
+  EXPECT_FALSE(split_commands({}, {}));
+  EXPECT_FALSE(split_commands({"a", ":"}, {}));
+}
+
+TEST(Mishaps, AreReadFromCommandLines) {
+  const auto kill = parse_kill("h2.1@1s");
+  ASSERT_TRUE(kill);
+  EXPECT_EQ(kill->at.count(), 1000);
+  EXPECT_TRUE(kill->befalls("h2.1"));
+  EXPECT_FALSE(kill->befalls("h2.10"));
+  const auto stop = parse_stop("h2@100ms+50ms");
+  ASSERT_TRUE(stop);
+  EXPECT_EQ(stop->lasts.count(), 50);
+  EXPECT_TRUE(stop->befalls("h2.1"));
+  EXPECT_FALSE(stop->befalls("h20"));
+  for (const char* wrong : {"", "h2", "@1s", "h2@", "h2@soon", "h2@100h"}) {
+    EXPECT_FALSE(parse_kill(wrong)) << wrong;
+    EXPECT_FALSE(parse_stop(wrong)) << wrong;
+  }
+  EXPECT_FALSE(parse_stop("h2@1s+0s"));
+  EXPECT_FALSE(parse_time("2h"));
+}
+
+}  // namespace
+}  // namespace weft::cli
