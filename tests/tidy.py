@@ -428,6 +428,8 @@ class Tidy:
 def main(root):
     tidy = Tidy(root)
     tidy.check()
+    if not tidy.texts:
+        sys.exit(f"there is nothing to check in {root}")
     for warning in tidy.warnings:
         print(f"warning: {warning}")
     for finding in tidy.findings:

@@ -253,6 +253,13 @@ class TidyTest(unittest.TestCase):
             self.assertEqual([found.split(": ")[1] for found in findings], rules)
 
 
+class MainTest(unittest.TestCase):
+    def test_a_folder_without_files_is_no_tidy_tree(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(SystemExit) as end:
+            tidy_script.main(folder)
+        self.assertIn("nothing to check", str(end.exception.code))
+
+
 class OutlineTest(unittest.TestCase):
     def functions(self, text):
         return [(name, length) for name, _, length in outline(without_literals(text)).functions]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Owns programs in containers that have nothing in common with weftd but one mounted folder.
-"""usage: containers.py WEFT users|restart|cdi|podman
+"""usage: containers.py WEFT users|restart|cdi|escape|podman
 
 Containers are namespaces of the test's own (mount, pid, network, user), made with unshare; with
 `podman` they are podman's, above this machine's root. Needs root, and programs of rdma-core and
@@ -66,6 +66,7 @@ class Network:
 
     def again(self):
         os.kill(self.status()["pid"], signal.SIGKILL)
+        until(lambda: self.status() is None, "end of weftd")  # it takes a moment to die
         run(self.weft, "up", self.name, *self.options)
 
     def down(self):
@@ -284,6 +285,86 @@ def cdi(weft, folder):
     network.down()
 
 
+def seen(top):
+    """All that a folder holds: names, modes and what is in the files."""
+    found = {}
+    for folder, folders, files in os.walk(top):
+        found[folder] = os.lstat(folder).st_mode
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            found[path] = os.lstat(path).st_mode
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    found[path] = found[path], file.read()
+    return found
+
+
+# What a container that may write into the folder puts in the place of what weft and weftd write
+# there, or into their way to it.
+LINKS = ["attach.sock", "attach.sock.new", "libweft-preload.so", "libweft-preload.so.new",
+         "any-efa", "any-efa/0", "any-efa/count", "devices", "devices/h1", "devices/h1/TREE",
+         "devices/h1/TREE/statistics"]
+# Swaps folders and links to the outside as fast as it can.
+SWAPS = """
+import ctypes, itertools, os, sys
+libc, outside = ctypes.CDLL(None), sys.argv[1]
+os.chdir("/run/weft")
+trees = os.open("devices", os.O_RDONLY)
+for name in ("devices", "any-efa"):
+    os.symlink(outside, name + ".link")
+print("swaps", flush=True)
+for turn in itertools.count():
+    for name in ("devices", "any-efa"):
+        libc.renameat2(-100, name.encode(), -100, (name + ".link").encode(), 2)
+    libc.renameat2(trees, b"h1", trees, b"gone%d" % turn, 0)  # to be written again
+"""
+
+
+def escape(weft, folder):
+    """A container that may write into the folder leads weft and weftd to nothing outside."""
+    outside = os.path.join(folder, "outside")
+    os.makedirs(os.path.join(outside, "h1"))
+    os.chmod(outside, 0o700)
+    for name in ("file", "0", "count", "h1/file"):
+        with open(os.path.join(outside, name), "w", encoding="utf-8") as file:
+            file.write(f"{name} is nobody else's\n")
+        os.chmod(os.path.join(outside, name), 0o600)
+    before = seen(outside)
+    network = Network(weft, "default", "--hosts", "1")
+    share = os.path.join(network.status()["directory"], "share")
+    started = []
+    try:
+        for name in LINKS:
+            devices = network.devices("efa", folder)
+            tree = next(variable.rsplit("/", 1)[1] for variable in devices["h1"]["env"]
+                        if variable.startswith("WEFT_DEVICES="))
+            at = "/run/weft/" + name.replace("TREE", tree)
+            for target in (outside, os.path.join(outside, "file")):
+                run(*container(devices["h1"], 0,
+                               ["sh", "-c", f"rm -rf {at}; ln -s {target} {at}"]))
+                network.again()
+                # It may fail, as long as it says so.
+                run(weft, "cdi", "--output", folder, "--device", "efa", check=False)
+                assert seen(outside) == before, (name, target)
+            shutil.rmtree(share)
+            network.again()
+        devices = network.devices("efa", folder)
+        started.append(subprocess.Popen(
+            container(devices["h1"], 0, [sys.executable, "-c", SWAPS, outside]),
+            stdout=subprocess.PIPE, text=True))
+        assert started[0].stdout.readline() == "swaps\n"
+        for _ in range(40):
+            run(weft, "cdi", "--output", folder, "--device", "efa", check=False)
+            assert seen(outside) == before
+        network.again()
+    finally:
+        network.down()  # while the other swaps
+        for process in started:
+            process.kill()
+            process.wait()
+    assert seen(outside) == before
+
+
 CONTAINERS_CONF = """
 [containers]
 default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]
@@ -346,7 +427,7 @@ def main(weft, kind):
                               __file__, weft, kind])
     with tempfile.TemporaryDirectory(prefix="weft-containers-") as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
-        {"users": users, "restart": restart, "cdi": cdi, "podman": podman}[kind](
+        {"users": users, "restart": restart, "cdi": cdi, "escape": escape, "podman": podman}[kind](
             os.path.abspath(weft), folder)
 
 

@@ -34,6 +34,32 @@ TEST_F(SurroundingsTest, DeviceTreesFollowDeviceAndNetwork) {
             "hca_id: efa_0\n vendor_part_id: 61344\n2\n1\n");
 }
 
+TEST_F(SurroundingsTest, DevicesAreThoseThatTheNetworkWasMadeFor) {
+  WEFT_NEEDS("ibv_devices");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  const std::string kinds = "; ibv_devices 2>/dev/null | grep -oE '(rxe|efa)_0' || echo none";
+  const std::string asked = "$weft exec lab h1 -- sh -c \"true" + kinds +
+                            "\"; (eval \"$($weft env lab h1)\"" + kinds + "); ";
+  const Outcome outcome = here("$weft up lab --device rxe >/dev/null; " + asked +
+                               "$weft exec --device efa lab h1 -- ibv_devices | grep -o efa_0; "
+                               "$weft exec lab h1 -- echo {h1.dev}; $weft down lab; "
+                               "$weft up lab >/dev/null; " +
+                               asked + "$weft down lab; $weft up lab --device none >/dev/null; " +
+                               asked + "$weft down lab");
+  EXPECT_EQ(outcome.output, "rxe_0\nrxe_0\nefa_0\nrxe_0\nefa_0\nefa_0\nnone\nnone\n");
+}
+
+// A profile's file is found from wherever the other commands are called.
+TEST_F(SurroundingsTest, AProfilesFileIsRemembered) {
+  WEFT_NEEDS("ibv_devinfo");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  const Outcome outcome =
+      here("cp " WEFT_PROFILES
+           "/first.yaml own.yaml; $weft up lab --device efa:own.yaml "
+           ">/dev/null; cd r; $weft exec lab h1 -- ibv_devinfo | grep -oE '61344'; $weft down lab");
+  EXPECT_EQ(outcome.output, "61344\n");
+}
+
 TEST_F(SurroundingsTest, OnlyDirectoriesOfOnesOwnAreUsed) {
   const std::string parent = "r/weft-" + std::to_string(::geteuid());
   // A link in place of the parent, or of the network.
@@ -144,7 +170,7 @@ TEST_F(SurroundingsTest, AnInterruptedUpLeavesNothing) {
 TEST_F(SurroundingsTest, DevicesForWhichThereIsNoRoomAreRefusedWhole) {
   const Outcome outcome = here(
       "$weft up lab >/dev/null; (trap '' XFSZ; ulimit -f 1; $weft exec lab h1 -- true); echo $?; "
-      "ls r/weft-*/lab/devices/h1; $weft down lab");
+      "ls -d r/weft-*/lab/tree* r/weft-*/lab/devices/h1/* 2>/dev/null; $weft down lab");
   EXPECT_TRUE(outcome.says("is there room?")) << outcome.output;
   EXPECT_TRUE(outcome.output.ends_with("\n1\n")) << outcome.output;
 }

@@ -1,5 +1,5 @@
-// Tests that collectives of stock Open MPI over the stock efa provider are right in every element:
-// ours is only the program that looks (integration/mpi).
+// Tests that collectives of stock Open MPI, over the stock efa provider and over UCX on soft RoCE,
+// are right in every element: ours is only the program that looks (integration/mpi).
 #include <set>
 
 #include "tests/conformance/json_lines.hpp"
@@ -15,31 +15,43 @@ namespace {
 const std::set<std::string> kAll{"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                  "broadcast",  "gather",     "scatter",        "barrier"};
 
+// What MPI's messages travel by.
+struct Messages {
+  const char* device;
+  const char* environment;
+  const char* options;
+};
+constexpr Messages kLibfabric{"efa", "FI_PROVIDER=efa", " --mca pml cm --mca mtl ofi "};
+#define BY_UCX " --mca pml ucx --mca btl ^openib,ofi --mca mtl ^ofi "
+constexpr Messages kUcxConnections{
+    "rxe", "UCX_NET_DEVICES=rxe_0:1 UCX_RC_VERBS_TIMEOUT=50ms UCX_TLS=rc_verbs,ud_verbs:aux,self",
+    BY_UCX};
+constexpr Messages kUcxDatagrams{"rxe", "UCX_NET_DEVICES=rxe_0:1 UCX_TLS=ud_verbs,self", BY_UCX};
+
 // All ranks on one emulated host.
 Outcome run_collectives(const std::string& network, int ranks, const std::string& options,
-                        int seconds) {
-  return run_shell(
-      "dir=$(mktemp -d) && export OMPI_MCA_orte_tmpdir_base=$dir FI_PROVIDER=efa && timeout " +
-      std::to_string(seconds) + " " WEFT_PROGRAM " run --json --no-prefix " + network +
-      " -- mpirun.openmpi --allow-run-as-root --oversubscribe -n " + std::to_string(ranks) +
-      " --mca pml cm --mca mtl ofi " WEFT_COLLECTIVES " --json " + options +
-      "; code=$?; rm -r $dir; exit $code");
+                        int seconds, const Messages& by = kLibfabric) {
+  return run_shell("dir=$(mktemp -d) && export OMPI_MCA_orte_tmpdir_base=$dir " +
+                   std::string(by.environment) + " && timeout " + std::to_string(seconds) +
+                   " " WEFT_PROGRAM " run --json --no-prefix " + network +
+                   " -- mpirun.openmpi --allow-run-as-root --oversubscribe -n " +
+                   std::to_string(ranks) + by.options + WEFT_COLLECTIVES " --json " + options +
+                   "; code=$?; rm -r $dir; exit $code");
 }
 
 // Rank i runs on host i modulo four of a network that is up for it.
 Outcome run_on_hosts(const std::string& network, const std::string& fault, int ranks,
-                     const std::string& options, int seconds) {
+                     const std::string& options, int seconds, const Messages& by = kLibfabric) {
   return run_shell(
       "dir=$(mktemp -d); name=coll$$; " WEFT_PROGRAM " up $name " + network +
       " >/dev/null || exit 1; " +
       (fault.empty() ? ""
                      : WEFT_PROGRAM " fault $name '" + fault +
                            "' || { " WEFT_PROGRAM " down $name; exit 1; }; ") +
-      "OMPI_MCA_orte_tmpdir_base=$dir FI_PROVIDER=efa timeout " + std::to_string(seconds) +
+      "OMPI_MCA_orte_tmpdir_base=$dir " + by.environment + " timeout " + std::to_string(seconds) +
       " mpirun.openmpi --allow-run-as-root --oversubscribe -n " + std::to_string(ranks) +
-      " --mca pml cm --mca mtl ofi sh -c 'exec " WEFT_PROGRAM
-      " exec \"$0\" h$((OMPI_COMM_WORLD_RANK % 4 + 1)) -- " WEFT_COLLECTIVES " --json " +
-      options +
+      by.options + "sh -c 'exec " WEFT_PROGRAM " exec --device " + by.device +
+      " \"$0\" h$((OMPI_COMM_WORLD_RANK % 4 + 1)) -- " WEFT_COLLECTIVES " --json " + options +
       "' $name; code=$?; " WEFT_PROGRAM " status $name --json; " WEFT_PROGRAM
       " down $name >/dev/null; rm -r $dir; exit $code");
 }
@@ -114,6 +126,31 @@ INSTANTIATE_TEST_SUITE_P(All, MpiCollectives,
                          [](const auto& test) { return std::string(test.param.name); });
 
 // The launcher outside, and each rank on a host of its own behind a leaf of its own.
+TEST(MpiCollectivesSizes, AreSaidAsForNcclTests) {
+  NEEDS_COLLECTIVES
+  const auto run = [](const std::string& options) {
+    return run_shell(
+        "dir=$(mktemp -d); OMPI_MCA_orte_tmpdir_base=$dir mpirun.openmpi --allow-run-as-root "
+        "--oversubscribe -n 2 --mca pml ob1 --mca btl self,vader " WEFT_COLLECTIVES
+        " --json -n 1 -c broadcast " +
+        options + "; code=$?; rm -r $dir; exit $code");
+  };
+  const Outcome outcome = run("-b 8 -e 0.5M -f 2");
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  std::set<std::size_t> sizes;
+  for (const auto& row : json_lines(outcome.output, "collective")) {
+    sizes.insert(row.at("bytes").get<std::size_t>());
+  }
+  std::set<std::size_t> expected;
+  for (std::size_t size = 8; size <= std::size_t{512} << 10; size *= 2) {
+    expected.insert(size);
+  }
+  EXPECT_EQ(sizes, expected);
+  for (const char* wrong : {"-e 64X", "-e 64KB", "-e K", "-e 2G", "-b 0"}) {
+    EXPECT_NE(run(wrong).code, 0) << wrong;
+  }
+}
+
 TEST(MpiCollectivesThroughSwitches, EveryElementIsRight) {
   NEEDS_COLLECTIVES
   const Outcome outcome = run_on_hosts("--topology " WEFT_FOUR_LEAVES, "", 4, "-e 16384 -n 2", 120);
@@ -128,6 +165,37 @@ TEST(MpiCollectivesThroughSwitches, EveryElementIsRightWhereOnePercentIsLost) {
   expect_right(outcome, 8, kAll, 4, 16384);
   EXPECT_GT(lost(outcome, "loss"), 0U) << outcome.output;
 }
+
+struct OverUcx {
+  const char* name;
+  Messages by;
+  int ranks;
+};
+class MpiCollectivesOverUcx : public ::testing::TestWithParam<OverUcx> {};
+
+TEST_P(MpiCollectivesOverUcx, EveryElementIsRight) {
+  NEEDS_COLLECTIVES
+  WEFT_NEEDS("ucx_info");
+  const auto& [name, by, ranks] = GetParam();
+  const Outcome outcome = run_collectives("--device rxe", ranks, "-b 4 -e 262144 -n 2", 120, by);
+  expect_right(outcome, ranks, kAll, 4, 262144);
+}
+
+TEST_P(MpiCollectivesOverUcx, EveryElementIsRightWhereOnePercentIsLost) {
+  NEEDS_COLLECTIVES
+  WEFT_NEEDS("ucx_info");
+  const auto& [name, by, ranks] = GetParam();
+  const Outcome outcome =
+      run_on_hosts("--topology " WEFT_FOUR_LEAVES " --device rxe", "link: tor*-spine*, loss: 0.01",
+                   ranks, "-e 16384 -n 1 -w 0", 120, by);
+  expect_right(outcome, ranks, kAll, 4, 16384);
+  EXPECT_GT(lost(outcome, "loss"), 0U) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MpiCollectivesOverUcx,
+                         ::testing::Values(OverUcx{"Connections", kUcxConnections, 4},
+                                           OverUcx{"Datagrams", kUcxDatagrams, 4}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 // Two of them up to what nccl-tests users end with. WEFT_LONG_TESTS: all of them, and eight ranks.
 TEST(MpiCollectives, EveryElementIsRightUpTo64MiB) {

@@ -39,6 +39,15 @@ TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+TEST(Ends, AThreadThatIsToBeCancelledIsAnswered) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  for (const char* const device : {"efa", "rxe"}) {
+    const Outcome outcome =
+        run_weft(std::string("-n 1 --device ") + device + " -- " WEFT_GUEST " cancelled_questions");
+    EXPECT_EQ(outcome.code, 0) << device << ": " << outcome.output;
+  }
+}
+
 TEST(Ends, WhoLeavesAtOnceHasAcknowledgedWhatItGot) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = pair(
@@ -46,6 +55,19 @@ TEST(Ends, WhoLeavesAtOnceHasAcknowledgedWhatItGot) {
       "WEFT_CASE_DIR=$WEFT_CASE_DIR/$i timeout 20 " WEFT_GUEST " exit_at_once || exit 1; done'");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
+
+class Loader : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Loader, IsNotAskedUnderItsOwnLock) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome = alone(GetParam());
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Guest, Loader,
+                         ::testing::Values("first_calls_while_loading", "verbs_while_loading",
+                                           "libraries_that_come_and_go"),
+                         [](const auto& test) { return std::string(test.param); });
 
 class Alone : public ::testing::TestWithParam<const char*> {};
 
@@ -66,13 +88,23 @@ TEST_P(Alone, Succeeds) {
 
 INSTANTIATE_TEST_SUITE_P(Guest, Alone,
                          ::testing::Values("exit_cancelled", "cancelled_poller", "forks",
-                                           "forked_channels", "small_stacks", "device_names",
-                                           "listings", "whereabouts", "positions", "first_use",
-                                           "close_all", "failed_dup", "numbers", "channels",
-                                           "open_without_malloc", "relative_paths", "steps_back",
-                                           "bad_pointers", "own_links", "other_names", "past_us",
-                                           "few_numbers", "netlink_sockets", "sandboxed"),
+                                           "forked_channels", "children_past_fork", "small_stacks",
+                                           "device_names", "listings", "whereabouts", "positions",
+                                           "first_use", "close_all", "failed_dup", "numbers",
+                                           "channels", "open_without_malloc", "relative_paths",
+                                           "steps_back", "bad_pointers", "own_links", "other_names",
+                                           "past_us", "few_numbers", "netlink_sockets",
+                                           "sandboxed"),
                          [](const auto& test) { return std::string(test.param); });
+
+TEST(Interfaces, AreThoseOfTheHostAndOfSoftRoce) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  for (const char* const device : {"rxe", "efa"}) {
+    const Outcome outcome =
+        run_weft(std::string("-n 1 --device ") + device + " -- " WEFT_GUEST " interfaces");
+    EXPECT_EQ(outcome.code, 0) << device << ": " << outcome.output;
+  }
+}
 
 TEST(Paths, OfATreeBehindALink) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")

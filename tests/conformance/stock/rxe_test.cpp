@@ -1,5 +1,8 @@
 // Tests with stock programs of ordinary RDMA: reliable and unreliable connections, datagrams, reads
 // and atomics, through rdma-core's own rxe provider.
+#include <cstdint>
+#include <fstream>
+#include <initializer_list>
 #include <string>
 
 #include "tests/conformance/run_weft.hpp"
@@ -115,14 +118,67 @@ INSTANTIATE_TEST_SUITE_P(All, RxeLoss,
                                            Program{"Atomic", "ib_atomic_bw -x 0 -F -n 200"}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// UCX takes the network header's kind from the completions of datagrams.
-TEST(Rxe, UcxTalksByDatagrams) {
+// A file of ucx_perftest's, which asks for operations of UCX one after the other.
+class UcxOperations {
+ public:
+  UcxOperations(std::initializer_list<std::uint32_t> sizes, int times) {
+    std::ofstream file(path_);
+    for (const char* const operation : {"tag_lat", "tag_bw", "ucp_put_lat", "ucp_put_bw", "ucp_get",
+                                        "ucp_am_lat", "ucp_am_bw", "stream_lat", "stream_bw"}) {
+      for (const std::uint32_t size : sizes) {
+        file << operation << size << " -t " << operation << " -s " << size << " -n " << times
+             << " -w 10\n";
+      }
+    }
+    for (const char* const operation : {"ucp_fadd", "ucp_cswap"}) {
+      file << operation << " -t " << operation << " -s 8 -n " << times << " -w 10\n";
+    }
+  }
+
+  // UCX's own time-out of a connection, a second, is long for networks that lose.
+  [[nodiscard]] Outcome run(const char* network, const std::string& transports) const {
+    const std::string command =
+        "env UCX_NET_DEVICES=rxe_0:1 UCX_RC_VERBS_TIMEOUT=50ms UCX_TLS=" + transports +
+        ",self ucx_perftest -b " + path_;
+    return run_pair(network, command.c_str());
+  }
+  ~UcxOperations() { unlink(path_.c_str()); }
+  UcxOperations(const UcxOperations&) = delete;
+  UcxOperations& operator=(const UcxOperations&) = delete;
+
+ private:
+  std::string path_ = ::testing::TempDir() + "weft-ucx-" + std::to_string(getpid());
+};
+
+// Connections of UCX are made by datagrams.
+struct UcxTransport {
+  const char* name;
+  const char* transports;
+};
+class RxeUcx : public ::testing::TestWithParam<UcxTransport> {};
+
+// UCX gathers its messages out of pieces, keeps many under way, and takes the network header's kind
+// from the completions of datagrams.
+TEST_P(RxeUcx, RunsEachOperation) {
   WEFT_NEEDS("ucx_perftest");
-  const Outcome outcome = run_pair(kPairs,
-                                   "env UCX_TLS=ud_verbs,self UCX_NET_DEVICES=rxe_0:1 ucx_perftest "
-                                   "-t tag_bw -s 20000 -n 300");
+  const UcxOperations operations({1, 1000, 20'000, 300'000, 4U << 20}, 40);
+  const Outcome outcome = operations.run(kPairs, GetParam().transports);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("ucp_cswap")) << outcome.output;
 }
+
+TEST_P(RxeUcx, GetsThroughOnePercent) {
+  WEFT_NEEDS("ucx_perftest");
+  const UcxOperations operations({1, 20'000}, 20);
+  const Outcome outcome = operations.run(kLoss, GetParam().transports);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("(loss ")) << "nothing was lost\n" << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RxeUcx,
+                         ::testing::Values(UcxTransport{"Connections", "rc_verbs,ud_verbs:aux"},
+                                           UcxTransport{"Datagrams", "ud_verbs"}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace weft::testing
