@@ -119,7 +119,7 @@ T value(const Pattern& pattern, const Problem& problem, std::uint32_t rank, std:
   }
   if (!reduces(problem.operation)) {
     T any;
-    std::memcpy(&any, &lot, sizeof any);
+    std::memcpy(static_cast<void*>(&any), &lot, sizeof any);
     return any;
   }
   constexpr std::uint64_t kExact = std::uint64_t{1} << (std::is_same_v<T, Bfloat16> ? 8
