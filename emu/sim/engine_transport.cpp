@@ -28,8 +28,9 @@ EngineTransport::EngineTransport(fabric::PortId self, srd::EngineConfig config,
       engine_(for_host(self, std::move(config))),
       keys_(std::move(keys)) {
   // Memory without bytes: what is written there is only counted.
-  const auto key = engine_.memory().insert(
-      {.length = kEverything, .access = srd::Access::remote_write, .phantom = true});
+  const auto key = engine_.memory().insert({.length = kEverything,
+                                            .access = srd::Access::remote_write,
+                                            .placement = srd::Placement::phantom});
   WEFT_CHECK(key.has_value());
   keys_->resize(std::max<std::size_t>(keys_->size(), self + 1));
   (*keys_)[self] = *key;

@@ -105,7 +105,7 @@ std::string Process::register_region(srd::Engine& engine, RegionKind kind) {
        .length = region_size(kind),
        .access = access_of(kind),
        .domain = kind == RegionKind::other_domain ? kOtherDomain : kDomain,
-       .phantom = kind == RegionKind::phantom});
+       .placement = kind == RegionKind::phantom ? srd::Placement::phantom : srd::Placement::plain});
   if (!key) {
     return "a region cannot be registered: " + key.error().message;
   }

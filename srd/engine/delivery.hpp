@@ -150,8 +150,11 @@ class Delivery {
         return wire::kResultDeferred;
       }
     }
-    if (!target.phantom && must_place(header)) {
-      if (!PayloadReader(packet).copy_to(target.data, length)) [[unlikely]] {
+    if (target.placement != Placement::phantom && must_place(header)) {
+      PayloadReader payload(packet);
+      if (!(target.placement == Placement::plain ? payload.copy_to(target.data, length)
+                                                 : payload.copy_lines_to(target.data, length)))
+          [[unlikely]] {
         return code_of(Status::access_denied);  // registered, but unmapped since
       }
     }

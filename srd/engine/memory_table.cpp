@@ -7,7 +7,7 @@
 namespace weft::srd {
 
 Result<RegionKey> MemoryTable::insert(const Region& region) {
-  if (region.length != 0 && region.data == nullptr && !region.phantom) {
+  if (region.length != 0 && region.data == nullptr && region.placement != Placement::phantom) {
     return fail(ErrorCode::invalid_argument,
                 "a memory region needs memory: pass its first byte, or make it a phantom");
   }

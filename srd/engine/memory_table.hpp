@@ -27,6 +27,13 @@ enum class Access : std::uint8_t {
          static_cast<unsigned>(wanted);
 }
 
+// How the bytes of a write get into a region.
+enum class Placement : std::uint8_t {
+  plain,
+  lines,    // as copy_lines() does, for readers that do not wait for a completion
+  phantom,  // not at all: simulated bulk, checked like any other region, never touched
+};
+
 struct Region {
   std::byte* data = nullptr;
   std::uint64_t address =
@@ -34,7 +41,7 @@ struct Region {
   std::uint64_t length = 0;
   Access access = Access::none;
   std::uint32_t domain = 0;
-  bool phantom = false;  // simulated bulk: checked like any other region, never touched
+  Placement placement = Placement::plain;
 };
 
 // A key holds an index and a generation. The key of a region that is gone stays invalid for the
@@ -64,7 +71,7 @@ class MemoryTable {
   struct Lookup {
     Status status = Status::bad_key;
     std::byte* data = nullptr;
-    bool phantom = false;
+    Placement placement = Placement::plain;
   };
   // Resolves [address, address + length) for an access by `domain`. A length of 0 needs a valid key
   // and rights, but may name any address. The bytes of a phantom have no address: data is null.
@@ -115,8 +122,8 @@ inline MemoryTable::Lookup MemoryTable::resolve(RegionKey key, std::uint64_t add
   }
   if (length == 0) {
     return {.status = Status::ok,
-            .data = region->phantom ? nullptr : region->data,
-            .phantom = region->phantom};
+            .data = region->placement == Placement::phantom ? nullptr : region->data,
+            .placement = region->placement};
   }
   // An address before the region wraps around to an offset behind its end.
   const std::uint64_t offset = address - region->address;
@@ -125,8 +132,8 @@ inline MemoryTable::Lookup MemoryTable::resolve(RegionKey key, std::uint64_t add
     return {.status = Status::out_of_bounds};
   }
   return {.status = Status::ok,
-          .data = region->phantom ? nullptr : region->data + offset,
-          .phantom = region->phantom};
+          .data = region->placement == Placement::phantom ? nullptr : region->data + offset,
+          .placement = region->placement};
 }
 
 }  // namespace weft::srd

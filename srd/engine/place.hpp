@@ -23,13 +23,23 @@ class PayloadReader {
   // A payload is copied twice on its way. This is the second time: from the carrier's memory to the
   // receiver's. False: part of the memory at `to` is gone.
   [[nodiscard]] bool copy_to(std::byte* to, std::size_t length) {
+    return copy_with(to, length, [](std::byte* part, const std::byte* from, std::size_t count) {
+      std::memcpy(part, from, count);
+    });
+  }
+  // To memory whose reader waits for flags in it.
+  [[nodiscard]] bool copy_lines_to(std::byte* to, std::size_t length);
+
+ private:
+  template <class Copy>
+  [[nodiscard]] bool copy_with(std::byte* to, std::size_t length, Copy copy) {
     const std::size_t head = std::min(length, first_.size());
     const bool copied = touch_lent(to, length, [=, first = first_.data(), second = second_.data()] {
       if (head != 0) {
-        std::memcpy(to, first, head);
+        copy(to, first, head);
       }
       if (length > head) {
-        std::memcpy(to + head, second, length - head);
+        copy(to + head, second, length - head);
       }
     });
     first_ = first_.subspan(head);
@@ -37,7 +47,6 @@ class PayloadReader {
     return copied;
   }
 
- private:
   std::span<const std::byte> first_;
   std::span<const std::byte> second_;
 };

@@ -341,7 +341,7 @@ std::uint32_t Sender::fill_response(const Work& work, const SendSlot& slot, std:
     source = parts_.memory.resolve(RegionKey{work.key}, work.remote_address + offset, length,
                                    Access::remote_read, endpoint->config.domain);
   }
-  if (source.status == Status::ok && slot.attempt != 0 && !source.phantom &&
+  if (source.status == Status::ok && slot.attempt != 0 && source.placement != Placement::phantom &&
       !lent_is_readable(source.data, length)) {
     source.status = Status::access_denied;
   }
@@ -350,8 +350,9 @@ std::uint32_t Sender::fill_response(const Work& work, const SendSlot& slot, std:
     header.key = static_cast<std::uint8_t>(source.status);
     return 0;
   }
-  out.payload[0] =
-      source.phantom ? phantom_payload(length) : std::span<const std::byte>{source.data, length};
+  out.payload[0] = source.placement == Placement::phantom
+                       ? phantom_payload(length)
+                       : std::span<const std::byte>{source.data, length};
   parts_.counters.rdma_read_resp_bytes += length;
   return length;
 }

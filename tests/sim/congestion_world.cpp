@@ -63,11 +63,12 @@ CongestionWorld::CongestionWorld(const CongestionSetup& setup) : setup_(setup), 
     hosts_[i].engine = std::make_unique<srd::Engine>(config);
     EXPECT_TRUE(hosts_[i].engine->open_endpoint(kQpn, {.unsolicited_immediate = true}).has_value());
   }
-  key_ =
-      hosts_[kReceiver]
-          .engine->memory()
-          .insert({.length = Bytes{1} << 40, .access = srd::Access::remote_write, .phantom = true})
-          .value();
+  key_ = hosts_[kReceiver]
+             .engine->memory()
+             .insert({.length = Bytes{1} << 40,
+                      .access = srd::Access::remote_write,
+                      .placement = srd::Placement::phantom})
+             .value();
   set_base_rtt(setup.base_rtt);
   // The first sample posts the next one, and so on without end.
   post(now_, Kind::sample, 0);

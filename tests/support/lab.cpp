@@ -60,7 +60,7 @@ void Node::boot(const srd::EngineConfig& config) {
                               .length = std::uint64_t{1} << 32,
                               .access = all,
                               .domain = kDomain,
-                              .phantom = true})
+                              .placement = srd::Placement::phantom})
                      .value();
   open(kEndpoint, {.qkey = kQkey, .domain = kDomain, .receive_depth = 8192});
 }

@@ -191,7 +191,8 @@ Result<Region*> Core::register_memory(ReceiveComm& connection, std::byte* data, 
                                     .address = reinterpret_cast<std::uintptr_t>(data),
                                     .length = size,
                                     .access = srd::Access::local_write | srd::Access::remote_write,
-                                    .domain = kDomain});
+                                    .domain = kDomain,
+                                    .placement = srd::Placement::lines});
   });
 }
 

@@ -178,6 +178,7 @@ TEST(NcclCore, WhatIsSentCannotBeWrittenFromOutside) {
       line.in_region->key, reinterpret_cast<std::uintptr_t>(line.in.data()), 1,
       srd::Access::remote_write, nccl::kDomain);
   EXPECT_EQ(target.status, srd::Status::ok);
+  EXPECT_EQ(target.placement, srd::Placement::lines) << "NCCL looks for flags in it";
 }
 
 TEST(NcclCore, RegistrationsAreCounted) {

@@ -222,6 +222,26 @@ TEST_F(DeliveryTest, AWriteIsPlacedAndTellsNobody) {
   EXPECT_EQ(parts_.completions.next(), nullptr);
 }
 
+// A carrier may hand over the payload in two pieces.
+TEST_F(DeliveryTest, AWriteIsPlacedInLinesWhereTheRegionWantsThem) {
+  Region region;
+  region.data = memory_.data();
+  region.length = memory_.size();
+  region.access = Access::remote_write;
+  region.domain = kDomain;
+  region.placement = Placement::lines;
+  wire::DataHeader lines = write(kPart / 2);
+  lines.key = parts_.memory.insert(region)->value();
+  for (std::size_t cut = 0; cut <= kPart; ++cut) {
+    RxPacket whole = packet(lines, std::byte{static_cast<std::uint8_t>(cut + 1)});
+    const std::size_t first = sizeof lines + cut;
+    whole.more = std::span<const std::byte>(bytes_).subspan(first);
+    whole.bytes = std::span(bytes_).first(first);
+    ASSERT_EQ(delivery_.deliver(kNow, peer_, lines, whole), kAccepted);
+    EXPECT_TRUE(is_filled(kPart / 2, std::byte{static_cast<std::uint8_t>(cut + 1)}));
+  }
+}
+
 TEST_F(DeliveryTest, ARefusedWriteChangesNoMemory) {
   EXPECT_EQ(deliver(write(memory_.size() - kPart + 1)), code_of(Status::out_of_bounds));
   wire::DataHeader wrong = write(0);

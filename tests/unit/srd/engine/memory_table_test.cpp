@@ -27,7 +27,7 @@ class MemoryTableTest : public testing::Test {
  protected:
   RegionKey insert(std::uint64_t address, std::uint64_t length, Access access = kRead | kWrite,
                    std::uint32_t domain = kDomain) {
-    const auto key = table_.insert({memory_.data(), address, length, access, domain, false});
+    const auto key = table_.insert({memory_.data(), address, length, access, domain});
     EXPECT_TRUE(key.has_value()) << key.error().message;
     return *key;
   }
@@ -51,7 +51,7 @@ TEST_F(MemoryTableTest, ResolvesEachByteToItsPlace) {
     const auto found = resolve(key, 0x1000 + offset, 100 - offset);
     ASSERT_EQ(found.status, Status::ok);
     EXPECT_EQ(found.data, memory_.data() + offset);
-    EXPECT_FALSE(found.phantom);
+    EXPECT_EQ(found.placement, Placement::plain);
   }
 }
 
@@ -81,7 +81,7 @@ TEST_F(MemoryTableTest, RegionMayEndWithTheAddressSpace) {
   EXPECT_EQ(resolve(key, kMax, 1).data, memory_.data() + 99);
   EXPECT_EQ(status(key, kMax, 2), Status::out_of_bounds);
   EXPECT_EQ(status(key, 0, 1), Status::out_of_bounds) << "what comes after the last address";
-  EXPECT_FALSE(table_.insert({memory_.data(), kMax - 98, 100, kRead, kDomain, false}).has_value());
+  EXPECT_FALSE(table_.insert({memory_.data(), kMax - 98, 100, kRead, kDomain}).has_value());
   EXPECT_EQ(status(insert(0, 100), 0, 100), Status::ok) << "from the first address";
 }
 
@@ -96,7 +96,7 @@ TEST_F(MemoryTableTest, LengthZeroNeedsKeyAndRightsOnly) {
 }
 
 TEST_F(MemoryTableTest, RegionWithoutBytes) {
-  const auto key = table_.insert({nullptr, 0x1000, 0, kRead, kDomain, false});
+  const auto key = table_.insert({nullptr, 0x1000, 0, kRead, kDomain});
   ASSERT_TRUE(key.has_value());
   EXPECT_EQ(status(*key, 0x1000, 0), Status::ok);
   EXPECT_EQ(status(*key, 0x1000, 1), Status::out_of_bounds);
@@ -120,18 +120,18 @@ TEST_F(MemoryTableTest, AnotherDomainLearnsNothing) {
 }
 
 TEST_F(MemoryTableTest, PhantomsAreCheckedButHaveNoBytes) {
-  const auto key = table_.insert({nullptr, 0x1000, 1ULL << 40, kRead, kDomain, true});
+  const auto key = table_.insert({nullptr, 0x1000, 1ULL << 40, kRead, kDomain, Placement::phantom});
   ASSERT_TRUE(key.has_value());
   const auto found = resolve(*key, 0x1000 + (1ULL << 39), 1ULL << 39);
   EXPECT_EQ(found.status, Status::ok);
-  EXPECT_TRUE(found.phantom);
+  EXPECT_EQ(found.placement, Placement::phantom);
   EXPECT_EQ(found.data, nullptr);
   EXPECT_EQ(status(*key, 0x1000 + (1ULL << 39), (1ULL << 39) + 1), Status::out_of_bounds);
   EXPECT_EQ(status(*key, 0x1000, 1, kWrite), Status::access_denied);
 }
 
 TEST_F(MemoryTableTest, RegionNeedsMemory) {
-  const auto key = table_.insert({nullptr, 0x1000, 10, kRead, kDomain, false});
+  const auto key = table_.insert({nullptr, 0x1000, 10, kRead, kDomain});
   ASSERT_FALSE(key.has_value());
   EXPECT_EQ(key.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(table_.size(), 0U);
@@ -169,7 +169,7 @@ TEST_F(MemoryTableTest, KeysOfOneLifeAreNotThoseOfTheNext) {
   for (std::uint64_t life = 1; life <= 200; ++life) {
     MemoryTable table(mix64(life));
     for (std::uint32_t i = 0; i < kRegions; ++i) {
-      const auto key = table.insert({memory_.data(), 0, 10, kRead, kDomain, false});
+      const auto key = table.insert({memory_.data(), 0, 10, kRead, kDomain});
       ASSERT_TRUE(key.has_value());
       EXPECT_LT(table.index_of(*key), kRegions);
       again += seen.insert(key->value()).second ? 0 : 1;
@@ -207,7 +207,7 @@ TEST_F(MemoryTableTest, Holds65536Regions) {
   }
   EXPECT_EQ(values.size(), 65536U);
   EXPECT_EQ(table_.size(), 65536U);
-  const auto one_more = table_.insert({memory_.data(), 0, 1, kRead, kDomain, false});
+  const auto one_more = table_.insert({memory_.data(), 0, 1, kRead, kDomain});
   ASSERT_FALSE(one_more.has_value());
   EXPECT_EQ(one_more.error().code, ErrorCode::out_of_resources);
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
@@ -229,9 +229,8 @@ TEST_F(MemoryTableTest, RandomInsertEraseAndLookup) {
     std::vector<RegionKey> ever;
     for (int step = 0; step < 20'000; ++step) {
       if (rng.chance(0.4)) {
-        const Region region{memory_.data(),     rng.below(1000),
-                            1 + rng.below(100), static_cast<Access>(rng.below(8)),
-                            rng.below(3),       false};
+        const Region region{memory_.data(), rng.below(1000), 1 + rng.below(100),
+                            static_cast<Access>(rng.below(8)), rng.below(3)};
         const auto key = table.insert(region);
         ASSERT_TRUE(key.has_value());
         ASSERT_TRUE(model.emplace(key->value(), region).second)

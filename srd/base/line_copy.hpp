@@ -1,0 +1,58 @@
+// Owns copying into memory that somebody else reads before being told that it is complete.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace weft {
+
+// The last word of the copy becomes visible after all of it before that: who polls the last bytes
+// of a message may then read the message. std::memcpy() keeps no order: glibc's writes the end, or
+// the beginning, of some lengths before the middle. Words are those of 8 bytes at multiples of 8;
+// none is written in two parts.
+inline void copy_end_last(std::byte* to, const std::byte* from, std::size_t length) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  const std::size_t end = (reinterpret_cast<std::uintptr_t>(to) + length - 1) % kWord + 1;
+  if (length <= end) {
+    std::memcpy(to, from, length);
+    return;
+  }
+  const std::size_t rest = length - end;
+  std::memcpy(to, from, rest);
+  std::atomic_thread_fence(std::memory_order_release);
+  if (end == kWord) {
+    std::memcpy(to + rest, from + rest, kWord);  // one store
+  } else {
+    std::memcpy(to + rest, from + rest, end);
+  }
+}
+
+inline constexpr std::size_t kLineBytes = 128;
+
+// Of each line (128 bytes at a multiple of 128 at `to`) the last word becomes visible after the
+// rest, as NCCL's LL128 protocol needs it, whose readers wait for that word. A line may be copied
+// in several parts, the first one first.
+inline void copy_lines(std::byte* to, const std::byte* from, std::size_t length) {
+  const std::size_t begun = reinterpret_cast<std::uintptr_t>(to) % kLineBytes;
+  const std::size_t first = begun == 0 ? 0 : std::min(length, kLineBytes - begun);
+  std::size_t at = 0;
+  if (first != 0) {
+    std::atomic_thread_fence(std::memory_order_release);  // after the parts that came before
+    copy_end_last(to, from, first);
+    at = first;
+  }
+  constexpr std::size_t kFlag = kLineBytes - sizeof(std::uint64_t);
+  for (; length - at >= kLineBytes; at += kLineBytes) {
+    std::memcpy(to + at, from + at, kFlag);
+    std::atomic_thread_fence(std::memory_order_release);
+    std::memcpy(to + at + kFlag, from + at + kFlag, kLineBytes - kFlag);
+  }
+  if (at != length) {
+    copy_end_last(to + at, from + at, length - at);
+  }
+}
+
+}  // namespace weft
