@@ -14,7 +14,8 @@ namespace {
 
 using nccl::abi::kSuccess;
 
-constexpr const char* kBugs[] = {"matching", "size", "order", "early", "reuse", "hang", "torn"};
+constexpr const char* kBugs[] = {"matching", "size", "order", "early",
+                                 "reuse",    "hang", "torn",  "linger"};
 constexpr std::uint64_t kEvery = 7;  // it strikes so often, and so in any phase of eight steps
 constexpr int kPatience = 20;        // tests until what was held back goes on all the same
 
@@ -61,6 +62,19 @@ class BugNet final : public ForwardingNet {
     }
     return take({.connection = connection, .posted = buffers[0], .early = early}, "matching",
                 request);
+  }
+
+  // Nobody tests its requests after this. To linger: the plugin is not told that memory and
+  // connections have been given back.
+  Result deregister_memory(void* connection, void* memory) override {
+    std::erase_if(calls_, [&](const auto& one) { return one->connection == connection; });
+    return bug_ == "linger" ? kSuccess : net().deregister_memory(connection, memory);
+  }
+  Result close_send(void* connection) override {
+    return bug_ == "linger" ? kSuccess : net().close_send(connection);
+  }
+  Result close_receive(void* connection) override {
+    return bug_ == "linger" ? kSuccess : net().close_receive(connection);
   }
 
   Result test(void* request, bool& done, std::span<int> sizes) override {

@@ -10,8 +10,7 @@
 namespace weft::collectives {
 
 // The caller is told "not now" where the plugin was not even asked; requests are tested late, and
-// in any order; memory is deregistered and connections are closed with requests under way. Whatever
-// comes of that is right all the same.
+// in any order. Whatever comes of that is right all the same.
 [[nodiscard]] std::unique_ptr<Net> add_chaos(std::unique_ptr<Net> net, std::uint64_t seed);
 
 }  // namespace weft::collectives

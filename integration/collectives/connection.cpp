@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace weft::collectives {
 namespace {
@@ -36,8 +37,14 @@ SendChannel::SendChannel(Net& net, void* connection, int tag, std::size_t buffer
 }
 
 SendChannel::~SendChannel() {
-  (void)net_.deregister_memory(connection_, memory_);
-  (void)net_.close_send(connection_);
+  if (connection_ != nullptr) {
+    (void)net_.deregister_memory(connection_, memory_);
+    (void)net_.close_send(connection_);
+  }
+}
+
+LooseEnd SendChannel::release() {
+  return {std::exchange(connection_, nullptr), memory_, std::move(buffer_), tag_, step_bytes_};
 }
 
 // An operation begins at a whole chunk, as if the GPU had filled the rest of the last one.
@@ -101,8 +108,14 @@ ReceiveChannel::ReceiveChannel(Net& net, void* connection, int tag, std::size_t 
 }
 
 ReceiveChannel::~ReceiveChannel() {
-  (void)net_.deregister_memory(connection_, memory_);
-  (void)net_.close_receive(connection_);
+  if (connection_ != nullptr) {
+    (void)net_.deregister_memory(connection_, memory_);
+    (void)net_.close_receive(connection_);
+  }
+}
+
+LooseEnd ReceiveChannel::release() {
+  return {std::exchange(connection_, nullptr), memory_, std::move(buffer_), tag_, step_bytes_};
 }
 
 void ReceiveChannel::begin(const Transfer& transfer) {

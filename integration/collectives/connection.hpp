@@ -43,7 +43,7 @@ struct Transfer {
 class Pages {
  public:
   Pages(std::size_t bytes, std::byte fill);
-  [[nodiscard]] std::byte* data() { return bytes_.get(); }
+  [[nodiscard]] std::byte* data() const { return bytes_.get(); }
   [[nodiscard]] std::size_t size() const { return size_; }
 
  private:
@@ -52,6 +52,17 @@ class Pages {
   };
   std::size_t size_;
   std::unique_ptr<std::byte[], Free> bytes_;
+};
+
+// What is left of a channel that nobody uses any more: a connection that must be closed, and memory
+// that is registered for it.
+struct LooseEnd {
+  void* connection = nullptr;
+  void* memory = nullptr;
+  Pages buffer;
+  int tag = 0;
+  std::size_t step_bytes = 0;
+  [[nodiscard]] std::byte* data() const { return buffer.data(); }
 };
 
 // The GPU's side calls slot() and push(); progress() is the proxy. A slot is lent to the plugin
@@ -82,6 +93,8 @@ class SendChannel {
   [[nodiscard]] std::uint64_t waiting() const {
     return (posted_ - done_) / transfer_.steps_of_slice;
   }
+  // The caller closes it. The channel must not be used again.
+  [[nodiscard]] LooseEnd release();
 
  private:
   Net& net_;
@@ -120,6 +133,7 @@ class ReceiveChannel {
   [[nodiscard]] std::uint64_t waiting() const {
     return (posted_ - tail_) / transfer_.steps_of_slice;
   }
+  [[nodiscard]] LooseEnd release();
 
  private:
   Net& net_;

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "integration/collectives/leaving.hpp"
+
 namespace weft::collectives {
 namespace {
 
@@ -234,6 +236,26 @@ void Rank::settle() {
     return std::all_of(senders_.begin(), senders_.end(),
                        [](const auto& one) { return one.second->idle(); });
   });
+}
+
+void Rank::leave_in_chaos(std::uint64_t seed) {
+  Leaving leaving(net_, seed, config_.rank);
+  for (auto& [key, one] : senders_) {
+    leaving.add_sender(std::get<0>(key), std::get<1>(key), one->release());
+  }
+  for (auto& [key, one] : receivers_) {
+    leaving.add_receiver(std::get<0>(key), std::get<1>(key), one->release());
+  }
+  senders_.clear();
+  receivers_.clear();
+  board_.barrier(config_.rank);
+  leaving.post();
+  board_.barrier(config_.rank);
+  leaving.leave_first();
+  board_.barrier(config_.rank);
+  leaving.go_on_and_leave();
+  board_.barrier(config_.rank);
+  leaving.check();
 }
 
 }  // namespace weft::collectives

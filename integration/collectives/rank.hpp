@@ -45,6 +45,9 @@ class Rank {
            bool audit);
   // Until all sends have completed.
   void settle();
+  // Ends all connections with requests under way. All ranks call it with the same seed, and nothing
+  // but the destructor after it.
+  void leave_in_chaos(std::uint64_t seed);
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t>;  // peer, channel

@@ -2,6 +2,9 @@
 // says nothing any more.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -36,9 +39,12 @@ inline constexpr const char* kCallNames[] = {
     "accept",    "regMr",     "deregMr",     "isend",         "irecv",  "test",
     "closeSend", "closeRecv", "closeListen", "finalize"};
 
-// Written by the rank alone. Lies in memory that ranks and watcher share.
+// Written by the rank's thread alone. Lies in memory that ranks and watcher share.
 class RankActivity {
  public:
+  // In this thread.
+  void begin() { thread_.store(::gettid(), std::memory_order_relaxed); }
+  void end() { thread_.store(0, std::memory_order_relaxed); }
   void moved() {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -56,6 +62,7 @@ class RankActivity {
     text_[length].store('\0', std::memory_order_relaxed);
   }
 
+  [[nodiscard]] pid_t thread() const { return thread_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool is_computing() const { return computes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::string text() const {
@@ -77,6 +84,7 @@ class RankActivity {
 
  private:
   alignas(64) std::atomic<std::uint64_t> moves_{0};
+  std::atomic<pid_t> thread_{0};  // while it runs
   std::atomic<bool> computes_{false};
   std::atomic<Call> call_{Call::none};
   std::array<std::atomic<char>, 256> text_{};

@@ -4,6 +4,7 @@
 #include <execinfo.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,14 +43,19 @@ void show_stack(int) {
 }
 
 // The worst code. One rank has its process for itself.
-int run_all(std::uint32_t first, std::uint32_t end,
+int run_all(std::uint32_t first, std::uint32_t end, Board& board,
             const std::function<int(std::uint32_t rank)>& run) {
   std::vector<std::thread> others;
   std::vector<int> codes(end - first);
+  const auto run_one = [&](std::uint32_t rank) {
+    board.where(rank).begin();
+    codes[rank - first] = run(rank);
+    board.where(rank).end();
+  };
   for (std::uint32_t rank = first + 1; rank < end; ++rank) {
-    others.emplace_back([&codes, &run, rank, first] { codes[rank - first] = run(rank); });
+    others.emplace_back(run_one, rank);
   }
-  codes[0] = run(first);
+  run_one(first);
   for (std::thread& one : others) {
     one.join();
   }
@@ -81,7 +87,7 @@ void RankProcesses::start(std::uint32_t first, const Bodies& bodies) {
     (void)::backtrace(unused.data(), unused.size());
     ::signal(kShowStack, show_stack);
     bodies.prepare(first / bodies.threads);
-    const int code = run_all(first, end, bodies.run);
+    const int code = run_all(first, end, board_, bodies.run);
     (void)std::fflush(stdout);
     ::_exit(code);
   }
@@ -162,12 +168,17 @@ bool RankProcesses::wait(const Watch& watch) {
 void RankProcesses::give_up(const Watch& watch, Duration silence) {
   for (const Process& one : running_) {
     for (std::uint32_t rank = one.first; rank < one.end; ++rank) {
+      const RankActivity& where = board_.where(rank);
+      const pid_t thread = where.thread();
+      if (thread == 0) {
+        continue;  // it has ended, and its process waits for the others
+      }
       watch.complain("rank " + std::to_string(rank) + " hangs, nothing has moved for " +
-                     std::to_string(silence / std::chrono::seconds{1}) + " s: " +
-                     board_.where(rank).text() + (rank + 1 == one.end ? ". Its stack:" : ""));
+                     std::to_string(silence / std::chrono::seconds{1}) + " s: " + where.text() +
+                     ". Its stack:");
+      (void)::syscall(SYS_tgkill, one.pid, thread, kShowStack);
+      nap(kTimeToShow);
     }
-    ::kill(one.pid, kShowStack);
-    nap(kTimeToShow);
   }
   end_all();
 }

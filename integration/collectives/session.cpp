@@ -3,14 +3,15 @@
 
 #include <signal.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 #include "integration/collectives/bug_net.hpp"
 #include "integration/collectives/chaos_net.hpp"
+#include "integration/collectives/stand_still.hpp"
 #include "integration/collectives/table.hpp"
 #include "integration/collectives/watched_net.hpp"
 #include "srd/base/rng.hpp"
@@ -77,6 +78,8 @@ class Session {
     board_.barrier(rank_);
   }
 
+  void leave_in_chaos() { ranks_.leave_in_chaos(*options_.chaos); }
+
   [[nodiscard]] Measured measure(std::size_t bytes, bool in_place) {
     const bool pairs =
         options_.operation == Operation::sendrecv || options_.operation == Operation::alltoall;
@@ -125,7 +128,11 @@ class Session {
             bool audit) {
     if (options_.fault && options_.fault->rank == rank_ &&
         options_.fault->iteration == iteration_) {
-      suffer(options_.fault->seconds);
+      (void)std::fflush(stdout);
+      if (options_.fault->seconds <= 0) {
+        (void)::raise(SIGKILL);
+      }
+      stand_still(options_.fault->seconds);
     }
     ++iteration_;
     ranks_.run(what, input, output, audit);
@@ -135,23 +142,6 @@ class Session {
   void settle_and_meet() {
     ranks_.settle();
     board_.barrier(rank_);
-  }
-
-  // Killed, or stopped and woken by a process that only does this.
-  static void suffer(double seconds) {
-    (void)std::fflush(stdout);
-    if (seconds <= 0) {
-      (void)::raise(SIGKILL);
-    }
-    const pid_t self = ::getpid();
-    if (::fork() == 0) {
-      timespec nap{static_cast<time_t>(seconds),
-                   static_cast<long>((seconds - std::floor(seconds)) * 1e9)};
-      ::nanosleep(&nap, nullptr);
-      ::kill(self, SIGCONT);
-      ::_exit(0);
-    }
-    (void)::raise(SIGSTOP);
   }
 
   // Fresh data each time; some rounds, so that a slot is met again.
@@ -186,6 +176,18 @@ class Session {
 
 }  // namespace
 
+std::vector<std::size_t> sizes_of(const SessionOptions& options) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = options.smallest; bytes <= options.largest;) {
+    sizes.push_back(bytes);
+    const auto next = options.step != 0
+                          ? bytes + options.step
+                          : static_cast<std::size_t>(static_cast<double>(bytes) * options.factor);
+    bytes = std::max(next, bytes + 1);
+  }
+  return sizes;
+}
+
 bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board) {
   auto loaded = load_net(options.plugin, options.version);
   if (!loaded) {
@@ -200,24 +202,28 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
   Table table(options, loaded->name, loaded->version);
   Session session(options, rank, board, watched);
   session.connect();
-  if (rank == 0) {
+  const bool prints = rank == 0 && options.results.empty();
+  if (prints) {
     table.head();
   }
   std::uint64_t wrong = 0;
-  for (std::size_t bytes = options.smallest; bytes <= options.largest;) {
+  std::size_t count = 0;
+  for (const std::size_t bytes : sizes_of(options)) {
     const Measured out_of_place = session.measure(bytes, false);
     const Measured in_place = session.measure(bytes, true);
     wrong += out_of_place.wrong + in_place.wrong;
-    if (rank == 0) {
+    if (prints) {
       table.row(session.problem(bytes), out_of_place, in_place);
+    } else if (rank == 0) {
+      options.results[count++] = out_of_place;
+      options.results[count++] = in_place;
     }
-    const auto next = options.step != 0
-                          ? bytes + options.step
-                          : static_cast<std::size_t>(static_cast<double>(bytes) * options.factor);
-    bytes = std::max(next, bytes + 1);
   }
   board.barrier(rank);  // nobody closes while another one is at it
-  if (rank == 0) {
+  if (options.chaos) {
+    session.leave_in_chaos();
+  }
+  if (prints) {
     table.tail();
   }
   return wrong == 0;

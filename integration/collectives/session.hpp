@@ -4,12 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "integration/collectives/data.hpp"
 #include "integration/collectives/rank.hpp"
 
 namespace weft::collectives {
+
+struct Measured {
+  double microseconds = 0;
+  std::uint64_t wrong = 0;
+  bool valid = false;  // not where there is no such thing as in place
+};
 
 struct SessionOptions {
   Operation operation = Operation::all_reduce;
@@ -30,6 +38,9 @@ struct SessionOptions {
   Reduction reduction = Reduction::sum;
   bool check = true;
   bool json = false;
+  // Where rank 0 puts what it measures instead of printing it: two for each of sizes_of(), out of
+  // place and in place.
+  std::span<Measured> results{};
   std::string plugin;  // a file
   std::optional<int> version;
   std::string bug;                     // planted on purpose, to see it found
@@ -46,6 +57,8 @@ struct SessionOptions {
   };
   std::optional<Fault> fault;
 };
+
+[[nodiscard]] std::vector<std::size_t> sizes_of(const SessionOptions& options);
 
 // One rank, in a thread or a process of its own. Returns whether all went well; throws otherwise.
 // Rank 0 prints.

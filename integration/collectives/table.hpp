@@ -8,12 +8,6 @@
 
 namespace weft::collectives {
 
-struct Measured {
-  double microseconds = 0;
-  std::uint64_t wrong = 0;
-  bool valid = false;  // not where there is no such thing as in place
-};
-
 class Table {
  public:
   Table(const SessionOptions& options, std::string plugin, int version)

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,6 +79,53 @@ TEST(RankProcesses, WhoHangsIsToldOfWithWhatItWaitsForAndEnded) {
   EXPECT_THAT(complaints.all,
               ElementsAre(AllOf(HasSubstr("rank 1 hangs"), HasSubstr("in a call of accept")),
                           AllOf(HasSubstr("rank 2 hangs"), HasSubstr("barrier"))));
+}
+
+// What this process and its children write to standard error meanwhile.
+class StandardError {
+ public:
+  StandardError() { ::dup2(::fileno(file_.get()), STDERR_FILENO); }
+  ~StandardError() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+  }
+  StandardError(const StandardError&) = delete;
+  StandardError& operator=(const StandardError&) = delete;
+  [[nodiscard]] std::string text() {
+    std::string all;
+    std::rewind(file_.get());
+    for (int letter = std::fgetc(file_.get()); letter != EOF; letter = std::fgetc(file_.get())) {
+      all += static_cast<char>(letter);
+    }
+    return all;
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { (void)std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_{std::tmpfile()};
+  int before_ = ::dup(STDERR_FILENO);
+};
+
+TEST(RankProcesses, EachThreadThatHangsShowsItsOwnStack) {
+  SharedBoard board(3);
+  Complaints complaints;
+  StandardError error;
+  RankProcesses ranks(*board, {.run =
+                                   [&](std::uint32_t rank) {
+                                     sigset_t none;
+                                     ::sigemptyset(&none);
+                                     while (rank != 1) {
+                                       (void)(rank == 0 ? ::pause() : ::sigsuspend(&none));
+                                     }
+                                     return 0;
+                                   },
+                               .threads = 3});
+  EXPECT_FALSE(ranks.wait(complaints.watch()));
+  EXPECT_THAT(complaints.all, ElementsAre(HasSubstr("rank 0 hangs"), HasSubstr("rank 2 hangs")))
+      << "rank 1 has ended";
+  EXPECT_THAT(error.text(), AllOf(HasSubstr("pause"), HasSubstr("sigsuspend")));
 }
 
 TEST(RankProcesses, WhoComputesIsNotHanging) {

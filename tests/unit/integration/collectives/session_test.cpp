@@ -81,9 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, EveryOperation, ::testing::Range(0, 10));
 // The receiver looks into its slots before anybody has told it that a message is complete.
 TEST(Session, LowLatencyProtocolsAndTreesAreRight) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
-    // Lines of 128 bytes are torn now and then by our own plugin (docs/nccl.md).
-    const int protocols = plugin == std::string(WEFT_PLUGIN) ? 2 : 3;
-    for (int protocol = 0; protocol < protocols; ++protocol) {
+    for (int protocol = 0; protocol < 3; ++protocol) {
       for (const Operation operation : {Operation::all_reduce, Operation::reduce_scatter,
                                         Operation::broadcast, Operation::reduce}) {
         SessionOptions options = small(plugin);
@@ -134,6 +132,34 @@ TEST(Session, ChaosOfCallsChangesNothing) {
   }
 }
 
+// Many small messages with flags, looked at by two threads while a third one receives.
+TEST(Session, LinesAreWholeWhereThreadsShareANic) {
+  for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
+    SessionOptions options = small(WEFT_PLUGIN);
+    options.protocol = protocol;
+    options.algorithm = Algorithm::tree;
+    options.ranks = 4;
+    options.threads = 2;
+    options.iterations = 20;
+    const Outcome outcome = run(options);
+    EXPECT_TRUE(outcome.good) << kProtocolNames[static_cast<int>(protocol)] << ": "
+                              << outcome.reason;
+  }
+}
+
+// The plugins of others make progress in their calls alone: nothing of theirs can linger.
+TEST(Session, WhatLingersAfterItsEndIsFound) {
+  for (const std::uint64_t seed : {1U, 2U}) {
+    SessionOptions options = small(WEFT_PLUGIN);
+    options.largest = 100'001;
+    options.chaos = seed;
+    options.bug = "linger";
+    const Outcome outcome = run(options);
+    EXPECT_FALSE(outcome.good) << seed;
+    EXPECT_THAT(outcome.reason, HasSubstr("after deregMr")) << seed;
+  }
+}
+
 TEST(Session, EveryVersionOfTheInterface) {
   for (int version = 6; version <= 12; ++version) {
     SessionOptions options = small(WEFT_PLUGIN);
@@ -161,7 +187,7 @@ TEST(Session, TornLinesAreFound) {
 
 TEST(Session, PlantedBugsAreFound) {
   for (const std::string& bug : names_of_bugs()) {
-    if (bug == "torn") {
+    if (bug == "torn" || bug == "linger") {
       continue;
     }
     SessionOptions options = small(WEFT_TCP_PLUGIN);

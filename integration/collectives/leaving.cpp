@@ -1,0 +1,163 @@
+// Owns the steps of leaving.
+#include "integration/collectives/leaving.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+namespace weft::collectives {
+namespace {
+
+constexpr std::byte kUnwritten{0x22};  // where a receive waits
+constexpr std::byte kSent{0x11};
+constexpr std::byte kTakenBack{0xDD};  // in the memory of a send when it has left
+// Of a connection's eight messages some are posted at first, some while the other end may be
+// leaving, and the rest when it has left.
+constexpr std::size_t kAtFirst = 4;
+constexpr std::size_t kMeanwhile = 6;
+
+}  // namespace
+
+// Another rank gave up, and some are still open.
+Leaving::~Leaving() {
+  for (const End& end : ends_) {
+    if (end.held.connection != nullptr) {
+      (void)net_.deregister_memory(end.held.connection, end.held.memory);
+      (void)(end.sends ? net_.close_send(end.held.connection)
+                       : net_.close_receive(end.held.connection));
+    }
+  }
+}
+
+bool Leaving::receiver_is_first(std::uint32_t from, std::uint32_t to, std::uint32_t channel) const {
+  return mix64(seed_ + (std::uint64_t{from} << 32 | to << 16 | channel)) % 2 == 0;
+}
+
+void Leaving::add_sender(std::uint32_t peer, std::uint32_t channel, LooseEnd end) {
+  ends_.push_back({.held = std::move(end),
+                   .peer = peer,
+                   .sends = true,
+                   .first = !receiver_is_first(rank_, peer, channel)});
+}
+
+void Leaving::add_receiver(std::uint32_t peer, std::uint32_t channel, LooseEnd end) {
+  ends_.push_back({.held = std::move(end),
+                   .peer = peer,
+                   .sends = false,
+                   .first = receiver_is_first(peer, rank_, channel)});
+}
+
+// Up to `count` of its slots. That the other end is gone is an error here, and no mistake.
+void Leaving::post(End& end, std::size_t count) {
+  constexpr int kTries = 64;  // the plugin may say "not now"
+  const LooseEnd& held = end.held;
+  for (; end.posted < count && !end.failed; ++end.posted) {
+    const Posted slot{held.data() + end.posted * held.step_bytes, held.step_bytes, held.tag,
+                      held.memory};
+    const bool early = !end.sends && rng_.below(2) == 0;
+    void* request = nullptr;
+    for (int i = 0; i < kTries && request == nullptr && !end.failed; ++i) {
+      end.failed = (end.sends ? net_.send(held.connection, slot, request)
+                              : net_.receive(held.connection, {&slot, 1}, early, request)) !=
+                   nccl::abi::kSuccess;
+    }
+    if (request == nullptr) {
+      return;
+    }
+    end.requests.push_back(request);
+  }
+}
+
+bool Leaving::look(End& end) {
+  if (end.failed || end.requests.empty()) {
+    return false;
+  }
+  bool done = false;
+  std::array<int, kMaxBuffers> sizes{};
+  end.failed = net_.test(end.requests.front(), done, sizes) != nccl::abi::kSuccess;
+  if (done) {
+    end.requests.erase(end.requests.begin());
+  }
+  return true;
+}
+
+void Leaving::leave(End& end) {
+  std::byte* const begin = end.held.data();
+  std::byte* const stop = begin + end.held.buffer.size();
+  if (!end.sends && std::find(begin, stop, kTakenBack) != stop) {
+    end.mistake = "what rank " + std::to_string(end.peer) +
+                  " wrote into the memory of a send after deregMr was sent to it";
+  }
+  require(net_.deregister_memory(end.held.connection, end.held.memory), "deregMr");
+  if (end.sends) {
+    std::fill(begin, stop, kTakenBack);
+  }
+  end.left.assign(begin, stop);
+  require(
+      end.sends ? net_.close_send(end.held.connection) : net_.close_receive(end.held.connection),
+      end.sends ? "closeSend" : "closeRecv");
+  end.held.connection = nullptr;
+}
+
+void Leaving::post() {
+  for (End& end : ends_) {
+    std::fill_n(end.held.data(), end.held.buffer.size(), end.sends ? kSent : kUnwritten);
+    post(end, end.sends ? kAtFirst : kSteps);
+  }
+}
+
+void Leaving::leave_first() {
+  constexpr std::uint32_t kLooks = 30;
+  for (std::size_t i = 1; i < ends_.size(); ++i) {
+    std::swap(ends_[i], ends_[rng_.below(static_cast<std::uint32_t>(i) + 1)]);
+  }
+  for (End& end : ends_) {
+    for (std::uint32_t looks = rng_.below(kLooks); looks != 0 && look(end); --looks) {
+    }
+    if (end.first) {
+      leave(end);
+    } else if (end.sends) {
+      post(end, kMeanwhile);
+    }
+  }
+}
+
+void Leaving::go_on_and_leave() {
+  constexpr int kRounds = 3000;  // what waits for somebody who is gone may wait for ever
+  for (End& end : ends_) {
+    if (!end.first && end.sends) {
+      post(end, kSteps);
+    }
+  }
+  bool waits = true;
+  for (int round = 0; round < kRounds && waits; ++round) {
+    waits = false;
+    for (End& end : ends_) {
+      waits = (end.held.connection != nullptr && look(end)) || waits;
+    }
+    ::sched_yield();
+  }
+  for (End& end : ends_) {
+    if (!end.first) {
+      leave(end);
+    }
+  }
+}
+
+void Leaving::check() const {
+  for (const End& end : ends_) {
+    if (!end.mistake.empty()) {
+      throw std::runtime_error(end.mistake);
+    }
+    if (!std::equal(end.left.begin(), end.left.end(), end.held.data())) {
+      throw std::runtime_error(std::string("the memory of a ") +
+                               (end.sends ? "send to" : "receive from") + " rank " +
+                               std::to_string(end.peer) + " was written after deregMr");
+    }
+  }
+}
+
+}  // namespace weft::collectives
