@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "emu/world/world.hpp"
@@ -22,23 +23,48 @@ constexpr std::uint32_t kVictim = 0;
 constexpr std::uint32_t kStranger = 1;
 constexpr srd::Qpn kFirstQpn{8};
 constexpr std::byte kBlank{0x5A};
+constexpr std::byte kStrange{0x3C};    // all that the stranger ever writes
+constexpr std::byte kUntouched{0x77};  // where the stranger lets the victim write
 constexpr std::size_t kMargin = 64;
 constexpr std::size_t kRoom = 512;  // between the margins: what is registered
 constexpr std::size_t kMaxEnds = 4;
 
+constexpr std::size_t kPeriod = 16;
+constexpr std::byte sent_byte(std::size_t at) {
+  return static_cast<std::byte>(0xC0 | at % kPeriod);
+}
+
 // One end of the victim's, with memory of its own.
 template <class C>
 struct End {
+  static constexpr bool kSends = std::is_same_v<C, SendComm>;
+
   C* comm = nullptr;
   Region* region = nullptr;
   std::vector<Request*> requests;
   std::vector<std::byte> memory = std::vector<std::byte>(kRoom + 2 * kMargin, kBlank);
 
+  bool announced = false;               // the stranger has had a chance to learn its key
+  std::vector<std::byte> given_back{};  // the memory when it was deregistered
+
+  End() {
+    for (std::size_t i = 0; kSends && i < kRoom; ++i) {
+      room()[i] = sent_byte(i);
+    }
+  }
   [[nodiscard]] std::byte* room() { return memory.data() + kMargin; }
+  [[nodiscard]] bool is_right(std::size_t i) const {
+    const std::byte byte = memory[kMargin + i];
+    return kSends ? byte == sent_byte(i) : byte == kBlank || (announced && byte == kStrange);
+  }
   void check() const {
     const auto blank = [](std::byte byte) { return byte == kBlank; };
     WEFT_CHECK(std::all_of(memory.begin(), memory.begin() + kMargin, blank));
     WEFT_CHECK(std::all_of(memory.end() - kMargin, memory.end(), blank));
+    for (std::size_t i = 0; i < kRoom; ++i) {
+      WEFT_CHECK(is_right(i));
+    }
+    WEFT_CHECK(given_back.empty() || given_back == memory);
   }
 };
 
@@ -72,6 +98,15 @@ class Game {
     for (std::size_t i = 0; i < heard_.size(); ++i) {
       await(i);
     }
+    bulk_.fill(kStrange);
+    target_.fill(kUntouched);
+    target_key_ = stranger()
+                      .memory()
+                      .insert({.data = target_.data(),
+                               .address = kTargetAddress,
+                               .length = target_.size(),
+                               .access = srd::Access::remote_write})
+                      .value();
     peer_ = stranger().peer(world::address_of_host(kVictim), victim().config().attachment).value();
   }
   ~Game() {
@@ -141,6 +176,9 @@ class Game {
     for (const auto& end : receives_) {
       end->check();
     }
+    for (std::size_t i = 0; i < target_.size(); ++i) {
+      WEFT_CHECK(target_[i] == kUntouched || target_[i] == sent_byte(i));
+    }
   }
 
   // --- The stranger.
@@ -209,6 +247,11 @@ class Game {
       entry.key = tape_.byte();
       entry.size = tape_.byte() % 4 == 0 ? tape_.word() : tape_.byte() * 2U;
       entry.tag = tape_.byte() % 3;
+      if ((hits & 16) !=
+          0) {  // there really is room, and bytes of the pattern fall into their places
+        entry.address = kTargetAddress + entry.address.value() % kPeriod * kPeriod;
+        entry.key = target_key_.value();
+      }
       std::memcpy(message_.data() + sizeof header + i * sizeof entry, &entry, sizeof entry);
     }
     say(sizeof header + count * sizeof(ControlEntry));
@@ -287,6 +330,7 @@ class Game {
     for (std::size_t i = 0; i < count; ++i) {
       buffers[i] = {end->room() + i * 64, 64, static_cast<int>(i % 3), end->region};
     }
+    end->announced = true;
     Request* request = nullptr;
     const bool early = count == 1 && tape_.byte() % 4 == 0;
     if (core_->receive(*end->comm, std::span{buffers}.first(count), early, request) ==
@@ -326,6 +370,7 @@ class Game {
     }
     if (tape_.byte() % 2 == 0 && end->region != nullptr) {
       WEFT_CHECK(core_->deregister(*end->comm, end->region));
+      end->given_back = end->memory;
       end->region = nullptr;
       return;
     }
@@ -368,6 +413,9 @@ class Game {
   std::size_t next_said_ = 0;
   std::array<std::array<std::byte, kMaxControl>, 64> heard_{};
   std::array<std::byte, 1024> bulk_{};
+  static constexpr std::uint64_t kTargetAddress = 0x10000;
+  std::array<std::byte, 1024> target_{};
+  srd::RegionKey target_key_;
 };
 
 }  // namespace
