@@ -23,6 +23,7 @@
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/weftd_process.hpp"
 #include "integration/collectives/bug_net.hpp"
+#include "integration/collectives/comparison.hpp"
 #include "integration/collectives/rank_processes.hpp"
 #include "integration/collectives/session.hpp"
 
@@ -50,6 +51,8 @@ struct Options {
   std::string kill;
   std::string stop;
   std::vector<std::string> environment;
+  bool compare = false;
+  std::uint32_t rounds = 4;
 };
 
 template <class Names>
@@ -77,7 +80,6 @@ SessionOptions::Fault parse_fault(const std::string& text, bool stops) {
   }
   if (stops) {
     const auto seconds = std::from_chars(iteration.ptr + 1, end, fault.seconds);
-    // A pause that is too short may end before it has begun.
     if (seconds.ec != std::errc{} || seconds.ptr != end ||
         !(fault.seconds >= 0.001 && fault.seconds <= 3600)) {
       throw CLI::ValidationError(text, "say RANK@ITERATION:SECONDS, with 0.001 to 3600 seconds");
@@ -155,6 +157,13 @@ std::string mistake_in(const Options& options) {
         "mean nothing then; plant {} with simple",
         session.bug);
   }
+  if (session.bug == "linger" && !session.chaos) {
+    return "only a run in chaos leaves anything under way at its end: plant linger with --chaos";
+  }
+  if (options.compare && (session.fault || session.chaos || !session.bug.empty())) {
+    return "what disturbs the ranks makes their times worthless: --compare without --kill, --stop, "
+           "--plant and --chaos";
+  }
   if (session.fault && session.fault->rank >= session.ranks) {
     return fmt::format("there is no rank {} to kill or stop", session.fault->rank);
   }
@@ -162,6 +171,84 @@ std::string mistake_in(const Options& options) {
     return "a topology and faults need --io ring";
   }
   return {};
+}
+
+// Memory that the ranks and this process share, all zero at first.
+class SharedMemory {
+ public:
+  explicit SharedMemory(std::size_t size)
+      : size_(size),
+        data_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) {
+      throw std::runtime_error("no memory for the ranks to share");
+    }
+  }
+  ~SharedMemory() { ::munmap(data_, size_); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  std::size_t size_;
+  void* data_;
+};
+
+// All ranks, from their first to their last call. Returns whether all went well.
+bool run_ranks(const Options& options, const std::string& socket) {
+  const SessionOptions& session = options.session;
+  const SharedMemory memory(Board::bytes(session.ranks, session.channels));
+  Board& board = Board::create(memory.data(), session.ranks, session.channels);
+  collectives::RankProcesses ranks(
+      board, {.prepare = [&](std::uint32_t process) { prepare(options, process, socket); },
+              .run = [&](std::uint32_t rank) { return run_rank(options, rank, board); },
+              .threads = session.threads});
+  const auto& fault = session.fault;
+  return ranks.wait(
+      {.patience = session.patience_time(),
+       .victim =
+           fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank) : std::nullopt,
+       .look = launch::check_interrupt,
+       .complain = [](const std::string& text) { complain("weft nccl-perf: {}\n", text); }});
+}
+
+// Each as in a run of its own, over the same network.
+bool run_comparison(const Options& options, const std::string& socket) {
+  struct Kind {
+    const char* name;
+    const char* key;
+    const char* plugin;
+    std::vector<std::string> environment;
+  };
+  const std::vector<Kind> kinds = {
+      {"weft", "weft", "weft", {}},
+      {"one path", "one_path", "weft", {"WEFT_NCCL_PATH_SELECTOR=ecmp"}},
+      {"tcp", "tcp", "tcp", {}},
+      {"memory", "memory", "memory", {}}};
+  std::vector<collectives::Contestant> contestants;
+  for (const Kind& kind : kinds) {
+    contestants.push_back({kind.name, kind.key});
+  }
+  collectives::Comparison comparison(options.session, contestants);
+  const std::size_t count = 2 * sizes_of(options.session).size();
+  for (std::uint32_t round = 0; round < options.rounds; ++round) {
+    for (const std::size_t index : comparison.order(round)) {
+      const Kind& kind = kinds[index];
+      const SharedMemory memory(count * sizeof(collectives::Measured));
+      Options one = options;
+      one.session.plugin = plugin_file(kind.plugin);
+      one.session.results = {static_cast<collectives::Measured*>(memory.data()), count};
+      one.environment.insert(one.environment.end(), kind.environment.begin(),
+                             kind.environment.end());
+      if (!run_ranks(one, kind.plugin == std::string("weft") ? socket : "")) {
+        complain("weft nccl-perf: {} has failed\n", kind.name);
+        return false;
+      }
+      comparison.add(index, one.session.results);
+    }
+  }
+  const std::string text = options.session.json ? comparison.json() : comparison.table();
+  (void)std::fputs(text.c_str(), stdout);
+  return true;
 }
 
 int run_nccl_perf(Options options) {
@@ -184,26 +271,8 @@ int run_nccl_perf(Options options) {
       unwrap(launch::apply_fault(weftd->directory(), fault));
     }
   }
-  const std::size_t size = Board::bytes(options.session.ranks, options.session.channels);
-  void* const memory =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw std::runtime_error("no memory for the ranks to share");
-  }
-  Board& board = Board::create(memory, options.session.ranks, options.session.channels);
-  collectives::RankProcesses ranks(
-      board,
-      {.prepare =
-           [&](std::uint32_t process) { prepare(options, process, weftd ? weftd->socket() : ""); },
-       .run = [&](std::uint32_t rank) { return run_rank(options, rank, board); },
-       .threads = options.session.threads});
-  const auto& fault = options.session.fault;
-  const bool good = ranks.wait(
-      {.patience = options.session.patience_time(),
-       .victim =
-           fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank) : std::nullopt,
-       .look = launch::check_interrupt,
-       .complain = [](const std::string& text) { complain("weft nccl-perf: {}\n", text); }});
+  const std::string socket = weftd ? weftd->socket() : "";
+  const bool good = options.compare ? run_comparison(options, socket) : run_ranks(options, socket);
   return good ? kSuccess : kFailure;
 }
 
@@ -250,11 +319,22 @@ void add_measurement(CLI::App& command, Options& options) {
 }
 
 void add_ground(CLI::App& command, Options& options) {
-  command
-      .add_option("--plugin", options.plugin, "weft, tcp, memory, or the file of anybody's plugin")
+  CLI::Option* const plugin = command
+                                  .add_option("--plugin", options.plugin,
+                                              "weft, tcp, memory, or the file of anybody's plugin")
+                                  ->capture_default_str();
+  CLI::Option* const version =
+      command
+          .add_option("--api", options.version, "Version of the interface; 0: the newest it has")
+          ->check(CLI::IsMember({0, 6, 7, 8, 9, 10, 11, 12}));
+  CLI::Option* const compare =
+      command.add_flag("--compare", options.compare,
+                       "Run weft, weft on one path, tcp and memory in turn, and show their times");
+  compare->excludes(plugin)->excludes(version);
+  command.add_option("--rounds", options.rounds, "Of --compare: times that each of them runs")
+      ->needs(compare)
+      ->check(CLI::Range(1U, 1000U))
       ->capture_default_str();
-  command.add_option("--api", options.version, "Version of the interface; 0: the newest it has")
-      ->check(CLI::IsMember({0, 6, 7, 8, 9, 10, 11, 12}));
   command.add_option("--env", options.environment, "NAME=VALUE for the ranks")
       ->allow_extra_args(false);
   command.add_option("--io", options.io, "What carries weft's packets: ring, udp over loopback")

@@ -1,0 +1,45 @@
+// Owns the comparison of plugins: in which order they run, and what is printed of their times.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "integration/collectives/session.hpp"
+
+namespace weft::collectives {
+
+// Whoever is in a run. The first one is what the others are compared with.
+struct Contestant {
+  std::string name;  // in the head of its column
+  std::string key;   // in JSON
+};
+
+class Comparison {
+ public:
+  Comparison(const SessionOptions& options, std::vector<Contestant> contestants);
+
+  // There and back again: what changes steadily while they run then favours nobody.
+  [[nodiscard]] std::vector<std::size_t> order(std::uint32_t round) const;
+  // What one of them has measured in one round: all of SessionOptions::results.
+  void add(std::size_t contestant, std::span<const Measured> measured);
+
+  // A line for each size and placement: median times, and ratios of them to the first one's.
+  [[nodiscard]] std::string table() const;
+  [[nodiscard]] std::string json() const;
+
+ private:
+  [[nodiscard]] double median(std::size_t contestant, std::size_t row) const;
+  [[nodiscard]] double ratio(std::size_t contestant, std::size_t row) const;
+
+  const SessionOptions& options_;
+  std::vector<Contestant> contestants_;
+  std::vector<std::size_t> sizes_;
+  std::vector<std::vector<std::vector<double>>> times_;  // by contestant and row, of all rounds
+  std::vector<std::uint64_t> wrong_;                     // by row
+  std::size_t rounds_ = 0;                               // of the first one
+};
+
+}  // namespace weft::collectives
