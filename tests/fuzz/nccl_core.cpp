@@ -247,8 +247,8 @@ class Game {
       entry.key = tape_.byte();
       entry.size = tape_.byte() % 4 == 0 ? tape_.word() : tape_.byte() * 2U;
       entry.tag = tape_.byte() % 3;
-      if ((hits & 16) !=
-          0) {  // there really is room, and bytes of the pattern fall into their places
+      // There really is room, and bytes of the pattern fall into their places.
+      if ((hits & 16) == 0) {
         entry.address = kTargetAddress + entry.address.value() % kPeriod * kPeriod;
         entry.key = target_key_.value();
       }
