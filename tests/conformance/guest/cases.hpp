@@ -13,6 +13,7 @@ int cancelled_poller();     // a thread is cancelled in its polls; the others go
 int cancelled_questions();  // of a thread; calls that are no points of cancellation
 int forks();                // while another thread opens and closes the device
 int children_past_fork();   // by vfork() and _Fork()
+int grandchildren_by_vfork();
 int forked_channels();      // children close theirs, whatever the parent's threads were at
 int first_use();            // by many threads at once
 
