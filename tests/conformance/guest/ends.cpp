@@ -42,10 +42,7 @@ struct ClosesAtExit {
 // came.
 int exit_in_handler() {
   static ClosesAtExit another;
-  int count = 0;
-  ibv_device** const devices = ibv_get_device_list(&count);
-  demand(devices != nullptr && count > 0, "no device");
-  another.context = ibv_open_device(devices[0]);
+  another.context = open_first_device();
   static QueuePair* const queue = new QueuePair(kSlots, kSize);
   signal(SIGALRM, [](int) { exit(0); });
   itimerval soon{};
