@@ -65,7 +65,7 @@ enum class LossReason : std::uint8_t {
   no_route,
   host_paused
 };
-inline constexpr std::size_t kLossReasons = 7;
+inline constexpr std::size_t kLossReasons = static_cast<std::size_t>(LossReason::host_paused) + 1;
 [[nodiscard]] const char* to_string(LossReason reason);
 
 // Since the network was made. Frames, but for `events`; `marked` and `trimmed` count each frame

@@ -20,7 +20,7 @@ struct BurstLoss {
 // The impairment of one link, or the sum of several. Probabilities are per frame.
 struct Impairment {
   bool down = false;
-  double rate_factor = 1;  // of the link's own rate
+  double rate_factor = 1;  // of the link's own rate; what is left is kMinRate at least
   Duration extra_delay{};
   Duration jitter{};  // uniform 0..jitter on top; frames may overtake each other
   double loss = 0;

@@ -9,8 +9,6 @@
 namespace weft::fabric {
 namespace {
 
-constexpr Bytes kAckBytes = 64;
-
 Result<Topology> bad(const std::string& text) { return fail(ErrorCode::invalid_argument, text); }
 
 struct Tier {
@@ -125,7 +123,7 @@ std::string too_large(std::uint64_t nodes, std::uint64_t cables) {
 
 std::int64_t base_rtt_ps(unsigned hops, const CableSpec& cable) {
   const auto data = static_cast<std::int64_t>(cable.rate.picoseconds_for(cable.mtu));
-  const auto ack = static_cast<std::int64_t>(cable.rate.picoseconds_for(kAckBytes));
+  const auto ack = static_cast<std::int64_t>(cable.rate.picoseconds_for(kAckSize));
   const auto switches = static_cast<std::int64_t>(hops) - 1;
   return 2 * hops * picos(cable.delay) + 2 * switches * picos(cable.switch_latency) +
          hops * (data + ack);

@@ -24,6 +24,9 @@ struct CableSpec {
   std::uint32_t mtu = 4150;  // bytes on the wire
 };
 
+// Of an acknowledgement on the wire, where a bound of time counts one.
+inline constexpr Bytes kAckSize = 64;
+
 // What a few numbers can describe at most; more is refused.
 inline constexpr std::uint64_t kMaxNodes = 1U << 20;
 inline constexpr std::uint64_t kMaxCables = 1U << 22;

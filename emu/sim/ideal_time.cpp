@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "emu/fabric/generators.hpp"
 #include "emu/sim/scenario.hpp"
 
 namespace weft::sim {
@@ -21,7 +22,7 @@ double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
   const Bytes payload = mtu - scenario.options.data_overhead;
   const Rate rate = scenario.transport.engine.line_rate;
   const auto full = static_cast<double>(rate.picoseconds_for(mtu));
-  const auto ack = static_cast<double>(rate.picoseconds_for(kAckSize));
+  const auto ack = static_cast<double>(rate.picoseconds_for(fabric::kAckSize));
   const std::size_t ports = routes.port_count();
   std::vector<double> sent(ports, 0);
   std::vector<double> received(ports, 0);

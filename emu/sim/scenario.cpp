@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "emu/fabric/generators.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/sim/engine_transport.hpp"
@@ -83,7 +84,7 @@ NetworkFacts facts_of(const Scenario& scenario, const fabric::Routes& routes) {
       const Duration latency = scenario.topology.nodes()[links[id].to].latency;
       rtt += 2 * fabric::picos(is.delay + latency) +
              static_cast<fabric::Picos>(facts.rate.picoseconds_for(scenario.options.fabric.mtu) +
-                                        facts.rate.picoseconds_for(kAckSize));
+                                        facts.rate.picoseconds_for(fabric::kAckSize));
     }
     facts.hops = std::max(facts.hops, static_cast<unsigned>(path.size()));
     facts.base_rtt = std::max(facts.base_rtt, Duration{(rtt + 999) / 1000});

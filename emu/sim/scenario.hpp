@@ -17,9 +17,6 @@
 
 namespace weft::sim {
 
-// Of an acknowledgement on the wire, where a bound of time counts one.
-inline constexpr Bytes kAckSize = 64;
-
 // What hosts run.
 struct TransportSpec {
   enum class Kind : std::uint8_t { srd, rc, rc_dcqcn, tcp_reno, dctcp };

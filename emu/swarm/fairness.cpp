@@ -22,6 +22,10 @@ constexpr std::uint64_t kMaxOfOtherClasses = 2 * (1U << (srd::wire::kSizeClasses
 // With fewer paths than this, a path selector has hardly any choice, and is not judged.
 constexpr std::uint16_t kManyPaths = 64;
 
+// The paths of good acknowledgements that REPS keeps for later: RepsPolicy::kRing, written down
+// again.
+constexpr std::uint64_t kRememberedPaths = 8;
+
 std::string name_of(const std::pair<std::uint32_t, std::uint32_t>& flow) {
   return "host " + std::to_string(flow.first) + " to host " + std::to_string(flow.second);
 }
@@ -211,16 +215,27 @@ void Fairness::check_turn(const Flow& flow, const FlowState& state, const Depart
 // along it. A round is as many departures as there are paths, or more; one more is allowed, because
 // a reply explores, too.
 void Fairness::check_path(const Flow& who, FlowState& flow, std::uint16_t path) {
-  const std::uint64_t now = ++flow.departures;
+  const std::uint64_t round = ++flow.departures / plan_.hosts[who.first].engine.paths;
   if (!recycles_paths(who.first) || flow.disturbed) {
     return;
   }
   PathUse& use = flow.paths[path];
-  const std::uint64_t explored = now / plan_.hosts[who.first].engine.paths + 2;
-  if (++use.taken > use.unmarked + explored && verdict_.empty()) {
+  allow(who.first, use, round - use.round);
+  use.round = round;
+  if (use.allowed > 0) {
+    --use.allowed;
+  } else if (verdict_.empty()) {
     verdict_ = name_of(who) + ": path " + std::to_string(path) +
                " is taken again although all that came along it was marked";
   }
+}
+
+// What is not used in time is lost: a sender remembers a few paths, and what is under way has not
+// been told to it yet.
+void Fairness::allow(std::uint32_t sender, PathUse& use, std::uint64_t departures) const {
+  const std::uint64_t most =
+      kExplorations + kRememberedPaths + plan_.hosts[sender].engine.window_packets;
+  use.allowed = std::min(use.allowed + departures, most);
 }
 
 void Fairness::arrived(const VirtualNetwork::InFlight& packet) {
@@ -229,11 +244,12 @@ void Fairness::arrived(const VirtualNetwork::InFlight& packet) {
   FlowState& flow = flows_[{packet.from, packet.to}];
   FlowState& back = flows_[{packet.to, packet.from}];
   if (matches(Packet::data, kind) && !marked) {
-    ++flow.paths[packet.path.value()].unmarked;
+    allow(packet.from, flow.paths[packet.path.value()], 1);
   }
   srd::wire::AckHeader ack;
   if (kind == Packet::ack && srd::wire::load(packet.bytes, ack)) {
-    ++back.paths[ack.common.path.value()].unmarked;  // the path of the ACK was measured as well
+    // The path of the ACK was measured as well.
+    allow(packet.to, back.paths[ack.common.path.value()], 1);
   }
   srd::wire::DataHeader header;
   if (kind == Packet::read_request && srd::wire::load(packet.bytes, header) &&

@@ -70,11 +70,12 @@ class Fairness {
     std::uint32_t to = 0;
     std::uint32_t packets = 0;
   };
-  // Why a path may be used again: each unmarked packet that came along it pays for one departure;
-  // departures beyond that are the exploration of the selector.
+  // How often a path may be taken before more is known of it: once for each unmarked packet that
+  // came along it, and for each round in which the selector may explore it.
+  static constexpr std::uint64_t kExplorations = 2;  // a round's, and a reply's
   struct PathUse {
-    std::uint64_t unmarked = 0;  // packets that came along it without a mark
-    std::uint64_t taken = 0;     // departures along it
+    std::uint64_t allowed = kExplorations;
+    std::uint64_t round = 0;  // at the latest departure along it
   };
   struct FlowState {
     Departures left;
@@ -99,6 +100,7 @@ class Fairness {
   void check_turn(const Flow& flow, const FlowState& state, const Departures& since,
                   const std::string& what);
   void check_path(const Flow& who, FlowState& flow, std::uint16_t path);
+  void allow(std::uint32_t sender, PathUse& use, std::uint64_t departures) const;
   [[nodiscard]] bool keeps_order(std::uint32_t host) const;
   [[nodiscard]] bool leaves_at_once(std::uint32_t host) const;
   [[nodiscard]] bool recycles_paths(std::uint32_t host) const;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "emu/swarm/world_names.hpp"
+#include "srd/engine/mutation.hpp"
 
 namespace weft::swarm {
 
@@ -186,7 +187,7 @@ bool Judge::flaw_explains(const Request& request, Status status) const {
 // must have been something that leads to it, between the posting and the end of the request.
 bool Judge::explained(TimePoint now, const Request& request, Status status) const {
   const Step& step = request.step;
-  if (flaw_explains(request, status)) {
+  if (flaw_explains(request, status) || srd::mutated(srd::Mutation::explain_everything)) {
     return true;
   }
   const EndpointPlan& target = plan_.hosts[step.peer].endpoints[step.peer_endpoint];

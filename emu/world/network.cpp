@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "srd/engine/mutation.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::world {
@@ -55,7 +56,7 @@ void VirtualNetwork::send(TimePoint now, std::uint32_t from, const srd::TxPacket
 
   const Verdict verdict = judge(copy);
   if (verdict.lose) {
-    ++counts_.lost;
+    counts_.lost += srd::mutated(srd::Mutation::lose_uncounted) ? 0 : 1;
     note(now, NetworkEvent::lost, copy);
     recycle(std::move(copy));
     return;

@@ -2,12 +2,15 @@
 // vfork() may be the first who asks.
 #include "integration/preload/own_memory.hpp"
 
+#include <linux/kcmp.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <new>
 
 #include "integration/preload/paths.hpp"
@@ -20,6 +23,17 @@ constexpr std::size_t kPage = 4096;
 // The note, where there is something to emulate. Zero: not written yet, in a child that was made
 // past fork(), by clone() or _Fork(), for which the kernel has cleared the page.
 constinit std::atomic<pid_t>* owner = nullptr;
+
+// Whether our parent has the same memory, as it has if we are a child of vfork(), for which it
+// waits. Where the kernel does not tell (a container without CAP_SYS_PTRACE, a kernel without
+// kcmp()), it is taken for no: then a child of vfork() has to be the first who asks in a child of
+// _Fork() to be mistaken.
+bool is_parents_memory() {
+  const int error = errno;
+  const bool same = ::syscall(SYS_kcmp, ::getppid(), ::getpid(), KCMP_VM, 0, 0) == 0;
+  errno = error;
+  return same;
+}
 
 void note() { owner->store(getpid(), std::memory_order_relaxed); }
 
@@ -43,9 +57,13 @@ bool is_own_memory() {
   if (owner == nullptr) {
     return true;
   }
-  pid_t noted = 0;
+  pid_t noted = owner->load(std::memory_order_relaxed);
   const pid_t here = getpid();
-  return owner->compare_exchange_strong(noted, here, std::memory_order_relaxed) || noted == here;
+  if (noted != 0) {
+    return noted == here;
+  }
+  return !is_parents_memory() &&
+         (owner->compare_exchange_strong(noted, here, std::memory_order_relaxed) || noted == here);
 }
 
 }  // namespace weft::preload

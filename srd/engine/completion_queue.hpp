@@ -35,6 +35,9 @@ class CompletionQueue {
     return completions_.size() - receives_ + outstanding < limit_;
   }
   [[nodiscard]] bool has_room_for_receive(std::size_t outstanding) const {
+    if (mutated(Mutation::complete_without_bound)) {
+      return true;
+    }
     return mutated(Mutation::shared_completion_budget) ? completions_.size() + outstanding < limit_
                                                        : receives_ < limit_;
   }

@@ -15,6 +15,9 @@ void Engine::on_timeout(TimePoint at) {
   constexpr Duration kShortestNap = std::chrono::microseconds{1};
   const TimePoint now = advance(at);
   parts_.schedule.queue_overdue_replies(now);
+  if (mutated(Mutation::keep_deadlines)) [[unlikely]] {
+    return;
+  }
   while (Peer* const peer = parts_.schedule.take_due(now)) {
     Sender& sender = *peer->sender;
     sender.on_timeout(now);

@@ -5,8 +5,9 @@
 
 namespace weft::srd {
 
-// Each is one rule of the engine that is broken. They exist only in the library that the mutant
-// test builds for itself; everywhere else mutated() is the constant false.
+// Each is one rule of the engine that is broken, or of what surrounds it in the swarm. They exist
+// only in the library that the mutant test builds for itself; everywhere else mutated() is the
+// constant false.
 enum class Mutation : std::uint8_t {
   none,
   deliver_copies,              // a duplicate is executed once more
@@ -70,6 +71,12 @@ enum class Mutation : std::uint8_t {
   favour_one_endpoint,         // what one endpoint posts passes what others have posted
   impatient,                   // a peer is given up after half of the time
   refuse_while_unpolled,       // a receiver is not ready while its application has to poll
+  refuse_early,                // work is refused when half of what is allowed is under way
+  complete_without_bound,      // receives complete though their completions have no room
+  keep_deadlines,              // a deadline that has passed is not served
+  // --- Of the virtual network, and of the judge
+  lose_uncounted,      // a packet that is lost is not counted
+  explain_everything,  // what succeeded ends in an error, and the judge finds a reason
   count,
 };
 

@@ -76,6 +76,9 @@ inline void WorkTable::release_read(Peer& peer, const Work& work) {
   completion.remote = work.destination;
   completion.peer = work.peer;
   completion.length = work.length;
+  if (mutated(Mutation::explain_everything) && status == Status::ok) [[unlikely]] {
+    completion.status = Status::unresponsive;
+  }
   if (mutated(Mutation::complete_twice) && work.kind == WorkKind::write) [[unlikely]] {
     const Completion once = completion;
     neighbours_.completions.push_request() = once;

@@ -9,6 +9,7 @@
 #include "srd/engine/completion_queue.hpp"
 #include "srd/engine/counters.hpp"
 #include "srd/engine/endpoint.hpp"
+#include "srd/engine/mutation.hpp"
 #include "srd/engine/peer_table.hpp"
 #include "srd/engine/work.hpp"
 
@@ -52,7 +53,9 @@ class WorkTable {
   [[nodiscard]] [[gnu::always_inline]] NewWork begin_request(Peer& peer, Endpoint& endpoint,
                                                              WorkKind kind, Qpn destination,
                                                              std::uint32_t length) {
-    if (requests_ >= max_requests_ || !neighbours_.completions.has_room_for_request(requests_)) {
+    const std::size_t room =
+        mutated(Mutation::refuse_early) ? (max_requests_ + 1) / 2 : max_requests_;
+    if (requests_ >= room || !neighbours_.completions.has_room_for_request(requests_)) {
       return {};
     }
     const std::uint32_t index = works_.allocate();

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Owns the promise that .ci/run's swarm stages fail when a program is missing, crashes, or differs,
-# that they and the hostile stage test what is built now, and that a skip is none that passed.
+# that they and the hostile stage test what is built now, that a skip is none that passed, and that
+# a fuzz target which ran no input is none either.
 # usage: tests/e2e/ci_run.sh PROJECT
 dir=$(mktemp -d)
 trap 'rm -r "$dir"' EXIT
@@ -84,3 +85,15 @@ hostile() {  # CODE COUNTS VERDICT
 hostile 0 "1 passed, 0 failed, 0 skipped" passed
 hostile 0 "0 passed, 0 failed, 1 skipped" SKIPPED
 hostile 1 "0 passed, 1 failed, 0 skipped" FAILED
+
+fake_build 0 built
+mkdir -p "$dir/build/fuzz/tests/fuzz"
+fuzz() {  # CODE OF_THE_TARGET SAID
+  printf '#!/bin/sh\necho "%s"\nexit %s\n' "$3" "$2" > "$dir/build/fuzz/tests/fuzz/weft_fuzz_one"
+  chmod +x "$dir/build/fuzz/tests/fuzz/weft_fuzz_one"
+  expect "$1" fuzz "a fuzz target that says '$3' and ends with $2"
+}
+fuzz 0 0 "stat::number_of_executed_units: 17"
+fuzz 1 0 "stat::number_of_executed_units: 0"
+fuzz 1 0 "nothing"
+fuzz 1 1 "stat::number_of_executed_units: 17"

@@ -76,9 +76,12 @@ def main():
         return 77
     problems = []
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.argv[1], "sim", "e4-link-failures", "--report", folder],
-                       check=False, stdout=subprocess.DEVNULL, timeout=300)
+        made = subprocess.run([sys.argv[1], "sim", "e4-link-failures", "--report", folder],
+                              check=False, stdout=subprocess.DEVNULL, timeout=300)
         report = Path(folder, "report.html")
+        if made.returncode != 0 or not report.exists():
+            print(f"weft sim ends with {made.returncode} and makes no report to look at")
+            return 1
         # A page that does ask must be found out, or the answer below is worth nothing.
         other = Path(folder, "other.html")
         other.write_text(f'<img src="{ELSEWHERE}">', encoding="utf-8")

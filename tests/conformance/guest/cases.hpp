@@ -5,16 +5,17 @@
 namespace weft::conformance {
 
 // --- Ends of threads and processes (ends.cpp)
-int exit_in_handler();      // while the same thread is making progress, half of the time
-int exit_at_once();         // two ranks: one sends, one leaves with what it got
-int exit_cancelled();       // by a thread that is to be cancelled
-int cancelled_waiter();     // for events of rdma_cm; others are interrupted, or do not wait
-int cancelled_poller();     // a thread is cancelled in its polls; the others go on
-int cancelled_questions();  // of a thread; calls that are no points of cancellation
-int forks();                // while another thread opens and closes the device
-int children_past_fork();   // by vfork() and _Fork()
-int forked_channels();      // children close theirs, whatever the parent's threads were at
-int first_use();            // by many threads at once
+int exit_in_handler();         // while the same thread is making progress, half of the time
+int exit_at_once();            // two ranks: one sends, one leaves with what it got
+int exit_cancelled();          // by a thread that is to be cancelled
+int cancelled_waiter();        // for events of rdma_cm; others are interrupted, or do not wait
+int cancelled_poller();        // a thread is cancelled in its polls; the others go on
+int cancelled_questions();     // of a thread; calls that are no points of cancellation
+int forks();                   // while another thread opens and closes the device
+int children_past_fork();      // by vfork() and _Fork()
+int grandchildren_by_vfork();  // who ask before their parent does
+int forked_channels();         // children close theirs, whatever the parent's threads were at
+int first_use();               // by many threads at once
 
 // --- Libraries that come and go (loader.cpp)
 int first_calls_while_loading();   // of what is wrapped, in threads that a constructor waits for

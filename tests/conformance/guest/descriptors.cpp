@@ -24,16 +24,6 @@ int count_descriptors(Count&& count) {
   return number;
 }
 
-ibv_context* open_first() {
-  int count = 0;
-  ibv_device** const devices = ibv_get_device_list(&count);
-  demand(devices != nullptr && count > 0, "no device");
-  ibv_context* const context = ibv_open_device(devices[0]);
-  demand(context != nullptr, "cannot open the device");
-  ibv_free_device_list(devices);
-  return context;
-}
-
 }  // namespace
 
 int close_all() {
@@ -57,7 +47,7 @@ int close_all() {
 }
 
 int failed_dup() {
-  ibv_context* const context = open_first();
+  ibv_context* const context = open_first_device();
   const int fd = context->cmd_fd;
   demand(dup2(-1, fd) == -1 && errno == EBADF, "dup2() of nothing");
   demand(dup3(fd, fd, 0) == -1 && errno == EINVAL, "dup3() onto itself");
@@ -99,7 +89,7 @@ int numbers() {
 }
 
 int channels() {
-  ibv_context* const context = open_first();
+  ibv_context* const context = open_first_device();
   const auto all = [](int) { return true; };
   const int before = count_descriptors(all);
   ibv_comp_channel* made[100] = {};

@@ -1,10 +1,12 @@
 // Owns the cases about threads and processes that begin and end at bad moments.
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/kcmp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -40,10 +42,7 @@ struct ClosesAtExit {
 // came.
 int exit_in_handler() {
   static ClosesAtExit another;
-  int count = 0;
-  ibv_device** const devices = ibv_get_device_list(&count);
-  demand(devices != nullptr && count > 0, "no device");
-  another.context = ibv_open_device(devices[0]);
+  another.context = open_first_device();
   static QueuePair* const queue = new QueuePair(kSlots, kSize);
   signal(SIGALRM, [](int) { exit(0); });
   itimerval soon{};
@@ -247,34 +246,64 @@ int forks() {
   return 0;
 }
 
-// A child of vfork() that opens the device would do that in its parent's memory. One that was made
-// past fork() has its own.
-int children_past_fork() {
-  const auto is_refused = [] {
-    const pid_t child = vfork();
-    if (child == 0) {
-      const int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
-      const int error = errno;
-      const int socket = ::socket(AF_NETLINK, SOCK_RAW, 20);  // NETLINK_RDMA
-      _exit(fd < 0 && error == EIO && (socket < 0 || close(socket) == 0) ? 0 : 1);
-    }
-    int status = 0;
-    return waitpid(child, &status, 0) == child && status == 0;
-  };
-  demand(is_refused(), "a child of vfork() before anything else");
+namespace {
+
+// Whether a child of vfork() may not open the device, which it would do in its parent's memory.
+bool refuses_child_of_vfork() {
+  const pid_t child = vfork();
+  if (child == 0) {
+    const int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+    const int error = errno;
+    const int socket = ::socket(AF_NETLINK, SOCK_RAW, 20);  // NETLINK_RDMA
+    _exit(fd < 0 && error == EIO && (socket < 0 || close(socket) == 0) ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+void use_device() {
+  QueuePair queue(kSlots, kSize);
+  talk_to_itself(queue);
+}
+
+// Past fork(), so that no handler of pthread_atfork() runs.
+void in_child_past_fork(void (*work)(), const char* what) {
   const pid_t child = _Fork();
   if (child == 0) {
     alarm(20);
-    QueuePair queue(kSlots, kSize);
-    talk_to_itself(queue);
+    work();
     std::_Exit(0);
   }
   int status = 0;
-  demand(waitpid(child, &status, 0) == child && status == 0, "a child of _Fork()");
+  demand(waitpid(child, &status, 0) == child && status == 0, what);
+}
+
+}  // namespace
+
+// One that was made past fork() has its own memory.
+int children_past_fork() {
+  demand(refuses_child_of_vfork(), "a child of vfork() before anything else");
+  in_child_past_fork(use_device, "a child of _Fork()");
   QueuePair queue(kSlots, kSize);
   talk_to_itself(queue);
-  demand(is_refused(), "a child of vfork() beside an open device");
+  demand(refuses_child_of_vfork(), "a child of vfork() beside an open device");
   talk_to_itself(queue);
+  return 0;
+}
+
+// The first that a child of _Fork() does is to have a child of vfork(). 77: this kernel does not
+// say who shares memory.
+int grandchildren_by_vfork() {
+  if (syscall(SYS_kcmp, getpid(), getpid(), KCMP_VM, 0, 0) != 0) {
+    return 77;
+  }
+  in_child_past_fork(
+      [] {
+        demand(refuses_child_of_vfork(), "a child of vfork() of a child of _Fork()");
+        use_device();
+        demand(refuses_child_of_vfork(), "another one");
+      },
+      "its own device");
   return 0;
 }
 

@@ -22,6 +22,7 @@ constexpr Case kCases[] = {
     {"forks", forks},
     {"forked_channels", forked_channels},
     {"children_past_fork", children_past_fork},
+    {"grandchildren_by_vfork", grandchildren_by_vfork},
     {"first_use", first_use},
     {"first_calls_while_loading", first_calls_while_loading},
     {"verbs_while_loading", verbs_while_loading},

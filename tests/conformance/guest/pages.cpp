@@ -56,10 +56,7 @@ volatile sig_atomic_t faults = 0;
 }  // namespace
 
 int trap_forgets() {
-  int count = 0;
-  ibv_device** const devices = ibv_get_device_list(&count);
-  demand(devices != nullptr && count > 0, "no device");
-  ibv_context* const keeps_the_file = ibv_open_device(devices[0]);
+  ibv_context* const keeps_the_file = open_first_device();
   auto queue = std::make_unique<QueuePair>(256, kSize);  // a completion queue of several pages
   const std::uintptr_t page = watched_page();
   demand(page != 0, "no doorbell is watched");

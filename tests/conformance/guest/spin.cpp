@@ -101,13 +101,9 @@ int spin_calls() { return spin_on_receives(QueuePair::Calls::hooked, "calls"); }
 int spin_stores() { return spin_on_receives(QueuePair::Calls::stock, "stores"); }
 
 int spin_writes() {
-  int count = 0;
-  ibv_device** const devices = ibv_get_device_list(&count);
-  demand(devices != nullptr && count > 0, "no device");
-  ibv_context* const context = ibv_open_device(devices[0]);
-  ibv_free_device_list(devices);
+  ibv_context* const context = open_first_device();
   ibv_gid gid;
-  demand(context != nullptr && ibv_query_gid(context, 1, 0, &gid) == 0, "no GID");
+  demand(ibv_query_gid(context, 1, 0, &gid) == 0, "no GID");
   ibv_close_device(context);
   const char* const asked = std::getenv("SPIN_BYTES");
   const std::uint32_t size = asked == nullptr ? 8 : static_cast<std::uint32_t>(std::atoi(asked));

@@ -5,25 +5,12 @@
 #include <infiniband/efadv.h>
 #include <infiniband/verbs.h>
 
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
 #include <vector>
 
-namespace weft::conformance {
+#include "tests/conformance/verbs_objects.hpp"
 
-[[noreturn]] inline void give_up(const std::string& why, int code = 1) {
-  std::fprintf(stderr, "talker: %s\n", why.c_str());
-  std::_Exit(code);
-}
-inline void demand(bool condition, const char* what) {
-  if (!condition) {
-    give_up(std::string(what) + " (" + std::strerror(errno) + ")");
-  }
-}
+namespace weft::conformance {
 
 inline constexpr std::uint32_t kQkey = 0x4D58;
 
@@ -44,12 +31,7 @@ struct Retries {
 class Device {
  public:
   Device(const Retries& retries, std::vector<std::uint8_t>& memory) : retries_(retries) {
-    int count = 0;
-    ibv_device** const devices = ibv_get_device_list(&count);
-    demand(devices != nullptr && count > 0, "no device");
-    context_ = ibv_open_device(devices[0]);
-    ibv_free_device_list(devices);
-    demand(context_ != nullptr, "cannot open the device");
+    context_ = open_first_device();
     efadv_device_attr efa{};
     is_srd_ = efadv_query_device(context_, &efa, sizeof efa) == 0;
     pd_ = ibv_alloc_pd(context_);

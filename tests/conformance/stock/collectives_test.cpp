@@ -125,7 +125,6 @@ INSTANTIATE_TEST_SUITE_P(All, MpiCollectives,
                                            Collectives{"OutOfOrder", "--device efa:reorder", 4}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// The launcher outside, and each rank on a host of its own behind a leaf of its own.
 TEST(MpiCollectivesSizes, AreSaidAsForNcclTests) {
   NEEDS_COLLECTIVES
   const auto run = [](const std::string& options) {
@@ -151,6 +150,7 @@ TEST(MpiCollectivesSizes, AreSaidAsForNcclTests) {
   }
 }
 
+// The launcher outside, and each rank on a host of its own behind a leaf of its own.
 TEST(MpiCollectivesThroughSwitches, EveryElementIsRight) {
   NEEDS_COLLECTIVES
   const Outcome outcome = run_on_hosts("--topology " WEFT_FOUR_LEAVES, "", 4, "-e 16384 -n 2", 120);

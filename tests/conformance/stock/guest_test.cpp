@@ -97,6 +97,15 @@ INSTANTIATE_TEST_SUITE_P(Guest, Alone,
                                            "sandboxed"),
                          [](const auto& test) { return std::string(test.param); });
 
+TEST(Ends, AGrandchildByVforkIsNotTakenForItsParent) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome = alone("grandchildren_by_vfork");
+  if (outcome.code == 77) {
+    GTEST_SKIP() << "needs a kernel that says who shares memory (kcmp)";
+  }
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 TEST(Interfaces, AreThoseOfTheHostAndOfSoftRoce) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   for (const char* const device : {"rxe", "efa"}) {

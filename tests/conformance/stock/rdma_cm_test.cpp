@@ -32,26 +32,45 @@ std::string with(std::string text, const std::string& port) {
 }
 
 // On a slow machine `weft run` loses patience with a server that does not listen yet. A client that
-// is refused comes again.
-std::string patiently(const std::string& command) {
-  return "n=0; until " + command + "; do n=$((n + 1)); [ $n -lt 50 ] || break; sleep 0.1; done";
+// is refused comes again, as long as there is a server.
+std::string patiently(const std::string& command, const std::string& ended) {
+  return "n=0; until " + command + "; do n=$((n + 1)); [ $n -lt 50 ] && [ ! -e " + ended +
+         " ] || { n=50; break; }; sleep 0.1; done";
 }
 
 Outcome run_pair(const char* network, const Pair& pair, int seconds = 100) {
   const std::string port = own_port();
+  // Made by the end that goes first.
   const auto ended = std::filesystem::temp_directory_path() / ("weft-ended-" + port);
+  const std::string end = "touch " + ended.string();
   std::filesystem::remove(ended);
   std::string server = with(pair.server, port);
-  std::string client = patiently(with(pair.client, port));
+  std::string client = patiently(with(pair.client, port), ended.string());
   if (pair.endless) {
-    server =
-        "sh -c '" + server + " & until [ -e " + ended.string() + " ]; do sleep 0.1; done; kill $!'";
-    client += "; touch " + ended.string();
+    server += " & until [ -e " + ended.string() + " ]; do sleep 0.1; done; kill $!";
+    client += "; " + end;
+  } else {
+    server += "; code=$?; " + end + "; exit $code";
   }
-  const Outcome outcome =
-      run_weft(network + server + " : sh -c '" + client + "; [ $n -lt 50 ]'", seconds);
+  const Outcome outcome = run_weft(
+      network + ("sh -c '" + server + "' : sh -c '" + client + "; [ $n -lt 50 ]'"), seconds);
   std::filesystem::remove(ended);
   return outcome;
+}
+
+// What perftest's `-R` does not survive, whatever the device, when the acknowledgement of one of
+// its messages is lost (all else is sent again):
+// - Each end waits for the acknowledgement of the last message that it sends, and the other one
+//   leaves when it has got that message and the acknowledgements of its own. Then nobody is there
+//   who would acknowledge it once more.
+// - The server listens for the second connection when the acknowledgement of its message on the
+//   first one has come, after a time-out of seconds if it was lost. The client connects as soon as
+//   it has the message, is refused, and perftest's second try uses an id that its first one has
+//   destroyed.
+bool has_lost_acknowledgement_of_perftest(const Outcome& outcome) {
+  return outcome.code != 0 &&
+         (outcome.says("Failed to close connection between server and client") ||
+          outcome.says("Event: RDMA_CM_EVENT_REJECTED; error: 8."));
 }
 
 std::string program_of(const Pair& pair) {
@@ -95,6 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
              "ib_read_bw -R -F -p PORT -n 200 SERVER"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// Eight time-outs of a connection take 34 s (2^20 * 4.096 us each), and perftest ends with them at
+// worst.
+constexpr int kSecondsOfLoss = 200;
+
 class RdmaCmLoss : public ::testing::TestWithParam<Pair> {};
 
 TEST_P(RdmaCmLoss, ConnectionsGetThroughOnePercent) {
@@ -103,7 +126,10 @@ TEST_P(RdmaCmLoss, ConnectionsGetThroughOnePercent) {
     GTEST_SKIP() << "this machine has no " << program
                  << "; install rdmacm-utils and perftest to run this test";
   }
-  const Outcome outcome = run_pair(kLoss, GetParam());
+  Outcome outcome = run_pair(kLoss, GetParam(), kSecondsOfLoss);
+  for (int again = 0; again < 3 && has_lost_acknowledgement_of_perftest(outcome); ++again) {
+    outcome = run_pair(kLoss, GetParam(), kSecondsOfLoss);  // both ends, in a network of their own
+  }
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 

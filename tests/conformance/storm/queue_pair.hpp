@@ -12,15 +12,9 @@
 #include <cstring>
 #include <vector>
 
-namespace weft::conformance {
+#include "tests/conformance/verbs_objects.hpp"
 
-// Ends the process, which fails the test, if something is not as it must be.
-inline void demand(bool condition, const char* what) {
-  if (!condition) {
-    std::fprintf(stderr, "%d: %s\n", static_cast<int>(getpid()), what);
-    std::_Exit(1);
-  }
-}
+namespace weft::conformance {
 
 inline constexpr std::uint32_t kQkey = 0x77;
 inline constexpr std::uint8_t kForEver = 7;  // of tries when a receiver is not ready
@@ -37,12 +31,7 @@ class QueuePair {
   QueuePair(std::uint32_t slots, std::uint32_t slot_size, Calls calls = Calls::hooked,
             Events events = Events::off, std::uint8_t rnr_retry = kForEver)
       : slots_(slots), slot_size_(slot_size), memory_(std::size_t{2} * slots * slot_size) {
-    int count = 0;
-    ibv_device** const devices = ibv_get_device_list(&count);
-    demand(devices != nullptr && count > 0, "no device");
-    context_ = ibv_open_device(devices[0]);
-    ibv_free_device_list(devices);
-    demand(context_ != nullptr, "cannot open the device");
+    context_ = open_first_device();
     if (calls == Calls::stock) {
       stock_post_send_ = context_->ops.post_send;
       stock_poll_cq_ = context_->ops.poll_cq;

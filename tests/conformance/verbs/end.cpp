@@ -33,41 +33,27 @@ int listen_at(const char* port) {
   return fd;
 }
 
+// The other end may not listen yet. How long it may take is the caller's matter.
 int call(const char* host, const char* port) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   demand(::getaddrinfo(host, port, &hints, &found) == 0, "the host has no address");
-  int fd = -1;
-  for (int tries = 0; fd < 0 && tries < 200; ++tries) {  // it may not listen yet
-    fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    if (::connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
-      ::close(fd);
-      fd = -1;
-      ::usleep(50'000);
+  for (;;) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    demand(fd >= 0, "there is no socket");
+    if (::connect(fd, found->ai_addr, found->ai_addrlen) == 0) {
+      ::freeaddrinfo(found);
+      return fd;
     }
+    demand(errno == ECONNREFUSED, "the other end cannot be called");
+    ::close(fd);
+    ::usleep(50'000);
   }
-  ::freeaddrinfo(found);
-  return fd;
-}
-
-Owned<ibv_context, ibv_close_device> open_first() {
-  int count = 0;
-  ibv_device** const list = ibv_get_device_list(&count);
-  demand(list != nullptr && count > 0, "there is no device");
-  Owned<ibv_context, ibv_close_device> context(ibv_open_device(list[0]));
-  ibv_free_device_list(list);
-  demand(context != nullptr, "the device cannot be opened");
-  return context;
 }
 
 }  // namespace
-
-void give_up(const std::string& why) {
-  std::fprintf(stderr, "weft_verbs_data: %s (errno: %s)\n", why.c_str(), std::strerror(errno));
-  std::exit(1);
-}
 
 Meeting::Meeting(const char* host, const char* port)
     : fd_(host == nullptr ? listen_at(port) : call(host, port)) {
@@ -91,7 +77,7 @@ void Meeting::hear(void* to, std::size_t size) const {
 }
 
 Device::Device(std::size_t memory)
-    : context_(open_first()),
+    : context_(open_first_device()),
       domain_(ibv_alloc_pd(context_.get())),
       channel_(ibv_create_comp_channel(context_.get())),
       queue_(ibv_create_cq(context_.get(), kEntries, nullptr, channel_.get(), 0)),

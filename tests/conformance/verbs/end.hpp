@@ -12,15 +12,9 @@
 #include <string>
 #include <type_traits>
 
-namespace weft::conformance {
+#include "tests/conformance/verbs_objects.hpp"
 
-// Says why, and ends the program.
-[[noreturn]] void give_up(const std::string& why);
-inline void demand(bool good, const char* what) {
-  if (!good) {
-    give_up(what);
-  }
-}
+namespace weft::conformance {
 
 // The other end, before and between the traffic.
 class Meeting {

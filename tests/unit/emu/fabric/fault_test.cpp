@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/generators.hpp"
@@ -14,6 +15,7 @@ namespace {
 
 using std::chrono::microseconds;
 constexpr Picos kUs = 1'000'000;
+constexpr Picos kSecond = 1'000'000 * kUs;
 
 Fault on_link(const std::string& where, const Impairment& impairment,
               microseconds at = microseconds{0}, microseconds lasts = microseconds{0}) {
@@ -234,6 +236,27 @@ TEST(Fault, AQuarterOfTheRateTakesFourTimesAsLong) {
   ASSERT_TRUE(fabric.apply(0, on_link("h0-hub", is)));
   fabric.advance(0, seen);
   EXPECT_EQ(fabric.inject(0, 0, {.destination = 1, .size = 4150}), 4 * 332'000);
+}
+
+// Of 100 Gb/s: four faults together would leave 256 kb/s, less than what can be modelled.
+TEST(Fault, FactorsMultiplyDownToTheSlowestRate) {
+  const Topology net = star(2);
+  Impairment is;
+  is.rate_factor = 0.04;
+  Fabric fabric(net, {});
+  Collector seen;
+  std::vector<double> rates;
+  for (int faults = 1; faults <= 4; ++faults) {
+    const Picos now = faults * kSecond;
+    ASSERT_TRUE(fabric.apply(now, on_link("h0-hub", is)));
+    fabric.advance(now, seen);
+    const Picos sent = fabric.inject(now, 0, {.destination = 1, .size = 1024});
+    rates.push_back(1024 * 8 / (static_cast<double>(sent - now) * 1e-12));
+  }
+  EXPECT_NEAR(rates[0], 4e9, 1e6);
+  EXPECT_NEAR(rates[1], 160e6, 1e5);
+  EXPECT_NEAR(rates[2], 6.4e6, 1e4);
+  EXPECT_NEAR(rates[3], 2e6, 1e3);
 }
 
 TEST(Fault, ADeadSwitchTakesItsLinksWithIt) {

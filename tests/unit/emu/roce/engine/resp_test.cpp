@@ -435,6 +435,24 @@ TEST(RespUc, ANewMessageEndsOneThatWasCutShort) {
   EXPECT_EQ(completion->length, 8U);
 }
 
+// As in Linux: nothing is repeated on UC, so that a packet that begins a message begins one,
+// whatever its number. A network that duplicates it brings two messages.
+TEST(RespUc, ACopyOfAWholeMessageIsAnotherMessage) {
+  Bench bench(QpType::uc);
+  bench.bring_up(QpType::uc);
+  const Sge segment = bench.sge(4096, 1024);
+  ASSERT_EQ(bench.engine.post_receive(bench.qpn, 7, {&segment, 1}), 0);
+  ASSERT_EQ(bench.engine.post_receive(bench.qpn, 8, {&segment, 1}), 0);
+  const auto packet = bench.request(Operation::send_only, kRqPsn, wire::Transport::uc);
+  bench.arrive(packet, 8);
+  bench.arrive(packet, 8);
+  for (const std::uint64_t receive : {7U, 8U}) {
+    const auto completion = bench.completion();
+    ASSERT_TRUE(completion);
+    EXPECT_EQ(completion->wr_id, receive);
+  }
+}
+
 TEST(RespUc, AReceiveThatCannotBeWrittenEndsTheQueuePair) {
   Bench bench(QpType::uc);
   bench.bring_up(QpType::uc);
