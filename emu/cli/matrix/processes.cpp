@@ -20,8 +20,8 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Process process(pid_t pid) {
-  Process one;
+ProcessState process(pid_t pid) {
+  ProcessState one;
   const std::string text = read(fmt::format("/proc/{}/stat", pid));
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');  // the name may contain anything
@@ -74,7 +74,7 @@ std::string name_of_call(long number) {
   return found == names.end() ? fmt::format("system call {}", number) : found->second + "()";
 }
 
-std::string what_it_does(pid_t pid, const Process& known) {
+std::string what_it_does(pid_t pid, const ProcessState& known) {
   if (known.state == 'T') {
     return "is stopped";
   }
@@ -95,8 +95,8 @@ std::string what_it_does(pid_t pid, const Process& known) {
 
 }  // namespace
 
-std::map<pid_t, Process> all_processes() {
-  std::map<pid_t, Process> all;
+std::map<pid_t, ProcessState> all_processes() {
+  std::map<pid_t, ProcessState> all;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0) {
@@ -107,7 +107,7 @@ std::map<pid_t, Process> all_processes() {
 }
 
 std::vector<Wait> what_descendants_wait_for(pid_t ancestor) {
-  const std::map<pid_t, Process> all = all_processes();
+  const std::map<pid_t, ProcessState> all = all_processes();
   const auto descends = [&](pid_t pid) {
     std::set<pid_t> seen;  // numbers may be given again while we read
     while (pid != ancestor && all.contains(pid) && seen.insert(pid).second) {
