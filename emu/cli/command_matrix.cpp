@@ -1,21 +1,19 @@
 // Owns `weft matrix`: a command under every bad condition of a network, and one table of where it
 // breaks.
 #include <fmt/core.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <list>
+#include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,24 +21,24 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/matrix/report.hpp"
+#include "emu/cli/matrix/runner.hpp"
+#include "emu/cli/matrix/shelf.hpp"
+#include "emu/cli/matrix/user_file.hpp"
 #include "emu/cli/programs.hpp"
-#include "emu/cli/unwrap.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
-#include "srd/base/joined.hpp"
 
 namespace weft::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::chrono::milliseconds kBetweenLooks{10};
+constexpr const char* kDefaultDevice = "efa";
 
 struct Options {
+  std::string file;  // of the user's own
   std::vector<std::string> conditions;
-  std::vector<std::string> devices{"efa"};
-  std::size_t seeds = 1;
-  std::uint64_t first_seed = 1;
+  std::vector<std::string> devices;
+  std::optional<std::uint64_t> seeds;
+  std::optional<std::uint64_t> first_seed;
   std::size_t copies = 1;
   std::size_t per_host = 1;
   std::size_t jobs = 1;
@@ -53,114 +51,6 @@ struct Options {
   std::vector<std::string> words;
 };
 
-// Where the cells' folders are. Without a place that the user named only those of red cells stay,
-// and the place goes if there are none.
-class Shelf {
- public:
-  explicit Shelf(const std::string& wish) : keeps_all_(!wish.empty()) {
-    if (keeps_all_) {
-      std::error_code error;
-      fs::create_directories(wish, error);
-      path_ = error ? wish : fs::absolute(wish).string();
-      if (error || ::access(wish.c_str(), W_OK) != 0) {
-        throw std::runtime_error(
-            fmt::format("--keep '{}': {}", wish, error ? error.message() : std::strerror(errno)));
-      }
-      return;
-    }
-    path_ = (fs::temp_directory_path() / "weft-matrix-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw std::runtime_error("cannot make '" + path_ + "': " + std::strerror(errno));
-    }
-  }
-  ~Shelf() {
-    if (!keeps_all_) {
-      std::error_code error;
-      fs::remove(path_, error);  // only an empty one
-    }
-  }
-  Shelf(const Shelf&) = delete;
-  Shelf& operator=(const Shelf&) = delete;
-
-  [[nodiscard]] std::string place_for(const Cell& cell) const { return path_ + "/" + cell.name(); }
-  // A cell is over.
-  void put(CellResult& result, const std::string& folder) const {
-    if (!keeps_all_ && result.verdict != Verdict::red) {
-      std::error_code error;
-      fs::remove_all(folder, error);
-      result.log.clear();
-    }
-  }
-
- private:
-  bool keeps_all_;
-  std::string path_;
-};
-
-class Runner {
- public:
-  Runner(MatrixPlan plan, const std::vector<Cell>& cells, std::size_t jobs, const Shelf& shelf)
-      : plan_(std::move(plan)), jobs_(jobs), shelf_(shelf) {
-    for (const Cell& cell : cells) {
-      results_.push_back({.cell = cell});
-    }
-  }
-
-  // Until all have ended; after an interrupt none is started any more.
-  [[nodiscard]] std::vector<CellResult> run() {
-    while (next_ < results_.size() || !running_.empty()) {
-      if (const int signal = launch::pending_interrupt(); signal != 0) {
-        next_ = results_.size();
-        for (auto& [place, cell] : running_) {
-          cell->interrupt();
-        }
-      }
-      while (next_ < results_.size() && running_.size() < jobs_) {
-        start(next_++);
-      }
-      running_.remove_if([this](const auto& one) { return finish(one.first, *one.second); });
-      std::this_thread::sleep_for(kBetweenLooks);
-    }
-    return std::move(results_);
-  }
-
- private:
-  void start(std::size_t place) {
-    CellResult& result = results_[place];
-    if (result.cell.condition->needs_peer && plan_.hosts < 2) {
-      result.verdict = Verdict::skipped;
-      result.reason = "needs two hosts";
-      say(result);
-      return;
-    }
-    running_.emplace_back(
-        place, std::make_unique<RunningCell>(plan_, result.cell, shelf_.place_for(result.cell)));
-  }
-  bool finish(std::size_t place, RunningCell& cell) {
-    if (!cell.look()) {
-      return false;
-    }
-    results_[place] = cell.result();
-    shelf_.put(results_[place], cell.folder());
-    say(results_[place]);
-    return true;
-  }
-  void say(const CellResult& result) {
-    complain(
-        "[{}/{}] {}, {}, seed {}: {}{}\n", ++done_, results_.size(), result.cell.condition->name,
-        result.cell.device, result.cell.seed, matrix_word(result),
-        result.verdict == Verdict::red || result.reason.empty() ? "" : " (" + result.reason + ")");
-  }
-
-  MatrixPlan plan_;
-  std::size_t jobs_;
-  const Shelf& shelf_;
-  std::vector<CellResult> results_;
-  std::list<std::pair<std::size_t, std::unique_ptr<RunningCell>>> running_;
-  std::size_t next_ = 0;
-  std::size_t done_ = 0;
-};
-
 int print_list() {
   for (const Condition& condition : all_conditions()) {
     fmt::print("{}\n    {}\n    shows: {}\n", condition.name, condition.about, condition.shows);
@@ -168,71 +58,39 @@ int print_list() {
   return kSuccess;
 }
 
-// What is wrong with the question, or nothing.
-std::optional<std::string> wrong_with(const Options& options, std::size_t commands) {
-  for (const std::string& name : options.conditions) {
-    if (find_condition(name) == nullptr) {
-      return fmt::format("there is no condition '{}'; `weft matrix --list` lists them", name);
-    }
-  }
-  for (const std::string& device : options.devices) {
-    if (const auto kind = launch::parse_device_kind(device); !kind) {
-      return kind.error().message;
-    }
-  }
-  if (commands > 1 && options.copies > 1) {
-    return fmt::format("-n {} copies a single command, and these are {}: leave one of the two out",
-                       options.copies, commands);
-  }
-  return std::nullopt;
-}
+// What is wrong with the question.
+struct WrongQuestion : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-std::vector<Cell> cells_of(const Options& options) {
-  std::vector<Cell> cells;
-  for (const Condition& condition : all_conditions()) {
-    const bool wanted =
-        options.conditions.empty() ||
-        std::ranges::find(options.conditions, condition.name) != options.conditions.end();
-    for (const std::string& device : options.devices) {
-      for (std::uint64_t i = 0; wanted && i < options.seeds; ++i) {
-        cells.push_back({&condition, device, options.first_seed + i});
-      }
-    }
-  }
-  return cells;
-}
-
-// A report that cannot be written is an error before anything has run.
-std::ofstream open_report(const std::string& path) {
-  std::ofstream file;
-  if (!path.empty()) {
-    file.open(path, std::ios::binary | std::ios::trunc);
-    if (!file) {
-      throw std::runtime_error("cannot write '" + path + "': " + std::strerror(errno));
-    }
-  }
-  return file;
-}
-
-void write_report(std::ofstream& file, const std::string& path, const std::string& text) {
-  if (!path.empty() && !(file << text << std::flush)) {
-    throw std::runtime_error("cannot write '" + path + "': " + std::strerror(errno));
+// Equal ones would be cells that nobody can tell apart.
+void refuse_twins(const char* option, std::vector<std::string> words) {
+  std::ranges::sort(words);
+  if (const auto twin = std::ranges::adjacent_find(words); twin != words.end()) {
+    throw WrongQuestion(fmt::format("{} names '{}' twice", option, *twin));
   }
 }
 
-int run_matrix(const Options& options) {
-  if (options.list) {
-    return print_list();
-  }
+// What runs in every cell.
+MatrixPlan matrix_plan(const Options& options) {
   const auto commands = split_commands(options.words, words_after_dashes());
-  const auto wrong = commands ? wrong_with(options, commands->size()) : commands.error().message;
-  if (wrong) {
-    complain("weft matrix: {}\n", *wrong);
-    return kUsage;
+  if (!commands) {
+    throw WrongQuestion(commands.error().message);
+  }
+  if (commands->size() > 1 && options.copies > 1) {
+    throw WrongQuestion(
+        fmt::format("-n {} copies a single command, and these are {}: leave one of the two out",
+                    options.copies, commands->size()));
   }
   const std::size_t programs = std::max(commands->size(), options.copies);
   MatrixPlan plan{.hosts = (programs + options.per_host - 1) / options.per_host,
                   .timeout = std::chrono::seconds{options.timeout}};
+  if (plan.hosts > kMaxHosts) {
+    throw WrongQuestion(
+        fmt::format("{} programs take {} hosts, and a network has at most {}; let --per-host "
+                    "programs share one",
+                    programs, plan.hosts, kMaxHosts));
+  }
   if (options.copies > 1) {
     plan.options.insert(plan.options.end(), {"-n", std::to_string(options.copies)});
   }
@@ -245,21 +103,147 @@ int run_matrix(const Options& options) {
     }
     plan.words.insert(plan.words.end(), words.begin(), words.end());
   }
-  std::ofstream junit = open_report(options.junit);
-  std::ofstream markdown = open_report(options.markdown);
+  return plan;
+}
+
+std::vector<std::uint64_t> seeds_of(const Options& options) {
+  const std::uint64_t first = options.first_seed.value_or(1);
+  const std::uint64_t count = options.seeds.value_or(1);
+  if (first > std::numeric_limits<std::uint64_t>::max() - (count - 1)) {
+    throw WrongQuestion(
+        fmt::format("--first-seed {}: there are no {} seeds from there on", first, count));
+  }
+  std::vector<std::uint64_t> seeds(count);
+  std::iota(seeds.begin(), seeds.end(), first);
+  return seeds;
+}
+
+// What the command line says counts more than what the file says.
+UserMatrix matrix_of(const Options& options, std::size_t hosts) {
+  UserMatrix matrix;
+  if (!options.file.empty()) {
+    auto read = read_user_matrix(options.file, hosts);
+    if (!read) {
+      throw WrongQuestion(read.error().message);
+    }
+    matrix = std::move(*read);
+  }
+  if (matrix.conditions.empty()) {
+    matrix.conditions = all_conditions();
+  }
+  refuse_twins("--conditions", options.conditions);
+  for (const std::string& name : options.conditions) {
+    if (std::ranges::find(matrix.conditions, name, &Condition::name) == matrix.conditions.end()) {
+      throw WrongQuestion(fmt::format(
+          "there is no condition '{}'; {}", name,
+          options.file.empty() ? "`weft matrix --list` lists them" : "not in " + options.file));
+    }
+  }
+  if (!options.conditions.empty()) {
+    std::erase_if(matrix.conditions, [&](const Condition& condition) {
+      return std::ranges::find(options.conditions, condition.name) == options.conditions.end();
+    });
+  }
+  refuse_twins("--device", options.devices);
+  for (const std::string& device : options.devices) {
+    if (const auto kind = launch::parse_device_kind(device); !kind) {
+      throw WrongQuestion(kind.error().message);
+    }
+  }
+  if (!options.devices.empty()) {
+    matrix.devices = options.devices;
+  } else if (matrix.devices.empty()) {
+    matrix.devices = {kDefaultDevice};
+  }
+  if (options.seeds || options.first_seed || matrix.seeds.empty()) {
+    matrix.seeds = seeds_of(options);
+  }
+  return matrix;
+}
+
+std::vector<Cell> cells_of(const UserMatrix& matrix) {
+  std::vector<Cell> cells;
+  for (const Condition& condition : matrix.conditions) {
+    for (const std::string& device : matrix.devices) {
+      for (const std::uint64_t seed : matrix.seeds) {
+        cells.push_back({&condition, device, seed});
+      }
+    }
+  }
+  return cells;
+}
+
+// A file for results. That it cannot be opened is an error before anything has run.
+class ReportFile {
+ public:
+  explicit ReportFile(std::string path) : path_(std::move(path)) {
+    if (!path_.empty()) {
+      file_.open(path_, std::ios::binary | std::ios::trunc);
+      if (!file_) {
+        throw std::runtime_error("cannot write '" + path_ + "': " + std::strerror(errno));
+      }
+    }
+  }
+  // False, and says why: what is lost is this report, not the others.
+  [[nodiscard]] bool write(const std::string& text) {
+    if (path_.empty() || file_ << text << std::flush) {
+      return true;
+    }
+    complain("weft matrix: cannot write '{}': {}\n", path_, std::strerror(errno));
+    return false;
+  }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// The results on standard output, as people or programs want them. False: it cannot be written.
+bool print_results(const Options& options, const std::vector<CellResult>& results) {
+  const std::string text =
+      options.json ? matrix_json(results) : matrix_table(results) + matrix_failures(results);
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    complain("weft matrix: cannot write the results: {}\n", std::strerror(errno));
+    return false;
+  }
+  return true;
+}
+
+int run_cells(const Options& options) {
+  const MatrixPlan plan = matrix_plan(options);
+  const UserMatrix matrix = matrix_of(options, plan.hosts);
+  ReportFile junit(options.junit);
+  ReportFile markdown(options.markdown);
   const launch::Interruptible interruptible;
   const Shelf shelf(options.keep);
-  const auto results = Runner(plan, cells_of(options), options.jobs, shelf).run();
-  write_report(junit, options.junit, matrix_junit(results));
-  write_report(markdown, options.markdown, matrix_markdown(results));
-  fmt::print(
-      "{}", options.json ? matrix_json(results) : matrix_table(results) + matrix_failures(results));
+  const auto results = MatrixRunner(plan, cells_of(matrix), options.jobs, shelf).run();
+  bool told = print_results(options, results);
+  told = junit.write(matrix_junit(results)) && told;
+  told = markdown.write(matrix_markdown(results)) && told;
   if (const int signal = launch::pending_interrupt(); signal != 0) {
     return 128 + signal;
   }
-  return std::ranges::any_of(results, [](const CellResult& r) { return r.verdict == Verdict::red; })
-             ? kFailure
-             : kSuccess;
+  return told && std::ranges::none_of(results,
+                                      [](const CellResult& r) { return r.verdict == Verdict::red; })
+             ? kSuccess
+             : kFailure;
+}
+
+int run_matrix(Options options) {
+  if (options.list) {
+    return print_list();
+  }
+  if (!options.words.empty() &&
+      (options.words.front().ends_with(".yaml") || options.words.front().ends_with(".yml"))) {
+    options.file = options.words.front();
+    options.words.erase(options.words.begin());
+  }
+  try {
+    return run_cells(options);
+  } catch (const WrongQuestion& wrong) {
+    complain("weft matrix: {}\n", wrong.what());
+    return kUsage;
+  }
 }
 
 }  // namespace
@@ -273,12 +257,11 @@ void register_matrix(CLI::App& program, Work& work) {
   matrix
       ->add_option("--device", options->devices, launch::known_devices() + "; several with commas")
       ->delimiter(',')
-      ->capture_default_str();
+      ->default_str(kDefaultDevice);
   matrix->add_option("--seeds", options->seeds, "Runs of each, with other seeds of the network")
       ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  matrix->add_option("--first-seed", options->first_seed, "The first of them")
-      ->capture_default_str();
+      ->default_str("1");
+  matrix->add_option("--first-seed", options->first_seed, "The first of them")->default_str("1");
   matrix->add_option("-n,--copies", options->copies, "Copies of a single command")
       ->check(CLI::Range(1, 1024));
   matrix->add_option("--per-host", options->per_host, "Programs that share a host")
@@ -296,7 +279,9 @@ void register_matrix(CLI::App& program, Work& work) {
                      "File for the results as a page, for job summaries");
   matrix->add_flag("--json", options->json, "A JSON object for each cell instead of the table");
   matrix
-      ->add_option("command", options->words, "After `--`: a command, or several with `:` between")
+      ->add_option("command", options->words,
+                   "A FILE.yaml with a matrix of your own, if wanted; after `--` a command, or "
+                   "several with `:` between")
       ->expected(-1);
   matrix->callback([&work, options] { work = [options] { return run_matrix(*options); }; });
 }

@@ -38,7 +38,6 @@ namespace weft::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kServerPatience{5000};  // for a server to listen
-constexpr std::size_t kMaxHosts = 254;
 
 struct Options {
   std::size_t copies = 1;
@@ -319,7 +318,9 @@ bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
                const Options& options, const std::string& directory, const launch::DeviceKind& kind,
                Networks& networks, const std::vector<Mishap>& mishaps,
                const std::optional<launch::RunDirectory>& run) {
-  const std::chrono::microseconds late_receives = unwrap(parse_time(options.late_receives));
+  const std::chrono::microseconds late_receives = options.late_receives.empty()
+                                                      ? std::chrono::microseconds{}
+                                                      : unwrap(parse_time(options.late_receives));
   std::vector<bool> awaited(commands.size(), false);
   for (std::size_t i = 0; i < commands.size(); ++i) {
     const std::string host = host_name(i, options);
@@ -390,8 +391,14 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
     for (const launch::ProgramEnd& end : outcome.ends) {
       nlohmann::ordered_json details{
           {"host", end.name}, {"exit_code", end.code}, {"seconds", end.seconds}};
+      if (end.signal != 0) {
+        details["signal"] = end.signal;
+      }
       if (end.killed) {
         details["killed"] = true;
+      }
+      if (end.stopped) {
+        details["stopped"] = true;
       }
       run->event("end", details);
     }

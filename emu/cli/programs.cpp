@@ -42,9 +42,6 @@ Result<std::vector<Words>> split_commands(Words words, std::span<char* const> af
 }
 
 Result<std::chrono::microseconds> parse_time(const std::string& text) {
-  if (text.empty()) {
-    return std::chrono::microseconds{};
-  }
   const auto time = fabric::parse_duration(text);
   if (!time || *time < Duration::zero() || *time > std::chrono::minutes{1}) {
     return fail(ErrorCode::invalid_argument,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 namespace weft::cli {
 
 using Words = std::vector<std::string>;
+
+inline constexpr std::size_t kMaxHosts = 254;  // of a network
 
 // `a b : c d` are two commands. `after`: the words after the dashes, which are taken as they are.
 // An empty command is an error.
@@ -31,7 +34,7 @@ struct Mishap {
 [[nodiscard]] Result<Mishap> parse_kill(const std::string& text);  // h2@200ms
 [[nodiscard]] Result<Mishap> parse_stop(const std::string& text);  // h2@100ms+50ms
 
-// "20ms"; nothing is no time.
+// "20ms", a minute at most.
 [[nodiscard]] Result<std::chrono::microseconds> parse_time(const std::string& text);
 
 }  // namespace weft::cli

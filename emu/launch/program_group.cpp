@@ -475,8 +475,9 @@ void ProgramGroup::look_at_programs() {
       ::waitpid(program.pid, nullptr, 0);
       program.end.name = program.name;
       program.end.place = ended_++;
+      program.end.signal = what.si_code == CLD_EXITED ? 0 : what.si_status;
       program.end.code = what.si_code == CLD_EXITED ? what.si_status : 128 + what.si_status;
-      program.end.killed = program.end.killed && program.end.code == 128 + SIGKILL;
+      program.end.killed = program.end.killed && program.end.signal == SIGKILL;
       program.end.seconds =
           std::chrono::duration<double>(steady_clock::now() - program.started).count();
     }
@@ -492,6 +493,7 @@ void ProgramGroup::send_timed_signals() {
       program.signals.pop_back();
       program.paused = signal == SIGSTOP;
       program.end.killed = program.end.killed || signal == SIGKILL;
+      program.end.stopped = program.end.stopped || signal == SIGSTOP;
       ::kill(-program.pid, signal);
     }
   }

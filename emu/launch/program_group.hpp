@@ -42,10 +42,12 @@ struct Program {
 // How one program ended.
 struct ProgramEnd {
   std::string name;
-  int code = 0;  // exit code, or 128 + signal, as shells say
+  int code = 0;    // exit code, or 128 + signal, as shells say
+  int signal = 0;  // that ended it; 0: it ended by itself
   double seconds = 0;
   std::size_t place = 0;  // how many had ended before
   bool killed = false;    // by one of its own signals
+  bool stopped = false;   // for a while, by one of them
 
   [[nodiscard]] bool failed() const { return code != 0 && !killed; }
 };

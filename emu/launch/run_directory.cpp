@@ -170,6 +170,18 @@ Result<RunDirectory> RunDirectory::create(const std::string& wish, std::uint64_t
   return run;
 }
 
+void RunDirectory::forget(const std::string& directory) {
+  if (is_going_on(directory)) {
+    return;
+  }
+  std::error_code error;
+  for (const std::string& name : files_of_runs(directory)) {
+    fs::remove(directory + "/" + name, error);
+  }
+  fs::remove(directory + "/" + kMark, error);
+  fs::remove(directory, error);  // only an empty one
+}
+
 // Nothing is written before every name is known to be free or ours. Then the mark is locked, and
 // lists what this run may write before it writes any of it: a run that is killed leaves no file
 // that the next one takes for the user's.

@@ -25,6 +25,10 @@ class RunDirectory {
   [[nodiscard]] static Result<RunDirectory> create(const std::string& wish, std::uint64_t seed,
                                                    const Files& files);
 
+  // Removes what runs have left in that directory, and the directory if nothing else is in it; does
+  // nothing while a run goes on there.
+  static void forget(const std::string& directory);
+
   [[nodiscard]] const std::string& path() const { return path_; }
   // Writes a whole file of that name, one of those that runs leave.
   void write(const std::string& name, const std::string& text) const;

@@ -1,26 +1,21 @@
 // Owns starting, watching, ending and judging one cell.
 #include "emu/cli/matrix/cell.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "emu/cli/matrix/waits.hpp"
-#include "emu/launch/interrupt.hpp"
+#include "emu/cli/matrix/keeper.hpp"
+#include "srd/io/posix.hpp"
 
 namespace weft::cli {
 namespace {
@@ -31,39 +26,8 @@ constexpr std::size_t kTailBytes = 16384;
 constexpr std::chrono::seconds kBetweenSignals{1};
 constexpr int kPoliteSignals = 3;
 constexpr std::chrono::seconds kBeforeKill{5};
-constexpr int kSignalled = 128;  // an exit code above this is a signal
-
-// How a program ended, from what `weft run` writes down.
-struct End {
-  std::string name;
-  int code = 0;
-  bool killed = false;  // by the condition
-};
-
-std::vector<End> ends_of(const std::string& run_folder) {
-  std::vector<End> ends;
-  std::ifstream file(run_folder + "/events.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (event.is_object() && event.value("event", "") == "end") {
-      ends.push_back(
-          {event.value("host", ""), event.value("exit_code", 0), event.value("killed", false)});
-    }
-  }
-  return ends;
-}
-
-std::string said(const End& end) {
-  return end.code > kSignalled ? fmt::format("{}: signal {}", end.name, end.code - kSignalled)
-                               : fmt::format("{}: exit {}", end.name, end.code);
-}
-
-// The others of one that died may fail: but each by itself, and none by a crash.
-std::optional<std::string> fault_of_survivors(const std::vector<End>& ends) {
-  const auto crashed = std::ranges::find_if(
-      ends, [](const End& end) { return !end.killed && end.code > kSignalled; });
-  return crashed == ends.end() ? std::nullopt : std::optional(said(*crashed));
-}
+constexpr std::int64_t kLongestGrace = 3600;  // that `weft run` takes
+constexpr std::size_t kLongestDevice = 64;    // in a name
 
 std::vector<std::string> last_lines(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -83,25 +47,17 @@ std::vector<std::string> last_lines(const std::string& path) {
   return {lines.begin(), lines.end()};
 }
 
-[[noreturn]] void become(const std::string& program, const std::vector<std::string>& words, int log,
-                         pid_t parent) {
-  launch::forget_interrupts();
-  ::signal(SIGPIPE, SIG_DFL);
-  ::setpgid(0, 0);  // Ctrl-C is for us alone: we tell it
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) {
-    ::_exit(kSignalled + SIGTERM);
-  }
-  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  ::dup2(log, STDOUT_FILENO);
-  ::dup2(log, STDERR_FILENO);
-  std::vector<char*> arguments;
-  for (const std::string& word : words) {
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  }
-  arguments.push_back(nullptr);
-  ::execv(program.c_str(), arguments.data());
-  ::_exit(127);
+// As a part of a file's name: a device may be a path.
+std::string file_name(std::string text) {
+  text = text.substr(text.size() - std::min(text.size(), kLongestDevice));
+  std::ranges::replace_if(
+      text,
+      [](char c) {
+        return !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 c == '.' || c == '-');
+      },
+      '_');
+  return text;
 }
 
 bool needs_no_quotes(const std::string& word) {
@@ -131,61 +87,71 @@ std::string shell_quoted(const std::vector<std::string>& words) {
 }
 
 std::string Cell::name() const {
-  std::string text = fmt::format("{}-{}-{}", condition->name, device, seed);
-  std::ranges::replace(text, '/', '_');  // of a profile's path
-  std::ranges::replace(text, ':', '_');
-  return text;
+  return fmt::format("{}-{}-{}", condition->name, file_name(device), seed);
 }
 
 RunningCell::RunningCell(const MatrixPlan& plan, const Cell& cell, std::string folder)
-    : plan_(plan), cell_(cell), folder_(std::move(folder)) {
-  std::filesystem::create_directories(folder_);
-  command_ = {"weft", "run", "--device", cell.device};
-  command_.insert(command_.end(), plan.options.begin(), plan.options.end());
-  if (!cell.condition->topology.empty()) {
-    const std::string path = folder_ + "/topology.yaml";
-    std::ofstream file(path);
-    file << topology_text(*cell.condition, plan.hosts);
-    if (!file.flush()) {
-      throw std::runtime_error("cannot write '" + path + "'");
-    }
-    command_.insert(command_.end(), {"--topology", path});
-  }
-  const auto options = run_options(*cell.condition, plan.hosts);
-  command_.insert(command_.end(), options.begin(), options.end());
-  if (cell.condition->peer_dies) {
-    // Whoever notices first may fail first; the others have their time all the same.
-    command_.insert(command_.end(), {"--grace", std::to_string(plan.timeout.count())});
-  }
-  command_.insert(command_.end(), {"--seed", std::to_string(cell.seed)});
-  std::vector<std::string> words = command_;
-  words.insert(words.end(), {"--out", folder_ + "/run", "--"});
-  words.insert(words.end(), plan.words.begin(), plan.words.end());
-  command_.emplace_back("--");
-  command_.insert(command_.end(), plan.words.begin(), plan.words.end());
+    : timeout_(plan.timeout),
+      cell_(cell),
+      folder_(std::move(folder)),
+      log_(folder_ + "/" + CellFiles::kLog) {
+  write_command(plan);
+  start(plan);
+}
 
-  const std::string log = folder_ + "/log";
-  const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    throw std::runtime_error("cannot write '" + log + "': " + std::strerror(errno));
+// The words of a `weft run`, but for what is the cell's own affair.
+void RunningCell::write_command(const MatrixPlan& plan) {
+  const Condition& condition = *cell_.condition;
+  command_ = {"weft", "run", "--device", cell_.device};
+  command_.insert(command_.end(), plan.options.begin(), plan.options.end());
+  std::string topology = condition.topology_file;
+  if (!condition.topology.empty()) {
+    topology = folder_ + "/" + CellFiles::kTopology;
+    std::ofstream file(topology);
+    file << topology_text(condition, plan.hosts);
+    if (!file.flush()) {
+      throw std::runtime_error("cannot write '" + topology + "'");
+    }
+  }
+  if (!topology.empty()) {
+    command_.insert(command_.end(), {"--topology", topology});
+  }
+  const auto options = run_options(condition, plan.hosts);
+  command_.insert(command_.end(), options.begin(), options.end());
+  if (!condition.kills.empty()) {
+    // Whoever notices first may fail first; the others have their time all the same.
+    command_.insert(
+        command_.end(),
+        {"--grace", std::to_string(std::min<std::int64_t>(kLongestGrace, timeout_.count()))});
+  }
+  command_.insert(command_.end(), {"--seed", std::to_string(cell_.seed)});
+}
+
+void RunningCell::start(const MatrixPlan& plan) {
+  std::vector<std::string> words = command_;
+  words.insert(words.end(), {"--out", folder_ + "/" + CellFiles::kRun});
+  for (auto* const list : {&words, &command_}) {
+    list->emplace_back("--");
+    list->insert(list->end(), plan.words.begin(), plan.words.end());
   }
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const srd::UniqueFd output = log_.take_writer();
   const pid_t parent = ::getpid();
   begin_ = Clock::now();
   pid_ = ::fork();
   if (pid_ == 0) {
-    become(program, words, fd, parent);
+    keep(program, words, output.get(), parent);
   }
-  ::close(fd);
   if (pid_ < 0) {
-    throw std::runtime_error(std::string("cannot start 'weft run': ") + std::strerror(errno));
+    throw std::runtime_error(srd::errno_text("cannot start 'weft run'"));
   }
   ::setpgid(pid_, pid_);
 }
 
 RunningCell::~RunningCell() {
   if (!ended_ && pid_ > 0) {
-    ::kill(pid_, SIGKILL);
+    log_.close();
+    ::kill(pid_, kKillKept);
     ::waitpid(pid_, nullptr, 0);
   }
 }
@@ -194,24 +160,44 @@ bool RunningCell::look() {
   if (ended_) {
     return true;
   }
+  log_.read();
   const auto now = Clock::now();
-  if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
+  if (int status = 0; ::waitpid(pid_, &status, WNOHANG) == pid_) {
+    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     ended_ = true;
     end_ = now;
+    log_.read();  // what came before the end
+    log_.close();
     return true;
   }
-  if (!timed_out_ && !interrupted_ && now - begin_ >= plan_.timeout) {
-    timed_out_ = true;
-    waits_ = what_descendants_wait_for(pid_);
-    next_signal_ = now;
-  }
+  end_when_due(now);
   signal_when_due(now);
   return false;
+}
+
+void RunningCell::end_when_due(Clock::time_point now) {
+  if (stacks_ && stacks_->look()) {
+    stack_lines_ = stacks_->lines();
+    stacks_.reset();
+    next_signal_ = now;
+  }
+  if (timed_out_ || interrupted_ || said_too_much_) {
+    return;
+  }
+  if (log_.is_full()) {
+    said_too_much_ = true;
+    next_signal_ = now;
+  } else if (now - begin_ >= timeout_) {
+    timed_out_ = true;
+    waits_ = what_descendants_wait_for(pid_);
+    stacks_.emplace(waits_, folder_ + "/" + CellFiles::kStacks);
+  }
 }
 
 void RunningCell::interrupt() {
   if (!ended_ && !interrupted_) {
     interrupted_ = true;
+    stacks_.reset();
     next_signal_ = std::min(next_signal_, Clock::now());
   }
 }
@@ -221,40 +207,33 @@ void RunningCell::signal_when_due(Clock::time_point now) {
     return;
   }
   ++signals_;
-  ::kill(pid_, signals_ <= kPoliteSignals ? SIGTERM : SIGKILL);
+  ::kill(pid_, signals_ <= kPoliteSignals ? SIGTERM : kKillKept);
   next_signal_ = now + (signals_ < kPoliteSignals ? kBetweenSignals : kBeforeKill);
 }
 
 CellResult RunningCell::result() const {
   CellResult result{.cell = cell_,
                     .seconds = std::chrono::duration<double>(end_ - begin_).count(),
-                    .waits = waits_,
+                    .stacks = stack_lines_,
                     .command = shell_quoted(command_),
-                    .log = folder_ + "/log"};
-  const std::vector<End> ends = ends_of(folder_ + "/run");
-  const int code = WIFEXITED(status_) ? WEXITSTATUS(status_) : kSignalled + WTERMSIG(status_);
-  std::optional<std::string> wrong;
-  if (interrupted_ && !timed_out_) {
-    result.verdict = Verdict::not_run;
-    result.reason = "interrupted";
-    return result;
+                    .log = folder_ + "/" + CellFiles::kLog};
+  for (const Wait& wait : waits_) {
+    result.waits.push_back(wait.text);
   }
-  if (timed_out_) {
-    wrong = fmt::format("hang: not over after {} s", plan_.timeout.count());
-  } else if (ends.empty()) {
-    wrong = fmt::format("weft run: exit {}", code);
-  } else if (cell_.condition->peer_dies) {
-    wrong = fault_of_survivors(ends);
-    if (!wrong && std::ranges::none_of(ends, &End::killed)) {
-      result.reason = "all had ended before";
-    }
-  } else if (code != 0) {
-    const auto first = std::ranges::find(ends, code, &End::code);
-    wrong = first == ends.end() ? fmt::format("weft run: exit {}", code) : said(*first);
+  const Judgement judgement = judge(
+      *cell_.condition, {.programs = read_ends(folder_ + "/" + CellFiles::kRun + "/events.jsonl"),
+                         .code = code_,
+                         .timeout = timeout_,
+                         .timed_out = timed_out_,
+                         .said_too_much = said_too_much_,
+                         .interrupted = interrupted_});
+  result.verdict = judgement.verdict;
+  result.reason = judgement.reason;
+  if (log_.failure() != 0) {
+    result.reason += fmt::format("{}its log lacks output: {}", result.reason.empty() ? "" : "; ",
+                                 std::strerror(log_.failure()));
   }
-  result.verdict = wrong ? Verdict::red : Verdict::green;
-  if (wrong) {
-    result.reason = *wrong;
+  if (result.verdict == Verdict::red) {
     result.tail = last_lines(result.log);
   }
   return result;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,15 +9,21 @@
 namespace weft::cli {
 
 struct Condition {
-  std::string_view name;
-  std::string_view about;              // what it is
-  std::string_view shows;              // which mistakes
-  std::string_view topology = {};      // a file, {hosts} stands for how many; empty: ideal
-  std::vector<std::string> faults{};   // as `weft run --fault` takes them
-  std::vector<std::string> options{};  // more for `weft run`, {last} stands for the last host
-  // The last host dies, and whoever is left may fail, but must end, and by itself.
-  bool peer_dies = false;
-  bool needs_peer = false;  // makes no sense with a single host
+  std::string name;
+  std::string about;                  // what it is
+  std::string shows;                  // which mistakes
+  std::string topology{};             // the text of a file; {hosts}: how many; empty: ideal
+  std::string topology_file{};        // somebody's own, instead of a text
+  std::vector<std::string> faults{};  // as `weft run --fault` takes them
+  // As --kill and --stop take them; {last} stands for the last host. Whoever is left when one was
+  // killed may fail, but must end, and by itself.
+  std::vector<std::string> kills{};
+  std::vector<std::string> stops{};
+  std::string late_receives{};
+  bool through_weftd = false;
+
+  // It makes no sense with a single host.
+  [[nodiscard]] bool needs_peer() const { return !kills.empty() || !stops.empty(); }
 };
 
 [[nodiscard]] const std::vector<Condition>& all_conditions();
@@ -27,6 +32,8 @@ struct Condition {
 
 // The file for a network of so many hosts.
 [[nodiscard]] std::string topology_text(const Condition& condition, std::size_t hosts);
+// What is to happen to a program, with the last host's name for {last}.
+[[nodiscard]] std::string of_the_last_host(const std::string& mishap, std::size_t hosts);
 // What `weft run` is told of the condition, beside the topology.
 [[nodiscard]] std::vector<std::string> run_options(const Condition& condition, std::size_t hosts);
 

@@ -35,7 +35,7 @@ Grid grid_of(const std::vector<CellResult>& results) {
   Grid grid;
   for (const CellResult& result : results) {
     const Cell& cell = result.cell;
-    const std::size_t row = place_of(grid.rows, std::string(cell.condition->name));
+    const std::size_t row = place_of(grid.rows, cell.condition->name);
     const std::size_t column = place_of(
         grid.columns, one_seed ? cell.device : fmt::format("{} #{}", cell.device, cell.seed));
     grid.words.resize(grid.rows.size());
@@ -150,7 +150,10 @@ std::vector<std::string> story(const CellResult& result) {
   for (const std::string& wait : result.waits) {
     lines.push_back(wait);
   }
-  lines.push_back("repeat: " + result.command);
+  lines.insert(lines.end(), result.stacks.begin(), result.stacks.end());
+  if (!result.command.empty()) {
+    lines.push_back("repeat: " + result.command);
+  }
   if (!result.log.empty()) {
     lines.push_back("log: " + result.log);
   }
@@ -295,6 +298,7 @@ std::string matrix_json(const std::vector<CellResult>& results) {
     line["seconds"] = result.seconds;
     line["reason"] = result.reason;
     line["waits"] = result.waits;
+    line["stacks"] = result.stacks;
     line["command"] = result.command;
     line["log"] =
         result.log.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(result.log);

@@ -1,14 +1,19 @@
-// Owns the tests of the matrix' conditions, of how its results are told, and of how command lines
-// name what happens to programs.
+// Owns the tests of the matrix' conditions, of its verdicts, of how its results are told, and of
+// how command lines name what happens to programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "emu/cli/matrix/report.hpp"
+#include "emu/cli/matrix/shelf.hpp"
 #include "emu/cli/programs.hpp"
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/topology_yaml.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::cli {
 namespace {
@@ -18,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Conditions, HaveNamesAndSayWhatTheyAre) {
-  std::set<std::string_view> names;
+  std::set<std::string> names;
   for (const Condition& condition : all_conditions()) {
     EXPECT_TRUE(names.insert(condition.name).second) << condition.name;
     EXPECT_FALSE(condition.about.empty() || condition.shows.empty()) << condition.name;
@@ -55,12 +60,132 @@ TEST(Conditions, BefallTheLastHost) {
   EXPECT_THAT(run_options(*find_condition("peer-dies"), 3), ElementsAre("--kill", "h3@500ms"));
 }
 
+// --- Verdicts.
+
+Judgement judged(const char* condition, CellEnd end) {
+  end.timeout = std::chrono::seconds{60};
+  return judge(*find_condition(condition), end);
+}
+
+TEST(Verdicts, AreGreenWhereEverythingSucceeds) {
+  EXPECT_EQ(judged("ideal", {.programs = {{"h1"}, {"h2"}}}).verdict, Verdict::green);
+  const Judgement failed = judged("ideal", {.programs = {{"h1"}, {"h2", 7}}, .code = 7});
+  EXPECT_EQ(failed.verdict, Verdict::red);
+  EXPECT_EQ(failed.reason, "h2: exit 7");
+  EXPECT_EQ(judged("loss", {.programs = {{"h1", 139, SIGSEGV}}, .code = 139}).reason,
+            "h1: signal 11");
+  EXPECT_EQ(judged("ideal", {.code = 1}).reason, "weft run: exit 1");
+}
+
+// What was to happen and did not says nothing about the program.
+TEST(Verdicts, AreNoneWhereTheConditionDidNotHappen) {
+  const CellEnd quick{.programs = {{"h1"}, {"h2"}}};
+  for (const char* condition : {"peer-dies", "slow-peer"}) {
+    const Judgement judgement = judged(condition, quick);
+    EXPECT_EQ(judgement.verdict, Verdict::skipped) << condition;
+    EXPECT_THAT(judgement.reason, HasSubstr("all had ended before")) << condition;
+  }
+  const Judgement stopped =
+      judged("slow-peer", {.programs = {{"h1"}, {.name = "h2", .stopped = true}}});
+  EXPECT_EQ(stopped.verdict, Verdict::green);
+  // It fails without the condition.
+  EXPECT_EQ(judged("peer-dies", {.programs = {{"h1", 3}, {"h2"}}, .code = 3}).reason, "h1: exit 3");
+}
+
+TEST(Verdicts, AllowSurvivorsToFailButNotToCrash) {
+  const NotedEnd dead{.name = "h2", .code = 137, .signal = SIGKILL, .killed = true};
+  const auto survives = [&](const NotedEnd& survivor, int code) {
+    return judged("peer-dies", {.programs = {survivor, dead}, .code = code});
+  };
+  EXPECT_EQ(survives({"h1", 0}, 0).verdict, Verdict::green);
+  EXPECT_EQ(survives({"h1", 3}, 3).verdict, Verdict::green);
+  // exit(-1), or any other number that a program chooses.
+  EXPECT_EQ(survives({"h1", 255}, 255).verdict, Verdict::green);
+  EXPECT_EQ(survives({"h1", 200}, 200).verdict, Verdict::green);
+  EXPECT_EQ(survives({"h1", 130}, 130).verdict, Verdict::green);
+  EXPECT_EQ(survives({"h1", 139, SIGSEGV}, 139).reason, "h1: signal 11");
+  EXPECT_EQ(survives({"h1", 141, SIGPIPE}, 141).reason, "h1: signal 13");
+  // A shell that says so of what it ran.
+  EXPECT_EQ(survives({"h1", 134}, 134).reason, "h1: exit 134");
+  // `weft run` failed, and no program did.
+  EXPECT_EQ(survives({"h1", 0}, 1).reason, "weft run: exit 1");
+}
+
+TEST(Verdicts, NameWhatTheMatrixEnded) {
+  EXPECT_EQ(judged("ideal", {.code = 143, .timed_out = true}).reason, "hang: not over after 60 s");
+  EXPECT_EQ(judged("peer-dies", {.code = 143, .said_too_much = true}).reason,
+            "output: more than 64 MiB");
+  const Judgement interrupted = judged("ideal", {.code = 143, .interrupted = true});
+  EXPECT_EQ(interrupted.verdict, Verdict::not_run);
+}
+
+// --- Folders of cells.
+
+void write_file(const std::string& path, const std::string& text = "text") {
+  std::ofstream(path) << text;
+}
+
+TEST(Shelves, GiveEachCellAFolderOfItsOwn) {
+  const testing::TemporaryFolder folder;
+  const Shelf shelf(folder.path());
+  std::set<std::string> paths;
+  std::size_t number = 0;
+  for (const char* device : {"efa:a/b.yaml", "efa:a_b.yaml", "efa:a:b.yaml"}) {
+    const std::string path =
+        shelf.make_place_for({find_condition("loss"), device, 1}, ++number, 12);
+    EXPECT_TRUE(paths.insert(path).second) << path;
+    EXPECT_TRUE(std::filesystem::is_directory(path));
+    EXPECT_EQ(std::filesystem::path(path).parent_path(), folder.path());
+  }
+  EXPECT_THAT(*paths.begin(), HasSubstr("/01-loss-efa_a_b.yaml-1"));
+  const std::string deep(1000, 'd');
+  EXPECT_NO_THROW((void)shelf.make_place_for({find_condition("loss"), deep, 1}, 4, 12));
+}
+
+// An earlier cell's words must not pass for those of this one, and what is the user's stays.
+TEST(Shelves, ReplaceWhatAnEarlierMatrixLeftAndNothingElse) {
+  const testing::TemporaryFolder folder;
+  const Cell cell{find_condition("loss"), "efa", 1};
+  std::string path;
+  {
+    const Shelf shelf(folder.path());
+    path = shelf.make_place_for(cell, 1, 1);
+    std::filesystem::create_directory(path + "/run");
+    write_file(path + "/log");
+    write_file(path + "/run/events.jsonl");
+    write_file(path + "/run/.weft-run", "events.jsonl\n");
+  }
+  {
+    const Shelf shelf(folder.path());
+    EXPECT_EQ(shelf.make_place_for(cell, 1, 1), path);
+    EXPECT_FALSE(std::filesystem::exists(path + "/log"));
+    EXPECT_FALSE(std::filesystem::exists(path + "/run"));
+    write_file(path + "/log");
+    write_file(path + "/notes");
+  }
+  const Shelf shelf(folder.path());
+  EXPECT_THROW((void)shelf.make_place_for(cell, 1, 1), std::runtime_error);
+  EXPECT_TRUE(std::filesystem::exists(path + "/notes"));
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directory(path);
+  write_file(path + "/log", "the user's");
+  EXPECT_THROW((void)shelf.make_place_for(cell, 1, 1), std::runtime_error);
+  EXPECT_TRUE(std::filesystem::exists(path + "/log"));
+}
+
+TEST(Shelves, BelongToOneMatrixAtATime) {
+  const testing::TemporaryFolder folder;
+  const Shelf shelf(folder.path());
+  EXPECT_THROW(const Shelf other(folder.path()), std::runtime_error);
+}
+
 std::vector<CellResult> results() {
   const Condition* const ideal = find_condition("ideal");
   const Condition* const loss = find_condition("loss");
   CellResult hang{.cell = {loss, "efa", 1}, .verdict = Verdict::red, .seconds = 60};
   hang.reason = "hang: not over after 60 s";
   hang.waits = {"h1: a|b (process 7) waits in read()"};
+  hang.stacks = {"#0  0x1 in read ()"};
   hang.command = "weft run -- 'a & b'";
   hang.log = "/tmp/log";
   hang.tail = {"said <\"it\"> & \x01\xFF]]> \xC3\xA9", "```"};
@@ -85,6 +210,7 @@ TEST(MatrixReport, SaysOfRedCellsHowToRepeatThem) {
   const std::string text = matrix_failures(results());
   EXPECT_THAT(text, HasSubstr("loss, efa, seed 1: hang: not over after 60 s\n"));
   EXPECT_THAT(text, HasSubstr("  h1: a|b (process 7) waits in read()\n"));
+  EXPECT_THAT(text, HasSubstr("  #0  0x1 in read ()\n"));
   EXPECT_THAT(text, HasSubstr("  repeat: weft run -- 'a & b'\n  log: /tmp/log\n"));
   EXPECT_THAT(text, Not(HasSubstr("ideal")));
 }
@@ -146,6 +272,8 @@ TEST(Mishaps, AreReadFromCommandLines) {
   }
   EXPECT_FALSE(parse_stop("h2@1s+0s"));
   EXPECT_FALSE(parse_time("2h"));
+  EXPECT_FALSE(parse_time(""));
+  EXPECT_EQ(parse_time("20ms")->count(), 20000);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Owns reading /proc for what a process does at the moment.
-#include "emu/cli/matrix/waits.hpp"
+#include "emu/cli/matrix/processes.hpp"
 
 #include <fmt/format.h>
 #include <sys/syscall.h>
@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <set>
 #include <sstream>
 
@@ -21,14 +20,8 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-struct Process {
-  std::string name;
-  char state = '?';
-  pid_t parent = 0;
-};
-
-Process process(pid_t pid) {
-  Process one;
+ProcessState process(pid_t pid) {
+  ProcessState one;
   const std::string text = read(fmt::format("/proc/{}/stat", pid));
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');  // the name may contain anything
@@ -81,7 +74,7 @@ std::string name_of_call(long number) {
   return found == names.end() ? fmt::format("system call {}", number) : found->second + "()";
 }
 
-std::string what_it_does(pid_t pid, const Process& known) {
+std::string what_it_does(pid_t pid, const ProcessState& known) {
   if (known.state == 'T') {
     return "is stopped";
   }
@@ -102,14 +95,19 @@ std::string what_it_does(pid_t pid, const Process& known) {
 
 }  // namespace
 
-std::vector<std::string> what_descendants_wait_for(pid_t ancestor) {
-  std::map<pid_t, Process> all;
+std::map<pid_t, ProcessState> all_processes() {
+  std::map<pid_t, ProcessState> all;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0) {
       all.emplace(pid, process(pid));
     }
   }
+  return all;
+}
+
+std::vector<Wait> what_descendants_wait_for(pid_t ancestor) {
+  const std::map<pid_t, ProcessState> all = all_processes();
   const auto descends = [&](pid_t pid) {
     std::set<pid_t> seen;  // numbers may be given again while we read
     while (pid != ancestor && all.contains(pid) && seen.insert(pid).second) {
@@ -117,18 +115,18 @@ std::vector<std::string> what_descendants_wait_for(pid_t ancestor) {
     }
     return pid == ancestor;
   };
-  std::vector<std::string> lines;
+  std::vector<Wait> waits;
   for (const auto& [pid, known] : all) {
     if (pid == ancestor || known.state == 'Z' || !descends(pid)) {
       continue;
     }
     if (const std::string host = host_of(pid); !host.empty()) {
-      lines.push_back(
-          fmt::format("{}: {} (process {}) {}", host, known.name, pid, what_it_does(pid, known)));
+      waits.push_back({pid, fmt::format("{}: {} (process {}) {}", host, known.name, pid,
+                                        what_it_does(pid, known))});
     }
   }
-  std::ranges::sort(lines);
-  return lines;
+  std::ranges::sort(waits, {}, &Wait::text);
+  return waits;
 }
 
 }  // namespace weft::cli
