@@ -1,6 +1,7 @@
 // Owns reading the lines of JSON among what a program printed.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>

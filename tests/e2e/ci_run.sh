@@ -2,6 +2,8 @@
 # Owns the promise that .ci/run's swarm stages fail when a program is missing, crashes, or differs,
 # that they and the hostile stage test what is built now, that a skip is none that passed, and that
 # a fuzz target which ran no input is none either.
+
+# only the clang-format that laid out the tree judges its layout.
 # usage: tests/e2e/ci_run.sh PROJECT
 dir=$(mktemp -d)
 trap 'rm -r "$dir"' EXIT
@@ -33,6 +35,17 @@ expect() {
   code=$?
   if [ $code -ne "$1" ] || grep -q ' 1 skipped$' "$dir/said"; then
     echo "$3: exit code $code instead of $1"
+    cat "$dir/said"
+    exit 1
+  fi
+}
+# expect_format VERDICT CODE SAID: what the stage makes of a clang-format of ours
+expect_format() {
+  "$dir/.ci/run" format > "$dir/said" 2>&1
+  code=$?
+  if [ $code -ne "$2" ] || [ "$(tail -n 1 "$dir/said")" != "$1" ] ||
+    ! grep -q "$3" "$dir/said"; then
+    echo "format: exit code $code instead of $2, or not '$1' and '$3'"
     cat "$dir/said"
     exit 1
   fi
@@ -97,3 +110,25 @@ fuzz 0 0 "stat::number_of_executed_units: 17"
 fuzz 1 0 "stat::number_of_executed_units: 0"
 fuzz 1 0 "nothing"
 fuzz 1 1 "stat::number_of_executed_units: 17"
+
+# A clang-format of ours: the one that laid out the tree judges, others are no reason to fail.
+clang_format() {  # VERSION CODE SAID
+  # shellcheck disable=SC2016  # the dollar is for the stand-in
+  { echo '#!/bin/sh'
+    printf 'if [ "$1" = --version ]; then echo "a clang-format version %s (x)"; exit; fi\n' "$1"
+  } > "$dir/clang-format"
+  printf 'echo "%s" >&2\nexit %s\n' "$3" "$2" >> "$dir/clang-format"
+  chmod +x "$dir/clang-format"
+}
+PATH=$dir:$PATH
+mkdir "$dir/srd" "$dir/emu" "$dir/integration" "$dir/tests" && : > "$dir/srd/file.cpp"
+fake_build 0 "all is installed"
+clang_format 14.0.6 0 ""
+expect_format "1 passed, 0 failed, 0 skipped" 0 "^format .* passed"
+clang_format 14.0.6 1 "srd/file.cpp:4:1: error: code should be clang-formatted"
+expect_format "0 passed, 1 failed, 0 skipped" 1 "clang-format -i srd/file.cpp"
+clang_format 19.1.7 1 "srd/file.cpp:4:1: error: code should be clang-formatted"
+expect_format "0 passed, 0 failed, 1 skipped" 0 "^format .* SKIPPED: .*clang-format 14.* 19.1.7"
+rm "$dir/clang-format"
+printf '#!/bin/sh\nexit 1\n' > "$dir/clang-format" && chmod +x "$dir/clang-format"
+expect_format "0 passed, 1 failed, 0 skipped" 1 "^format .* FAILED"

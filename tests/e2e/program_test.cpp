@@ -484,11 +484,10 @@ TEST_F(ProgramTest, RanksOfMpirunAreHostsOfTheirOwn) {
       run_shell("cd " + directory_ + " && export XDG_RUNTIME_DIR=" + directory_ +
                 " && unset WEFT_NETWORK WEFT_HOST; mpicc.openmpi -o a a.c && " WEFT_PROGRAM
                 " up lab --hosts 4 >/dev/null && export OMPI_ALLOW_RUN_AS_ROOT=1 "
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-                "OMPI_MCA_orte_tmpdir_base=" +
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=" +
                 directory_ +
-                " OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa; timeout 120 mpirun.openmpi -n "
-                "4 " WEFT_PROGRAM " exec -- ./a 2>errors | sort; " WEFT_PROGRAM
+                " OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa; timeout 120 mpirun.openmpi "
+                "--oversubscribe -n 4 " WEFT_PROGRAM " exec -- ./a 2>errors | sort; " WEFT_PROGRAM
                 " status lab | grep forwarded; " WEFT_PROGRAM " down lab >/dev/null; cat errors");
   EXPECT_TRUE(
       outcome.output.starts_with("h1: rank 0 of 4, 402\nh2: rank 1 of 4, 402\n"

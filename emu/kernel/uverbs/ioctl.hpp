@@ -1,6 +1,7 @@
 // Owns one ioctl of the verbs interface on its way: attributes in, attributes out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>

@@ -87,7 +87,7 @@ void envelope_parse(benchmark::State& state) {
   }
   for (auto _ : state) {
     for (const Bytes& frame : frames) {
-      const net::Envelope envelope = net::Envelope::parse(frame, wire::SrdCodec::kPorts);
+      net::Envelope envelope = net::Envelope::parse(frame, wire::SrdCodec::kPorts);
       benchmark::DoNotOptimize(envelope);
     }
   }

@@ -1,5 +1,6 @@
 // Tests that collectives of stock Open MPI, over the stock efa provider and over UCX on soft RoCE,
 // are right in every element: ours is only the program that looks (integration/mpi).
+#include <cstdint>
 #include <set>
 
 #include "tests/conformance/json_lines.hpp"

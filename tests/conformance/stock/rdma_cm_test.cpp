@@ -1,7 +1,9 @@
 // Tests with stock programs that connect by rdma_cm, over the soft-RoCE device.
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "tests/conformance/run_weft.hpp"
 

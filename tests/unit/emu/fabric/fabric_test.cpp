@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "emu/fabric/generators.hpp"
 #include "tests/unit/emu/fabric/collector.hpp"

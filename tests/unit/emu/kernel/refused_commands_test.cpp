@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <new>
+#include <tuple>
 
 #include "emu/kernel/uverbs/call.hpp"
 #include "tests/unit/emu/kernel/raw_client.hpp"

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "tests/unit/emu/nic/two_nics.hpp"
 
