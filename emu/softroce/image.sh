@@ -111,7 +111,9 @@ for name in $("$guest/bin/busybox" --list); do
   [ "$name" = busybox ] || ln -s busybox "$guest/bin/$name"
 done
 put() { rm -f "$guest/$2"; cp -L "$1" "$guest/$2"; }
+# Not busybox as the shell: it would take its own `ip` for iproute2's.
 put "$work/root/bin/bash" bin/bash
+ln -sf bash "$guest/bin/sh"
 for name in ip rdma tc; do
   for from in bin sbin usr/bin usr/sbin; do
     if [ -x "$work/root/$from/$name" ]; then put "$work/root/$from/$name" "bin/$name"; fi
