@@ -1,6 +1,6 @@
 #!/bin/sh
-# Owns the guest's image: a Debian kernel with soft-RoCE, and an initial RAM disk with the RDMA tools.
-# It takes no root and leaves the machine's own packages alone.
+# Owns the guest's image: a Debian kernel with soft-RoCE, and an initial RAM disk with RDMA tools. It
+# takes no root and leaves the machine's own packages alone.
 #
 # usage: image.sh CACHE KERNEL INIT
 #
@@ -59,7 +59,9 @@ apt() {  # PROGRAM ARGUMENT...
     -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Install-Recommends=false "$@"
 }
 fetch() {  # what is said goes to the log, and from there to the user if it fails
-  "$@" >>"$work/log" 2>&1 9>&- || { tail -n 15 "$work/log" >&2; die "cannot fetch from Debian's mirrors"; }
+  "$@" >>"$work/log" 2>&1 9>&- && return
+  tail -n 15 "$work/log" >&2
+  die "cannot fetch from Debian's mirrors"
 }
 
 say "making the image, once: fetching package lists"
@@ -184,7 +186,8 @@ chmod 755 "$work/guest"
 compressed=$work/kernel/boot/vmlinuz-$release
 cp "$compressed" "$image/kernel"
 if command -v xz >/dev/null; then
-  offset=$(grep -abo -m 1 "$(printf '\3757zXZ')" "$compressed" | head -n 1 | cut -d : -f 1)
+  offset=$(grep -abo -m 1 "$(printf '\3757zXZ')" "$compressed" |
+    head -n 1 | cut -d : -f 1)
   if [ -n "$offset" ]; then
     tail -c "+$((offset + 1))" "$compressed" | xz -dc 2>/dev/null >"$work/vmlinux" || true
     if [ "$(head -c 4 "$work/vmlinux" | tail -c 3)" = ELF ]; then
@@ -193,7 +196,9 @@ if command -v xz >/dev/null; then
     fi
   fi
 fi
-for file in "$work"/cache/archives/*.deb "$work"/kernel/*.deb; do basename "$file"; done >"$image/packages"
+for file in "$work"/cache/archives/*.deb "$work"/kernel/*.deb; do
+  basename "$file"
+done >"$image/packages"
 
 # --- Whole: from here on it is there, by its versions.
 version=$(basename "$work"/kernel/*.deb .deb | sed 's/%[0-9a-fA-F][0-9a-fA-F]/_/g')
