@@ -1,6 +1,6 @@
 #!/bin/sh
-# Owns the guest's image: a Debian kernel with soft-RoCE, and an initial RAM disk with RDMA tools. It
-# takes no root and leaves the machine's own packages alone.
+# Owns the guest's image: a Debian kernel with soft-RoCE, and an initial RAM disk with RDMA tools.
+# It takes no root and leaves the machine's own packages alone.
 #
 # usage: image.sh CACHE KERNEL INIT
 #
