@@ -180,7 +180,8 @@ done <"$work/order"
 image=$work/image
 mkdir "$image"
 chmod 755 "$work/guest"
-(cd "$guest" && find . | ./bin/busybox cpio -o -H newc -R 0:0 2>/dev/null) | gzip -1 >"$image/initrd"
+(cd "$guest" && find . | ./bin/busybox cpio -o -H newc -R 0:0 2>/dev/null) |
+  gzip -1 >"$image/initrd"
 
 # --- The kernel. A bare ELF file starts faster than one that unpacks itself, if we can unpack it.
 compressed=$work/kernel/boot/vmlinuz-$release
