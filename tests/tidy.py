@@ -40,6 +40,7 @@ LAYERS = {
     "emu/attach": ["srd", "emu/roce/wire"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
+    "emu/softroce": ["srd", "emu/launch"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],

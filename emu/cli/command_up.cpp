@@ -203,6 +203,8 @@ void register_up(CLI::App& program, Work& work) {
       ->add_option("--allow-uid", options->weftd.other_users,
                    "Users who may attach, beside this one and root: those of containers")
       ->check(CLI::Range(uid_t{0}, std::numeric_limits<uid_t>::max() - 1));
+  command->add_flag("--routable", options->weftd.routable,
+                    "Addresses that kernels outside can reach, 10.77.HOST.NIC (`weft softroce`)");
   command->add_flag("--cdi", options->cdi,
                     std::string("Write files for container engines to ") + launch::kCdiFolder +
                         ", until `weft down` (`weft cdi --help`)");

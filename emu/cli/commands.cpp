@@ -23,6 +23,7 @@ void register_commands(CLI::App& program, Work& work) {
   register_sim(program, work);
   register_swarm(program, work);
   register_validate(program, work);
+  register_softroce(program, work);
   register_bench(program, work);
   register_completions(program, work);
 }

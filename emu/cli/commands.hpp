@@ -47,6 +47,7 @@ void register_nccl_perf(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
 void register_run(CLI::App& program, Work& work);
 void register_sim(CLI::App& program, Work& work);
+void register_softroce(CLI::App& program, Work& work);
 void register_status(CLI::App& program, Work& work);
 void register_swarm(CLI::App& program, Work& work);
 void register_up(CLI::App& program, Work& work);

@@ -1,0 +1,264 @@
+// Owns one run of the guest: its files, its streams, and its end.
+#include "emu/softroce/guest.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "emu/launch/interrupt.hpp"
+#include "emu/softroce/child.hpp"
+#include "srd/io/posix.hpp"
+#include "srd/net/envelope.hpp"
+
+namespace weft::softroce {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Pipe {
+  srd::UniqueFd reader;
+  srd::UniqueFd writer;
+};
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return fail(ErrorCode::out_of_resources, srd::errno_text("pipe"));
+  }
+  return Pipe{srd::UniqueFd(ends[0]), srd::UniqueFd(ends[1])};
+}
+
+std::string text_of(const srd::Address& address) {
+  std::string text;
+  for (const std::byte b : address.v4_bytes()) {
+    text += (text.empty() ? "" : ".") + std::to_string(std::to_integer<int>(b));
+  }
+  return text;
+}
+
+std::string text_of(const srd::net::MacAddress& mac) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte b : mac) {
+    const auto value = std::to_integer<unsigned>(b);
+    text += text.empty() ? "" : ":";
+    text += {kDigits[value >> 4], kDigits[value & 15]};
+  }
+  return text;
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Result<void>() : fail(ErrorCode::io_error, "cannot write '" + path + "'");
+}
+
+Result<void> write_files(const GuestOptions& options) {
+  std::string neighbours;
+  for (const srd::Address& address : options.neighbours) {
+    neighbours += text_of(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
+  }
+  return write_file(options.folder + "/job", options.job + "\n")
+      .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
+      .and_then([&] {
+        return write_file(options.folder + "/address", text_of(options.address) + "/16\n");
+      });
+}
+
+// All of it, unless nobody reads any more.
+void write_all(int fd, const char* data, std::size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(fd, data, size);
+    if (written <= 0 && errno != EINTR) {
+      return;
+    }
+    if (written > 0) {
+      data += written;
+      size -= static_cast<std::size_t>(written);
+    }
+  }
+}
+
+// The last lines of a file, for an error.
+std::string tail_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  constexpr std::size_t kShown = 1500;
+  return text.size() > kShown ? text.substr(text.size() - kShown) : text;
+}
+
+// The streams between us and the guest while it runs.
+class Streams {
+ public:
+  static Result<Streams> make() {
+    Streams streams;
+    for (Pipe* pipe : {&streams.in_, &streams.out_, &streams.errors_, &streams.control_}) {
+      auto made = make_pipe();
+      if (!made) {
+        return tl::unexpected(made.error());
+      }
+      *pipe = std::move(*made);
+    }
+    // A guest that does not read must not hold us up.
+    ::fcntl(streams.in_.writer.get(), F_SETFL, O_NONBLOCK);
+    return streams;
+  }
+
+  [[nodiscard]] GuestStreams of_guest() const {
+    return {out_.writer.get(), errors_.writer.get(), control_.writer.get()};
+  }
+  [[nodiscard]] int guest_input() const { return in_.reader.get(); }
+  // After the start: then the guest's ends are its own.
+  void close_guest_ends() {
+    in_.reader = {};
+    out_.writer = {};
+    errors_.writer = {};
+    control_.writer = {};
+  }
+
+  [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
+  [[nodiscard]] std::optional<int> code() const {
+    const std::size_t end = said_.rfind('\n');
+    if (end == std::string::npos || end == 0) {
+      return std::nullopt;
+    }
+    const std::size_t before = said_.rfind('\n', end - 1);
+    const std::string line = said_.substr(before == std::string::npos ? 0 : before + 1);
+    return line[0] >= '0' && line[0] <= '9' ? std::optional(std::atoi(line.c_str())) : std::nullopt;
+  }
+  // One round, of `wait` at the most.
+  void turn(std::chrono::milliseconds wait) {
+    std::array<pollfd, 5> fds{{{out_.reader.get(), POLLIN, 0},
+                               {errors_.reader.get(), POLLIN, 0},
+                               {control_.reader.get(), POLLIN, 0},
+                               {may_read() ? STDIN_FILENO : -1, POLLIN, 0},
+                               {input_.empty() ? -1 : in_.writer.get(), POLLOUT, 0}}};
+    if (::poll(fds.data(), fds.size(), static_cast<int>(wait.count())) <= 0) {
+      return;
+    }
+    if (fds[0].revents != 0) {
+      pass_on(out_.reader, STDOUT_FILENO);
+    }
+    if (fds[1].revents != 0) {
+      pass_on(errors_.reader, STDERR_FILENO);
+    }
+    if (fds[2].revents != 0) {
+      pass_on(control_.reader, -1);
+    }
+    if (fds[3].revents != 0) {
+      read_input();
+    }
+    if (fds[4].revents != 0) {
+      write_input();
+    }
+  }
+  // After the guest's end: what is still on its way.
+  void drain() {
+    input_.clear();
+    input_ended_ = true;
+    while (out_.reader || errors_.reader) {
+      turn(std::chrono::milliseconds{1000});
+    }
+  }
+
+ private:
+  // Not before the guest is there: nothing is lost that somebody else could read.
+  [[nodiscard]] bool may_read() const { return is_up() && !input_ended_ && input_.empty(); }
+
+  void pass_on(srd::UniqueFd& from, int to) {
+    std::array<char, 65536> data;
+    const ssize_t got = ::read(from.get(), data.data(), data.size());
+    if (got > 0 && to >= 0) {
+      write_all(to, data.data(), static_cast<std::size_t>(got));
+    } else if (got > 0) {
+      said_.append(data.data(), static_cast<std::size_t>(got));
+    } else if (got == 0 || errno != EINTR) {
+      from = {};
+    }
+  }
+  void read_input() {
+    std::array<char, 4096> data;
+    const ssize_t got = ::read(STDIN_FILENO, data.data(), data.size());
+    if (got > 0) {
+      input_.assign(data.data(), static_cast<std::size_t>(got));
+    } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+      input_ended_ = true;
+      in_.writer = {};  // the job sees the end, too
+    }
+  }
+  void write_input() {
+    const ssize_t written = ::write(in_.writer.get(), input_.data(), input_.size());
+    if (written > 0) {
+      input_.erase(0, static_cast<std::size_t>(written));
+    } else if (errno != EAGAIN && errno != EINTR) {
+      input_.clear();
+      input_ended_ = true;
+    }
+  }
+
+  Pipe in_, out_, errors_, control_;
+  std::string said_;   // on the control stream
+  std::string input_;  // for the guest
+  bool input_ended_ = false;
+};
+
+}  // namespace
+
+Result<int> run_guest(const GuestOptions& options) {
+  if (const auto written = write_files(options); !written) {
+    return tl::unexpected(written.error());
+  }
+  auto streams = Streams::make();
+  if (!streams) {
+    return tl::unexpected(streams.error());
+  }
+  const std::string log_path = options.folder + "/qemu.log";
+  const srd::UniqueFd log(
+      ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const GuestStreams ends = streams->of_guest();
+  auto qemu = Child::start({.words = qemu_words(options, ends),
+                            .in = streams->guest_input(),
+                            .out = log.get(),
+                            .errors = log.get(),
+                            .keep = {ends.out, ends.errors, ends.control},
+                            .death_signal = SIGKILL});
+  if (!qemu) {
+    return tl::unexpected(qemu.error());
+  }
+  streams->close_guest_ends();
+  const auto begin = Clock::now();
+  std::string wrong;
+  while (!streams->code() && wrong.empty()) {
+    launch::check_interrupt();
+    const bool has_ended = qemu->ended().has_value();
+    streams->turn(std::chrono::milliseconds{has_ended ? 0 : 100});
+    const auto passed = Clock::now() - begin;
+    if (has_ended && !streams->code()) {
+      wrong = "the guest ended by itself";
+    } else if (!streams->is_up() && passed > options.boot_limit) {
+      wrong = "the guest did not start in time";
+    } else if (options.limit.count() > 0 && passed > options.limit) {
+      wrong = "the guest's time is over";
+    }
+  }
+  const std::optional<int> code = streams->code();
+  qemu->end();
+  streams->drain();
+  ::unlink(options.own_socket.c_str());
+  if (code) {
+    return *code;
+  }
+  return fail(ErrorCode::io_error,
+              wrong + "\n" + tail_of(log_path) + tail_of(options.folder + "/console.log"));
+}
+
+}  // namespace weft::softroce

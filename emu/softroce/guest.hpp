@@ -1,0 +1,61 @@
+// Owns a virtual machine with soft-RoCE: how QEMU is told of it, one command in it, and its end.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/net/address.hpp"
+
+namespace weft::softroce {
+
+struct GuestOptions {
+  std::string folder;  // of ours, for the files that QEMU reads and writes
+  std::string image;   // folder with `kernel` and `initrd`
+  srd::Address address;
+  std::vector<srd::Address> neighbours{};  // NICs of ours
+  std::string own_socket;                  // one datagram is one frame, between these two
+  std::string network_socket;
+  std::size_t mtu = 1500;  // of the interface; RoCE's path MTU follows from it
+  std::size_t memory_mib = 384;
+  // A second NIC: 10.0.2.2 is this machine's loopback. Connections to these ports of this machine's
+  // loopback go to the same ports of the guest.
+  bool outside = false;
+  std::vector<std::uint16_t> forwards{};
+  bool kvm = false;
+  std::string job;  // a script for the guest's shell
+  std::chrono::seconds boot_limit{240};
+  std::chrono::seconds limit{0};  // of everything; 0: none
+};
+
+// Descriptors that QEMU is to have open.
+struct GuestStreams {
+  int out = -1;
+  int errors = -1;
+  int control = -1;
+};
+
+// QEMU's command line.
+[[nodiscard]] std::vector<std::string> qemu_words(const GuestOptions& options,
+                                                  const GuestStreams& streams);
+
+// Runs the job in a guest of its own, with our standard streams, and returns its exit code. A job
+// that reads gets our standard input.
+[[nodiscard]] Result<int> run_guest(const GuestOptions& options);
+
+// Whether KVM would run the guest faster than QEMU does by itself; if not, why. `root` is "" but in
+// tests. That /dev/kvm opens says little: below a hypervisor of the PVM kind guests start and then
+// crawl.
+struct KvmVerdict {
+  bool usable = false;
+  std::string why{};
+};
+[[nodiscard]] KvmVerdict judge_kvm(const std::string& root = "");
+
+inline constexpr const char* kQemu = "qemu-system-x86_64";
+// "" or where in PATH that program is.
+[[nodiscard]] std::string find_program(const std::string& name);
+
+}  // namespace weft::softroce

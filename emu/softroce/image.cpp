@@ -1,0 +1,59 @@
+// Owns the cache of images, and running the script that fills it.
+#include "emu/softroce/image.hpp"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "emu/launch/interrupt.hpp"
+#include "emu/launch/weftd_process.hpp"
+#include "emu/softroce/child.hpp"
+
+namespace weft::softroce {
+namespace {
+
+// image.sh says the same, for images that are made in another way.
+constexpr const char* kRecipe = "-r1";
+
+}  // namespace
+
+Result<std::string> cache_folder() {
+  for (const auto& [variable, folder] : {std::pair("XDG_CACHE_HOME", "/weft/softroce"),
+                                         std::pair("HOME", "/.cache/weft/softroce")}) {
+    const char* base = ::getenv(variable);
+    if (base != nullptr && base[0] == '/') {
+      return std::string(base) + folder;
+    }
+  }
+  return fail(ErrorCode::invalid_argument,
+              "set XDG_CACHE_HOME or HOME to a folder: the guest's image is kept there");
+}
+
+// Also an image that is there goes through the script, which has the lock: another one may just be
+// making it.
+Result<std::string> make_image(const std::string& cache, const std::string& kernel) {
+  std::error_code error;
+  std::filesystem::create_directories(cache, error);
+  if (error) {
+    return fail(ErrorCode::io_error, "cannot make the folder '" + cache + "': " + error.message());
+  }
+  auto script = Child::start({.words = {"sh", launch::companion("image.sh", "emu/softroce"), cache,
+                                        kernel, launch::companion("init.sh", "emu/softroce")},
+                              .death_signal = SIGTERM});
+  if (!script) {
+    return tl::unexpected(script.error());
+  }
+  while (!script->ended()) {
+    launch::check_interrupt();
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+  if (*script->ended() != 0) {
+    return fail(ErrorCode::io_error, "there is no image of the guest (see above)");
+  }
+  return cache + "/by-name/" + kernel + kRecipe;
+}
+
+}  // namespace weft::softroce

@@ -1,0 +1,109 @@
+// Owns what QEMU is told, and whether KVM helps.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "emu/softroce/guest.hpp"
+#include "srd/net/envelope.hpp"
+
+namespace weft::softroce {
+namespace {
+
+// In QEMU's options a comma begins the next field, unless there are two.
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    result += c;
+    if (c == ',') {
+      result += c;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStreams& streams) {
+  const auto mac = srd::net::mac_of(options.address);
+  std::vector<int> octets;
+  for (const std::byte b : mac) {
+    octets.push_back(std::to_integer<int>(b));
+  }
+  const std::string folder = escaped(options.folder);
+  std::vector<std::string> words{
+      kQemu, "-machine", options.kvm ? "q35,accel=kvm" : "q35,accel=tcg", "-cpu",
+      options.kvm ? "host" : "max", "-smp", "1", "-m", std::to_string(options.memory_mib),
+      "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+      // The kernel, its first process, and what that is to do
+      "-kernel", options.image + "/kernel", "-initrd", options.image + "/initrd", "-append",
+      "console=ttyS0 quiet panic=-1 no_timer_check", "-fw_cfg",
+      fmt::format("name=opt/weft/job,file={}/job", folder), "-fw_cfg",
+      fmt::format("name=opt/weft/neighbours,file={}/neighbours", folder), "-fw_cfg",
+      fmt::format("name=opt/weft/address,file={}/address", folder), "-fw_cfg",
+      fmt::format("name=opt/weft/mac,string={:02x}", fmt::join(octets, ":")),
+      // Streams
+      "-serial", fmt::format("file:{}/console.log", folder), "-device", "virtio-serial-pci",
+      "-chardev", "stdio,id=in,signal=off", "-device", "virtserialport,chardev=in,name=weft.in"};
+  for (const auto& [name, fd] : {std::pair("out", streams.out), std::pair("errors", streams.errors),
+                                 std::pair("control", streams.control)}) {
+    words.insert(words.end(),
+                 {"-chardev", fmt::format("file,id={},path=/dev/fd/{}", name, fd), "-device",
+                  fmt::format("virtserialport,chardev={0},name=weft.{0}", name)});
+  }
+  words.insert(words.end(),
+               {"-netdev",
+                fmt::format("dgram,id=fabric,local.type=unix,local.path={},remote.type=unix,"
+                            "remote.path={}",
+                            escaped(options.own_socket), escaped(options.network_socket)),
+                "-device",
+                fmt::format("virtio-net-pci,netdev=fabric,mac={:02x},host_mtu={},romfile=",
+                            fmt::join(octets, ":"), options.mtu)});
+  if (options.outside || !options.forwards.empty()) {
+    std::string user = "user,id=outside";
+    for (const std::uint16_t port : options.forwards) {
+      user += fmt::format(",hostfwd=tcp:127.0.0.1:{0}-:{0}", port);
+    }
+    words.insert(words.end(), {"-netdev", user, "-device",
+                               "virtio-net-pci,netdev=outside,mac=52:54:00:77:65:66,romfile="});
+  }
+  return words;
+}
+
+KvmVerdict judge_kvm(const std::string& root) {
+  if (::access((root + "/sys/module/kvm_pvm").c_str(), F_OK) == 0) {
+    return {.why = "this machine's KVM is of the PVM kind, in which Debian's kernels crawl"};
+  }
+  std::ifstream cpuinfo(root + "/proc/cpuinfo");
+  bool capable = false;
+  for (std::string line; !capable && std::getline(cpuinfo, line);) {
+    std::istringstream words(line.starts_with("flags") ? line : "");
+    for (std::string word; words >> word;) {
+      capable = capable || word == "vmx" || word == "svm";
+    }
+  }
+  if (!capable) {
+    return {.why = "this processor has no virtualization, or hides it"};
+  }
+  if (::access((root + "/dev/kvm").c_str(), R_OK | W_OK) != 0) {
+    return {.why = "/dev/kvm is not there, or not for this user"};
+  }
+  return {.usable = true, .why = {}};
+}
+
+std::string find_program(const std::string& name) {
+  const char* path = ::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/" + name;
+    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
+  }
+  return "";
+}
+
+}  // namespace weft::softroce
