@@ -27,6 +27,7 @@
 #include "emu/softroce/guest.hpp"
 #include "emu/softroce/image.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/address_text.hpp"
 
 namespace weft::cli {
 namespace {
@@ -51,15 +52,12 @@ struct Options {
 };
 
 srd::Address address_of(const std::string& text) {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  if (std::sscanf(text.c_str(), "%3u.%3u.%3u.%3u", &a, &b, &c, &d) != 4 || a == 127) {
+  const srd::Address address = unwrap(srd::parse_address(text));
+  if (!address.is_v4() || address.v4_bytes()[0] == std::byte{127}) {
     throw std::runtime_error("a kernel cannot reach " + text +
                              ": start the network with `weft up --routable`");
   }
-  return srd::Address::v4(a, b, c, d);
+  return address;
 }
 
 bool somebody_is_at(const std::string& path) {
@@ -90,8 +88,7 @@ void choose_port(const json& status, softroce::GuestOptions& guest, std::string&
   }
   throw std::runtime_error(
       "the network has no free port for a guest: `weft up --routable --port dgram:A,B` gives it "
-      "one, "
-      "where A and B are paths of sockets");
+      "one, where A and B are paths of sockets");
 }
 
 // The guest is a host of its own: the first that comes after all others, or the one that was named.

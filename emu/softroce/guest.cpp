@@ -16,6 +16,7 @@
 #include "emu/launch/interrupt.hpp"
 #include "emu/softroce/child.hpp"
 #include "srd/io/posix.hpp"
+#include "srd/net/address_text.hpp"
 #include "srd/net/envelope.hpp"
 
 namespace weft::softroce {
@@ -34,14 +35,6 @@ Result<Pipe> make_pipe() {
     return fail(ErrorCode::out_of_resources, srd::errno_text("pipe"));
   }
   return Pipe{srd::UniqueFd(ends[0]), srd::UniqueFd(ends[1])};
-}
-
-std::string text_of(const srd::Address& address) {
-  std::string text;
-  for (const std::byte b : address.v4_bytes()) {
-    text += (text.empty() ? "" : ".") + std::to_string(std::to_integer<int>(b));
-  }
-  return text;
 }
 
 std::string text_of(const srd::net::MacAddress& mac) {
@@ -65,12 +58,12 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 Result<void> write_files(const GuestOptions& options) {
   std::string neighbours;
   for (const srd::Address& address : options.neighbours) {
-    neighbours += text_of(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
+    neighbours += srd::to_text(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
   }
   return write_file(options.folder + "/job", options.job + "\n")
       .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
       .and_then([&] {
-        return write_file(options.folder + "/address", text_of(options.address) + "/16\n");
+        return write_file(options.folder + "/address", srd::to_text(options.address) + "/16\n");
       });
 }
 

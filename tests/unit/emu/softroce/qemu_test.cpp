@@ -1,0 +1,90 @@
+// Owns the tests of what QEMU is told, and of whether KVM is used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "emu/softroce/guest.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace weft::softroce {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+GuestOptions options() {
+  return {.folder = "/tmp/a,b",
+          .image = "/image",
+          .address = srd::Address::v4(10, 77, 3, 1),
+          .own_socket = "/tmp/a,b/guest.sock",
+          .network_socket = "/tmp/a,b/network.sock",
+          .mtu = 4200,
+          .job = "true"};
+}
+
+// A folder whose name has a comma must not become another option.
+TEST(QemuWords, HaveCommasTwice) {
+  const auto words = qemu_words(options(), {3, 4, 5});
+  EXPECT_THAT(words, Contains("name=opt/weft/job,file=/tmp/a,,b/job"));
+  EXPECT_THAT(words, Contains(HasSubstr("local.path=/tmp/a,,b/guest.sock,remote.type=unix,"
+                                        "remote.path=/tmp/a,,b/network.sock")));
+  EXPECT_THAT(words, Not(Contains(HasSubstr("/a,b/"))));
+}
+
+TEST(QemuWords, GiveTheGuestItsNicAndItsStreams) {
+  const auto words = qemu_words(options(), {3, 4, 5});
+  EXPECT_THAT(words, Contains(HasSubstr("host_mtu=4200")));
+  for (const char* stream :
+       {"id=out,path=/dev/fd/3", "id=errors,path=/dev/fd/4", "id=control,path=/dev/fd/5"}) {
+    EXPECT_THAT(words, Contains(HasSubstr(stream)));
+  }
+  EXPECT_THAT(words, Contains("q35,accel=tcg"));
+}
+
+TEST(QemuWords, HaveASecondNicOnlyWhereItIsAskedFor) {
+  EXPECT_THAT(qemu_words(options(), {}), Not(Contains(HasSubstr("user,id=outside"))));
+  GuestOptions forwarded = options();
+  forwarded.forwards = {18515, 22};
+  EXPECT_THAT(qemu_words(forwarded, {}),
+              Contains("user,id=outside,hostfwd=tcp:127.0.0.1:18515-:18515,"
+                       "hostfwd=tcp:127.0.0.1:22-:22"));
+}
+
+// A machine in a folder.
+class Kvm : public ::testing::Test {
+ protected:
+  Kvm() {
+    for (const char* folder : {"/proc", "/dev", "/sys/module"}) {
+      std::filesystem::create_directories(root_.path() + folder);
+    }
+    write("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vmx sse\n");
+    write("/dev/kvm", "");
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(root_.path() + name) << text;
+  }
+
+  testing::TemporaryFolder root_;
+};
+
+TEST_F(Kvm, IsUsedWhereTheProcessorHasIt) { EXPECT_TRUE(judge_kvm(root_.path()).usable); }
+
+TEST_F(Kvm, IsNotUsedBelowPvm) {
+  std::filesystem::create_directory(root_.path() + "/sys/module/kvm_pvm");
+  const KvmVerdict verdict = judge_kvm(root_.path());
+  EXPECT_FALSE(verdict.usable);
+  EXPECT_THAT(verdict.why, HasSubstr("PVM"));
+}
+
+TEST_F(Kvm, IsNotUsedWithoutVirtualization) {
+  write("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu sse vmxish\nbugs\t: vmx\n");
+  EXPECT_FALSE(judge_kvm(root_.path()).usable);
+  std::filesystem::remove(root_.path() + "/dev/kvm");
+  EXPECT_FALSE(judge_kvm(root_.path()).usable);
+}
+
+}  // namespace
+}  // namespace weft::softroce
