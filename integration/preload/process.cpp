@@ -504,7 +504,9 @@ namespace {
       result = file->verbs->write(fd, buffer, size);
     } else {
       result = file->connections->write(buffer, size);
-      sleeps = result == -EAGAIN && (syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK) == 0;
+      // Another thread may have closed the file meanwhile: this one was asleep then, or is told.
+      const long flags = syscall(SYS_fcntl, fd, F_GETFL);
+      sleeps = result == -EAGAIN && (flags < 0 || (flags & O_NONBLOCK) == 0);
       if (sleeps) {
         file->connections->expect_events();
       }

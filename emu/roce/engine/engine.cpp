@@ -122,6 +122,7 @@ void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) 
   if ((mask & kMaskRqPsn) != 0) {
     to.rq_psn = from.rq_psn & kPsnMask;
     qp.resp.expected = to.rq_psn;
+    qp.resp.acknowledged = psn_plus(to.rq_psn, kPsnMask);
   }
   if ((mask & kMaskSqPsn) != 0) {
     to.sq_psn = from.sq_psn & kPsnMask;

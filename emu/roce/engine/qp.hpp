@@ -92,6 +92,7 @@ struct Requester {
 struct Responder {
   enum class Message : std::uint8_t { none, send, write };
   std::uint32_t expected = 0;
+  std::uint32_t acknowledged = 0;  // of the newest packet of a SEND or WRITE that was executed
   std::uint32_t msn = 0;
   Message message = Message::none;
   bool nak_sent = false;  // nothing more is said until the expected packet comes

@@ -292,6 +292,7 @@ void Engine::executed(QueuePair& qp, const wire::Packet& packet) {
   const auto kind = packet.has(wire::kSend) ? Responder::Message::send : Responder::Message::write;
   resp.message = ends ? Responder::Message::none : kind;
   resp.expected = psn_plus(packet.psn, 1);
+  resp.acknowledged = packet.psn;
   if (ends) {
     resp.msn = psn_plus(resp.msn, 1);
   }

@@ -2,6 +2,8 @@
 // atomics.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/unit/emu/roce/engine/bench.hpp"
 
 namespace weft::roce {
@@ -154,6 +156,31 @@ TEST_F(Resp, AcknowledgesADuplicateAgainWithoutExecutingIt) {
   EXPECT_EQ(ack->packet.psn, (kRqPsn + 1) & kPsnMask);
   EXPECT_EQ(ack->packet.msn, 2U);
   EXPECT_EQ(bench.sink.completions.size(), 2U);
+}
+
+// Linux completes a READ, without its data, by an acknowledgement that has its number.
+TEST_F(Resp, DoesNotAcknowledgeAReadForADuplicateSendBeforeIt) {
+  std::uint32_t first = kRqPsn;
+  for (const auto& [length, answer] : {std::pair(64U, Operation::read_response_only),
+                                       std::pair(600U, Operation::read_response_first)}) {
+    post_receive();
+    bench.arrive(bench.request(Operation::send_only, first), 4);
+    auto read = bench.request(Operation::read_request, psn_plus(first, 1));
+    read.length = length;
+    bench.arrive(read);
+    static_cast<void>(bench.all());  // both answers are lost
+    bench.arrive(bench.request(Operation::send_only, first), 4);
+    const auto ack = bench.next();
+    ASSERT_TRUE(ack);
+    EXPECT_EQ(wire::operation_of(ack->packet.opcode), Operation::acknowledge);
+    EXPECT_EQ(ack->packet.psn, first);
+    bench.arrive(read);
+    const auto again = bench.next();
+    ASSERT_TRUE(again);
+    EXPECT_EQ(wire::operation_of(again->packet.opcode), answer);
+    static_cast<void>(bench.all());
+    first = psn_plus(first, 2);
+  }
 }
 
 TEST_F(Resp, NeverExecutesAnAtomicTwice) {
