@@ -275,7 +275,9 @@ void Traffic::lay_out(const Kind& kind, std::span<const std::uint32_t> lengths) 
 void Traffic::post_receive(std::uint32_t slot) {
   ibv_recv_wr request{};
   request.wr_id = slot;
-  if (targets_[slot].pieces().size() > 1 || messages_[slot].length != 0) {
+  // Where no byte fits, no piece either. Not where this slot's own message has none: where receives
+  // are shared, another one may come here.
+  if (targets_[slot].pieces().size() > 1 || targets_[slot].pieces().front().length != 0) {
     request.sg_list = targets_[slot].pieces().data();
     request.num_sge = static_cast<int>(targets_[slot].pieces().size());
   }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace weft::collectives {
@@ -75,6 +76,11 @@ TEST(RankProcesses, WhoHangsIsToldOfWithWhatItWaitsForAndEnded) {
     board->barrier(rank);
     return 0;
   }});
+  // Nobody is impatient before both are there.
+  while (board->where(1).text().find("accept") == std::string::npos ||
+         board->where(2).text().find("barrier") == std::string::npos) {
+    std::this_thread::sleep_for(1ms);
+  }
   EXPECT_FALSE(ranks.wait(complaints.watch()));
   EXPECT_THAT(complaints.all,
               ElementsAre(AllOf(HasSubstr("rank 1 hangs"), HasSubstr("in a call of accept")),
