@@ -32,16 +32,16 @@ code=$?
 [ "$(cat "$dir/said")" = Linux ] || fail "another output than Linux"
 grep -qx 'to errors' "$dir/errors" || fail "its errors do not arrive"
 
-TMPDIR=$dir "$weft" softroce vm -- sleep 1000 > "$dir/said" 2>&1 &
+"$weft" softroce vm --timeout 240 -- sleep 1000 > "$dir/said" 2>&1 &
 pid=$!
-until pgrep -f "qemu-system-x86_64 .*$dir" > /dev/null; do
+until qemu=$(pgrep -P $pid -f qemu-system); do
   kill -0 $pid || fail "it ends by itself"
   sleep 0.1
 done
 kill -KILL $pid
 wait $pid 2> /dev/null
 n=0
-while pgrep -f "qemu-system-x86_64 .*$dir" > /dev/null; do
+while kill -0 "$qemu" 2> /dev/null; do
   n=$((n + 1))
   [ $n -lt 300 ] || fail "a guest outlives the weft that was killed"
   sleep 0.1
