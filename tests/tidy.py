@@ -37,7 +37,7 @@ LAYERS = {
     "emu/kernel/ucma": ["srd/base", "srd/net", "emu/roce/cm", "emu/kernel"],
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/roce", "emu/kernel"],
-    "emu/attach": ["srd", "emu/roce/wire"],
+    "emu/attach": ["srd"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
     "emu/softroce": ["srd", "emu/launch"],
@@ -45,7 +45,7 @@ LAYERS = {
     "integration/nccl": ["srd", "emu/attach"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
     "emu/cli": ["srd", "emu", "integration/collectives"],
-    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach", "emu/roce/wire"],
+    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
     "tests": ["srd", "emu", "integration"],
 }
 

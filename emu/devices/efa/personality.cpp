@@ -15,7 +15,9 @@ std::string EfaPersonality::device_name(std::size_t index) const {
 
 srd::Address EfaPersonality::gid(const srd::Address& address) const { return gid_of(address); }
 
-std::uint16_t EfaPersonality::udp_port() const { return srd::wire::SrdCodec::kPorts.destination; }
+const srd::NetworkProtocol& EfaPersonality::protocol() const {
+  return srd::kNetworkProtocol<srd::wire::SrdCodec>;
+}
 
 std::vector<std::string> EfaPersonality::profile_fields() const { return field_names(); }
 
