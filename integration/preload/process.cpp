@@ -219,7 +219,7 @@ void at_exit() {
   }
   for (const auto& nic : self.nics) {
     if (nic.runner != nullptr) {
-      nic.runner->linger();
+      nic.runner->finish_before_exit();
     }
   }
 }

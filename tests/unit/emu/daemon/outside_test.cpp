@@ -364,7 +364,7 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   const OneHost one(place("one"), 1, {});
   for (const char* host : {"", "h1", "nobody"}) {
     auto socket = attach::connect_seqpacket(place("one") + "/attach.sock");
-    auto no_tap = srd::create_doorbell();
+    auto no_tap = srd::create_event_fd();
     ASSERT_TRUE(socket && no_tap);
     attach::TapRequest request;
     std::strncpy(request.host.data(), host, request.host.size() - 1);
@@ -374,7 +374,7 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
     ASSERT_TRUE(refused) << host;
     EXPECT_EQ(refused->header.type, attach::AttachMessage::refused);
   }
-  const auto no_tap = srd::create_doorbell();
+  const auto no_tap = srd::create_event_fd();
   ASSERT_TRUE(no_tap);
   const auto given =
       attach::give_tap({.socket = place("one") + "/attach.sock", .host = "nobody"}, no_tap->get());

@@ -161,7 +161,7 @@ TEST_F(FakeFile, MakesProgressByItself) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   EXPECT_EQ(received(), 1U);
-  runner->linger();
+  runner->finish_before_exit();
 }
 
 }  // namespace

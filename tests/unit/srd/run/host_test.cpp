@@ -190,7 +190,7 @@ TEST(Host, ManyThreadsAtOnce) {
   const auto posts = [&] {
     for (int i = 0; i < kRounds; ++i) {
       ++tide.machine->posted;
-      i % 2 == 0 ? (void)tide.host->push() : (void)tide.host->ring();
+      i % 2 == 0 ? (void)tide.host->push() : (void)tide.host->push_unpolled();
       if (i % 16 == 0) {
         tide.host->linger();
       }
