@@ -63,7 +63,7 @@ struct WrongQuestion : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Equal ones would be cells that nobody can tell apart.
+// Equal ones would make cells that cannot be told apart.
 void refuse_twins(const char* option, std::vector<std::string> words) {
   std::ranges::sort(words);
   if (const auto twin = std::ranges::adjacent_find(words); twin != words.end()) {

@@ -93,7 +93,8 @@ void Connections::exclusively(
   with_all_nics(0, [&] { make_round(srd::monotonic_now(), nullptr, work); });
 }
 
-// The other NICs' threads are woken without their locks: whoever has one makes a round as well.
+// The other NICs' threads are woken without taking their locks: a thread that holds one makes a
+// round as well.
 void Connections::make_round(TimePoint now, const Agent* inside,
                              const std::function<void(cm::Manager&, TimePoint)>& work) {
   {
@@ -179,7 +180,7 @@ bool Connections::Agent::next_message(kernel::ManagementMessage& out) {
   return true;
 }
 
-// --- Who answers to a port
+// --- Which process answers to a port
 
 bool Connections::claim(std::uint64_t service) {
   for (auto agent = agents_.begin(); agent != agents_.end(); ++agent) {

@@ -36,10 +36,10 @@ Result<std::vector<std::string>> hosts_of(const std::string& directory) {
   return hosts;
 }
 
-// The folder, or one in it, open. Whoever may write into it from a container may replace what lies
-// in it by links and other files, at any moment. So nothing in it is reached by a path: only by a
-// name in an open folder, by calls that follow no link. What is long is made in weftd's directory,
-// to which containers have no way, and moved.
+// The folder, or one in it, open. A process that may write into it from a container may replace
+// what lies in it by links and other files, at any moment. So nothing in it is reached by a path:
+// only by a name in an open folder, by calls that follow no link. What is long is made in weftd's
+// directory, to which containers have no way, and moved.
 class OpenFolder {
  public:
   [[nodiscard]] static Result<OpenFolder> at(const std::string& path) {

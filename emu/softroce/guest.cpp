@@ -67,7 +67,7 @@ Result<void> write_files(const GuestOptions& options) {
       });
 }
 
-// All of it, unless nobody reads any more.
+// All of it, unless the reader is gone.
 void write_all(int fd, const char* data, std::size_t size) {
   while (size > 0) {
     const ssize_t written = ::write(fd, data, size);
@@ -164,7 +164,7 @@ class Streams {
   }
 
  private:
-  // Not before the guest is there: nothing is lost that somebody else could read.
+  // Not before the guest is there: what another program could read is not taken.
   [[nodiscard]] bool may_read() const { return is_up() && !input_ended_ && input_.empty(); }
 
   void pass_on(srd::UniqueFd& from, int to) {

@@ -64,7 +64,7 @@ class BugNet final : public ForwardingNet {
                 request);
   }
 
-  // Nobody tests its requests after this. To linger: the plugin is not told that memory and
+  // Its requests are not tested after this. To linger: the plugin is not told that memory and
   // connections have been given back.
   Result deregister_memory(void* connection, void* memory) override {
     std::erase_if(calls_, [&](const auto& one) { return one->connection == connection; });

@@ -126,7 +126,7 @@ void Leaving::leave_first() {
 }
 
 void Leaving::go_on_and_leave() {
-  constexpr int kRounds = 3000;  // what waits for somebody who is gone may wait for ever
+  constexpr int kRounds = 3000;  // what waits for a rank that is gone may wait for ever
   for (End& end : ends_) {
     if (!end.first && end.sends) {
       post(end, kSteps);

@@ -110,7 +110,7 @@ struct Rank::Making {
   void* connection = nullptr;
 };
 
-// What the programs need and is not there yet. Whoever will receive listens from now on.
+// What the programs need and is not there yet. A receiving rank listens from now on.
 void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends,
                 std::vector<Making>& receives) {
   const auto known = [](const std::vector<Making>& all, const Key& key) {

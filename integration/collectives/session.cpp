@@ -25,7 +25,7 @@ double seconds_now() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-// User buffers between guards that nobody may touch.
+// User buffers between guards that must not change.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : bytes_(bytes), all_(bytes + 2 * kGuard, kGuardByte) {}
@@ -138,7 +138,7 @@ class Session {
     ranks_.run(what, input, output, audit);
   }
 
-  // Nobody makes progress for a rank that waits at a barrier: its last messages must have left.
+  // No thread makes progress for a rank that waits at a barrier: its last messages must have left.
   void settle_and_meet() {
     ranks_.settle();
     board_.barrier(rank_);
@@ -219,7 +219,7 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
       options.results[count++] = in_place;
     }
   }
-  board.barrier(rank);  // nobody closes while another one is at it
+  board.barrier(rank);  // none closes while another one still uses the plugin
   if (options.chaos) {
     session.leave_in_chaos();
   }

@@ -211,8 +211,8 @@ Node binary_tree(std::uint32_t rank, std::uint32_t ranks) {
   return node;
 }
 
-// Who has much to do in one of both trees has little in the other one: it is mirrored if the ranks
-// are even in number, else shifted by one.
+// A rank that has much to do in one of both trees has little in the other one: it is mirrored if
+// the ranks are even in number, else shifted by one.
 Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
   if (!second) {
     return binary_tree(rank, ranks);

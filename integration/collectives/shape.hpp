@@ -69,7 +69,7 @@ struct Counts {
 [[nodiscard]] Counts counts_of(const Problem& problem);
 
 // What a rank does with a chunk. Offsets and counts are elements; the data is what is received from
-// all whom the program receives from, and (or) what the input has.
+// all ranks that the program receives from, and (or) what the input has.
 struct Step {
   static constexpr std::size_t kNone = ~std::size_t{0};
   bool receives = false;

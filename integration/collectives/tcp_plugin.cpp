@@ -124,8 +124,8 @@ struct Place {
 };
 static_assert(sizeof(Place) <= 64);
 
-// Who has connected and not greeted yet. Nobody waits for the greeting of one: who owes it may be
-// in accept() as well, and wait for ours.
+// Connections that have not sent their greeting yet. Accepting never waits for a greeting: its
+// sender may be in accept() as well, and wait for ours.
 struct Guest {
   int fd = -1;
   std::uint32_t greeting = 0;

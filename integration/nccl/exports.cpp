@@ -96,7 +96,7 @@ Result send_v10(void* connection, void* data, std::size_t size, int tag, void* r
   return plugin::send(connection, data, size, tag, region, request);
 }
 
-// Before version 9 nobody asks for an early completion: what a request holds means nothing.
+// Before version 9 NCCL asks for no early completion: what a request holds means nothing.
 Result receive_v6(void* connection, int count, void** data, int* sizes, int* tags, void** regions,
                   void** request) {
   *request = nullptr;

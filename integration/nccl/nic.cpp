@@ -30,7 +30,7 @@ using UdpIo = srd::UdpIo<srd::wire::SrdCodec>;
 constexpr std::uint16_t kUdpPaths = 16;
 constexpr std::size_t kLoopbackMtu = 8192 + sizeof(srd::wire::DataHeader);
 constexpr std::size_t kEthernetMtu = 1408;  // with all headers below 1500
-constexpr int kDefaultSpeed = 100'000;      // Mb/s, where nobody knows
+constexpr int kDefaultSpeed = 100'000;      // Mb/s, where it is not known
 // LL128 looks at lines of this size: a packet holds whole ones.
 constexpr std::uint32_t kLine = 128;
 
@@ -92,7 +92,7 @@ Result<Place> open_udp(const Settings& settings, const srd::Address& address) {
   return Place{address, srd::AttachmentId{1}, life_of_now(), srd::Qpn{257}, std::move(*io)};
 }
 
-// Nobody told our address: one of the loopback network that is free.
+// No address was configured: a free one of the loopback network.
 Result<Place> open_any_loopback(const Settings& settings) {
   constexpr int kTries = 16;
   Result<Place> place = fail(ErrorCode::out_of_resources, "no loopback address");

@@ -24,8 +24,8 @@ sockaddr_un socket_address(const std::string& path) {
   return address;
 }
 
-// Whether the socket at this path is nobody's: left behind by a process that was killed, it refuses
-// connections. Any other answer is that of somebody's, even if it is of another type.
+// Whether the socket at this path has no owner: left behind by a process that was killed, it
+// refuses connections. Any other answer means that it is in use, even if it is of another type.
 bool is_abandoned(const std::string& path) {
   const UniqueFd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = socket_address(path);
@@ -116,7 +116,7 @@ bool DgramIo::send(std::span<const iovec> pieces, std::size_t size) {
   if (errno == EAGAIN || errno == ENOBUFS) {
     return false;
   }
-  ++counters_.tx_lost;  // nobody is there
+  ++counters_.tx_lost;  // no process is there
   return true;
 }
 

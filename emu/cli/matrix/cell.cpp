@@ -119,7 +119,7 @@ void RunningCell::write_command(const MatrixPlan& plan) {
   const auto options = run_options(condition, plan.hosts);
   command_.insert(command_.end(), options.begin(), options.end());
   if (!condition.kills.empty()) {
-    // Whoever notices first may fail first; the others have their time all the same.
+    // The survivor that notices first may fail first; the others have their time all the same.
     command_.insert(
         command_.end(),
         {"--grace", std::to_string(std::min<std::int64_t>(kLongestGrace, timeout_.count()))});

@@ -1,4 +1,4 @@
-// Owns running a program as the parent to whom the kernel gives its orphans.
+// Owns running a program as the parent that the kernel gives its orphans to.
 #include "emu/cli/matrix/keeper.hpp"
 
 #include <fcntl.h>
@@ -65,7 +65,7 @@ int wait_for(pid_t child, const sigset_t& signals) {
   }
 }
 
-// A child's number stays its own until it is waited for, so nobody else's process can be meant. The
+// A child's number stays its own until it is waited for, so no other process can be meant. The
 // children of those that are killed come to us in turn.
 void end_orphans(int output) {
   for (const auto end = Clock::now() + kPatience; Clock::now() < end;) {

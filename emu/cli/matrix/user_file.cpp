@@ -67,7 +67,7 @@ class Reader {
     top.each("devices", [&](const YAML::Node& node, const std::string& path) {
       std::string device = node.IsScalar() ? node.Scalar() : "";
       const std::size_t colon = device.find(':');
-      if (colon != std::string::npos && device.ends_with(".yaml")) {  // somebody's own profile
+      if (colon != std::string::npos && device.ends_with(".yaml")) {  // the user's own profile
         device = device.substr(0, colon + 1) + from_folder(folder_, device.substr(colon + 1));
       }
       if (const auto kind = launch::parse_device_kind(device); !kind) {

@@ -180,7 +180,7 @@ int Sides::wait(std::span<PairBoard> boards) {
     std::erase(pids_, ended);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != kSuccess) {
       for (PairBoard& board : boards) {
-        board.perf.abort = true;  // the others wait for nobody
+        board.perf.abort = true;  // the others do not wait for it
       }
       // A reader that left ends the command as the signal would have.
       const bool reader_left = WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;

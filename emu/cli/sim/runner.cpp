@@ -196,8 +196,8 @@ Json run_job(const SimJob& job, bool show_progress) {
   }
   sim::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                              sim::transport_factory(*scenario));
-  // Recording costs time, so runs that nobody looks into go without. Timelines of faults come from
-  // the recorder.
+  // Recording costs time, so runs whose records are not shown go without. Timelines of faults come
+  // from the recorder.
   const bool record = !job.report.empty() || !job.trace.empty() || !scenario->faults.empty();
   std::optional<sim::Recorder> recorder;
   if (record) {

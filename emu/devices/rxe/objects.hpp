@@ -9,7 +9,7 @@
 
 namespace weft::devices::rxe {
 
-// The first place that nobody has, at the end if need be.
+// The first free place, at the end if need be.
 template <class T>
 [[nodiscard]] std::uint32_t place_for(std::vector<T*>& table, T* object) {
   auto place = std::find(table.begin(), table.end(), nullptr);

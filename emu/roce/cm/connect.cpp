@@ -297,7 +297,7 @@ int Manager::send_disconnect_reply(TimePoint now, std::uint32_t slot) {
   return 0;
 }
 
-// The peer is told once; nobody waits for an answer.
+// The peer is told once; no answer is awaited.
 void Manager::part(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
   switch (mutated(Mutation::leave_silently) ? Phase::idle : id.phase) {

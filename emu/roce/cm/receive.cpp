@@ -326,7 +326,7 @@ std::uint32_t Manager::find_timed_out(const Arrival& arrival) const {
              : found->second;
 }
 
-// Nobody listens: not yet, perhaps. Programs that agree on a port over another connection rely on
+// No id listens there, or not yet. Programs that agree on a port over another connection rely on
 // the milliseconds that it takes to resolve an address and a route elsewhere, and here it takes
 // none. So the request is sent again, after waits that double, before the program hears of it.
 bool Manager::asks_again(TimePoint now, std::uint32_t slot, const Message& message) {

@@ -100,8 +100,8 @@ ReceiveComm* Core::receiver(const Completion& completion, const ControlHeader& h
   return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
 }
 
-// Who asked a former life of ours asks again (SendComm::ask_again()), even if the first hello had
-// not left by then: so it may come twice.
+// A partner that asked a former life of ours asks again (SendComm::ask_again()), even if the first
+// hello had not left by then: so it may come twice.
 bool Core::knows(const Listener& listener, const Hello& hello) const {
   for (std::size_t i = 0; i < listener.waiting.size(); ++i) {
     if (listener.waiting.at(i) == hello) {

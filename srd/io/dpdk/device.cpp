@@ -63,7 +63,7 @@ rlim_t af_packet_blocks() {
 }
 
 // A server that was killed leaves its socket file, on which the next one could not bind. It is
-// removed only if nobody listens there.
+// removed only if no process listens there.
 void remove_stale_socket(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
