@@ -1,4 +1,8 @@
 // Owns `weft demo`: a transfer over four spines while one of them dies, told as it happens.
+//
+// Four processes: weftd with the network, a sender and a receiver (demo/endpoint.cpp), and this
+// one, which applies the faults, samples the shared board ten times a second, and draws
+// (demo/story.cpp). Whether the demo has passed is decided by what arrived, never by rates.
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,5 +1,9 @@
 // Owns `weft matrix`: a command under every bad condition of a network, and one table of where it
 // breaks.
+//
+// A cell is one condition, device and seed. Each runs as a `weft run` of its own (matrix/cell.hpp),
+// so that a cell that hangs or crashes takes nothing with it. This file reads the command line into
+// a plan and a list of cells, and writes the reports.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -118,6 +122,7 @@ std::vector<std::uint64_t> seeds_of(const Options& options) {
   return seeds;
 }
 
+// From a user's file and the command line together, in this order: conditions, devices, seeds.
 // What the command line says counts more than what the file says.
 UserMatrix matrix_of(const Options& options, std::size_t hosts) {
   UserMatrix matrix;

@@ -1,5 +1,10 @@
 // Owns `weft nccl-perf`: a network plugin of NCCL between ranks on this machine, driven as NCCL
 // does.
+//
+// The ranks are processes of this one, or threads of such processes (-t), which share a Board with
+// it. What a rank does is integration/collectives' matter (run_session()); here are the options,
+// the mistakes that can be told before anything starts, and the network that weft's own plugin is
+// given.
 #include <fmt/core.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,6 +61,7 @@ struct Options {
 };
 
 template <class Names>
+// Options name things; the session has them as numbers, in the order of the table of names.
 std::size_t index_of(const Names& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(std::begin(names), std::end(names), name) -
                                   std::begin(names));
@@ -88,6 +94,7 @@ SessionOptions::Fault parse_fault(const std::string& text, bool stops) {
   return fault;
 }
 
+// Plugins of this tree by name, as they lie beside this program; others by the file.
 std::string plugin_file(const std::string& name) {
   if (name == "weft") {
     return launch::companion("libnccl-net-weft.so", "integration/nccl");
@@ -125,6 +132,7 @@ int run_rank(const Options& options, std::uint32_t rank, Board& board) {
   }
 }
 
+// What cannot be, in words; empty: nothing.
 std::string mistake_in(const Options& options) {
   const SessionOptions& session = options.session;
   if (session.largest < session.smallest) {

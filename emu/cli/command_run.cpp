@@ -1,5 +1,10 @@
 // Owns `weft run`: a network, programs on its hosts, one table of what happened, and all of it
 // gone.
+//
+// In this order: split the words after `--` into commands; give the run a directory; start a weftd
+// of its own; apply faults; start the programs (a client only when its server listens); wait for
+// them; ask weftd for its counters; judge. Whatever ends it, programs end first, then weftd, then
+// the directory goes.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>

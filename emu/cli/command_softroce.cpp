@@ -1,5 +1,9 @@
 // Owns `weft softroce`: a virtual machine whose kernel has Linux's own soft-RoCE, as a host of a
 // network.
+//
+// The network is one that is up, or one of the command's own with a `dgram:` port to which QEMU's
+// network card connects. The guest is given an address, neighbours and a command to run
+// (emu/softroce).
 #include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,4 +1,7 @@
 // Owns `weft up`, `down` and `status`: networks that stay, by name.
+//
+// `up` claims the network's directory, starts weftd in it as a process of its own, and returns when
+// weftd serves. `down` asks that weftd to stop and removes the directory.
 #include <fmt/core.h>
 
 #include <chrono>

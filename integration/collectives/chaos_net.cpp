@@ -1,4 +1,5 @@
-// Owns the lots of a plugin in chaos.
+// Owns the random moves of a plugin in chaos: what NCCL's interface allows and a well-behaved
+// network seldom does. A request is refused for now, tested late, or tested after a younger one.
 #include "integration/collectives/chaos_net.hpp"
 
 #include <algorithm>

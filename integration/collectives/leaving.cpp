@@ -1,4 +1,6 @@
-// Owns the steps of leaving.
+// Owns the steps of leaving: connections that are closed while messages are under way, on purpose.
+// Memory that was taken back is filled with marks, and what arrives there afterwards is found by
+// them.
 #include "integration/collectives/leaving.hpp"
 
 #include <sched.h>

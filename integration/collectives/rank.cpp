@@ -1,4 +1,8 @@
 // Owns connecting a rank and running programs.
+//
+// A rank is single-threaded and never blocks in a call of the plugin: until() makes progress on all
+// channels until something is reached, and tells the board what it is waiting for, so that a hang
+// can be explained from outside.
 #include "integration/collectives/rank.hpp"
 
 #include <sched.h>

@@ -1,4 +1,8 @@
 // Owns starting ranks, waiting for them, and telling of those that hang.
+//
+// The parent looks at the board a hundred times a second. As long as any rank has moved something
+// lately, all have time; when none has for the time of patience, each is asked by a signal to print
+// its stack, what each waits for is told, and all are killed.
 #include "integration/collectives/rank_processes.hpp"
 
 #include <execinfo.h>

@@ -1,4 +1,6 @@
-// Owns the order of a run: connect, warm up, measure, check.
+// Owns the order of a run: connect, warm up, measure, check. For each size: out of place and in
+// place, some untimed iterations, the timed ones, and then a few with fresh data whose result is
+// checked element by element.
 #include "integration/collectives/session.hpp"
 
 #include <signal.h>

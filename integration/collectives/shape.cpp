@@ -1,4 +1,8 @@
 // Owns the programs of rings and trees, and of the point-to-point operations.
+//
+// An operation becomes a list of steps for each rank and channel. Steps say offsets and sizes only;
+// nothing here knows a plugin or memory. Sizes are cut into channels, those into chunks (a step's
+// worth), those into slices (a message's worth), by the rules of NCCL.
 #include "integration/collectives/shape.hpp"
 
 #include <algorithm>

@@ -1,6 +1,11 @@
 // Owns a program that measures tagged messages of any libfabric provider between two processes:
-// latency of a ping-pong, bandwidth and rate of a stream, after a warm-up that real programs have
+// latency of a ping-pong, bandwidth and rate of a stream, after a warm-up that real programs have,
 // too.
+//
+// The two programs find each other over a TCP connection (Line), exchange their fabric addresses
+// there, and agree on numbers of iterations. All measured traffic goes over the fabric.
+//
+// Every measurement is repeated, and the median counts.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>

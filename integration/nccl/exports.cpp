@@ -1,4 +1,9 @@
 // Owns the symbols that NCCL looks for: one table of functions for each version of the interface.
+//
+// NCCL loads the library and asks for ncclNetPlugin_vN, from the newest N that it knows downwards.
+// The versions differ in the types of sizes, in what properties hold, and in arguments that were
+// added. plugin.hpp has each function once, with the widest types; here are the adapters, and the
+// tables are put together when this file is compiled.
 #include <algorithm>
 #include <type_traits>
 

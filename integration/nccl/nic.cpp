@@ -1,4 +1,9 @@
 // Owns attaching a device of the plugin to its network.
+//
+// A device is found in one of three ways (find_place()): a weftd that the environment names, an
+// address for UDP that the environment names, or, without either, a free loopback address. On top
+// of the carrier stand the engine and the plugin's Core, driven by a Host, whose background thread
+// makes progress while NCCL's threads do not call.
 #include "integration/nccl/nic.hpp"
 
 #include <pthread.h>
@@ -118,6 +123,8 @@ Result<Place> find_place(const Settings& settings, std::size_t index) {
   return open_udp(settings, *address);
 }
 
+// The transport's configuration for NCCL: packets hold whole lines of LL128, because a reader of
+// such a line may look at any of them alone.
 srd::EngineConfig tune(const Settings& settings, const srd::IoCapabilities& carrier,
                        const Place& place) {
   srd::EngineConfig config = srd::process_config(carrier, place.attachment, place.life);

@@ -1,4 +1,9 @@
 // Owns the plugin's one life in a process: its devices, and the calls of NCCL's threads.
+//
+// NCCL calls from several threads, for different connections at the same time. Each call takes the
+// lock of its device for a moment (Nic::with()). What is returned to NCCL as a pointer (a listener,
+// a connection, a request) is an object of ours; a connection's object is the same at both ends,
+// because deregMr() gets either.
 #include "integration/nccl/plugin.hpp"
 
 #include <pthread.h>
@@ -86,6 +91,7 @@ void after_fork() {
   }
 }
 
+// Devices come up when they are first used, not when they are listed.
 Nic* nic_of(int index) {
   Library& all = library();
   const std::scoped_lock lock(all.mutex);
@@ -162,6 +168,7 @@ abi::Result finalize() {
   });
 }
 
+// How many there are is known without bringing any of them up.
 abi::Result devices(int* count) {
   return guarded([&] {
     Library& all = library();

@@ -1,4 +1,6 @@
-// Owns the search for stock RDMA programs and a short run of one.
+// Owns the search for stock RDMA programs and a short run of one: the last act of `weft demo`,
+// which shows that unmodified programs use the same network. Without such programs it says which
+// packages have them.
 #include "emu/cli/demo/program.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,5 @@
-// Owns the drawing and writing of `weft demo`.
+// Owns the drawing and writing of `weft demo`: a live view that is redrawn in place on a terminal,
+// plain lines elsewhere, and the report in the run's directory.
 #include "emu/cli/demo/story.hpp"
 
 #include <fmt/core.h>

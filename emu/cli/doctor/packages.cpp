@@ -1,4 +1,5 @@
-// Owns finding out which RDMA software is installed, and which version.
+// Owns finding out which RDMA software is installed, and which version. Programs are looked for in
+// PATH, libraries by loading them, and versions in Debian's package list.
 #include "emu/cli/doctor/packages.hpp"
 
 #include <dlfcn.h>

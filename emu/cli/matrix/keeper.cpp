@@ -1,4 +1,8 @@
 // Owns running a program as the parent that the kernel gives its orphans to.
+//
+// This process is the cell's subreaper (PR_SET_CHILD_SUBREAPER): whatever the program starts and
+// leaves running becomes a child of it, and is killed when the program has ended. So nothing of a
+// cell is left when the next one begins.
 #include "emu/cli/matrix/keeper.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
-// Owns the texts that are made of a matrix's results.
+// Owns the texts that are made of a matrix's results: a table for the terminal, Markdown, JUnit and
+// JSON. All are made from the same list; output of programs may be any bytes, and is made printable
+// for each format.
 #include "emu/cli/matrix/report.hpp"
 
 #include <fmt/format.h>

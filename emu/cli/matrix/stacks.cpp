@@ -1,4 +1,5 @@
-// Owns running gdb or eu-stack.
+// Owns running gdb or eu-stack on programs that hang, one after the other, each in a process of its
+// own whose output goes into a file of the cell. A debugger that hangs itself is killed.
 #include "emu/cli/matrix/stacks.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,8 @@
 // Owns reading users' matrices, and asking of each condition whether there can be such a network.
+//
+// A condition names one that everybody has, or gives keys: a topology or generator, faults,
+// programs to kill or stop. The network is built here once, only to find mistakes before the first
+// cell runs: names of links and hosts that do not exist, and networks too small for the programs.
 #include "emu/cli/matrix/user_file.hpp"
 
 #include <algorithm>

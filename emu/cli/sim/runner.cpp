@@ -1,4 +1,8 @@
 // Owns the life of simulation processes and the JSON form of their results.
+//
+// One job runs in this process and shows its progress; several run in processes of their own, as
+// many at a time as there are cores. A child writes its result as JSON into a pipe, from which
+// results are told in the order of the jobs.
 #include "emu/cli/sim/runner.hpp"
 
 #include <fmt/core.h>

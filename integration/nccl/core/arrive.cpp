@@ -1,4 +1,10 @@
 // Owns what the engine tells: messages that arrived, and work that ended.
+//
+// progress() takes all completions of the engine. A control message (hello, welcome, announce,
+// reject, goodbye) goes to the connection that it names; the immediate of a write says which
+// announced buffer was filled; the cookie of work of ours says which request has ended. Any message
+// may be malformed, late, or for a connection that is gone: then it is counted, and answered where
+// the other end would wait for ever.
 #include <algorithm>
 
 #include "integration/nccl/core/core.hpp"

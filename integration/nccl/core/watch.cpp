@@ -1,4 +1,8 @@
 // Owns noticing that a peer is no more while something waits for it.
+//
+// A receiver posts no work to its sender after the announcement, so the engine would never find out
+// that the sender died. While something has waited between two checks, a message that the engine
+// has to get acknowledged is sent to the peer; its failure fails the connections with it.
 #include "integration/nccl/core/core.hpp"
 
 namespace weft::nccl {
