@@ -1,4 +1,9 @@
 // Owns the way of messages and events between NICs, manager and files.
+//
+// A NIC's round of progress hands arrived messages to its Agent; with the manager's lock the round
+// lets the manager work, passes events on to the files of programs, and gives outgoing messages to
+// the NICs that they leave by. A NIC other than the one whose round it is gets them through a queue
+// and is woken.
 #include "emu/devices/connections.hpp"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// Owns the planted bugs: a plugin between the harness and a real one, which does one thing wrong now
-// and then, to show that the harness notices. names_of_bugs() lists them.
+// Owns the planted bugs: a plugin between the harness and a real one, which does one thing wrong
+// now and then, to show that the harness notices. names_of_bugs() lists them.
 #include "integration/collectives/bug_net.hpp"
 
 #include <unistd.h>

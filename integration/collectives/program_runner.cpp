@@ -1,8 +1,8 @@
 // Owns running the steps of a program.
 //
-// A step receives, reduces, copies and sends the same elements, or does some of these. It is made when
-// its message has come and there is room to send; until then advance() returns and the caller goes
-// on with other programs.
+// A step receives, reduces, copies and sends the same elements, or does some of these. It is made
+// when its message has come and there is room to send; until then advance() returns and the caller
+// goes on with other programs.
 #include "integration/collectives/program_runner.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Owns what sets EFA apart from other kinds of devices.
+// Owns what sets EFA apart from other kinds of devices. The environment holds what libfabric's efa
+// provider needs to be told on a machine without EFA hardware.
 #include "emu/devices/efa/personality.hpp"
 
 #include "emu/devices/efa/abilities.hpp"

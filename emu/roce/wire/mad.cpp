@@ -1,4 +1,7 @@
 // Owns the offsets of the fields of connection management (specification, chapter 12).
+//
+// visit() names every field of every message once: Reader fills a CmMessage from the bytes, Writer
+// the bytes from a CmMessage. So what is written can be read, and a field cannot be at two places.
 #include "emu/roce/wire/mad.hpp"
 
 #include <algorithm>
