@@ -1,8 +1,8 @@
 // Owns taking entries out of the application's rings, and giving their places back.
 //
 // What lies in a ring may be anything (ring.hpp). A send keeps its place until it has completed
-// (retire()), a receive until it was copied into the engine's queue, which is one at a time: the rest
-// stays in the ring, where the library counts it.
+// (retire()), a receive until it was copied into the engine's queue, which is one at a time: the
+// rest stays in the ring, where the library counts it.
 #include "emu/devices/rxe/qp.hpp"
 
 #include <algorithm>

@@ -193,8 +193,8 @@ int Manager::send_reply(TimePoint now, std::uint32_t slot, const ConnectParamete
   return 0;
 }
 
-// RTU: the connection stands. If it is lost, the first packet of the connection does the same at the
-// passive side (establish()).
+// RTU: the connection stands. If it is lost, the first packet of the connection does the same at
+// the passive side (establish()).
 int Manager::send_ready(std::uint32_t slot) {
   Connection& id = ids_[slot];
   if (id.phase != Phase::reply_received) {

@@ -1,6 +1,6 @@
-// Owns reading and writing of Ethernet, IP and UDP headers around RoCEv2. Lengths are checked against
-// each other before anything behind them is looked at; IPv4 headers with options and fragments are
-// refused, as senders of RoCE make none.
+// Owns reading and writing of Ethernet, IP and UDP headers around RoCEv2. Lengths are checked
+// against each other before anything behind them is looked at; IPv4 headers with options and
+// fragments are refused, as senders of RoCE make none.
 #include "emu/roce/wire/datagram.hpp"
 
 #include <boost/endian/conversion.hpp>
