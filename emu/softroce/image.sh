@@ -44,7 +44,7 @@ work=$(mktemp -d "$cache/making-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-# Of runs that were killed. We have the lock, so nobody else makes anything.
+# Of runs that were killed. We have the lock, so no other run makes anything.
 find "$cache" -maxdepth 1 -name 'making-*' ! -path "$work" -exec rm -rf {} +
 
 # --- Packages. apt works on folders of our own, with a list of installed packages that is empty: so

@@ -166,7 +166,7 @@ TEST_P(Carnage, EveryRequestEndsAndLifeGoesOn) {
     }
   }
   lab.network().heal();
-  // What nobody has asked for is asked for now; then every send must end.
+  // What was not received yet is received now; then every send must end.
   const auto sends_open = [&] {
     std::size_t open = 0;
     for (std::uint32_t i = 0; i < kStations; ++i) {

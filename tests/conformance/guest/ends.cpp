@@ -26,7 +26,7 @@
 namespace weft::conformance {
 namespace {
 
-// What a library's destructor may do to a device that somebody was using when it ended.
+// What a library's destructor may do to a device that was in use when the program ended.
 struct ClosesAtExit {
   ibv_context* context = nullptr;
   ~ClosesAtExit() {
@@ -58,7 +58,7 @@ int exit_in_handler() {
 int exit_at_once() {
   constexpr int kMessages = 3;
   const bool sender = own_rank() == 0;
-  auto* const queue = new QueuePair(kSlots, kSize);  // as most programs: nobody takes it down
+  auto* const queue = new QueuePair(kSlots, kSize);  // as in most programs: it is never taken down
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     queue->post_receive(slot);
   }
@@ -78,7 +78,7 @@ int exit_at_once() {
 
 int exit_cancelled() {
   static QueuePair* const queue = new QueuePair(kSlots, kSize);
-  // Nobody is there to answer. What is sent again says that the network loses packets, and who
+  // No process is there to answer. What is sent again says that the network loses packets, and who
   // leaves such a network stays for a moment.
   constexpr std::uint32_t kNobody = 0x4000;
   demand(queue->post_send(0, 1, queue->number() ^ kNobody), "no room");

@@ -1,4 +1,4 @@
-// Tests of what a library in somebody else's program must stand: exits, forks and cancelled threads
+// Tests of what a library in other people's programs must stand: exits, forks and cancelled threads
 // at bad moments, programs that close everything, fault handlers, odd paths.
 #include "tests/conformance/run_weft.hpp"
 

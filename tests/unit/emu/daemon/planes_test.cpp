@@ -1,5 +1,5 @@
 // Owns what weftd's two threads promise each other: what control asks is bounded work between two
-// rounds, and forwarding waits for nobody.
+// rounds, and forwarding waits for no client.
 #include <gtest/gtest.h>
 #include <poll.h>
 

@@ -102,7 +102,7 @@ TEST_F(RoceTest, PacketsArriveAsTheirSenderAskedFor) {
       EXPECT_EQ(datagram.header.hop_limit, 7);
       EXPECT_EQ(datagram.header.source_port, 0xC000 | 0x1234);
       EXPECT_EQ(datagram.packet.size(), packet.size());
-      EXPECT_EQ(datagram.icrc, 0U);  // nobody computes it inside memory
+      EXPECT_EQ(datagram.icrc, 0U);  // it is not computed inside memory
       if (direct) {
         EXPECT_TRUE(eventually([&] {
           poll_once(*one);
@@ -180,7 +180,7 @@ TEST_F(ManagementTest, RequestsGoToTheProcessThatHasTheirService) {
   EXPECT_TRUE(deaf->io->receive().empty());
   listener->services->release(kService);
   EXPECT_TRUE(eventually([&] { return deaf->services->claim(kService); }));
-  deaf = join_roce("h2");  // whoever had it has gone
+  deaf = join_roce("h2");  // its former owner has gone
   EXPECT_TRUE(eventually([&] { return listener->services->claim(kService); }));
 }
 
@@ -262,7 +262,7 @@ TEST_F(ManagementTest, ServicesOutliveWeftd) {
   weftd_->kill(SIGKILL);
   EXPECT_TRUE(eventually([&] {
     poll_once(*listener);
-    return !listener->services->claim(kService + 1);  // nobody to ask
+    return !listener->services->claim(kService + 1);  // no weftd to ask
   }));
   weftd_->start();
   EXPECT_TRUE(eventually([&] {

@@ -170,7 +170,7 @@ TEST(Session, EveryVersionOfTheInterface) {
   }
 }
 
-// Only who looks into a buffer before its message is complete sees what is torn.
+// Only a rank that looks into a buffer before its message is complete sees what is torn.
 TEST(Session, TornLinesAreFound) {
   for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
     for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN}) {

@@ -276,8 +276,8 @@ TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
   }
 }
 
-// Of both trees together nobody has more than two above and four below, and who has many below in
-// one has at most one in the other.
+// Of both trees together no rank has more than two above and four below, and one that has many
+// below in one has at most one in the other.
 TEST(Shape, TreesShareTheWork) {
   for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
     std::uint32_t roots = 0;

@@ -134,7 +134,7 @@ TEST(Limits, ARequestFromOnePartnerTooManyIsAnswered) {
   EXPECT_EQ(lab[0].messenger().counters().refused, 1U);
 }
 
-// A user who does not poll is not flooded with completions either.
+// A user that does not poll is not flooded with completions either.
 TEST(Limits, CompletionsThatNobodyTakesStopProgress) {
   MessageLabConfig config = message_lab_config();
   config.messenger.max_completions = 4;
@@ -158,7 +158,7 @@ TEST(Limits, CompletionsThatNobodyTakesStopProgress) {
   EXPECT_EQ(lab[1].messenger().post_receive({.data = memory, .cookie = 9}), PostResult::accepted);
 }
 
-// --- Garbage: whoever can send to the endpoints can send anything.
+// --- Garbage: a peer that can send to the endpoints can send anything.
 class Hostile : public ::testing::Test {
  protected:
   Hostile() : lab(2) {
@@ -297,7 +297,7 @@ TEST(Config, WhatCannotWorkIsSaid) {
   EXPECT_EQ(error({.endpoint = srd::Qpn{5}}), "") << "the failure before left 6 and 7 free";
 }
 
-// A message that nobody wants yet costs a question now and then, and nothing once it is through.
+// A message without a posted receive costs a question now and then, and nothing once it is through.
 TEST(Limits, AnIdleRequestIsQuiet) {
   MessageLab lab(2);
   for (int i = 0; i < 20; ++i) {
@@ -317,7 +317,7 @@ TEST(Limits, AnIdleRequestIsQuiet) {
   EXPECT_EQ(lab.network().counts().sent, after);
 }
 
-// The engine sees for itself whether whoever owes it bytes is alive.
+// The engine sees for itself whether the peer that owes it bytes is alive.
 TEST(Limits, AReadAsksNobodyElse) {
   MessageLab lab(2);
   std::vector<std::byte> shared(100);

@@ -130,8 +130,8 @@ TEST(Host, TheMachinesTimeNeverGoesBackwards) {
   EXPECT_EQ(backwards, 0);
 }
 
-// Without anybody who looks now and then, each packet, each post and each deadline is met, whatever
-// the application does: the background thread is woken for all of it, and for its own end.
+// Without a thread that looks now and then, each packet, each post and each deadline is met,
+// whatever the application does: the background thread is woken for all of it, and for its own end.
 TEST(Host, TheBackgroundThreadNeedNotWatch) {
   constexpr int kRounds = 3000;
   TideHost tide;

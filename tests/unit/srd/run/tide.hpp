@@ -46,7 +46,7 @@ class TideMachine final : public Machine {
   std::atomic<int> posted{0};
   std::atomic<int> sent{0};
   std::atomic<int> packets{0};
-  // Of whoever has the machine.
+  // Of the thread that has the machine.
   std::function<void()> asked;  // called by the next look for something to send
   Duration patience = std::chrono::milliseconds{5};
   TimePoint sent_at{};
