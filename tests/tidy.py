@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# Owns the house rules that no compiler checks: which folders may include which, what protocol code may
-# not touch, the form of a file, and what nothing leads to: sections of the specification that are
-# not cited, files and functions that are not used.
+# Owns the house rules that no compiler checks: which folders may include which, what protocol code
+# may not touch, the form of a file, and what nothing leads to: sections of the specification that
+# are not cited, files and functions that are not used.
 """usage: tests/tidy.py [ROOT]   prints `file:line: rule: what to do`; exit code 1 if it did"""
 
 import os
@@ -110,7 +110,7 @@ CITED_CHAPTERS = ("3.", "4.", "5.")  # each section of these has code that obeys
 OBEYING = ("srd/", "emu/")
 
 # --- What is used. LONG_FUNCTION counts the lines that hold code, from the first line of the
-# signature to the closing brace: blank lines and comments are free, so that there is no reason to save on them.
+# signature to the closing brace: blank lines and comments are free.
 LONG_FUNCTION = 70
 PRODUCT = ("srd/", "emu/", "integration/")
 EXCEPTIONS = "tests/tidy_exceptions.txt"
