@@ -84,7 +84,8 @@ PROTOCOLS = {
     "RoCEv2": ["emu/roce", "emu/devices/rxe"],
 }
 FOREIGN_NAMES = re.compile(r"^emu/(kernel/abi/|devices/\w+/abi\.hpp$)")
-KINDS_OF_DEVICES = "emu/devices/"  # each folder is a room of its own
+KINDS_OF_DEVICES = "emu/devices/"  # each folder is a room of its own, and a kind
+LIST_OF_KINDS = "emu/devices/registry.cpp"
 # A unit, where it is abbreviated, ends the name; only a ratio goes on, as in bytes_per_us.
 OTHER_WORD_FOR_A_LIMIT = re.compile(r"\b(?:k(?:Most|Maximum)(?:[A-Z]\w*)?|(?:most|maximum)_\w+)\b")
 UNIT_WITHIN = re.compile(r"\b(?:\w+_)?(?:ns|us|ms|gbps|kib|mib|gib)_(?!per_|to_)\w*[a-z0-9]")
@@ -246,6 +247,14 @@ class Tidy:
                 self.find(path, number, "include-path", f"there is no {target} in the tree")
             elif quote == '"' and room and not within(target, [room, *LAYERS[room]]):
                 self.find(path, number, "layer", f"{room} must not see {target}: it is not below")
+            elif quote == '"' and self.is_of_another_kind(path, target):
+                self.find(path, number, "kind", f"only {LIST_OF_KINDS} knows which kinds there are")
+
+    def is_of_another_kind(self, path, target):
+        """A new kind of device is its folder and a line in the list: no other code names a kind."""
+        kind = re.match(rf"{KINDS_OF_DEVICES}\w+/", target)
+        return (kind and path.startswith(PRODUCT) and path != LIST_OF_KINDS
+                and not path.startswith(kind[0]))
 
     def check_purity(self, path):
         for number, line in numbered(self.bare[path]):

@@ -35,8 +35,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr const char* kDefaultDevice = "efa";
-
 struct Options {
   std::string file;  // of the user's own
   std::vector<std::string> conditions;
@@ -158,7 +156,7 @@ UserMatrix matrix_of(const Options& options, std::size_t hosts) {
   if (!options.devices.empty()) {
     matrix.devices = options.devices;
   } else if (matrix.devices.empty()) {
-    matrix.devices = {kDefaultDevice};
+    matrix.devices = {launch::default_device()};
   }
   if (options.seeds || options.first_seed || matrix.seeds.empty()) {
     matrix.seeds = seeds_of(options);
@@ -262,7 +260,7 @@ void register_matrix(CLI::App& program, Work& work) {
   matrix
       ->add_option("--device", options->devices, launch::known_devices() + "; several with commas")
       ->delimiter(',')
-      ->default_str(kDefaultDevice);
+      ->default_str(launch::default_device());
   matrix->add_option("--seeds", options->seeds, "Runs of each, with other seeds of the network")
       ->check(CLI::Range(1, 10000))
       ->default_str("1");

@@ -371,9 +371,9 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
 
 // Frames of protocols that are not trimmed: of RoCE, and of a kernel's TCP.
 TEST_F(LiveFabricTest, AFullQueueDropsWhatCannotBeTrimmed) {
-  constexpr std::size_t kNetworkProtocol = 23;  // in the IPv4 header
+  constexpr std::size_t kProtocol = 23;  // in the IPv4 header
   auto tcp = frame(1000);
-  tcp[kNetworkProtocol] = std::byte{6};
+  tcp[kProtocol] = std::byte{6};
   for (const auto& sent : {roce_frame(host(1), host(2), 2, 1042), tcp}) {
     build_slow_link();
     send_fast(sent);
