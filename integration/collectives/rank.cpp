@@ -143,6 +143,8 @@ void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends
   }
 }
 
+// First everything that receives listens, then all connections are made at once, none after
+// another: so no order of ranks can make two of them wait for each other.
 void Rank::connect(const Problem& problem) {
   std::vector<Making> sends;
   std::vector<Making> receives;

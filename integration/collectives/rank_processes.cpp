@@ -1,8 +1,8 @@
-// Owns starting ranks, waiting for them, and telling of those that hang.
+// Owns starting ranks, waiting for them, and reporting those that hang.
 //
 // The parent looks at the board a hundred times a second. As long as any rank has moved something
-// lately, all have time; when none has for the time of patience, each is asked by a signal to print
-// its stack, what each waits for is told, and all are killed.
+// lately, all have time. If none has for as long as `Watch::patience` allows, the parent prints
+// what each rank waits for, makes it print its stack by a signal, and kills them all.
 #include "integration/collectives/rank_processes.hpp"
 
 #include <execinfo.h>
@@ -46,7 +46,8 @@ void show_stack(int) {
   ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
 }
 
-// The worst code. One rank has its process for itself.
+// Returns the worst exit code. The first rank runs on the main thread: with one rank per process
+// there is no other thread.
 int run_all(std::uint32_t first, std::uint32_t end, Board& board,
             const std::function<int(std::uint32_t rank)>& run) {
   std::vector<std::thread> others;

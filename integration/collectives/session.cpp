@@ -83,6 +83,7 @@ class Session {
   void leave_in_chaos() { ranks_.leave_in_chaos(*options_.chaos); }
 
   [[nodiscard]] Measured measure(std::size_t bytes, bool in_place) {
+    // For these nccl-tests has no run in place.
     const bool pairs =
         options_.operation == Operation::sendrecv || options_.operation == Operation::alltoall;
     if (in_place && pairs) {
@@ -94,6 +95,7 @@ class Session {
     Memory other(std::max(counts.send, counts.receive) * what.element);
     std::span<std::byte> input = other.user().first(counts.send * what.element);
     std::span<std::byte> output = big.user().first(counts.receive * what.element);
+    // In place as in nccl-tests: the smaller buffer is this rank's part of the larger one.
     if (in_place) {
       input = big.user();
       if (options_.operation == Operation::all_gather || options_.operation == Operation::gather ||
@@ -114,6 +116,7 @@ class Session {
     for (std::uint32_t i = 0; i < options_.iterations; ++i) {
       once(what, input, output, false);
     }
+    // The time includes the end of our own sends.
     ranks_.settle();
     const double mine = (seconds_now() - begin) * 1e6 / options_.iterations;
     result.microseconds = board_.sum(rank_, mine) / options_.ranks;
@@ -128,6 +131,7 @@ class Session {
  private:
   void once(const Problem& what, std::span<std::byte> input, std::span<std::byte> output,
             bool audit) {
+    // The fault that was asked for: to die, or to stop the whole process for a while.
     if (options_.fault && options_.fault->rank == rank_ &&
         options_.fault->iteration == iteration_) {
       (void)std::fflush(stdout);

@@ -35,11 +35,15 @@ struct Ring {
   }
 };
 
+// Each piece goes round the ring twice. On the first round each rank adds its own part to it and
+// passes it on, until it reaches the rank of the same number, which so has the sum; the second
+// round carries the sum to all. A rank begins with the piece of the rank before it.
 void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Program& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end;) {
     const std::size_t left = end - base;
     const std::size_t align = grain_of(ring.problem.protocol) / ring.problem.element;
+    // The last round may be short: it is cut evenly, in whole grains of the protocol.
     const std::size_t chunk =
         left < chunk_limit * ring.ranks
             ? std::min(chunk_limit, round_up(divide_up(left, ring.ranks), align))
@@ -67,6 +71,7 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
   }
 }
 
+// Each rank's part goes round once. The part of the next rank is not passed on: its owner has it.
 void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
                 Program& program) {
   const std::size_t end = part.offset + part.count;
@@ -87,6 +92,7 @@ void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::siz
   }
 }
 
+// The first half of all_reduce().
 void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
                     Program& program) {
   const std::size_t end = part.offset + part.count;
@@ -339,7 +345,8 @@ class Pairs {
   std::vector<Program> programs_;
 };
 
-// Of every dimension each rank has what twice as many had before.
+// An all-gather in log2(ranks) phases: in each, two ranks exchange all that they have, so that each
+// has twice as much afterwards.
 void hypercube(const Problem& problem, std::size_t part, Pairs& pairs) {
   pairs.copy(0, problem.rank * part, part);
   for (std::uint32_t mask = 1; mask < problem.ranks; mask <<= 1) {

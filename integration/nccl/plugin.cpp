@@ -19,6 +19,7 @@
 namespace weft::nccl::plugin {
 namespace {
 
+// How long finalize() waits at most for what was sent to be acknowledged.
 constexpr Duration kDrain = std::chrono::milliseconds{200};
 
 // What NCCL holds. The same kind of object stands for both ends: deregMr() gets either.
@@ -72,6 +73,8 @@ abi::Result result_of(Outcome outcome) {
   return abi::kInternalError;
 }
 
+// NCCL calls through C function pointers, so no exception may leave. In a forked child every call
+// fails once a device was up in the parent: see after_fork().
 template <class F>
 abi::Result guarded(F&& f) {
   try {
@@ -110,6 +113,7 @@ Nic* nic_of(int index) {
   return nic.get();
 }
 
+// Finds the devices, once in a process's life.
 void prepare(Library& all) {
   // Without GPUDirect the low-latency protocols only add copies; NCCL reads this later.
   ::setenv("NCCL_PROTO", "Simple", 0);
@@ -206,6 +210,8 @@ abi::Result connect(int index, void* handle, void** connection) {
     if (nic == nullptr) {
       return abi::kSystemError;
     }
+    // NCCL repeats the call until it gets a connection, so progress is made here. What the handle
+    // remembers of the attempt goes back into NCCL's copy.
     nic->poll();
     ListenHandle asked;
     std::memcpy(&asked, handle, sizeof asked);
@@ -223,6 +229,7 @@ abi::Result accept(void* listener, void** connection) {
   return guarded([&] {
     *connection = nullptr;
     const auto& at = *static_cast<Listener*>(listener);
+    // As in connect(): accept() is repeated, and drives the device.
     at.nic->poll();
     ReceiveComm* made = nullptr;
     const Outcome outcome = at.nic->with([&](Core& core) { return core.accept(at.id, made); });
@@ -285,6 +292,8 @@ abi::Result send(void* connection, void* data, std::size_t size, int tag, void* 
 abi::Result receive(void* connection, int count, void* const* data, const std::size_t* sizes,
                     const int* tags, void* const* regions, void** request) {
   return guarded([&] {
+    // A special value in `*request` marks a receive of the LL protocols, which find their data by
+    // flags in the data itself: it may be reported as finished before the data is there.
     const bool early = count == 1 && *request == abi::kOptionalCompletion;
     *request = nullptr;
     if (count < 1 || count > static_cast<int>(kMaxGroup)) {
@@ -316,6 +325,8 @@ abi::Result test(void* request, int* done, int* sizes) {
   return guarded([&] {
     Request& one = *static_cast<Request*>(request);
     *done = 0;
+    // The background thread may complete a request at any time, so the state is read with acquire
+    // before the result is read; the store of `free` at the end gives the request back to the Core.
     auto state = one.state.load(std::memory_order_acquire);
     if (state == Request::State::pending) {
       static_cast<Nic*>(one.owner)->poll();
