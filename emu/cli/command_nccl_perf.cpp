@@ -60,8 +60,8 @@ struct Options {
   std::uint32_t rounds = 4;
 };
 
-template <class Names>
 // Options name things; the session has them as numbers, in the order of the table of names.
+template <class Names>
 std::size_t index_of(const Names& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(std::begin(names), std::end(names), name) -
                                   std::begin(names));
@@ -105,7 +105,8 @@ std::string plugin_file(const std::string& name) {
   return name;
 }
 
-// Of a process, before its ranks begin.
+// In each process before its ranks begin. Variables of the caller must not lead weft's plugin to
+// another network than the one that this command started; --env is applied last, so it may.
 void prepare(const Options& options, std::uint32_t process, const std::string& socket) {
   launch::forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);

@@ -1,4 +1,7 @@
 // Owns the measuring loops of `weft perf`.
+//
+// A case is two measurements, latency and then rate; they are numbered on from 1, so an odd number
+// is a latency.
 #include "emu/cli/perf/endpoint.hpp"
 
 #include <algorithm>
@@ -38,6 +41,8 @@ std::optional<double> percentile(const std::vector<double>& sorted, double part)
 
 const char* to_string(PerfOperation operation) {
   constexpr const char* kNames[] = {"send", "write", "read"};
+  // The order matters: what the peer needs (address, queue pair, key, buffer) is on the board
+  // before the barrier, and receives are posted before it, so that nothing can come too early.
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -100,6 +105,8 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
 
 void PerfEndpoint::pause(std::size_t work) {
   if (work != 0) {
+    // Blocks for at most a millisecond: the barrier and `finished` are words on the board, which
+    // wake nobody.
     idler_.worked();
   } else if (idler_.pause(host_->last_poll()) && block_when_idle_) {
     host_->sleep(host_->last_poll() + std::chrono::milliseconds{1});
@@ -241,6 +248,7 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
       });
       pause(work);
     }
+    // The sample ends here; what is left of the loop is not measured.
     const TimePoint now = srd::monotonic_now();
     if (++rounds > kWarmUp) {
       samples_.push_back(static_cast<double>(nanoseconds(now - begin)) / 1000 / parts);

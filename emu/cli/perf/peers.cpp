@@ -88,10 +88,12 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
                      server ? "-B" : "-P",
                      port};
     if (!server) {
+      // The client starts when the server listens: fi_pingpong does not try again.
       group.wait_until([&] { return group.is_serving(0); }, 5s);
       if (group.interrupt() != 0) {
         break;
       }
+      // What has been printed so far is the server's.
       output.clear();
       program.words.emplace_back("127.0.0.1");
     }

@@ -82,6 +82,7 @@ void record(const PerfOptions& options, PerfPlace& place, int side) {
 
 }  // namespace
 
+// Anonymous and shared: the sides are forked afterwards and see the same pages.
 Boards::Boards(std::size_t pairs) {
   const std::size_t size = pairs * sizeof(PairBoard);
   void* const memory =
@@ -156,6 +157,8 @@ Sides::~Sides() {
 void Sides::start(int side, const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) {
+    // A side ends with the command even if that is killed; the signals that interrupt the command
+    // are its parent's to handle.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     launch::forget_interrupts();
     ::signal(SIGPIPE, SIG_DFL);  // this process clears up
