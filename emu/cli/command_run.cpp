@@ -25,13 +25,13 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/device_statistics.hpp"
-#include "emu/cli/doctor/packages.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/programs.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/cores.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
@@ -225,7 +225,8 @@ bool wants_mpi(const std::string& program) {
             text.find("libmpich.so") != std::string::npos ||
             text.find("libmpi_cxx.so") != std::string::npos);
   };
-  const std::string path = program.find('/') == std::string::npos ? find_program(program) : program;
+  const std::string path =
+      program.find('/') == std::string::npos ? launch::find_program(program) : program;
   return !path.empty() && needs_it(path);
 }
 

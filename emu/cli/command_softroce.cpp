@@ -23,6 +23,7 @@
 #include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/temporary_directory.hpp"
@@ -147,7 +148,7 @@ constexpr const char* kSelfTest =
     "exit 1";
 
 int run_vm(const Options& options) {
-  if (softroce::find_program(softroce::kQemu).empty()) {
+  if (launch::find_program(softroce::kQemu).empty()) {
     complain("weft softroce: there is no {}: {}\n", softroce::kQemu, kRemedy);
     return kFailure;
   }
@@ -190,7 +191,7 @@ int run_vm(const Options& options) {
     guest.job += quoted(word) + " ";
   }
   if (words.empty()) {
-    if (softroce::find_program("rping").empty()) {
+    if (launch::find_program("rping").empty()) {
       complain("weft softroce: the self-test needs rping (rdmacm-utils) here, too\n");
       return kFailure;
     }
@@ -206,12 +207,12 @@ int run_vm(const Options& options) {
 }
 
 int show_status() {
-  const std::string qemu = softroce::find_program(softroce::kQemu);
+  const std::string qemu = launch::find_program(softroce::kQemu);
   fmt::print("{:<12}{}\n", "QEMU", qemu.empty() ? std::string("missing: ") + kRemedy : qemu);
   const softroce::KvmVerdict kvm = softroce::judge_kvm();
   fmt::print("{:<12}{}\n", "KVM", kvm.usable ? "used" : "not used: " + kvm.why);
   for (const char* program : {"apt-get", "dpkg-deb", "flock"}) {
-    if (softroce::find_program(program).empty()) {
+    if (launch::find_program(program).empty()) {
       fmt::print("{:<12}missing: images are made of Debian's packages\n", program);
     }
   }

@@ -55,7 +55,5 @@ struct KvmVerdict {
 [[nodiscard]] KvmVerdict judge_kvm(const std::string& root = "");
 
 inline constexpr const char* kQemu = "qemu-system-x86_64";
-// "" or where in PATH that program is.
-[[nodiscard]] std::string find_program(const std::string& name);
 
 }  // namespace weft::softroce

@@ -1,7 +1,6 @@
 // Owns what QEMU is told, and whether KVM helps.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -92,18 +91,6 @@ KvmVerdict judge_kvm(const std::string& root) {
     return {.why = "/dev/kvm is not there, or not for this user"};
   }
   return {.usable = true, .why = {}};
-}
-
-std::string find_program(const std::string& name) {
-  const char* path = ::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/" + name;
-    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) {
-      return file;
-    }
-  }
-  return "";
 }
 
 }  // namespace weft::softroce

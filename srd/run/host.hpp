@@ -5,8 +5,7 @@
 // - A thread that polls receives, serves timers and sends: poll(). As long as its last poll is
 //   recent, no other thread needs to look.
 // - A thread that posted work sends it: push() if some thread polls, push_unpolled() if none does,
-// with()
-//   around a call of the Machine itself.
+//   with() around a call of the Machine itself.
 // - A thread that polled and now waits outside of this class, for instance by reading a byte of its
 //   own memory, hands over: from then on the carrier wakes sleepers. linger() polls for a moment
 //   before it does so.

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <utility>
 
-#include "emu/cli/doctor/packages.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "srd/io/posix.hpp"
 
@@ -61,10 +61,10 @@ std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
 Stacks::Stacks(std::vector<Wait> programs, std::string file)
     : programs_(std::move(programs)),
       file_(std::move(file)),
-      debugger_(find_program("gdb")),
+      debugger_(launch::find_program("gdb")),
       end_(std::chrono::steady_clock::now() + kPatience) {
   if (debugger_.empty()) {
-    debugger_ = find_program("eu-stack");
+    debugger_ = launch::find_program("eu-stack");
   }
   programs_.resize(std::min(programs_.size(), kMaxPrograms));
 }

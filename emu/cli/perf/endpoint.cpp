@@ -9,6 +9,7 @@
 #include <bit>
 #include <stdexcept>
 
+#include "emu/cli/unwrap.hpp"
 #include "srd/engine/process_config.hpp"
 #include "srd/run/clock.hpp"
 
@@ -58,15 +59,9 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   if (!congestion_control.empty()) {
     config.congestion_control = congestion_control;
   }
-  if (auto valid = srd::validate(config, place.io->capabilities()); !valid) {
-    throw std::runtime_error(valid.error().message);
-  }
-  auto host = Host::create(std::make_unique<srd::Engine>(config),
-                           std::make_unique<WatchedIo>(std::move(place.io), watch_));
-  if (!host) {
-    throw std::runtime_error(host.error().message);
-  }
-  host_ = std::move(*host);
+  unwrap(srd::validate(config, place.io->capabilities()));
+  host_ = unwrap(Host::create(std::make_unique<srd::Engine>(config),
+                              std::make_unique<WatchedIo>(std::move(place.io), watch_)));
   own_qpn_ = srd::Qpn{place.qpn};
   auto& own = board_.sides[static_cast<std::size_t>(side_)];
   const auto& other = board_.sides[static_cast<std::size_t>(1 - side_)];
@@ -93,22 +88,17 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   peer_qpn_ = srd::Qpn{other.qpn};
   peer_key_ = srd::RegionKey{other.key};
   peer_buffer_ = other.buffer;
-  const auto peer = host_->with([&](srd::Engine& engine, TimePoint) {
+  peer_ = unwrap(host_->with([&](srd::Engine& engine, TimePoint) {
     return engine.peer(other.address,
                        srd::AttachmentId{static_cast<std::uint16_t>(other.attachment)});
-  });
-  if (!peer) {
-    throw std::runtime_error(peer.error().message);
-  }
-  peer_ = *peer;
+  }));
 }
 
 void PerfEndpoint::pause(std::size_t work) {
   if (work != 0) {
-    // Blocks for at most a millisecond: the barrier and `finished` are words on the board, which
-    // wake nobody.
     idler_.worked();
   } else if (idler_.pause(host_->last_poll()) && block_when_idle_) {
+    // A millisecond at most: the barrier and `finished` are words on the board, which wake nobody.
     host_->sleep(host_->last_poll() + std::chrono::milliseconds{1});
   }
 }

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <sstream>
 
-#include "emu/cli/doctor/packages.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
 
@@ -61,7 +61,7 @@ std::vector<PeerRow> parse_pingpong(const std::string& output) {
 }
 
 Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
-  if (find_program("fi_pingpong").empty()) {
+  if (launch::find_program("fi_pingpong").empty()) {
     return fail(ErrorCode::not_found, "no fi_pingpong here: install libfabric-bin for --peers");
   }
   // A port of this run's own: the one before may still be in TIME_WAIT.

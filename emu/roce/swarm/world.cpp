@@ -12,13 +12,7 @@
 
 namespace weft::roce::swarm {
 
-srd::Address address_of_host(std::uint32_t host) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{10};
-  address.bytes[15] = static_cast<std::byte>(host + 1);
-  return address;
-}
+srd::Address address_of_host(std::uint32_t host) { return srd::Address::v4(10, 0, 0, host + 1); }
 
 std::uint32_t World::add_host(EngineConfig config) {
   const std::uint32_t host = hosts();
