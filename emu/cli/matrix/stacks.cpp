@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "emu/cli/doctor/packages.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -38,10 +38,7 @@ std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
                          pid_t parent) {
   launch::forget_interrupts();
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) {
-    ::_exit(1);
-  }
+  die_with(parent, SIGKILL);
   ::unsetenv("DEBUGINFOD_URLS");  // a test does not fetch files
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
