@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "integration/collectives/bug_net.hpp"
 #include "integration/collectives/rank_processes.hpp"
+#include "integration/collectives/trace_net.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -94,6 +97,24 @@ TEST(Session, LowLatencyProtocolsAndTreesAreRight) {
         const Outcome outcome = run(options);
         EXPECT_TRUE(outcome.good) << to_string(operation) << " by " << kProtocolNames[protocol]
                                   << " over " << plugin << ": " << outcome.reason;
+      }
+    }
+  }
+}
+
+TEST(Session, PatIsRight) {
+  for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
+    for (const std::uint32_t ranks : {2U, 3U, 5U, 8U}) {
+      for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+        SessionOptions options = small(plugin);
+        options.operation = operation;
+        options.algorithm = Algorithm::pat;
+        options.ranks = ranks;
+        options.threads = ranks == 8 ? 4 : 1;
+        options.reduction = Reduction::avg;
+        const Outcome outcome = run(options);
+        EXPECT_TRUE(outcome.good) << to_string(operation) << " of " << ranks << " over " << plugin
+                                  << ": " << outcome.reason;
       }
     }
   }
@@ -183,6 +204,37 @@ TEST(Session, TornLinesAreFound) {
       EXPECT_EQ(outcome.reason, "") << "it is a matter of data";
     }
   }
+}
+
+// One line of JSON for each request of each rank, and each of them ended.
+TEST(Session, TraceHasEveryRequest) {
+  const std::string file = ::testing::TempDir() + "weft-trace-" + std::to_string(::getpid());
+  SessionOptions options = small(WEFT_TCP_PLUGIN);
+  options.smallest = options.largest = 100'000;
+  options.iterations = 1;
+  options.warm_up = 0;
+  options.check = false;
+  options.trace = file;
+  begin_trace(file);
+  EXPECT_TRUE(run(options).good);
+  end_trace(file);
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  ::unlink(file.c_str());
+  const auto count = [&](const std::string& word) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_TRUE(text.starts_with("[\n{")) << text.substr(0, 80);
+  EXPECT_TRUE(text.ends_with("}\n]\n"));
+  EXPECT_EQ(count("process_name"), 2U);
+  EXPECT_GT(count("isend"), 0U);
+  EXPECT_EQ(count("isend"), count("irecv"));
+  EXPECT_EQ(count("{\"ph\""), count("\n{\"ph\"")) << "one entry to a line";
+  EXPECT_EQ(count("{\"ph\":\"X\""), count("isend") + count("irecv"));
 }
 
 TEST(Session, PlantedBugsAreFound) {
