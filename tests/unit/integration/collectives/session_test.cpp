@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -267,6 +268,64 @@ TEST(Session, PlantedBugsAreFoundWithFlagsInTheData) {
       EXPECT_FALSE(outcome.good) << bug << kProtocolNames[static_cast<int>(protocol)];
       EXPECT_THAT(outcome.reason, Not(HasSubstr("signal"))) << bug;
     }
+  }
+}
+
+// They have the oldest table alone.
+TEST(Session, PluginWithoutDevicesOrInitIsSaid) {
+  const auto loaded = load_net(WEFT_PLUGIN_WITHOUT_DEVICES, std::nullopt);
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->version, 6);
+  const Outcome empty = run(small(WEFT_PLUGIN_WITHOUT_DEVICES));
+  EXPECT_FALSE(empty.good);
+  EXPECT_THAT(empty.reason, HasSubstr("has no device"));
+  const Outcome failing = run(small(WEFT_PLUGIN_WITHOUT_INIT));
+  EXPECT_FALSE(failing.good);
+  EXPECT_THAT(failing.reason, HasSubstr("init: ncclInternalError"));
+}
+
+// Returns what went wrong first; 0: nothing.
+int live_three_times(const char* plugin) {
+  ::unsetenv("WEFT_SOCKET");
+  for (int life = 0; life < 3; ++life) {
+    const auto first = load_net(plugin, std::nullopt);
+    const auto second = load_net(plugin, std::nullopt);
+    if (!first || !second) {
+      return 1;
+    }
+    for (const auto* one : {&*first, &*second}) {
+      int devices = 0;
+      if (one->net->init() != nccl::abi::kSuccess ||
+          one->net->devices(devices) != nccl::abi::kSuccess || devices < 1) {
+        return 2;
+      }
+    }
+    if (first->net->finalize() != nccl::abi::kSuccess) {
+      return 3;
+    }
+    Properties properties;  // the other one goes on
+    if (second->net->properties(0, properties) != nccl::abi::kSuccess || properties.name.empty()) {
+      return 4;
+    }
+    if (second->net->finalize() != nccl::abi::kSuccess) {
+      return 5;
+    }
+  }
+  return 0;
+}
+
+// NCCL opens the same file again for other tables of its, and a communicator may come when the last
+// one has gone.
+TEST(Session, PluginLivesThroughSeveralLivesOfItsUsers) {
+  for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
+    const pid_t pid = ::fork();  // so that this process has no device that its children may not use
+    if (pid == 0) {
+      ::_exit(live_three_times(plugin));
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status)) << plugin;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << plugin;
   }
 }
 
