@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -124,12 +125,15 @@ StepSeries run_virtual(const Options& options, const Case& one) {
   const auto done = run->run(maker(setup, one.slow), false);
   std::vector<std::vector<workloads::StepRecord>> records;
   StepSeries series{one.name, {}, done ? "" : done.error().message};
+  std::optional<Duration> first;  // failure: the others follow from it
   for (std::uint32_t rank = 0; rank < setup.ranks; ++rank) {
     const auto& worker = dynamic_cast<workloads::StepRank&>(run->worker(rank));
     records.push_back(worker.steps());
-    if (const auto after = worker.failed_after(); after && !done) {
-      series.end = fmt::format("after {:.3f} s: {}", static_cast<double>(after->count()) / 1e9,
-                               done.error().message);
+    const auto after = worker.failed_after();
+    if (after && (!first || *after < *first)) {
+      first = after;
+      series.end = fmt::format("after {:.3f} s rank {}: {}",
+                               static_cast<double>(after->count()) / 1e9, rank, worker.failure());
     }
   }
   series.steps = workloads::step_times(records);

@@ -310,7 +310,11 @@ void ExpertRank::believe(TimePoint now, std::uint32_t source, const Mark& mark) 
   const bool due =
       section_ != 0 && left_ != 0 && mark.combine == combining() && mark.odd == (round() % 2 != 0);
   if (!due) {
-    early_.push_back({source, mark});
+    if (early_.size() < problem().experts) {  // no rank is more than one section ahead
+      early_.push_back({source, mark});
+    } else {
+      ++result_.ordering.stray;
+    }
     return;
   }
   mark.combine ? take_combined(source, mark.group, mark.value)
