@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::cli {
@@ -73,7 +73,7 @@ std::string topology_text() {
 }
 
 // The two processes of the transfer, and the memory that they share with this one. They end with
-// this process whatever happens (PR_SET_PDEATHSIG), and never run its destructors: weftd and the
+// this process whatever happens (die_with), and never run its destructors: weftd and the
 // directories are this process's to clear away.
 class Transfer {
  public:
@@ -85,9 +85,10 @@ class Transfer {
     }
     board_ = new (memory) DemoBoard;
     for (const auto body : {run_demo_receiver, run_demo_sender}) {
+      const pid_t self = ::getpid();
       const pid_t pid = ::fork();
       if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        die_with(self, SIGKILL);
         launch::forget_interrupts();
         ::_exit(run(body, plan));
       }

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
@@ -76,7 +76,7 @@ class StartingWeftd {
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   if (bound) {
     ::setpgid(0, 0);  // Ctrl-C at the terminal is for the programs; weftd ends after them
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    die_with(parent, SIGTERM);
   } else {
     // weftd must not keep what this program has inherited: locks, pipes for whose end another
     // process waits, a working directory that is to be unmounted.
@@ -91,9 +91,7 @@ class StartingWeftd {
     ::dup2(null, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);  // else a reader of our output would wait until weftd ends
   }
-  if (!bound || ::getppid() == parent) {
-    ::execv(arguments[0], arguments.data());
-  }
+  ::execv(arguments[0], arguments.data());
   ::_exit(127);
 }
 

@@ -7,14 +7,12 @@
 // locks: each of the two positions is written by one side only.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -140,21 +138,26 @@ void Connection::progress() {
   }
 }
 
+<<<<<<< HEAD
 // What a handle holds: the name of the shared memory. NCCL carries it to the sender.
+=======
+// What a handle holds: who listens, and its descriptor of the shared memory. Memory without a name
+// goes with its processes, however they end.
+>>>>>>> lane/holes
 struct Place {
-  std::array<char, 48> name{};
+  std::int32_t process = 0;
+  std::int32_t fd = -1;
 };
 
 struct Listener {
   Ring* ring = nullptr;
-  Place place;
+  int fd = -1;
   bool accepted = false;
 };
 
 // Takes the descriptor over; the mapping keeps the memory alive without it.
 Ring* map(int fd) {
   void* const memory = ::mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  ::close(fd);
   return memory == MAP_FAILED ? nullptr : static_cast<Ring*>(memory);
 }
 
@@ -177,24 +180,16 @@ Result properties(int, PropertiesV8* out) {
 }
 
 Result listen(int, void* handle, void** listener) {
-  std::uint64_t lot = 0;
-  if (::getrandom(&lot, sizeof lot, 0) != sizeof lot) {
+  const int fd = ::memfd_create("weft-nccl", MFD_CLOEXEC);
+  Ring* const ring = fd >= 0 && ::ftruncate(fd, kShared) == 0 ? map(fd) : nullptr;
+  if (ring == nullptr) {
+    ::close(fd);
     return kSystemError;
   }
-  auto made = std::make_unique<Listener>();
-  (void)std::snprintf(made->place.name.data(), made->place.name.size(), "/weft-nccl-%d-%016llx",
-                      ::getpid(), static_cast<unsigned long long>(lot));
-  const int fd = ::shm_open(made->place.name.data(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 || ::ftruncate(fd, kShared) != 0) {
-    return kSystemError;
-  }
-  made->ring = map(fd);
-  if (made->ring == nullptr) {
-    return kSystemError;
-  }
-  new (made->ring) Ring;
-  std::memcpy(handle, &made->place, sizeof made->place);
-  *listener = made.release();
+  new (ring) Ring;
+  const Place place{::getpid(), fd};
+  std::memcpy(handle, &place, sizeof place);
+  *listener = new Listener{ring, fd};
   return kSuccess;
 }
 
@@ -205,11 +200,23 @@ Result connect(int, void* handle, void** connection, DeviceHandle** device) {
   }
   Place place;
   std::memcpy(&place, handle, sizeof place);
+<<<<<<< HEAD
   place.name.back() = '\0';
   const int fd = ::shm_open(place.name.data(), O_RDWR | O_CLOEXEC, 0);
   Ring* const ring = fd < 0 ? nullptr : map(fd);
   // The listener made the memory before it gave the handle away, and removes the name when it
   // closes: a missing name means that it has gone.
+=======
+  std::array<char, 64> path{};
+  (void)std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", place.process, place.fd);
+  const int fd = ::open(path.data(), O_RDWR | O_CLOEXEC);
+  struct stat status {};
+  Ring* const ring =
+      fd >= 0 && ::fstat(fd, &status) == 0 && status.st_size == static_cast<off_t>(kShared)
+          ? map(fd)
+          : nullptr;
+  ::close(fd);
+>>>>>>> lane/holes
   if (ring == nullptr) {
     return kRemoteError;
   }
@@ -240,7 +247,7 @@ Result accept(void* listener, void** connection, DeviceHandle** device) {
 // An accepted connection owns the mapping from then on.
 Result close_listener(void* listener) {
   const std::unique_ptr<Listener> at(static_cast<Listener*>(listener));
-  ::shm_unlink(at->place.name.data());
+  ::close(at->fd);
   if (!at->accepted) {
     ::munmap(at->ring, kShared);
   }

@@ -7,7 +7,6 @@
 
 #include <execinfo.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,6 +19,8 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+
+#include "srd/base/death_signal.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -85,9 +86,10 @@ RankProcesses::~RankProcesses() { end_all(); }
 
 void RankProcesses::start(std::uint32_t first, const Bodies& bodies) {
   const std::uint32_t end = std::min(first + bodies.threads, board_.ranks());
+  const pid_t self = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with(self, SIGKILL);
     std::array<void*, 1> unused{};  // what backtrace() loads it loads now, not in the handler
     (void)::backtrace(unused.data(), unused.size());
     ::signal(kShowStack, show_stack);

@@ -18,6 +18,7 @@
 
 #include "emu/cli/matrix/processes.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 
 namespace weft::cli {
 namespace {
@@ -36,10 +37,7 @@ constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   launch::forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) {
-    ::_exit(kSignalled + SIGTERM);
-  }
+  die_with(parent, SIGTERM);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
@@ -106,10 +104,10 @@ void keep(const std::string& path, const std::vector<std::string>& words, int ou
   ::sigaddset(&signals, SIGCHLD);
   ::sigaddset(&signals, kKillKept);
   ::sigprocmask(SIG_BLOCK, &signals, &before);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  die_with(parent, SIGTERM);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t self = ::getpid();
-  const pid_t child = ::getppid() == parent ? ::fork() : -1;
+  const pid_t child = ::fork();
   if (child == 0) {
     become(path, words, output, self, before);
   }

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "emu/launch/find_program.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -39,10 +39,7 @@ std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
                          pid_t parent) {
   launch::forget_interrupts();
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) {
-    ::_exit(1);
-  }
+  die_with(parent, SIGKILL);
   ::unsetenv("DEBUGINFOD_URLS");  // a test does not fetch files
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);

@@ -23,6 +23,7 @@
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/cores.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/pcap_io.hpp"
 #include "srd/io/udp_io.hpp"
 #include "srd/wire/srd_codec.hpp"
@@ -155,11 +156,12 @@ Sides::~Sides() {
 }
 
 void Sides::start(int side, const std::function<int()>& body) {
+  const pid_t self = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
     // A side ends with the command even if that is killed; the signals that interrupt the command
     // are its parent's to handle.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with(self, SIGKILL);
     launch::forget_interrupts();
     ::signal(SIGPIPE, SIG_DFL);  // this process clears up
     ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");

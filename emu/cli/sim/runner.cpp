@@ -8,7 +8,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +28,7 @@
 #include "emu/cli/perf/huge_heap.hpp"
 #include "emu/sim/recorder.hpp"
 #include "emu/sim/report.hpp"
+#include "srd/base/death_signal.hpp"
 
 namespace weft::cli {
 namespace {
@@ -278,10 +278,7 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
     throw std::runtime_error(std::string("no process: ") + std::strerror(error));
   }
   if (pid == 0) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {  // which ended before we could say so
-      _exit(1);
-    }
+    die_with(parent, SIGKILL);
     (void)close(ends[0]);
     std::string text;
     try {

@@ -11,6 +11,7 @@ int exit_cancelled();          // by a thread that is to be cancelled
 int cancelled_waiter();        // for events of rdma_cm; others are interrupted, or do not wait
 int cancelled_poller();        // a thread is cancelled in its polls; the others go on
 int cancelled_questions();     // of a thread; calls that are no points of cancellation
+int closed_while_written();    // by another thread: device files
 int forks();                   // while another thread opens and closes the device
 int children_past_fork();      // by vfork() and _Fork()
 int grandchildren_by_vfork();  // that ask before their parent does

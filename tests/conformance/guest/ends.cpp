@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -177,6 +178,44 @@ int cancelled_waiter() {
   (void)wait(nullptr);
   demand(error == EAGAIN, "there is no event");
   close(file);
+  return 0;
+}
+
+// Who writes to a device file while another thread closes it finds it open or closed, and nothing
+// in between.
+int closed_while_written() {
+  signal(SIGPIPE, [](int) { _exit(3); });
+  static std::atomic<int> file{-1};
+  static std::atomic<bool> writes{false};
+  static std::atomic<int> wrong{0};
+  static std::atomic<bool> ends{false};
+  std::thread writer([] {
+    constexpr char kNoCommand = 0;  // shorter than any
+    for (; !ends; writes = false) {
+      writes = true;
+      if (const int fd = file; fd >= 0 && write(fd, &kNoCommand, 1) >= 0) {
+        wrong = -1;
+      } else if (fd >= 0 && errno != EINVAL && errno != EBADF) {
+        wrong = errno;
+      }
+    }
+  });
+  const auto stop = std::chrono::steady_clock::now() + std::chrono::seconds{4};
+  for (int round = 0; wrong == 0 && std::chrono::steady_clock::now() < stop; ++round) {
+    const char* const name = round % 2 == 0 ? "/dev/infiniband/rdma_cm" : "/dev/infiniband/uverbs0";
+    const int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    demand(fd >= 0, name);
+    file = fd;
+    std::this_thread::yield();
+    close(fd);
+    file = -1;  // the number may be another file's from here on
+    while (writes) {
+      std::this_thread::yield();
+    }
+  }
+  ends = true;
+  writer.join();
+  demand(wrong == 0, wrong > 0 ? std::strerror(wrong) : "a command that is none was taken");
   return 0;
 }
 

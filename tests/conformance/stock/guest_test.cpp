@@ -39,6 +39,14 @@ TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome =
+      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
+                " closed_while_written");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 TEST(Ends, AThreadThatIsToBeCancelledIsAnswered) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   for (const char* const device : {"efa", "rxe"}) {

@@ -271,6 +271,45 @@ TEST_F(Hostile, AnswersToNothingAreCounted) {
   EXPECT_FALSE(lab[1].status(send).has_value());
 }
 
+// Numbers of requests do not come round with the records that they are kept in.
+TEST_F(Hostile, AnAnswerOfLongAgoEndsNoOtherMessage) {
+  constexpr std::uint64_t kMessages = 4200;
+  const srd::MessageAddress fake{lab[1].address(lab[0]).peer, srd::Qpn{99}, 0x1CE};
+  Bytes8 memory(100'000);
+  srd::message::Header request;
+  const auto send = [&](std::uint64_t cookie) {
+    ASSERT_EQ(lab[0].engine().post_receive(
+                  srd::Qpn{100},
+                  {.segments = {{{reinterpret_cast<std::byte*>(&request), sizeof request}}}}),
+              PostResult::accepted);
+    ASSERT_EQ(lab[1].messenger().post_send({.to = fake, .data = memory, .cookie = cookie}),
+              PostResult::accepted);
+    lab.run_for(200us);
+  };
+  srd::message::Header answer;
+  answer.kind = 3;
+  answer.source_life = 1;
+  std::vector<std::uint32_t> numbers;
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    ASSERT_NO_FATAL_FAILURE(send(1));
+    numbers.push_back(request.message.value());
+    answer.message = request.message;
+    answer.epoch = request.epoch;
+    inject(9, answer);
+    ASSERT_EQ(lab[1].completions().size(), i + 1);
+  }
+  ASSERT_NO_FATAL_FAILURE(send(2));
+  for (const std::uint32_t number : numbers) {
+    answer.message = number;
+    inject(9, answer);
+  }
+  EXPECT_EQ(counters().unknown_answer, kMessages);
+  EXPECT_EQ(lab[1].completions().size(), kMessages);
+  answer.message = request.message;
+  inject(9, answer);
+  EXPECT_EQ(lab[1].completions().back().cookie, 2U);
+}
+
 TEST_F(Hostile, MessagesForAFormerLifeAreDropped) {
   srd::message::Header header;
   header.kind = 1;
