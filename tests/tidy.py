@@ -44,14 +44,15 @@ LAYERS = {
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
-    "emu/cli": ["srd", "emu", "integration/collectives"],
+    "integration/workloads": [*TRANSPORT, "emu/fabric", "emu/sim"],
+    "emu/cli": ["srd", "emu", "integration/collectives", "integration/workloads"],
     "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
     "tests": ["srd", "emu", "integration"],
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
 PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
-        "emu/nic", "emu/roce", "integration/nccl/core"]
+        "emu/nic", "emu/roce", "integration/nccl/core", "integration/workloads"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier

@@ -31,6 +31,7 @@
 #include "integration/collectives/comparison.hpp"
 #include "integration/collectives/rank_processes.hpp"
 #include "integration/collectives/session.hpp"
+#include "integration/collectives/trace_net.hpp"
 
 namespace weft::cli {
 namespace {
@@ -151,6 +152,11 @@ std::string mistake_in(const Options& options) {
       session.operation != collectives::Operation::all_reduce) {
     return "only all_reduce goes along trees";
   }
+  if (session.algorithm == collectives::Algorithm::pat &&
+      (!collectives::is_for_pat(session.operation) ||
+       session.protocol != collectives::Protocol::simple)) {
+    return "only all_gather and reduce_scatter go by pat, with the simple protocol";
+  }
   if (session.protocol != collectives::Protocol::simple && pairs) {
     return fmt::format(
         "NCCL's point to point, and so {}, has no low-latency protocol over a network",
@@ -168,6 +174,9 @@ std::string mistake_in(const Options& options) {
   }
   if (session.bug == "linger" && !session.chaos) {
     return "only a run in chaos leaves anything under way at its end: plant linger with --chaos";
+  }
+  if (options.compare && !session.trace.empty()) {
+    return "a trace is of one run: --trace without --compare";
   }
   if (options.compare && (session.fault || session.chaos || !session.bug.empty())) {
     return "what disturbs the ranks makes their times worthless: --compare without --kill, --stop, "
@@ -205,6 +214,9 @@ class SharedMemory {
 // All ranks, from their first to their last call. Returns whether all went well.
 bool run_ranks(const Options& options, const std::string& socket) {
   const SessionOptions& session = options.session;
+  if (!session.trace.empty()) {
+    collectives::begin_trace(session.trace);
+  }
   const SharedMemory memory(Board::bytes(session.ranks, session.channels));
   Board& board = Board::create(memory.data(), session.ranks, session.channels);
   collectives::RankProcesses ranks(
@@ -212,12 +224,16 @@ bool run_ranks(const Options& options, const std::string& socket) {
               .run = [&](std::uint32_t rank) { return run_rank(options, rank, board); },
               .threads = session.threads});
   const auto& fault = session.fault;
-  return ranks.wait(
+  const bool good = ranks.wait(
       {.patience = session.patience_time(),
        .victim =
            fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank) : std::nullopt,
        .look = launch::check_interrupt,
        .complain = [](const std::string& text) { complain("weft nccl-perf: {}\n", text); }});
+  if (!session.trace.empty()) {
+    collectives::end_trace(session.trace);
+  }
+  return good;
 }
 
 // Each as in a run of its own, over the same network.
@@ -312,7 +328,9 @@ void add_measurement(CLI::App& command, Options& options) {
   command.add_option("-o,--op", options.reduction, "How elements are reduced")
       ->check(CLI::IsMember(list(collectives::kReductionNames)));
   command.add_option("-r,--root", session.root, "Root of broadcast, reduce, gather and scatter");
-  command.add_option("--algo", options.algorithm, "Of all_reduce: ring, or a double binary tree")
+  command
+      .add_option("--algo", options.algorithm,
+                  "ring; tree, double binary, of all_reduce; pat, of all_gather and reduce_scatter")
       ->check(CLI::IsMember(list(collectives::kAlgorithmNames)))
       ->capture_default_str();
   command.add_option("--proto", options.protocol, "Of rings and trees: simple, ll, ll128")
@@ -365,6 +383,10 @@ void add_ground(CLI::App& command, Options& options) {
       ->excludes(kill);
   command.add_option("--plant", options.session.bug, "Give the plugin a bug, to see it found")
       ->check(CLI::IsMember(collectives::names_of_bugs()));
+  command
+      .add_option("--trace", options.session.trace,
+                  "Write a trace of every request for ui.perfetto.dev into this file")
+      ->type_name("FILE");
   command.add_option(
       "--chaos", options.session.chaos,
       "SEED: requests are refused, tested late and in any order, and left at the end");

@@ -184,6 +184,8 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
     devices.push_back({host, environment_of(host, *first, kind)});
     devices.push_back({host + "-all-rails", environment_of(host, *all, kind)});
     noted = noted ? any->note(std::to_string(i), *first) : noted;
+    // Where it is known beforehand: what starts containers may write it down.
+    noted = noted ? folder->note(kinds + "-" + host, *first) : noted;
   }
   if (!noted) {
     return tl::unexpected(noted.error());

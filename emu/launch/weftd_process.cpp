@@ -186,11 +186,14 @@ std::string companion(const std::string& file, const std::string& folder_in_buil
     throw std::runtime_error("cannot tell where weft is installed: /proc/self/exe: " +
                              error.message());
   }
-  const auto beside = self.parent_path() / file;
-  if (std::filesystem::exists(beside, error)) {
-    return beside;
+  const auto folder = self.parent_path();
+  const auto prefix = folder.parent_path();
+  for (const auto& installed : {folder / file, prefix / "lib/weft" / file}) {
+    if (std::filesystem::exists(installed, error)) {
+      return installed;
+    }
   }
-  return self.parent_path().parent_path().parent_path() / folder_in_build / file;
+  return prefix.parent_path() / folder_in_build / file;
 }
 
 // Waits until weftd answers a question: a socket that exists may be that of a weftd which is still

@@ -214,19 +214,19 @@ void Rank::run(const Problem& problem, std::span<std::byte> input, std::span<std
 
 ProgramRunner Rank::begin(const Program& program, bool audit) {
   const std::uint32_t channel = channel_of(program);
-  Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice,
-                    program.messages_out(), false};
+  Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice, 0, false};
   Ends ends;
-  for (const std::uint32_t peer : program.to) {
-    SendChannel* const sender = senders_.at({peer, channel}).get();
+  for (std::size_t end = 0; end < program.to.size(); ++end) {
+    SendChannel* const sender = senders_.at({program.to[end], channel}).get();
+    transfer.messages = program.messages_out(end);
     until("begins an operation", [&] { return sender->may_begin(transfer); });
     sender->begin(transfer, audit);
     ends.to.push_back(sender);
   }
-  transfer.messages = program.messages_in();
   transfer.early = program.protocol != Protocol::simple;
-  for (const std::uint32_t peer : program.from) {
-    ReceiveChannel* const receiver = receivers_.at({peer, channel}).get();
+  for (std::size_t end = 0; end < program.from.size(); ++end) {
+    ReceiveChannel* const receiver = receivers_.at({program.from[end], channel}).get();
+    transfer.messages = program.messages_in(end);
     receiver->begin(transfer);
     ends.from.push_back(receiver);
   }

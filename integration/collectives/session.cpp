@@ -15,6 +15,7 @@
 #include "integration/collectives/chaos_net.hpp"
 #include "integration/collectives/stand_still.hpp"
 #include "integration/collectives/table.hpp"
+#include "integration/collectives/trace_net.hpp"
 #include "integration/collectives/watched_net.hpp"
 #include "srd/base/rng.hpp"
 
@@ -203,6 +204,9 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
       options.bug.empty() ? std::move(loaded->net) : plant(std::move(loaded->net), options.bug);
   if (options.chaos) {
     net = add_chaos(std::move(net), mix64(*options.chaos) + rank);
+  }
+  if (!options.trace.empty()) {
+    net = add_trace(std::move(net), options.trace, rank);
   }
   WatchedNet watched(std::move(net), board.where(rank));
   Table table(options, loaded->name, loaded->version);
