@@ -57,13 +57,14 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 Result<void> write_files(const GuestOptions& options) {
   std::string neighbours;
-  for (const srd::Address& address : options.neighbours) {
+  for (const srd::Address& address : options.place.neighbours) {
     neighbours += srd::to_text(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
   }
   return write_file(options.folder + "/job", options.job + "\n")
       .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
       .and_then([&] {
-        return write_file(options.folder + "/address", srd::to_text(options.address) + "/16\n");
+        return write_file(options.folder + "/address",
+                          srd::to_text(options.place.address) + "/16\n");
       });
 }
 
@@ -119,6 +120,7 @@ class Streams {
   }
 
   [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
+  [[nodiscard]] bool is_serving() const { return said_.find("serving\n") != std::string::npos; }
   [[nodiscard]] std::optional<int> code() const {
     const std::size_t end = said_.rfind('\n');
     if (end == std::string::npos || end == 0) {
@@ -229,11 +231,16 @@ Result<int> run_guest(const GuestOptions& options) {
   }
   streams->close_guest_ends();
   const auto begin = Clock::now();
+  bool serves = false;
   std::string wrong;
   while (!streams->code() && wrong.empty()) {
     launch::check_interrupt();
     const bool has_ended = qemu->ended().has_value();
     streams->turn(std::chrono::milliseconds{has_ended ? 0 : 100});
+    if (options.on_serving && !serves && streams->is_serving()) {
+      serves = true;
+      options.on_serving();
+    }
     const auto passed = Clock::now() - begin;
     if (has_ended && !streams->code()) {
       wrong = "the guest ended by itself";
@@ -246,7 +253,7 @@ Result<int> run_guest(const GuestOptions& options) {
   const std::optional<int> code = streams->code();
   qemu->end();
   streams->drain();
-  ::unlink(options.own_socket.c_str());
+  ::unlink(options.place.own_socket.c_str());
   if (code) {
     return *code;
   }
