@@ -70,20 +70,6 @@ Result<void> write_files(const GuestOptions& options) {
       });
 }
 
-// All of it, unless the reader is gone.
-void write_all(int fd, const char* data, std::size_t size) {
-  while (size > 0) {
-    const ssize_t written = ::write(fd, data, size);
-    if (written <= 0 && errno != EINTR) {
-      return;
-    }
-    if (written > 0) {
-      data += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
-}
-
 // The last lines of a file, for an error.
 std::string tail_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
