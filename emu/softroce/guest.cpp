@@ -59,33 +59,17 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 Result<void> write_files(const GuestOptions& options) {
   std::string neighbours;
-  for (const srd::Address& address : options.neighbours) {
+  for (const srd::Address& address : options.place.neighbours) {
     neighbours += srd::to_text(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
   }
   return write_file(options.folder + "/job", options.job + "\n")
       .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
       .and_then([&] {
-        return write_file(options.folder + "/address", srd::to_text(options.address) + "/16\n");
+        return write_file(options.folder + "/address",
+                          srd::to_text(options.place.address) + "/16\n");
       });
 }
 
-<<<<<<< HEAD
-// All of it, unless the reader is gone.
-void write_all(int fd, const char* data, std::size_t size) {
-  while (size > 0) {
-    const ssize_t written = ::write(fd, data, size);
-    if (written <= 0 && errno != EINTR) {
-      return;
-    }
-    if (written > 0) {
-      data += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
-}
-
-=======
->>>>>>> lane/holes
 // The last lines of a file, for an error.
 std::string tail_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -124,6 +108,7 @@ class Streams {
   }
 
   [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
+  [[nodiscard]] bool is_serving() const { return said_.find("serving\n") != std::string::npos; }
   [[nodiscard]] std::optional<int> code() const {
     const std::size_t end = said_.rfind('\n');
     if (end == std::string::npos || end == 0) {
@@ -250,11 +235,16 @@ Result<int> run_guest(const GuestOptions& options) {
   }
   streams->close_guest_ends();
   const auto begin = Clock::now();
+  bool serves = false;
   std::string wrong;
   while (!streams->code() && !streams->reader_left() && wrong.empty()) {
     launch::check_interrupt();
     const bool has_ended = qemu->ended().has_value();
     streams->turn(std::chrono::milliseconds{has_ended ? 0 : 100});
+    if (options.on_serving && !serves && streams->is_serving()) {
+      serves = true;
+      options.on_serving();
+    }
     const auto passed = Clock::now() - begin;
     if (has_ended && !streams->code()) {
       wrong = "the guest ended by itself";
@@ -267,7 +257,7 @@ Result<int> run_guest(const GuestOptions& options) {
   const std::optional<int> code = streams->code();
   qemu->end();
   streams->drain();
-  ::unlink(options.own_socket.c_str());
+  ::unlink(options.place.own_socket.c_str());
   if (streams->reader_left()) {
     return 128 + SIGPIPE;  // as it would have ended the job without a guest
   }

@@ -138,12 +138,8 @@ void Connection::progress() {
   }
 }
 
-<<<<<<< HEAD
-// What a handle holds: the name of the shared memory. NCCL carries it to the sender.
-=======
-// What a handle holds: who listens, and its descriptor of the shared memory. Memory without a name
-// goes with its processes, however they end.
->>>>>>> lane/holes
+// What a handle holds: the listening process, and its descriptor of the shared memory. NCCL carries
+// it to the sender. Memory without a name is freed when its processes end, however they end.
 struct Place {
   std::int32_t process = 0;
   std::int32_t fd = -1;
@@ -155,7 +151,7 @@ struct Listener {
   bool accepted = false;
 };
 
-// Takes the descriptor over; the mapping keeps the memory alive without it.
+// The descriptor stays the caller's.
 Ring* map(int fd) {
   void* const memory = ::mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<Ring*>(memory);
@@ -200,13 +196,6 @@ Result connect(int, void* handle, void** connection, DeviceHandle** device) {
   }
   Place place;
   std::memcpy(&place, handle, sizeof place);
-<<<<<<< HEAD
-  place.name.back() = '\0';
-  const int fd = ::shm_open(place.name.data(), O_RDWR | O_CLOEXEC, 0);
-  Ring* const ring = fd < 0 ? nullptr : map(fd);
-  // The listener made the memory before it gave the handle away, and removes the name when it
-  // closes: a missing name means that it has gone.
-=======
   std::array<char, 64> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", place.process, place.fd);
   const int fd = ::open(path.data(), O_RDWR | O_CLOEXEC);
@@ -216,7 +205,8 @@ Result connect(int, void* handle, void** connection, DeviceHandle** device) {
           ? map(fd)
           : nullptr;
   ::close(fd);
->>>>>>> lane/holes
+  // The listener made the memory before it gave the handle away, and closes its descriptor when it
+  // closes: without the descriptor it has gone.
   if (ring == nullptr) {
     return kRemoteError;
   }

@@ -46,11 +46,7 @@ void stand_still(double seconds) {
   (void)std::snprintf(status_file.data(), status_file.size(), "/proc/%d/stat", self);
   const pid_t helper = ::fork();
   if (helper == 0) {
-<<<<<<< HEAD
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no other process may get that number, and be woken
-=======
-    die_with(self, SIGKILL);  // nobody else may get that number, and be woken
->>>>>>> lane/holes
+    die_with(self, SIGKILL);  // no other process may get that number, and be woken
     ::kill(self, SIGSTOP);
     while (!is_stopped(status_file.data())) {
       sleep_for(1e-4);
