@@ -40,6 +40,8 @@ LAYERS = {
     "emu/attach": ["srd", "emu/roce/wire"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
+    "emu/k8s": ["srd/base", "emu/fabric"],
+    "emu/labs": ["srd", "emu/launch", "emu/fabric", "emu/k8s/address_pool.hpp"],
     "emu/softroce": ["srd", "emu/launch"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
@@ -50,7 +52,7 @@ LAYERS = {
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
-PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
+PURE = [*TRANSPORT, "emu/fabric", "emu/k8s", "emu/sim", "emu/world", "emu/swarm",
         "emu/nic", "emu/roce", "integration/nccl/core"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""

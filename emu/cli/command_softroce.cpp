@@ -18,12 +18,12 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
+#include "emu/launch/child.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/temporary_directory.hpp"
 #include "emu/launch/weftd_process.hpp"
-#include "emu/softroce/child.hpp"
 #include "emu/softroce/guest.hpp"
 #include "emu/softroce/image.hpp"
 #include "srd/io/posix.hpp"
@@ -180,7 +180,7 @@ int run_vm(const Options& options) {
   choose_port(status, guest, link_of);
   choose_address(status, link_of, options.host, guest);
   guest.mtu = std::min(kLargestMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp);
-  std::optional<softroce::Child> server;
+  std::optional<launch::Child> server;
   const auto words = words_after_dashes();
   for (const char* word : words) {
     guest.job += quoted(word) + " ";
@@ -193,7 +193,7 @@ int run_vm(const Options& options) {
     guest.job = kSelfTest;
     const std::string address = status["nics"][0]["address"].get<std::string>();
     guest.job.replace(guest.job.find('@'), 1, address);
-    server.emplace(unwrap(softroce::Child::start(
+    server.emplace(unwrap(launch::Child::start(
         {.words = {"rping", "-s", "-P", "-a", address},
          .environment = unwrap(
              launch::equip_host(directory, status["nics"][0]["host"].get<std::string>(), kind))})));

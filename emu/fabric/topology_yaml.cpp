@@ -185,11 +185,14 @@ std::string quoted(const std::string& text) {
 
 // Nodes and links one by one. What a link does not say comes from `defaults`; what a node does not
 // say, from its kind.
-Topology explicit_nodes(YamlMap& map) {
+Topology explicit_nodes(YamlMap& map, const NodeKeys* more) {
   Topology net;
   LinkProperties defaults;
   YamlMap default_map = map.map("defaults");
   read_link_keys(default_map, defaults);
+  if (more != nullptr) {
+    more->read("", default_map);
+  }
   default_map.finish();
   std::map<std::string, YAML::Node> kinds;
   map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) {
@@ -201,7 +204,7 @@ Topology explicit_nodes(YamlMap& map) {
       map.file().fail_at(node, path, kNodeNameRule);
     }
     YamlMap keys(map.file(), node, path);
-    std::string kind = "switch";
+    std::string kind = more == nullptr ? "switch" : "host";
     std::int64_t tier = 1;
     Duration latency{};
     keys.read("kind", kind);
@@ -212,14 +215,20 @@ Topology explicit_nodes(YamlMap& map) {
       kind_map.read("base", base);
       kind_map.read("tier", tier, 1, 200);
       kind_map.read("latency", latency);
+      if (more != nullptr) {
+        more->read(name, kind_map);
+      }
       kind_map.finish();
     }
     keys.read("tier", tier, 1, 200);
     keys.read("latency", latency);
+    if (more != nullptr) {
+      more->read(name, keys);
+    }
     keys.finish();
     if (net.find(name) != kNone) {
       map.file().fail_at(node, path, "a node of this name was already given");
-    } else if (base == "host") {
+    } else if (base == "host" || (more != nullptr && base == "linux")) {  // as containerlab says
       net.add_host(name);
     } else if (base == "switch") {
       net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
@@ -277,9 +286,14 @@ Result<Topology> read_topology_file(const std::string& path) {
   return read_topology(path, *text, std::filesystem::path(path).parent_path().string());
 }
 
-Topology read_topology_map(YamlMap& map, const std::string& directory) {
+Topology read_topology_map(YamlMap& map, const std::string& directory, const NodeKeys* more) {
   Topology net;
   if (map.has("generator")) {
+    if (more != nullptr) {
+      YamlMap defaults = map.map("defaults");
+      more->read("", defaults);
+      defaults.finish();
+    }
     const auto shape = static_cast<Shape>(map.choice("generator", kShapes, 0));
     auto made = generate(map, shape, directory);
     if (!made) {
@@ -288,12 +302,12 @@ Topology read_topology_map(YamlMap& map, const std::string& directory) {
     }
     net = std::move(*made);
   } else if (map.has("nodes")) {
-    net = explicit_nodes(map);
+    net = explicit_nodes(map, more);
   } else {
     map.fail_here("expected 'generator: NAME' or 'nodes:' and 'links:'");
   }
   map.finish();
-  if (!map.file().failed()) {
+  if (!map.file().failed() && (more == nullptr || !net.links().empty())) {
     if (auto valid = net.validate(); !valid) {
       map.fail_here(valid.error().message);
     }
