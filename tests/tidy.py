@@ -45,6 +45,7 @@ LAYERS = {
     "emu/softroce": ["srd", "emu/launch"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
+    "integration/kubernetes": ["srd/base", "emu/launch", "emu/devices", "emu/fabric"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
     "emu/cli": ["srd", "emu", "integration/collectives"],
     "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach", "emu/roce/wire"],

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # Owns labs as people use them: what starts, what is said, and that nothing of them stays.
-"""usage: lab.py WEFT fake|podman|size
+"""usage: lab.py WEFT fake|podman|rounds
 
-`fake`: with a container engine that only remembers what it was asked for. `podman` and `size`: with
-podman, in namespaces of the test's own, above this machine's root and from an image made of its
-programs; needs root. Exit code 0, or 77 with the reason if this machine cannot."""
+`fake`: with a container engine that only remembers what it was asked for. `podman` and `rounds`:
+with podman, in namespaces of the test's own, from an image made of this machine's programs and above
+its root; needs root. WEFT_LAB_ROUNDS and WEFT_LAB_SEED say how many rounds, and which. Exit code 0,
+or 77 with the reason if this machine cannot."""
 
 import json
 import os
@@ -278,10 +279,219 @@ def fake(weft, folder):
         part(Fake(weft, own))
 
 
+# --- With podman
+
+CONTAINERS_CONF = """
+[containers]
+default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]
+log_driver = "k8s-file"
+[engine]
+runtime = "{runtime}"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+STORAGE_CONF = """
+[storage]
+driver = "overlay"
+graphroot = "{folder}/graph"
+runroot = "{folder}/run"
+"""
+HERMETIC = """
+set -e
+mount -t tmpfs none /run
+mkdir -p /run/netns /etc/containers/networks
+mount -t tmpfs none /etc/containers/networks
+mount --make-rshared /
+ip link set lo up
+exec "$@"
+"""
+IMAGE = "localhost/weft-lab-test"
+PROGRAMS = ["sh", "sleep", "cat", "ibv_devinfo", "ibv_devices", "ib_send_lat"]
+HARD = ("[--read-only, --cap-drop=all, --security-opt=no-new-privileges]")
+
+
+class Podman(Labs):
+    def __init__(self, weft, folder):
+        super().__init__(weft, folder, "podman")
+        store = os.path.join(folder, "store")
+        os.mkdir(store)
+        for name, variable, text in (("containers.conf", "CONTAINERS_CONF", CONTAINERS_CONF),
+                                     ("storage.conf", "CONTAINERS_STORAGE_CONF", STORAGE_CONF)):
+            runtime = "runc" if shutil.which("runc") else "crun"
+            os.environ[variable] = self.file(name, text.format(runtime=runtime, folder=store))
+        self.podman("info", reason="podman does not run here")
+        self.make_image()
+        self.podman("run", "--rm", IMAGE, "sleep", "0", reason="podman runs no containers here")
+
+    def podman(self, *words, reason=None):
+        with tempfile.TemporaryFile("w+") as out:
+            code = subprocess.run(["podman", *words], stdout=out, stderr=subprocess.STDOUT,
+                                  stdin=subprocess.DEVNULL, timeout=PATIENCE,
+                                  check=False).returncode
+            out.seek(0)
+            text = "".join(line for line in out if "connect to syslog" not in line)
+        if code != 0 and reason:
+            skip(f"{reason}: {text.strip()[-300:]}")
+        assert code == 0, f"podman {words}: {text}"
+        return text
+
+    def make_image(self):
+        """An image that never heard of weft: some programs, what they load, and nothing else."""
+        root = os.path.join(self.folder, "image")
+        files = {shutil.which(name) for name in PROGRAMS}
+        providers = "/usr/lib/x86_64-linux-gnu/libibverbs"
+        files |= {os.path.join(providers, name) for name in os.listdir(providers)}
+        for file in list(files):
+            said = subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
+            files |= set(re.findall(r"(/\S+) \(0x", said))
+        # The preload library takes nothing but libc, which each image has in its own version.
+        folders = set()
+        for file in files:
+            to = root + file
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            shutil.copy(file, to)
+            folders.add(os.path.dirname(file))
+        shutil.copytree("/etc/libibverbs.d", root + "/etc/libibverbs.d")
+        for name in ("tmp", "run", "proc", "sys", "dev"):
+            os.makedirs(f"{root}/{name}", exist_ok=True)
+        with open(f"{root}/etc/nsswitch.conf", "w", encoding="utf-8") as file:
+            file.write("hosts: files\n")
+        path = ":".join(sorted(folder for folder in folders if folder.endswith("bin")))
+        archive = os.path.join(self.folder, "image.tar")
+        subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
+        self.podman("import", "--change", f"ENV PATH={path}", archive, IMAGE)
+
+    def nothing_is_left(self):
+        super().nothing_is_left()
+        assert not self.podman("ps", "--all", "--quiet", "--external").strip()
+        assert "weft" not in self.podman("network", "ls"), self.podman("network", "ls")
+        mounts = [line for line in open("/proc/mounts", encoding="utf-8") if "/merged" in line]
+        assert not mounts, mounts
+
+    def latency(self, client, server, port):
+        """ib_send_lat between two nodes, which find each other by name."""
+        words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-n", "200", "-s", "64",
+                 "-p", str(port)]
+        with open(os.path.join(self.folder, "server.log"), "w", encoding="utf-8") as log:
+            serving = subprocess.Popen(self.words("exec", server, "--", *words), stdout=log,
+                                       stderr=log, stdin=subprocess.DEVNULL)
+        end = time.monotonic() + PATIENCE
+        text, code = "", 1
+        while code != 0 and serving.poll() is None and time.monotonic() < end:
+            done = subprocess.run(self.words("exec", client, "--", *words, server),
+                                  capture_output=True, text=True, timeout=PATIENCE, check=False)
+            code, text = done.returncode, done.stdout + done.stderr
+        assert code == 0 and re.search(r"^ *64 +200 ", text, re.M), text
+        assert serving.wait(timeout=PATIENCE) == 0
+
+
+def memory_beside(labs, nodes):
+    """kB of each node that are not its program's: what the engine keeps running for it."""
+    total = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                if file.read().strip() not in ("conmon", "aardvark-dns"):
+                    continue
+            with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
+                total += int(re.search(r"^Pss: +(\d+)", file.read(), re.M).group(1))
+        except OSError:
+            continue
+    return total / nodes
+
+
+def hardened(labs):
+    """An unmodified image; no privilege at all; names; both ends of a measurement."""
+    labs.run("up", labs.file("hard.lab.yaml", f"""name: hard
+topology:
+  nics: 2
+  defaults: {{image: {IMAGE}, user: "1000:1000", memory: 256m, options: {HARD}}}
+  nodes: {{n1: {{cmd: [sleep, infinity]}}, n2: {{cmd: [sleep, infinity]}}}}
+"""))
+    assert labs.status()["whole"]
+    assert "n1" in labs.run("exec", "n2", "--", "cat", "/etc/hosts")
+    text = labs.run("exec", "n1", "--", "ibv_devices")
+    assert "efa_0" in text and "efa_1" in text, text
+    labs.latency("n2", "n1", 18515)
+    labs.podman("pause", "weft-hard-n2")
+    assert labs.status()["nodes"][1]["state"] == "paused"
+    labs.run("down")
+    labs.nothing_is_left()
+
+
+def many(labs):
+    """Sixteen nodes with two rails, as fast as podman makes containers."""
+    nodes = [f"n{i}" for i in range(1, 17)]
+    text = "name: many\ntopology:\n  defaults: {rootfs: /, cmd: [sleep, infinity]}\n  nodes:\n"
+    text += "".join(f"    {node}: {{}}\n" for node in nodes)
+    text += "    rail1: {kind: switch}\n    rail2: {kind: switch}\n  links:\n"
+    text += "".join(f"    - {{endpoints: [{node}, rail{rail}], rate: 400Gbps}}\n"
+                    for node in nodes for rail in (1, 2))
+    begin = time.monotonic()
+    labs.run("up", labs.file("many.lab.yaml", text))
+    up = time.monotonic() - begin
+    status = labs.status()
+    assert status["whole"] and len(status["nodes"]) == 16, status
+    assert all(len(node["nics"]) == 2 for node in status["nodes"])
+    each = memory_beside(labs, 16)
+    labs.latency("n16", "n1", 18516)
+    begin = time.monotonic()
+    labs.run("down")
+    print(f"16 nodes, 2 rails: up {up:.1f} s, down {time.monotonic() - begin:.1f} s, "
+          f"{each:.0f} kB beside each node's program")
+    labs.nothing_is_left()
+
+
+def killed(labs):
+    """kill -9 of weft in the middle of a start, and Ctrl-C."""
+    file = labs.file("killed.lab.yaml", "name: killed\ntopology:\n  defaults: {rootfs: /}\n"
+                     "  nodes: {n1: {}, n2: {}, n3: {}, n4: {}, n5: {}, n6: {}}\n")
+    for number in (signal.SIGKILL, signal.SIGINT):
+        with open(os.path.join(labs.folder, "log"), "w", encoding="utf-8") as log:
+            process = subprocess.Popen(labs.words("up", file), stdout=log, stderr=log)
+        until(lambda: process.poll() is not None or labs.podman("ps", "--quiet").strip(),
+              "first container")
+        process.send_signal(number)
+        code = process.wait(timeout=PATIENCE)
+        if number == signal.SIGKILL:
+            labs.run("down", "killed")
+        else:
+            assert code in (0, 130), code
+            if code == 0:  # it was faster
+                labs.run("down", "killed")
+        labs.nothing_is_left()
+
+
+def podman(weft, folder):
+    labs = Podman(weft, folder)
+    for part in (hardened, killed, many):
+        part(labs)
+
+
 def main(weft, kind):
+    if kind != "fake":
+        if os.geteuid() != 0:
+            skip("needs root, for namespaces of its own")
+        for program in ("podman", "unshare", "ip", "tar", "ldd", *PROGRAMS):
+            if shutil.which(program) is None:
+                skip(f"needs {program}")
+        if os.environ.get("WEFT_IN_LAB_TEST") != "1":
+            os.environ["WEFT_IN_LAB_TEST"] = "1"
+            hermetic = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
+                        "--mount-proc", "--propagation", "private"]
+            if subprocess.run([*hermetic, "sh", "-c", HERMETIC, "sh", "true"],
+                              capture_output=True, check=False).returncode != 0:
+                skip("this machine does not allow namespaces")
+            os.execvp("unshare", [*hermetic, "sh", "-c", HERMETIC, "sh", sys.executable, "-B",
+                                  __file__, weft, kind])
     with tempfile.TemporaryDirectory(prefix="weft-lab-") as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
-        {"fake": fake}[kind](os.path.abspath(weft), folder)
+        try:
+            {"fake": fake, "podman": podman}[kind](os.path.abspath(weft), folder)
+        finally:
+            if kind != "fake":  # containers that are paused outlive their namespaces
+                for words in (("unpause", "--all"), ("rm", "--force", "--time", "0", "--all")):
+                    subprocess.run(["podman", *words], capture_output=True, check=False)
 
 
 main(*sys.argv[1:])
