@@ -191,7 +191,7 @@ Topology explicit_nodes(YamlMap& map, const NodeKeys* more) {
   YamlMap default_map = map.map("defaults");
   read_link_keys(default_map, defaults);
   if (more != nullptr) {
-    more->read("", default_map);
+    more->read("", default_map, map.raw("defaults"));
   }
   default_map.finish();
   std::map<std::string, YAML::Node> kinds;
@@ -216,14 +216,14 @@ Topology explicit_nodes(YamlMap& map, const NodeKeys* more) {
       kind_map.read("tier", tier, 1, 200);
       kind_map.read("latency", latency);
       if (more != nullptr) {
-        more->read(name, kind_map);
+        more->read(name, kind_map, it->second);
       }
       kind_map.finish();
     }
     keys.read("tier", tier, 1, 200);
     keys.read("latency", latency);
     if (more != nullptr) {
-      more->read(name, keys);
+      more->read(name, keys, node);
     }
     keys.finish();
     if (net.find(name) != kNone) {
@@ -291,7 +291,7 @@ Topology read_topology_map(YamlMap& map, const std::string& directory, const Nod
   if (map.has("generator")) {
     if (more != nullptr) {
       YamlMap defaults = map.map("defaults");
-      more->read("", defaults);
+      more->read("", defaults, map.raw("defaults"));
       defaults.finish();
     }
     const auto shape = static_cast<Shape>(map.choice("generator", kShapes, 0));

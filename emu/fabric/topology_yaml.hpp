@@ -20,7 +20,7 @@ namespace weft::fabric {
 struct NodeKeys {
   // Asks a mapping for those keys: that of `defaults` first, with no name, then for each node that
   // of its kind, if it has one, and its own. A node that names no kind is a host.
-  std::function<void(const std::string& node, YamlMap& keys)> read;
+  std::function<void(const std::string& node, YamlMap& keys, const YAML::Node& where)> read;
 };
 // Reads the mapping under a key `topology`. On failure the YamlFile of `map` has the error. With
 // `more`, hosts may lack links if there are none at all.

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "emu/fabric/nearest_word.hpp"
+
 namespace weft::fabric {
 namespace {
 

@@ -84,7 +84,6 @@ class YamlMap {
   void fail_here(const std::string& what) { file_.fail_at(node_, path_, what); }
   [[nodiscard]] YamlFile& file() { return file_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const YAML::Node& here() const { return node_; }
 
  private:
   [[nodiscard]] bool integer(const char* key, std::int64_t& value, std::int64_t low,
@@ -98,9 +97,6 @@ class YamlMap {
   std::string path_;
   std::vector<std::string> asked_;
 };
-
-// The word that a misspelled one was probably meant to be; empty if none is near.
-[[nodiscard]] std::string nearest_word(std::string_view word, std::span<const std::string> words);
 
 // Whether a node may have this name: names become parts of file paths, of environment variables, of
 // link patterns and of metrics.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "emu/fabric/yaml_reader.hpp"
+#include "emu/fabric/nearest_word.hpp"
 
 namespace weft::k8s {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "emu/fabric/yaml_reader.hpp"
+#include "emu/fabric/nearest_word.hpp"
 
 namespace weft::k8s {
 namespace {

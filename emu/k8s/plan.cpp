@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "emu/fabric/yaml_reader.hpp"
+#include "emu/fabric/nearest_word.hpp"
 
 namespace weft::k8s {
 namespace {

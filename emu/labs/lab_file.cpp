@@ -163,6 +163,7 @@ class LabReader {
       top.fail_here("expected 'topology:' with 'nodes:' (docs/containers.md has an example)");
     }
     YamlMap topology = top.map("topology");
+    top_.emplace(top.raw("topology"));
     read_topology(topology);
     top.finish();
     if (!file_.failed()) {
@@ -193,18 +194,19 @@ class LabReader {
   void read_topology(YamlMap& topology) {
     has_nics_ = topology.has("nics");
     topology.read("nics", lab_.nics, 1, kMaxNics);
-    const fabric::NodeKeys more{[&](const std::string& name, YamlMap& keys) {
-      if (name.empty()) {
-        read_node_keys(keys, directory_, defaults_);
-        return;
-      }
-      Said& said = said_.try_emplace(name, Said{defaults_, {}, false}).first->second;
-      said.node.place = place_of(file_, keys.here());
-      said.where.emplace(keys.here());
-      said.is_container =
-          said.is_container || keys.has("image") || keys.has("rootfs") || keys.has("cmd");
-      read_node_keys(keys, directory_, said.node);
-    }};
+    const fabric::NodeKeys more{
+        [&](const std::string& name, YamlMap& keys, const YAML::Node& where) {
+          if (name.empty()) {
+            read_node_keys(keys, directory_, defaults_);
+            return;
+          }
+          Said& said = said_.try_emplace(name, Said{defaults_, {}, false}).first->second;
+          said.node.place = place_of(file_, where);
+          said.where.emplace(where);
+          said.is_container =
+              said.is_container || keys.has("image") || keys.has("rootfs") || keys.has("cmd");
+          read_node_keys(keys, directory_, said.node);
+        }};
     lab_.topology = fabric::read_topology_map(topology, directory_, &more);
     lab_.topology.name = lab_.name;
   }
@@ -212,7 +214,7 @@ class LabReader {
   void gather_nodes(YamlMap& topology) {
     for (const fabric::Node& host : lab_.topology.nodes()) {
       const auto said = said_.find(host.name);
-      const YAML::Node where = said == said_.end() ? topology.here() : *said->second.where;
+      const YAML::Node where = said == said_.end() ? *top_ : *said->second.where;
       const std::string path = topology.path() + ".nodes." + host.name;
       if (host.kind != fabric::Node::Kind::host) {
         if (said != said_.end() && said->second.is_container) {
@@ -261,6 +263,7 @@ class LabReader {
   LabFile lab_;
   LabNode defaults_;
   std::map<std::string, Said> said_;  // by the node's name
+  std::optional<YAML::Node> top_;     // the topology
   bool has_nics_ = false;
 };
 

@@ -196,7 +196,10 @@ Result<ContainerDevice> share_nics(const std::string& directory, const devices::
                                    const std::string& host,
                                    const std::vector<std::size_t>& numbers) {
   const auto folder = OpenFolder::at(shared_folder(directory));
-  const auto trees = folder ? folder->inner(kDevicesFolder) : folder;
+  if (!folder) {
+    return tl::unexpected(folder.error());
+  }
+  const auto trees = folder->inner(kDevicesFolder);
   if (!trees) {
     return tl::unexpected(trees.error());
   }
