@@ -83,7 +83,7 @@ int plan(Options options) {
   for (const std::string& path : options.files) {
     files.push_back(read_file(path));
   }
-  const k8s::Plan made = k8s::make_plan(files, options.plan);
+  const k8s::PodPlan made = k8s::make_plan(files, options.plan);
   fmt::print("{}{}", options.json ? k8s::plan_json(made) : k8s::plan_text(made),
              options.json ? "\n" : "");
   return made.is_good() ? kSuccess : kFailure;

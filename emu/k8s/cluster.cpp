@@ -173,12 +173,12 @@ void complain_of_idle_policies(const Objects& objects, const std::vector<Planned
 
 std::uint64_t PlannedNode::free(const std::string& resource) const {
   return static_cast<std::uint64_t>(std::ranges::count_if(
-      devices, [&](const VirtualDevice& d) { return d.resource == resource && !d.is_taken; }));
+      devices, [&](const ClusterDevice& d) { return d.resource == resource && !d.is_taken; }));
 }
 
 std::uint64_t PlannedNode::all(const std::string& resource) const {
   return static_cast<std::uint64_t>(
-      std::ranges::count(devices, resource, &VirtualDevice::resource));
+      std::ranges::count(devices, resource, &ClusterDevice::resource));
 }
 
 bool selects(const Labels& selector, const Labels& labels, std::string& missing) {

@@ -10,7 +10,7 @@
 namespace weft::k8s {
 
 // A device that a pod can be given.
-struct VirtualDevice {
+struct ClusterDevice {
   std::string resource;  // with its prefix
   std::string pf;        // empty: not a virtual function
   unsigned number = 0;   // of the VF in its PF, or of the device in its resource
@@ -26,7 +26,7 @@ struct PlannedNode {
   bool is_virtual = false;  // no manifest describes it
   Labels labels;
   std::vector<PhysicalFunction> pfs;
-  std::vector<VirtualDevice> devices;
+  std::vector<ClusterDevice> devices;
   std::size_t pods = 0;
 
   [[nodiscard]] std::uint64_t free(const std::string& resource) const;

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxObjects = 100'000;
 // Objects without a namespace are applied to the one that kubectl is told, "default" otherwise.
 void add_object(const ManifestFile& file, const YAML::Node& root, Findings& findings,
                 std::vector<Manifest>& manifests) {
-  const Place place = place_of(file.name, root);
+  const FilePlace place = place_of(file.name, root);
   if (!root.IsMap()) {
     findings.error(place, "is no object", "a manifest has keys: apiVersion, kind, metadata, ...");
     return;
@@ -49,7 +49,8 @@ void add_object(const ManifestFile& file, const YAML::Node& root, Findings& find
 }  // namespace
 
 bool Findings::has_errors() const {
-  return std::ranges::any_of(list_, [](const Finding& finding) { return finding.is_error; });
+  return std::ranges::any_of(list_,
+                             [](const ManifestFinding& finding) { return finding.is_error; });
 }
 
 std::vector<Manifest> load_manifests(const ManifestFile& file, Findings& findings) {
@@ -68,7 +69,7 @@ std::vector<Manifest> load_manifests(const ManifestFile& file, Findings& finding
   return manifests;
 }
 
-Place place_of(const std::string& file, const YAML::Node& node) {
+FilePlace place_of(const std::string& file, const YAML::Node& node) {
   return {file, node.IsDefined() && !node.Mark().is_null() ? node.Mark().line + 1 : 0};
 }
 

@@ -9,7 +9,7 @@
 namespace weft::k8s {
 
 // Where something stands in the files that people gave.
-struct Place {
+struct FilePlace {
   std::string file;
   int line = 0;
 
@@ -18,8 +18,8 @@ struct Place {
 
 // What stands between the files and what they are meant to do. A finding is an error if somebody
 // does not get what the files ask for.
-struct Finding {
-  Place place;
+struct ManifestFinding {
+  FilePlace place;
   bool is_error = true;
   std::string what;
   std::string remedy;
@@ -27,20 +27,20 @@ struct Finding {
 
 class Findings {
  public:
-  void error(Place place, std::string what, std::string remedy) {
+  void error(FilePlace place, std::string what, std::string remedy) {
     list_.push_back({std::move(place), true, std::move(what), std::move(remedy)});
   }
-  void warning(Place place, std::string what, std::string remedy) {
+  void warning(FilePlace place, std::string what, std::string remedy) {
     list_.push_back({std::move(place), false, std::move(what), std::move(remedy)});
   }
   void append(const Findings& more) {
     list_.insert(list_.end(), more.list_.begin(), more.list_.end());
   }
-  [[nodiscard]] const std::vector<Finding>& list() const { return list_; }
+  [[nodiscard]] const std::vector<ManifestFinding>& list() const { return list_; }
   [[nodiscard]] bool has_errors() const;
 
  private:
-  std::vector<Finding> list_;
+  std::vector<ManifestFinding> list_;
 };
 
 struct ManifestFile {
@@ -53,7 +53,7 @@ struct Manifest {
   std::string kind;
   std::string name;
   std::string name_space;
-  Place place;
+  FilePlace place;
   YAML::Node root;
 
   // "Pod default/a", for messages.
@@ -65,7 +65,7 @@ struct Manifest {
 
 // --- Reading nodes that may be anything.
 
-[[nodiscard]] Place place_of(const std::string& file, const YAML::Node& node);
+[[nodiscard]] FilePlace place_of(const std::string& file, const YAML::Node& node);
 // The value of a key, or an undefined node where there is none or `map` is no mapping.
 [[nodiscard]] YAML::Node value_of(const YAML::Node& map, const char* key);
 // A scalar's text, or `otherwise`.

@@ -16,7 +16,7 @@ unsigned number_of(const YAML::Node& node) {
   return status == std::errc{} && end == text.data() + text.size() ? number : 0;
 }
 
-ClusterNode& node_called(const std::string& name, const Place& place, Objects& objects) {
+ClusterNode& node_called(const std::string& name, const FilePlace& place, Objects& objects) {
   const auto found = std::ranges::find(objects.nodes, name, &ClusterNode::name);
   return found != objects.nodes.end()
              ? *found
@@ -94,7 +94,7 @@ void read_node_state(const Manifest& manifest, Objects& objects) {
 Objects read_objects(const std::vector<Manifest>& manifests, const ReadOptions& options,
                      Findings& findings) {
   Objects objects;
-  std::map<std::string, Place> seen;
+  std::map<std::string, FilePlace> seen;
   for (const Manifest& manifest : manifests) {
     const auto [first, is_new] = seen.emplace(manifest.title(), manifest.place);
     if (!is_new && text_of(value_of(value_of(manifest.root, "metadata"), "name")) != "") {

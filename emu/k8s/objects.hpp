@@ -20,12 +20,12 @@ using Labels = std::map<std::string, std::string>;
 struct PfName {
   std::string pf;
   std::optional<std::pair<unsigned, unsigned>> vfs;
-  Place place;
+  FilePlace place;
 };
 
 // SriovNetworkNodePolicy: on which nodes which NICs are cut into virtual functions.
 struct Policy {
-  Place place;
+  FilePlace place;
   std::string name;
   std::string resource;  // without the prefix
   Labels node_selector;
@@ -49,8 +49,8 @@ struct Ipam {
 
 // A NetworkAttachmentDefinition: given, or made by the operator of a SriovNetwork or
 // SriovIBNetwork.
-struct Network {
-  Place place;
+struct PodNetwork {
+  FilePlace place;
   std::string kind;
   std::string name;
   std::string name_space;  // where pods find it
@@ -61,7 +61,7 @@ struct Network {
 };
 
 // One network in a pod's annotation.
-struct Attachment {
+struct NetworkAttachment {
   std::string name;
   std::string name_space;
   std::string interface;               // empty: net1, net2, ...
@@ -70,7 +70,7 @@ struct Attachment {
 
 struct Request {
   std::uint64_t count = 0;
-  Place place;
+  FilePlace place;
 };
 
 struct Container {
@@ -81,14 +81,14 @@ struct Container {
 };
 
 struct Pod {
-  Place place;
+  FilePlace place;
   std::string owner;  // "Job default/test", or the pod itself
   std::string name;
   std::string name_space;
   Labels node_selector;
   std::map<std::string, Request> resources;  // of all its containers; devices only
-  std::vector<Attachment> attachments;
-  Place annotation;
+  std::vector<NetworkAttachment> attachments;
+  FilePlace annotation;
   std::vector<Container> containers;
 
   [[nodiscard]] std::string title() const { return "Pod " + name_space + "/" + name; }
@@ -104,7 +104,7 @@ struct PhysicalFunction {
 
 // A Node, with what a SriovNetworkNodeState says of its NICs.
 struct ClusterNode {
-  Place place;
+  FilePlace place;
   std::string name;
   Labels labels;
   bool has_state = false;
@@ -120,7 +120,7 @@ struct ReadOptions {
 
 struct Objects {
   std::vector<Policy> policies;
-  std::vector<Network> networks;
+  std::vector<PodNetwork> networks;
   std::vector<ClusterNode> nodes;
   std::vector<Pod> pods;
 };

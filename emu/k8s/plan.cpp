@@ -20,9 +20,9 @@ std::string joined(const std::vector<std::string>& words) {
 
 class Planner {
  public:
-  explicit Planner(Plan& plan) : plan_(plan) {
+  explicit Planner(PodPlan& plan) : plan_(plan) {
     for (const PlannedNode& node : plan_.nodes) {
-      for (const VirtualDevice& device : node.devices) {
+      for (const ClusterDevice& device : node.devices) {
         known_resources_.insert(device.resource);
       }
     }
@@ -32,7 +32,7 @@ class Planner {
     complain_of_overlaps();
     for (const Pod& pod : plan_.objects.pods) {
       PlannedPod planned{&pod, "", {}};
-      std::vector<Network*> networks;
+      std::vector<PodNetwork*> networks;
       // Each answer is looked at: a pod may have several faults.
       const bool found = find_networks(pod, networks);
       const bool asked = check_requests(pod, networks);
@@ -47,15 +47,15 @@ class Planner {
 
  private:
   // Faults of a template are those of all its pods: they are said once.
-  void complain(const Place& place, const Pod& pod, const std::string& what,
+  void complain(const FilePlace& place, const Pod& pod, const std::string& what,
                 const std::string& remedy) {
     if (said_.insert(place.text() + what).second) {
       plan_.findings.error(place, pod.owner + " " + what, remedy);
     }
   }
 
-  Network* network_called(const std::string& name_space, const std::string& name) {
-    for (Network& network : plan_.objects.networks) {
+  PodNetwork* network_called(const std::string& name_space, const std::string& name) {
+    for (PodNetwork& network : plan_.objects.networks) {
       if (network.name == name && network.name_space == name_space) {
         return &network;
       }
@@ -63,17 +63,17 @@ class Planner {
     return nullptr;
   }
 
-  bool find_networks(const Pod& pod, std::vector<Network*>& networks) {
+  bool find_networks(const Pod& pod, std::vector<PodNetwork*>& networks) {
     bool all = true;
-    for (const Attachment& attachment : pod.attachments) {
-      Network* const network = network_called(attachment.name_space, attachment.name);
+    for (const NetworkAttachment& attachment : pod.attachments) {
+      PodNetwork* const network = network_called(attachment.name_space, attachment.name);
       networks.push_back(network);
       if (network != nullptr) {
         continue;
       }
       all = false;
       const auto elsewhere =
-          std::ranges::find(plan_.objects.networks, attachment.name, &Network::name);
+          std::ranges::find(plan_.objects.networks, attachment.name, &PodNetwork::name);
       if (elsewhere != plan_.objects.networks.end()) {
         const bool is_operators = elsewhere->kind.starts_with("Sriov");
         complain(pod.annotation, pod,
@@ -87,7 +87,7 @@ class Planner {
         continue;
       }
       std::vector<std::string> names;
-      for (const Network& one : plan_.objects.networks) {
+      for (const PodNetwork& one : plan_.objects.networks) {
         names.push_back(one.name);
       }
       const std::string meant = fabric::nearest_word(attachment.name, names);
@@ -100,10 +100,10 @@ class Planner {
   }
 
   // Every attachment takes one device of its network's resource from what the pod has asked for.
-  bool check_requests(const Pod& pod, const std::vector<Network*>& networks) {
+  bool check_requests(const Pod& pod, const std::vector<PodNetwork*>& networks) {
     bool good = true;
     std::map<std::string, std::uint64_t> attached;
-    for (const Network* network : networks) {
+    for (const PodNetwork* network : networks) {
       if (network != nullptr && !network->resource.empty()) {
         ++attached[network->resource];
       }
@@ -190,8 +190,8 @@ class Planner {
     return nullptr;
   }
 
-  VirtualDevice& take_device(PlannedNode& node, const std::string& resource) {
-    VirtualDevice& device = *std::ranges::find_if(node.devices, [&](const VirtualDevice& d) {
+  ClusterDevice& take_device(PlannedNode& node, const std::string& resource) {
+    ClusterDevice& device = *std::ranges::find_if(node.devices, [&](const ClusterDevice& d) {
       return d.resource == resource && !d.is_taken;
     });
     device.is_taken = true;
@@ -199,7 +199,7 @@ class Planner {
   }
 
   // False, and a finding, where no address is left.
-  bool give_addresses(const Pod& pod, const Attachment& attachment, Network& network,
+  bool give_addresses(const Pod& pod, const NetworkAttachment& attachment, PodNetwork& network,
                       const std::string& node, std::vector<std::string>& addresses) {
     Ipam& ipam = network.ipam;
     if (ipam.type == "static") {
@@ -240,7 +240,7 @@ class Planner {
     return false;
   }
 
-  void give(const Pod& pod, const std::vector<Network*>& networks, PlannedNode& node,
+  void give(const Pod& pod, const std::vector<PodNetwork*>& networks, PlannedNode& node,
             PlannedPod& planned) {
     bool good = true;
     std::map<std::string, std::uint64_t> left;
@@ -248,14 +248,14 @@ class Planner {
       left[resource] = request.count;
     }
     for (std::size_t i = 0; i < networks.size(); ++i) {
-      Network& network = *networks[i];
+      PodNetwork& network = *networks[i];
       PlannedDevice device;
       device.network = network.name_space + "/" + network.name;
       device.interface = pod.attachments[i].interface.empty() ? "net" + std::to_string(i + 1)
                                                               : pod.attachments[i].interface;
       device.resource = network.resource;
       if (!network.resource.empty()) {
-        const VirtualDevice& taken = take_device(node, network.resource);
+        const ClusterDevice& taken = take_device(node, network.resource);
         device.device = taken.text();
         device.pf = taken.pf;
         device.number = taken.number;
@@ -266,7 +266,7 @@ class Planner {
     }
     for (const auto& [resource, count] : left) {
       for (std::uint64_t n = 0; n < count; ++n) {
-        const VirtualDevice& taken = take_device(node, resource);
+        const ClusterDevice& taken = take_device(node, resource);
         planned.devices.push_back({resource, taken.text(), taken.pf, taken.number, "", "", {}});
       }
     }
@@ -294,7 +294,7 @@ class Planner {
     }
   }
 
-  Plan& plan_;
+  PodPlan& plan_;
   std::set<std::string> known_resources_;
   std::set<std::string> said_;
   std::map<std::string, std::string> fixed_;  // static addresses, and whose they are
@@ -302,16 +302,16 @@ class Planner {
 };
 
 // What a network is made from must be there.
-void check_network_resources(Plan& plan) {
+void check_network_resources(PodPlan& plan) {
   std::vector<std::string> names;
   for (const PlannedNode& node : plan.nodes) {
-    for (const VirtualDevice& device : node.devices) {
+    for (const ClusterDevice& device : node.devices) {
       if (std::ranges::find(names, device.resource) == names.end()) {
         names.push_back(device.resource);
       }
     }
   }
-  for (const Network& network : plan.objects.networks) {
+  for (const PodNetwork& network : plan.objects.networks) {
     if (network.resource.empty() || std::ranges::find(names, network.resource) != names.end()) {
       continue;
     }
@@ -325,8 +325,8 @@ void check_network_resources(Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options) {
-  Plan plan;
+PodPlan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options) {
+  PodPlan plan;
   std::vector<Manifest> manifests;
   for (const ManifestFile& file : files) {
     for (Manifest& manifest : load_manifests(file, plan.findings)) {

@@ -31,7 +31,7 @@ struct PlanOptions {
   ClusterOptions cluster;
 };
 
-struct Plan {
+struct PodPlan {
   Objects objects;
   std::vector<PlannedNode> nodes;
   std::vector<PlannedPod> pods;  // of objects.pods, in their order
@@ -40,10 +40,10 @@ struct Plan {
   [[nodiscard]] bool is_good() const { return !findings.has_errors(); }
 };
 
-[[nodiscard]] Plan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options);
+[[nodiscard]] PodPlan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options);
 
 // For people, and for programs (docs/json.md).
-[[nodiscard]] std::string plan_text(const Plan& plan);
-[[nodiscard]] std::string plan_json(const Plan& plan);
+[[nodiscard]] std::string plan_text(const PodPlan& plan);
+[[nodiscard]] std::string plan_json(const PodPlan& plan);
 
 }  // namespace weft::k8s

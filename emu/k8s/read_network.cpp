@@ -25,7 +25,7 @@ std::string text_of(const json& object, const char* key) {
 // Reads what hands out addresses; what is wrong goes to `complain`.
 class IpamReader {
  public:
-  IpamReader(const std::string& title, const Place& place, Findings& findings)
+  IpamReader(const std::string& title, const FilePlace& place, Findings& findings)
       : title_(title), place_(place), findings_(findings) {}
 
   Ipam read(const json& object) {
@@ -129,13 +129,13 @@ class IpamReader {
   }
 
   const std::string& title_;
-  const Place& place_;
+  const FilePlace& place_;
   Findings& findings_;
   Ipam ipam_;
 };
 
 // JSON in a text of the manifest. Null, and a finding, where it is none.
-json parse_json(const YAML::Node& node, const std::string& what, const Place& place,
+json parse_json(const YAML::Node& node, const std::string& what, const FilePlace& place,
                 Findings& findings) {
   json object = json::parse(k8s::text_of(node), nullptr, false);
   if (!object.is_object()) {
@@ -153,12 +153,12 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
                            Findings& findings) {
   const YAML::Node spec = value_of(manifest.root, "spec");
   check_keys(manifest, spec, manifest.kind == "SriovIBNetwork" ? kIbKeys : kEthernetKeys, findings);
-  Network network{manifest.place,
-                  manifest.kind,
-                  manifest.name,
-                  k8s::text_of(value_of(spec, "networkNamespace"), manifest.name_space),
-                  k8s::text_of(value_of(spec, "resourceName")),
-                  {}};
+  PodNetwork network{manifest.place,
+                     manifest.kind,
+                     manifest.name,
+                     k8s::text_of(value_of(spec, "networkNamespace"), manifest.name_space),
+                     k8s::text_of(value_of(spec, "resourceName")),
+                     {}};
   if (network.resource.empty()) {
     findings.error(place_of(manifest.place.file, spec), network.title() + " has no resourceName",
                    "that of a SriovNetworkNodePolicy, without prefix");
@@ -173,7 +173,7 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
   }
   network.resource = options.prefix + "/" + network.resource;
   if (const YAML::Node ipam = value_of(spec, "ipam"); ipam.IsDefined() && !ipam.IsNull()) {
-    const Place place = place_of(manifest.place.file, ipam);
+    const FilePlace place = place_of(manifest.place.file, ipam);
     const json object = parse_json(ipam, network.title() + ": ipam", place, findings);
     if (object.is_object() && !object.empty()) {
       network.ipam = IpamReader(network.title(), place, findings).read(object);
@@ -185,15 +185,15 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
 void read_attachment_definition(const Manifest& manifest, Objects& objects, Findings& findings) {
   const YAML::Node metadata = value_of(manifest.root, "metadata");
   const YAML::Node annotations = value_of(metadata, "annotations");
-  Network network{manifest.place,
-                  manifest.kind,
-                  manifest.name,
-                  manifest.name_space,
-                  k8s::text_of(value_of(annotations, kResourceAnnotation)),
-                  {}};
+  PodNetwork network{manifest.place,
+                     manifest.kind,
+                     manifest.name,
+                     manifest.name_space,
+                     k8s::text_of(value_of(annotations, kResourceAnnotation)),
+                     {}};
   const YAML::Node config = value_of(value_of(manifest.root, "spec"), "config");
   if (config.IsDefined() && !k8s::text_of(config).empty()) {
-    const Place place = place_of(manifest.place.file, config);
+    const FilePlace place = place_of(manifest.place.file, config);
     const json object = parse_json(config, network.title() + ": config", place, findings);
     const json* plugin = &object;
     if (const auto plugins = object.find("plugins");

@@ -67,7 +67,7 @@ class PolicyReader {
 
  private:
   void complain(const YAML::Node& node, const std::string& what, const std::string& remedy) {
-    const Place at = node.IsDefined() ? place_of(manifest_.place.file, node) : manifest_.place;
+    const FilePlace at = node.IsDefined() ? place_of(manifest_.place.file, node) : manifest_.place;
     findings_.error(at, policy_.title() + " " + what, remedy);
     good_ = false;
   }

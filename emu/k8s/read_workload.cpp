@@ -73,7 +73,7 @@ class PodReader {
       if (word.empty()) {
         continue;
       }
-      Attachment attachment{word, pod_.name_space, "", {}};
+      NetworkAttachment attachment{word, pod_.name_space, "", {}};
       if (const std::size_t at = attachment.name.find('@'); at != std::string::npos) {
         attachment.interface = attachment.name.substr(at + 1);
         attachment.name.resize(at);
@@ -103,7 +103,7 @@ class PodReader {
                    ? found->get<std::string>()
                    : "";
       };
-      Attachment attachment{text_in("name"), text_in("namespace"), text_in("interface"), {}};
+      NetworkAttachment attachment{text_in("name"), text_in("namespace"), text_in("interface"), {}};
       if (attachment.name.empty()) {
         findings_.error(pod_.annotation, pod_.owner + ": a network in the annotation has no name",
                         "each object of the list has a \"name\"");
@@ -158,7 +158,7 @@ class PodReader {
         if (!is_device(resource)) {
           continue;
         }
-        const Place place = place_of(manifest_.place.file, pair.first);
+        const FilePlace place = place_of(manifest_.place.file, pair.first);
         const auto count = number_of(text_of(pair.second));
         if (!count) {
           findings_.error(place,

@@ -16,12 +16,12 @@ using nlohmann::ordered_json;
 std::string devices_text(const PlannedNode& node) {
   std::string text;
   std::set<std::string> resources;
-  for (const VirtualDevice& device : node.devices) {
+  for (const ClusterDevice& device : node.devices) {
     if (!resources.insert(device.resource).second) {
       continue;
     }
     std::map<std::string, unsigned> of_pf;
-    for (const VirtualDevice& other : node.devices) {
+    for (const ClusterDevice& other : node.devices) {
       of_pf[other.pf] += other.resource == device.resource ? 1U : 0U;
     }
     text += fmt::format("  {}: {} (", device.resource, node.all(device.resource));
@@ -40,7 +40,7 @@ std::string devices_text(const PlannedNode& node) {
 
 }  // namespace
 
-std::string plan_text(const Plan& plan) {
+std::string plan_text(const PodPlan& plan) {
   std::string text;
   for (const PlannedNode& node : plan.nodes) {
     text += fmt::format("node {}{}\n{}", node.name,
@@ -59,7 +59,7 @@ std::string plan_text(const Plan& plan) {
     }
   }
   std::size_t errors = 0;
-  for (const Finding& finding : plan.findings.list()) {
+  for (const ManifestFinding& finding : plan.findings.list()) {
     errors += finding.is_error ? 1U : 0U;
     text += fmt::format("{}: {}: {}\n    {}\n", finding.place.text(),
                         finding.is_error ? "error" : "warning", finding.what, finding.remedy);
@@ -69,11 +69,11 @@ std::string plan_text(const Plan& plan) {
   return text + fmt::format("{} of {} pods start, {} errors\n", started, plan.pods.size(), errors);
 }
 
-std::string plan_json(const Plan& plan) {
+std::string plan_json(const PodPlan& plan) {
   ordered_json nodes = ordered_json::array();
   for (const PlannedNode& node : plan.nodes) {
     std::map<std::string, std::uint64_t> resources;
-    for (const VirtualDevice& device : node.devices) {
+    for (const ClusterDevice& device : node.devices) {
       resources[device.resource] = node.all(device.resource);
     }
     nodes.push_back({{"node", node.name}, {"virtual", node.is_virtual}, {"resources", resources}});
@@ -93,7 +93,7 @@ std::string plan_json(const Plan& plan) {
                     {"devices", devices}});
   }
   ordered_json findings = ordered_json::array();
-  for (const Finding& finding : plan.findings.list()) {
+  for (const ManifestFinding& finding : plan.findings.list()) {
     findings.push_back({{"file", finding.place.file},
                         {"line", finding.place.line},
                         {"severity", finding.is_error ? "error" : "warning"},

@@ -117,15 +117,15 @@ std::string EngineAnswer::complaint() const {
   return all.empty() ? fmt::format("exit code {}", code) : all;
 }
 
-Result<Engine> Engine::find(const std::string& asked) {
+Result<ContainerEngine> ContainerEngine::find(const std::string& asked) {
   const Words candidates = asked.empty() ? Words{"podman", "docker"} : Words{asked};
   for (const std::string& program : candidates) {
     // A podman may be called docker: it says itself what it is.
-    const Engine engine(program, EngineKind::podman);
+    const ContainerEngine engine(program, EngineKind::podman);
     const auto said = engine.run_all({{"--version"}}, Interrupts::heed, {});
     if (said && said->front() && said->front()->code == 0) {
       const bool is_docker = said->front()->out.starts_with("Docker");
-      return Engine(program, is_docker ? EngineKind::docker : EngineKind::podman);
+      return ContainerEngine(program, is_docker ? EngineKind::docker : EngineKind::podman);
     }
   }
   return fail(ErrorCode::not_found,
@@ -136,7 +136,7 @@ Result<Engine> Engine::find(const std::string& asked) {
                         " --version` cannot be run");
 }
 
-Result<std::vector<std::optional<EngineAnswer>>> Engine::run_all(
+Result<std::vector<std::optional<EngineAnswer>>> ContainerEngine::run_all(
     const std::vector<Words>& commands, Interrupts interrupts,
     const std::function<bool(std::size_t, const EngineAnswer&)>& go_on) const {
   std::vector<std::optional<EngineAnswer>> answers(commands.size());
@@ -172,7 +172,7 @@ Result<std::vector<std::optional<EngineAnswer>>> Engine::run_all(
   return answers;
 }
 
-Result<std::string> Engine::ask(const Words& command, Interrupts interrupts) const {
+Result<std::string> ContainerEngine::ask(const Words& command, Interrupts interrupts) const {
   const auto answers = run_all({command}, interrupts, {});
   if (!answers) {
     return tl::unexpected(answers.error());
@@ -186,7 +186,8 @@ Result<std::string> Engine::ask(const Words& command, Interrupts interrupts) con
   return answer.out;
 }
 
-Result<std::vector<ContainerState>> containers_of(const Engine& engine, const LabIdentity& lab) {
+Result<std::vector<ContainerState>> containers_of(const ContainerEngine& engine,
+                                                  const LabIdentity& lab) {
   const auto ids = engine.ask(list_containers(lab, false), Interrupts::heed);
   if (!ids) {
     return tl::unexpected(ids.error());

@@ -26,11 +26,11 @@ struct EngineAnswer {
 // is being cleared away has to be cleared away.
 enum class Interrupts : std::uint8_t { heed, defer };
 
-class Engine {
+class ContainerEngine {
  public:
   // `asked`: podman, docker, or the path of a program that is one of them; empty: the first of the
   // two that is there.
-  [[nodiscard]] static Result<Engine> find(const std::string& asked);
+  [[nodiscard]] static Result<ContainerEngine> find(const std::string& asked);
 
   [[nodiscard]] EngineKind kind() const { return kind_; }
   [[nodiscard]] const std::string& program() const { return program_; }
@@ -45,13 +45,14 @@ class Engine {
   [[nodiscard]] Result<std::string> ask(const Words& command, Interrupts interrupts) const;
 
  private:
-  Engine(std::string program, EngineKind kind) : program_(std::move(program)), kind_(kind) {}
+  ContainerEngine(std::string program, EngineKind kind)
+      : program_(std::move(program)), kind_(kind) {}
   std::string program_;
   EngineKind kind_;
 };
 
 // The lab's containers, those that have ended among them.
-[[nodiscard]] Result<std::vector<ContainerState>> containers_of(const Engine& engine,
+[[nodiscard]] Result<std::vector<ContainerState>> containers_of(const ContainerEngine& engine,
                                                                 const LabIdentity& lab);
 
 // The lines of a text that are not empty.

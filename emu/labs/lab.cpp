@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr int kSweeps = 20;  // calls that were killed may still come to something
 
 // Containers that are paused cannot be killed.
-Result<void> remove_all_containers(const Engine& engine, const LabIdentity& lab) {
+Result<void> remove_all_containers(const ContainerEngine& engine, const LabIdentity& lab) {
   Result<void> outcome;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     const auto ids = engine.ask(list_containers(lab, false), Interrupts::defer);
@@ -44,7 +44,7 @@ Result<void> remove_all_containers(const Engine& engine, const LabIdentity& lab)
                  : outcome;
 }
 
-Result<void> remove_networks(const Engine& engine, const LabIdentity& lab) {
+Result<void> remove_networks(const ContainerEngine& engine, const LabIdentity& lab) {
   const auto ids = engine.ask(list_networks(lab), Interrupts::defer);
   if (!ids || ids->empty()) {
     return ids ? Result<void>{} : tl::unexpected(ids.error());
@@ -64,7 +64,7 @@ void remove_files(const std::string& directory) {
 
 // Takes everything of a lab away, but its directory, on which there is a lock. Returns whether
 // weftd was there.
-Result<bool> clear_away(const Engine& engine, const LabIdentity& lab) {
+Result<bool> clear_away(const ContainerEngine& engine, const LabIdentity& lab) {
   auto done = remove_all_containers(engine, lab);
   if (done) {
     done = remove_networks(engine, lab);
@@ -93,7 +93,7 @@ void clear_broken_labs(const Progress& progress) {
     if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
       continue;  // it is just being started
     }
-    const auto engine = Engine::find(record->engine);
+    const auto engine = ContainerEngine::find(record->engine);
     if (engine && clear_away(*engine, {name, *directory})) {
       std::error_code error;
       fs::remove_all(*directory, error);
@@ -133,7 +133,7 @@ Result<LabRecord> start_lab(const LabSource& source, const std::string& engine_n
     return tl::unexpected(file.error());
   }
   const launch::Interruptible interruptible;
-  const auto engine = Engine::find(engine_name.empty() ? file->engine : engine_name);
+  const auto engine = ContainerEngine::find(engine_name.empty() ? file->engine : engine_name);
   if (!engine) {
     return tl::unexpected(engine.error());
   }
@@ -202,7 +202,7 @@ Result<bool> end_lab(const std::string& name, const Progress& progress) {
                       fmt::format("network '{0}' is no lab: `weft down {0}` ends it", name))
                : tl::unexpected(record.error());
   }
-  const auto engine = Engine::find(record->engine);
+  const auto engine = ContainerEngine::find(record->engine);
   if (!engine) {
     return tl::unexpected(engine.error());
   }
@@ -268,7 +268,7 @@ Result<RunningLab> find_lab(const std::string& name) {
                ? fail(ErrorCode::not_found, "network '" + chosen + "' is no lab")
                : tl::unexpected(record.error());
   }
-  const auto engine = Engine::find(record->engine);
+  const auto engine = ContainerEngine::find(record->engine);
   if (!engine) {
     return tl::unexpected(engine.error());
   }

@@ -35,7 +35,7 @@ struct LabSource {
 struct RunningLab {
   LabIdentity identity;
   LabRecord record;
-  Engine engine;
+  ContainerEngine engine;
 
   // The container of that node, which the lab must have.
   [[nodiscard]] Result<std::string> container(const std::string& node) const;

@@ -280,12 +280,4 @@ Result<LabFile> read_lab(const std::string& file_name, const std::string& text,
   return lab;
 }
 
-Result<LabFile> read_lab_file(const std::string& path) {
-  const auto text = fabric::read_text_file(path);
-  if (!text) {
-    return tl::unexpected(text.error());
-  }
-  return read_lab(path, *text, std::filesystem::path(path).parent_path().string());
-}
-
 }  // namespace weft::labs

@@ -59,6 +59,5 @@ struct LabFile {
 // `directory` is where relative names of other files start.
 [[nodiscard]] Result<LabFile> read_lab(const std::string& file_name, const std::string& text,
                                        const std::string& directory);
-[[nodiscard]] Result<LabFile> read_lab_file(const std::string& path);
 
 }  // namespace weft::labs

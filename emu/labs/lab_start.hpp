@@ -21,7 +21,7 @@ using Progress = std::function<void(const std::string& text, bool last)>;
 // fails stays.
 class LabStart {
  public:
-  LabStart(const Engine& engine, LabIdentity identity, const LabFile& file,
+  LabStart(const ContainerEngine& engine, LabIdentity identity, const LabFile& file,
            const Progress& progress)
       : engine_(engine), identity_(std::move(identity)), file_(file), progress_(progress) {}
 
@@ -36,7 +36,7 @@ class LabStart {
   [[nodiscard]] Result<std::vector<const LabNode*>> missing_nodes() const;
   [[nodiscard]] Result<void> start_nodes(const LabRecord& record);
 
-  const Engine& engine_;
+  const ContainerEngine& engine_;
   LabIdentity identity_;
   const LabFile& file_;
   const Progress& progress_;

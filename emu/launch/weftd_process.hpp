@@ -56,7 +56,7 @@ inline constexpr std::chrono::seconds kPatienceWithEnd{5};
 [[nodiscard]] std::vector<std::string> networks_there();
 [[nodiscard]] std::vector<std::string> networks_that_are_up();
 
-// A weftd of one's own: it and its directory go when this goes.
+// A weftd that belongs to this object: it ends, and its directory goes, with the object.
 class PrivateWeftd {
  public:
   [[nodiscard]] static Result<PrivateWeftd> start(const WeftdOptions& options);

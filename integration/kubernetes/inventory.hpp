@@ -12,7 +12,7 @@
 namespace weft::kubernetes {
 
 // One resource of a node.
-struct Resource {
+struct NodeResource {
   std::string name;               // "vpc.amazonaws.com/efa"
   std::string device;             // as `weft up --device` takes it
   std::vector<std::size_t> nics;  // numbers of NICs of the host; empty: all

@@ -68,7 +68,7 @@ Result<ContainerEdits> edits_for(const PluginConfig& config, const std::string& 
 }
 
 Result<std::unique_ptr<Plugin>> make_plugin(const PluginConfig& config, const std::string& host,
-                                            const Resource& resource,
+                                            const NodeResource& resource,
                                             const std::map<std::size_t, bool>& nics) {
   auto kind = launch::parse_device_kind(resource.device.empty() ? launch::default_device()
                                                                 : resource.device);
@@ -107,7 +107,7 @@ int serve(const PluginConfig& config) {
     launch::check_interrupt();
     const auto nics = ask_health(config, host);
     if (plugins.empty() && !nics.empty()) {
-      for (const Resource& resource : config.resources) {
+      for (const NodeResource& resource : config.resources) {
         auto plugin = make_plugin(config, host, resource, nics);
         if (!plugin) {
           say(plugin.error().message);

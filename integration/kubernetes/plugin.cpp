@@ -1,6 +1,7 @@
 // Owns serving the kubelet.
 #include "integration/kubernetes/plugin.hpp"
 
+#include <device_plugin.grpc.pb.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,8 +9,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-
-#include "device_plugin.grpc.pb.h"
 
 namespace weft::kubernetes {
 namespace {
@@ -167,7 +166,7 @@ Plugin::~Plugin() {
   }
 }
 
-// Resource names have a slash.
+// Names of resources have a slash.
 std::string Plugin::socket() const {
   std::string name = resource_;
   std::ranges::replace(name, '/', '_');

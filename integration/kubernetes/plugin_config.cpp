@@ -23,9 +23,10 @@ bool is_resource_name(const std::string& name) {
          std::ranges::all_of(name.substr(0, slash) + name.substr(slash + 1), is_word);
 }
 
-Resource read_resource(fabric::YamlFile& file, const YAML::Node& node, const std::string& path) {
+NodeResource read_resource(fabric::YamlFile& file, const YAML::Node& node,
+                           const std::string& path) {
   fabric::YamlMap map(file, node, path);
-  Resource resource;
+  NodeResource resource;
   map.read("name", resource.name);
   if (!is_resource_name(resource.name)) {
     map.fail("name", "expected DOMAIN/NAME, such as vpc.amazonaws.com/efa");
@@ -55,8 +56,8 @@ Result<PluginConfig> read_plugin_config(const std::string& file_name, const std:
   map.read("network", config.network);
   map.read("host", config.host);
   map.each("resources", [&](const YAML::Node& node, const std::string& path) {
-    Resource resource = read_resource(file, node, path);
-    if (std::ranges::find(config.resources, resource.name, &Resource::name) !=
+    NodeResource resource = read_resource(file, node, path);
+    if (std::ranges::find(config.resources, resource.name, &NodeResource::name) !=
         config.resources.end()) {
       file.fail_at(node, path, "the resource '" + resource.name + "' is here a second time");
     }

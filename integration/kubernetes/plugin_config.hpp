@@ -13,7 +13,7 @@ struct PluginConfig {
   std::string folder = "/var/lib/kubelet/device-plugins";  // of kubelet.sock
   std::string network = "default";                         // that `weft up` was told
   std::string host;                                        // empty: the network's first
-  std::vector<Resource> resources;
+  std::vector<NodeResource> resources;
 };
 
 [[nodiscard]] Result<PluginConfig> read_plugin_config(const std::string& file_name,

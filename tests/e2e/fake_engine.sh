@@ -24,7 +24,9 @@ note() {  # FILE WORD...
   shift
   while [ $# -gt 0 ]; do
     case $1 in
-      --label | --env | --ip | --add-host | --volume | --network) echo "${1#--} $2" >>"$file"; shift ;;
+      --label | --env | --ip | --add-host | --volume | --network)
+        echo "${1#--} $2" >>"$file"
+        shift ;;
     esac
     shift
   done

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ std::string sections(const std::vector<std::string>& texts) {
 
 const std::string kPfs = "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]";
 
-std::vector<Broken> broken_manifests() {
+// Policies.
+std::vector<Broken> broken_policies() {
   const std::string twin =
       changed(changed(kPolicy, "name: ib", "name: second"), "mlnxnics", "more");
   const std::string node = R"(apiVersion: v1
@@ -53,49 +55,14 @@ status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4
 ---
 )";
   return {
-      {"unknown resource", kPolicy, kNetwork,
-       changed(kPod, "limits: {openshift.io/mlnxnics", "limits: {openshift.io/mlnxnic"),
-       "pods.yaml:14", "asks for openshift.io/mlnxnic, which no node has",
-       "did you mean openshift.io/mlnxnics?"},
-      {"resource without its prefix", kPolicy, kNetwork,
-       changed(changed(kPod, "requests: {openshift.io/mlnxnics: 1}\n", ""),
-               "        limits: {openshift.io/mlnxnics", "    limits: {nvidia.com/mlnxnics"),
-       "pods.yaml:13", "asks for nvidia.com/mlnxnics", "did you mean openshift.io/mlnxnics?"},
-      {"too few virtual functions", changed(kPolicy, "numVfs: 8", "numVfs: 7"), kNetwork, kJob,
-       "pods.yaml:13", "Pod default/many-56 finds no free openshift.io/mlnxnics", "numVfs", 56},
-      {"more devices than any node has", kPolicy, kNetwork,
-       changed(kJob, "mlnxnics: \"1\"", "mlnxnics: \"33\""), "pods.yaml:13",
-       "asks for 33 of openshift.io/mlnxnics; no node has more than 32", "ask for less"},
-      {"network that is not there", kPolicy, kNetwork,
-       changed(kPod, "networks: ib-net", "networks: ib-nte"), "pods.yaml:6",
-       "attaches the network 'ib-nte', which nothing here makes", "did you mean 'ib-net'?"},
-      {"network in another namespace", kPolicy,
-       changed(kNetwork, "networkNamespace: default", "networkNamespace: ml"), kPod, "pods.yaml:6",
-       "it is in namespace 'ml' (network.yaml:1)", "networkNamespace: default"},
-      {"networkNamespace left out", kPolicy, changed(kNetwork, "  networkNamespace: default\n", ""),
-       kPod, "pods.yaml:6", "it is in namespace 'sriov-network-operator'",
-       "networkNamespace: default"},
-      {"pods in another namespace", kPolicy, kNetwork,
-       changed(kPod, "name: test-1", "name: test-1\n  namespace: ml"), "pods.yaml:7",
-       "attaches the network 'ib-net' of namespace 'ml'", "networkNamespace: ml"},
       {"policy outside the operator's namespace",
        changed(kPolicy, "namespace: sriov-network-operator", "namespace: default"), kNetwork, kPod,
        "policy.yaml:4", "where the operator does not look", "metadata.namespace"},
       {"policy that selects no node", node + kPolicy, kNetwork, kPod, "policy.yaml:5",
        "selects no node: none has the label feature.node.kubernetes.io/network-sriov.capable=true",
        "kubectl label node"},
-      {"pod that selects no node", kPolicy, kNetwork,
-       changed(kPod, "spec:\n", "spec:\n  nodeSelector: {gpu: h100}\n"), "pods.yaml:1",
-       "selects no node: none has the label gpu=h100", "--label gpu=h100"},
-      {"range that is too small", kPolicy, changed(kNetwork, "100.0/24", "100.0/28"), kJob,
-       "network.yaml:1", "Pod default/many-14 gets no address: the range of 'ib-net' has 14",
-       "a larger range", 14},
-      {"range that is none", kPolicy, changed(kNetwork, "192.168.100.0/24", "192.168.100.0"), kPod,
-       "network.yaml:10", "has the range '192.168.100.0'", "ADDRESS/LENGTH", 1},
-      {"ipam that is no JSON", kPolicy, changed(kNetwork, "\"whereabouts\",", "\"whereabouts\""),
-       kPod, "network.yaml:10", "ipam is not valid JSON", "double quotes", 1},
       {"NIC that is not there", state + changed(kPolicy, kPfs, "[ibs1fo]"), kNetwork, kPod,
-       "policy.yaml:23", "selects no NIC of its nodes: there is no 'ibs1fo'",
+       "policy.yaml:24", "selects no NIC of its nodes: there is no 'ibs1fo'",
        "did you mean 'ibs1f0'?"},
       {"more virtual functions than the NIC has", state + kPolicy, kNetwork, kPod, "policy.yaml:10",
        "asks for 8 VFs of ibs1f0 of plain, which can have 4", "numVfs: 4 at most"},
@@ -112,6 +79,29 @@ status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4
        "policy.yaml:7", "has the resourceName 'mlnx-nics'", "letters, digits and _"},
       {"RDMA of vfio", changed(kPolicy, "netdevice", "vfio-pci"), kNetwork, kPod, "policy.yaml:17",
        "asks for RDMA of virtual functions that vfio-pci takes", "deviceType: netdevice"},
+      {"no YAML", "a: [", kNetwork, kPod, "policy.yaml:1", "is not valid YAML", "indentation"},
+  };
+}
+
+// Networks, and pods' way to them.
+std::vector<Broken> broken_networks() {
+  return {
+      {"network that is not there", kPolicy, kNetwork,
+       changed(kPod, "networks: ib-net", "networks: ib-nte"), "pods.yaml:6",
+       "attaches the network 'ib-nte', which nothing here makes", "did you mean 'ib-net'?"},
+      {"network in another namespace", kPolicy,
+       changed(kNetwork, "networkNamespace: default", "networkNamespace: ml"), kPod, "pods.yaml:6",
+       "it is in namespace 'ml' (network.yaml:1)", "networkNamespace: default"},
+      {"networkNamespace left out", kPolicy, changed(kNetwork, "  networkNamespace: default\n", ""),
+       kPod, "pods.yaml:6", "it is in namespace 'sriov-network-operator'",
+       "networkNamespace: default"},
+      {"range that is too small", kPolicy, changed(kNetwork, "100.0/24", "100.0/28"), kJob,
+       "network.yaml:1", "Pod default/many-14 gets no address: the range of 'ib-net' has 14",
+       "a larger range", 14},
+      {"range that is none", kPolicy, changed(kNetwork, "192.168.100.0/24", "192.168.100.0"), kPod,
+       "network.yaml:10", "has the range '192.168.100.0'", "ADDRESS/LENGTH", 1},
+      {"ipam that is no JSON", kPolicy, changed(kNetwork, "\"whereabouts\",", "\"whereabouts\""),
+       kPod, "network.yaml:10", "ipam is not valid JSON", "double quotes", 1},
       {"network of a resource that nobody makes", kPolicy,
        changed(kNetwork, "resourceName: mlnxnics", "resourceName: mlnxnic"), kPod, "network.yaml:1",
        "takes devices of openshift.io/mlnxnic, which no policy makes",
@@ -121,12 +111,42 @@ status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4
                "limits: {openshift.io/mlnxnics: 1}", "limits: {cpu: 1}"),
        "pods.yaml:6", "attaches 1 networks of openshift.io/mlnxnics and asks for 0 of it",
        "resources.limits: {openshift.io/mlnxnics: 1}"},
+      {"two pods with one static address", kPolicy,
+       changed(kNetwork, "\"whereabouts\", \"range\": \"192.168.100.0/24\"",
+               "\"static\", \"addresses\": [{\"address\": \"10.0.0.7/24\"}]"),
+       sections({kPod, changed(kPod, "test-1", "test-2")}), "network.yaml:1",
+       "would have the address 10.0.0.7/24 that Pod default/test-1 has", "whereabouts", 2},
+  };
+}
+
+// Pods, and what makes them.
+std::vector<Broken> broken_pods() {
+  return {
+      {"unknown resource", kPolicy, kNetwork,
+       changed(kPod, "limits: {openshift.io/mlnxnics", "limits: {openshift.io/mlnxnic"),
+       "pods.yaml:14", "asks for openshift.io/mlnxnic, which no node has",
+       "did you mean openshift.io/mlnxnics?"},
+      {"resource without its prefix", kPolicy, kNetwork,
+       changed(changed(kPod, "requests: {openshift.io/mlnxnics: 1}\n", ""),
+               "        limits: {openshift.io/mlnxnics", "    limits: {nvidia.com/mlnxnics"),
+       "pods.yaml:13", "asks for nvidia.com/mlnxnics", "did you mean openshift.io/mlnxnics?"},
+      {"too few virtual functions", changed(kPolicy, "numVfs: 8", "numVfs: 7"), kNetwork, kJob,
+       "pods.yaml:14", "Pod default/many-56 finds no free openshift.io/mlnxnics", "numVfs", 56},
+      {"more devices than any node has", kPolicy, kNetwork,
+       changed(kJob, "mlnxnics: \"1\"", "mlnxnics: \"33\""), "pods.yaml:14",
+       "asks for 33 of openshift.io/mlnxnics; no node has more than 32", "ask for less"},
+      {"pods in another namespace", kPolicy, kNetwork,
+       changed(kPod, "name: test-1", "name: test-1\n  namespace: ml"), "pods.yaml:7",
+       "attaches the network 'ib-net' of namespace 'ml'", "networkNamespace: ml"},
+      {"pod that selects no node", kPolicy, kNetwork,
+       changed(kPod, "spec:\n", "spec:\n  nodeSelector: {gpu: h100}\n"), "pods.yaml:1",
+       "selects no node: none has the label gpu=h100", "--label gpu=h100"},
       {"request that is not the limit", kPolicy, kNetwork,
        changed(kPod, "requests: {openshift.io/mlnxnics: 1}",
                "requests: {openshift.io/mlnxnics: 2}"),
        "pods.yaml:14", "requests 2 and limits 1", "the same number", 1},
       {"half a device", kPolicy, kNetwork, changed(kJob, "mlnxnics: \"1\"", "mlnxnics: 500m"),
-       "pods.yaml:13", "asks for '500m' of openshift.io/mlnxnics", "a whole number"},
+       "pods.yaml:14", "asks for '500m' of openshift.io/mlnxnics", "a whole number"},
       {"annotation that is no list", kPolicy, kNetwork,
        changed(kPod, "networks: ib-net", "networks: '[{name: ib-net}]'"), "pods.yaml:6",
        "is neither names with commas nor a JSON list", "NAMESPACE/NAME", 1},
@@ -136,12 +156,6 @@ status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4
        "pods.yaml:6", "has no Worker", "spec.mpiReplicaSpecs", 1},
       {"object twice", kPolicy, kNetwork, sections({kPod, kPod}), "pods.yaml:17",
        "Pod default/test-1 is here a second time", "another name", 2},
-      {"two pods with one static address", kPolicy,
-       changed(kNetwork, "\"whereabouts\", \"range\": \"192.168.100.0/24\"",
-               "\"static\", \"addresses\": [{\"address\": \"10.0.0.7/24\"}]"),
-       sections({kPod, changed(kPod, "test-1", "test-2")}), "network.yaml:1",
-       "would have the address 10.0.0.7/24 that Pod default/test-1 has", "whereabouts", 2},
-      {"no YAML", "a: [", kNetwork, kPod, "policy.yaml:1", "is not valid YAML", "indentation"},
       {"no object", kPolicy, kNetwork, "- just\n- a list\n", "pods.yaml:1", "is no object",
        "apiVersion"},
       {"no kind", kPolicy, kNetwork, "apiVersion: v1\nmetadata: {name: x}\n", "pods.yaml:1",
@@ -152,12 +166,15 @@ status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4
 }
 
 TEST(BrokenManifests, EachIsSaidWithItsPlaceAndARemedy) {
-  for (const Broken& broken : broken_manifests()) {
+  std::vector<Broken> all = broken_policies();
+  std::ranges::copy(broken_networks(), std::back_inserter(all));
+  std::ranges::copy(broken_pods(), std::back_inserter(all));
+  for (const Broken& broken : all) {
     SCOPED_TRACE(broken.name);
-    const Plan plan = plan_of(broken.policy, broken.network, broken.pods);
+    const PodPlan plan = plan_of(broken.policy, broken.network, broken.pods);
     EXPECT_FALSE(plan.is_good());
     const auto& list = plan.findings.list();
-    const auto found = std::ranges::find_if(list, [&](const Finding& finding) {
+    const auto found = std::ranges::find_if(list, [&](const ManifestFinding& finding) {
       return finding.place.text() == broken.place && finding.is_error &&
              finding.what.find(broken.what) != std::string::npos &&
              finding.remedy.find(broken.remedy) != std::string::npos;
@@ -173,7 +190,7 @@ TEST(BrokenManifests, EachIsSaidWithItsPlaceAndARemedy) {
 TEST(BrokenManifests, RangesThatOverlapAreAWarning) {
   const std::string second =
       changed(changed(kNetwork, "name: ib-net", "name: second"), "100.0/24", "100.128/25");
-  const Plan plan = plan_of(kPolicy, sections({kNetwork, second}), kPod);
+  const PodPlan plan = plan_of(kPolicy, sections({kNetwork, second}), kPod);
   EXPECT_TRUE(plan.is_good()) << plan_text(plan);
   ASSERT_EQ(plan.findings.list().size(), 1U);
   EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("hand out the same addresses"));

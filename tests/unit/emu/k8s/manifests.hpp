@@ -81,8 +81,8 @@ inline std::string changed(std::string text, const std::string& from, const std:
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-inline Plan plan_of(const std::string& policy, const std::string& network, const std::string& pods,
-                    const PlanOptions& options = {}) {
+inline PodPlan plan_of(const std::string& policy, const std::string& network,
+                       const std::string& pods, const PlanOptions& options = {}) {
   return make_plan({{"policy.yaml", policy}, {"network.yaml", network}, {"pods.yaml", pods}},
                    options);
 }

@@ -18,10 +18,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::string said(const Plan& plan) { return plan_text(plan); }
+std::string said(const PodPlan& plan) { return plan_text(plan); }
 
-TEST(Plan, APodGetsAVirtualFunctionAndAnAddress) {
-  const Plan plan = plan_of(kPolicy, kNetwork, kPod);
+TEST(PodPlan, APodGetsAVirtualFunctionAndAnAddress) {
+  const PodPlan plan = plan_of(kPolicy, kNetwork, kPod);
   EXPECT_TRUE(plan.is_good()) << said(plan);
   ASSERT_THAT(plan.nodes, SizeIs(2));
   EXPECT_TRUE(plan.nodes[0].is_virtual);
@@ -37,8 +37,8 @@ TEST(Plan, APodGetsAVirtualFunctionAndAnAddress) {
   EXPECT_THAT(device.addresses, ElementsAre("192.168.100.1/24"));
 }
 
-TEST(Plan, ManyPodsGetFunctionsAndAddressesOfTheirOwn) {
-  const Plan plan = plan_of(kPolicy, kNetwork, kJob);
+TEST(PodPlan, ManyPodsGetFunctionsAndAddressesOfTheirOwn) {
+  const PodPlan plan = plan_of(kPolicy, kNetwork, kJob);
   EXPECT_TRUE(plan.is_good()) << said(plan);
   ASSERT_THAT(plan.pods, SizeIs(64));
   std::set<std::string> devices;
@@ -53,7 +53,7 @@ TEST(Plan, ManyPodsGetFunctionsAndAddressesOfTheirOwn) {
   EXPECT_EQ(plan.pods[63].pod->name, "many-63");
 }
 
-TEST(Plan, NodesOfManifestsHaveTheirOwnLabelsAndNics) {
+TEST(PodPlan, NodesOfManifestsHaveTheirOwnLabelsAndNics) {
   const std::string nodes = R"(apiVersion: v1
 kind: List
 items:
@@ -72,11 +72,11 @@ status:
     - {name: ibs1f0, vendor: "15b3", deviceID: 101b, pciAddress: "0000:3b:00.0", totalvfs: 16}
     - {name: eno1, vendor: "8086", deviceID: "1572", totalvfs: 64}
 )";
-  const Plan plan = make_plan({{"policy.yaml", kPolicy},
-                               {"network.yaml", kNetwork},
-                               {"nodes.yaml", nodes},
-                               {"pods.yaml", kPod}},
-                              {});
+  const PodPlan plan = make_plan({{"policy.yaml", kPolicy},
+                                  {"network.yaml", kNetwork},
+                                  {"nodes.yaml", nodes},
+                                  {"pods.yaml", kPod}},
+                                 {});
   EXPECT_TRUE(plan.is_good()) << said(plan);
   ASSERT_THAT(plan.nodes, SizeIs(2));
   EXPECT_EQ(plan.nodes[0].all("openshift.io/mlnxnics"), 8U);
@@ -84,23 +84,23 @@ status:
   EXPECT_EQ(plan.pods[0].node, "gpu1");
 }
 
-TEST(Plan, PoliciesDivideANicByRanges) {
+TEST(PodPlan, PoliciesDivideANicByRanges) {
   const std::string halves =
       changed(kPolicy, "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]", "[\"ibs1f0#0-2\"]") + "---\n" +
       changed(changed(changed(kPolicy, "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]", "[\"ibs1f0#3-7\"]"),
                       "mlnxnics", "storage"),
               "name: ib", "name: other");
-  const Plan plan = plan_of(halves, kNetwork, kPod);
+  const PodPlan plan = plan_of(halves, kNetwork, kPod);
   EXPECT_TRUE(plan.is_good()) << said(plan);
   EXPECT_EQ(plan.nodes[0].all("openshift.io/mlnxnics"), 3U);
   EXPECT_EQ(plan.nodes[0].all("openshift.io/storage"), 5U);
 }
 
-TEST(Plan, AnnotationsAreNamesOrObjects) {
+TEST(PodPlan, AnnotationsAreNamesOrObjects) {
   const std::string two =
       changed(changed(changed(kPod, "mlnxnics: 1", "mlnxnics: 2"), "mlnxnics: 1", "mlnxnics: 2"),
               "networks: ib-net", "networks: default/ib-net@rdma0, ib-net");
-  const Plan names = plan_of(kPolicy, kNetwork, two);
+  const PodPlan names = plan_of(kPolicy, kNetwork, two);
   EXPECT_TRUE(names.is_good()) << said(names);
   EXPECT_EQ(names.pods[0].devices[0].interface, "rdma0");
   EXPECT_EQ(names.pods[0].devices[1].interface, "net2");
@@ -108,12 +108,12 @@ TEST(Plan, AnnotationsAreNamesOrObjects) {
       changed(kPod, "networks: ib-net",
               "networks: '[{\"name\": \"ib-net\", \"namespace\": \"default\", "
               "\"interface\": \"rdma0\"}]'");
-  const Plan json = plan_of(kPolicy, kNetwork, objects);
+  const PodPlan json = plan_of(kPolicy, kNetwork, objects);
   EXPECT_TRUE(json.is_good()) << said(json);
   EXPECT_EQ(json.pods[0].devices[0].interface, "rdma0");
 }
 
-TEST(Plan, AnMpiJobHasALauncherAndWorkers) {
+TEST(PodPlan, AnMpiJobHasALauncherAndWorkers) {
   const std::string job = R"(apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: nccl}
@@ -129,7 +129,7 @@ spec:
           containers:
             - {name: worker, image: mpi, resources: {limits: {openshift.io/mlnxnics: 1}}}
 )";
-  const Plan plan = plan_of(kPolicy, kNetwork, job);
+  const PodPlan plan = plan_of(kPolicy, kNetwork, job);
   EXPECT_TRUE(plan.is_good()) << said(plan);
   ASSERT_THAT(plan.pods, SizeIs(4));
   EXPECT_EQ(plan.pods[0].pod->name, "nccl-launcher");
@@ -137,7 +137,7 @@ spec:
   EXPECT_EQ(plan.pods[3].pod->name, "nccl-worker-2");
 }
 
-TEST(Plan, DevicesOfOtherPluginsAreSaidOnTheCommandLine) {
+TEST(PodPlan, DevicesOfOtherPluginsAreSaidOnTheCommandLine) {
   const std::string efa = R"(apiVersion: v1
 kind: Pod
 metadata: {name: efa}
@@ -150,13 +150,13 @@ spec:
 )";
   PlanOptions options;
   options.cluster.resources["vpc.amazonaws.com/efa"] = 4;
-  const Plan plan = make_plan({{"efa.yaml", efa}}, options);
+  const PodPlan plan = make_plan({{"efa.yaml", efa}}, options);
   EXPECT_TRUE(plan.is_good()) << said(plan);
   EXPECT_THAT(plan.pods[0].devices, SizeIs(4));
   EXPECT_FALSE(make_plan({{"efa.yaml", efa}}, {}).is_good());
 }
 
-TEST(Plan, HostLocalGivesTheSameAddressesOnEachNode) {
+TEST(PodPlan, HostLocalGivesTheSameAddressesOnEachNode) {
   const std::string network = R"(apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata:
@@ -166,7 +166,8 @@ spec:
   config: '{"cniVersion": "0.3.1", "type": "sriov", "ipam": {"type": "host-local",
     "subnet": "10.56.217.0/24", "rangeStart": "10.56.217.171", "rangeEnd": "10.56.217.181"}}'
 )";
-  const Plan plan = plan_of(kPolicy, network, changed(kJob, "parallelism: 64", "parallelism: 2"));
+  const PodPlan plan =
+      plan_of(kPolicy, network, changed(kJob, "parallelism: 64", "parallelism: 2"));
   EXPECT_TRUE(plan.is_good()) << said(plan);
   ASSERT_THAT(plan.pods, SizeIs(2));
   EXPECT_NE(plan.pods[0].node, plan.pods[1].node);
@@ -174,7 +175,7 @@ spec:
   EXPECT_THAT(plan.pods[1].devices[0].addresses, ElementsAre("10.56.217.171/24"));
 }
 
-TEST(Plan, IsThereForProgramsToo) {
+TEST(PodPlan, IsThereForProgramsToo) {
   const auto json = nlohmann::json::parse(plan_json(plan_of(kPolicy, kNetwork, kPod)));
   EXPECT_EQ(json["nodes"][0]["resources"]["openshift.io/mlnxnics"], 32);
   EXPECT_EQ(json["pods"][0]["devices"][0]["addresses"][0], "192.168.100.1/24");

@@ -33,7 +33,7 @@ TEST(ShippedManifests, AreObjectsAndLeadOnlyToFilesThatAreThere) {
     if (path.filename() != "kustomization.yaml") {
       Findings findings;
       EXPECT_FALSE(load_manifests(read(path), findings).empty()) << path;
-      for (const Finding& finding : findings.list()) {
+      for (const ManifestFinding& finding : findings.list()) {
         ADD_FAILURE() << finding.place.text() << ": " << finding.what;
       }
       if (path.parent_path() != kFolder / "samples") {
@@ -63,7 +63,7 @@ TEST(ShippedManifests, SamplesGetWhatTheyAskFor) {
   PlanOptions options;
   options.cluster.resources["vpc.amazonaws.com/efa"] = 4;
   for (const auto& entry : fs::directory_iterator(kFolder / "samples")) {
-    const Plan plan = make_plan({read(entry.path())}, options);
+    const PodPlan plan = make_plan({read(entry.path())}, options);
     EXPECT_TRUE(plan.is_good()) << plan_text(plan);
     EXPECT_FALSE(plan.pods.empty()) << entry.path();
   }

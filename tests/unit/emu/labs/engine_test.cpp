@@ -33,9 +33,9 @@ class EngineTest : public ::testing::Test {
 };
 
 TEST_F(EngineTest, SaysItselfWhatItIs) {
-  EXPECT_EQ(Engine::find(engine("podman version 4.3.1", ""))->kind(), EngineKind::podman);
-  EXPECT_EQ(Engine::find(engine("Docker version 28.2.2", ""))->kind(), EngineKind::docker);
-  const auto none = Engine::find(folder_.path() + "/nothing");
+  EXPECT_EQ(ContainerEngine::find(engine("podman version 4.3.1", ""))->kind(), EngineKind::podman);
+  EXPECT_EQ(ContainerEngine::find(engine("Docker version 28.2.2", ""))->kind(), EngineKind::docker);
+  const auto none = ContainerEngine::find(folder_.path() + "/nothing");
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("there is no container engine"));
 }
@@ -43,14 +43,14 @@ TEST_F(EngineTest, SaysItselfWhatItIs) {
 TEST_F(EngineTest, WithoutAnEngineTheErrorSaysWhatToInstall) {
   const std::string path = ::getenv("PATH");
   ::setenv("PATH", folder_.path().c_str(), 1);
-  const auto none = Engine::find("");
+  const auto none = ContainerEngine::find("");
   ::setenv("PATH", path.c_str(), 1);
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("neither podman nor docker"));
 }
 
 TEST_F(EngineTest, OutputAndComplaintsAreKeptApart) {
-  const auto found = Engine::find(engine(
+  const auto found = ContainerEngine::find(engine(
       "podman", "echo out \"$@\"; echo 'failed to connect to syslog: x' >&2; echo no >&2; exit 3"));
   ASSERT_TRUE(found);
   const auto answers = found->run_all({{"a b", "c"}}, Interrupts::defer, {});
@@ -65,13 +65,13 @@ TEST_F(EngineTest, OutputAndComplaintsAreKeptApart) {
 }
 
 TEST_F(EngineTest, AProgramThatIsLeftRunningWithTheOutputHoldsNothingUp) {
-  const auto found = Engine::find(
+  const auto found = ContainerEngine::find(
       engine("podman", "while [ -d " + folder_.path() + " ]; do sleep 0.1; done & echo started"));
   EXPECT_EQ(*found->ask({"run"}, Interrupts::defer), "started\n");
 }
 
 TEST_F(EngineTest, AfterAFailureNothingMoreIsStarted) {
-  const auto found = Engine::find(
+  const auto found = ContainerEngine::find(
       engine("podman", "echo $1 >> " + folder_.path() + "/log; [ $1 != 3 ] || exit 1"));
   std::vector<Words> commands;
   for (int i = 1; i <= 200; ++i) {

@@ -1,6 +1,7 @@
 // Owns a kubelet that does to device plugins what the real one does, over real sockets.
 #pragma once
 
+#include <device_plugin.grpc.pb.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -14,8 +15,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "device_plugin.grpc.pb.h"
 
 namespace weft::kubernetes {
 
