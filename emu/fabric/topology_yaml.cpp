@@ -276,13 +276,14 @@ std::string quoted(const std::string& text) {
 // --- Nodes and links one by one.
 
 // One entry under `nodes`. `kinds` are the file's own: what the node does not say, its kind does.
-void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, Topology& net,
-               const std::string& name, const YAML::Node& node, const std::string& path) {
+void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, const NodeKeys* more,
+               Topology& net, const std::string& name, const YAML::Node& node,
+               const std::string& path) {
   if (!is_node_name(name)) {
     map.file().fail_at(node, path, kNodeNameRule);
   }
   YamlMap keys(map.file(), node, path);
-  std::string kind = "switch";
+  std::string kind = more == nullptr ? "switch" : "host";
   std::int64_t tier = 1;
   Duration latency{};
   keys.read("kind", kind);
@@ -293,14 +294,20 @@ void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, Top
     kind_map.read("base", base);
     kind_map.read("tier", tier, 1, 200);
     kind_map.read("latency", latency);
+    if (more != nullptr) {
+      more->read(name, kind_map, it->second);
+    }
     kind_map.finish();
   }
   keys.read("tier", tier, 1, 200);
   keys.read("latency", latency);
+  if (more != nullptr) {
+    more->read(name, keys, node);
+  }
   keys.finish();
   if (net.find(name) != kNone) {
     map.file().fail_at(node, path, "a node of this name was already given");
-  } else if (base == "host") {
+  } else if (base == "host" || (more != nullptr && base == "linux")) {  // as containerlab says
     net.add_host(name);
   } else if (base == "switch") {
     net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
@@ -351,11 +358,14 @@ void read_link(YamlMap& map, const LinkProperties& defaults, Topology& net, cons
   }
 }
 
-Topology explicit_nodes(YamlMap& map) {
+Topology explicit_nodes(YamlMap& map, const NodeKeys* more) {
   Topology net;
   LinkProperties defaults;
   YamlMap default_map = map.map("defaults");
   read_link_keys(default_map, defaults);
+  if (more != nullptr) {
+    more->read("", default_map, map.raw("defaults"));
+  }
   default_map.finish();
   std::map<std::string, YAML::Node> kinds;
   map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) {
@@ -363,7 +373,7 @@ Topology explicit_nodes(YamlMap& map) {
   });
   map.each_pair("nodes",
                 [&](const std::string& name, const YAML::Node& node, const std::string& path) {
-                  read_node(map, kinds, net, name, node, path);
+                  read_node(map, kinds, more, net, name, node, path);
                 });
   map.each("links", [&](const YAML::Node& node, const std::string& path) {
     read_link(map, defaults, net, node, path);
@@ -381,9 +391,14 @@ Result<Topology> read_topology_file(const std::string& path) {
   return read_topology(path, *text, std::filesystem::path(path).parent_path().string());
 }
 
-Topology read_topology_map(YamlMap& map, const std::string& directory) {
+Topology read_topology_map(YamlMap& map, const std::string& directory, const NodeKeys* more) {
   Topology net;
   if (map.has("generator")) {
+    if (more != nullptr) {
+      YamlMap defaults = map.map("defaults");
+      more->read("", defaults, map.raw("defaults"));
+      defaults.finish();
+    }
     const auto shape = static_cast<std::size_t>(map.choice("generator", kShapes, 0));
     auto made = kReaders[shape](Generator{map, read_cable(map, {}), directory});
     if (!made) {
@@ -392,12 +407,12 @@ Topology read_topology_map(YamlMap& map, const std::string& directory) {
     }
     net = std::move(*made);
   } else if (map.has("nodes")) {
-    net = explicit_nodes(map);
+    net = explicit_nodes(map, more);
   } else {
     map.fail_here("expected 'generator: NAME' or 'nodes:' and 'links:'");
   }
   map.finish();
-  if (!map.file().failed()) {
+  if (!map.file().failed() && (more == nullptr || !net.links().empty())) {
     if (auto valid = net.validate(); !valid) {
       map.fail_here(valid.error().message);
     }
