@@ -14,9 +14,9 @@
 #include <optional>
 #include <utility>
 
+#include "emu/launch/child.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/stream_writer.hpp"
-#include "emu/softroce/child.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
 #include "srd/net/envelope.hpp"
@@ -59,13 +59,14 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 Result<void> write_files(const GuestOptions& options) {
   std::string neighbours;
-  for (const srd::Address& address : options.neighbours) {
+  for (const srd::Address& address : options.place.neighbours) {
     neighbours += srd::to_text(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
   }
   return write_file(options.folder + "/job", options.job + "\n")
       .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
       .and_then([&] {
-        return write_file(options.folder + "/address", srd::to_text(options.address) + "/16\n");
+        return write_file(options.folder + "/address",
+                          srd::to_text(options.place.address) + "/16\n");
       });
 }
 
@@ -107,6 +108,7 @@ class Streams {
   }
 
   [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
+  [[nodiscard]] bool is_serving() const { return said_.find("serving\n") != std::string::npos; }
   [[nodiscard]] std::optional<int> code() const {
     const std::size_t end = said_.rfind('\n');
     if (end == std::string::npos || end == 0) {
@@ -222,22 +224,27 @@ Result<int> run_guest(const GuestOptions& options) {
   const srd::UniqueFd log(
       ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
   const GuestStreams ends = streams->of_guest();
-  auto qemu = Child::start({.words = qemu_words(options, ends),
-                            .in = streams->guest_input(),
-                            .out = log.get(),
-                            .errors = log.get(),
-                            .keep = {ends.out, ends.errors, ends.control},
-                            .death_signal = SIGKILL});
+  auto qemu = launch::Child::start({.words = qemu_words(options, ends),
+                                    .in = streams->guest_input(),
+                                    .out = log.get(),
+                                    .errors = log.get(),
+                                    .keep = {ends.out, ends.errors, ends.control},
+                                    .death_signal = SIGKILL});
   if (!qemu) {
     return tl::unexpected(qemu.error());
   }
   streams->close_guest_ends();
   const auto begin = Clock::now();
+  bool serves = false;
   std::string wrong;
   while (!streams->code() && !streams->reader_left() && wrong.empty()) {
     launch::check_interrupt();
     const bool has_ended = qemu->ended().has_value();
     streams->turn(std::chrono::milliseconds{has_ended ? 0 : 100});
+    if (options.on_serving && !serves && streams->is_serving()) {
+      serves = true;
+      options.on_serving();
+    }
     const auto passed = Clock::now() - begin;
     if (has_ended && !streams->code()) {
       wrong = "the guest ended by itself";
@@ -250,7 +257,7 @@ Result<int> run_guest(const GuestOptions& options) {
   const std::optional<int> code = streams->code();
   qemu->end();
   streams->drain();
-  ::unlink(options.own_socket.c_str());
+  ::unlink(options.place.own_socket.c_str());
   if (streams->reader_left()) {
     return 128 + SIGPIPE;  // as it would have ended the job without a guest
   }

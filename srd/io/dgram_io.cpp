@@ -121,7 +121,7 @@ bool DgramIo::send(std::span<const iovec> pieces, std::size_t size) {
 }
 
 void DgramIo::flush() {
-  counters_.tx_stalled += held_.flush([this](std::span<const std::byte> frame) {
+  counters_.tx_stalled += held_.flush(clock_now(), [this](std::span<const std::byte> frame) {
     const iovec piece{const_cast<std::byte*>(frame.data()), frame.size()};
     return send({&piece, 1}, frame.size());
   });
@@ -147,7 +147,7 @@ std::size_t DgramIo::transmit(std::span<const TxFrame> frames) {
         }
       }
       const bool sent = held_.empty() && send({pieces.data(), count}, frame.size());
-      if (!sent && !held_.hold(frame)) {
+      if (!sent && !held_.hold(clock_now(), frame)) {
         break;
       }
     }

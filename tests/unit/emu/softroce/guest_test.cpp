@@ -57,9 +57,10 @@ class GuestOutput : public ::testing::Test {
     try {
       const auto code = run_guest({.folder = folder_.path(),
                                    .image = "/image",
-                                   .address = srd::Address::v4(10, 77, 3, 1),
-                                   .own_socket = folder_.path() + "/guest.sock",
-                                   .network_socket = folder_.path() + "/network.sock",
+                                   .place = {.address = srd::Address::v4(10, 77, 3, 1),
+                                             .neighbours = {},
+                                             .own_socket = folder_.path() + "/guest.sock",
+                                             .network_socket = folder_.path() + "/network.sock"},
                                    .job = "true"});
       ::_exit(code ? *code : kLostOutput);
     } catch (const launch::Interrupted&) {
