@@ -19,7 +19,23 @@ namespace {
 // memory from then on, and thousands of cells would make one heap of it.
 using Words = std::map<std::string, std::string>;
 
+// In the style that may stand on one line, whatever the style of the file.
+void make_flow(YAML::Node node) {
+  if (node.IsSequence()) {
+    node.SetStyle(YAML::EmitterStyle::Flow);
+    for (const YAML::Node& item : node) {
+      make_flow(item);
+    }
+  } else if (node.IsMap()) {
+    node.SetStyle(YAML::EmitterStyle::Flow);
+    for (const auto& pair : node) {
+      make_flow(pair.second);
+    }
+  }
+}
+
 std::string flow_text(const YAML::Node& node) {
+  make_flow(node);
   YAML::Emitter out;
   out << YAML::Flow << node;
   return out.c_str();

@@ -45,11 +45,11 @@ TEST(Scenario, IdealTimesAreThoseOfTheFormulas) {
               176.20, 0.01);
   EXPECT_NEAR(ideal("topology: {generator: fat-tree, hosts: 128}\ntraffic: {kind: incast, senders: "
                     "32, receiver: 0}\n"),
-              32 * 162.68 + 14.02, 0.1);
+              32 * (489 * 0.332 + 0.1608) + 12.83, 0.1);  // each last packet has 2010 bytes
   EXPECT_NEAR(ideal("topology: {generator: leaf-spine, hosts: 1024, hosts_per_leaf: 32, "
                     "oversubscription: 4}\n"
                     "traffic: {kind: tornado}\n"),
-              660, 1);
+              32 * (489 * 0.332 + 0.1608) / 8 + 8.49, 0.1);
 }
 
 TEST(Scenario, SettingsReplaceValuesByTheirPath) {
