@@ -3,8 +3,8 @@
 """usage: lab.py WEFT fake|podman
 
 `fake`: with a container engine that only remembers what it was asked for. `podman`: with podman, in
-namespaces of the test's own, from an image made of this machine's programs and above its root; needs
-root. Exit code 0, or 77 with the reason if this machine cannot."""
+namespaces of the test's own, from an image made of this machine's programs and above its root;
+needs root. Exit code 0, or 77 with the reason if this machine cannot."""
 
 import json
 import os
