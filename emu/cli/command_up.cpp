@@ -77,7 +77,7 @@ int up(Options options) {
   // Of a weftd that was killed: counters and files of devices that are no more.
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
-  launch::remove_cdi(directory);  // of a weftd that was killed
+  launch::remove_cdi(directory);
   options.weftd.share = true;
   options.weftd.mtu = launch::payload_of(kind);
   unwrap(launch::note_device(directory, options.device));

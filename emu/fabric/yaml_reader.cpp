@@ -254,7 +254,10 @@ void YamlMap::read(const char* key, Rate& out) {
     if (const auto rate = parse_rate(*text)) {
       out = *rate;
     } else {
-      fail(key, "expected a positive rate such as 100Gbps or 25G, found '" + *text + "'");
+      fail(key,
+           "expected a positive rate such as 100Gbps or 25G (a number without a unit is bits "
+           "per second, of which 1000 are the least), found '" +
+               *text + "'");
     }
   }
 }
