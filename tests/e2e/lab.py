@@ -3,8 +3,8 @@
 """usage: lab.py WEFT fake|podman
 
 `fake`: with a container engine that only remembers what it was asked for. `podman`: with podman, in
-namespaces of the test's own, from an image made of this machine's programs and above its root; needs
-root. Exit code 0, or 77 with the reason if this machine cannot."""
+namespaces of the test's own, from an image made of this machine's programs and above its root;
+needs root. Exit code 0, or 77 with the reason if this machine cannot."""
 
 import json
 import os
@@ -490,8 +490,10 @@ def main(parts, weft, kind):
                                   sys.argv[0], weft, kind])
     with tempfile.TemporaryDirectory(prefix="weft-lab-") as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
+        weft = os.path.abspath(weft)
+        os.chdir(folder)  # conmon leaves a file where it works if its container runs out of memory
         try:
-            parts[kind](os.path.abspath(weft), folder)
+            parts[kind](weft, folder)
         finally:
             if kind != "fake":  # containers that are paused outlive their namespaces
                 for words in (("unpause", "--all"), ("rm", "--force", "--time", "0", "--all")):

@@ -103,8 +103,8 @@ topology:
 
     def memory_ends(self):
         """A program of n3 takes more than the container may have."""
-        subprocess.run(self.labs.words("exec", "n3", "--", "sh", "-c",
-                                       "x=x; for i in 1 2 3 4 5 6 7 8 9 a b c d e f; do x=$x$x$x$x; done"),
+        hungry = "x=x; for i in 1 2 3 4 5 6 7 8 9 a b c d e f; do x=$x$x$x$x; done"  # 1 GiB
+        subprocess.run(self.labs.words("exec", "n3", "--", "sh", "-c", hungry),
                        capture_output=True, check=False, timeout=PATIENCE)
         self.survivors()
 
