@@ -14,12 +14,16 @@ void register_commands(CLI::App& program, Work& work) {
   register_exec(program, work);
   register_env(program, work);
   register_cdi(program, work);
+  register_lab(program, work);
+  register_k8s(program, work);
   register_impair(program, work);
   register_fault(program, work);
   register_heal(program, work);
   register_capture(program, work);
   register_perf(program, work);
   register_nccl_perf(program, work);
+  register_ep_perf(program, work);
+  register_step_perf(program, work);
   register_sim(program, work);
   register_swarm(program, work);
   register_validate(program, work);

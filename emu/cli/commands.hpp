@@ -16,8 +16,8 @@ inline constexpr int kUsage = 2;
 // is reported by main() and counts as kFailure.
 using Work = std::function<int()>;
 
-// The words of the command line after the first `--`, none without one. Those of `run`,
-// `exec` and `matrix` are another program's, and CLI11 never sees them: it takes words in brackets
+// The words of the command line after the first `--`, none without one. Those of `run`, `exec`,
+// `matrix` and `lab` are another program's, and CLI11 never sees them: it takes words in brackets
 // for lists.
 [[nodiscard]] std::span<char* const> words_after_dashes();
 
@@ -38,10 +38,13 @@ void register_demo(CLI::App& program, Work& work);
 void register_doctor(CLI::App& program, Work& work);
 void register_down(CLI::App& program, Work& work);
 void register_env(CLI::App& program, Work& work);
+void register_ep_perf(CLI::App& program, Work& work);
 void register_exec(CLI::App& program, Work& work);
 void register_fault(CLI::App& program, Work& work);
 void register_heal(CLI::App& program, Work& work);
 void register_impair(CLI::App& program, Work& work);
+void register_k8s(CLI::App& program, Work& work);
+void register_lab(CLI::App& program, Work& work);
 void register_matrix(CLI::App& program, Work& work);
 void register_nccl_perf(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);
@@ -49,6 +52,7 @@ void register_run(CLI::App& program, Work& work);
 void register_sim(CLI::App& program, Work& work);
 void register_softroce(CLI::App& program, Work& work);
 void register_status(CLI::App& program, Work& work);
+void register_step_perf(CLI::App& program, Work& work);
 void register_swarm(CLI::App& program, Work& work);
 void register_up(CLI::App& program, Work& work);
 void register_validate(CLI::App& program, Work& work);

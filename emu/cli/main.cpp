@@ -33,7 +33,7 @@ int explain_usage(const CLI::App& program) {
 }
 
 // Commands whose words after the dashes are another program's.
-constexpr std::string_view kForAnother[] = {"run", "exec", "matrix"};
+constexpr std::string_view kForAnother[] = {"run", "exec", "matrix", "lab"};
 
 // See words_after_dashes(); set once, before the command line is parsed.
 std::span<char* const> after_dashes;
@@ -79,7 +79,8 @@ std::span<char* const> words_after_dashes() { return after_dashes; }
 
 int main(int argc, char** argv) {
   weft::cli::open_standard_streams();
-  // Whoever reads our output may leave; then networks and directories are still to be cleared away.
+  // The reader of our output may leave early; networks and directories still have to be removed
+  // then.
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how our children end
   try {

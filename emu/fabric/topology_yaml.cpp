@@ -4,8 +4,11 @@
 // everything after it does nothing; so the readers need no checks of their own in between.
 #include "emu/fabric/topology_yaml.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "emu/fabric/fault.hpp"
 #include "emu/fabric/htsim_topo.hpp"
@@ -63,113 +66,200 @@ CableSpec read_cable(YamlMap& map, const CableSpec& defaults) {
   return cable;
 }
 
-// The shapes that a file can name, in the order of kShapes.
-enum class Shape : std::uint8_t {
-  fat_tree,
-  leaf_spine,
-  clos,  // every radix by hand
-  ring,
-  torus,
-  random_graph,
-  rail_optimised,
-  multi_plane,
-  htsim,  // a file of the htsim simulator
-};
-constexpr std::initializer_list<const char*> kShapes{
-    "fat-tree",     "leaf-spine",     "clos",        "ring", "torus",
-    "random-graph", "rail-optimised", "multi-plane", "htsim"};
+// --- Generators. A file names one, and its numbers are keys beside that name. Keys that belong to
+// another generator are refused by the caller's finish(), because none of these has asked for them.
 
-// Keys that belong to another shape are refused by the caller's finish(), because nothing asked for
-// them.
-Result<Topology> generate(YamlMap& map, Shape shape, const std::string& directory) {
-  const CableSpec cable = read_cable(map, {});
-  std::uint32_t hosts = 128;
-  std::uint32_t per_switch = 16;
-  std::uint32_t switches = 8;
-  double ratio = 1;
-  const auto count = [&](const char* key, std::uint32_t& value) { map.read(key, value, 1, kMax); };
-  switch (shape) {
-    case Shape::fat_tree: {
-      count("hosts", hosts);
-      return fat_tree(k_ary_fat_tree(hosts, cable));
-    }
-    case Shape::leaf_spine: {
-      count("hosts", hosts);
-      count("hosts_per_leaf", per_switch);
-      map.read("oversubscription", ratio, 0.01, 1000);
-      return fat_tree(leaf_spine(hosts, per_switch, ratio, cable));
-    }
-    case Shape::clos: {
-      FatTreeSpec spec;
-      spec.cable = cable;
-      map.read("tiers", spec.tiers, 2, 3);
-      count("hosts", spec.hosts);
-      count("hosts_per_pod", spec.hosts_per_pod);
-      count("tor_down", spec.tor_down);
-      count("tor_up", spec.tor_up);
-      count("agg_down", spec.agg_down);
-      count("agg_up", spec.agg_up);
-      count("core_down", spec.core_down);
-      return fat_tree(spec);
-    }
-    case Shape::ring:
-      count("switches", switches);
-      count("hosts_per_switch", per_switch);
-      return ring(switches, per_switch, cable);
-    case Shape::torus: {
-      std::vector<std::uint32_t> sides;
-      map.each("sides", [&](const YAML::Node& item, const std::string& path) {
-        std::uint32_t side = 0;
-        if (!item.IsScalar() || !YAML::convert<std::uint32_t>::decode(item, side)) {
-          map.file().fail_at(item, path, "expected a number of switches");
-        }
-        sides.push_back(side);
-      });
-      count("hosts_per_switch", per_switch);
-      return torus(sides, per_switch, cable);
-    }
-    case Shape::random_graph: {
-      std::uint32_t degree = 4;
-      Duration spread{};
-      std::uint64_t seed = 1;
-      count("switches", switches);
-      count("hosts_per_switch", per_switch);
-      count("degree", degree);
-      map.read("delay_spread", spread);
-      map.read("seed", seed, 0, INT64_MAX);
-      return random_graph(switches, degree, per_switch, spread, seed, cable);
-    }
-    case Shape::rail_optimised: {
-      std::uint32_t groups = 4;
-      std::uint32_t rails = 4;
-      std::uint32_t spines = 8;
-      count("groups", groups);
-      count("hosts_per_group", per_switch);
-      count("rails", rails);
-      count("spines", spines);
-      return rail_optimised(groups, per_switch, rails, spines, cable);
-    }
-    case Shape::multi_plane: {
-      std::uint32_t planes = 2;
-      count("planes", planes);
-      count("hosts", hosts);
-      count("hosts_per_leaf", per_switch);
-      map.read("oversubscription", ratio, 0.01, 1000);
-      return multi_plane(planes, hosts, per_switch, ratio, cable);
-    }
-    case Shape::htsim:
-      break;
+// What readers have to know besides the keys.
+struct Generator {
+  YamlMap& map;
+  CableSpec cable;
+  const std::string& directory;  // where relative names of files start
+
+  // A number of things; without the key `otherwise`.
+  [[nodiscard]] std::uint32_t count(const char* key, std::uint32_t otherwise) const {
+    map.read(key, otherwise, 1, kMax);
+    return otherwise;
   }
+};
+
+// Multiples of `step` around `count`, where that is none itself.
+std::string nearest_multiples(std::uint32_t count, std::uint32_t step) {
+  const std::uint32_t below = count / step * step;
+  return below == 0 ? std::to_string(step)
+                    : std::to_string(below) + " and " + std::to_string(below + step);
+}
+
+// What is asked for is made, or refused: a network of another size is another experiment.
+Result<Topology> exact_fat_tree(std::uint32_t hosts, const CableSpec& cable) {
+  const FatTreeSpec spec = k_ary_fat_tree(hosts, cable);
+  if (spec.hosts == hosts) {
+    return fat_tree(spec);
+  }
+  const std::uint64_t k = spec.core_down;
+  const std::uint64_t smaller = (k - 2) * (k - 2) * (k - 2) / 4;
+  return fail(ErrorCode::invalid_argument,
+              "fat tree: there is none of " + std::to_string(hosts) +
+                  " hosts: with switches of K ports it has K^3/4. The nearest sizes are " +
+                  (smaller > 0 ? std::to_string(smaller) + " and " : "") +
+                  std::to_string(spec.hosts) +
+                  "; `generator: clos` makes others, and `nodes` of traffic takes part of them");
+}
+
+struct Leaves {
+  std::uint32_t hosts = 128;
+  std::uint32_t each = 16;
+  double ratio = 1;
+};
+
+Result<Leaves> read_leaves(YamlMap& map) {
+  Leaves leaves;
+  map.read("hosts", leaves.hosts, 1, kMax);
+  map.read("hosts_per_leaf", leaves.each, 1, kMax);
+  map.read("oversubscription", leaves.ratio, 0.01, 1000);
+  if (leaves.hosts % leaves.each != 0) {
+    return fail(ErrorCode::invalid_argument,
+                std::to_string(leaves.hosts) + " hosts do not fill leaves of " +
+                    std::to_string(leaves.each) + "; the nearest sizes are " +
+                    nearest_multiples(leaves.hosts, leaves.each));
+  }
+  const double uplinks = leaves.each / leaves.ratio;
+  constexpr double kRounding = 1e-6;  // of a ratio that a file gives with some digits
+  const double whole = std::max(1.0, std::round(uplinks));
+  if (std::abs(uplinks - whole) <= kRounding * whole) {
+    return leaves;
+  }
+  const double fewer = std::max(1.0, std::floor(uplinks));
+  std::ostringstream text;
+  text << "an oversubscription of " << leaves.ratio << " asks for " << uplinks
+       << " uplinks of each leaf of " << leaves.each << " hosts; the nearest ratios are "
+       << leaves.each / (fewer + 1) << " and " << leaves.each / fewer;
+  return fail(ErrorCode::invalid_argument, text.str());
+}
+
+// `hosts` says the same as `switches` times `hosts_per_switch`, and stands for one of them.
+Result<void> read_switches(YamlMap& map, std::uint32_t& switches, std::uint32_t& per_switch) {
+  std::uint32_t hosts = 0;
+  map.read("switches", switches, 1, kMax);
+  map.read("hosts_per_switch", per_switch, 1, kMax);
+  map.read("hosts", hosts, 1, kMax);
+  if (hosts == 0 || map.file().failed()) {
+    return {};
+  }
+  const auto text = [](std::uint32_t number) { return std::to_string(number); };
+  if (map.has("switches") && map.has("hosts_per_switch")) {
+    if (std::uint64_t{switches} * per_switch != hosts) {
+      return fail(ErrorCode::invalid_argument,
+                  text(switches) + " switches with " + text(per_switch) + " hosts each are not " +
+                      text(hosts) + " hosts; leave one of the three out");
+    }
+    return {};
+  }
+  const bool by_switch = map.has("switches");
+  const std::uint32_t step = by_switch ? switches : per_switch;
+  if (hosts % step != 0) {
+    return fail(ErrorCode::invalid_argument,
+                text(hosts) + " hosts do not divide among " + text(step) +
+                    (by_switch ? " switches" : " hosts of each switch") +
+                    "; the nearest sizes are " + nearest_multiples(hosts, step));
+  }
+  (by_switch ? per_switch : switches) = hosts / step;
+  return {};
+}
+
+Result<Topology> read_fat_tree(const Generator& from) {
+  return exact_fat_tree(from.count("hosts", 128), from.cable);
+}
+
+Result<Topology> read_leaf_spine(const Generator& from) {
+  const auto leaves = read_leaves(from.map);
+  return !leaves ? tl::unexpected(leaves.error())
+                 : fat_tree(leaf_spine(leaves->hosts, leaves->each, leaves->ratio, from.cable));
+}
+
+// A folded Clos network with every radix by hand.
+Result<Topology> read_clos(const Generator& from) {
+  FatTreeSpec spec;
+  spec.cable = from.cable;
+  from.map.read("tiers", spec.tiers, 2, 3);
+  spec.hosts = from.count("hosts", spec.hosts);
+  spec.hosts_per_pod = from.count("hosts_per_pod", spec.hosts_per_pod);
+  spec.tor_down = from.count("tor_down", spec.tor_down);
+  spec.tor_up = from.count("tor_up", spec.tor_up);
+  spec.agg_down = from.count("agg_down", spec.agg_down);
+  spec.agg_up = from.count("agg_up", spec.agg_up);
+  spec.core_down = from.count("core_down", spec.core_down);
+  return fat_tree(spec);
+}
+
+Result<Topology> read_ring(const Generator& from) {
+  std::uint32_t switches = 8;
+  std::uint32_t per_switch = 16;
+  const auto read = read_switches(from.map, switches, per_switch);
+  return !read ? tl::unexpected(read.error()) : ring(switches, per_switch, from.cable);
+}
+
+Result<Topology> read_torus(const Generator& from) {
+  std::vector<std::uint32_t> sides;
+  from.map.each("sides", [&](const YAML::Node& item, const std::string& path) {
+    std::uint32_t side = 0;
+    if (!item.IsScalar() || !YAML::convert<std::uint32_t>::decode(item, side)) {
+      from.map.file().fail_at(item, path, "expected a number of switches");
+    }
+    sides.push_back(side);
+  });
+  return torus(sides, from.count("hosts_per_switch", 16), from.cable);
+}
+
+Result<Topology> read_random_graph(const Generator& from) {
+  std::uint32_t switches = 8;
+  std::uint32_t per_switch = 16;
+  if (const auto read = read_switches(from.map, switches, per_switch); !read) {
+    return tl::unexpected(read.error());
+  }
+  const std::uint32_t degree = from.count("degree", 4);
+  Duration spread{};
+  std::uint64_t seed = 1;
+  from.map.read("delay_spread", spread);
+  from.map.read("seed", seed, 0, INT64_MAX);
+  return random_graph(switches, degree, per_switch, spread, seed, from.cable);
+}
+
+Result<Topology> read_rail_optimised(const Generator& from) {
+  const std::uint32_t groups = from.count("groups", 4);
+  const std::uint32_t per_group = from.count("hosts_per_group", 16);
+  const std::uint32_t rails = from.count("rails", 4);
+  return rail_optimised(groups, per_group, rails, from.count("spines", 8), from.cable);
+}
+
+Result<Topology> read_multi_plane(const Generator& from) {
+  const std::uint32_t planes = from.count("planes", 2);
+  const auto leaves = read_leaves(from.map);
+  return !leaves ? tl::unexpected(leaves.error())
+                 : multi_plane(planes, leaves->hosts, leaves->each, leaves->ratio, from.cable);
+}
+
+// A file of the htsim simulator.
+Result<Topology> read_htsim(const Generator& from) {
   std::string name;
-  map.read("file", name);
-  const std::string path =
-      name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
+  from.map.read("file", name);
+  const bool is_whole = name.starts_with('/') || from.directory.empty();
+  const std::string path = is_whole ? name : from.directory + "/" + name;
   auto text = read_text_file(path);
   if (!text) {
     return tl::unexpected<Error>(text.error());
   }
-  return read_htsim_topology(path, *text, cable);
+  return read_htsim_topology(path, *text, from.cable);
 }
+
+// The names, and for each in the same order the function that reads its keys.
+constexpr std::initializer_list<const char*> kShapes{
+    "fat-tree",     "leaf-spine",     "clos",        "ring", "torus",
+    "random-graph", "rail-optimised", "multi-plane", "htsim"};
+using ReadShape = Result<Topology>(const Generator& from);
+constexpr ReadShape* kReaders[] = {read_fat_tree,       read_leaf_spine,  read_clos,
+                                   read_ring,           read_torus,       read_random_graph,
+                                   read_rail_optimised, read_multi_plane, read_htsim};
+static_assert(kShapes.size() == std::size(kReaders));
 
 // In quotes, so that YAML reads any content as text.
 std::string quoted(const std::string& text) {
@@ -183,86 +273,110 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-// Nodes and links one by one. What a link does not say comes from `defaults`; what a node does not
-// say, from its kind.
-Topology explicit_nodes(YamlMap& map) {
+// --- Nodes and links one by one.
+
+// One entry under `nodes`. `kinds` are the file's own: what the node does not say, its kind does.
+void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, const NodeKeys* more,
+               Topology& net, const std::string& name, const YAML::Node& node,
+               const std::string& path) {
+  if (!is_node_name(name)) {
+    map.file().fail_at(node, path, kNodeNameRule);
+  }
+  YamlMap keys(map.file(), node, path);
+  std::string kind = more == nullptr ? "switch" : "host";
+  std::int64_t tier = 1;
+  Duration latency{};
+  keys.read("kind", kind);
+  std::string base = kind;
+  if (const auto it = kinds.find(kind); it != kinds.end()) {
+    YamlMap kind_map(map.file(), it->second, "kinds." + kind);
+    base = "switch";
+    kind_map.read("base", base);
+    kind_map.read("tier", tier, 1, 200);
+    kind_map.read("latency", latency);
+    if (more != nullptr) {
+      more->read(name, kind_map, it->second);
+    }
+    kind_map.finish();
+  }
+  keys.read("tier", tier, 1, 200);
+  keys.read("latency", latency);
+  if (more != nullptr) {
+    more->read(name, keys, node);
+  }
+  keys.finish();
+  if (net.find(name) != kNone) {
+    map.file().fail_at(node, path, "a node of this name was already given");
+  } else if (base == "host" || (more != nullptr && base == "linux")) {  // as containerlab says
+    net.add_host(name);
+  } else if (base == "switch") {
+    net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
+  } else {
+    map.file().fail_at(node, path + ".kind",
+                       "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
+  }
+}
+
+// A NIC's own queue has no limit, and neither marks nor cuts, whatever the link says: the transport
+// paces it.
+LinkProperties leaving(const Node& node, LinkProperties properties) {
+  if (node.kind == Node::Kind::host) {
+    properties.buffer = 0;
+    properties.ecn_low = properties.ecn_high = 0;
+    properties.trimming = false;
+  }
+  return properties;
+}
+
+// One entry under `links`. What it does not say comes from `defaults`.
+void read_link(YamlMap& map, const LinkProperties& defaults, Topology& net, const YAML::Node& node,
+               const std::string& path) {
+  YamlMap keys(map.file(), node, path);
+  std::vector<NodeId> ends;
+  keys.each("endpoints", [&](const YAML::Node& item, const std::string& item_path) {
+    std::string name = item.IsScalar() ? item.Scalar() : "";
+    name = name.substr(0, name.find(':'));  // "node:interface" as containerlab writes it
+    const NodeId id = net.find(name);
+    if (id == kNone) {
+      map.file().fail_at(item, item_path, "there is no node called '" + name + "' under 'nodes'");
+    }
+    ends.push_back(id);
+  });
+  LinkProperties link = defaults;
+  read_link_keys(keys, link);
+  LinkProperties back = link;
+  YamlMap reverse = keys.map("reverse");  // where the way back differs
+  read_link_keys(reverse, back);
+  reverse.finish();
+  keys.finish();
+  if (!map.file().failed() && ends.size() != 2) {
+    map.file().fail_at(node, path, "expected endpoints: [one, other]");
+  }
+  if (!map.file().failed()) {
+    net.connect(ends[0], ends[1], leaving(net.nodes()[ends[0]], link),
+                leaving(net.nodes()[ends[1]], back));
+  }
+}
+
+Topology explicit_nodes(YamlMap& map, const NodeKeys* more) {
   Topology net;
   LinkProperties defaults;
   YamlMap default_map = map.map("defaults");
   read_link_keys(default_map, defaults);
+  if (more != nullptr) {
+    more->read("", default_map, map.raw("defaults"));
+  }
   default_map.finish();
   std::map<std::string, YAML::Node> kinds;
   map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) {
     kinds[name] = node;
   });
-  map.each_pair("nodes", [&](const std::string& name, const YAML::Node& node,
-                             const std::string& path) {
-    if (!is_node_name(name)) {
-      map.file().fail_at(node, path, kNodeNameRule);
-    }
-    YamlMap keys(map.file(), node, path);
-    std::string kind = "switch";
-    std::int64_t tier = 1;
-    Duration latency{};
-    keys.read("kind", kind);
-    std::string base = kind;
-    if (const auto it = kinds.find(kind); it != kinds.end()) {
-      YamlMap kind_map(map.file(), it->second, "kinds." + kind);
-      base = "switch";
-      kind_map.read("base", base);
-      kind_map.read("tier", tier, 1, 200);
-      kind_map.read("latency", latency);
-      kind_map.finish();
-    }
-    keys.read("tier", tier, 1, 200);
-    keys.read("latency", latency);
-    keys.finish();
-    if (net.find(name) != kNone) {
-      map.file().fail_at(node, path, "a node of this name was already given");
-    } else if (base == "host") {
-      net.add_host(name);
-    } else if (base == "switch") {
-      net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
-    } else {
-      map.file().fail_at(node, path + ".kind",
-                         "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
-    }
-  });
+  map.each_pair("nodes",
+                [&](const std::string& name, const YAML::Node& node, const std::string& path) {
+                  read_node(map, kinds, more, net, name, node, path);
+                });
   map.each("links", [&](const YAML::Node& node, const std::string& path) {
-    YamlMap keys(map.file(), node, path);
-    std::vector<NodeId> ends;
-    keys.each("endpoints", [&](const YAML::Node& item, const std::string& item_path) {
-      std::string name = item.IsScalar() ? item.Scalar() : "";
-      name = name.substr(0, name.find(':'));  // "node:interface" as containerlab writes it
-      const NodeId id = net.find(name);
-      if (id == kNone) {
-        map.file().fail_at(item, item_path, "there is no node called '" + name + "' under 'nodes'");
-      }
-      ends.push_back(id);
-    });
-    LinkProperties link = defaults;
-    read_link_keys(keys, link);
-    LinkProperties back = link;
-    YamlMap reverse = keys.map("reverse");  // where the way back differs
-    read_link_keys(reverse, back);
-    reverse.finish();
-    keys.finish();
-    if (!map.file().failed() && ends.size() != 2) {
-      map.file().fail_at(node, path, "expected endpoints: [one, other]");
-    }
-    if (!map.file().failed()) {
-      // A NIC's own queue has no limit, and neither marks nor cuts, whatever the link says: the
-      // transport paces it.
-      const auto own = [&](NodeId end, LinkProperties properties) {
-        if (net.nodes()[end].kind == Node::Kind::host) {
-          properties.buffer = 0;
-          properties.ecn_low = properties.ecn_high = 0;
-          properties.trimming = false;
-        }
-        return properties;
-      };
-      net.connect(ends[0], ends[1], own(ends[0], link), own(ends[1], back));
-    }
+    read_link(map, defaults, net, node, path);
   });
   return net;
 }
@@ -277,23 +391,28 @@ Result<Topology> read_topology_file(const std::string& path) {
   return read_topology(path, *text, std::filesystem::path(path).parent_path().string());
 }
 
-Topology read_topology_map(YamlMap& map, const std::string& directory) {
+Topology read_topology_map(YamlMap& map, const std::string& directory, const NodeKeys* more) {
   Topology net;
   if (map.has("generator")) {
-    const auto shape = static_cast<Shape>(map.choice("generator", kShapes, 0));
-    auto made = generate(map, shape, directory);
+    if (more != nullptr) {
+      YamlMap defaults = map.map("defaults");
+      more->read("", defaults, map.raw("defaults"));
+      defaults.finish();
+    }
+    const auto shape = static_cast<std::size_t>(map.choice("generator", kShapes, 0));
+    auto made = kReaders[shape](Generator{map, read_cable(map, {}), directory});
     if (!made) {
       map.fail("generator", made.error().message);
       return net;
     }
     net = std::move(*made);
   } else if (map.has("nodes")) {
-    net = explicit_nodes(map);
+    net = explicit_nodes(map, more);
   } else {
     map.fail_here("expected 'generator: NAME' or 'nodes:' and 'links:'");
   }
   map.finish();
-  if (!map.file().failed()) {
+  if (!map.file().failed() && (more == nullptr || !net.links().empty())) {
     if (auto valid = net.validate(); !valid) {
       map.fail_here(valid.error().message);
     }
@@ -335,6 +454,13 @@ Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path
   fault.target = link        ? Fault::Target::links
                  : node_dies ? Fault::Target::node
                              : Fault::Target::host;
+  if (node_dies && map.has("down")) {
+    bool down = true;
+    map.read("down", down);
+    if (!down) {
+      map.fail("down", "a switch in a fault is one that dies; for links of it name them as 'link'");
+    }
+  }
   map.read("share", fault.share, 0, 1);
   map.read("at", fault.at);
   map.read("lasts", fault.lasts);

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
@@ -76,7 +76,7 @@ class StartingWeftd {
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   if (bound) {
     ::setpgid(0, 0);  // Ctrl-C at the terminal is for the programs; weftd ends after them
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    die_with(parent, SIGTERM);
   } else {
     // weftd must not keep what this program has inherited: locks, pipes for whose end another
     // process waits, a working directory that is to be unmounted.
@@ -91,9 +91,7 @@ class StartingWeftd {
     ::dup2(null, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);  // else a reader of our output would wait until weftd ends
   }
-  if (!bound || ::getppid() == parent) {
-    ::execv(arguments[0], arguments.data());
-  }
+  ::execv(arguments[0], arguments.data());
   ::_exit(127);
 }
 
@@ -125,9 +123,14 @@ std::vector<std::string> words_for(const std::string& directory, const WeftdOpti
   if (!options.direct_rings) {
     words.emplace_back("--no-direct");
   }
+  for (const std::string& host : options.host_names) {
+    words.insert(words.end(), {"--host", host});
+  }
   if (options.topology.empty()) {
-    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
-                               std::to_string(options.nics)});
+    if (options.host_names.empty()) {
+      words.insert(words.end(), {"--hosts", std::to_string(options.hosts)});
+    }
+    words.insert(words.end(), {"--nics", std::to_string(options.nics)});
   } else {
     words.insert(words.end(), {"--topology", absolute(options.topology)});
   }
@@ -233,6 +236,24 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
                                        (said.empty() ? "" : ": " + said));
 }
 
+// weftd answers `stop` before it ends, so the socket is watched until nobody takes calls there.
+Result<bool> stop_weftd(const std::string& directory) {
+  const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
+  const auto is_there = [&] {
+    const auto peer = attach::connect_seqpacket(directory + "/attach.sock");
+    return peer || peer.error().code != ErrorCode::not_found;
+  };
+  const auto patience = std::chrono::steady_clock::now() + kPatienceWithEnd;
+  while (stopped && is_there() && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  if (is_there()) {
+    return fail(ErrorCode::wrong_state,
+                "does not end" + (stopped ? "" : ": " + stopped.error().message));
+  }
+  return stopped.has_value();
+}
+
 // Checks the parent before anything in it is looked at, and the directory before its path is given
 // out.
 Result<std::string> named_directory(const std::string& name, bool create) {
@@ -266,17 +287,24 @@ Result<std::string> named_directory(const std::string& name, bool create) {
   return path;
 }
 
-std::vector<std::string> networks_that_are_up() {
+std::vector<std::string> networks_there() {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(networks_directory(), error)) {
     const std::string name = entry.path().filename().string();
-    if (const auto directory = named_directory(name, false);
-        directory && ask_weftd(*directory, {{"cmd", "counters"}})) {
+    if (named_directory(name, false)) {
       names.push_back(name);
     }
   }
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> networks_that_are_up() {
+  std::vector<std::string> names = networks_there();
+  std::erase_if(names, [](const std::string& name) {
+    return !ask_weftd(*named_directory(name, false), {{"cmd", "counters"}});
+  });
   return names;
 }
 

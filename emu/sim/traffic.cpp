@@ -1,4 +1,6 @@
-// Owns the shapes of traffic.
+// Owns the shapes of traffic. A shape is a list of flows and triggers: a trigger fires when the
+// flows that feed it have ended, and starts the flows that wait for it. So collectives need no code
+// while a simulation runs.
 #include "emu/sim/traffic.hpp"
 
 #include <algorithm>
@@ -111,6 +113,13 @@ void TrafficBuilder::incast(const std::vector<fabric::PortId>& senders, fabric::
                             Bytes bytes, fabric::Picos start) {
   for (const fabric::PortId from : senders) {
     add(from, receiver, bytes).start = start;
+  }
+}
+
+void TrafficBuilder::fan_out(fabric::PortId sender, const std::vector<fabric::PortId>& receivers,
+                             Bytes bytes, fabric::Picos start) {
+  for (const fabric::PortId to : receivers) {
+    add(sender, to, bytes).start = start;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/cli/perf/watched_io.hpp"
+#include "emu/cli/rendezvous.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/net/packet_io.hpp"
 #include "srd/run/host.hpp"
@@ -43,17 +44,13 @@ struct PerfResult {
   srd::Status failure = srd::Status::ok;
 };
 
-// What the two processes share besides the network: who is where, and which case they are in. It
-// lies in shared memory. Each side writes its own half between barriers; the other one reads it
+// What the two processes share besides the network: where each side is, and which case they are in.
+// It lies in shared memory. Each side writes its own half between barriers; the other one reads it
 // after the next barrier, whose `step` orders the two.
 struct PerfBoard {
   struct Side {
     std::atomic<std::uint32_t> step{0};  // counts barriers passed
-    srd::Address address;
-    std::uint32_t attachment = 0;
-    std::uint32_t qpn = 0;
-    std::uint32_t key = 0;
-    std::uint64_t buffer = 0;
+    Rendezvous place;
     // Of the case just measured, as this side saw it arrive.
     std::uint32_t paths_used = 0;
     std::uint64_t out_of_order = 0;

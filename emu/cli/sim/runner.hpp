@@ -12,7 +12,7 @@
 
 namespace weft::cli {
 
-// One run that somebody asked for.
+// One run of those that were asked for.
 struct SimJob {
   std::string file_name;  // for messages
   std::string text;       // of the scenario
@@ -23,6 +23,7 @@ struct SimJob {
   bool use_variant_bounds = false;
   std::string report;  // directory for report.html, or empty
   std::string trace;   // file for the Perfetto trace, or empty
+  std::string flows;   // file for the table of flows, or empty
 };
 
 // The result as one JSON object (docs/json.md); "error" instead where the job cannot be run, and

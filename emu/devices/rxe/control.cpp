@@ -1,5 +1,8 @@
 // Owns the soft-RoCE device's control path: what may be made, with which limits, and how it is
 // refused.
+//
+// Objects of the engine are named by numbers; those here (OwnedQp, OwnedCq ...) hold the program's
+// side of them, the rings, and are found again by these numbers when the engine reports something.
 #include <cstring>
 
 #include "emu/devices/rxe/objects.hpp"
@@ -85,6 +88,7 @@ nic::Outcome<void> RxeDevice::rereg_mr(kernel::Mr& mr, std::uint32_t flags, kern
        (request.access & ~(kAccess | abi::kAccessOptional)) != 0)) {
     return nic::refuse(EOPNOTSUPP);
   }
+  // The object exists, so its key does.
   roce::MemoryRegion* const region = engine_.keys().find_region(mr.lkey);
   if ((flags & abi::kReregPd) != 0) {
     region->domain = static_cast<const OwnedPd&>(*pd).domain;

@@ -1,4 +1,5 @@
-// Owns the soft-RoCE device's objects: each gives back what it holds when its handle is destroyed.
+// Owns the soft-RoCE device's objects: each adds itself to the device's tables when it is made, and
+// gives back what it holds when its handle is destroyed.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace weft::devices::rxe {
 
-// The first place that nobody has, at the end if need be.
+// The first free place, at the end if need be.
 template <class T>
 [[nodiscard]] std::uint32_t place_for(std::vector<T*>& table, T* object) {
   auto place = std::find(table.begin(), table.end(), nullptr);

@@ -3,7 +3,7 @@
 
 #include "emu/devices/rxe/abilities.hpp"
 #include "emu/devices/rxe/device.hpp"
-#include "emu/roce/wire/datagram.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
 #include "srd/base/rng.hpp"
 
 namespace weft::devices::rxe {
@@ -12,7 +12,9 @@ std::string RxePersonality::device_name(std::size_t index) const {
   return "rxe_" + std::to_string(index);
 }
 
-std::uint16_t RxePersonality::udp_port() const { return roce::wire::kUdpPort; }
+const srd::NetworkProtocol& RxePersonality::protocol() const {
+  return srd::kNetworkProtocol<roce::wire::RoceCodec>;
+}
 
 std::vector<std::string> RxePersonality::profile_fields() const { return field_names(); }
 

@@ -15,7 +15,7 @@ class RxePersonality final : public Personality {
   // The only one in its table so far: the address itself.
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override { return address; }
 
-  [[nodiscard]] std::uint16_t udp_port() const override;
+  [[nodiscard]] const srd::NetworkProtocol& protocol() const override;
 
   [[nodiscard]] std::string_view default_profile() const override { return "soft"; }
   [[nodiscard]] std::vector<std::string> profile_fields() const override;

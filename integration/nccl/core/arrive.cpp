@@ -1,4 +1,10 @@
 // Owns what the engine tells: messages that arrived, and work that ended.
+//
+// progress() takes all completions of the engine. A control message (hello, welcome, announce,
+// reject, goodbye) goes to the connection that it names; the immediate of a write says which
+// announced buffer was filled; the cookie of work of ours says which request has ended. Any message
+// may be malformed, late, or for a connection that is gone: then it is counted, and answered where
+// the other end would wait for ever.
 #include <algorithm>
 
 #include "integration/nccl/core/core.hpp"
@@ -17,6 +23,7 @@ void Core::progress(TimePoint now) {
   if (engine_.counters().peer_restarts != seen_restarts_) {
     notice_restarts();
   }
+  // Control messages before data: partners wait for them.
   links_.retry();
   for (std::size_t left = links_.stalled().size(); left > 0; --left) {
     SendComm* const one = senders_.find(links_.stalled().front());
@@ -42,6 +49,7 @@ void Core::on_completion(const Completion& completion) {
       if (completion.status == Status::ok) {
         on_control(completion, links_.received(cookie.index, completion.length));
       }
+      // A flushed receive belongs to an endpoint that is being closed.
       if (completion.status != Status::flushed) {
         links_.post_receive(cookie.index);
       }
@@ -90,6 +98,8 @@ void Core::on_control(const Completion& completion, std::span<const std::byte> m
   }
 }
 
+// Number and nonce must both be right, and the peer must be the connection's: a number is used
+// again after a while, and anybody can send a message.
 SendComm* Core::sender(const Completion& completion, const ControlHeader& header) {
   SendComm* const found = senders_.find(header.to_number.value());
   return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
@@ -100,8 +110,8 @@ ReceiveComm* Core::receiver(const Completion& completion, const ControlHeader& h
   return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
 }
 
-// Who asked a former life of ours asks again (SendComm::ask_again()), even if the first hello had
-// not left by then: so it may come twice.
+// A partner that asked a former life of ours asks again (SendComm::ask_again()), even if the first
+// hello had not left by then: so it may come twice.
 bool Core::knows(const Listener& listener, const Hello& hello) const {
   for (std::size_t i = 0; i < listener.waiting.size(); ++i) {
     if (listener.waiting.at(i) == hello) {

@@ -11,23 +11,23 @@
 #include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
-namespace weft::preload {
+namespace weft::srd {
 
 // For one thread at a time. Whole frames go round, because a Machine may look at the envelope of
 // what it receives. Payloads are copied when they are sent: their memory is only lent until then.
-template <srd::net::FrameCodec Codec>
-class LoopbackIo final : public srd::PacketIo {
+template <net::FrameCodec Codec>
+class LoopbackIo final : public PacketIo {
  public:
-  LoopbackIo(const srd::net::EnvelopeWriter& envelope, const srd::Address& own, std::size_t mtu)
+  LoopbackIo(const net::EnvelopeWriter& envelope, const Address& own, std::size_t mtu)
       : envelope_(envelope), own_(own), mtu_(mtu) {}
 
-  [[nodiscard]] srd::IoCapabilities capabilities() const override {
+  [[nodiscard]] IoCapabilities capabilities() const override {
     return {.mtu = mtu_, .burst = kBurst, .lossless_memory = true};
   }
-  [[nodiscard]] srd::IoCounters counters() const override { return counters_; }
-  [[nodiscard]] std::span<const srd::RxPacket> receive() override;
+  [[nodiscard]] IoCounters counters() const override { return counters_; }
+  [[nodiscard]] std::span<const RxPacket> receive() override;
   void release() override { lent_.clear(); }
-  [[nodiscard]] std::size_t transmit(std::span<const srd::TxPacket> packets) override;
+  [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
   [[nodiscard]] std::size_t transmit_room() override {
     return kDepth - std::min(kDepth, waiting_.size());
   }
@@ -41,48 +41,48 @@ class LoopbackIo final : public srd::PacketIo {
   using Frame = std::vector<std::byte>;
 
   // False: the memory of its payload is gone.
-  [[nodiscard]] bool write(const srd::TxPacket& packet, Frame& frame) const;
+  [[nodiscard]] bool write(const TxPacket& packet, Frame& frame) const;
 
-  srd::net::EnvelopeWriter envelope_;
-  srd::Address own_;
+  net::EnvelopeWriter envelope_;
+  Address own_;
   std::size_t mtu_;
   std::vector<Frame> waiting_;
   std::vector<Frame> lent_;
-  std::vector<srd::RxPacket> received_;
-  srd::IoCounters counters_;
+  std::vector<RxPacket> received_;
+  IoCounters counters_;
 };
 
-template <srd::net::FrameCodec Codec>
-std::span<const srd::RxPacket> LoopbackIo<Codec>::receive() {
+template <net::FrameCodec Codec>
+std::span<const RxPacket> LoopbackIo<Codec>::receive() {
   received_.clear();
   lent_.clear();
   lent_.swap(waiting_);
   for (const Frame& frame : lent_) {
-    const auto envelope = srd::net::Envelope::parse(frame, Codec::kPorts);
+    const auto envelope = net::Envelope::parse(frame, Codec::kPorts);
     const auto size = static_cast<std::uint8_t>(envelope.packet().data() - frame.data());
-    received_.push_back(srd::RxPacket{.from = own_,
-                                      .path = envelope.path(),
-                                      .ecn = envelope.ecn(),
-                                      .trimmed = false,
-                                      .envelope_size = size,
-                                      .bytes = envelope.packet(),
-                                      .more = {}});
+    received_.push_back(RxPacket{.from = own_,
+                                 .path = envelope.path(),
+                                 .ecn = envelope.ecn(),
+                                 .trimmed = false,
+                                 .envelope_size = size,
+                                 .bytes = envelope.packet(),
+                                 .more = {}});
     ++counters_.rx_packets;
     counters_.rx_bytes += envelope.packet().size();
   }
   return received_;
 }
 
-template <srd::net::FrameCodec Codec>
-std::size_t LoopbackIo<Codec>::transmit(std::span<const srd::TxPacket> packets) {
-  for (const srd::TxPacket& packet : packets) {
-    const std::size_t size = packet.size() + srd::net::trailer_size<Codec>(packet);
+template <net::FrameCodec Codec>
+std::size_t LoopbackIo<Codec>::transmit(std::span<const TxPacket> packets) {
+  for (const TxPacket& packet : packets) {
+    const std::size_t size = packet.size() + net::trailer_size<Codec>(packet);
     ++counters_.tx_packets;
     counters_.tx_bytes += size;
     Frame frame(envelope_.size() + size);
     if (packet.to != own_ ||
         !envelope_.write(frame.data(), packet.to, packet.path, packet.ecn, Codec::dscp_of(packet),
-                         size, srd::net::hop_limit_of<Codec>(packet))) {
+                         size, net::hop_limit_of<Codec>(packet))) {
       ++counters_.tx_unroutable;
     } else if (!write(packet, frame)) {
       ++counters_.tx_unreadable;
@@ -93,8 +93,8 @@ std::size_t LoopbackIo<Codec>::transmit(std::span<const srd::TxPacket> packets) 
   return packets.size();
 }
 
-template <srd::net::FrameCodec Codec>
-bool LoopbackIo<Codec>::write(const srd::TxPacket& packet, Frame& frame) const {
+template <net::FrameCodec Codec>
+bool LoopbackIo<Codec>::write(const TxPacket& packet, Frame& frame) const {
   std::byte* to = frame.data() + envelope_.size();
   to = std::copy_n(packet.header.data(), packet.header_size, to);
   for (const auto& piece : packet.payload) {
@@ -103,10 +103,10 @@ bool LoopbackIo<Codec>::write(const srd::TxPacket& packet, Frame& frame) const {
     }
     to += piece.size();
   }
-  if constexpr (srd::net::WritesTrailer<Codec>) {
+  if constexpr (net::WritesTrailer<Codec>) {
     Codec::write_trailer(to, packet);
   }
   return true;
 }
 
-}  // namespace weft::preload
+}  // namespace weft::srd

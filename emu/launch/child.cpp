@@ -1,10 +1,9 @@
 // Owns starting and ending a program that must not outlive this one.
-#include "emu/softroce/child.hpp"
+#include "emu/launch/child.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,18 +11,19 @@
 #include <thread>
 
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::softroce {
+namespace weft::launch {
 namespace {
 
 constexpr std::chrono::seconds kPatience{5};
 
 [[noreturn]] void become(const ChildOptions& options, pid_t parent) {
-  launch::forget_interrupts();
+  forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   ::setpgid(0, 0);             // Ctrl-C at the terminal is for us; we end it
-  ::prctl(PR_SET_PDEATHSIG, options.death_signal);
+  die_with(parent, options.death_signal);
   const std::pair<int, int> streams[] = {
       {options.in, STDIN_FILENO}, {options.out, STDOUT_FILENO}, {options.errors, STDERR_FILENO}};
   for (const auto& [from, to] : streams) {
@@ -42,9 +42,7 @@ constexpr std::chrono::seconds kPatience{5};
     arguments.push_back(const_cast<char*>(word.c_str()));
   }
   arguments.push_back(nullptr);
-  if (::getppid() == parent) {
-    ::execvp(arguments[0], arguments.data());
-  }
+  ::execvp(arguments[0], arguments.data());
   ::_exit(127);
 }
 
@@ -79,4 +77,4 @@ void Child::end() {
   }
 }
 
-}  // namespace weft::softroce
+}  // namespace weft::launch
