@@ -246,8 +246,12 @@ def table(rows):
 
 def main(weft, *words):
     words = list(words)
-    document = Path(words.pop(words.index("--write") + 1)) if "--write" in words else None
-    releases = [word for word in words if word != "--write"] or list(RELEASES)
+    document = None
+    if "--write" in words[:-1]:
+        at = words.index("--write")
+        document = Path(words[at + 1])
+        del words[at:at + 2]
+    releases = words or list(RELEASES)
     if set(releases) - set(RELEASES):
         sys.exit(__doc__)
     if os.geteuid() != 0:

@@ -89,7 +89,7 @@ def main(kind, cmake, build, project):
             check(code == wanted, f"{command}: exit code {code} instead of {wanted}\n{said}")
             check(said.count("<testcase ") == 2, f"{command}: no report of two cells\n{said}")
             check(("<failure" in said) == bool(wanted), said)
-            check(len(re.findall(r"cells/\S+/log$", said, re.M)) == 2, f"logs:\n{said}")
+            check(len(re.findall(r"^root/\S+/cells/\S+/log$", said, re.M)) == 2, f"logs:\n{said}")
             if kind == "github":
                 check(re.search(r"^\| .*loss", said, re.M), f"no table for the job's page:\n{said}")
 
