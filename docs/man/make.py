@@ -77,14 +77,21 @@ def head(name, about, synopsis):
             f".SH SYNOPSIS\n{synopsis}\n")
 
 
+def subcommands(rest):
+    _, found, listed = rest.partition("Subcommands:\n")
+    return re.findall(r"^  ([\w-]+) ", listed.split("\n\n")[0], re.MULTILINE) if found else []
+
+
 def weft_page(weft):
     about, rest = parts(said(weft, "--help"))
-    commands = re.findall(r"^  ([\w-]+) ", rest[rest.index("Subcommands:"):], re.MULTILINE)
     page = head("weft", about.split(": ", 1)[-1], r".B weft \fICOMMAND\fR [\fIARGUMENT\fR...]")
     page += ".SH COMMANDS\n"
-    for command in commands:
+    for command in subcommands(rest):
         what, rest = parts(said(weft, command, "--help"))
         page += f".SS weft {command}\n{roff(what)}\n.PP\n.EX\n{roff(rest)}\n.EE\n"
+        for part in subcommands(rest):  # as in `weft lab up`
+            _, of_part = parts(said(weft, command, part, "--help"))
+            page += f".PP\n.EX\n{roff(of_part)}\n.EE\n"
     return page + FILES.lstrip("\n") + ".SH SEE ALSO\n.BR weftd (1)\n"
 
 
