@@ -55,7 +55,7 @@ std::string program_hash() {
   return fmt::format("{:016x}", hash);
 }
 
-std::string text_of(const sim::Settings& settings) {
+std::string text_of_settings(const sim::Settings& settings) {
   std::string text;
   for (const auto& [key, value] : settings) {
     text += key + "=" + value + "\n";
@@ -125,7 +125,8 @@ std::vector<PlannedRun> plan_runs(const Grid& grid) {
     for (const sim::GridPolicy& policy : grid.policies) {
       runs.push_back({&cell, &policy,
                       fmt::format("{:016x}", sim::fnv1a(program + "\n" + cell.text + "\n" +
-                                                        text_of(cell.set) + text_of(policy.set)))});
+                                                        text_of_settings(cell.set) +
+                                                        text_of_settings(policy.set)))});
     }
   }
   return runs;
