@@ -3,12 +3,54 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 
 namespace weft::k8s {
 namespace {
 
 // More is no manifest that a person wrote.
 constexpr std::size_t kMaxObjects = 100'000;
+constexpr std::size_t kMaxDocuments = 10'000;
+
+bool is_separator(std::string_view line) {
+  return (line.starts_with("---") || line.starts_with("...")) &&
+         (line.size() == 3 || line[3] == ' ' || line[3] == '\t' || line[3] == '\r');
+}
+
+// The documents of a file, each with as many empty lines in front of it as there are lines before
+// it in the file: so its marks are the file's. The parser's own loop over documents does not end
+// where one of them is malformed, and ends at the first that is empty.
+std::vector<std::string> documents_of(const std::string& text) {
+  std::vector<std::string> documents;
+  std::string document;
+  std::size_t lines = 0;
+  bool is_empty = true;
+  const auto finish = [&] {
+    if (!is_empty && documents.size() < kMaxDocuments) {
+      documents.push_back(std::move(document));
+    }
+    document.assign(lines, '\n');
+    is_empty = true;
+  };
+  for (std::size_t at = 0; at < text.size(); ++lines) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line(text.data() + at, end - at);
+    if (is_separator(line)) {
+      finish();
+      document += line.starts_with("---") ? line : "";
+      is_empty = line.find_first_not_of(" \t\r", 3) == std::string_view::npos;
+    } else if (!is_empty || !line.starts_with('%')) {  // directives stand before a document
+      document += line;
+      is_empty = is_empty && line.find_first_not_of(" \t\r") == std::string_view::npos;
+    }
+    if (end != text.size()) {
+      document += '\n';
+    }
+    at = end + 1;
+  }
+  finish();
+  return documents;
+}
 
 // Objects without a namespace are applied to the one that kubectl is told, "default" otherwise.
 void add_object(const ManifestFile& file, const YAML::Node& root, Findings& findings,
@@ -56,7 +98,8 @@ bool Findings::has_errors() const {
 std::vector<Manifest> load_manifests(const ManifestFile& file, Findings& findings) {
   std::vector<Manifest> manifests;
   try {
-    for (const YAML::Node& root : YAML::LoadAll(file.text)) {
+    for (const std::string& document : documents_of(file.text)) {
+      const YAML::Node root = YAML::Load(document);
       if (root.IsDefined() && !root.IsNull() && manifests.size() < kMaxObjects) {
         add_object(file, root, findings, manifests);
       }

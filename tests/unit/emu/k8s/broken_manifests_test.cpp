@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/k8s/manifest.hpp"
 #include "emu/k8s/plan.hpp"
 #include "tests/unit/emu/k8s/manifests.hpp"
 
@@ -197,6 +198,16 @@ TEST(BrokenManifests, RangesThatOverlapAreAWarning) {
 }
 
 // Cut, and with lines left out or doubled: whatever it is, it is an answer.
+// An empty document hides none behind it, and lines are the file's.
+TEST(BrokenManifests, DocumentsBehindEmptyOnesAreRead) {
+  Findings findings;
+  const auto manifests =
+      load_manifests({"a.yaml", "---\n---\n# nothing\n...\n---\nkind: Pod\n"}, findings);
+  EXPECT_TRUE(manifests.empty());
+  ASSERT_EQ(findings.list().size(), 1U);
+  EXPECT_EQ(findings.list()[0].place.line, 6);
+}
+
 TEST(BrokenManifests, NothingThatIsNoManifestBreaksThePlan) {
   const std::string all = sections({kPolicy, kNetwork, kPod, kJob});
   for (std::size_t cut = 0; cut < all.size(); cut += 3) {
