@@ -140,7 +140,8 @@ std::map<std::string, Json> read_lines(const std::string& path) {
     Json line = Json::parse(text, nullptr, false);
     if (line.is_object() && line.contains("key") && line["key"].is_string() &&
         !line.contains("error")) {
-      lines[line["key"].get<std::string>()] = std::move(line);
+      const auto key = line["key"].get<std::string>();  // before what it is in moves away
+      lines[key] = std::move(line);
     }
   }
   return lines;
