@@ -46,39 +46,100 @@ void add_virtual_pfs(const Policy& policy, std::size_t otherwise, PlannedNode& n
   }
 }
 
-std::vector<PlannedNode> nodes_of(const Objects& objects, const ClusterOptions& options) {
-  std::vector<PlannedNode> nodes;
-  for (const ClusterNode& given : objects.nodes) {
-    PlannedNode node{given.name, false, given.labels, given.pfs, {}, 0};
-    for (const Policy& policy : objects.policies) {
-      if (std::string missing;
-          !given.has_state && selects(policy.node_selector, given.labels, missing)) {
-        add_virtual_pfs(policy, options.virtual_pfs, node);
+bool is_compatible(const Labels& selector, const Labels& labels) {
+  return std::ranges::all_of(selector, [&](const auto& pair) {
+    const auto found = labels.find(pair.first);
+    return found == labels.end() || found->second == pair.second;
+  });
+}
+
+// Labels such as the policies select: of one kind of node, or of several where one node cannot have
+// them all.
+std::vector<Labels> kinds_of_nodes(const std::vector<Policy>& policies, const Labels& base) {
+  std::vector<Labels> kinds{base};
+  for (const Policy& policy : policies) {
+    bool is_at_home = false;
+    for (Labels& kind : kinds) {
+      if (is_compatible(policy.node_selector, kind)) {
+        kind.insert(policy.node_selector.begin(), policy.node_selector.end());
+        is_at_home = true;
       }
     }
-    nodes.push_back(std::move(node));
-  }
-  for (std::size_t i = 1; objects.nodes.empty() && i <= options.virtual_nodes; ++i) {
-    PlannedNode node{"node" + std::to_string(i), true, options.labels, {}, {}, 0};
-    node.labels.try_emplace("kubernetes.io/hostname", node.name);
-    for (const Policy& policy : objects.policies) {
-      for (const auto& [label, value] : policy.node_selector) {
-        node.labels.try_emplace(label, value);
+    if (!is_at_home && is_compatible(policy.node_selector, base)) {
+      Labels kind = base;
+      kind.insert(policy.node_selector.begin(), policy.node_selector.end());
+      for (const Policy& other : policies) {
+        if (&other == &policy) {
+          break;
+        }
+        if (is_compatible(other.node_selector, kind)) {
+          kind.insert(other.node_selector.begin(), other.node_selector.end());
+        }
       }
+      kinds.push_back(std::move(kind));
+    }
+  }
+  return kinds;
+}
+
+constexpr const char* kHostName = "kubernetes.io/hostname";
+
+// With the NICs of the policies that select it.
+void furnish(const Objects& objects, const ClusterOptions& options, PlannedNode& node) {
+  for (const Policy& policy : objects.policies) {
+    if (std::string missing; selects(policy.node_selector, node.labels, missing)) {
       add_virtual_pfs(policy, options.virtual_pfs, node);
+    }
+  }
+}
+
+// Of a kind that names its host there is one.
+std::vector<PlannedNode> virtual_nodes(const Objects& objects, const ClusterOptions& options) {
+  std::vector<PlannedNode> nodes;
+  for (const Labels& kind : kinds_of_nodes(objects.policies, options.labels)) {
+    const auto host = kind.find(kHostName);
+    const std::size_t count = host == kind.end() ? options.virtual_nodes : 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string name =
+          host == kind.end() ? "node" + std::to_string(nodes.size() + 1) : host->second;
+      nodes.push_back({name, true, i == 0, kind, {}, {}, 0});
+      nodes.back().labels.try_emplace(kHostName, name);
+      furnish(objects, options, nodes.back());
+    }
+  }
+  return nodes;
+}
+
+std::vector<PlannedNode> nodes_of(const Objects& objects, const ClusterOptions& options) {
+  if (objects.nodes.empty()) {
+    return virtual_nodes(objects, options);
+  }
+  std::vector<PlannedNode> nodes;
+  for (const ClusterNode& given : objects.nodes) {
+    PlannedNode node{given.name, false, true, given.labels, given.pfs, {}, 0};
+    if (!given.is_labelled) {
+      node.labels = options.labels;
+      node.labels.try_emplace(kHostName, given.name);
+      node.labels = kinds_of_nodes(objects.policies, node.labels).front();
+    }
+    if (!given.has_state) {
+      furnish(objects, options, node);
     }
     nodes.push_back(std::move(node));
   }
   return nodes;
 }
 
-// The policies of one PF, of which the first that wants a VF has it.
+// The virtual functions of one PF, as the operator divides them: of policies whose functions
+// overlap the one of more priority stays, whole; those that stay are merged, and the PF has as many
+// functions as the largest numVfs.
 class PfDivision {
  public:
   PfDivision(const PhysicalFunction& pf, PlannedNode& node, const std::string& prefix,
              Findings& findings)
       : pf_(pf), node_(node), prefix_(prefix), findings_(findings) {}
 
+  // In the order of their priority.
   void give(const Policy& policy) {
     if (pf_.max_vfs != 0 && policy.num_vfs > pf_.max_vfs) {
       findings_.error(policy.place,
@@ -90,43 +151,49 @@ class PfDivision {
       return;
     }
     const PfName* const named = name_of(policy, pf_);
-    const bool some = named != nullptr && named->vfs;
-    const unsigned first = some ? named->vfs->first : 0;
-    const unsigned last = some ? named->vfs->second : policy.num_vfs - 1;
-    if (winner_ != nullptr && winner_->num_vfs < policy.num_vfs) {
-      findings_.warning(policy.place,
-                        policy.title() + " asks for " + std::to_string(policy.num_vfs) +
-                            " VFs of " + pf_.name + ", of which " + winner_->title() +
-                            ", which has more priority, makes " + std::to_string(winner_->num_vfs),
-                        "give both the same numVfs");
-    }
-    const unsigned made = winner_ == nullptr ? policy.num_vfs : winner_->num_vfs;
-    const Policy* taken_by = nullptr;
-    for (unsigned vf = first; vf <= last && vf < made; ++vf) {
-      if (const auto [owner, is_free] = owners_.emplace(vf, &policy); is_free) {
-        node_.devices.push_back({prefix_ + "/" + policy.resource, pf_.name, vf});
-      } else {
-        taken_by = owner->second;
+    const Group group{
+        &policy, named != nullptr && named->vfs ? *named->vfs : std::pair(0U, policy.num_vfs - 1)};
+    for (const Group& other : groups_) {
+      if (group.vfs.first <= other.vfs.second && other.vfs.first <= group.vfs.second) {
+        complain_of_overlap(group, other);
+        return;
+      }
+      if (policy.resource == other.policy->resource) {
+        findings_.error(policy.place,
+                        policy.title() + " makes VFs of " + pf_.name + " of " + node_.name + " " +
+                            policy.resource + ", as " + other.policy->title() +
+                            " does, of which the operator keeps only the one that comes first",
+                        "one range in one of the policies, or two names of resources");
+        return;
       }
     }
-    if (taken_by != nullptr) {
-      findings_.error(policy.place,
-                      policy.title() + " wants VFs of " + pf_.name + " of " + node_.name +
-                          " that " + taken_by->title() + " has, which comes first (priority " +
-                          std::to_string(taken_by->priority) + ")",
-                      "divide them: pfNames: [\"" + pf_.name + "#0-3\"] in one and [\"" + pf_.name +
-                          "#4-7\"] in the other");
+    groups_.push_back(group);
+    for (unsigned vf = group.vfs.first; vf <= group.vfs.second; ++vf) {
+      node_.devices.push_back({prefix_ + "/" + policy.resource, pf_.name, vf});
     }
-    winner_ = winner_ == nullptr ? &policy : winner_;
   }
 
  private:
+  struct Group {
+    const Policy* policy;
+    std::pair<unsigned, unsigned> vfs;  // the first and the last one
+  };
+
+  void complain_of_overlap(const Group& group, const Group& other) {
+    const Policy& policy = *group.policy;
+    findings_.error(policy.place,
+                    policy.title() + " wants VFs of " + pf_.name + " of " + node_.name + " that " +
+                        other.policy->title() + " has, which comes first (priority " +
+                        std::to_string(other.policy->priority) + ")",
+                    "divide them: pfNames: [\"" + pf_.name + "#0-3\"] in one and [\"" + pf_.name +
+                        "#4-7\"] in the other");
+  }
+
   const PhysicalFunction& pf_;
   PlannedNode& node_;
   const std::string& prefix_;
   Findings& findings_;
-  const Policy* winner_ = nullptr;
-  std::map<unsigned, const Policy*> owners_;
+  std::vector<Group> groups_;
 };
 
 void complain_of_idle_policies(const Objects& objects, const std::vector<PlannedNode>& nodes,
@@ -212,8 +279,7 @@ std::vector<PlannedNode> build_cluster(const Objects& objects, const ClusterOpti
         }
       }
     }
-    // Virtual nodes are all alike: once is enough.
-    if (!node.is_virtual || &node == &nodes.front()) {
+    if (node.is_first_of_kind) {
       findings.append(of_node);
     }
     for (const auto& [resource, count] : options.resources) {

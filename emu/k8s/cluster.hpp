@@ -23,7 +23,8 @@ struct ClusterDevice {
 
 struct PlannedNode {
   std::string name;
-  bool is_virtual = false;  // no manifest describes it
+  bool is_virtual = false;       // no manifest describes it
+  bool is_first_of_kind = true;  // others are like it, but for their names
   Labels labels;
   std::vector<PhysicalFunction> pfs;
   std::vector<ClusterDevice> devices;
@@ -35,7 +36,7 @@ struct PlannedNode {
 
 struct ClusterOptions {
   std::string prefix = "openshift.io";
-  std::size_t virtual_nodes = 2;  // if no manifest describes a node
+  std::size_t virtual_nodes = 2;  // of each kind, if no manifest describes a node
   std::size_t virtual_pfs = 4;    // of each, where policies name none
   Labels labels;                  // of the virtual nodes, beside those that policies select
   std::map<std::string, unsigned> resources;  // other devices of every node: name and number

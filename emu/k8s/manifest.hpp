@@ -54,6 +54,7 @@ struct Manifest {
   std::string name;
   std::string name_space;
   FilePlace place;
+  int lines_before = 0;  // its document, in the file: its nodes know their line in the document
   YAML::Node root;
 
   // "Pod default/a", for messages.
@@ -65,7 +66,7 @@ struct Manifest {
 
 // --- Reading nodes that may be anything.
 
-[[nodiscard]] FilePlace place_of(const std::string& file, const YAML::Node& node);
+[[nodiscard]] FilePlace place_of(const Manifest& manifest, const YAML::Node& node);
 // The value of a key, or an undefined node where there is none or `map` is no mapping.
 [[nodiscard]] YAML::Node value_of(const YAML::Node& map, const char* key);
 // A scalar's text, or `otherwise`.

@@ -20,7 +20,7 @@ ClusterNode& node_called(const std::string& name, const FilePlace& place, Object
   const auto found = std::ranges::find(objects.nodes, name, &ClusterNode::name);
   return found != objects.nodes.end()
              ? *found
-             : objects.nodes.emplace_back(ClusterNode{place, name, {}, false, {}});
+             : objects.nodes.emplace_back(ClusterNode{place, name, {}, false, false, {}});
 }
 
 // The operator acts only on what is in its own namespace, and says nothing of the rest.
@@ -33,12 +33,49 @@ bool is_seen_by_operator(const Manifest& manifest, const ReadOptions& options, F
   for (const std::string& one : options.operator_namespaces) {
     all += (all.empty() ? "" : ", ") + one;
   }
-  findings.error(place_of(manifest.place.file, value_of(manifest.root, "metadata")),
+  findings.error(place_of(manifest, value_of(manifest.root, "metadata")),
                  manifest.kind + " " + manifest.name + " is in namespace '" + manifest.name_space +
                      "', where the operator does not look",
                  "put it into the operator's own namespace (metadata.namespace: " + all +
                      "; --operator-namespace names another one)");
   return false;
+}
+
+// Of kinds that are passed over: something in it is a list of containers.
+bool makes_pods(const YAML::Node& node) {
+  if (node.IsMap()) {
+    const YAML::Node containers = value_of(node, "containers");
+    if (containers.IsDefined() && containers.IsSequence() && containers.size() > 0 &&
+        value_of(containers[0], "image").IsDefined()) {
+      return true;
+    }
+    return std::ranges::any_of(node, [](const auto& pair) { return makes_pods(pair.second); });
+  }
+  return node.IsSequence() &&
+         std::ranges::any_of(node, [](const YAML::Node& item) { return makes_pods(item); });
+}
+
+// As the API server wants names of objects.
+bool is_object_name(const std::string& name) {
+  constexpr auto is_word = [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  return !name.empty() && name.size() <= 253 && is_word(static_cast<unsigned char>(name.front())) &&
+         std::ranges::all_of(name,
+                             [&](unsigned char c) { return is_word(c) || c == '-' || c == '.'; });
+}
+
+// Of a kind that has to do with devices.
+void check_names(const Manifest& manifest, Findings& findings) {
+  for (const std::string* name : {&manifest.name, &manifest.name_space}) {
+    if (!is_object_name(*name)) {
+      findings.error(place_of(manifest, value_of(manifest.root, "metadata")),
+                     manifest.kind + " with the " +
+                         (name == &manifest.name ? "name '" : "namespace '") +
+                         name->substr(0, 100) + "'",
+                     "small letters, digits, - and .: the API server refuses it otherwise");
+    }
+  }
 }
 
 }  // namespace
@@ -54,7 +91,7 @@ void check_keys(const Manifest& manifest, const YAML::Node& map,
       continue;
     }
     const std::string meant = fabric::nearest_word(key, known);
-    findings.error(place_of(manifest.place.file, pair.first),
+    findings.error(place_of(manifest, pair.first),
                    manifest.kind + " " + manifest.name + " has no field '" + key + "'",
                    meant.empty() ? "remove it, the API server drops it" : "write '" + meant + "'");
   }
@@ -72,6 +109,7 @@ Labels read_labels(const YAML::Node& map) {
 
 void read_node(const Manifest& manifest, Objects& objects) {
   ClusterNode& node = node_called(manifest.name, manifest.place, objects);
+  node.is_labelled = true;
   node.labels = read_labels(value_of(value_of(manifest.root, "metadata"), "labels"));
   node.labels.try_emplace("kubernetes.io/hostname", manifest.name);
 }
@@ -117,9 +155,15 @@ Objects read_objects(const std::vector<Manifest>& manifests, const ReadOptions& 
       read_node(manifest, objects);
     } else if (kind == "SriovNetworkNodeState") {
       read_node_state(manifest, objects);
-    } else {
-      (void)read_workload(manifest, objects, findings);
+    } else if (!read_workload(manifest, objects, findings)) {
+      if (makes_pods(manifest.root)) {
+        findings.warning(manifest.place,
+                         manifest.title() + " makes pods, and plans know nothing of its kind",
+                         "a Job or a Deployment with the same template shows what they would get");
+      }
+      continue;
     }
+    check_names(manifest, findings);
   }
   return objects;
 }

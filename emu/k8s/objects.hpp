@@ -41,10 +41,13 @@ struct Policy {
 
 // What a network's attachments get as addresses.
 struct Ipam {
-  std::string type;                 // empty: none
-  std::optional<AddressPool> pool;  // of those that hand out ranges
-  bool per_node = false;            // host-local: each node hands out the same ones
-  std::vector<std::string> fixed;   // static: the same for everybody
+  std::string type;                // empty: none
+  std::vector<AddressPool> pools;  // of those that hand out ranges: an address of each
+  bool per_node = false;           // host-local: each node hands out the same ones
+  std::vector<std::string> fixed;  // static: the same for everybody
+  // whereabouts: of networks with the same account nobody gets an address that another one has.
+  std::string account;
+  bool is_account_shared = true;  // with ranges that are written differently
 };
 
 // A NetworkAttachmentDefinition: given, or made by the operator of a SriovNetwork or
@@ -86,6 +89,8 @@ struct Pod {
   std::string name;
   std::string name_space;
   Labels node_selector;
+  std::string node;                          // the only one that it may be on; empty: any
+  bool on_each_node = false;                 // one for each node that it selects
   std::map<std::string, Request> resources;  // of all its containers; devices only
   std::vector<NetworkAttachment> attachments;
   FilePlace annotation;
@@ -107,6 +112,7 @@ struct ClusterNode {
   FilePlace place;
   std::string name;
   Labels labels;
+  bool is_labelled = false;  // by a Node; what is known of its state only is labelled as selected
   bool has_state = false;
   std::vector<PhysicalFunction> pfs;
 };

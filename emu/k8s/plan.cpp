@@ -138,6 +138,15 @@ class Planner {
     return good;
   }
 
+  // If not, `missing` is what the node has not.
+  static bool is_allowed(const Pod& pod, const PlannedNode& node, std::string& missing) {
+    if (!pod.node.empty() && pod.node != node.name) {
+      missing = "kubernetes.io/hostname=" + pod.node;
+      return false;
+    }
+    return selects(pod.node_selector, node.labels, missing);
+  }
+
   // The node with the fewest pods of those that fit, as a scheduler that spreads them.
   PlannedNode* choose_node(const Pod& pod) {
     PlannedNode* best = nullptr;
@@ -145,7 +154,7 @@ class Planner {
     std::string lacking;
     bool selected = false;
     for (PlannedNode& node : plan_.nodes) {
-      if (!selects(pod.node_selector, node.labels, missing)) {
+      if (!is_allowed(pod, node, missing)) {
         continue;
       }
       selected = true;
@@ -163,14 +172,14 @@ class Planner {
     }
     if (!selected) {
       complain(pod.place, pod, "selects no node: none has the label " + missing,
-               "label a node, or change nodeSelector (--label " + missing +
+               "label a node, or change nodeSelector or nodeName (--label " + missing +
                    " gives it to the virtual nodes)");
       return nullptr;
     }
     std::uint64_t all = 0;
     std::uint64_t largest = 0;
     for (const PlannedNode& node : plan_.nodes) {
-      if (selects(pod.node_selector, node.labels, missing)) {
+      if (is_allowed(pod, node, missing)) {
         all += node.all(lacking);
         largest = std::max(largest, node.all(lacking));
       }
@@ -220,24 +229,37 @@ class Planner {
       addresses = {"from dhcp"};
       return true;
     }
-    if (!ipam.pool) {
-      return true;
+    for (std::size_t i = 0; i < ipam.pools.size(); ++i) {
+      AddressPool* pool = &ipam.pools[i];
+      if (ipam.per_node) {
+        const std::string whose =
+            node + "/" + network.name_space + "/" + network.name + "/" + std::to_string(i);
+        pool = &per_node_.try_emplace(whose, *pool).first->second;
+      }
+      auto address = pool->take();
+      while (address && ipam.type == "whereabouts" && !reserve(ipam, *pool, *address)) {
+        address = pool->take();
+      }
+      if (address) {
+        addresses.push_back(*address);
+        continue;
+      }
+      constexpr std::uint64_t kMany = 1'000'000;
+      plan_.findings.error(network.place,
+                           pod.title() + " gets no address: the range of '" + network.name +
+                               "' has " + std::to_string(pool->size(kMany)) + ", all are given",
+                           "a larger range: as many addresses as pods at a time");
+      return false;
     }
-    AddressPool* pool = &*ipam.pool;
-    if (ipam.per_node) {
-      pool = &per_node_.try_emplace(node + "/" + network.name_space + "/" + network.name, *pool)
-                  .first->second;
-    }
-    if (const auto address = pool->take()) {
-      addresses = {*address};
-      return true;
-    }
-    constexpr std::uint64_t kMany = 1'000'000;
-    plan_.findings.error(network.place,
-                         pod.title() + " gets no address: the range of '" + network.name +
-                             "' has " + std::to_string(pool->size(kMany)) + ", all are given",
-                         "a larger range: as many addresses as pods at a time");
-    return false;
+    return true;
+  }
+
+  // False: another network has given it.
+  bool reserve(const Ipam& ipam, const AddressPool& pool, const std::string& address) {
+    const std::string account = ipam.is_account_shared ? ipam.account
+                                                       : ipam.account + "/" + pool.first().text() +
+                                                             "-" + pool.last().text();
+    return reserved_.insert(account + " " + address.substr(0, address.find('/'))).second;
   }
 
   void give(const Pod& pod, const std::vector<PodNetwork*>& networks, PlannedNode& node,
@@ -274,21 +296,29 @@ class Planner {
     planned.node = good ? node.name : "";
   }
 
-  // Whereabouts keeps one account for each range as it is written: of two that overlap, it gives
-  // the same address twice.
+  static bool overlap(const Ipam& a, const Ipam& b) {
+    return !a.per_node && !b.per_node && std::ranges::any_of(a.pools, [&](const AddressPool& one) {
+      return std::ranges::any_of(b.pools,
+                                 [&](const AddressPool& other) { return one.overlaps(other); });
+    });
+  }
+
+  // Whereabouts looks at all networks before it gives an address, unless it is told not to, or by
+  // different names of networks.
   void complain_of_overlaps() {
     auto& networks = plan_.objects.networks;
     for (std::size_t i = 0; i < networks.size(); ++i) {
       for (std::size_t j = i + 1; j < networks.size(); ++j) {
         const Ipam& a = networks[i].ipam;
         const Ipam& b = networks[j].ipam;
-        if (a.pool && b.pool && !a.per_node && !b.per_node && a.pool->overlaps(*b.pool)) {
+        const bool is_checked =
+            a.is_account_shared && b.is_account_shared && a.account == b.account;
+        if (!is_checked && overlap(a, b)) {
           plan_.findings.warning(networks[j].place,
                                  networks[j].title() + " and " + networks[i].title() + " (" +
-                                     networks[i].place.text() +
-                                     ") hand out the same addresses, from " +
-                                     std::max(a.pool->first(), b.pool->first()).text() + " on",
-                                 "ranges that do not overlap");
+                                     networks[i].place.text() + ") hand out the same addresses",
+                                 "ranges that do not overlap, or leave enable_overlapping_ranges "
+                                 "and network_name out");
         }
       }
     }
@@ -299,6 +329,7 @@ class Planner {
   std::set<std::string> said_;
   std::map<std::string, std::string> fixed_;  // static addresses, and whose they are
   std::map<std::string, AddressPool> per_node_;
+  std::set<std::string> reserved_;  // of whereabouts: accounts and addresses
 };
 
 // What a network is made from must be there.
@@ -323,6 +354,26 @@ void check_network_resources(PodPlan& plan) {
   }
 }
 
+// A pod of a DaemonSet for each node, in the place of the one that stands for them.
+void spread_daemons(PodPlan& plan) {
+  std::vector<Pod> pods;
+  for (Pod& pod : plan.objects.pods) {
+    std::size_t count = 0;
+    for (const PlannedNode& node : plan.nodes) {
+      std::string missing;
+      if (pod.on_each_node && selects(pod.node_selector, node.labels, missing)) {
+        pods.push_back(pod);
+        pods.back().name += "-" + std::to_string(count++);
+        pods.back().node = node.name;
+      }
+    }
+    if (count == 0) {  // then it is said that it selects no node
+      pods.push_back(std::move(pod));
+    }
+  }
+  plan.objects.pods = std::move(pods);
+}
+
 }  // namespace
 
 PodPlan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options) {
@@ -335,6 +386,7 @@ PodPlan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& opt
   }
   plan.objects = read_objects(manifests, options.read, plan.findings);
   plan.nodes = build_cluster(plan.objects, options.cluster, plan.findings);
+  spread_daemons(plan);
   check_network_resources(plan);
   Planner(plan).plan_pods();
   return plan;

@@ -58,72 +58,97 @@ class IpamReader {
     return found != object.end() && found->is_array() ? *found : json::array();
   }
 
-  // "SUBNET" or "START-END/LENGTH", with range_start, range_end and exclude beside it.
+  // Of each range an address.
   void read_whereabouts(const json& object) {
-    std::string range = text_of(object, "range");
-    const json several = list(object, "ipRanges");
-    if (range.empty() && !several.empty() && several.front().is_object()) {
-      range = text_of(several.front(), "range");
+    if (object.contains("range") || list(object, "ipRanges").empty()) {
+      read_whereabouts_range(object);
     }
-    std::string start = text_of(object, "range_start");
-    if (const std::size_t dash = range.find('-'); dash != std::string::npos) {
-      start = range.substr(0, dash);
-      range = range.substr(dash + 1);
-      const std::size_t slash = range.find('/');
-      const std::string end = range.substr(0, slash);
-      if (slash != std::string::npos) {
-        range = start + range.substr(slash);
-        make_pool(range, start, end);
-        exclude(object);
-        return;
+    for (const json& range : list(object, "ipRanges")) {
+      if (range.is_object()) {
+        read_whereabouts_range(range);
       }
     }
-    make_pool(range, start, text_of(object, "range_end"));
-    exclude(object);
+    const auto apart = object.find("enable_overlapping_ranges");
+    ipam_.is_account_shared = apart == object.end() || *apart != false;
+    ipam_.account = text_of(object, "network_name");
   }
 
+  // "SUBNET" or "START-END/LENGTH", with range_start, range_end and exclude beside it.
+  void read_whereabouts_range(const json& object) {
+    std::string range = text_of(object, "range");
+    std::string start = text_of(object, "range_start");
+    std::string end = text_of(object, "range_end");
+    const std::size_t dash = range.find('-');
+    const std::size_t slash = range.find('/', dash == std::string::npos ? 0 : dash);
+    if (dash != std::string::npos && slash != std::string::npos) {
+      start = range.substr(0, dash);
+      end = range.substr(dash + 1, slash - dash - 1);
+      range = start + range.substr(slash);
+    }
+    if (AddressPool* const pool = make_pool(range, start, end)) {
+      exclude(object, *pool);
+    }
+  }
+
+  // Of each set an address, from its first range. The gateway is nobody's, also where it is not
+  // said: then it is the first one.
   void read_host_local(const json& object) {
     ipam_.per_node = true;
-    json range = object;
-    const json ranges = list(object, "ranges");
-    if (!ranges.empty() && ranges.front().is_array() && !ranges.front().empty() &&
-        ranges.front().front().is_object()) {
-      range = ranges.front().front();
+    std::vector<json> ranges;
+    for (const json& set : list(object, "ranges")) {
+      if (set.is_array() && !set.empty() && set.front().is_object()) {
+        ranges.push_back(set.front());
+      }
     }
-    make_pool(text_of(range, "subnet"), text_of(range, "rangeStart"), text_of(range, "rangeEnd"));
+    if (ranges.empty() || object.contains("subnet")) {
+      ranges.insert(ranges.begin(), object);
+    }
+    for (const json& range : ranges) {
+      const std::string subnet = text_of(range, "subnet");
+      AddressPool* const pool =
+          make_pool(subnet, text_of(range, "rangeStart"), text_of(range, "rangeEnd"));
+      if (pool != nullptr) {
+        IpAddress gateway = parse_subnet(subnet)->first;
+        ++gateway.number;
+        const auto said = parse_address(text_of(range, "gateway"));
+        pool->exclude(said.value_or(gateway), said.value_or(gateway));
+      }
+    }
   }
 
-  void make_pool(const std::string& range, const std::string& start, const std::string& end) {
+  // Null, and a finding, where it is none.
+  AddressPool* make_pool(const std::string& range, const std::string& start,
+                         const std::string& end) {
     const auto subnet = parse_subnet(range);
     if (!subnet) {
       complain(range.empty() ? "has an ipam without a range" : "has the range '" + range + "'",
                "ADDRESS/LENGTH, such as 192.168.100.0/24");
-      return;
+      return nullptr;
     }
     std::optional<IpAddress> bounds[2];
     for (const auto& [text, bound] : {std::pair(&start, &bounds[0]), std::pair(&end, &bounds[1])}) {
       if (*bound = parse_address(*text); !*bound && !text->empty()) {
         complain("has a range that begins or ends at '" + *text + "'", "an address");
-        return;
+        return nullptr;
       }
     }
     auto pool = AddressPool::of(*subnet, bounds[0], bounds[1]);
     if (!pool) {
       complain("has a range that is none: " + pool.error().message, "start and end within it");
-      return;
+      return nullptr;
     }
-    ipam_.pool.emplace(std::move(*pool));
+    return &ipam_.pools.emplace_back(std::move(*pool));
   }
 
-  void exclude(const json& object) {
+  void exclude(const json& object, AddressPool& pool) {
     for (const json& item : list(object, "exclude")) {
       const std::string text = item.is_string() ? item.get<std::string>() : "";
       const auto one = parse_address(text);
       const auto subnet = one ? Subnet{*one, *one, 0} : parse_subnet(text).value_or(Subnet{});
       if (!one && !parse_subnet(text)) {
         complain("excludes '" + text + "'", "an address or ADDRESS/LENGTH");
-      } else if (ipam_.pool) {
-        ipam_.pool->exclude(subnet.first, subnet.last);
+      } else {
+        pool.exclude(subnet.first, subnet.last);
       }
     }
   }
@@ -160,12 +185,12 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
                      k8s::text_of(value_of(spec, "resourceName")),
                      {}};
   if (network.resource.empty()) {
-    findings.error(place_of(manifest.place.file, spec), network.title() + " has no resourceName",
+    findings.error(place_of(manifest, spec), network.title() + " has no resourceName",
                    "that of a SriovNetworkNodePolicy, without prefix");
     return;
   }
   if (network.resource.find('/') != std::string::npos) {
-    findings.error(place_of(manifest.place.file, value_of(spec, "resourceName")),
+    findings.error(place_of(manifest, value_of(spec, "resourceName")),
                    network.title() + " names the resource with its prefix",
                    "resourceName: " + network.resource.substr(network.resource.find('/') + 1) +
                        " (the operator puts the prefix in front)");
@@ -173,7 +198,7 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
   }
   network.resource = options.prefix + "/" + network.resource;
   if (const YAML::Node ipam = value_of(spec, "ipam"); ipam.IsDefined() && !ipam.IsNull()) {
-    const FilePlace place = place_of(manifest.place.file, ipam);
+    const FilePlace place = place_of(manifest, ipam);
     const json object = parse_json(ipam, network.title() + ": ipam", place, findings);
     if (object.is_object() && !object.empty()) {
       network.ipam = IpamReader(network.title(), place, findings).read(object);
@@ -193,7 +218,7 @@ void read_attachment_definition(const Manifest& manifest, Objects& objects, Find
                      {}};
   const YAML::Node config = value_of(value_of(manifest.root, "spec"), "config");
   if (config.IsDefined() && !k8s::text_of(config).empty()) {
-    const FilePlace place = place_of(manifest.place.file, config);
+    const FilePlace place = place_of(manifest, config);
     const json object = parse_json(config, network.title() + ": config", place, findings);
     const json* plugin = &object;
     if (const auto plugins = object.find("plugins");
@@ -207,7 +232,7 @@ void read_attachment_definition(const Manifest& manifest, Objects& objects, Find
       }
       if (text_of(*plugin, "type").ends_with("sriov") && network.resource.empty()) {
         findings.error(
-            place_of(manifest.place.file, metadata),
+            place_of(manifest, metadata),
             network.title() + " is of type sriov and has no annotation " + kResourceAnnotation,
             "metadata.annotations: {" + std::string(kResourceAnnotation) +
                 ": PREFIX/RESOURCE}, else no device is given to it");

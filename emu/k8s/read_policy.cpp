@@ -67,7 +67,7 @@ class PolicyReader {
 
  private:
   void complain(const YAML::Node& node, const std::string& what, const std::string& remedy) {
-    const FilePlace at = node.IsDefined() ? place_of(manifest_.place.file, node) : manifest_.place;
+    const FilePlace at = node.IsDefined() ? place_of(manifest_, node) : manifest_.place;
     findings_.error(at, policy_.title() + " " + what, remedy);
     good_ = false;
   }
@@ -114,9 +114,9 @@ class PolicyReader {
       read_pf_name(name);
     }
     if (policy_.vendor.empty() && policy_.device_id.empty() && policy_.pf_names.empty() &&
-        policy_.root_devices.empty()) {
+        policy_.root_devices.empty() && text_of(value_of(selector, "netFilter")).empty()) {
       complain(selector.IsDefined() ? selector : spec_, "selects no NIC",
-               "give nicSelector a vendor, deviceID, pfNames or rootDevices");
+               "give nicSelector a vendor, deviceID, pfNames, rootDevices or netFilter");
     }
   }
 
@@ -128,12 +128,13 @@ class PolicyReader {
   void read_pf_name(const YAML::Node& node) {
     const std::string text = text_of(node);
     const std::size_t hash = text.find('#');
-    PfName name{text.substr(0, hash), std::nullopt, place_of(manifest_.place.file, node)};
+    PfName name{text.substr(0, hash), std::nullopt, place_of(manifest_, node)};
     if (hash != std::string::npos) {
       const std::string range = text.substr(hash + 1);
       const std::size_t dash = range.find('-');
       const auto first = number_of(range.substr(0, dash));
-      const auto last = dash == std::string::npos ? first : number_of(range.substr(dash + 1));
+      const auto last =
+          dash == std::string::npos ? std::nullopt : number_of(range.substr(dash + 1));
       if (!first || !last || *first > *last) {
         complain(node, "has the pfName '" + text + "'", "NAME, or NAME#FIRST-LAST for some VFs");
         return;

@@ -1,6 +1,8 @@
-// Owns reading what makes pods: Pod, Job, MPIJob, Deployment, StatefulSet, ReplicaSet.
+// Owns reading what makes pods: Pod, Job, CronJob, MPIJob, Deployment, StatefulSet, ReplicaSet,
+// DaemonSet.
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "emu/k8s/objects.hpp"
@@ -12,6 +14,7 @@ using nlohmann::json;
 
 constexpr const char* kNetworksAnnotation = "k8s.v1.cni.cncf.io/networks";
 constexpr std::uint64_t kMaxReplicas = 10'000;
+constexpr std::size_t kMaxPods = 100'000;  // of all files
 
 std::optional<std::uint64_t> number_of(const std::string& text) {
   std::uint64_t number = 0;
@@ -39,11 +42,18 @@ class PodReader {
     pod_.name_space = manifest_.name_space;
     const YAML::Node spec = value_of(root, "spec");
     pod_.node_selector = read_labels(value_of(spec, "nodeSelector"));
+    pod_.node = text_of(value_of(spec, "nodeName"));
     const YAML::Node networks =
         value_of(value_of(value_of(root, "metadata"), "annotations"), kNetworksAnnotation);
     if (networks.IsDefined()) {
-      pod_.annotation = place_of(manifest_.place.file, networks);
-      read_networks(text_of(networks));
+      pod_.annotation = place_of(manifest_, networks);
+      if (networks.IsScalar()) {
+        read_networks(text_of(networks));
+      } else {
+        findings_.error(pod_.annotation,
+                        pod_.owner + ": the annotation " + kNetworksAnnotation + " is no text",
+                        "put the list into quotes: the API server refuses it otherwise");
+      }
     }
     const YAML::Node containers = value_of(spec, "containers");
     if (!containers.IsDefined() || !containers.IsSequence() || containers.size() == 0) {
@@ -52,8 +62,9 @@ class PodReader {
       return pod_;
     }
     for (const YAML::Node& container : containers) {
-      read_container(container);
+      add_up(read_container(container), pod_.resources);
     }
+    read_init_containers(value_of(spec, "initContainers"));
     return pod_;
   }
 
@@ -123,7 +134,46 @@ class PodReader {
     }
   }
 
-  void read_container(const YAML::Node& node) {
+  using Requests = std::map<std::string, Request>;
+
+  static void add_up(const Requests& more, Requests& sum) {
+    for (const auto& [resource, request] : more) {
+      Request& all = sum[resource];
+      const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - all.count;
+      all.count += std::min(request.count, room);
+      all.place = request.place;
+    }
+  }
+
+  // They run before the others, one after the other, and what they have had is free again; but for
+  // those that go on (restartPolicy: Always).
+  void read_init_containers(const YAML::Node& containers) {
+    if (!containers.IsDefined() || !containers.IsSequence()) {
+      return;
+    }
+    Requests staying;
+    Requests most;
+    for (const YAML::Node& node : containers) {
+      const Requests own = read_container(node);
+      Requests at_once = staying;
+      add_up(own, at_once);
+      for (const auto& [resource, request] : at_once) {
+        Request& before = most[resource];
+        before = request.count > before.count ? request : before;
+      }
+      if (text_of(value_of(node, "restartPolicy")) == "Always") {
+        staying = at_once;
+      }
+    }
+    add_up(staying, pod_.resources);
+    for (const auto& [resource, request] : most) {
+      Request& all = pod_.resources[resource];
+      all = request.count > all.count ? request : all;
+    }
+  }
+
+  // What it asks for.
+  Requests read_container(const YAML::Node& node) {
     Container container{text_of(value_of(node, "name")), text_of(value_of(node, "image")), {}, {}};
     for (const char* key : {"command", "args"}) {
       const YAML::Node words = value_of(node, key);
@@ -141,13 +191,14 @@ class PodReader {
       }
     }
     const YAML::Node resources = value_of(node, "resources");
-    read_requests(value_of(resources, "limits"), value_of(resources, "requests"));
     pod_.containers.push_back(std::move(container));
+    return read_requests(value_of(resources, "limits"), value_of(resources, "requests"));
   }
 
   // Of devices request and limit are equal; where only one is given it stands for both, if it is
   // the limit.
-  void read_requests(const YAML::Node& limits, const YAML::Node& requests) {
+  Requests read_requests(const YAML::Node& limits, const YAML::Node& requests) {
+    Requests asked;
     for (const bool is_limit : {true, false}) {
       const YAML::Node& map = is_limit ? limits : requests;
       if (!map.IsDefined() || !map.IsMap()) {
@@ -158,7 +209,7 @@ class PodReader {
         if (!is_device(resource)) {
           continue;
         }
-        const FilePlace place = place_of(manifest_.place.file, pair.first);
+        const FilePlace place = place_of(manifest_, pair.first);
         const auto count = number_of(text_of(pair.second));
         if (!count) {
           findings_.error(place,
@@ -176,13 +227,12 @@ class PodReader {
                               text_of(pair.second) + " of " + resource,
                           "the same number in both: the API server refuses it otherwise");
         }
-        if (is_limit || !other.IsDefined()) {
-          Request& request = pod_.resources[resource];
-          request.count += *count;
-          request.place = place;
+        if ((is_limit || !other.IsDefined()) && *count != 0) {
+          asked[resource] = {*count, place};
         }
       }
     }
+    return asked;
   }
 
   const Manifest& manifest_;
@@ -197,7 +247,7 @@ std::uint64_t count_of(const Manifest& manifest, const YAML::Node& node, std::ui
   }
   const auto count = number_of(text_of(node));
   if (!count || *count > kMaxReplicas) {
-    findings.error(place_of(manifest.place.file, node),
+    findings.error(place_of(manifest, node),
                    manifest.title() + " asks for '" + text_of(node) + "' pods",
                    "a whole number, here at most " + std::to_string(kMaxReplicas));
     return 0;
@@ -205,7 +255,13 @@ std::uint64_t count_of(const Manifest& manifest, const YAML::Node& node, std::ui
   return *count;
 }
 
-void add_pods(const Pod& pod, std::uint64_t count, const std::string& suffix, Objects& objects) {
+void add_pods(const Pod& pod, std::uint64_t count, const std::string& suffix, Objects& objects,
+              Findings& findings) {
+  if (count > kMaxPods - std::min(kMaxPods, objects.pods.size())) {
+    findings.error(pod.place, pod.owner + ": with its pods there are more than a plan can have",
+                   "plan fewer than " + std::to_string(kMaxPods) + " at a time");
+    return;
+  }
   for (std::uint64_t i = 0; i < count; ++i) {
     objects.pods.push_back(pod);
     objects.pods.back().name += suffix + std::to_string(i);
@@ -217,7 +273,7 @@ void read_mpi_job(const Manifest& manifest, Objects& objects, Findings& findings
   for (const char* role : {"Launcher", "Worker"}) {
     const YAML::Node replica = value_of(specs, role);
     if (!replica.IsDefined()) {
-      findings.error(place_of(manifest.place.file, specs.IsDefined() ? specs : manifest.root),
+      findings.error(place_of(manifest, specs.IsDefined() ? specs : manifest.root),
                      manifest.title() + " has no " + role,
                      "spec.mpiReplicaSpecs: {Launcher: {template: ...}, Worker: {replicas: N, "
                      "template: ...}}");
@@ -229,7 +285,7 @@ void read_mpi_job(const Manifest& manifest, Objects& objects, Findings& findings
       objects.pods.push_back(pod);
       objects.pods.back().name += "-launcher";
     } else {
-      add_pods(pod, count, "-worker-", objects);
+      add_pods(pod, count, "-worker-", objects, findings);
     }
   }
 }
@@ -238,7 +294,6 @@ void read_mpi_job(const Manifest& manifest, Objects& objects, Findings& findings
 
 // As many pods as there are at a time.
 bool read_workload(const Manifest& manifest, Objects& objects, Findings& findings) {
-  const YAML::Node spec = value_of(manifest.root, "spec");
   if (manifest.kind == "Pod") {
     objects.pods.push_back(PodReader(manifest, findings).read(manifest.root));
     return true;
@@ -247,15 +302,18 @@ bool read_workload(const Manifest& manifest, Objects& objects, Findings& finding
     read_mpi_job(manifest, objects, findings);
     return true;
   }
+  YAML::Node spec = value_of(manifest.root, "spec");
+  if (manifest.kind == "CronJob") {
+    spec.reset(value_of(value_of(spec, "jobTemplate"), "spec"));
+  }
   std::uint64_t count = 1;
-  if (manifest.kind == "Job") {
-    const YAML::Node completions = value_of(spec, "completions");
+  if (manifest.kind == "Job" || manifest.kind == "CronJob") {
     count = count_of(manifest, value_of(spec, "parallelism"), 1, findings);
-    count = std::min(count, count_of(manifest, completions, count, findings));
+    count = std::min(count, count_of(manifest, value_of(spec, "completions"), count, findings));
   } else if (manifest.kind == "Deployment" || manifest.kind == "StatefulSet" ||
              manifest.kind == "ReplicaSet") {
     count = count_of(manifest, value_of(spec, "replicas"), 1, findings);
-  } else {
+  } else if (manifest.kind != "DaemonSet") {
     return false;
   }
   const YAML::Node pod_template = value_of(spec, "template");
@@ -264,7 +322,13 @@ bool read_workload(const Manifest& manifest, Objects& objects, Findings& finding
                    "the pod that it makes, with metadata and spec");
     return true;
   }
-  add_pods(PodReader(manifest, findings).read(pod_template), count, "-", objects);
+  const Pod pod = PodReader(manifest, findings).read(pod_template);
+  if (manifest.kind == "DaemonSet") {
+    objects.pods.push_back(pod);
+    objects.pods.back().on_each_node = true;
+  } else {
+    add_pods(pod, count, "-", objects, findings);
+  }
   return true;
 }
 

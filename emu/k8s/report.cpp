@@ -12,6 +12,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Names of files, kinds and keys have whatever bytes: on a terminal they are letters only.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
 // "4 PFs x 8 VFs of openshift.io/ib", and what else the node has.
 std::string devices_text(const PlannedNode& node) {
   std::string text;
@@ -24,12 +31,12 @@ std::string devices_text(const PlannedNode& node) {
     for (const ClusterDevice& other : node.devices) {
       of_pf[other.pf] += other.resource == device.resource ? 1U : 0U;
     }
-    text += fmt::format("  {}: {} (", device.resource, node.all(device.resource));
+    text += fmt::format("  {}: {} (", printable(device.resource), node.all(device.resource));
     const char* between = "";
     for (const auto& [pf, count] : of_pf) {
       if (count != 0) {
         text += between + (pf.empty() ? fmt::format("{} devices", count)
-                                      : fmt::format("{} of {}", count, pf));
+                                      : fmt::format("{} of {}", count, printable(pf)));
         between = ", ";
       }
     }
@@ -43,26 +50,31 @@ std::string devices_text(const PlannedNode& node) {
 std::string plan_text(const PodPlan& plan) {
   std::string text;
   for (const PlannedNode& node : plan.nodes) {
-    text += fmt::format("node {}{}\n{}", node.name,
+    text += fmt::format("node {}{}\n{}", printable(node.name),
                         node.is_virtual ? " (as the policies ask for it)" : "", devices_text(node));
   }
   for (const PlannedPod& planned : plan.pods) {
     const Pod& pod = *planned.pod;
-    text += fmt::format("pod {}/{}: {}\n", pod.name_space, pod.name,
-                        planned.node.empty() ? "does not start" : "on " + planned.node);
+    text += printable(fmt::format("pod {}/{}: {}", pod.name_space, pod.name,
+                                  planned.node.empty() ? "does not start" : "on " + planned.node)) +
+            "\n";
     for (const PlannedDevice& device : planned.devices) {
-      text += fmt::format(
-          "  {:<8}{:<16}{}{}{}\n", device.interface.empty() ? "-" : device.interface, device.device,
-          device.resource, device.network.empty() ? "" : "  " + device.network,
-          device.addresses.empty() ? ""
-                                   : "  " + fmt::format("{}", fmt::join(device.addresses, " ")));
+      text +=
+          printable(fmt::format(
+              "  {:<8}{:<16}{}{}{}", device.interface.empty() ? "-" : device.interface,
+              device.device, device.resource, device.network.empty() ? "" : "  " + device.network,
+              device.addresses.empty()
+                  ? ""
+                  : "  " + fmt::format("{}", fmt::join(device.addresses, " ")))) +
+          "\n";
     }
   }
   std::size_t errors = 0;
   for (const ManifestFinding& finding : plan.findings.list()) {
     errors += finding.is_error ? 1U : 0U;
-    text += fmt::format("{}: {}: {}\n    {}\n", finding.place.text(),
-                        finding.is_error ? "error" : "warning", finding.what, finding.remedy);
+    text += fmt::format("{}: {}: {}\n    {}\n", printable(finding.place.text()),
+                        finding.is_error ? "error" : "warning", printable(finding.what),
+                        printable(finding.remedy));
   }
   const auto started =
       std::ranges::count_if(plan.pods, [](const PlannedPod& pod) { return !pod.node.empty(); });

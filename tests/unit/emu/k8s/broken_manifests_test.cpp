@@ -69,6 +69,12 @@ status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4
        "asks for 8 VFs of ibs1f0 of plain, which can have 4", "numVfs: 4 at most"},
       {"two policies for one NIC", sections({kPolicy, twin}), kNetwork, kPod, "policy.yaml:21",
        "wants VFs of ibs1f0 of node1 that SriovNetworkNodePolicy ib has", "divide them", 1},
+      {"two policies of one resource for one NIC",
+       sections({changed(kPolicy, kPfs, "[\"ibs1f0#0-3\"]"),
+                 changed(changed(kPolicy, kPfs, "[\"ibs1f0#4-7\"]"), "name: ib", "name: second")}),
+       kNetwork, kPod, "policy.yaml:21", "keeps only the one that comes first", "two names", 1},
+      {"a range of one function without its end", changed(kPolicy, kPfs, "[\"ibs1f0#3\"]"),
+       kNetwork, kPod, "policy.yaml:15", "has the pfName 'ibs1f0#3'", "NAME#FIRST-LAST"},
       {"range beyond numVfs", changed(kPolicy, kPfs, "[\"ibs1f0#4-8\"]"), kNetwork, kPod,
        "policy.yaml:15", "takes the VFs 4-8 of 'ibs1f0', which has 8", "raise numVfs to 9"},
       {"no numVfs", changed(kPolicy, "  numVfs: 8\n", ""), kNetwork, kPod, "policy.yaml:7",
@@ -148,6 +154,23 @@ std::vector<Broken> broken_pods() {
        "pods.yaml:14", "requests 2 and limits 1", "the same number", 1},
       {"half a device", kPolicy, kNetwork, changed(kJob, "mlnxnics: \"1\"", "mlnxnics: 500m"),
        "pods.yaml:14", "asks for '500m' of openshift.io/mlnxnics", "a whole number"},
+      {"annotation that is a YAML list", kPolicy, kNetwork,
+       changed(kPod, "networks: ib-net", "networks: [ib-net]"), "pods.yaml:6", "is no text",
+       "quotes", 1},
+      {"more devices than a number holds", kPolicy, kNetwork,
+       changed(kPod, "    - name: test\n",
+               "    - {name: b, image: c, resources: {limits: {openshift.io/mlnxnics: "
+               "18446744073709551615}}}\n    - name: test\n"),
+       "pods.yaml:15", "asks for 18446744073709551615", "ask for less"},
+      {"init container that asks for more", kPolicy, kNetwork,
+       changed(kPod, "  containers:\n",
+               "  initContainers:\n    - {name: b, image: c, resources: {limits: "
+               "{openshift.io/mlnxnics: 33}}}\n  containers:\n"),
+       "pods.yaml:9", "asks for 33", "ask for less"},
+      {"request in a merge key", kPolicy, kNetwork,
+       "x: &many {openshift.io/mlnxnics: 33}\n" +
+           changed(kPod, "limits: {openshift.io/mlnxnics: 1}", "limits: {<<: *many}"),
+       "pods.yaml:1", "and limits 33", "the same number"},
       {"annotation that is no list", kPolicy, kNetwork,
        changed(kPod, "networks: ib-net", "networks: '[{name: ib-net}]'"), "pods.yaml:6",
        "is neither names with commas nor a JSON list", "NAMESPACE/NAME", 1},
@@ -188,10 +211,13 @@ TEST(BrokenManifests, EachIsSaidWithItsPlaceAndARemedy) {
   }
 }
 
-TEST(BrokenManifests, RangesThatOverlapAreAWarning) {
+TEST(BrokenManifests, RangesThatOverlapAreAWarningWhereNobodyLooks) {
   const std::string second =
       changed(changed(kNetwork, "name: ib-net", "name: second"), "100.0/24", "100.128/25");
-  const PodPlan plan = plan_of(kPolicy, sections({kNetwork, second}), kPod);
+  EXPECT_EQ(plan_of(kPolicy, sections({kNetwork, second}), kPod).findings.list().size(), 0U);
+  const std::string alone =
+      changed(second, "\"range\"", "\"enable_overlapping_ranges\": false, \"range\"");
+  const PodPlan plan = plan_of(kPolicy, sections({kNetwork, alone}), kPod);
   EXPECT_TRUE(plan.is_good()) << plan_text(plan);
   ASSERT_EQ(plan.findings.list().size(), 1U);
   EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("hand out the same addresses"));
@@ -206,6 +232,77 @@ TEST(BrokenManifests, DocumentsBehindEmptyOnesAreRead) {
   EXPECT_TRUE(manifests.empty());
   ASSERT_EQ(findings.list().size(), 1U);
   EXPECT_EQ(findings.list()[0].place.line, 6);
+}
+
+TEST(BrokenManifests, ADocumentThatContainsItselfIsAnError) {
+  Findings findings;
+  EXPECT_TRUE(load_manifests({"a.yaml", "&a\napiVersion: v1\nkind: List\nitems: [*a]\n"}, findings)
+                  .empty());
+  ASSERT_EQ(findings.list().size(), 1U);
+  EXPECT_THAT(findings.list()[0].what, HasSubstr("without end"));
+}
+
+// Ten times ten times ten ... values out of a few lines.
+TEST(BrokenManifests, AliasesOfAliasesDoNotTakeForEver) {
+  std::string text = "x0: &x0 {apiVersion: v1, kind: List, items: []}\n";
+  for (int i = 1; i < 15; ++i) {
+    text += "x" + std::to_string(i) + ": &x" + std::to_string(i) +
+            " {apiVersion: v1, kind: List, items: [";
+    for (int copy = 0; copy < 10; ++copy) {
+      text += (copy == 0 ? "*x" : ", *x") + std::to_string(i - 1);
+    }
+    text += "]}\n";
+  }
+  Findings findings;
+  (void)load_manifests({"a.yaml", text + "apiVersion: v1\nkind: List\nitems: [*x14]\n"}, findings);
+  ASSERT_EQ(findings.list().size(), 1U);
+  EXPECT_THAT(findings.list()[0].what, HasSubstr("too many values"));
+}
+
+TEST(BrokenManifests, AMalformedDocumentHidesNoneBehindIt) {
+  Findings findings;
+  const auto manifests = load_manifests({"a.yaml", "a: [\n---\n" + kPod}, findings);
+  EXPECT_EQ(manifests.size(), 1U);
+  EXPECT_EQ(findings.list().size(), 1U);
+}
+
+TEST(BrokenManifests, DocumentsThatAreNotReadAreSaid) {
+  std::string text;
+  for (int i = 0; i < 10'002; ++i) {
+    text += "{a: 1}\n---\n";
+  }
+  Findings findings;
+  (void)load_manifests({"a.yaml", text}, findings);
+  EXPECT_THAT(findings.list().back().what, HasSubstr("document number 10001"));
+}
+
+TEST(BrokenManifests, PodsOfKindsThatPlansDoNotKnowAreAWarning) {
+  const std::string job = R"(apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  pytorchReplicaSpecs:
+    Worker: {template: {spec: {containers: [{name: a, image: b}]}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: containers}
+data: {containers: none}
+)";
+  const PodPlan plan = plan_of(kPolicy, kNetwork, job);
+  EXPECT_TRUE(plan.is_good());
+  ASSERT_EQ(plan.findings.list().size(), 1U) << plan_text(plan);
+  EXPECT_EQ(plan.findings.list()[0].place.text(), "pods.yaml:1");
+  EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("PyTorchJob default/train makes pods"));
+}
+
+// Terminals obey some characters, and a line is a line of ours.
+TEST(BrokenManifests, WhatFilesSayIsPrintedAsLetters) {
+  const std::string text = plan_text(plan_of(
+      kPolicy, kNetwork, changed(kPod, "name: test-1", "name: \"a\\n9 of 9 pods start\\e[31m\"")));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find("\n9 of 9"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("the API server refuses it otherwise"));
 }
 
 TEST(BrokenManifests, NothingThatIsNoManifestBreaksThePlan) {

@@ -175,6 +175,116 @@ spec:
   EXPECT_THAT(plan.pods[1].devices[0].addresses, ElementsAre("10.56.217.171/24"));
 }
 
+// It has a gateway, which is the first one where none is said.
+TEST(PodPlan, HostLocalKeepsTheGatewaysAddress) {
+  const std::string ipam =
+      changed(kNetwork, R"({"type": "whereabouts", "range": "192.168.100.0/24"})",
+              R"({"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}],
+      [{"subnet": "fd00::/64", "gateway": "fd00::2"}]]})");
+  const PodPlan plan = plan_of(kPolicy, ipam, kPod);
+  EXPECT_TRUE(plan.is_good()) << said(plan);
+  EXPECT_THAT(plan.pods[0].devices[0].addresses, ElementsAre("10.1.0.2/24", "fd00::1/64"));
+}
+
+TEST(PodPlan, WhereaboutsGivesNoAddressTwiceInTwoNetworks) {
+  const std::string second = changed(kNetwork, "name: ib-net", "name: second");
+  const std::string pods = changed(kPod, "networks: ib-net", "networks: ib-net, second, ib-net");
+  const std::string three = changed(changed(pods, "nics: 1", "nics: 3"), "nics: 1", "nics: 3");
+  const PodPlan plan = plan_of(kPolicy, kNetwork + "---\n" + second, three);
+  EXPECT_TRUE(plan.is_good()) << said(plan);
+  std::set<std::string> addresses;
+  for (const PlannedDevice& device : plan.pods[0].devices) {
+    addresses.insert(device.addresses.at(0));
+  }
+  EXPECT_THAT(addresses, ElementsAre("192.168.100.1/24", "192.168.100.2/24", "192.168.100.3/24"));
+}
+
+TEST(PodPlan, WhereaboutsGivesAnAddressOfEachRange) {
+  const std::string ipam =
+      changed(kNetwork, R"("range": "192.168.100.0/24")",
+              R"("ipRanges": [{"range": "10.0.0.0/29", "exclude": ["10.0.0.1", "10.0.0.4/30"]},
+                      {"range": "fd00::10-fd00::11/64", "exclude": ["fd00::10/128"]}])");
+  const PodPlan plan = plan_of(kPolicy, ipam, changed(kJob, "parallelism: 64", "parallelism: 2"));
+  EXPECT_THAT(plan.pods[0].devices[0].addresses, ElementsAre("10.0.0.2/29", "fd00::11/64"));
+  EXPECT_FALSE(plan.is_good());  // the second one finds no IPv6 address
+}
+
+// What is written for one half of the rack and what is written for the other one.
+TEST(PodPlan, PoliciesForDifferentNodesHaveNodesEach) {
+  const std::string halves =
+      changed(kPolicy, "feature.node.kubernetes.io/network-sriov.capable: \"true\"",
+              "kubernetes.io/hostname: left") +
+      "---\n" +
+      changed(changed(kPolicy, "feature.node.kubernetes.io/network-sriov.capable: \"true\"",
+                      "kubernetes.io/hostname: right"),
+              "name: ib", "name: other");
+  const PodPlan plan = plan_of(halves, kNetwork, kJob);
+  EXPECT_TRUE(plan.is_good()) << said(plan);
+  ASSERT_THAT(plan.nodes, SizeIs(2));
+  EXPECT_EQ(plan.nodes[0].name, "left");
+  EXPECT_EQ(plan.nodes[1].name, "right");
+  EXPECT_EQ(plan.nodes[1].all("openshift.io/mlnxnics"), 32U);
+}
+
+// Merged policies have as many functions as the larger one wants.
+TEST(PodPlan, APolicyOfMorePriorityDoesNotTakeFunctionsAway) {
+  const std::string halves =
+      changed(changed(changed(kPolicy, "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]", "[\"ibs1f0#0-1\"]"),
+                      "numVfs: 8", "numVfs: 2"),
+              "priority: 99", "priority: 10") +
+      "---\n" +
+      changed(changed(changed(kPolicy, "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]", "[\"ibs1f0#2-7\"]"),
+                      "mlnxnics", "storage"),
+              "name: ib", "name: other");
+  const PodPlan plan = plan_of(halves, kNetwork, kPod);
+  EXPECT_TRUE(plan.is_good()) << said(plan);
+  EXPECT_EQ(plan.nodes[0].all("openshift.io/mlnxnics"), 2U);
+  EXPECT_EQ(plan.nodes[0].all("openshift.io/storage"), 6U);
+}
+
+TEST(PodPlan, InitContainersHaveTheirDevicesBeforeTheOthers) {
+  const std::string pod = changed(kPod, "  containers:\n", R"(  initContainers:
+    - {name: a, image: b, resources: {limits: {openshift.io/mlnxnics: 3}}}
+    - {name: c, image: d, restartPolicy: Always, resources: {limits: {openshift.io/mlnxnics: 1}}}
+  containers:
+)");
+  const PodPlan plan = plan_of(kPolicy, kNetwork, pod);
+  EXPECT_TRUE(plan.is_good()) << said(plan);
+  EXPECT_THAT(plan.pods[0].devices, SizeIs(3));  // of 3, then of 1 that stays and 1
+}
+
+TEST(PodPlan, DaemonsAreOnEachNodeAndCronJobsAreJobs) {
+  const std::string daemons = changed(changed(kJob, "kind: Job", "kind: DaemonSet"),
+                                      "apiVersion: batch/v1", "apiVersion: apps/v1");
+  const PodPlan plan = plan_of(kPolicy, kNetwork, daemons);
+  EXPECT_TRUE(plan.is_good()) << said(plan);
+  ASSERT_THAT(plan.pods, SizeIs(2));
+  EXPECT_EQ(plan.pods[0].node, "node1");
+  EXPECT_EQ(plan.pods[1].node, "node2");
+  EXPECT_EQ(plan.pods[1].pod->name, "many-1");
+  const PodPlan cron = plan_of(kPolicy, kNetwork, R"(apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  jobTemplate:
+    spec: {parallelism: 3, template: {spec: {containers: [{name: a, image: b}]}}}
+)");
+  EXPECT_TRUE(cron.is_good()) << said(cron);
+  EXPECT_THAT(cron.pods, SizeIs(3));
+}
+
+TEST(PodPlan, JsonObjectsMayFollowEachOther) {
+  Findings findings;
+  const auto manifests = load_manifests({"a.json", R"({"apiVersion": "v1", "kind": "Pod",
+ "metadata": {"name": "a", "labels": {"x": "}{\""}}}
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}}
+)"},
+                                        findings);
+  ASSERT_THAT(manifests, SizeIs(2));
+  EXPECT_EQ(manifests[1].name, "b");
+  EXPECT_EQ(manifests[1].place.line, 3);
+}
+
 TEST(PodPlan, IsThereForProgramsToo) {
   const auto json = nlohmann::json::parse(plan_json(plan_of(kPolicy, kNetwork, kPod)));
   EXPECT_EQ(json["nodes"][0]["resources"]["openshift.io/mlnxnics"], 32);
