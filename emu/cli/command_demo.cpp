@@ -22,6 +22,7 @@
 #include "emu/cli/demo/program.hpp"
 #include "emu/cli/demo/story.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
@@ -401,7 +402,7 @@ void register_demo(CLI::App& program, Work& work) {
   CLI::App* command = add_command(program, "demo");
   auto options = std::make_shared<Options>();
   command->add_option("--seconds", options->seconds, "Length of the transfer")
-      ->check(CLI::Range(1.0, 600.0))
+      ->check(real_range(1.0, 600.0))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of everything that is drawn by lot");
   command->add_option("--out", options->out, "Directory for report.html and the events");

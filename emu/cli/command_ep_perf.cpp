@@ -12,6 +12,7 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/output.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/workloads/expert_table.hpp"
 #include "emu/cli/workloads/live.hpp"
@@ -221,7 +222,7 @@ void register_ep_perf(CLI::App& program, Work& work) {
       ->check(CLI::IsMember({"fp8", "bf16"}))
       ->capture_default_str();
   command->add_option("--skew", problem.skew, "Exponent of Zipf's law of experts; 0: all are alike")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(real_range(0.0, 10.0))
       ->capture_default_str();
   command
       ->add_option("--order", options->order,
@@ -238,7 +239,7 @@ void register_ep_perf(CLI::App& program, Work& work) {
       ->needs(real);
   command->add_option("--dilation", options->dilation, "Seconds here per second in the network")
       ->needs(real)
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(real_range(0.001, 1e6));
   command->add_option("--rate", options->rate, "Of the links, without --topology")
       ->excludes(real)
       ->capture_default_str();

@@ -23,6 +23,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
@@ -316,7 +317,7 @@ void add_measurement(CLI::App& command, Options& options) {
   command.add_option("-b,--minbytes", session.smallest, "Smallest size")->transform(size);
   command.add_option("-e,--maxbytes", session.largest, "Largest size")->transform(size);
   command.add_option("-f,--stepfactor", session.factor, "From one size to the next")
-      ->check(CLI::Range(1.01, 1e6));
+      ->check(real_range(1.01, 1e6));
   command.add_option("-i,--stepbytes", session.step, "The same, as a difference")->transform(size);
   command.add_option("-n,--iters", session.iterations, "Iterations of a measurement")
       ->check(CLI::Range(1U, 1'000'000U));
@@ -363,7 +364,13 @@ void add_ground(CLI::App& command, Options& options) {
       ->check(CLI::Range(1U, 1000U))
       ->capture_default_str();
   command.add_option("--env", options.environment, "NAME=VALUE for the ranks")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check([](const std::string& word) {
+        const std::size_t equals = word.find('=');
+        return equals == 0 || equals == std::string::npos
+                   ? "'" + word + "': say NAME=VALUE, or NAME= for none"
+                   : std::string();
+      });
   command.add_option("--io", options.io, "What carries weft's packets: ring, udp over loopback")
       ->check(CLI::IsMember({"ring", "udp"}))
       ->capture_default_str();
@@ -376,7 +383,7 @@ void add_ground(CLI::App& command, Options& options) {
       ->allow_extra_args(false);
   command.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
   command.add_option("--dilation", options.dilation, "Seconds here per second in the network")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(real_range(0.001, 1e6));
   CLI::Option* const kill =
       command.add_option("--kill", options.kill, "RANK@ITERATION: that rank dies then");
   command.add_option("--stop", options.stop, "RANK@ITERATION:SECONDS: it stands still for so long")
@@ -393,7 +400,7 @@ void add_ground(CLI::App& command, Options& options) {
   command
       .add_option("--patience", options.session.patience,
                   "Seconds without anything moving that count as a hang")
-      ->check(CLI::Range(0.1, 1e6));
+      ->check(real_range(0.1, 1e6));
 }
 
 }  // namespace

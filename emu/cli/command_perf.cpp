@@ -20,6 +20,7 @@
 #include "emu/cli/perf/peers.hpp"
 #include "emu/cli/perf/report.hpp"
 #include "emu/cli/perf/sides.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/cores.hpp"
@@ -165,7 +166,7 @@ void register_perf(CLI::App& program, Work& work) {
       ->allow_extra_args(false);
   perf->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   perf->add_option("--dilation", options->dilation, "Seconds here per second in the network")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(real_range(0.001, 1e6));
   perf->add_option("--eal", options->eal, "Words for DPDK's EAL: '-l 2,3 -m 512'");
   perf->add_flag("--block", options->block, "Sleep when idle, as an idle program would");
   perf->add_flag(
@@ -182,7 +183,7 @@ void register_perf(CLI::App& program, Work& work) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   perf->add_option("--seconds", options->seconds, "Length of one measurement")
-      ->check(CLI::Range(0.001, 60.0))
+      ->check(real_range(0.001, 60.0))
       ->capture_default_str();
   const auto controls = srd::congestion_control_names();
   perf->add_option("--congestion-control", options->congestion_control,

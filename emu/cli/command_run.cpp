@@ -26,6 +26,7 @@
 #include "emu/cli/help.hpp"
 #include "emu/cli/mpi_program.hpp"
 #include "emu/cli/programs.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/softroce/guests.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -578,7 +579,7 @@ void register_run(CLI::App& program, Work& work) {
                 "cores whose packets pass weftd, unless told not to");
   run->add_option("--seed", options->seed, "Seed of everything that the network draws by lot");
   run->add_option("--dilation", options->dilation, "Seconds here per second in the network")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(real_range(0.001, 1e6));
   run->add_option("--out", options->out,
                   "Directory for what is left of the run; default: one of its own, see below");
   run->add_flag("--no-prefix", options->no_prefix, "Pass output on as it is, without [h1]");
@@ -586,7 +587,7 @@ void register_run(CLI::App& program, Work& work) {
   run->add_flag("-q,--quiet", options->quiet, "No table at the end");
   run->add_option("--grace", options->grace_seconds,
                   "Seconds that the others have when a program failed")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(real_range(0.0, 3600.0))
       ->capture_default_str();
   run->add_option("command", options->words, "After `--`: a command, or several with `:` between")
       ->expected(-1);

@@ -16,6 +16,7 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/output.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/workloads/live.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -279,7 +280,7 @@ void register_step_perf(CLI::App& program, Work& work) {
       ->check(CLI::IsMember(model_names()))
       ->capture_default_str();
   command->add_option("--scale", options->scale, "Of the model's bytes and times alike")
-      ->check(CLI::Range(1e-4, 10.0))
+      ->check(real_range(1e-4, 10.0))
       ->capture_default_str();
   command->add_flag("--sharded", options->sharded,
                     "Gather parameters, and reduce and scatter gradients, layer by layer");
@@ -290,20 +291,20 @@ void register_step_perf(CLI::App& program, Work& work) {
       ->check(CLI::Range(1U, kMaxSteps))
       ->capture_default_str();
   command->add_option("--jitter", setup.jitter, "Deviation of a rank's computing time, as a share")
-      ->check(CLI::Range(0.0, 2.0))
+      ->check(real_range(0.0, 2.0))
       ->capture_default_str();
   command->add_option("--slow", options->slow, "RANK@FACTOR: that rank computes so much longer")
       ->allow_extra_args(false);
   command
       ->add_option("--watchdog", options->watchdog_s,
                    "Seconds after which a collective that has not ended ends the run")
-      ->check(CLI::Range(1e-6, 3600.0))
+      ->check(real_range(1e-6, 3600.0))
       ->capture_default_str();
   CLI::Option* const real = command->add_flag("--real-time", options->real_time,
                                               "Ranks are processes of this machine, over rings");
   command->add_option("--dilation", options->dilation, "Seconds here per second in the network")
       ->needs(real)
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(real_range(0.001, 1e6));
   command->add_option("--rate", options->rate, "Of the links, without --topology")
       ->excludes(real)
       ->capture_default_str();

@@ -13,6 +13,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/labs/lab_record.hpp"
 #include "emu/launch/cdi.hpp"
@@ -198,7 +199,7 @@ void register_up(CLI::App& program, Work& work) {
                       "Seed of everything that the network draws by lot");
   command
       ->add_option("--dilation", options->weftd.dilation, "Seconds here per second in the network")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(real_range(0.001, 1e6));
   command
       ->add_option("--allow-uid", options->weftd.other_users,
                    "Users who may attach, beside this one and root: those of containers")
