@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "emu/launch/child.hpp"
@@ -109,14 +110,15 @@ class Streams {
 
   [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
   [[nodiscard]] bool is_serving() const { return said_.find("serving\n") != std::string::npos; }
+  // That somebody listens may be said before the code, or just behind it.
   [[nodiscard]] std::optional<int> code() const {
-    const std::size_t end = said_.rfind('\n');
-    if (end == std::string::npos || end == 0) {
-      return std::nullopt;
+    std::istringstream lines(said_);
+    for (std::string line; std::getline(lines, line) && !lines.eof();) {
+      if (!line.empty() && line[0] >= '0' && line[0] <= '9') {
+        return std::atoi(line.c_str());
+      }
     }
-    const std::size_t before = said_.rfind('\n', end - 1);
-    const std::string line = said_.substr(before == std::string::npos ? 0 : before + 1);
-    return line[0] >= '0' && line[0] <= '9' ? std::optional(std::atoi(line.c_str())) : std::nullopt;
+    return std::nullopt;
   }
   // Nobody reads what the job prints.
   [[nodiscard]] bool reader_left() const { return reader_left_; }

@@ -138,7 +138,12 @@ bring_up() {
     ! exists "$one" || die "there is an interface $one already, which is not ours"
   done
   ! has_device || die "there is a device $device already, which is not ours"
-  : >"$state" || die "cannot write to $state"
+  # Of two at a time one makes the file.
+  if ! (set -C; : >"$state") 2>/dev/null; then
+    [ ! -e "$state" ] ||
+      die "another one has just begun ($state); \`weft softroce host down\` first"
+    die "cannot write to $state"
+  fi
   if ! is_loaded; then
     # rdma_rxe needs crc32 in the kernel's crypto, which its dependencies do not say.
     modprobe -q crc32_generic 2>/dev/null

@@ -90,6 +90,22 @@ grep -q 'Invalid argument' "$said" || fail "it does not say why"
 [ ! -e "$dir/state" ] || fail "the notes of half an up stay"
 rm "$dir/refuse"
 
+# Of two at a time one comes up, and the other one takes nothing of it away.
+machine loaded $all
+mv "$dir/bin/rdma" "$dir/bin/rdma-itself"
+cat >"$dir/bin/rdma" <<END
+#!/bin/sh
+case "\$*" in
+  'link show weft_0/1') [ -e "$dir/state" ] || echo 'cable weft-rdma0' >"$dir/state" ;;
+esac
+exec "$dir/bin/rdma-itself" "\$@"
+END
+chmod +x "$dir/bin/rdma"
+host up && fail "two come up at a time"
+grep -q 'has just begun' "$said" || fail "it does not say that another one has begun"
+[ ! -s "$log" ] || fail "it changes something beside another one"
+[ -e "$dir/state" ] || fail "it takes the notes of another one away"
+
 # What is not ours is left alone.
 machine loaded $all
 echo e1000 >"$dir/net/weft-rdma0"

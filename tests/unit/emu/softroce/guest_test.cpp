@@ -94,6 +94,15 @@ TEST_F(GuestOutput, ArrivesWholeThoughTheReaderIsSlow) {
   ::close(ends[0]);
 }
 
+// What looks for somebody who listens runs beside the job, and may outlive it.
+TEST_F(GuestOutput, ASignOfListeningBehindTheCodeHidesItNot) {
+  become_guest("printf '7\\nserving\\n' >$control");
+  const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  const pid_t pid = start(null);
+  ::close(null);
+  EXPECT_EQ(code_of(pid), 7);
+}
+
 TEST_F(GuestOutput, WithoutAReaderEndsTheGuest) {
   become_guest("exec yes >$out");
   int ends[2];
