@@ -10,6 +10,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "integration/kubernetes/plugin_config.hpp"
+
 namespace weft::kubernetes {
 namespace {
 
@@ -18,11 +20,21 @@ constexpr std::chrono::seconds kPatience{5};          // with the kubelet's answ
 constexpr std::chrono::milliseconds kWatchTurn{200};  // to see that the kubelet has left
 constexpr int kMaxMessage = 1 << 20;
 
-// Which file a path leads to; {0, 0} if there is none.
-std::pair<dev_t, ino_t> identity_of(const std::string& path) {
+// Which file a path leads to; zeros if there is none. A number is soon given to another file, with
+// another time.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t number = 0;
+  std::int64_t seconds = 0;
+  std::int64_t nanoseconds = 0;
+
+  bool operator==(const FileIdentity&) const = default;
+};
+FileIdentity identity_of(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? std::pair(info.st_dev, info.st_ino)
-                                          : std::pair(dev_t{0}, ino_t{0});
+  return ::stat(path.c_str(), &info) == 0
+             ? FileIdentity{info.st_dev, info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec}
+             : FileIdentity{};
 }
 
 std::vector<std::string> words(const google::protobuf::RepeatedPtrField<std::string>& list) {
@@ -147,8 +159,8 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
 
 struct Plugin::Registered {
   std::unique_ptr<grpc::Server> server;
-  std::pair<dev_t, ino_t> kubelet;  // kubelet.sock, when it was told
-  std::pair<dev_t, ino_t> socket;   // our own
+  FileIdentity kubelet;  // kubelet.sock, when it was told
+  FileIdentity socket;   // our own
 };
 
 Plugin::Plugin(std::string folder, std::string resource, Inventory inventory, EditsFor edits_for)
@@ -166,12 +178,7 @@ Plugin::~Plugin() {
   }
 }
 
-// Names of resources have a slash.
-std::string Plugin::socket() const {
-  std::string name = resource_;
-  std::ranges::replace(name, '/', '_');
-  return folder_ + "/weft-" + name + ".sock";
-}
+std::string Plugin::socket() const { return socket_of(folder_, resource_); }
 
 bool Plugin::is_lost() const {
   return !registered_ || identity_of(folder_ + "/kubelet.sock") != registered_->kubelet ||

@@ -1,7 +1,10 @@
 // Owns reading the device plugin's YAML.
 #include "integration/kubernetes/plugin_config.hpp"
 
+#include <sys/un.h>
+
 #include <algorithm>
+#include <string_view>
 
 #include "emu/fabric/yaml_reader.hpp"
 
@@ -11,16 +14,26 @@ namespace {
 constexpr std::int64_t kMaxShares = 10'000;
 constexpr std::size_t kMaxNics = 16;
 
-// DOMAIN/NAME, as the kubelet wants it of devices.
-bool is_resource_name(const std::string& name) {
-  const std::size_t slash = name.find('/');
-  constexpr auto is_word = [](unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  };
-  return slash != std::string::npos && slash != 0 && slash + 1 < name.size() &&
-         name.size() <= 200 &&
-         std::ranges::all_of(name.substr(0, slash) + name.substr(slash + 1), is_word);
+constexpr std::string_view kSmall = "abcdefghijklmnopqrstuvwxyz0123456789";
+constexpr std::string_view kLarge = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+// Of these letters, and between them of those others.
+bool consists_of(std::string_view text, const std::string& letters, const std::string& inside) {
+  return !text.empty() && text.find_first_not_of(letters + inside) == std::string_view::npos &&
+         letters.find(text.front()) != std::string::npos &&
+         letters.find(text.back()) != std::string::npos;
+}
+
+// DOMAIN/NAME, as the kubelet wants it of devices. Domains have no underscores, so that no two
+// names make one socket.
+bool is_resource_name(std::string_view name) {
+  constexpr std::size_t kLongestDomain = 253;
+  constexpr std::size_t kLongestName = 63;
+  const std::string_view domain = name.substr(0, name.find('/'));
+  const std::string_view rest = name.substr(std::min(domain.size() + 1, name.size()));
+  const std::string small(kSmall);
+  return domain.size() <= kLongestDomain && rest.size() <= kLongestName &&
+         consists_of(domain, small, "-.") && consists_of(rest, small + std::string(kLarge), "-._");
 }
 
 NodeResource read_resource(fabric::YamlFile& file, const YAML::Node& node,
@@ -47,6 +60,12 @@ NodeResource read_resource(fabric::YamlFile& file, const YAML::Node& node,
 
 }  // namespace
 
+// Names of resources have a slash.
+std::string socket_of(const std::string& folder, std::string resource) {
+  std::ranges::replace(resource, '/', '_');
+  return folder + "/weft-" + resource + ".sock";
+}
+
 Result<PluginConfig> read_plugin_config(const std::string& file_name, const std::string& text) {
   fabric::YamlFile file(file_name);
   const YAML::Node root = file.load(text);
@@ -64,6 +83,12 @@ Result<PluginConfig> read_plugin_config(const std::string& file_name, const std:
     config.resources.push_back(std::move(resource));
   });
   map.finish();
+  for (const NodeResource& resource : config.resources) {
+    if (const std::string path = socket_of(config.folder, resource.name);
+        path.size() >= sizeof sockaddr_un{}.sun_path) {
+      map.fail_here("'" + path + "' is too long for a socket: a shorter 'kubelet' or resource");
+    }
+  }
   if (config.resources.empty()) {
     map.fail_here("expected 'resources:', a list of at least one with its 'name'");
   }

@@ -16,6 +16,9 @@ struct PluginConfig {
   std::vector<NodeResource> resources;
 };
 
+// Where the kubelet finds that resource's plugin.
+[[nodiscard]] std::string socket_of(const std::string& folder, std::string resource);
+
 [[nodiscard]] Result<PluginConfig> read_plugin_config(const std::string& file_name,
                                                       const std::string& text);
 

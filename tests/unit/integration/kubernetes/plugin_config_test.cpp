@@ -38,6 +38,13 @@ TEST(PluginConfig, WrongOnesAreRefusedWithTheirPlace) {
       {"resources: []", "expected 'resources:'"},
       {"resources:\n  - {name: efa}\n", "c.yaml:2: resources[0].name: expected DOMAIN/NAME"},
       {"resources:\n  - {name: a/b/c}\n", "expected DOMAIN/NAME"},
+      {"resources:\n  - {name: a_b/c}\n", "expected DOMAIN/NAME"},  // its socket is that of a/b_c
+      {"resources:\n  - {name: Vpc/efa}\n", "expected DOMAIN/NAME"},
+      {"resources:\n  - {name: ../b}\n", "expected DOMAIN/NAME"},
+      {"resources:\n  - {name: a/-b}\n", "expected DOMAIN/NAME"},
+      {"resources:\n  - {name: a/" + std::string(64, 'b') + "}\n", "expected DOMAIN/NAME"},
+      {"kubelet: /" + std::string(100, 'k') + "\nresources:\n  - {name: a/b}\n",
+       "too long for a socket"},
       {"resources:\n  - {name: a/b}\n  - {name: a/b}\n", "c.yaml:3: resources[1]"},
       {"resources:\n  - {name: a/b, share: 3}\n", "did you mean 'shares'?"},
       {"resources:\n  - {name: a/b, nics: [0, 0]}\n", "each once"},

@@ -1,9 +1,11 @@
 // Owns what passes between the device plugin and a kubelet.
 #include "integration/kubernetes/plugin.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -132,6 +134,20 @@ TEST_F(PluginTest, AKubeletThatIsStartedAgainIsToldAgain) {
     EXPECT_FALSE(efa->is_lost());
     EXPECT_TRUE(kubelet.sees({{"nic0", "Healthy"}, {"nic1", "Healthy"}, {"nic2", "Healthy"}}));
   }
+}
+
+// Its socket may have the number of the former one's file.
+TEST_F(PluginTest, AKubeletWithTheSameFileNumberIsAnotherKubelet) {
+  FakeKubelet kubelet(folder_.path());
+  const auto efa = plugin();
+  ASSERT_TRUE(efa->serve_and_register());
+  EXPECT_FALSE(efa->is_lost());
+  const std::string path = folder_.path() + "/kubelet.sock";
+  const timespec later[2]{{.tv_sec = 0, .tv_nsec = UTIME_NOW}, {.tv_sec = 4, .tv_nsec = 2}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), later, 0), 0);
+  EXPECT_TRUE(efa->is_lost());
+  ASSERT_TRUE(efa->serve_and_register());
+  EXPECT_FALSE(efa->is_lost());
 }
 
 TEST_F(PluginTest, APluginThatIsStartedAgainTakesThePlaceOfItsFormerSelf) {
