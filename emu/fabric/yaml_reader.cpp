@@ -16,6 +16,9 @@ namespace weft::fabric {
 namespace {
 
 constexpr std::uintmax_t kLargestFile = 256U << 20;
+constexpr std::size_t kMaxDepth = 300;  // of values within values
+// Of a file, beside one for each character: aliases may stand for many.
+constexpr std::size_t kMaxValues = 10'000'000;
 
 struct Unit {
   std::string_view name;
@@ -43,6 +46,36 @@ std::optional<double> parse_with_unit(std::string_view text, std::initializer_li
   }
   return std::nullopt;
 }
+
+// Where the values of a document have no end, or none within reason: by an alias that stands in
+// what it is an alias of, or by aliases of aliases.
+class EndFinder {
+ public:
+  explicit EndFinder(std::size_t most) : left_(most) {}
+
+  // A value that goes too far, if there is one.
+  std::optional<YAML::Node> find(const YAML::Node& node, std::size_t depth = 0) {
+    if (left_ == 0 || depth > kMaxDepth) {
+      return node;
+    }
+    --left_;
+    std::optional<YAML::Node> found;
+    if (node.IsMap()) {
+      for (auto pair = node.begin(); !found && pair != node.end(); ++pair) {
+        found = find(pair->first, depth + 1);
+        found = found ? found : find(pair->second, depth + 1);
+      }
+    } else if (node.IsSequence()) {
+      for (auto item = node.begin(); !found && item != node.end(); ++item) {
+        found = find(*item, depth + 1);
+      }
+    }
+    return found;
+  }
+
+ private:
+  std::size_t left_;
+};
 
 // Levenshtein's, with one row: for "did you mean".
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -129,7 +162,14 @@ std::string nearest_word(std::string_view word, std::span<const std::string> wor
 
 YAML::Node YamlFile::load(const std::string& text) {
   try {
-    return YAML::Load(text);
+    const YAML::Node root = YAML::Load(text);
+    if (const auto endless = EndFinder(kMaxValues + text.size()).find(root)) {
+      fail_at(
+          *endless, "",
+          "has no end: look for an anchor (&NAME) whose alias (*NAME) is within it or repeated");
+      return {};
+    }
+    return root;
   } catch (const YAML::Exception& problem) {
     const int line = problem.mark.is_null() ? 0 : problem.mark.line + 1;
     error_ = Error{ErrorCode::parse_error,

@@ -298,6 +298,31 @@ TEST(HtsimMatrix, SaysWhereWhatAndHow) {
   EXPECT_NE(error("Nodes 4\nConnections 0\nFailures 1\n").find("faults"), std::string::npos);
 }
 
+// Readers walk through what they read, and some write it out again.
+TEST(YamlFiles, ValuesWithoutEndAreRefused) {
+  for (const char* const text : {"a: &x [1, *x]\n", "a: 1\nb: &x {c: {*x : 1}}\n"}) {
+    YamlFile file("endless.yaml");
+    (void)file.load(text);
+    ASSERT_TRUE(file.failed()) << text;
+    EXPECT_NE(file.error().message.find(": has no end"), std::string::npos) << file.error().message;
+  }
+  std::string bomb = "x0: &x0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string before = ", *x" + std::to_string(i - 1);
+    bomb += "x" + std::to_string(i) + ": &x" + std::to_string(i) + " [1";
+    for (int copy = 0; copy < 10; ++copy) {
+      bomb += before;
+    }
+    bomb += "]\n";
+  }
+  YamlFile file("bomb.yaml");
+  (void)file.load(bomb);
+  EXPECT_TRUE(file.failed());
+  YamlFile good("good.yaml");
+  (void)good.load("a: &x {b: 1}\nc: [*x, *x]\n");
+  EXPECT_FALSE(good.failed()) << good.error().message;
+}
+
 TEST(FaultFile, ReadsAndRefuses) {
   YamlFile file("s.yaml");
   const Fault fault = read_fault(
