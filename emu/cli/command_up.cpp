@@ -70,6 +70,10 @@ int up(Options options) {
   }
   // A small question: the status of a large network is long.
   const auto alive = launch::ask_weftd(directory, {{"cmd", "counters"}});
+  if (!alive && alive.error().code == ErrorCode::invalid_argument) {  // no network can be there
+    complain("weft up: {}; set XDG_RUNTIME_DIR to a shorter one\n", alive.error().message);
+    return kFailure;
+  }
   if (alive || alive.error().code != ErrorCode::not_found) {
     complain("weft up: '{0}' is up already{1}; `weft down {0}` ends it\n", options.name,
              alive ? "" : " (" + alive.error().message + ")");

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "emu/k8s/objects.hpp"
 
@@ -13,6 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kNetworksAnnotation = "k8s.v1.cni.cncf.io/networks";
+const std::set<std::string> kMakers{"Job",        "CronJob",     "MPIJob",   "Deployment",
+                                    "ReplicaSet", "StatefulSet", "DaemonSet"};
 constexpr std::uint64_t kMaxReplicas = 10'000;
 constexpr std::size_t kMaxPods = 100'000;  // of all files
 
@@ -43,6 +46,12 @@ class PodReader {
     const YAML::Node spec = value_of(root, "spec");
     pod_.node_selector = read_labels(value_of(spec, "nodeSelector"));
     pod_.node = text_of(value_of(spec, "nodeName"));
+    if (const YAML::Node affinity = value_of(value_of(spec, "affinity"), "nodeAffinity");
+        affinity.IsDefined()) {
+      findings_.warning(place_of(manifest_, affinity),
+                        pod_.owner + " has a nodeAffinity, at which plans do not look",
+                        "a nodeSelector with the same labels is looked at");
+    }
     const YAML::Node networks =
         value_of(value_of(value_of(root, "metadata"), "annotations"), kNetworksAnnotation);
     if (networks.IsDefined()) {
@@ -297,6 +306,14 @@ bool read_workload(const Manifest& manifest, Objects& objects, Findings& finding
   if (manifest.kind == "Pod") {
     objects.pods.push_back(PodReader(manifest, findings).read(manifest.root));
     return true;
+  }
+  const YAML::Node annotation =
+      value_of(value_of(value_of(manifest.root, "metadata"), "annotations"), kNetworksAnnotation);
+  if (kMakers.contains(manifest.kind) && annotation.IsDefined()) {
+    findings.error(place_of(manifest, annotation),
+                   manifest.title() + " has the annotation " + kNetworksAnnotation +
+                       ", which its pods do not get",
+                   "put it into the metadata of the pods' template");
   }
   if (manifest.kind == "MPIJob") {
     read_mpi_job(manifest, objects, findings);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -118,7 +119,12 @@ std::string EngineAnswer::complaint() const {
 }
 
 Result<ContainerEngine> ContainerEngine::find(const std::string& asked) {
-  const Words candidates = asked.empty() ? Words{"podman", "docker"} : Words{asked};
+  // A path is noted for commands that start elsewhere.
+  const bool is_path = asked.find('/') != std::string::npos;
+  const Words candidates = asked.empty() ? Words{"podman", "docker"}
+                           : is_path
+                               ? Words{std::filesystem::absolute(asked).lexically_normal().string()}
+                               : Words{asked};
   for (const std::string& program : candidates) {
     // A podman may be called docker: it says itself what it is.
     const ContainerEngine engine(program, EngineKind::podman);

@@ -115,13 +115,41 @@ Result<void> check_place(const std::string& directory, const LabSource& source,
     return {};
   }
   const auto alive = launch::ask_weftd(directory, {{"cmd", "counters"}});
+  if (!alive && alive.error().code == ErrorCode::invalid_argument) {  // no network can be there
+    return fail(alive.error().code,
+                alive.error().message + "; set XDG_RUNTIME_DIR to a shorter one");
+  }
   if (alive || alive.error().code != ErrorCode::not_found) {
-    return fail(ErrorCode::already_exists,
-                fmt::format("there is a network '{0}' that is no lab: `weft down {0}` ends it, or "
-                            "give the lab another name",
-                            name));
+    return fail(
+        ErrorCode::already_exists,
+        is_lab(directory)
+            ? fmt::format("the record of lab '{0}' is damaged: `weft lab down {0}` ends it", name)
+            : fmt::format("there is a network '{0}' that is no lab: `weft down {0}` ends it, or "
+                          "give the lab another name",
+                          name));
   }
   return {};
+}
+
+// Of a lab that is there it is the one that has its containers.
+Result<ContainerEngine> engine_for(const std::string& directory, const std::string& asked,
+                                   const LabFile& file) {
+  const auto record = read_record(directory);
+  const std::string wanted = !asked.empty() ? asked : record ? record->engine : file.engine;
+  auto engine = ContainerEngine::find(wanted);
+  if (engine && record && record->engine != engine->program()) {
+    return fail(ErrorCode::already_exists,
+                fmt::format("lab '{0}' is up with {1}: leave --engine out, or end it first "
+                            "(`weft lab down {0}`)",
+                            file.name, record->engine));
+  }
+  for (const LabNode& node : file.nodes) {
+    if (engine && engine->kind() == EngineKind::docker && !node.rootfs.empty()) {
+      return fail(ErrorCode::invalid_argument,
+                  node.place + ": docker runs images only: 'rootfs' needs podman");
+    }
+  }
+  return engine;
 }
 
 }  // namespace
@@ -133,16 +161,6 @@ Result<LabRecord> start_lab(const LabSource& source, const std::string& engine_n
     return tl::unexpected(file.error());
   }
   const launch::Interruptible interruptible;
-  const auto engine = ContainerEngine::find(engine_name.empty() ? file->engine : engine_name);
-  if (!engine) {
-    return tl::unexpected(engine.error());
-  }
-  for (const LabNode& node : file->nodes) {
-    if (engine->kind() == EngineKind::docker && !node.rootfs.empty()) {
-      return fail(ErrorCode::invalid_argument,
-                  node.place + ": docker runs images only: 'rootfs' needs podman");
-    }
-  }
   clear_broken_labs(progress);
   auto claim = launch::NetworkClaim::take(file->name, true);
   if (!claim) {
@@ -152,6 +170,10 @@ Result<LabRecord> start_lab(const LabSource& source, const std::string& engine_n
   if (auto free = check_place(identity.directory, source, file->name); !free) {
     claim->keep();
     return tl::unexpected(free.error());
+  }
+  const auto engine = engine_for(identity.directory, engine_name, *file);
+  if (!engine) {
+    return tl::unexpected(engine.error());
   }
   const bool was_there = is_lab(identity.directory);
   LabRecord record{engine->program(), source.path, source.text, false, {}, {}};
@@ -196,24 +218,28 @@ Result<bool> end_lab(const std::string& name, const Progress& progress) {
     return tl::unexpected(claim.error());
   }
   const auto record = read_record(claim->directory());
-  if (!record) {
-    return record.error().code == ErrorCode::not_found
-               ? fail(ErrorCode::not_found,
-                      fmt::format("network '{0}' is no lab: `weft down {0}` ends it", name))
-               : tl::unexpected(record.error());
+  if (!record && record.error().code == ErrorCode::not_found) {
+    return fail(ErrorCode::not_found,
+                fmt::format("network '{0}' is no lab: `weft down {0}` ends it", name));
   }
-  const auto engine = ContainerEngine::find(record->engine);
+  // What there is of it is found by its label: a damaged record keeps nothing from ending.
+  const auto engine = ContainerEngine::find(record ? record->engine : "");
   if (!engine) {
     return tl::unexpected(engine.error());
   }
-  progress(fmt::format("ending {} nodes", record->nodes.size()), false);
+  if (!record) {
+    progress(fmt::format("{}: ending what {} has of it", record.error().message, engine->program()),
+             true);
+  } else {
+    progress(fmt::format("ending {} nodes", record->nodes.size()), false);
+  }
   const auto whole = clear_away(*engine, {name, claim->directory()});
   if (!whole) {
     return tl::unexpected(whole.error());
   }
   std::error_code error;
   fs::remove_all(claim->directory(), error);
-  return *whole && record->complete;
+  return *whole && record && record->complete;
 }
 
 std::vector<std::string> labs_there() {

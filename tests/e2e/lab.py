@@ -272,8 +272,36 @@ def breaks_off(labs):
     labs.nothing_is_left()
 
 
+def keeps_its_engine(labs):
+    """What was started with an engine is ended with it, from wherever, whatever is said later."""
+    file = labs.file("three.lab.yaml", THREE)
+    engine, other = labs.engine, os.path.join(labs.folder, "other")
+    shutil.copy(engine, other)
+    labs.engine = os.path.relpath(engine)
+    labs.run("up", file)
+    assert labs.status()["engine"] == engine, labs.status()
+    labs.engine = other
+    assert "leave --engine out" in labs.run("up", file, code=1)
+    labs.set_state("weft-three-n2", "exited 1")
+    with tempfile.TemporaryFile() as out:
+        subprocess.run([labs.weft, "lab", "up", file], cwd="/", stdout=out, stderr=out,
+                       timeout=PATIENCE, check=True)
+    assert labs.status()["whole"] and labs.status()["engine"] == engine, labs.status()
+    labs.run("down")
+    labs.nothing_is_left()
+    # A record that nobody can read is in nobody's way.
+    os.symlink(engine, os.path.join(labs.folder, "podman"))
+    os.environ["PATH"] = labs.folder + ":" + os.environ["PATH"]
+    labs.engine = engine
+    labs.run("up", file)
+    labs.file(f"weft-{os.geteuid()}/three/lab.json", "{")
+    assert "`weft lab down three`" in labs.run("up", file, code=1)
+    assert "only a part" in labs.run("down", "three")
+    labs.nothing_is_left()
+
+
 def fake(weft, folder):
-    for number, part in enumerate((comes_and_goes, goes_on, fails, breaks_off)):
+    for number, part in enumerate((comes_and_goes, goes_on, fails, breaks_off, keeps_its_engine)):
         own = os.path.join(folder, str(number))
         os.mkdir(own)
         os.environ["XDG_RUNTIME_DIR"] = own

@@ -48,6 +48,14 @@ cmp one.jsonl three.jsonl || wrong "results depend on the number of processes"
 some --report out > third.txt 2>&1
 says third.txt "12 runs, 12 of them known"
 
+# A page of somebody else's is not replaced, and a grid without end ends.
+mkdir theirs && echo theirs > theirs/grid.md
+some --report theirs > refused.txt 2>&1 && wrong "somebody's file is replaced"
+says refused.txt "theirs/grid.md is not of a grid"
+says theirs/grid.md "^theirs$"
+echo 'topologies: [{name: a, topology: &t {generator: *t}}]' > endless.yaml
+refused "endless.yaml:1: has no end" --grid endless.yaml
+
 "$weft" sim --grid --list > list.txt || wrong "no list"
 says list.txt "^held-out  permutation/"
 says list.txt "^tune  *permutation/"

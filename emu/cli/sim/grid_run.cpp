@@ -229,6 +229,14 @@ struct KeptResults {
     }
     std::filesystem::create_directories(directory);
     const std::string path = directory + "/grid.jsonl";
+    for (const char* const name : {"grid.html", "grid.svg", "grid.md"}) {
+      const std::string other = directory + "/" + name;
+      if (!std::filesystem::exists(path) && std::filesystem::exists(other)) {
+        throw std::runtime_error(other +
+                                 " is not of a grid and would be overwritten: move it, or choose "
+                                 "another --report");
+      }
+    }
     known = read_lines(path);
     std::ifstream before(path, std::ios::binary | std::ios::ate);
     const bool cut = before && before.tellg() > 0 && before.seekg(-1, std::ios::end).get() != '\n';

@@ -154,6 +154,10 @@ std::vector<Broken> broken_pods() {
        "pods.yaml:14", "requests 2 and limits 1", "the same number", 1},
       {"half a device", kPolicy, kNetwork, changed(kJob, "mlnxnics: \"1\"", "mlnxnics: 500m"),
        "pods.yaml:14", "asks for '500m' of openshift.io/mlnxnics", "a whole number"},
+      {"annotation of the job, not of its pods", kPolicy, kNetwork,
+       changed(changed(kJob, "64\n  completions: 64", "1"), "metadata: {name: many}",
+               "metadata: {name: many, annotations: {k8s.v1.cni.cncf.io/networks: ib-net}}"),
+       "pods.yaml:3", "which its pods do not get", "template", 1},
       {"annotation that is a YAML list", kPolicy, kNetwork,
        changed(kPod, "networks: ib-net", "networks: [ib-net]"), "pods.yaml:6", "is no text",
        "quotes", 1},
@@ -294,6 +298,14 @@ data: {containers: none}
   ASSERT_EQ(plan.findings.list().size(), 1U) << plan_text(plan);
   EXPECT_EQ(plan.findings.list()[0].place.text(), "pods.yaml:1");
   EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("PyTorchJob default/train makes pods"));
+}
+
+TEST(BrokenManifests, WhatIsNotLookedAtIsAWarning) {
+  const PodPlan plan = plan_of(kPolicy, kNetwork,
+                               changed(kPod, "spec:\n", "spec:\n  affinity: {nodeAffinity: {}}\n"));
+  EXPECT_TRUE(plan.is_good());
+  ASSERT_EQ(plan.findings.list().size(), 1U) << plan_text(plan);
+  EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("nodeAffinity"));
 }
 
 // Terminals obey some characters, and a line is a line of ours.
