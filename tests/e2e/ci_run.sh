@@ -1,7 +1,7 @@
 #!/bin/sh
 # Owns the promise that .ci/run's swarm stages fail when a program is missing, crashes, or differs,
 # that they and the hostile stage test what is built now, that a skip is none that passed, and that
-# a fuzz target which ran no input is none either.
+# a fuzz target which ran no input or a stage which was stopped is none either.
 
 # only the clang-format that laid out the tree judges its layout.
 # usage: tests/e2e/ci_run.sh PROJECT
@@ -110,6 +110,16 @@ fuzz 0 0 "stat::number_of_executed_units: 17"
 fuzz 1 0 "stat::number_of_executed_units: 0"
 fuzz 1 0 "nothing"
 fuzz 1 1 "stat::number_of_executed_units: 17"
+
+# A stage of a whole run that does not end is stopped with what it started, and is none that passed.
+printf '#!/bin/sh\ncase "$*" in *asan*) sleep 61 & wait;; esac\n' > "$dir/weft"
+WEFT_CI_LATEST_END=3 timeout 50 "$dir/.ci/run" > "$dir/said" 2>&1
+if ! grep -q '^test .* passed$' "$dir/said" ||
+  ! grep -q '^asan .* SKIPPED: asan: not done 0 minutes' "$dir/said"; then
+  echo "a stage that does not end:"
+  cat "$dir/said"
+  exit 1
+fi
 
 # A clang-format of ours: the one that laid out the tree judges, others are no reason to fail.
 clang_format() {  # VERSION CODE SAID
