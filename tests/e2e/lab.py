@@ -305,7 +305,12 @@ def fake(weft, folder):
         own = os.path.join(folder, str(number))
         os.mkdir(own)
         os.environ["XDG_RUNTIME_DIR"] = own
-        part(Fake(weft, own))
+        labs = Fake(weft, own)
+        try:
+            part(labs)
+        finally:  # a part that fails leaves its weftd
+            for line in labs.processes():
+                os.kill(int(line.split(":")[0]), signal.SIGKILL)
 
 
 # --- With podman
