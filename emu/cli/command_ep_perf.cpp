@@ -1,4 +1,7 @@
 // Owns `weft ep-perf`: dispatch and combine of mixtures of experts, in virtual and in real time.
+//
+// The ranks are the same in both (workloads::ExpertRank); what differs is what moves packets and
+// time: VirtualRun, or processes over rings (workloads/live.cpp).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -42,7 +45,8 @@ struct Options {
   bool json = false;
 };
 
-// What a process hands over at its end.
+// What a process hands over at its end: plain values only, as they are copied through shared
+// memory.
 struct PlainResult {
   std::uint32_t sections = 0;
   std::array<double, kMaxRounds> dispatch_us{};

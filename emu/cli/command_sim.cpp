@@ -288,6 +288,7 @@ int run(const Options& given) {
   }
   int exit_code = kSuccess;
   std::vector<Json> results;
+  // Called in the order of the jobs, as soon as a result and all before it are there.
   const auto take = [&](std::size_t index, const Json& json) {
     results.push_back(json);
     for (const Json& warning : json.value("warnings", Json::array())) {

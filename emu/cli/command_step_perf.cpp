@@ -1,4 +1,7 @@
 // Owns `weft step-perf`: training steps in virtual and in real time.
+//
+// Without faults of the user's own it also runs some typical ones, so that the first table shows
+// what the command is for.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -75,6 +78,8 @@ struct Case {
   std::vector<Slow> slow;
 };
 
+// The typical troubles need the links of the default topology, and virtual time, in which they come
+// out the same everywhere.
 std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases = {{"as it is", {}, {}}};
   if (options.faults.empty() && options.slow.empty()) {

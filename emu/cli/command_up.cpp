@@ -74,7 +74,7 @@ int up(Options options) {
              alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
-  // Of a weftd that was killed: counters and files of devices that are no more.
+  // What a weftd that was killed has left: counters and files of devices that are no more.
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
   launch::remove_cdi(directory);

@@ -24,6 +24,7 @@ struct Grid {
   std::vector<std::vector<std::string>> words;  // [row][column]
 };
 
+// With one seed only the columns need not name it.
 Grid grid_of(const std::vector<CellResult>& results) {
   const auto one_seed = std::ranges::all_of(results, [&](const CellResult& result) {
     return result.cell.seed == results.front().cell.seed;

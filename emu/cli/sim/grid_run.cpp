@@ -1,4 +1,8 @@
 // Owns the life of a grid's runs.
+//
+// A grid has many runs, and each is a function of its text, its settings and this program. So
+// results are kept in a file by a key made of these, and a call runs only what is not known yet: a
+// grid that was interrupted goes on where it was.
 #include "emu/cli/sim/grid_run.hpp"
 
 #include <fmt/core.h>
@@ -231,6 +235,8 @@ struct KeptResults {
     const std::string path = directory + "/grid.jsonl";
     known = read_lines(path);
     std::ifstream before(path, std::ios::binary | std::ios::ate);
+    // A call that was killed may have left half a line. It gets its line end, so that read_lines()
+    // drops it and nothing else.
     const bool cut = before && before.tellg() > 0 && before.seekg(-1, std::ios::end).get() != '\n';
     file.open(path, std::ios::app);
     if (cut) {
@@ -256,6 +262,7 @@ bool run_missing(const GridOptions& options, const std::vector<PlannedRun>& runs
     }
   }
   bool good = true;
+  // Written at once: what has run is never lost.
   const auto take = [&](std::size_t index, const Json& json) {
     const PlannedRun& run = *of_job[index];
     Json line = grid_line(*run.cell, run.policy->name, json);

@@ -19,6 +19,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Of the runs of one cell, by policy.
 using Runs = std::map<std::string, const Json*>;
 
+// A run in which a flow has not finished has no metric: it counts as infinitely slow, so it is
+// never left out of a comparison that it would lose.
 double metric_of(const Json& run, const std::string& metric) {
   const Json& value = run["metrics"][metric];
   return value.is_null() ? kNever : value.get<double>();
@@ -34,6 +36,7 @@ double small_slowdown(const Json& run) {
   return run["ratio"].is_null() ? kNever : most;
 }
 
+// Whether a demand speaks of that cell: each measure needs cells that have it.
 bool counts(const sim::GridDemand& demand, const GridCell& cell) {
   return (demand.conditions.empty() || std::find(demand.conditions.begin(), demand.conditions.end(),
                                                  cell.condition) != demand.conditions.end()) &&

@@ -342,6 +342,7 @@ bool read_child(Child& child) {
 void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
               const std::function<void(std::size_t, const Json&)>& done) {
   Children running;
+  // Results that came before those of earlier jobs wait here.
   std::map<std::size_t, Json> finished;
   std::size_t next = 0;
   std::size_t told = 0;

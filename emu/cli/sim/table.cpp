@@ -144,6 +144,7 @@ void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) 
                          [&, name = key](const auto& pair) { return pair.first == name; });
         values.insert(it == other.settings.rend() ? "" : it->second);
       }
+      // Variants differ in many settings at once; their names say more than columns would.
       const bool by_variant =
           std::any_of(jobs.begin(), jobs.end(), [](const SimJob& j) { return !j.variant.empty(); });
       if (values.size() > 1 && !by_variant &&

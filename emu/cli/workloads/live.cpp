@@ -71,6 +71,7 @@ class Shared {
   std::span<RankPlace> places_;
 };
 
+// One rank in its process. The background thread receives while the rank computes, as a NIC would.
 class LiveRank {
  public:
   using Host = srd::Host<WorkerMachine>;
@@ -101,6 +102,7 @@ class LiveRank {
     board.barrier(rank_);
     host_->look([&](WorkerMachine& machine) { machine.worker().meet(shared_.places()); });
     while (true) {
+      // The watch must not take a long computation for a hang.
       board.where(rank_).computes(true);
       const bool finished = host_->look([](WorkerMachine& machine) {
         machine.worker().prepare();
@@ -140,6 +142,7 @@ class LiveRank {
     };
     Board& board = shared_.board();
     while (!host_->look(over)) {
+      // Where a death is part of the run, the others are to find out by themselves.
       if (board.aborted() && !job_.victim) {
         return "another rank gave up: " + board.reason();
       }
@@ -201,6 +204,7 @@ bool run_live(const LiveJob& job, std::vector<std::byte>& results) {
        .look = launch::check_interrupt,
        .complain = [&](const std::string& text) { complain("{}: {}\n", job.command, text); }});
   const auto all = shared.all_results();
+  // Also of a run that failed: what the ranks found until then may say why.
   results.assign(all.begin(), all.end());
   return good;
 }
