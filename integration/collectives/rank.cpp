@@ -249,6 +249,8 @@ void Rank::settle() {
   });
 }
 
+// The barriers part the acts: an end may be closed only when the other one has posted what it is to
+// lose, and marks may be looked for only when all ends are closed.
 void Rank::leave_in_chaos(std::uint64_t seed) {
   Leaving leaving(net_, seed, config_.rank);
   for (auto& [key, one] : senders_) {

@@ -100,6 +100,8 @@ class TraceNet final : public ForwardingNet {
 
  private:
   void note(void* connection, void* request, Bar bar) {
+    // The plugin was not ready. The caller asks again, and the bar begins with the call that is
+    // given a request.
     if (request == nullptr) {
       return;
     }

@@ -229,6 +229,7 @@ Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, std::size_t in
   return nic;
 }
 
+// The background thread uses the host, so it ends first.
 Nic::~Nic() { background_.reset(); }
 
 void Nic::drain(Duration limit) {

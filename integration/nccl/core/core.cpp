@@ -193,6 +193,7 @@ void Core::close(SendComm& connection) {
 void Core::close(ReceiveComm& connection) { give_up(receivers_, connection, kToSender); }
 
 Result<Region*> Core::register_memory(SendComm& connection, std::byte* data, std::size_t size) {
+  // No peer reaches a sender's memory, so it has no key.
   return add_region(connection, data, size, [] { return srd::RegionKey{}; });
 }
 
@@ -250,6 +251,8 @@ bool Core::deregister(SendComm& connection, const Region* region) {
 bool Core::deregister(ReceiveComm& connection, const Region* region) {
   bool found = false;
   if (const auto taken = take_region(connection, region, found)) {
+    // First the key, so that no late write finds the memory; then the requests that still wait for
+    // it.
     (void)engine_.memory().erase(taken->key);
     connection.revoke(taken.get());
   }

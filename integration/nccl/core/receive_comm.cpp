@@ -81,6 +81,7 @@ bool ReceiveComm::announce(Links& links, std::span<const Buffer> buffers) {
       entry.address = reinterpret_cast<std::uintptr_t>(buffer.data);
       entry.key = buffer.region->key.value();
     } else {
+      // A write without bytes needs a key that exists, too.
       entry.key = links.empty_key().value();
     }
     entry.size = static_cast<std::uint32_t>(buffer.size);
@@ -132,6 +133,8 @@ void ReceiveComm::fail(Outcome outcome) {
   }
 }
 
+// NCCL has taken back memory that was announced. The sender may write to it at any time and will be
+// refused, so the end fails now instead of waiting for that.
 void ReceiveComm::revoke(const Region* region) {
   for (const Slot& slot : slots_) {
     for (unsigned left = slot.taken ? slot.missing : 0U; left != 0; left &= left - 1) {
