@@ -97,6 +97,8 @@ auto maker(const ExpertSetup& setup) {
     own.rank = rank;
     own.place = place;
     auto worker = std::make_unique<workloads::ExpertRank>(engine, own);
+    // The rank adds what only it knows, such as the key of its memory; the other ranks read it from
+    // here.
     place = worker->place();
     return worker;
   };
@@ -182,6 +184,8 @@ int run(const Options& options) {
       fmt::print("{}", options.json ? expert_json(row, options.real_time) : expert_line(row));
       flush_output();
       const bool failed = row.all.wrong != 0 || !row.error.empty();
+      // Among all orders, `none` is there to show what goes wrong without one. Asked for by its
+      // name it has to be right, as any other.
       const bool expected = ordering == Ordering::none && options.order == "all";
       lesson = lesson || (failed && ordering == Ordering::none);
       good = good && (!failed || expected);

@@ -268,6 +268,7 @@ int run(const Options& given) {
   }
   if (options.all) {
     for (const auto& [name, text] : scenarios::built_in_scenarios()) {
+      // The experiments are e1 to e10.
       if (name.starts_with("e")) {
         options.names.emplace_back(name);
       }

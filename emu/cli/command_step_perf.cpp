@@ -31,6 +31,7 @@ namespace {
 using workloads::StepSeries;
 using workloads::StepSetup;
 
+// In real time a rank hands its steps over through shared memory, in an array of this size.
 constexpr std::uint32_t kMaxSteps = 4096;
 
 struct Options {
@@ -109,6 +110,8 @@ auto maker(const StepSetup& setup, const std::vector<Slow>& slow) {
       own.slowness = one.rank == rank ? one.factor : own.slowness;
     }
     auto worker = std::make_unique<workloads::StepRank>(engine, own);
+    // The rank adds what only it knows, such as the key of its memory; the other ranks read it from
+    // here.
     place = worker->place();
     return worker;
   };
@@ -157,6 +160,8 @@ StepSeries run_in_real_time(const Options& options, const Case& one) {
               .faults = one.faults,
               .seed = setup.seed,
               .dilation = options.dilation,
+              // The ranks have a watchdog of their own, which can say what hangs. It has to come
+              // first.
               .patience = 2 * options.watchdog_s + 10,
               .make = maker(setup, one.slow),
               .result_bytes = sizeof(PlainResult),
@@ -193,6 +198,8 @@ std::string title_of(const Options& options) {
 }
 
 void print_rows(const Options& options, const std::vector<StepSeries>& all) {
+  // All bars have the scale of the longest step, so no row can be printed before the last run has
+  // ended.
   double top_ms = 0;
   for (const StepSeries& series : all) {
     top_ms = std::max(top_ms, workloads::summarise(series.steps).max_ms);
@@ -226,6 +233,7 @@ int run(Options options) {
   const auto model = std::find_if(models.begin(), models.end(),
                                   [&](const auto& one) { return one.name == options.model; });
   const auto cases = cases_of(options);
+  // Only the last case can name a rank of the user's.
   for (const Slow& one : cases.back().slow) {
     if (one.rank >= options.setup.ranks) {
       complain("weft step-perf: there is no rank {} to be slow\n", one.rank);

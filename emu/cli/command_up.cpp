@@ -79,6 +79,7 @@ int up(Options options) {
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
   launch::remove_cdi(directory);
   options.weftd.share = true;
+  // Frames of the network hold the largest packet of this kind of device.
   options.weftd.mtu = launch::payload_of(kind);
   unwrap(launch::note_device(directory, options.device));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));

@@ -34,6 +34,7 @@ using Json = nlohmann::ordered_json;
 using sim::Grid;
 using sim::GridCell;
 
+// Without --cells. Who names cells, or wants to see the list, means all of them.
 constexpr std::size_t kDefaultCells = 24;
 
 int usage(const std::string& text) {
@@ -95,6 +96,7 @@ std::string choose(const GridOptions& options, Grid& grid) {
         return "the grid has no policy '" + name + "'";
       }
     }
+    // The first policy stays in any case: it is the one that is judged.
     std::erase_if(grid.policies, [&, judged = grid.policies.front().name](const auto& policy) {
       return policy.name != judged && std::find(options.policies.begin(), options.policies.end(),
                                                 policy.name) == options.policies.end();
@@ -168,6 +170,7 @@ void print_judgement(const Grid& grid, const GridJudgement& judgement) {
   fmt::print("{:<64} {:>12} {:>12} {:<14} {:>7}  {}\n", "cell", grid.policies.front().name, "best",
              "by", "x best", "half");
   std::vector<GridComparison> order = judgement.comparisons;
+  // The worst first: what has to be looked at must not be cut off.
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.of_best() > b.of_best(); });
   constexpr std::size_t kShown = 40;

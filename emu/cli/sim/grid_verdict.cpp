@@ -97,6 +97,7 @@ Json grid_line(const GridCell& cell, const std::string& policy, const Json& run)
     line["error"] = run["error"];
     return line;
   }
+  // Without all flows there is no metric: those that have finished are the fast ones.
   const bool whole = !run["ratio"].is_null();
   for (const std::string& metric : cell.metrics) {
     const Json& all = run["slowdown"];
@@ -140,6 +141,8 @@ GridJudgement judge_grid(const sim::Grid& grid, const std::vector<GridCell>& cel
   const std::string& judged = grid.policies.front().name;
   for (const GridCell& cell : cells) {
     const auto of_cell = runs.find(&cell);
+    // The best of some policies may not be the best of all, so a cell with a missing run is left
+    // out.
     if (of_cell == runs.end() || of_cell->second.size() < grid.policies.size()) {
       continue;
     }
@@ -157,6 +160,7 @@ GridJudgement judge_grid(const sim::Grid& grid, const std::vector<GridCell>& cel
           it.best_policy = policy.name;
         }
       }
+      // Where no policy finishes there is nothing to compare.
       if (std::isfinite(it.best)) {
         result.comparisons.push_back(std::move(it));
       }

@@ -227,6 +227,7 @@ Json run_job(const SimJob& job, bool show_progress) {
   }
   {
     Progress progress(show_progress);
+    // 2 us of the network at a time. How a run is cut into pieces does not change it.
     while (!simulation.run_for(2'000'000)) {
       progress.update(simulation);
     }

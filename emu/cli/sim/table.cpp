@@ -55,6 +55,8 @@ void print_slowdown(const Json& run) {
 
 }  // namespace
 
+// Whether packets are accounted for comes first: if not, no other number of the run can be
+// believed. Then the first bound that was missed.
 std::string verdict_on(const Json& run) {
   if (run.contains("conservation")) {
     return "FAIL " + run["conservation"].get<std::string>();
@@ -68,6 +70,7 @@ std::string verdict_on(const Json& run) {
   return run["checks"].empty() ? "-" : "ok";
 }
 
+// The message of a run without a result stands on the standard error already.
 void print_run(const Json& run) {
   if (run.contains("error")) {
     return;

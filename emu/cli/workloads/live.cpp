@@ -1,4 +1,6 @@
 // Owns the ranks' processes: attaching, meeting, and driving a worker from section to section.
+// Barriers stand around each section, so that no rank is in one that another has not prepared, or
+// has left.
 #include "emu/cli/workloads/live.hpp"
 
 #include <fmt/core.h>
@@ -80,6 +82,8 @@ class LiveRank {
       : job_(job), rank_(rank), shared_(shared) {
     attach::Attachment attached =
         unwrap(attach::attach({.socket = socket, .host = fmt::format("h{}", rank + 1)}));
+    // Each rank writes its own place before the first barrier of run(), and reads the others' after
+    // it.
     RankPlace& place = shared.places()[rank];
     place = {.address = attached.address,
              .attachment = attached.id,
@@ -150,6 +154,7 @@ class LiveRank {
         idler_.worked();
         board.where(rank_).moved();
       } else if (idler_.pause(host_->last_poll())) {
+        // Not longer: that another rank has given up is told by a flag, which wakes nobody.
         host_->sleep(host_->last_poll() + std::chrono::milliseconds{1});
       }
     }
