@@ -97,6 +97,7 @@ TEST_P(EveryControl, TheWindowStaysWithinItsBoundsUnderAnySequence) {
   }
 }
 
+// Or a sender would stop for good: without a packet no acknowledgement can open the window again.
 TEST_P(EveryControl, IsNeverSmallerThanOnePacket) {
   CongestionControl cc = make_congestion_control(GetParam(), network()).value();
   TimePoint now = time_at(1ms);
