@@ -80,6 +80,8 @@ void be_peer(std::uint32_t index, std::uint32_t life) {
     for (std::uint32_t slot = 0; slot < kPeerSlots; ++slot) {
       queue.post_receive(slot);
     }
+    // The number is told last: from then on the target sends to this life, and expects its account
+    // to be in order.
     self.acknowledged = 0;
     self.life = life;
     self.qpn = queue.number();
