@@ -97,8 +97,8 @@ nic::SendWork QueuePair::parse(std::span<const std::byte> wqe) const {
     case kOpSend:
       work.operation = nic::Operation::send;
       break;
-    case kOpRead:
     // One-sided: the remote segment comes first, and there is room for one local segment behind it.
+    case kOpRead:
     case kOpWrite: {
       work.operation = (head.ctrl1 & kOperationMask) == kOpRead ? nic::Operation::rdma_read
                                                                 : nic::Operation::rdma_write;

@@ -172,8 +172,8 @@ nic::Outcome<std::unique_ptr<kernel::Srq>> RxeDevice::create_srq(const kernel::F
       request.max_sge > abilities_.max_sge || request.limit > request.max_wr) {
     return nic::refuse(EINVAL);
   }
+  // One receive at a time, as in create_qp().
   const std::uint32_t id = srq_count_ < abilities_.max_srq
-                               // One receive at a time, as in create_qp().
                                ? engine_.create_srq(1, std::max(request.max_sge, 1U))
                                : roce::kNoSrq;
   if (id == roce::kNoSrq) {

@@ -125,9 +125,9 @@ struct Comm {
   }
 };
 
-// A free one of a pool, which is used in turn; nullptr if there is none.
-// Requests are used in turn, not the first free one: so an old pointer that a caller tests once too
-// often mostly finds a free request, and not another send's.
+// Gives free requests, or nullptr if there is none. They are used in turn and not the first free
+// one: so an old pointer that a caller tests once too often mostly finds a free request, and not
+// another send's.
 template <std::size_t kCount>
 class RequestPool {
  public:
