@@ -19,8 +19,9 @@ using nlohmann::json;
 
 // RoCE's largest path MTU, 4096, and all headers fit into it. More would be of no use to RoCE.
 constexpr std::size_t kLargestMtu = 4200;
-// An interface's MTU counts the headers of IP and UDP, weftd's MTU does not. A frame of weftd has
-// room for 48 bytes of them, those of IPv6.
+// An interface's MTU counts the headers of IP and UDP, weftd's MTU does not. Guests speak IPv4,
+// whose two headers need 28 bytes, and a frame of weftd has room for 48, so 40 are safe. With
+// weftd's default MTU they make kLargestMtu.
 constexpr std::size_t kHeadersOfIp = 40;
 constexpr unsigned kLastHost = 254;
 // The last octet of a guest's address on the link of a host of ours. NICs of a host are numbered
