@@ -46,6 +46,7 @@ int run_capture(const Options& options) {
     }
   }
   const json capture = unwrap(launch::ask_weftd(directory, request))["capture"];
+  // Asking whether nothing is captured is no failure.
   const bool complete = capture.is_null() || capture.value("complete", true);
   if (options.as_json) {
     fmt::print("{}\n", capture.dump());

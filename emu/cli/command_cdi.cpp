@@ -1,4 +1,7 @@
 // Owns `weft cdi`: a network's NICs as devices that container engines can give to containers.
+//
+// The files name paths below the network's directory, so they hold for this network while it is up;
+// `weft down` removes them (launch::remove_cdi()).
 #include <fmt/core.h>
 
 #include <memory>

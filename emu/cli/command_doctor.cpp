@@ -1,4 +1,7 @@
 // Owns `weft doctor`: what this machine can do, in plain words.
+//
+// What is examined, and what it means, is in doctor/doctor.cpp; here findings are printed. Only
+// what is BROKEN makes the exit code a failure: most of weft runs without the rest.
 #include <fmt/core.h>
 
 #include <memory>

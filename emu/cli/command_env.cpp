@@ -1,4 +1,7 @@
 // Owns `weft env`: a shell becomes a host of a network that is up.
+//
+// A program cannot change its parent's environment, so it prints lines that the shell evaluates.
+// What the shell had before is kept in variables of that shell, and so ends with it.
 #include <fmt/format.h>
 #include <stdlib.h>
 

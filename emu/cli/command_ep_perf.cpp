@@ -1,4 +1,7 @@
 // Owns `weft ep-perf`: dispatch and combine of mixtures of experts, in virtual and in real time.
+//
+// The ranks are the same in both (workloads::ExpertRank); what differs is what moves packets and
+// time: VirtualRun, or processes over rings (workloads/live.cpp).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -43,7 +46,8 @@ struct Options {
   bool json = false;
 };
 
-// What a process hands over at its end.
+// What a process hands over at its end: plain values only, as they are copied through shared
+// memory.
 struct PlainResult {
   std::uint32_t sections = 0;
   std::array<double, kMaxRounds> dispatch_us{};
@@ -94,6 +98,8 @@ auto maker(const ExpertSetup& setup) {
     own.rank = rank;
     own.place = place;
     auto worker = std::make_unique<workloads::ExpertRank>(engine, own);
+    // The rank adds what only it knows, such as the key of its memory; the other ranks read it from
+    // here.
     place = worker->place();
     return worker;
   };
@@ -179,6 +185,8 @@ int run(const Options& options) {
       fmt::print("{}", options.json ? expert_json(row, options.real_time) : expert_line(row));
       flush_output();
       const bool failed = row.all.wrong != 0 || !row.error.empty();
+      // Among all orders, `none` is there to show what goes wrong without one. Asked for by its
+      // name it has to be right, as any other.
       const bool expected = ordering == Ordering::none && options.order == "all";
       lesson = lesson || (failed && ordering == Ordering::none);
       good = good && (!failed || expected);

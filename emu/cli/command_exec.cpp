@@ -143,6 +143,7 @@ int exec(Options options) {
   for (const std::string& word : options.words) {
     words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
   }
+  // Into this process, which becomes the program.
   for (const auto& [key, value] : unwrap(launch::equip_host(directory, *host, kind))) {
     ::setenv(key.c_str(), value.c_str(), 1);
   }

@@ -1,4 +1,7 @@
 // Owns `weft fault` and `weft heal`: troubling a network that is up, and ending that.
+//
+// `weft impair` changes what a link is like; a fault here has a schedule and a number, may concern
+// switches and hosts, and adds up with all others.
 #include <fmt/core.h>
 
 #include <memory>

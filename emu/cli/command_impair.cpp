@@ -71,6 +71,7 @@ json fields_of(const Options& options) {
     if (comma != std::string::npos) {
       fields["reorder_delay"] = options.reorder.substr(comma + 1);
     } else {
+      // Without a time a frame that is held back would not be overtaken.
       fields["reorder_delay"] = "100us";
     }
   }

@@ -1,4 +1,7 @@
 // Owns `weft k8s`: manifests for RDMA devices, tried without a cluster.
+//
+// Reading manifests and deciding about pods is emu/k8s, which is pure. Options that describe the
+// cluster count only where the manifests do not.
 #include <fmt/core.h>
 
 #include <charconv>

@@ -1,4 +1,8 @@
 // Owns `weft lab`: an emulated network, and a container for each of its hosts.
+//
+// What a lab is made of, and in which order, is emu/labs. `exec` and `logs` of one node become the
+// container engine's own command, so that terminals, signals and exit codes are the engine's
+// matter.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -104,6 +108,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// Of what is there, also if that is a part: a lab whose weftd or containers have died can still be
+// asked about.
 int status(const Options& options) {
   const labs::RunningLab running = unwrap(labs::find_lab(name_of(options.name)));
   const auto reply = launch::ask_weftd(running.identity.directory, {{"cmd", "status"}});

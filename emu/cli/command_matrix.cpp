@@ -60,7 +60,8 @@ int print_list() {
   return kSuccess;
 }
 
-// What is wrong with the question.
+// What is wrong with the command line or the user's file: kUsage. Anything else that is thrown is a
+// failure of the run.
 struct WrongQuestion : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -166,6 +167,7 @@ UserMatrix matrix_of(const Options& options, std::size_t hosts) {
 
 std::vector<Cell> cells_of(const UserMatrix& matrix) {
   std::vector<Cell> cells;
+  // The order of the table: a condition's cells stand side by side.
   for (const Condition& condition : matrix.conditions) {
     for (const std::string& device : matrix.devices) {
       for (const std::uint64_t seed : matrix.seeds) {
@@ -212,6 +214,8 @@ bool print_results(const Options& options, const std::vector<CellResult>& result
   return true;
 }
 
+// The report files are opened first: a run of an hour must not end with a report that cannot be
+// written.
 int run_cells(const Options& options) {
   const MatrixPlan plan = matrix_plan(options);
   const UserMatrix matrix = matrix_of(options, plan.hosts);

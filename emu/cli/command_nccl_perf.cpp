@@ -259,6 +259,7 @@ bool run_comparison(const Options& options, const std::string& socket) {
   for (std::uint32_t round = 0; round < options.rounds; ++round) {
     for (const std::size_t index : comparison.order(round)) {
       const Kind& kind = kinds[index];
+      // Rank 0 measures in a process of its own, and the results must outlive it.
       const SharedMemory memory(count * sizeof(collectives::Measured));
       Options one = options;
       one.session.plugin = plugin_file(kind.plugin);
@@ -286,6 +287,7 @@ int run_nccl_perf(Options options) {
   options.session.plugin = plugin_file(options.plugin);
   const std::uint32_t processes =
       (options.session.ranks + options.session.threads - 1) / options.session.threads;
+  // Only weft's own plugin uses it; the others go over the machine's loopback or no network.
   std::optional<launch::PrivateWeftd> weftd;
   if (options.io == "ring" && options.plugin == "weft") {
     weftd.emplace(unwrap(launch::PrivateWeftd::start({.hosts = processes,

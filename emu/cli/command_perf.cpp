@@ -103,6 +103,7 @@ std::string mistake_in(const PerfOptions& options) {
   return {};
 }
 
+// Before any side is forked, so that both find the same network.
 Ground prepare(const PerfOptions& options) {
   Ground ground;
   if (options.io == "ring") {
@@ -125,6 +126,7 @@ Ground prepare(const PerfOptions& options) {
   return ground;
 }
 
+// Other people's transports are measured last, and only if ours could be: they have no use alone.
 int run_perf(const PerfOptions& options) {
   if (const std::string mistake = mistake_in(options); !mistake.empty()) {
     complain("weft perf: {}\n", mistake);

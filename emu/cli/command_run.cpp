@@ -43,6 +43,7 @@
 namespace weft::cli {
 namespace {
 
+// Only how long a client is held back; whether the server really listens is the client's matter.
 constexpr std::chrono::milliseconds kServerPatience{5000};    // for a server to listen
 constexpr std::chrono::milliseconds kGuestPatience{120'000};  // in a guest, which boots first
 
@@ -69,10 +70,12 @@ struct Options {
   std::vector<std::string> words;
 };
 
+// Programs fill a host before the next one begins.
 std::string host_name(std::size_t index, const Options& options) {
   return "h" + std::to_string(index / options.per_host + 1);
 }
 
+// By these names output is labelled, and --kill and --stop find programs.
 std::string program_name(std::size_t index, const Options& options) {
   return options.per_host > 1
              ? host_name(index, options) + "." + std::to_string(index % options.per_host)
@@ -330,6 +333,7 @@ launch::Program program_of(std::size_t i, const Scene& scene) {
   if (scene.guests == nullptr) {
     program.environment = unwrap(launch::equip_host(scene.directory, host, scene.kind));
   }
+  // For programs that have no launcher: which of how many they are.
   program.environment.emplace_back("WEFT_RANK", std::to_string(i));
   program.environment.emplace_back("WEFT_SIZE", std::to_string(scene.commands.size()));
   if (!options.late_receives.empty()) {

@@ -268,6 +268,7 @@ int run(const Options& given) {
   }
   if (options.all) {
     for (const auto& [name, text] : scenarios::built_in_scenarios()) {
+      // The experiments are e1 to e10.
       if (name.starts_with("e")) {
         options.names.emplace_back(name);
       }
@@ -288,6 +289,7 @@ int run(const Options& given) {
   }
   int exit_code = kSuccess;
   std::vector<Json> results;
+  // Called in the order of the jobs, as soon as a result and all before it are there.
   const auto take = [&](std::size_t index, const Json& json) {
     results.push_back(json);
     for (const Json& warning : json.value("warnings", Json::array())) {

@@ -1,4 +1,7 @@
-// Owns `weft softroce`: what its command line means.
+// Owns `weft softroce`: what its command line means. What the commands do is in softroce/vm.cpp.
+//
+// A shell sees this machine's files unless told otherwise. A command and the self-test see those of
+// the image, so that they come out the same on every machine.
 #include <memory>
 #include <string>
 

@@ -1,4 +1,7 @@
 // Owns `weft step-perf`: training steps in virtual and in real time.
+//
+// Without faults of the user's own it also runs some typical ones, so that the first table shows
+// what the command is for.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -29,6 +32,7 @@ namespace {
 using workloads::StepSeries;
 using workloads::StepSetup;
 
+// In real time a rank hands its steps over through shared memory, in an array of this size.
 constexpr std::uint32_t kMaxSteps = 4096;
 
 struct Options {
@@ -76,6 +80,8 @@ struct Case {
   std::vector<Slow> slow;
 };
 
+// The typical troubles need the links of the default topology, and virtual time, in which they come
+// out the same everywhere.
 std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases = {{"as it is", {}, {}}};
   if (options.faults.empty() && options.slow.empty()) {
@@ -105,6 +111,8 @@ auto maker(const StepSetup& setup, const std::vector<Slow>& slow) {
       own.slowness = one.rank == rank ? one.factor : own.slowness;
     }
     auto worker = std::make_unique<workloads::StepRank>(engine, own);
+    // The rank adds what only it knows, such as the key of its memory; the other ranks read it from
+    // here.
     place = worker->place();
     return worker;
   };
@@ -153,6 +161,8 @@ StepSeries run_in_real_time(const Options& options, const Case& one) {
               .faults = one.faults,
               .seed = setup.seed,
               .dilation = options.dilation,
+              // The ranks have a watchdog of their own, which can say what hangs. It has to come
+              // first.
               .patience = 2 * options.watchdog_s + 10,
               .make = maker(setup, one.slow),
               .result_bytes = sizeof(PlainResult),
@@ -189,6 +199,8 @@ std::string title_of(const Options& options) {
 }
 
 void print_rows(const Options& options, const std::vector<StepSeries>& all) {
+  // All bars have the scale of the longest step, so no row can be printed before the last run has
+  // ended.
   double top_ms = 0;
   for (const StepSeries& series : all) {
     top_ms = std::max(top_ms, workloads::summarise(series.steps).max_ms);
@@ -222,6 +234,7 @@ int run(Options options) {
   const auto model = std::find_if(models.begin(), models.end(),
                                   [&](const auto& one) { return one.name == options.model; });
   const auto cases = cases_of(options);
+  // Only the last case can name a rank of the user's.
   for (const Slow& one : cases.back().slow) {
     if (one.rank >= options.setup.ranks) {
       complain("weft step-perf: there is no rank {} to be slow\n", one.rank);

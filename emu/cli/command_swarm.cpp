@@ -123,6 +123,7 @@ class Runner {
   bool shown_ = false;
 };
 
+// A trial that takes longer is taken for an endless loop.
 constexpr unsigned kSecondsPerTrial = 30;
 
 // Whether the trial fails. It runs in a process of its own, so that a failed check or an endless

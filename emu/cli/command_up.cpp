@@ -79,11 +79,12 @@ int up(Options options) {
              alive ? "" : " (" + alive.error().message + ")");
     return kFailure;
   }
-  // Of a weftd that was killed: counters and files of devices that are no more.
+  // What a weftd that was killed has left: counters and files of devices that are no more.
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
   launch::remove_cdi(directory);
   options.weftd.share = true;
+  // Frames of the network hold the largest packet of this kind of device.
   options.weftd.mtu = launch::payload_of(kind);
   unwrap(launch::note_device(directory, options.device));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));

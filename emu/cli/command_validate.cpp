@@ -1,4 +1,5 @@
-// Owns `weft validate`: files checked before anything runs.
+// Owns `weft validate`: files checked before anything runs. Each file is read by the code that its
+// command would read it with (sim/validation.cpp), so that the two cannot disagree.
 #include <fmt/core.h>
 
 #include <memory>

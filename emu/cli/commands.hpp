@@ -21,13 +21,14 @@ using Work = std::function<int()>;
 // for lists.
 [[nodiscard]] std::span<char* const> words_after_dashes();
 
-// Every command lives in a file of its own, command_<name>.cpp, with one function
+// A command lives in command_<name>.cpp, with one function
 //
 //   void register_<name>(CLI::App& program, Work& work);
 //
-// which adds the subcommand and its options to `program`, and whose callback sets `work`. Parsing
-// and running are apart, so that only a wrong command line ends with kUsage. Declare it here, call
-// it in register_commands().
+// which adds the subcommand and its options to `program`, and whose callback sets `work`. Commands
+// that belong together share a file (`up`, `down` and `status`; `fault` and `heal`), and a dash of
+// a name is `_` in files and functions. Parsing and running are apart, so that only a wrong command
+// line ends with kUsage. Declare the function here, and call it in register_commands().
 void register_commands(CLI::App& program, Work& work);
 
 void register_bench(CLI::App& program, Work& work);

@@ -1,4 +1,7 @@
 // Owns gathering the devices' counters from the folders of their hosts.
+//
+// The files are shared memory into which devices count while they run. They stay when programs end,
+// so they can be read afterwards, and counts of all processes of a NIC are summed up.
 #include "emu/cli/device_statistics.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Owns the search in the texts that were built in.
+// Owns adding a command with its help text. The texts are built in by CMake, from help/*.txt.
 #include "emu/cli/help.hpp"
 
 #include <algorithm>

@@ -51,6 +51,8 @@ int run(int argc, char** argv) {
   program.require_subcommand(0, 1);
   program.allow_extras();  // last, as commands inherit it: their own unknown arguments are errors
   try {
+    // These commands take their words by words_after_dashes(); CLI11 would make lists of words in
+    // brackets.
     const bool for_another =
         argc > 1 &&
         std::ranges::find(kForAnother, std::string_view(argv[1])) != std::end(kForAnother);

@@ -1,4 +1,5 @@
-// Owns telling MPI programs from others.
+// Owns telling MPI programs from others, for a warning: copies of an MPI program that no launcher
+// has started do not find each other.
 #pragma once
 
 #include <string>

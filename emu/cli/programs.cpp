@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::chrono::hours kLongest{24};
 
+// Rounded up, so that a short time never becomes none.
 std::optional<std::chrono::milliseconds> milliseconds_of(std::string_view text) {
   const auto time = fabric::parse_duration(text);
   if (!time || *time < Duration::zero() || *time > kLongest) {

@@ -1,4 +1,8 @@
 // Owns one run of the guest: its files, its streams, and its end.
+//
+// This process only passes bytes on: it polls all streams at once, and none may hold up another.
+// The run is over when the guest has written the job's exit code, not when QEMU ends: a guest takes
+// a moment to power off, and QEMU is killed instead.
 #include "emu/softroce/guest.hpp"
 
 #include <fcntl.h>
@@ -58,6 +62,7 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return file ? Result<void>() : fail(ErrorCode::io_error, "cannot write '" + path + "'");
 }
 
+// Beside the address all neighbours' Ethernet addresses are given: NICs of weft answer no ARP.
 Result<void> write_files(const GuestOptions& options) {
   std::string neighbours;
   for (const srd::Address& address : options.place.neighbours) {
@@ -110,7 +115,8 @@ class Streams {
 
   [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
   [[nodiscard]] bool is_serving() const { return said_.find("serving\n") != std::string::npos; }
-  // That somebody listens may be said before the code, or just behind it.
+  // The job's exit code, once a whole line on the control stream is a number. Words such as "up"
+  // come before it, and that somebody listens may be said just behind it.
   [[nodiscard]] std::optional<int> code() const {
     std::istringstream lines(said_);
     for (std::string line; std::getline(lines, line) && !lines.eof();) {

@@ -1,4 +1,8 @@
 // Owns a virtual machine with soft-RoCE: how QEMU is told of it, one command in it, and its end.
+//
+// One guest runs one job and ends. It boots from an image that it cannot change (image.hpp), finds
+// its job and its network in files of `folder`, which QEMU shows it as fw_cfg, and joins weftd's
+// network by datagrams, a frame each (place.hpp). init.sh is its first process.
 #pragma once
 
 #include <chrono>
@@ -35,7 +39,8 @@ struct GuestOptions {
   std::chrono::seconds limit{0};  // of everything; 0: none
 };
 
-// Descriptors that QEMU is to have open.
+// Descriptors that QEMU is to have open: the job's output and errors, and `control`, on which
+// init.sh writes "up", "serving" and at last the exit code, a line each.
 struct GuestStreams {
   int out = -1;
   int errors = -1;
@@ -50,9 +55,9 @@ struct GuestStreams {
 // that reads gets our standard input.
 [[nodiscard]] Result<int> run_guest(const GuestOptions& options);
 
-// Whether KVM would run the guest faster than QEMU does by itself; if not, why. `root` is "" but in
-// tests. That /dev/kvm opens says little: below a hypervisor of the PVM kind guests start and then
-// crawl.
+// Whether KVM would run the guest faster than QEMU does by itself; if not, why. `root` is "" except
+// in tests. It is not enough that /dev/kvm opens: below a hypervisor of the PVM kind guests start
+// and then crawl.
 struct KvmVerdict {
   bool usable = false;
   std::string why{};

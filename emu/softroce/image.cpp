@@ -15,7 +15,8 @@
 namespace weft::softroce {
 namespace {
 
-// image.sh says the same, for images that are made in another way.
+// The version of the way in which images are made, as in image.sh: an image that an older weft made
+// has another name, and is not used.
 constexpr const char* kRecipe = "-r2";
 
 }  // namespace
@@ -32,8 +33,8 @@ Result<std::string> cache_folder() {
               "set XDG_CACHE_HOME or HOME to a folder: the guest's image is kept there");
 }
 
-// Also an image that is there goes through the script, which has the lock: another one may just be
-// making it.
+// The script runs even if there is an image, because it takes the lock: another process may be
+// making that very image.
 Result<std::string> make_image(const std::string& cache, const std::string& kernel) {
   std::error_code error;
   std::filesystem::create_directories(cache, error);

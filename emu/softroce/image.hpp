@@ -11,7 +11,8 @@ namespace weft::softroce {
 [[nodiscard]] Result<std::string> cache_folder();
 
 // The folder of the image of that kernel ("default", "6.12", a package), with `kernel` and `initrd`
-// in it. It is made if it is not there, which image.sh tells on standard error.
+// in it. An image that does not exist yet is made by image.sh, which says on standard error what it
+// does.
 [[nodiscard]] Result<std::string> make_image(const std::string& cache, const std::string& kernel);
 
 }  // namespace weft::softroce

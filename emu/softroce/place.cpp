@@ -17,11 +17,15 @@ namespace {
 
 using nlohmann::json;
 
-// RoCE's largest path MTU and all headers fit into it.
+// RoCE's largest path MTU, 4096, and all headers fit into it. More would be of no use to RoCE.
 constexpr std::size_t kLargestMtu = 4200;
-constexpr std::size_t kHeadersOfIp = 40;  // that are in weftd's MTU neither
+// An interface's MTU counts the headers of IP and UDP, weftd's MTU does not. Guests speak IPv4,
+// whose two headers need 28 bytes, and a frame of weftd has room for 48, so 40 are safe. With
+// weftd's default MTU they make kLargestMtu.
+constexpr std::size_t kHeadersOfIp = 40;
 constexpr unsigned kLastHost = 254;
-// NICs of a host are numbered from 1, sixteen at most.
+// The last octet of a guest's address on the link of a host of ours. NICs of a host are numbered
+// from 1, sixteen at most, so none of them has it.
 constexpr unsigned kNumberOfGuest = 101;
 
 struct Port {
@@ -30,6 +34,7 @@ struct Port {
   std::string host;  // on whose link it is; "" if on none
 };
 
+// A socket file outlives its process. Whether a process receives there, only a connection tells.
 bool somebody_is_at(const std::string& path) {
   const srd::UniqueFd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -38,7 +43,8 @@ bool somebody_is_at(const std::string& path) {
   return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Ports at which no guest is yet.
+// Ports at which no guest is yet. weftd describes one as dgram:ITS_SOCKET,OTHER_SOCKET, with @HOST
+// behind it if it is on a host's link.
 std::vector<Port> free_ports(const json& status) {
   std::vector<Port> ports;
   for (const json& port : status["ports"]) {
@@ -87,6 +93,8 @@ Result<Place> find_place(const json& status, const std::string& host) {
   if (!host.empty() && !number_of(host)) {
     return fail(ErrorCode::invalid_argument, "'" + host + "' is no host: give h1 to h254");
   }
+  // A port on the host's link is better than any other: only there does the modelled network lie
+  // between the guest and its peers.
   const auto wished =
       std::ranges::find_if(ports, [&](const Port& port) { return port.host == host; });
   const Port& port = wished == ports.end() ? ports.front() : *wished;

@@ -1,4 +1,7 @@
 // Owns where in a network a guest is: the port that it takes, and the addresses around it.
+//
+// A guest is no attachment of weftd's: its kernel speaks Ethernet, so it comes in by a port to the
+// outside, and gets an address that no NIC of the network has.
 #pragma once
 
 #include <cstddef>

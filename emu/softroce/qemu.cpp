@@ -12,7 +12,7 @@
 namespace weft::softroce {
 namespace {
 
-// In QEMU's options a comma begins the next field, unless there are two.
+// In QEMU's options a comma begins the next field; two commas stand for one of the text.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -45,6 +45,8 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
       fmt::format("name=opt/weft/address,file={}/address", folder), "-fw_cfg",
       fmt::format("name=opt/weft/mac,string={:02x}", fmt::join(octets, ":")),
       // Streams
+      // The job's streams are not the console's: the kernel writes there, and its lines would be
+      // mixed with the job's output.
       "-serial", fmt::format("file:{}/console.log", folder), "-device", "virtio-serial-pci",
       "-chardev", "stdio,id=in,signal=off", "-device", "virtserialport,chardev=in,name=weft.in"};
   for (const auto& [name, fd] : {std::pair("out", streams.out), std::pair("errors", streams.errors),
@@ -74,6 +76,7 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
                                            escaped(options.root)),
                                "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"});
   }
+  // A NIC of its own, so that what goes to this machine never passes the network under test.
   if (options.outside || !options.forwards.empty()) {
     std::string user = "user,id=outside";
     for (const std::uint16_t port : options.forwards) {
@@ -85,6 +88,8 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
   return words;
 }
 
+// The cheapest question first that can be answered without starting a guest. A wrong "usable" costs
+// minutes, a wrong "not usable" only speed.
 KvmVerdict judge_kvm(const std::string& root) {
   if (::access((root + "/sys/module/kvm_pvm").c_str(), F_OK) == 0) {
     return {.why = "this machine's KVM is of the PVM kind, in which Debian's kernels crawl"};

@@ -1,5 +1,9 @@
 // Owns the memory that the ranks of a run share besides the network: where each rank listens,
 // barriers, results, and what each is doing.
+//
+// The ranks are processes that were forked after this memory was mapped, so all see it at the same
+// address. It holds atomics and arrays only: a rank that is killed at any point leaves nothing
+// locked.
 #pragma once
 
 #include <sched.h>
@@ -49,6 +53,8 @@ class Board {
     return mails[(std::size_t{from} * ranks_ + to) * (channels_ + 1) + channel];
   }
 
+  // The first reason counts; the others mostly follow from it. The text is there before `aborted_`
+  // says so.
   void give_up(const std::string& why) {
     if (!claimed_.exchange(true)) {
       std::strncpy(reason_.data(), why.c_str(), reason_.size() - 1);
@@ -66,9 +72,12 @@ class Board {
 
   void barrier(std::uint32_t rank) {
     constexpr int kLooks = 4096;  // before it is worth telling
+    // Taken before arriving: the last one to arrive may begin the next generation at once.
     const std::uint32_t generation = generation_.load(std::memory_order_acquire);
     where(rank).moved();
     if (arrived_.fetch_add(1) + 1 == ranks_) {
+      // Before the generation changes: a rank that is let through may come to the next barrier at
+      // once.
       arrived_.store(0);
       generation_.fetch_add(1, std::memory_order_release);
       return;
@@ -88,7 +97,8 @@ class Board {
     }
     where(rank).say("");
   }
-  // Of what all ranks say.
+  // Of what all ranks say. The second barrier keeps a rank that is ahead from writing its next
+  // value before all have read this one.
   [[nodiscard]] double sum(std::uint32_t rank, double value) {
     values_.at(rank) = value;
     barrier(rank);

@@ -1,5 +1,8 @@
 // Owns the planted bugs: a plugin between the harness and a real one, which does one thing wrong
 // now and then, to show that the harness notices. names_of_bugs() lists them.
+//
+// The caller gets a Call as its request; the plugin's own request is inside of it. So a call can be
+// held back, or told to have ended, while the plugin knows nothing of that.
 #include "integration/collectives/bug_net.hpp"
 
 #include <unistd.h>
@@ -17,6 +20,7 @@ using nccl::abi::kSuccess;
 
 constexpr const char* kBugs[] = {"matching", "size", "order", "early",
                                  "reuse",    "hang", "torn",  "linger"};
+// Seven and the eight steps of a buffer have no common divisor: in time the bug strikes every slot.
 constexpr std::uint64_t kEvery = 7;  // it strikes so often, and so in any phase of eight steps
 constexpr int kPatience = 20;        // tests until what was held back goes on all the same
 
@@ -81,6 +85,7 @@ class BugNet final : public ForwardingNet {
   Result test(void* request, bool& done, std::span<int> sizes) override {
     Call& call = *static_cast<Call*>(request);
     done = false;
+    // Calls whose end was told too early are tested by nobody else.
     if (const Result result = drain(); result != kSuccess) {
       return result;
     }
@@ -115,6 +120,8 @@ class BugNet final : public ForwardingNet {
   }
 
  private:
+  // Posts the call, unless the bug holds it back. One that was held back is posted after the next
+  // call of its connection: so the two have changed places.
   Result take(const Call& made, const char* changes_places, void*& request) {
     request = nullptr;
     Call* const before = held(made);
@@ -144,6 +151,7 @@ class BugNet final : public ForwardingNet {
     }
     return result;
   }
+  // The call of that connection that is held back, if there is one.
   Call* held(const Call& made) {
     const auto found = std::find_if(calls_.begin(), calls_.end(), [&](const auto& one) {
       return one->inner == nullptr && one->connection == made.connection;
@@ -163,6 +171,8 @@ class BugNet final : public ForwardingNet {
       (void)net().deregister_memory(call.connection, call.aside_memory);
     }
   }
+  // A torn receive is posted with memory of ours instead of the caller's: test() then copies flags
+  // first, and the rest when it is asked once more.
   Result post(Call& call) {
     if (!call.aside.empty()) {
       const Posted aside{call.aside.data(), call.posted.size, call.posted.tag, call.aside_memory};

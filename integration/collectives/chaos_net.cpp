@@ -94,6 +94,8 @@ class ChaosNet final : public ForwardingNet {
     pending_.back()->inner = inner;
     return pending_.back().get();
   }
+  // Asks the plugin; not again once it has said "done", as the request is the plugin's again then.
+  // What it said is kept until the caller asks for this very request.
   void look(Pending& one) {
     if (!one.done && one.result == kSuccess) {
       one.result = net().test(one.inner, one.done, one.sizes);

@@ -1,5 +1,7 @@
-// Owns a plugin that is used as awkwardly as the interface allows: by lot, and the same for each
-// seed.
+// Owns a plugin that is used as awkwardly as the interface allows.
+//
+// What is refused or delayed is drawn from a seed. That makes a failure likely to come again, but
+// not certain: how often a rank calls test() before something ends depends on the other processes.
 #pragma once
 
 #include <cstdint>

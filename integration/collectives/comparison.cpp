@@ -23,6 +23,7 @@ Comparison::Comparison(const SessionOptions& options, std::vector<Contestant> co
     : options_(options),
       contestants_(std::move(contestants)),
       sizes_(sizes_of(options)),
+      // Two rows for each size: out of place, then in place.
       times_(contestants_.size(), std::vector<std::vector<double>>(2 * sizes_.size())),
       wrong_(2 * sizes_.size()) {}
 
@@ -35,6 +36,7 @@ std::vector<std::size_t> Comparison::order(std::uint32_t round) const {
 }
 
 void Comparison::add(std::size_t contestant, std::span<const Measured> measured) {
+  // A round has each contestant once.
   rounds_ += contestant == 0 ? 1 : 0;
   for (std::size_t row = 0; row < measured.size(); ++row) {
     if (measured[row].valid) {
@@ -54,6 +56,7 @@ double Comparison::median(std::size_t contestant, std::size_t row) const {
   return times.size() % 2 != 0 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
 }
 
+// The first contestant is what the others are measured by.
 double Comparison::ratio(std::size_t contestant, std::size_t row) const {
   const double first = median(0, row);
   return first > 0 ? median(contestant, row) / first : 0;

@@ -21,7 +21,8 @@ class Comparison {
  public:
   Comparison(const SessionOptions& options, std::vector<Contestant> contestants);
 
-  // There and back again: what changes steadily while they run then favours none of them.
+  // The networks in turn, and in the next round from the last to the first: what changes steadily
+  // while they run, such as the machine's temperature, then favours none of them.
   [[nodiscard]] std::vector<std::size_t> order(std::uint32_t round) const;
   // What one of them has measured in one round: all of SessionOptions::results.
   void add(std::size_t contestant, std::span<const Measured> measured);

@@ -51,7 +51,8 @@ LooseEnd SendChannel::release() {
   return {std::exchange(connection_, nullptr), memory_, std::move(buffer_), tag_, step_bytes_};
 }
 
-// An operation begins at a whole chunk, as if the GPU had filled the rest of the last one.
+// An operation begins at a whole chunk, as if the GPU had filled the rest of the last one: both
+// ends count alike, so each finds the other's slots without being told where they are.
 void SendChannel::begin(const Transfer& transfer, bool poison) {
   transfer_ = transfer;
   poison_ = poison;
@@ -73,6 +74,8 @@ void SendChannel::push(std::size_t bytes) {
 
 bool SendChannel::progress() {
   bool moved = false;
+  // One slot is posted and the oldest request is tested for each call: the proxy visits all
+  // connections of a rank by turns, as NCCL's does, and stays with none.
   if (posted_ < tail_) {
     const std::size_t at = posted_ % kSteps;
     requests_[at] = nullptr;
@@ -131,11 +134,13 @@ void ReceiveChannel::begin(const Transfer& transfer) {
 std::byte* ReceiveChannel::slot() { return head_ == tail_ ? nullptr : place(); }
 
 void ReceiveChannel::pop(std::size_t poisoned) {
+  // Poisoned before the slot is posted again: a plugin that says "done" without having written is
+  // found.
   std::fill_n(place(), poisoned, kPoison);
   head_ += transfer_.steps_of_slice;
 }
 
-// All that can be posted first; if nothing was, the oldest is tested.
+// Posts all that can be posted; if there was nothing to post, tests the oldest request.
 bool ReceiveChannel::progress() {
   bool moved = false;
   const std::size_t bytes = step_bytes_ * transfer_.steps_of_slice;

@@ -1,5 +1,8 @@
 // Owns one direction of a connection as NCCL has it: a buffer of eight steps, the counters between
 // GPU and proxy, and the proxy.
+//
+// In NCCL a kernel on the GPU and the proxy thread share these counters in memory. Here one thread
+// plays both by turns (rank.hpp), which is why plain numbers are enough.
 #pragma once
 
 #include <array>
@@ -66,7 +69,7 @@ struct LooseEnd {
 };
 
 // The GPU's side calls slot() and push(); progress() is the proxy. A slot is lent to the plugin
-// from isend() until test() has said that it is done.
+// from isend() until test() has said that it is done. done_ <= posted_ <= tail_ <= done_ + kSteps.
 class SendChannel {
  public:
   SendChannel(Net& net, void* connection, int tag, std::size_t buffer_bytes);
@@ -113,6 +116,9 @@ class SendChannel {
   std::array<void*, kSteps> requests_{};
 };
 
+// The GPU's side calls slot() and pop(). tail_ <= posted_ <= last_, and posted_ is at most kSteps
+// ahead of head_ and of tail_. With the Simple protocol head_ <= tail_; with the others the GPU
+// sees the flags of a message in its slot, and may be through with it before test() has told of it.
 class ReceiveChannel {
  public:
   ReceiveChannel(Net& net, void* connection, int tag, std::size_t buffer_bytes);

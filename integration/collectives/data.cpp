@@ -32,6 +32,7 @@ class Bfloat16 {
   std::uint16_t bits_ = 0;
 };
 
+// Calls f with a value of the type, whose only use is to name that type.
 template <class F>
 decltype(auto) with_type(Type type, F&& f) {
   switch (type) {
@@ -78,6 +79,7 @@ T combine(Reduction reduction, T a, T b) {
   }
 }
 
+// An average of integers is cut towards zero.
 template <class T>
 T finished(Reduction reduction, std::uint32_t ranks, T value) {
   if (reduction != Reduction::avg) {
@@ -106,6 +108,7 @@ void reduce_with(std::byte* target, const std::byte* other, std::size_t count) {
   }
 }
 
+// The other operations only move elements: these may have any bits, NaNs among them.
 bool reduces(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce ||
          operation == Operation::reduce_scatter;
@@ -225,6 +228,7 @@ std::size_t count_wrong(const Pattern& pattern, const Problem& problem,
   }
   return with_type(pattern.type, [&](auto one) {
     using T = decltype(one);
+    // Bits are compared, not values: a NaN that was moved must have arrived as it was.
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < output.size() / sizeof(T); ++i) {
       const T right = expected<T>(pattern, problem, i);

@@ -1,4 +1,5 @@
-// Owns the base of decorators: passes every call on to the net behind it.
+// Owns the base of decorators: passes every call on to the net behind it, so that a decorator
+// consists of the calls that it wants to see or to disturb. session.cpp stacks them.
 #pragma once
 
 #include <memory>

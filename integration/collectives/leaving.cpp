@@ -34,6 +34,7 @@ Leaving::~Leaving() {
   }
 }
 
+// Both ends of a connection draw the same lot without talking to each other.
 bool Leaving::receiver_is_first(std::uint32_t from, std::uint32_t to, std::uint32_t channel) const {
   return mix64(seed_ + (std::uint64_t{from} << 32 | to << 16 | channel)) % 2 == 0;
 }
@@ -89,6 +90,7 @@ bool Leaving::look(End& end) {
 void Leaving::leave(End& end) {
   std::byte* const begin = end.held.data();
   std::byte* const stop = begin + end.held.buffer.size();
+  // Only the memory of a send was filled with this byte, after its deregMr.
   if (!end.sends && std::find(begin, stop, kTakenBack) != stop) {
     end.mistake = "what rank " + std::to_string(end.peer) +
                   " wrote into the memory of a send after deregMr was sent to it";
@@ -113,6 +115,7 @@ void Leaving::post() {
 
 void Leaving::leave_first() {
   constexpr std::uint32_t kLooks = 30;
+  // In random order, because the order in which a rank closes must not matter.
   for (std::size_t i = 1; i < ends_.size(); ++i) {
     std::swap(ends_[i], ends_[rng_.below(static_cast<std::uint32_t>(i) + 1)]);
   }

@@ -27,7 +27,8 @@ class Leaving {
   void add_sender(std::uint32_t peer, std::uint32_t channel, LooseEnd end);
   void add_receiver(std::uint32_t peer, std::uint32_t channel, LooseEnd end);
 
-  // These in turn, each when all ranks have done the one before.
+  // These in turn, each when all ranks have done the one before (Rank::leave_in_chaos()): so it is
+  // known which end of a connection leaves first, and that the other is still there when it does.
   void post();
   void leave_first();
   void go_on_and_leave();

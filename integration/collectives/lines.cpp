@@ -1,4 +1,9 @@
 // Owns writing and reading lines.
+//
+// Flag and data of a line go over the network together, and the network promises no order inside of
+// a message. The reader therefore takes data only from lines whose flag it has seen. With ll a line
+// is one word, which is written and read as a whole; ll128 relies on a plugin that makes 128 bytes
+// visible at once, as NCCL does, and the check of the data shows whether one does.
 #include "integration/collectives/lines.hpp"
 
 #include <algorithm>
@@ -43,6 +48,7 @@ std::size_t line_bytes(Protocol protocol, std::size_t data_bytes) {
   return (data_bytes + data_of_unit - 1) / data_of_unit * layout.unit * layout.line;
 }
 
+// As in NCCL; for ll128 it is the data of a unit of 16 lines.
 std::size_t grain_of(Protocol protocol) { return protocol == Protocol::ll128 ? 1920 : 16; }
 
 void write_lines(Protocol protocol, const std::byte* data, std::size_t bytes, std::byte* slot,
@@ -53,6 +59,8 @@ void write_lines(Protocol protocol, const std::byte* data, std::size_t bytes, st
     const std::size_t at = std::min(i * layout.data, bytes);
     const std::size_t count = std::min(layout.data, bytes - at);
     std::byte* const line = slot + i * layout.line;
+    // Lines beyond the data are written as well: the reader waits for the flag of each line in a
+    // unit.
     std::memset(line, 0, layout.line);
     std::memcpy(line, data + at, count);
     std::memcpy(line + layout.data, &flag, sizeof flag);
@@ -77,6 +85,7 @@ std::size_t read_lines(Protocol protocol, const std::byte* slot, std::uint32_t f
       }
       std::memcpy(data + at, &word, count);
     } else {
+      // The flag first, then the data: with its flag the whole line must be visible.
       if (load(line + layout.data) != flag) {
         break;
       }

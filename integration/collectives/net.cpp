@@ -50,6 +50,8 @@ __attribute__((format(printf, 5, 6))) void log(int level, unsigned long, const c
   std::fprintf(stderr, "plugin: %s:%d %s\n", file == nullptr ? "" : file, line, text);
 }
 
+// All differences between versions are here, decided when this is compiled; whatever stands above
+// Net is written once.
 template <class Table>
 class TableNet final : public Net {
  public:
@@ -140,6 +142,7 @@ class TableNet final : public Net {
       memory[i] = buffers[i].memory;
     }
     const int count = static_cast<int>(buffers.size());
+    // Since version 9 a receive says by a value in the request that its end may be told early.
     request = early && kVersion<Table> >= 9 ? kOptionalCompletion : nullptr;
     if constexpr (kVersion<Table> >= 10) {
       return table_.irecv(connection, count, data, sizes, tags, memory, profiles, &request);
@@ -163,6 +166,7 @@ class TableNet final : public Net {
   [[maybe_unused]] Config config_{kUndefined};
 };
 
+// Looks for the table of that version, unless a newer one was found or another one is asked for.
 template <class Table>
 bool take(void* library, std::optional<int> version, LoadedNet& found) {
   constexpr int kThis = kVersion<Table>;
@@ -182,6 +186,7 @@ bool take(void* library, std::optional<int> version, LoadedNet& found) {
 }  // namespace
 
 weft::Result<LoadedNet> load_net(const std::string& file, std::optional<int> version) {
+  // Never closed: a plugin may have threads, and hooks that run at the process's end.
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();

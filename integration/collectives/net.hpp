@@ -16,6 +16,7 @@ namespace weft::collectives {
 using nccl::abi::Result;
 inline constexpr std::size_t kMaxBuffers = 8;  // of one receive
 
+// What the harness uses of a device's properties.
 struct Properties {
   std::string name;
   int speed = 0;  // Mb/s
@@ -23,6 +24,7 @@ struct Properties {
   int pointers = 0;
 };
 
+// One buffer of a request. `memory` is what regMr gave for the region that it lies in.
 struct Posted {
   void* data = nullptr;
   std::size_t size = 0;

@@ -49,6 +49,8 @@ void ProgramRunner::check_size(std::size_t end, std::size_t bytes) const {
   }
 }
 
+// Also counts lines as far as they have come: `taken_` remembers them, so that no line is looked at
+// twice.
 bool ProgramRunner::has_come(const Step& step, std::size_t bytes) {
   bool all = true;
   for (std::size_t i = 0; i < ends_.from.size(); ++i) {

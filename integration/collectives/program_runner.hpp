@@ -1,4 +1,7 @@
 // Owns the GPU's part of a program: it waits for slots, copies and reduces.
+//
+// A GPU would spin in a kernel until a slot is there. Here advance() does what is possible and
+// returns, so that one thread can be the GPU of all channels and the proxies as well.
 #pragma once
 
 #include <cstddef>

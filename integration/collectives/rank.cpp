@@ -40,6 +40,7 @@ Rank::Rank(Net& net, Board& board, const RankConfig& config)
   }
 }
 
+// Connections before the plugin: none may be open when finalize() is called.
 Rank::~Rank() {
   senders_.clear();
   receivers_.clear();
@@ -160,6 +161,8 @@ void Rank::connect(const Problem& problem) {
     }
     for (Making& one : sends) {
       if (one.connection == nullptr && one.mail->ready.load(std::memory_order_acquire)) {
+        // Copied once. A plugin may keep the state of a connect() that has not finished in the
+        // handle, and finds it there in the next call.
         one.handle = one.told ? one.handle : one.mail->handle;
         one.told = true;
         require(net_.connect(0, one.handle, one.connection), "connect");
@@ -189,6 +192,7 @@ void Rank::run(const Problem& problem, std::span<std::byte> input, std::span<std
                bool audit) {
   const std::string what = std::string("runs ") + to_string(problem.operation) + " of " +
                            std::to_string(problem.bytes) + " bytes";
+  // Programs of one phase run interleaved, as channels of a GPU do; none waits for another's turn.
   const std::vector<Program> programs = programs_of(problem);
   std::uint32_t last_phase = 0;
   for (const Program& program : programs) {
@@ -219,6 +223,7 @@ ProgramRunner Rank::begin(const Program& program, bool audit) {
   for (std::size_t end = 0; end < program.to.size(); ++end) {
     SendChannel* const sender = senders_.at({program.to[end], channel}).get();
     transfer.messages = program.messages_out(end);
+    // Sends of the operation before may still be under way, and need progress to end.
     until("begins an operation", [&] { return sender->may_begin(transfer); });
     sender->begin(transfer, audit);
     ends.to.push_back(sender);
@@ -244,6 +249,8 @@ void Rank::settle() {
   });
 }
 
+// The barriers part the acts: an end may be closed only when the other one has posted what it is to
+// lose, and marks may be looked for only when all ends are closed.
 void Rank::leave_in_chaos(std::uint64_t seed) {
   Leaving leaving(net_, seed, config_.rank);
   for (auto& [key, one] : senders_) {

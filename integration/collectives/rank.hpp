@@ -30,6 +30,8 @@ struct RankConfig {
   Duration patience = std::chrono::seconds{60};  // with nothing moving: that is a hang
 };
 
+// Connections stay from connect() to the end, and all operations use them: a plugin sees few
+// connections with many messages, as from NCCL.
 class Rank {
  public:
   // `net` is initialised here, and finalised by the destructor.

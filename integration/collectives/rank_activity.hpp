@@ -39,7 +39,9 @@ inline constexpr const char* kCallNames[] = {
     "accept",    "regMr",     "deregMr",     "isend",         "irecv",  "test",
     "closeSend", "closeRecv", "closeListen", "finalize"};
 
-// Written by the rank's thread alone. Lies in memory that ranks and watcher share.
+// Written by the rank's thread alone, read by the watcher at any moment. Each value is right by
+// itself; a text may be a mixture of two, which a report for people can bear. So no lock is needed,
+// which a rank that was killed might hold.
 class RankActivity {
  public:
   // In this thread.

@@ -84,6 +84,8 @@ RankProcesses::RankProcesses(Board& board, const Bodies& bodies) : board_(board)
 
 RankProcesses::~RankProcesses() { end_all(); }
 
+// Processes are forked before any thread exists here. They leave by _exit(), since what this
+// process would do at its end (flush, destructors, its own children) is not theirs to do.
 void RankProcesses::start(std::uint32_t first, const Bodies& bodies) {
   const std::uint32_t end = std::min(first + bodies.threads, board_.ranks());
   const pid_t self = ::getpid();
@@ -130,6 +132,8 @@ bool RankProcesses::reap(const Watch& watch) {
                  : "ranks " + std::to_string(one.first) + " to " + std::to_string(one.end - 1)) +
           (alone ? " was" : " were") + " ended by signal " + std::to_string(WTERMSIG(status));
       watch.complain(what);
+      // The death that was asked for is no reason to give up: the others must notice it by
+      // themselves.
       if (watch.victim && *watch.victim >= one.first && *watch.victim < one.end) {
         board_.is_gone(*watch.victim);
       } else {
@@ -172,6 +176,7 @@ bool RankProcesses::wait(const Watch& watch) {
   }
 }
 
+// One rank after the other, with time for each to write its stack: they share standard error.
 void RankProcesses::give_up(const Watch& watch, Duration silence) {
   for (const Process& one : running_) {
     for (std::uint32_t rank = one.first; rank < one.end; ++rank) {

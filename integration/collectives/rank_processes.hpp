@@ -29,8 +29,9 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   struct Watch {
-    // With nothing moving in any rank. Ranks have the same patience, and after that they close what
-    // they have.
+    // With nothing moving in any rank. Ranks have the same patience, and after that `closing` to
+    // close what they have: a rank that can still tell what it waits for does so before it is
+    // killed.
     Duration patience = std::chrono::seconds{60};
     Duration closing = std::chrono::seconds{5};
     std::optional<std::uint32_t> victim = std::nullopt;  // its death is part of the run

@@ -28,7 +28,7 @@ double seconds_now() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-// User buffers between guards that must not change.
+// User buffers between guards: a plugin or a step that writes beyond a buffer changes one of these.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : bytes_(bytes), all_(bytes + 2 * kGuard, kGuardByte) {}
@@ -76,6 +76,8 @@ class Session {
   }
 
   void connect() {
+    // A small operation uses few channels. Connecting for a large one keeps the making of
+    // connections out of all measurements.
     const std::size_t enough = std::size_t{1} << 26;  // all channels have something to do
     ranks_.connect(problem(std::max(options_.largest, enough)));
     board_.barrier(rank_);
@@ -120,6 +122,7 @@ class Session {
     // The time includes the end of our own sends.
     ranks_.settle();
     const double mine = (seconds_now() - begin) * 1e6 / options_.iterations;
+    // The average of all ranks, as nccl-tests has it.
     result.microseconds = board_.sum(rank_, mine) / options_.ranks;
     if (options_.check) {
       result.wrong = check(what, input, output);
@@ -151,7 +154,8 @@ class Session {
     board_.barrier(rank_);
   }
 
-  // Fresh data each time; some rounds, so that a slot is met again.
+  // Fresh data each time. Three rounds, so that every slot is used again and an old message in it
+  // would be taken for a new one if the plugin let it.
   [[nodiscard]] std::uint64_t check(const Problem& what, std::span<std::byte> input,
                                     std::span<std::byte> output) {
     constexpr int kRounds = 3;
@@ -200,6 +204,8 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
   if (!loaded) {
     throw std::runtime_error(loaded.error().message);
   }
+  // The decorators from the inside out. The bug is next to the plugin, as if it were the plugin's.
+  // Chaos disturbs both. The trace shows what the harness asked, and the watch sees every call.
   std::unique_ptr<Net> net =
       options.bug.empty() ? std::move(loaded->net) : plant(std::move(loaded->net), options.bug);
   if (options.chaos) {

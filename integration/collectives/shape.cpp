@@ -149,6 +149,8 @@ std::vector<Program> ring_programs(const Problem& problem) {
   const bool one_step = chains || !simple;  // else a chunk is two slices of two steps
   const std::size_t chunk = chunk_of(problem) * (one_step ? 1 : 4);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
+  // How often an element crosses a link. NCCL counts traffic, not data, when it decides how many
+  // channels a small operation is worth.
   const std::size_t factor = problem.operation == Operation::all_reduce ? 2
                              : chains                                   ? 1
                                                                         : problem.ranks;
@@ -186,6 +188,7 @@ std::vector<Program> ring_programs(const Problem& problem) {
 
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
+// The neighbours of a rank in a tree.
 struct Node {
   std::uint32_t up = kNobody;
   std::vector<std::uint32_t> down;
@@ -227,6 +230,7 @@ Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
   if (!second) {
     return binary_tree(rank, ranks);
   }
+  // Mirroring makes every leaf an inner node only if the number of ranks is even.
   const bool mirrors = ranks % 2 == 0;
   const auto there = [&](std::uint32_t one) {
     return mirrors ? ranks - 1 - one : (one + ranks - 1) % ranks;
@@ -290,6 +294,8 @@ std::vector<Program> tree_programs(const Problem& problem) {
 // lower than all of its own. Parts near in time go over the same few connections: to and from ranks
 // at distances that are powers of two.
 
+// Smaller chunks for smaller operations, so that there are enough of them for all connections; 64
+// KiB at least.
 std::size_t pat_chunk(const Problem& problem) {
   constexpr std::size_t kLeast = std::size_t{64} << 10;
   const std::size_t parts = problem.operation == Operation::all_gather ? 32 : 16;
@@ -388,6 +394,7 @@ class Pairs {
       made.to = to + base;
     });
   }
+  // A rank's part for itself, which goes over no connection.
   void copy(std::size_t from, std::size_t to, std::size_t count) {
     Program program = empty();
     Step made = step(0, count, count);
@@ -545,6 +552,8 @@ std::vector<Program> programs_of(const Problem& problem) {
              : ring_programs(problem);
 }
 
+// NCCL's rule: whole grains of 16 elements, and never so small that a slice is not worth a message.
+// The last slices of a short chunk are empty, and are sent all the same.
 Slice slice_of(std::size_t chunk, std::uint32_t slices, std::uint32_t index,
                std::size_t slot_elements) {
   constexpr std::size_t kGrain = 16;  // elements
@@ -553,6 +562,7 @@ Slice slice_of(std::size_t chunk, std::uint32_t slices, std::uint32_t index,
   return {offset, std::min(size, chunk - offset)};
 }
 
+// Even in cells, the first channels one cell more. NCCL deals the last part in a way of its own.
 std::vector<Slice> split_to_channels(std::size_t elements, std::size_t element,
                                      std::uint32_t channels, std::size_t factor) {
   const std::size_t cell =

@@ -1,5 +1,9 @@
 // Owns NCCL's arithmetic: which chunk goes where in which step of an operation, and in which
 // slices. All of it is a function of the operation, its size and the number of ranks.
+//
+// The result is a list of programs for each rank, one or more for each channel. A program is a list
+// of steps; a step handles one chunk, in `slices` messages of `steps_of_slice` buffer steps each.
+// Every rank computes its own programs, and they fit together because all ranks use the same rules.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +37,7 @@ inline constexpr const char* kOperationNames[] = {
 // A rank gives all that it has to each of the others, or gets it: over connections for this alone.
 [[nodiscard]] bool is_point_to_point(Operation operation);
 
+// NCCL has PAT for these only.
 [[nodiscard]] bool is_for_pat(Operation operation);
 
 // pat: a binomial tree for each rank's part, all of them at the same time.

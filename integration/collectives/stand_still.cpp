@@ -1,4 +1,7 @@
 // Owns the process that stops another one and wakes it.
+//
+// A process of its own does that: it can wait until the first one has really stopped, and only then
+// count the time.
 #include "integration/collectives/stand_still.hpp"
 
 #include <fcntl.h>

@@ -8,6 +8,7 @@
 namespace weft::collectives {
 namespace {
 
+// Which columns nccl-tests fills for an operation: a reduction, a root.
 bool reduces(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce_scatter ||
          operation == Operation::reduce;

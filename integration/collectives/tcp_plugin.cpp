@@ -225,6 +225,7 @@ Result listen(int, void* handle, void** listener) {
   return kSuccess;
 }
 
+// Without Nagle's algorithm: a small message must not wait for the acknowledgement of the last one.
 Connection* adopt(int fd, bool sends) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -301,6 +302,7 @@ Result register_memory(void*, void*, std::size_t, int type, void** memory) {
 }
 Result deregister_memory(void*, void*) { return kSuccess; }
 
+// A null request says "not now", and is no error.
 Result post(void* connection, void* data, std::size_t size, void** request) {
   auto& at = *static_cast<Connection*>(connection);
   *request = size > (std::size_t{1} << 30) ? nullptr : at.take(data, size);
@@ -351,6 +353,8 @@ Result close_listener(void* listener) {
   return kSuccess;
 }
 
+// What the versions have in common. Both tables are constants, since NCCL looks them up by dlsym()
+// as data.
 template <class Table>
 constexpr Table common() {
   Table table{};

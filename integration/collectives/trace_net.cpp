@@ -1,4 +1,8 @@
 // Owns recording requests, and writing them down.
+//
+// Bars are kept in memory until the rank has ended, so that writing does not disturb the run; a
+// rank that is killed leaves none. Times are those of the machine's monotonic clock, which all
+// ranks share.
 #include "integration/collectives/trace_net.hpp"
 
 #include <fcntl.h>
@@ -96,6 +100,8 @@ class TraceNet final : public ForwardingNet {
 
  private:
   void note(void* connection, void* request, Bar bar) {
+    // The plugin was not ready. The caller asks again, and the bar begins with the call that is
+    // given a request.
     if (request == nullptr) {
       return;
     }
@@ -134,6 +140,8 @@ class TraceNet final : public ForwardingNet {
   std::string file_;
   std::uint32_t rank_;
   std::map<void*, Row> rows_;
+  // By the plugin's request. A plugin uses the address of an ended one again, so it is erased at
+  // once.
   std::map<void*, Bar> under_way_;
   std::vector<Bar> bars_;
 };

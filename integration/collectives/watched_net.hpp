@@ -6,6 +6,7 @@
 
 namespace weft::collectives {
 
+// Not a ForwardingNet: no call may be left out, and the compiler says so if one is.
 class WatchedNet final : public Net {
  public:
   WatchedNet(std::unique_ptr<Net> net, RankActivity& where) : net_(std::move(net)), where_(where) {}

@@ -56,7 +56,8 @@ struct Options {
   bool json = false;
 };
 
-// The line between both programs on which they find each other and agree.
+// The TCP connection between both programs, on which they find each other and agree. It is not
+// measured, and carries nothing while a measurement runs.
 class Line {
  public:
   explicit Line(const Options& options)
@@ -78,6 +79,8 @@ class Line {
       give_up("the other program is gone");
     }
   }
+  // Whether receive() would find something. Looking must not block: the program that waits has to
+  // make progress for the other (agree()).
   [[nodiscard]] bool has_news() const {
     char byte = 0;
     return ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
@@ -107,6 +110,7 @@ class Line {
     if (::getaddrinfo(options.server.c_str(), options.port.c_str(), &hints, &found) != 0) {
       give_up("there is no host " + options.server);
     }
+    // The server may have been started at the same time, and listens within five seconds or never.
     for (int tries = 0; tries < 500; ++tries) {
       const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       if (::connect(fd, found->ai_addr, found->ai_addrlen) == 0) {
@@ -147,7 +151,9 @@ class Fabric {
 
   [[nodiscard]] std::uint8_t* memory() { return memory_.data(); }
 
-  // All messages have the same tag, so that they match receives in the order of posting.
+  // All messages have the same tag, so that they match receives in the order of posting. There is
+  // one buffer for all sends and one for all receives: the content of messages under way at the
+  // same time is the same, so they may overwrite each other.
   void send(std::size_t size) {
     fi_context* const context = take_context();
     post([&] {
@@ -177,6 +183,7 @@ class Fabric {
       give_up(std::string("completion: ") + fi_strerror(error.err));
     }
     if (count > 0) {
+      // Sends and receives are not told apart: the callers know how many of each they have posted.
       under_way_ -= static_cast<std::size_t>(count);
     }
   }
@@ -223,7 +230,7 @@ class Fabric {
       give_up("fi_av_insert failed");
     }
   }
-  // A full queue is no error: progress frees it.
+  // A full queue is no error: FI_EAGAIN asks the caller to make progress and to try again.
   template <class Call>
   void post(Call&& call) {
     ssize_t result = call();
@@ -255,7 +262,9 @@ struct Numbers {
   double messages_per_s = 0;
 };
 
-// One of the two programs. The client decides how often; the server does the same from its side.
+// One of the two programs. The client decides how many iterations there are; the server makes the
+// same calls from its side. Neither sends a message that the other has no receive for: an
+// unexpected message would measure the provider's buffering instead of its speed.
 class Bench {
  public:
   Bench(const Options& options, const Line& line)
@@ -315,6 +324,8 @@ class Bench {
     return answer;
   }
 
+  // A turn is a message there and one back. The next receive is posted before the answer is sent,
+  // so that the answer to that always finds it.
   double pingpong(std::size_t size, std::uint64_t turns) {
     fabric_.receive(size);
     (void)agree(0);  // both have a receive posted
@@ -336,6 +347,9 @@ class Bench {
     return seconds_since(begin);
   }
 
+  // The client sends with `window` messages under way; the server keeps twice as many receives
+  // posted, and sends one byte when it has all. So the time includes the arrival of the last
+  // message, not only its completion at the sender.
   double stream(std::size_t size, std::uint64_t messages) {
     if (is_client()) {
       fabric_.receive(1);
@@ -364,6 +378,8 @@ class Bench {
     return seconds_since(begin);
   }
 
+  // The size is part of the pattern: bytes that an earlier size left behind do not pass for new
+  // ones.
   void fill(std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) {
       fabric_.memory()[i] = static_cast<std::uint8_t>(i * 7 + (i >> 8) * 13 + size);

@@ -54,14 +54,18 @@ class Times {
   int count_ = 0;
 };
 
-// MPI_Wtime() begins when each rank does.
+// A clock that all ranks of a machine share. MPI_Wtime() is not one: it may count from another
+// moment in each rank.
 std::int64_t machine_time() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
+// What is measured, checked and printed. Every rank runs the same loops, since every call of MPI in
+// them is collective; only rank 0 prints.
 class Report {
  public:
   Report(const World& world, const Options& options) : world_(world), options_(options) {
     MPI_Comm here = MPI_COMM_NULL;
     int ranks_here = 0;
+    // How many ranks are on this machine decides whether barrier() can compare their clocks.
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
     MPI_Comm_size(here, &ranks_here);
     MPI_Comm_free(&here);
@@ -79,8 +83,10 @@ class Report {
     sweep<Kind, float>(name, "float");
   }
 
-  // No rank may leave before the last one has come. In turn each rank comes late. Only where all
-  // ranks are on one machine do they have one clock to tell by.
+  // No rank may leave before the last one has come. In turn each rank comes late, by 500 us: that
+  // is longer than a barrier takes, so a rank that does not wait is seen to leave too early. Only
+  // where all ranks are on one machine do they have one clock to compare. The time of the barrier
+  // is measured afterwards, when no rank is late.
   void barrier() {
     if (!wanted("barrier")) {
       return;
@@ -115,6 +121,7 @@ class Report {
     return options_.only.empty() ||
            ("," + options_.only + ",").find("," + name + ",") != std::string::npos;
   }
+  // Also numbers runs of the warm-up, which are negative, from 0 on.
   [[nodiscard]] int turn(int iteration) const {
     return (iteration + options_.warm_up) % world_.size;
   }
@@ -124,7 +131,8 @@ class Report {
     if (!wanted(name)) {
       return;
     }
-    // Of what is in parts every rank has one of the same size, of an element at least.
+    // Where a buffer is divided between ranks (kParts), all parts have the same size, of one
+    // element at least; sizes are rounded up to that.
     const std::size_t parts = Kind<T>::kParts ? static_cast<std::size_t>(world_.size) : 1;
     const std::size_t unit = sizeof(T) * parts;
     for (std::size_t bytes = options_.least; bytes <= options_.most; bytes *= options_.factor) {
@@ -137,7 +145,8 @@ class Report {
     }
   }
 
-  // Preparing and checking lie outside the measured time. Runs of the warm-up are checked as well.
+  // Preparing and checking lie outside the measured time. Each run is checked, also those of the
+  // warm-up: a wrong element in a run that is not measured is a bug as well.
   template <class T>
   void measure(Collective<T>& collective, const Row& row) {
     Times times;
@@ -157,6 +166,7 @@ class Report {
   }
 
   void print(const Row& row, const Times& times, std::uint64_t wrong) {
+    // Every rank must know the sum, because the exit code of each says whether all was right.
     MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     total_wrong_ += wrong;
     if (world_.rank != 0) {
@@ -227,6 +237,7 @@ std::size_t parse_size(const char* text) {
   return end != text && size >= 1 && size <= kMaxBytes ? static_cast<std::size_t>(size) : 0;
 }
 
+// Every rank parses the same words and comes to the same answer, so none needs to be told.
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];

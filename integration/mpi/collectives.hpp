@@ -1,5 +1,8 @@
 // Owns the collectives: what each rank gives, what it must find afterwards, and how busy that keeps
 // its link.
+//
+// Every rank computes what it must find from the number of the rank that gave it and from the place
+// in the buffer. So the check needs no communication, which could be wrong as well.
 #pragma once
 
 #include <mpi.h>
@@ -28,7 +31,9 @@ inline MPI_Datatype type_of<float>() {
 }
 
 // What stands where: small whole numbers, so that sums of them are exact in float whatever the
-// order. The row, 4096 elements long, is part of it: a block that lands elsewhere is noticed.
+// order in which MPI adds. The value depends on the index and, once every 4096 elements, on the
+// row: so a block that lands one row further is noticed, although the indices in a row repeat every
+// 1021.
 class Pattern {
  public:
   explicit Pattern(int ranks) {
@@ -63,7 +68,8 @@ class Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
-  // Fills the buffers; afterwards run() is due, once. Where there is a root it is `root`.
+  // Fills the buffers; afterwards run() is due, once, because in place it overwrites its input. The
+  // output is filled with -1, which no result is. `root` is for collectives that have one.
   void prepare(int root) {
     root_ = root;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -81,7 +87,8 @@ class Collective {
     }
     return count;
   }
-  // What passes the link of a rank, as a share of the size.
+  // What passes the link of a rank, as a share of the size: the factor that nccl-tests uses for the
+  // bus bandwidth of that collective.
   [[nodiscard]] virtual double bus_factor() const { return share(); }
 
  protected:
@@ -114,6 +121,7 @@ class Collective {
   std::vector<T> out_;
 };
 
+// Twice the share: a ring moves each part once to add it up, and once more to hand the sum out.
 template <class T>
 class AllReduce : public Collective<T> {
  public:
@@ -170,6 +178,8 @@ class AllToAll : public Collective<T> {
   }
 };
 
+// The root sends, the others receive into the same buffer; so out of place the root copies its
+// input there first.
 template <class T>
 class Broadcast : public Collective<T> {
  public:

@@ -38,6 +38,7 @@ Result properties(int index, P* out) {
   *out = {};
   out->name = const_cast<char*>(device->name.c_str());
   out->guid = device->guid;
+  // pciPath stays null: the NIC has no place among the machine's PCI devices.
   out->ptrSupport = abi::kHostMemory;
   out->speed = device->speed;
   out->port = 1;
@@ -145,6 +146,8 @@ constexpr Table common() {
   return table;
 }
 
+// Each function makes the table of the version in its name, and those of later versions that have
+// the same signatures.
 constexpr abi::TableV6 make_v6() {
   auto table = common<abi::TableV6>();
   table.init = init_v6;

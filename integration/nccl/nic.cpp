@@ -44,6 +44,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Nonces, secrets and Q_Keys are drawn from this: guessing one must be hard for other users of the
+// machine. The clock is for kernels without the system call.
 std::uint64_t random_word() {
   std::uint64_t word = 0;
   if (::getrandom(&word, sizeof word, 0) != sizeof word) {
@@ -99,6 +101,7 @@ Result<Place> open_udp(const Settings& settings, const srd::Address& address) {
 
 // No address was configured: a free one of the loopback network.
 Result<Place> open_any_loopback(const Settings& settings) {
+  // Another process may have that address; one of about eight million is free at the first try.
   constexpr int kTries = 16;
   Result<Place> place = fail(ErrorCode::out_of_resources, "no loopback address");
   for (int i = 0; i < kTries && !place; ++i) {
@@ -182,6 +185,7 @@ Result<std::vector<Device>> find_devices(const Settings& settings) {
   std::vector<Device> devices(count);
   for (std::size_t i = 0; i < count; ++i) {
     devices[i].name = "weft" + std::to_string(i);
+    // It follows from the address, so that all processes on one NIC give it the same number.
     devices[i].guid = random_word() | 1U;
     devices[i].speed = kDefaultSpeed;
     if (i < names.size()) {
@@ -225,6 +229,7 @@ Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, std::size_t in
   return nic;
 }
 
+// The background thread uses the host, so it ends first.
 Nic::~Nic() { background_.reset(); }
 
 void Nic::drain(Duration limit) {

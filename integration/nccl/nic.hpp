@@ -21,6 +21,7 @@ struct Settings {
 };
 [[nodiscard]] Settings settings_from_environment();
 
+// What NCCL is told before the device is up.
 struct Device {
   std::string name;  // lives as long as the process: NCCL keeps the pointer
   std::uint64_t guid = 0;

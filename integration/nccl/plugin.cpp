@@ -38,6 +38,7 @@ struct Library {
   abi::Logger logger = nullptr;
   int users = 0;
   Settings settings;
+  // By pointer, since NCCL keeps pointers to names.
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::unique_ptr<Nic>> nics;
   bool forked = false;

@@ -224,6 +224,8 @@ void CongestionWorld::transmit(std::uint32_t index) {
   }
 }
 
+// The port is modelled by one time: when it will have sent all that is in front of it. How much
+// that is follows from the rate.
 void CongestionWorld::at_port(std::uint32_t slot) {
   Packet& packet = packets_[slot];
   if (srd::wire::SrdCodec::dscp_of(packet.bytes, false) == srd::wire::kDscpControl) {  // goes first
@@ -300,6 +302,7 @@ double CongestionWorld::utilisation() const {
   return sum / static_cast<double>(setup_.rate.bytes_in(now_ - counted_since_));
 }
 
+// Jain's index: 1 if all have the same, 1/n if one has all.
 double CongestionWorld::fairness(std::uint32_t n) const {
   n = n == 0 ? setup_.senders : n;
   double sum = 0;

@@ -13,6 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// On a slow link, so that at the moment of closing some of the work has ended, some is under way
+// and some has not left. The last run gives late packets time to hit memory that is gone.
 TEST(EngineClose, EndsEverythingOfTheEndpointAndFreesItsMemory) {
   LabConfig config = lab_config();
   config.link.rate = Rate::gbps(1);
@@ -167,6 +169,7 @@ TEST(EngineClose, AtTheTargetGivesBadQpn) {
   EXPECT_EQ(pair.a.status(write), Status::bad_qpn);
 }
 
+// What is still to be sent of the read has no endpoint any more.
 TEST(EngineClose, OfAnEndpointThatIsServedAReadEndsTheRead) {
   LabConfig config = lab_config();
   config.link.rate = Rate::gbps(1);
@@ -178,6 +181,8 @@ TEST(EngineClose, OfAnEndpointThatIsServedAReadEndsTheRead) {
   EXPECT_EQ(pair.a.status(read), Status::bad_qpn);
 }
 
+// A whole window of the cancelled write is lost, and its bytes cannot be sent again: the window has
+// to move on without them.
 TEST(EngineClose, WhatWasCancelledDoesNotBlockTheWindow) {
   LabConfig config = lab_config();
   config.engine.window_packets = 8;

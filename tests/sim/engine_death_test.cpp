@@ -1,4 +1,5 @@
-// Owns the stories of peers that do not answer.
+// Owns the stories of peers that do not answer. A peer that has never been heard is unreachable,
+// and one that has fallen silent is unresponsive; either ends the work towards it and nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,8 @@
 namespace weft::testing {
 namespace {
 
+// Peers are given up after 20 ms, which a story can wait for; max_rto is shorter, so that there are
+// some tries in that time.
 LabConfig impatient() {
   LabConfig config = lab_config();
   config.engine.peer_timeout = 20ms;
@@ -117,6 +120,8 @@ TEST(EngineDeath, SilenceWhenNobodyAskedIsNotHeldAgainstAPeer) {
   pair.partition(pair.a, pair.b);
   pair.a.send(pair.b, "given up after two timeouts");
   pair.run_for(8ms);
+  // From here on nothing is asked, and a second of that is no silence: the 20 ms begin with the
+  // next send.
   pair.a.engine().flush(pair.a.peer(pair.b), kEndpoint);
   pair.run_for(1s);
   const auto send = pair.a.send(pair.b, "still there?");

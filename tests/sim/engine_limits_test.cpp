@@ -31,6 +31,7 @@ void exchange(const LabConfig& config, int messages) {
 }
 
 TEST(EngineLimits, SequenceNumbersWrap) {
+  // The numbers wrap at 32 bits; a comparison as signed numbers would go wrong at 31.
   for (const std::uint32_t first : {0xFFFFFFFFU - 100, 0x7FFFFFFFU - 100, 0x80000000U - 1}) {
     LabConfig config = lab_config();
     config.engine.first_psn = Psn{first};
@@ -42,6 +43,8 @@ TEST(EngineLimits, SequenceNumbersWrap) {
 
 // [wire 4.1]
 TEST(EngineLimits, TheWindowGoesRoundManyTimes) {
+  // The smallest and the largest windows that can be configured, and those around the 64 bits of a
+  // word of the map.
   for (const std::uint32_t window : {1U, 2U, 63U, 64U, 65U, 2047U, 2048U}) {
     LabConfig config = lab_config();
     config.engine.window_packets = window;
@@ -81,6 +84,7 @@ TEST(EngineLimits, AFullWindowWaitsForItsOldestPacket) {
   std::uint32_t widest = 0;
   pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
     srd::wire::DataHeader header;
+    // How far the packet is from the oldest one that the sender still waits for.
     if (event == world::NetworkEvent::sent && world::kind_of(packet.bytes) == Packet::send &&
         srd::wire::load(packet.bytes, header)) {
       widest = std::max<std::uint32_t>(widest, header.back.value());

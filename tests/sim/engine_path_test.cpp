@@ -90,6 +90,7 @@ TEST(EnginePath, ADeadPathIsAbandonedWithinOneTimeout) {
   EXPECT_GT(log.probes_on(5), 0U);
 }
 
+// Packets on living paths stay unharmed: none is sent again that has arrived.
 TEST(EnginePath, ADeadPathCostsNoMoreThanWhatWasInFlightOnIt) {
   Pair pair(streaming_config());
   PathLog log(pair);
@@ -125,6 +126,7 @@ TEST(EnginePath, APathThatComesBackIsTakenBack) {
   EXPECT_GT(log.data_on(3, back), 10U);
 }
 
+// In both directions, so that acknowledgements have to find the living path, too.
 TEST(EnginePath, OneLivingPathOfSixteenIsEnough) {
   Pair pair(streaming_config());
   for (std::uint16_t path = 0; path < 15; ++path) {
@@ -176,6 +178,8 @@ TEST(EnginePath, ASlowPeerIsNotSentMoreProbesThanItAnswers) {
   EXPECT_LE(counters.path_probes, 2 * 500 / 20 + 4U);
 }
 
+// Nothing is outstanding when the peer dies, so no request ends and tells; only probes of the dead
+// path are still sent.
 TEST(EnginePath, APeerThatDiedUnnoticedIsNotProbedForEver) {
   LabConfig config = streaming_config();
   config.engine.peer_timeout = 20ms;

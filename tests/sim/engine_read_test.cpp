@@ -70,6 +70,7 @@ TEST(EngineRead, ARegionThatGoesAwayInTheMiddleEndsTheRead) {
   const auto read = pair.a.read(pair.b, 0, 500'000);
   pair.run_for(500us);
   ASSERT_EQ(pair.a.status(read), std::nullopt);
+  // The responder looks the region up for each packet, not once for the read.
   ASSERT_TRUE(pair.b.engine().memory().erase(pair.b.key()));
   ASSERT_TRUE(pair.run_until_idle());
   EXPECT_EQ(pair.a.status(read), Status::bad_key);

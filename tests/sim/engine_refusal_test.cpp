@@ -52,6 +52,7 @@ TEST(EngineRefusal, EveryWrongWriteHasItsStatusAndTouchesNothing) {
   const auto successor = region(Access::local_write | Access::remote_write, kDomain);
   EXPECT_NE(successor, gone);
 
+  // The region has 4096 bytes from 0x5000 on. Each write is wrong by one thing, or by one byte.
   const auto at = [](srd::RegionKey key, std::uint64_t address) {
     return How{.key = key, .address = address};
   };

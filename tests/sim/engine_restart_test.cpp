@@ -134,6 +134,8 @@ TEST(EngineRestart, EndsReadsAndWritesThatHaveNotLeft) {
   EXPECT_TRUE(pair.b.inbox().empty());
 }
 
+// A send names an endpoint, which the next life has as well. The window of four lets four sends
+// leave before the restart.
 TEST(EngineRestart, KeepsSendsThatHaveNotLeft) {
   LabConfig config = lab_config();
   config.engine.window_packets = 4;
@@ -183,6 +185,8 @@ TEST(EngineRestart, LivesWrapAround) {
   EXPECT_EQ(pair.a.status(second), Status::ok);
 }
 
+// The life ends a microsecond later each time, so that the restart meets every moment of an
+// exchange.
 TEST(EngineRestart, AHundredTimesUnderTraffic) {
   LabConfig config = lab_config();
   config.link.loss = 0.05;

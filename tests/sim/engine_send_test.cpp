@@ -1,4 +1,5 @@
 // Owns the stories of sends on a healthy network: what arrives, where, and with which particulars.
+// The link has a latency and no rate, so times are exact: nothing but distance takes time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +89,7 @@ TEST(EngineSend, PacketsInARowNeedNotAskOneByOne) {
   EXPECT_LE(acknowledgements_of(true, 0), 150U);
 }
 
+// That all have arrived is checked in acknowledgements_of().
 TEST(EngineSend, WhoDoesNotAskStillLearnsOfLosses) { (void)acknowledgements_of(true, 0.05); }
 
 TEST(EngineSend, BothWaysAtOnceOverOneContext) {
@@ -133,6 +135,7 @@ TEST(EngineSend, ManySendersToOneReceiver) {
   EXPECT_EQ(lab[0].inbox().size(), 500U);
 }
 
+// Loss and jitter are drawn, and each draw shows in the digest of what the network has carried.
 TEST(EngineSend, ARunIsAFunctionOfItsSeed) {
   const auto run = [](std::uint64_t seed) {
     LabConfig config = lab_config();

@@ -9,6 +9,7 @@
 namespace weft::testing {
 namespace {
 
+// A sender may have four packets under way without having been granted any.
 LabConfig rationed() {
   LabConfig config = lab_config();
   config.engine.receiver_credits = true;
@@ -255,6 +256,7 @@ TEST(EngineShaping, APacedSenderSpreadsItsPackets) {
     lab[i].write_phantom(lab[0], 200'000);
   }
   ASSERT_TRUE(lab.run_until_idle());
+  // Each packet of 1024 bytes has 64 bytes of headers.
   const double ideal = 16 * 200'000 * 1088.0 / 1024 * 8 / 1e9;
   EXPECT_LT(static_cast<double>(lab.elapsed().count()) * 1e-9, ideal * 1.3);
 }

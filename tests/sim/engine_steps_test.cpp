@@ -75,6 +75,7 @@ struct Alone {
 // `steps(n)` for n and four times n.
 void expect_linear(const std::function<std::uint64_t(std::uint32_t)>& steps,
                    std::uint64_t fixed = 0) {
+  // With one factor for both numbers a cost that grows faster than they do fails the larger one.
   for (const std::uint32_t n : {4000U, 16000U}) {
     EXPECT_LE(steps(n), kStepsPerRequest * n + fixed) << n;
   }

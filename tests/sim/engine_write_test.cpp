@@ -29,6 +29,7 @@ TEST(EngineWrite, IsCutIntoPacketsThatArriveInAnyOrder) {
   EXPECT_EQ(pair.b.memory(4321, bytes.size()), bytes);
 }
 
+// The paths differ in length, so that the last packet of the message is not the last to arrive.
 TEST(EngineWrite, WithImmediateTakesAReceiveOnceAllBytesAreThere) {
   LabConfig config = lab_config();
   config.link.path_skew = 2us;
@@ -72,6 +73,8 @@ TEST(EngineWrite, OfNothingTouchesNothing) {
   EXPECT_EQ(pair.b.memory(0, 16), std::string(16, '\0'));
 }
 
+// As a phantom: the lengths, packets and completions are those of a gigabyte, and no byte of it
+// exists.
 TEST(EngineWrite, AGigabyteIsOneRequest) {
   LabConfig config = lab_config();
   config.engine.mtu_payload = 8192;
@@ -122,6 +125,8 @@ TEST(EngineWrite, ImmediateDataOfManyWritesAtOnce) {
 TEST(EngineWrite, DuplicatesDoNotCountTowardsTheImmediate) {
   Pair pair;
   pair.b.receive();
+  // Four of five packets come twice, and the fifth is late: eight copies are more than the message
+  // has packets, and still not all of it.
   pair.network().duplicate_next(Packet::write, 4);
   pair.network().add(
       {.kind = Packet::write, .action = Action::delay, .skip = 4, .count = 1, .delay = 300us});

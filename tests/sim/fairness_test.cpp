@@ -129,6 +129,8 @@ struct FairnessRule {
   Plan (*plan)() = three_hosts;
 };
 
+// A story is what the network sees of host 0, packet by packet. Where a story counts, it is with
+// the last number that the rule lets pass, and with one more.
 constexpr FairnessRule kRules[] = {
     {"a_short_send_waits_for_few_long_packets",
      "request 1 waited for 2 packets of longer messages and 0 equals",

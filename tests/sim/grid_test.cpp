@@ -17,6 +17,7 @@ Grid built_in() {
   return grid ? *grid : Grid{};
 }
 
+// One cell and one gap: the second condition asks for a word that the topology does not define.
 const char* const kSmall = R"(
 policies: [{name: a}, {name: b, set: {transport.path_selector: ecmp}}]
 workloads:
@@ -78,6 +79,7 @@ TEST(Grid, EveryKindOfCellOfTheBuiltInOneCanBeRead) {
 
 // By the hash of the name, so that nobody chooses.
 TEST(Grid, HalvesAreDrawnByTheNames) {
+  // The published values of FNV-1a: another hash would move cells between the halves.
   EXPECT_EQ(fnv1a(""), 0xCBF29CE484222325ULL);
   EXPECT_EQ(fnv1a("foobar"), 0x85944171F73967E8ULL);
   const Grid grid = built_in();

@@ -174,6 +174,9 @@ TEST(IdealTime, AFlatNetworkIsLimitedByAllItsCablesTogether) {
 
 // --- 10,000 random scenarios.
 
+// Draws what a bound may depend on: packet sizes, rates that differ, networks with too little
+// capacity at any tier, sizes at the edge of a packet, and faults. `trunk_` is a pattern for the
+// links between switches.
 class RandomScenario {
  public:
   explicit RandomScenario(std::uint64_t seed) : rng_(mix64(seed)), seed_(seed) {}

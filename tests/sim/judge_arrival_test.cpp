@@ -8,6 +8,9 @@ namespace {
 
 // --- Receives
 
+// An arrival is told by hand as an engine would report it, and wrong in one field, or in one byte
+// of memory, if the story is broken. The send is ended in each story, because an open request would
+// be a broken rule of its own.
 constexpr JudgeRule kReceives[] = {
     {"an_endpoint_that_is", "an endpoint that never was",
      [](Court& c, bool broken) {
@@ -175,6 +178,8 @@ void message_story(Court& c, bool broken) {
   c.end(send);
 }
 
+// The same of immediate data, at the endpoint where it takes no receive: nothing but the completion
+// tells of it.
 template <auto lie>
 void immediate_story(Court& c, bool broken) {
   const auto write = c.write_with_immediate(kUnsolicited);
@@ -189,6 +194,9 @@ void immediate_story(Court& c, bool broken) {
 
 using Bytes = std::span<std::byte>;
 
+// The judge is told who has sent a message beside its completion, which request it was by the first
+// bytes or the immediate data, and of which life the sender is by the history. A broken story gives
+// one of these, or a field of the completion, a wrong value.
 constexpr JudgeRule kArrivals[] = {
     {"a_message_of_a_host", "a message of nobody's has arrived",
      [](Court& c, bool broken) {
@@ -349,6 +357,8 @@ constexpr JudgeRule kArrivals[] = {
      [](Court& c, bool broken) {
        const auto send = c.send();
        c.judge.orphan(kSender);
+       // The judge has freed the memory of the orphaned request, and the late message still brings
+       // what was in it.
        send.request.buffer = GuardedBuffer(24);
        paint(send.request.buffer.bytes(), send.request.key);
        std::memcpy(send.request.buffer.bytes().data(), &send.number, sizeof send.number);

@@ -92,11 +92,14 @@ class Court {
     }
     if (r.kind == Kind::write) {
       r.target = &process(kReceiver).region(RegionKind::writable);
+      // A write with a flaw has no place of its own: none of its bytes may arrive.
       if (step.flaw == Flaw::none) {
         r.offset = r.target->slots.take(step.length, r.key);
         r.has_place = true;
       }
     }
+    // A send carries its number in front of its content, so that the judge knows which message has
+    // come.
     if (r.kind == Kind::send && step.length >= sizeof number) {
       std::memcpy(r.buffer.bytes().data(), &number, sizeof number);
     }
@@ -193,7 +196,8 @@ class Court {
   }
   void deliver(const Posted& posted) { receiver_polls(arrival_of(posted, post_receive())); }
 
-  // The receiver's host gets a new process, which has registered nothing.
+  // The host gets a new process, which has registered nothing. Requests that the old process has
+  // open stay open: a story that wants them to end with it calls judge.orphan().
   void restart(std::uint32_t host) {
     const auto life = static_cast<std::uint32_t>(processes[host].size());
     processes[host].emplace_back(plan.hosts[host], host, life, now);

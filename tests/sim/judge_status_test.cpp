@@ -30,6 +30,9 @@ void flaw_story(Court& c, bool broken) {
 }
 
 // The network is cut for so long that the peer is given up, unless it is `broken` in one way.
+// small_plan() has a peer_timeout of 16 ms and a max_rto of 2 ms. The judge lets a sender give up
+// early by two time-outs, after 12 ms; so 9 ms explain nothing, neither as a wait nor, where no
+// packets get lost, as the time for which the two were apart.
 struct Silence {
   Duration waited = 16ms;
   Duration apart = 16ms;
@@ -50,6 +53,9 @@ void fall_silent(Court& c, const Silence& silence, Status status) {
   c.end(write, status);
 }
 
+// A status needs a reason in the history or in the request itself. A broken story tells of a reason
+// that is close to the right one: another endpoint, another host, a moment too early, or a receive
+// too many.
 constexpr JudgeRule kStatuses[] = {
     {"bad_qpn", kUnexplained,
      [](Court& c, bool broken) {

@@ -86,6 +86,8 @@ INSTANTIATE_TEST_SUITE_P(Ends, JudgeRules, ::testing::ValuesIn(kEnds),
 
 // --- Its memory
 
+// All memory holds kBlank from the start, so a story that writes kBlank changes nothing. After a
+// completion it is the other way round: the judge has overwritten the buffer with kScribble.
 constexpr JudgeRule kMemory[] = {
     {"margins_of_a_request", "bytes around its buffer have changed",
      [](Court& c, bool broken) {

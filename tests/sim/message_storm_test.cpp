@@ -59,6 +59,7 @@ TEST_P(Storm, EveryMessageMeetsItsReceive) {
   Rng rng(GetParam());
   MessageLab lab(kStations, bad_network(rng, GetParam()));
   SCOPED_TRACE("seed " + std::to_string(GetParam()));
+  // From one station to another with one tag: in such a line, and only there, order is promised.
   using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
   std::map<Line, std::vector<Sent>> sent;
   std::map<Line, std::vector<std::uint64_t>> receives;

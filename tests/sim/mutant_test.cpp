@@ -63,6 +63,8 @@ bool swarm_passes() {
 
 // --- Stories, for rules whose breach the swarm cannot tell from bad luck.
 
+// Each returns whether the engine behaves: true without a bug, and false with the one that it is
+// about.
 bool bounds_story() {
   Pair pair;
   std::vector<std::byte> bytes(8192);
@@ -312,6 +314,7 @@ struct Verdict {
 
 // Nothing from a child that crashes, or finds nothing.
 std::string verdict_of_swarm() {
+  // The text comes back through a pipe; a verdict is shorter than what a pipe holds.
   int ends[2] = {-1, -1};
   if (pipe(ends) != 0) {
     return {};

@@ -39,6 +39,7 @@ TEST(Report, AsksNobodyForAnything) {
       "title: \"a <b> & \\\"c\\\"\"\ntopology: {generator: fat-tree, hosts: 16}\n"
       "traffic: {kind: permutation, bytes: 300000}\nfaults: [{link: tor0->agg0, at: 5us, lasts: "
       "10us, down: true}]\n");
+  // Namespaces of SVG look like addresses, and are none that a browser asks.
   const std::string without_namespace =
       without(without(page, "http://www.w3.org/2000/svg"), "http-equiv");
   EXPECT_EQ(without_namespace.find("http"), std::string::npos);

@@ -18,6 +18,7 @@ SwarmOutcome Swarm::carry_out() {
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
     start(host);
   }
+  // Drawn from the time before all heals.
   const auto moment = [this] {
     return now_ + Duration{static_cast<std::int64_t>(
                       rng_.between(0, static_cast<std::uint64_t>(plan_.busy.count())))};
@@ -30,10 +31,13 @@ SwarmOutcome Swarm::carry_out() {
   for (std::uint32_t i = 0; i < plan_.connects; ++i) {
     connects_.push_back(moment());
   }
+  // The next one is taken from the back.
   std::ranges::sort(connects_, std::greater<>{});
   healing_ = now_ + plan_.busy;
   run_until(healing_);
   for (SwarmHost& host : hosts_) {
+    // A program that was going to think for long over a request that has come answers soon: from
+    // now on nothing may stand in the way of a connection.
     for (const auto& [handle, number] : host.parties) {
       Party& party = parties_[number];
       const bool waits = party.role == Party::Role::passive && party.act_at != kNever;
@@ -54,6 +58,8 @@ SwarmOutcome Swarm::carry_out() {
 }
 
 SwarmPlan swarm_plan_of(std::uint64_t seed) {
+  // Each trouble has its own draw, so that some seeds have none, some a single one and some all of
+  // them.
   Rng rng(mix64(seed));
   SwarmPlan plan;
   plan.seed = seed;

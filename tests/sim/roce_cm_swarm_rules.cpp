@@ -1,4 +1,6 @@
-// Owns the rules that no run may break.
+// Owns the rules that no run may break. Each event that a manager tells is held against what its
+// own program and the program at the other end have done; what should have been told and was not is
+// found at the end of the run.
 #include <algorithm>
 
 #include "tests/sim/roce_cm_swarm_run.hpp"
@@ -6,6 +8,8 @@
 namespace weft::roce::cm {
 namespace {
 
+// Requests and answers carry the number of the party that has asked as private data. This is how
+// the rules know whose they are without a look into a manager.
 std::uint32_t asker_of(const Event& event) {
   std::uint32_t asker = 0;
   for (std::size_t i = 4; i-- > 0;) {
@@ -97,6 +101,7 @@ void Swarm::hear_request(std::uint32_t number, const Event& event) {
   if (!party.datagram && event.parameters.qpn != parties_[asker].qpn) {
     return condemn(party, "the request names another queue pair");
   }
+  // This one, and those that the program has not fetched.
   std::uint32_t waiting = 1;
   for (const auto& [handle, other] : host.parties) {
     waiting += parties_[other].listener == listener && !parties_[other].fetched ? 1 : 0;
@@ -168,6 +173,9 @@ bool Swarm::has_had_time(const Party& party, TimePoint since) const {
 
 void Swarm::hear_end(Party& party, const Event& event) {
   const bool asked = party.role == Party::Role::active ? party.asked : party.accepted;
+  // An end needs a reason: one of the two programs has ended the connection or is gone, or a queue
+  // pair is used again, which makes its older connection stale, or two lives of the peer have heard
+  // the request and either may have answered.
   const bool excused = party.parted || party.reuses || party.reheard || has_left(party.partner) ||
                        (party.partner != kNobody && parties_[party.partner].reuses);
   switch (event.kind) {
@@ -258,6 +266,8 @@ void Swarm::destroy_all() {
   }
 }
 
+// A minute is enough for the last good-byes, also for those that are sent again. After that an hour
+// must pass in which no manager says anything.
 void Swarm::check_nothing_stays() {
   destroy_all();
   run_until(now_ + seconds{60});

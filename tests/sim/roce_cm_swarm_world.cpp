@@ -1,4 +1,5 @@
-// Owns the hosts, the network between them, and what programs do.
+// Owns the hosts, the network between them, and what programs do. The order of all that happens
+// follows from the seed alone: one thread, one clock, and hosts in the order of their numbers.
 #include <algorithm>
 
 #include "tests/sim/roce_cm_swarm_run.hpp"
@@ -6,6 +7,7 @@
 namespace weft::roce::cm {
 namespace {
 
+// A run that takes more has managers that answer each other without end.
 constexpr std::uint32_t kMaxSteps = 400'000;
 
 }  // namespace
@@ -29,6 +31,7 @@ void Swarm::start(std::uint32_t number) {
 }
 
 void Swarm::kill(std::uint32_t number) {
+  // As a process that is killed: nobody says good-bye, and the peers have to find out.
   SwarmHost& host = hosts_[number];
   host.manager.reset();
   host.parties.clear();
@@ -94,6 +97,7 @@ void Swarm::live(std::uint32_t number) {
   if (host.manager->next_timeout() <= now_) {
     condemn("a deadline has passed and stays");
   }
+  // Collected first, because act() adds parties to the map and takes them out.
   std::vector<std::uint32_t> due;
   for (const auto& [handle, party] : host.parties) {
     if (parties_[party].act_at <= now_) {
@@ -109,6 +113,8 @@ void Swarm::live(std::uint32_t number) {
 void Swarm::settle() {
   for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
     Manager* const manager = hosts_[host].manager.get();
+    // A message to an id of the same manager comes back as an event, and a program that hears an
+    // event may have more to say.
     for (bool more = manager != nullptr; more && outcome_.failure.empty();) {
       more = false;
       for (Outgoing out; manager->next_mad(now_, out); more = true) {
@@ -140,6 +146,8 @@ void Swarm::deliver() {
     const Outgoing message = flights_.begin()->second;
     flights_.erase(flights_.begin());
     for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
+      // What comes to a dead host is lost; its next life gets what is still under way, and has to
+      // sort it out.
       if (message.to == address_of(host) && hosts_[host].manager != nullptr) {
         hosts_[host].manager->on_mad(now_, message.from, message.to, message.mad);
       }
@@ -179,6 +187,7 @@ void Swarm::listen(std::uint32_t number, bool datagram) {
   party.id = *id;
   party.role = Party::Role::listener;
   party.datagram = datagram;
+  // A listener that acts closes, so that a request may meet a port at which nobody listens.
   party.act_at = plan_.listeners_come_and_go ? now_ + seconds{1 + rng_.below(30)} : kNever;
   if (host.manager->bind(*id, {srd::Address::v4(0, 0, 0, 0), kPort}) != 0 ||
       host.manager->listen(*id, plan_.backlog) != 0) {

@@ -125,6 +125,8 @@ TEST(Simulation, EveryTransportFinishesUnderLoss) {
   }
 }
 
+// run() demands that every flow finishes and that no packet is unaccounted for; there is nothing
+// else to ask for here.
 TEST(Simulation, EveryTransportFinishesUnderEverythingAtOnce) {
   const char* const faults =
       "[{link: \"tor*-agg*\", share: 0.3, loss: 0.02, jitter: 3us, duplication: 0.02, reordering: "
@@ -207,6 +209,7 @@ TEST(Traffic, OneSendsToManyAtOnce) {
             std::string::npos);
 }
 
+// Everybody sends once and receives once, also where chance would send somebody to itself.
 TEST(Traffic, PermutationSendsNobodyToItself) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     fabric::TrafficMatrix matrix;
@@ -263,6 +266,7 @@ TEST(Traffic, AStaggeredAllToAllIsBalancedInEveryRound) {
   EXPECT_EQ(matrix.triggers.size(), 1920U);
 }
 
+// The load of a scenario is computed from the mean, so draws that miss it would make another load.
 TEST(Traffic, DistributionsHaveTheirMean) {
   for (const char* name : {"web-search", "hadoop", "ai"}) {
     const SizeDistribution sizes = size_distribution(name);

@@ -46,6 +46,7 @@ class VirtualNetworkTest : public ::testing::Test {
 
 TEST_F(VirtualNetworkTest, DeliversAfterTheLatencyACopyOfThePacket) {
   send(start_, 0, std::byte{1});
+  // The sender uses its memory again at once; what travels must be a copy.
   payload_.assign(100, std::byte{0});
   EXPECT_EQ(network_.next_event(), start_ + 10us);
   EXPECT_TRUE(receive_all(start_ + 9us).empty());

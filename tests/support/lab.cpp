@@ -12,7 +12,10 @@ LabConfig lab_config() {
   LabConfig config;
   config.engine.paths = 16;
   config.engine.mtu_payload = 1024;
+  // The round trip of the link while it is idle.
   config.engine.base_rtt = 10us;
+  // Room for stories that post thousands of requests without a pause. Those about full queues set
+  // smaller limits.
   config.engine.max_work_requests = 4096;
   config.engine.max_completions = 16384;
   config.link.latency = 5us;
@@ -20,6 +23,8 @@ LabConfig lab_config() {
 }
 
 std::string pattern(std::size_t length, std::uint64_t seed) {
+  // A hash for each eight bytes of the text, so that a byte in a wrong place, or of another text,
+  // differs.
   std::string out(length, '\0');
   for (std::size_t i = 0; i < length; ++i) {
     out[i] = static_cast<char>(mix64(seed * 0x10001 + i / 8) >> (8 * (i % 8)));
@@ -54,6 +59,8 @@ void Node::boot(const srd::EngineConfig& config) {
                       .access = all,
                       .domain = kDomain})
              .value();
+  // Four gibibytes of addresses with no memory behind them: keys and bounds are checked as for any
+  // other region, and no byte is stored.
   phantom_key_ = engine()
                      .memory()
                      .insert({.address = kPhantomAddress,
@@ -80,6 +87,8 @@ std::optional<std::uint64_t> Node::post(std::size_t length, std::string_view con
                                         const Node& to, const How& how, Post&& request) {
   Request entry;
   entry.length = length;
+  // The memory is allocated apart from the entry: moving the entry into the map leaves the
+  // addresses in the segments valid.
   entry.buffer = std::make_unique<std::byte[]>(length);
   std::ranges::copy(std::as_bytes(std::span(content)), entry.buffer.get());
   request.peer = peer(to);
@@ -208,6 +217,7 @@ void Node::finish(const Completion& completion) {
     ASSERT_FALSE(request.status.has_value()) << "a second completion for one request";
     request.status = completion.status;
     request.result.assign(reinterpret_cast<const char*>(request.buffer.get()), request.length);
+    // An engine that touches the memory from now on is found out by the address sanitizer.
     request.buffer.reset();
     --outstanding_;
     return;
@@ -257,6 +267,7 @@ Lab::Lab(std::uint32_t nodes, const LabConfig& config) : world_(config.seed) {
   world_.network().link() = config.link;
   for (std::uint32_t i = 0; i < nodes; ++i) {
     srd::EngineConfig engine = config.engine;
+    // Engines with the same seed would draw the same paths at the same moments.
     engine.seed = config.seed * 100 + i;
     world_.add_host(engine);
     nodes_.emplace_back(*this, i);
@@ -291,6 +302,9 @@ bool Lab::run_until(const std::function<bool()>& reached, Duration limit) {
 }
 
 bool Lab::run_until_idle(Duration limit) {
+  // What was posted a moment ago has not left, so the engines are pumped before the network is
+  // asked. An event within a millisecond is work under way, such as an acknowledgement that is held
+  // back; later ones are timers that wait for what may never come, and are not waited for.
   const auto idle = [this] {
     world_.pump();
     const bool all_done = std::all_of(nodes_.begin(), nodes_.end(),
@@ -304,6 +318,8 @@ void Lab::restart(Node& node) { restart(node, node.config().life.plus(1)); }
 
 void Lab::restart(Node& node, srd::Life life) {
   srd::EngineConfig config = node.config();
+  // The life is all by which peers tell the new process from the old one: it has the same address
+  // and attachment.
   config.life = life;
   crash(node);
   node.boot(config);

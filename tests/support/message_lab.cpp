@@ -85,6 +85,8 @@ void Station::stop() {
 std::optional<std::uint64_t> Station::try_send(const Station& to, std::uint64_t tag,
                                                std::size_t size, const SendOptions& options) {
   const std::uint64_t cookie = ++last_cookie_;
+  // The entry is made first, because its memory is what the messenger is given. A refused send
+  // removes it again.
   Request& request = requests_[cookie];
   request.memory.resize(size);
   request.size = size;
@@ -113,6 +115,7 @@ std::uint64_t Station::send(const Station& to, std::uint64_t tag, std::size_t si
 std::uint64_t Station::receive(std::uint64_t tag, std::size_t size, const ReceiveOptions& options) {
   const std::uint64_t cookie = ++last_cookie_;
   Request& request = requests_[cookie];
+  // The messenger is told of the first `size` bytes only.
   request.memory.assign(size + kGuard, kGuardByte);
   request.size = size;
   srd::MessageReceive receive;
@@ -132,6 +135,7 @@ void Station::collect() {
   if (!messenger_) {
     return;
   }
+  // Moves what the engine has completed into the messenger's own queue.
   messenger_->progress();
   std::array<srd::MessageCompletion, 16> batch;
   for (std::size_t n = messenger_->poll(batch); n > 0; n = messenger_->poll(batch)) {
@@ -226,6 +230,7 @@ bool MessageLab::run_until_done(Duration limit) {
 }
 
 void MessageLab::crash(Station& station) {
+  // The messenger refers to the engine, so it goes first.
   station.stop();
   world_.crash(station.host());
 }

@@ -62,6 +62,7 @@ inline CaptureFile read_pcapng(const std::string& path) {
   };
   std::size_t at = 0;
   while (at + 12 <= text.size()) {
+    // Each block begins with its type and its length, and ends with its length once more.
     const std::size_t size = word(at + 4);
     if (size < 12 || size % 4 != 0 || at + size > text.size() || word(at + size - 4) != size) {
       return capture;
@@ -71,6 +72,8 @@ inline CaptureFile read_pcapng(const std::string& path) {
       capture.interfaces.push_back(option(at + 16, end, 2));
     } else if (word(at) == 6) {
       CapturedFrame frame;
+      // Of an enhanced packet block: interface, time (upper word first), captured and original
+      // length, then the bytes, padded to four, and the options.
       frame.interface = word(at + 8);
       frame.time = std::uint64_t{word(at + 12)} << 32 | word(at + 16);
       const std::size_t kept = word(at + 20);

@@ -70,6 +70,7 @@ class Listener final : public srd::Observer {
     } else if (event.kind != Kind::path_abandoned && event.kind != Kind::path_recovered) {
       return;
     }
+    // Only this thread adds events. Who reads the count (acquire) finds the events below it whole.
     const std::uint32_t index = board_.events.load(std::memory_order_relaxed);
     if (index < DemoBoard::kEvents) {
       board_.event[index] = {event.kind, nanoseconds(event.when), event.path.value()};
@@ -135,6 +136,7 @@ class Receiver {
                          .key = key,
                          .buffer = std::bit_cast<std::uint64_t>(memory_.data())};
     });
+    // From here on the sender may read `receiver`.
     board_.meeting.store(1, std::memory_order_release);
   }
 

@@ -162,6 +162,8 @@ void DemoStory::print_table(const DemoResult& result) const {
   row("verdict", result.passed ? "passed" : "FAILED");
 }
 
+// The page holds the numbers as JSON and draws them itself (emu/sim/story_report.hpp): no file but
+// this one is needed to read it.
 void DemoStory::write_report(const DemoResult& result) const {
   const auto series = [&](const std::string& name, const auto& value) {
     Json points = Json::array();

@@ -256,6 +256,7 @@ bool can_run(const std::vector<Finding>& findings) {
                       [](const Finding& finding) { return finding.health == Health::broken; });
 }
 
+// What explains other findings comes first; what most people do not need comes last.
 std::vector<Finding> examine_machine() {
   std::vector<Finding> findings{who_and_where(), own_parts(), shared_memory(), process_handles(),
                                 limits()};

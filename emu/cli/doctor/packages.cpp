@@ -72,6 +72,7 @@ Finding rdma_core() {
       good ? "" : "apt-get install libibverbs1 ibverbs-providers"};
 }
 
+// The presence of one program shows that its package is there.
 struct Tool {
   const char* topic;
   const char* program;

@@ -104,7 +104,8 @@ RunningCell::RunningCell(const MatrixPlan& plan, const Cell& cell, std::string f
   start(plan);
 }
 
-// The words of a `weft run`, but for what is the cell's own affair.
+// `command_` is the `weft run` that does the same again, as it is shown to people. What concerns
+// this cell's folder only, such as --out, is added in start().
 void RunningCell::write_command(const MatrixPlan& plan) {
   const Condition& condition = *cell_.condition;
   command_ = {"weft", "run", "--device", cell_.device};
@@ -150,6 +151,8 @@ void RunningCell::start(const MatrixPlan& plan) {
   if (pid_ < 0) {
     throw std::runtime_error(srd::errno_text("cannot start 'weft run'"));
   }
+  // Here and in the child (keep()), since either may come first: from then on Ctrl-C is for the
+  // matrix alone.
   ::setpgid(pid_, pid_);
 }
 
@@ -193,6 +196,8 @@ void RunningCell::end_when_due(Clock::time_point now) {
     said_too_much_ = true;
     next_signal_ = now;
   } else if (now - begin_ >= timeout_) {
+    // First what the programs wait for is written down, then the debugger asks them, and only then
+    // signals are sent: they would change what there is to see.
     timed_out_ = true;
     waits_ = what_descendants_wait_for(pid_);
     stacks_.emplace(waits_, folder_ + "/" + CellFiles::kStacks);

@@ -31,6 +31,7 @@ CellLog::CellLog(const std::string& path) {
   }
   reader_ = srd::UniqueFd(ends[0]);
   writer_ = srd::UniqueFd(ends[1]);
+  // One thread looks after all cells, so no read may wait.
   ::fcntl(reader_.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(reader_.get(), F_SETPIPE_SZ, kPipe);
 }

@@ -1,7 +1,7 @@
 // Owns the table of conditions.
 //
-// Each is so strong that what it is to show happens in every run of a second or so, and so weak
-// that a program that does what its device's protocol asks of it goes on.
+// Each is strong enough that the mistakes it is to show appear in every run of a second or so, and
+// weak enough that a program that does what its device's protocol asks of it goes on.
 #include "emu/cli/matrix/condition.hpp"
 
 #include <algorithm>
@@ -37,7 +37,8 @@ std::vector<Condition> make_conditions() {
   all.push_back({.name = "ideal",
                  .about = "nothing is lost, late or out of order",
                  .shows = "what fails everywhere",
-                 // Nothing overtakes what has begun on the way through weftd along a direct ring.
+                 // A direct ring is opened while the first frames are still on their way through
+                 // weftd, and later ones could overtake them there.
                  .through_weftd = true});
   // On every path: were some paths slower than others, a sender that avoids slow ones would soon
   // send in order again.

@@ -39,7 +39,7 @@ std::string who_failed(const CellEnd& end) {
   return first == end.programs.end() ? fmt::format("weft run: exit {}", end.code) : said(*first);
 }
 
-// The others of one that died may fail: but each by itself, and none by a crash.
+// Where one was killed the others may fail, but each must end by itself, and none by a crash.
 Judgement judge_survivors(const CellEnd& end) {
   const auto found = std::ranges::find_if(
       end.programs, [](const NotedEnd& program) { return !program.killed && crashed(program); });

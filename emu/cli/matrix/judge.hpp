@@ -1,4 +1,7 @@
 // Owns what is known of a cell that has ended, and what follows from it.
+//
+// The facts have been gathered by others, all that is read here is events.jsonl: so a test can ask
+// about every combination.
 #pragma once
 
 #include <chrono>

@@ -103,6 +103,8 @@ void keep(const std::string& path, const std::vector<std::string>& words, int ou
   }
   ::sigaddset(&signals, SIGCHLD);
   ::sigaddset(&signals, kKillKept);
+  // Blocked before the child is started, so that no signal is lost; wait_for() takes them one by
+  // one.
   ::sigprocmask(SIG_BLOCK, &signals, &before);
   die_with(parent, SIGTERM);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -1,5 +1,8 @@
 // Owns a process that stands between the matrix and one `weft run`, and that ends whatever is left
 // when the run has ended.
+//
+// The matrix itself cannot do it: it would have to take orphans of all cells for its children, and
+// could not tell whose they are.
 #pragma once
 
 #include <signal.h>

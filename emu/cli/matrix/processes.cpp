@@ -35,6 +35,7 @@ ProcessState process(pid_t pid) {
 
 // The emulated host that it lives on; none: it is one of ours.
 std::string host_of(pid_t pid) {
+  // As it was when the program began, whatever the program has changed since.
   std::istringstream environment(read(fmt::format("/proc/{}/environ", pid)));
   const std::string key = "WEFT_HOST=";
   for (std::string word; std::getline(environment, word, '\0');) {
@@ -79,6 +80,7 @@ std::string what_it_does(pid_t pid, const ProcessState& known) {
   if (known.state == 'T') {
     return "is stopped";
   }
+  // Empty where the kernel does not let us look (ptrace_scope), or has no such file.
   const std::string call = read(fmt::format("/proc/{}/syscall", pid));
   if (known.state == 'R' || call.starts_with("running")) {
     return "runs (it polls, or calculates)";

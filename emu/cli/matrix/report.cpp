@@ -24,6 +24,7 @@ struct Grid {
   std::vector<std::vector<std::string>> words;  // [row][column]
 };
 
+// With one seed only the columns need not name it.
 Grid grid_of(const std::vector<CellResult>& results) {
   const auto one_seed = std::ranges::all_of(results, [&](const CellResult& result) {
     return result.cell.seed == results.front().cell.seed;
@@ -89,6 +90,8 @@ std::size_t character(std::string_view text, std::size_t at) {
     }
     code = code << 6 | (byte(at + i) & 0x3F);
   }
+  // By length: a longer form of a smaller number is not allowed, nor are surrogates, and the last
+  // two numbers of each plane.
   constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool allowed = first >= 0xC2 && first < 0xF8 && code >= kLeast[length] &&
                        code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF) &&

@@ -1,4 +1,8 @@
 // Owns starting the next cell when one has ended.
+//
+// One thread runs all cells: it looks at each in turn, and sleeps in poll() until one has output or
+// a moment has passed. No call here waits for a single cell, or the time limits of the others would
+// slip.
 #include "emu/cli/matrix/runner.hpp"
 
 #include <poll.h>

@@ -25,7 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMark = ".weft-matrix";
-// A mark gets its name when it is locked.
+// A mark gets its name only when it is locked: another matrix, which removes places whose mark is
+// not locked, must not find it before.
 constexpr const char* kDraft = ".weft-matrix-draft";
 constexpr const char* kPrefix = "weft-matrix-";
 constexpr std::size_t kRandomSize = 6;

@@ -38,6 +38,7 @@ std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
 [[noreturn]] void become(const std::string& path, std::vector<std::string> words, int output,
                          pid_t parent) {
   launch::forget_interrupts();
+  // In a group of its own, so that Ctrl-C is for the matrix alone.
   ::setpgid(0, 0);
   die_with(parent, SIGKILL);
   ::unsetenv("DEBUGINFOD_URLS");  // a test does not fetch files

@@ -209,6 +209,7 @@ class Reader {
     return network;
   }
 
+  // Applied to a network that nobody uses: whether a fault's link exists, only the network can say.
   void read_faults(YamlMap& map, Condition& condition, const fabric::Topology& network) {
     if (file_.failed()) {
       return;

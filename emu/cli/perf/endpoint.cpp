@@ -16,6 +16,8 @@
 namespace weft::cli {
 namespace {
 
+// There are more receives than requests in a default window, and each is larger than the largest
+// send: no send is then refused for want of a receive, which would measure retries.
 constexpr std::uint32_t kReceives = 1024;
 constexpr std::uint32_t kReceiveSize = 16384;
 constexpr std::uint32_t kQkey = 0x5EED;
@@ -42,8 +44,6 @@ std::optional<double> percentile(const std::vector<double>& sorted, double part)
 
 const char* to_string(PerfOperation operation) {
   constexpr const char* kNames[] = {"send", "write", "read"};
-  // The order matters: what the peer needs (address, queue pair, key, buffer) is on the board
-  // before the barrier, and receives are posted before it, so that nothing can come too early.
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -65,6 +65,8 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   own_qpn_ = srd::Qpn{place.qpn};
   auto& own = board_.sides[static_cast<std::size_t>(side_)];
   const Rendezvous& other = board_.sides[static_cast<std::size_t>(1 - side_)].place;
+  // What the peer needs (address, queue pair, key, buffer) is on the board before the barrier, and
+  // receives are posted before it: so nothing can come too early.
   host_->with([&](srd::Engine& engine, TimePoint) {
     const auto opened = engine.open_endpoint(
         own_qpn_, {.qkey = kQkey, .domain = kDomain, .receive_depth = 2 * kReceives});
@@ -102,6 +104,7 @@ void PerfEndpoint::pause(std::size_t work) {
   }
 }
 
+// A side announces its step first and then waits for the other's: whoever comes last releases both.
 void PerfEndpoint::barrier() {
   auto& own = board_.sides[static_cast<std::size_t>(side_)].step;
   const auto& other = board_.sides[static_cast<std::size_t>(1 - side_)].step;
@@ -289,6 +292,7 @@ PerfResult PerfEndpoint::run(const PerfCase& perf_case) {
   PerfResult result;
   const std::uint32_t first = measurements_ + 1;
   measurements_ += 2;
+  // Before the first barrier, after which the other side may write there.
   target_[perf_case.size - 1] = std::byte{0};
   const auto counters = [&] {
     return host_->look([](srd::Engine& engine) { return engine.counters(); });

@@ -75,6 +75,7 @@ struct PerfPlace {
 // on the board makes both throw instead of waiting for ever.
 class PerfEndpoint {
  public:
+  // The buffers of both sides are made once, of this size.
   static constexpr std::size_t kMaxSize = std::size_t{1} << 23;
 
   // Side 0 is the client, who measures.

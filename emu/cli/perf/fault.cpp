@@ -1,4 +1,5 @@
-// Owns the translation from a link's fault.
+// Owns reading a link's fault as one of packets, and refusing what only a modelled network could
+// do. A field that Impairment gets later must be named here: in one list or in the other.
 #include "emu/cli/perf/fault.hpp"
 
 #include "emu/fabric/fault.hpp"

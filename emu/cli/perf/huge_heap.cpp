@@ -1,4 +1,7 @@
 // Owns the C library's settings for large heaps.
+//
+// glibc has no call for "one large heap in huge pages". So the heap is made to grow once by the
+// whole reserve, and the kernel is asked for huge pages there.
 #include "emu/cli/perf/huge_heap.hpp"
 
 #include <malloc.h>

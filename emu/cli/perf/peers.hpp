@@ -1,5 +1,8 @@
 // Owns the rows of other people's transports in `weft perf`: libfabric's providers, measured with
 // fi_pingpong.
+//
+// They are there for comparison, so nothing of the measurement is ours: the stock program measures
+// itself, on loopback, without an emulated network.
 #pragma once
 
 #include <cstdint>

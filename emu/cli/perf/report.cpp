@@ -124,6 +124,8 @@ PerfResult median(std::span<const PerfResult> results) {
   return result;
 }
 
+// Pairs run at the same time, so what they move adds up; a latency is told of the pair that is
+// worst off.
 PerfResult sum_of(std::span<const PerfResult> pairs) {
   PerfResult sum = pairs.front();
   for (const PerfResult& one : pairs.subspan(1)) {

@@ -116,6 +116,7 @@ int run_side(const PerfOptions& options, PairBoard& board, int pair, int side,
     }
     PerfEndpoint endpoint(board.perf, side);
     PerfPlace place = ground.place(pair, side);
+    // The capture lies nearest to the carrier: it shows what a fault on this side lets through.
     record(options, place, side);
     trouble(options, place, side);
     endpoint.start(std::move(place), options.block, options.congestion_control);
@@ -163,7 +164,7 @@ void Sides::start(int side, const std::function<int()>& body) {
     // are its parent's to handle.
     die_with(self, SIGKILL);
     launch::forget_interrupts();
-    ::signal(SIGPIPE, SIG_DFL);  // this process clears up
+    ::signal(SIGPIPE, SIG_DFL);  // a side has nothing to clear up: its parent does that
     ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
     ::_exit(end_output(body()));
   }

@@ -1,4 +1,7 @@
 // Owns the layout of a grid's page and document.
+//
+// Colours tell the ratio to the best policy of the same cell, because times of different cells
+// differ by orders of magnitude.
 #include "emu/cli/sim/grid_report.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,8 @@
 // Owns the life of a grid's runs.
+//
+// A grid has many runs, and each is a function of its text, its settings and this program. So
+// results are kept in a file by a key made of these, and a call runs only what is not known yet: a
+// grid that was interrupted goes on where it was.
 #include "emu/cli/sim/grid_run.hpp"
 
 #include <fmt/core.h>
@@ -30,6 +34,7 @@ using Json = nlohmann::ordered_json;
 using sim::Grid;
 using sim::GridCell;
 
+// Without --cells. Who names cells, or wants to see the list, means all of them.
 constexpr std::size_t kDefaultCells = 24;
 
 int usage(const std::string& text) {
@@ -91,6 +96,7 @@ std::string choose(const GridOptions& options, Grid& grid) {
         return "the grid has no policy '" + name + "'";
       }
     }
+    // The first policy stays in any case: it is the one that is judged.
     std::erase_if(grid.policies, [&, judged = grid.policies.front().name](const auto& policy) {
       return policy.name != judged && std::find(options.policies.begin(), options.policies.end(),
                                                 policy.name) == options.policies.end();
@@ -164,6 +170,7 @@ void print_judgement(const Grid& grid, const GridJudgement& judgement) {
   fmt::print("{:<64} {:>12} {:>12} {:<14} {:>7}  {}\n", "cell", grid.policies.front().name, "best",
              "by", "x best", "half");
   std::vector<GridComparison> order = judgement.comparisons;
+  // The worst first: what has to be looked at must not be cut off.
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.of_best() > b.of_best(); });
   constexpr std::size_t kShown = 40;
@@ -239,6 +246,8 @@ struct KeptResults {
     }
     known = read_lines(path);
     std::ifstream before(path, std::ios::binary | std::ios::ate);
+    // A call that was killed may have left half a line. It gets its line end, so that read_lines()
+    // drops it and nothing else.
     const bool cut = before && before.tellg() > 0 && before.seekg(-1, std::ios::end).get() != '\n';
     file.open(path, std::ios::app);
     if (cut) {
@@ -264,6 +273,7 @@ bool run_missing(const GridOptions& options, const std::vector<PlannedRun>& runs
     }
   }
   bool good = true;
+  // Written at once: what has run is never lost.
   const auto take = [&](std::size_t index, const Json& json) {
     const PlannedRun& run = *of_job[index];
     Json line = grid_line(*run.cell, run.policy->name, json);

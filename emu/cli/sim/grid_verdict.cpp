@@ -19,6 +19,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Of the runs of one cell, by policy.
 using Runs = std::map<std::string, const Json*>;
 
+// A run in which a flow has not finished has no metric: it counts as infinitely slow, so it is
+// never left out of a comparison that it would lose.
 double metric_of(const Json& run, const std::string& metric) {
   const Json& value = run["metrics"][metric];
   return value.is_null() ? kNever : value.get<double>();
@@ -34,6 +36,7 @@ double small_slowdown(const Json& run) {
   return run["ratio"].is_null() ? kNever : most;
 }
 
+// Whether a demand speaks of that cell: each measure needs cells that have it.
 bool counts(const sim::GridDemand& demand, const GridCell& cell) {
   return (demand.conditions.empty() || std::find(demand.conditions.begin(), demand.conditions.end(),
                                                  cell.condition) != demand.conditions.end()) &&
@@ -94,6 +97,7 @@ Json grid_line(const GridCell& cell, const std::string& policy, const Json& run)
     line["error"] = run["error"];
     return line;
   }
+  // Without all flows there is no metric: those that have finished are the fast ones.
   const bool whole = !run["ratio"].is_null();
   for (const std::string& metric : cell.metrics) {
     const Json& all = run["slowdown"];
@@ -137,6 +141,8 @@ GridJudgement judge_grid(const sim::Grid& grid, const std::vector<GridCell>& cel
   const std::string& judged = grid.policies.front().name;
   for (const GridCell& cell : cells) {
     const auto of_cell = runs.find(&cell);
+    // The best of some policies may not be the best of all, so a cell with a missing run is left
+    // out.
     if (of_cell == runs.end() || of_cell->second.size() < grid.policies.size()) {
       continue;
     }
@@ -154,6 +160,7 @@ GridJudgement judge_grid(const sim::Grid& grid, const std::vector<GridCell>& cel
           it.best_policy = policy.name;
         }
       }
+      // Where no policy finishes there is nothing to compare.
       if (std::isfinite(it.best)) {
         result.comparisons.push_back(std::move(it));
       }

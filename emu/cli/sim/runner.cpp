@@ -227,6 +227,7 @@ Json run_job(const SimJob& job, bool show_progress) {
   }
   {
     Progress progress(show_progress);
+    // 2 us of the network at a time. How a run is cut into pieces does not change it.
     while (!simulation.run_for(2'000'000)) {
       progress.update(simulation);
     }
@@ -342,6 +343,7 @@ bool read_child(Child& child) {
 void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
               const std::function<void(std::size_t, const Json&)>& done) {
   Children running;
+  // Results that came before those of earlier jobs wait here.
   std::map<std::size_t, Json> finished;
   std::size_t next = 0;
   std::size_t told = 0;

@@ -55,6 +55,8 @@ void print_slowdown(const Json& run) {
 
 }  // namespace
 
+// Whether packets are accounted for comes first: if not, no other number of the run can be
+// believed. Then the first bound that was missed.
 std::string verdict_on(const Json& run) {
   if (run.contains("conservation")) {
     return "FAIL " + run["conservation"].get<std::string>();
@@ -68,6 +70,7 @@ std::string verdict_on(const Json& run) {
   return run["checks"].empty() ? "-" : "ok";
 }
 
+// The message of a run without a result stands on the standard error already.
 void print_run(const Json& run) {
   if (run.contains("error")) {
     return;
@@ -144,6 +147,7 @@ void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) 
                          [&, name = key](const auto& pair) { return pair.first == name; });
         values.insert(it == other.settings.rend() ? "" : it->second);
       }
+      // Variants differ in many settings at once; their names say more than columns would.
       const bool by_variant =
           std::any_of(jobs.begin(), jobs.end(), [](const SimJob& j) { return !j.variant.empty(); });
       if (values.size() > 1 && !by_variant &&

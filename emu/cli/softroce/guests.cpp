@@ -16,7 +16,8 @@
 namespace weft::cli {
 namespace {
 
-// init.sh of the guest calls its device so, as ours is called.
+// As init.sh names the guest's device: the name that our device has, so that one command line
+// serves both.
 constexpr const char* kDevice = "rxe_0";
 
 std::string name_of(std::size_t host) { return "h" + std::to_string(host + 1); }
@@ -30,7 +31,7 @@ Result<Guests> Guests::prepare(std::size_t hosts) {
         std::string("--device softroce runs programs in virtual machines, and there is no ") +
             softroce::kQemu + ": sudo apt-get install --no-install-recommends qemu-system-x86");
   }
-  // Here, so that the guests do not wait for each other while the first one makes it.
+  // The image is made here, before the guests start: they would all wait for the one that makes it.
   auto image = softroce::cache_folder().and_then(
       [](const std::string& cache) { return softroce::make_image(cache, "default"); });
   if (!image) {

@@ -16,7 +16,9 @@ namespace weft::cli {
 
 inline constexpr const char* kSoftroceDevice = "softroce";
 
-// A guest for each program: it hangs on the link of its host, and sees this machine's files.
+// A guest for each program: it is connected to the link of its host, and sees this machine's files.
+// Each is another process of `weft softroce vm`, so that a guest is stopped as any program of the
+// group is.
 class Guests {
  public:
   // Of that many hosts. An error, with the remedy, where this machine cannot run guests.

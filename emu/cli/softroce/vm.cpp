@@ -133,6 +133,8 @@ std::string directory_of(const std::string& network) {
 
 }  // namespace
 
+// In this order: what can fail for want of a program or a folder comes before what takes time (the
+// image), and the network before the guest, because its answer says where the guest can be.
 int run_vm(const VmOptions& options) {
   if (launch::find_program(softroce::kQemu).empty()) {
     complain("weft softroce: there is no {}: {}\n", softroce::kQemu, kRemedy);
@@ -150,6 +152,7 @@ int run_vm(const VmOptions& options) {
   std::optional<launch::PrivateWeftd> own;
   std::string directory;
   if (options.network.empty()) {
+    // A network of its own with one host, for the self-test or for a job that needs no peer.
     own.emplace(unwrap(launch::PrivateWeftd::start(
         {.hosts = 1,
          .mtu = launch::payload_of(kind),
@@ -186,6 +189,7 @@ int run_vm(const VmOptions& options) {
     guest.job = kSelfTest;
     const auto address = status["nics"][0]["address"].get<std::string>();
     guest.job.replace(guest.job.find('@'), 1, address);
+    // The peer of the self-test is a program of this machine on our soft-RoCE device.
     server.emplace(unwrap(launch::Child::start(
         {.words = {"rping", "-s", "-P", "-a", address},
          .environment = unwrap(

@@ -1,4 +1,6 @@
 // Owns the ranks' processes: attaching, meeting, and driving a worker from section to section.
+// Barriers stand around each section, so that no rank is in one that another has not prepared, or
+// has left.
 #include "emu/cli/workloads/live.hpp"
 
 #include <fmt/core.h>
@@ -71,6 +73,7 @@ class Shared {
   std::span<RankPlace> places_;
 };
 
+// One rank in its process. The background thread receives while the rank computes, as a NIC would.
 class LiveRank {
  public:
   using Host = srd::Host<WorkerMachine>;
@@ -79,6 +82,8 @@ class LiveRank {
       : job_(job), rank_(rank), shared_(shared) {
     attach::Attachment attached =
         unwrap(attach::attach({.socket = socket, .host = fmt::format("h{}", rank + 1)}));
+    // Each rank writes its own place before the first barrier of run(), and reads the others' after
+    // it.
     RankPlace& place = shared.places()[rank];
     place = {.address = attached.address,
              .attachment = attached.id,
@@ -101,6 +106,7 @@ class LiveRank {
     board.barrier(rank_);
     host_->look([&](WorkerMachine& machine) { machine.worker().meet(shared_.places()); });
     while (true) {
+      // The watch must not take a long computation for a hang.
       board.where(rank_).computes(true);
       const bool finished = host_->look([](WorkerMachine& machine) {
         machine.worker().prepare();
@@ -140,6 +146,7 @@ class LiveRank {
     };
     Board& board = shared_.board();
     while (!host_->look(over)) {
+      // Where a death is part of the run, the others are to find out by themselves.
       if (board.aborted() && !job_.victim) {
         return "another rank gave up: " + board.reason();
       }
@@ -147,6 +154,7 @@ class LiveRank {
         idler_.worked();
         board.where(rank_).moved();
       } else if (idler_.pause(host_->last_poll())) {
+        // Not longer: that another rank has given up is told by a flag, which wakes nobody.
         host_->sleep(host_->last_poll() + std::chrono::milliseconds{1});
       }
     }
@@ -201,6 +209,7 @@ bool run_live(const LiveJob& job, std::vector<std::byte>& results) {
        .look = launch::check_interrupt,
        .complain = [&](const std::string& text) { complain("{}: {}\n", job.command, text); }});
   const auto all = shared.all_results();
+  // Also of a run that failed: what the ranks found until then may say why.
   results.assign(all.begin(), all.end());
   return good;
 }

@@ -1,4 +1,7 @@
 // Owns running workers as processes of this machine, over the rings of a weftd of their own.
+//
+// A worker is made of sections with barriers between them, so that all ranks begin a section
+// together; inside of a section nothing is waited for but what the network brings.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,9 @@
 // Owns the words and queue formats that the stock EFA library and its device exchange.
+//
+// Sizes and places of all fields are those of Linux's efa-abi.h (commands) and of rdma-core's
+// efa_io_defs.h (queues), whatever the names here: a library that was compiled years ago, or will
+// be in a year, finds its fields at the same offsets. Newer versions add fields at the end of a
+// struct, and bits of `comp_mask` or of a capability word announce them; they never move one.
 #pragma once
 
 #include <array>
@@ -11,7 +16,7 @@ inline constexpr std::uint32_t kDriverId = 17;
 
 // --- Words that follow the common part of commands and replies.
 
-// Layouts are those of the kernel's efa-abi.h.
+// The answer to GET_CONTEXT: what the library must know before it sends any other command.
 struct ContextReply {
   std::uint32_t comp_mask;
   std::uint32_t commands_with_udata;
@@ -39,6 +44,8 @@ struct DeviceReply {
 };
 static_assert(sizeof(DeviceReply) == 24);
 
+// The bits that are missing belong to what no emulated device has: 4 is polling of data in 128
+// bytes, 7 completion queues in external memory.
 enum Capability : std::uint32_t {
   kRdmaRead = 1U << 0,
   kRnrRetry = 1U << 1,
@@ -57,6 +64,8 @@ struct NumberReply {  // of ALLOC_PD and CREATE_AH
 };
 static_assert(sizeof(NumberReply) == 8);
 
+// What the library asks for beyond the common part of CREATE_CQ. A flag that the profile does not
+// have is refused, so that no program takes for granted what the device does not do.
 struct CqCommand {
   std::uint32_t comp_mask;
   std::uint32_t entry_size;
@@ -82,6 +91,8 @@ struct CqReply {
 static_assert(sizeof(CqReply) == 40);
 inline constexpr std::uint32_t kCqHasDoorbell = 1;
 
+// Both queues' sizes are in bytes: the library has computed them from its own entry sizes, from
+// which the device infers whether work requests are wide.
 struct QpCommand {
   std::uint32_t comp_mask;
   std::uint32_t rq_ring_size;
@@ -130,7 +141,8 @@ static_assert(sizeof(WireSge) == 16);
 inline constexpr std::size_t kWqeSize = 64;
 inline constexpr std::size_t kWideWqeSize = 128;
 
-// The head of both sizes of send work request.
+// The head of both sizes of send work request. A device that reads entries ahead of the doorbell
+// needs the phase in ctrl2 to tell new ones from old ones; ours goes by the doorbell's count only.
 struct WqeHead {
   std::uint16_t req_id;
   std::uint8_t ctrl1;  // 3:0 operation, 4 has immediate, 5 inline
@@ -151,7 +163,8 @@ inline constexpr std::uint8_t kHasImmediate = 0x10;
 inline constexpr std::uint8_t kInline = 0x20;
 enum WqeOperation : std::uint8_t { kOpSend = 0, kOpRead = 1, kOpWrite = 2 };
 
-// One piece of a receive; a work request is a chain of them.
+// One piece of a receive; a work request is a chain of them, from the descriptor with the first
+// flag to the one with the last flag. The doorbell counts descriptors, not work requests.
 struct ReceiveDescriptor {
   std::uint32_t address_low;
   std::uint32_t address_high;
@@ -164,7 +177,8 @@ inline constexpr std::uint32_t kKeyMask = 0xFFFFFF;
 inline constexpr std::uint32_t kFirstDescriptor = 1U << 30;
 inline constexpr std::uint32_t kLastDescriptor = 1U << 31;
 
-// Of 16 or 32 bytes, as the queue was made.
+// A completion, of 16 or 32 bytes, as the queue was made. Its request id, with the queue pair's
+// number, is all by which the library finds its own record of the work.
 struct Cqe {
   std::uint16_t req_id;
   std::uint8_t status;

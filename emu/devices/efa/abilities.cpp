@@ -88,6 +88,8 @@ std::string hexadecimal(std::uint32_t value) {
 
 }  // namespace
 
+// First each field by itself, then fields that must suit each other: these have no table, because
+// each rule has a reason of its own, which its message gives.
 Result<void> validate(const Abilities& d) {
   for (const Range& range : kRanges) {
     const std::uint32_t value = d.*range.member;

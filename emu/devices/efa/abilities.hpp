@@ -13,6 +13,7 @@ namespace weft::devices::efa {
 
 inline constexpr std::uint32_t kMaxDescriptors = 32768;  // of a queue: doorbells count modulo 2^16
 
+// Profiles say every field; the defaults serve tests that set a few.
 struct Abilities {
   std::uint32_t part_id = 0xEFA1;
   std::uint32_t gbps = 100;

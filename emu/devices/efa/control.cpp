@@ -81,6 +81,8 @@ nic::Outcome<std::unique_ptr<kernel::Ah>> EfaDevice::create_ah(kernel::Pd& pd,
   srd::Address gid;
   gid.bytes = attributes.dgid;
   const std::uint32_t domain = static_cast<EfaPd&>(pd).number;
+  // Only the NIC is named here. Which process on it is meant follows from the queue pair number of
+  // each request (Nic::peer_of()), so one address handle reaches all processes of a NIC.
   const auto number = nic_.create_ah(domain, address_of(gid));
   if (!number) {
     return nic::refuse(number.error());
@@ -174,6 +176,7 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::Fil
   if (!take(udata, kShortQpCommand, command)) {
     return nic::refuse(EINVAL);
   }
+  // The verbs have no name for SRD: it is the driver's own type 0.
   const bool srd = request.type == abi::kQpDriver && command.driver_type == 0;
   if (!srd && request.type != abi::kQpUd) {
     return nic::refuse(EOPNOTSUPP);
@@ -205,6 +208,7 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> EfaDevice::create_qp(const kernel::Fil
   if (!qp->valid()) {
     return nic::refuse(ENOMEM);
   }
+  // By the base class, because publish() casts the pointer back to that.
   nic_.set_owner(**made, static_cast<QueuePair*>(qp.get()));
   qp->max_send_wr = request.max_send_wr;
   qp->max_recv_wr = request.max_recv_wr;
@@ -245,6 +249,8 @@ nic::Outcome<void> EfaDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& req
 
 nic::Outcome<void> EfaDevice::query_qp(const kernel::Qp& qp, std::uint32_t mask,
                                        abi::QueryQp& to) const {
+  // What Linux's driver can tell. Like that driver it refuses other questions instead of answering
+  // zero.
   constexpr std::uint32_t kKnown = nic::kMaskState | nic::kMaskPkeyIndex | nic::kMaskPort |
                                    nic::kMaskQkey | nic::kMaskSqPsn | nic::kMaskCap |
                                    nic::kMaskRnrRetry;

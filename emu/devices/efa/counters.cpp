@@ -10,6 +10,9 @@
 namespace weft::devices::efa {
 namespace {
 
+// What Linux's driver shows of a port. srd::Counters counts more, under names of the same style:
+// those are shown by weft only (Place::all), or a script would find files that real devices do not
+// have.
 constexpr std::string_view kOfPort[] = {"tx_bytes",
                                         "tx_pkts",
                                         "rx_bytes",

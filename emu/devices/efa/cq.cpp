@@ -14,6 +14,8 @@
 namespace weft::devices::efa {
 namespace {
 
+// One to one, so that a program reads the same number as on a real device; `remote_status` is what
+// it reads if a status is added to the NIC and not here.
 Status to_efa(nic::WorkStatus status) {
   using From = nic::WorkStatus;
   switch (status) {
@@ -105,6 +107,7 @@ Cqe send_entry(const nic::WorkCompletion& done, bool wide_id) {
   return entry;
 }
 
+// A write with immediate data completes at its target as a receive.
 bool of_receive_queue(nic::Operation operation) {
   return operation == nic::Operation::receive ||
          operation == nic::Operation::receive_write_immediate;
@@ -169,6 +172,8 @@ void CompletionQueue::look() {
   if ((word & kArm) == 0 || word == last_arm_) {
     return;
   }
+  // The word stays in memory after it has been served. A later request differs from it, by the
+  // command number if by nothing else, so an equal word has been served.
   last_arm_ = word;
   armed_ = true;
   // Completions that the program has not taken yet cause the event as well.

@@ -1,6 +1,9 @@
 // Owns a completion queue as the stock EFA library sees it: a ring of phase-marked entries and a
-// doorbell. The library says reliably what it has reaped only when it asks for an event, so that,
-// as on a real device, the application has to make its queue as large as what it has outstanding.
+// doorbell.
+//
+// The device cannot know how far the library has read: only a request for an event writes the
+// consumer's count. So a full ring is not noticed, and old entries are overwritten. As with a real
+// device, the application must make its queue as large as the work that it has outstanding.
 #pragma once
 
 #include "emu/devices/efa/abi.hpp"

@@ -14,6 +14,7 @@
 namespace weft::devices::efa {
 namespace {
 
+// A profile may offer more queue pairs than a process has numbers for.
 nic::NicConfig nic_config(const Abilities& abilities, const srd::Address& address,
                           const QpnBlock& qpns) {
   return nic::NicConfig{.address = address,
@@ -82,6 +83,8 @@ bool EfaDevice::next_transmit(TimePoint now, srd::TxPacket& out) {
 }
 
 bool EfaDevice::next_prepared(TimePoint now, srd::TxPacket& out) {
+  // When nothing more is to be sent the burst has ended: completions that sending has caused, such
+  // as those of work that failed, are written once for all of it.
   const bool sending = engine_.next_transmit(now, out);
   if (!sending) {
     publish();
@@ -116,6 +119,7 @@ void EfaDevice::fetch_sends() {
   }
 }
 
+// Completions first, then events: a program that is woken must find the completion that woke it.
 void EfaDevice::publish() {
   while (nic_.next_completion(done_)) {
     static_cast<QueuePair*>(done_.qp->owner())->publish(done_);

@@ -27,6 +27,8 @@ nic::Outcome<void> query_mr(kernel::IoctlCall& call, kernel::Object& /*mr*/) {
   return {};
 }
 
+// UverbsFile looks them up beside its own methods, and checks attributes as the table says before
+// it calls query_mr().
 constexpr kernel::OwnIoctlMethod kMethods[] = {
     {abi::IoctlObject::mr, kQueryMr, kQueryMrAttributes, kMrHandle, kernel::ObjectKind::mr,
      query_mr},

@@ -1,4 +1,7 @@
 // Owns the EFA device's objects: each gives back what it holds when its handle is destroyed.
+//
+// UverbsFile destroys objects in an order in which nothing in use goes first, and refuses to
+// destroy what is busy; so destructors here need not fail, and ignore what the NIC answers.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +18,7 @@ struct EfaPd final : kernel::Pd {
   std::uint32_t number;
 };
 
+// One key serves as local and as remote key, as with a real device.
 struct EfaMr final : kernel::Mr {
   EfaMr(nic::Nic& from, srd::RegionKey key) : nic(from), region(key) { lkey = rkey = key.value(); }
   ~EfaMr() override { (void)nic.deregister(region); }

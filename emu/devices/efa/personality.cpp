@@ -59,6 +59,9 @@ Result<std::unique_ptr<NicRunner>> EfaPersonality::start(const kernel::NicDescri
   if (!abilities) {
     return tl::unexpected(abilities.error());
   }
+  // The carrier and the process decide how the transport works; the profile then restricts what the
+  // application sees of it. Both together are checked, because a user's profile may not suit a
+  // network.
   const srd::EngineConfig config = engine_config(
       *abilities,
       srd::process_config(network.io->capabilities(), network.attachment, network.life));

@@ -24,6 +24,7 @@ T load(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
+// A key has 24 bits. The bits above them in a local segment are the library's, and are masked away.
 nic::Sge to_sge(const WireSge& from) {
   return nic::Sge{from.address(), from.length, from.key & kKeyMask};
 }
@@ -35,6 +36,8 @@ QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, kernel::QueueMemory& memory, co
     : nic_(nic), qp_(qp), memory_(memory), shape_(shape), send_cq_(send_cq), recv_cq_(recv_cq) {
   number = qp.number();
   if (shape.sq_entries > 0) {
+    // Ring and doorbell are mapped by separate calls of mmap(), under separate keys: the doorbell
+    // needs a page of its own, which DoorbellTrap can write-protect.
     sq_ = memory.allocate(std::size_t{shape.sq_entries} * shape.wqe_size);
     sq_doorbell_ = memory.allocate(sizeof(std::uint32_t));
     send_doorbell = sq_doorbell_;
@@ -94,6 +97,7 @@ nic::SendWork QueuePair::parse(std::span<const std::byte> wqe) const {
     case kOpSend:
       work.operation = nic::Operation::send;
       break;
+    // One-sided: the remote segment comes first, and there is room for one local segment behind it.
     case kOpRead:
     case kOpWrite: {
       work.operation = (head.ctrl1 & kOperationMask) == kOpRead ? nic::Operation::rdma_read
@@ -139,6 +143,8 @@ bool QueuePair::fetch_sends() {
     return true;
   }
   const std::uint16_t waiting = pending(sq_doorbell_, sq_taken_);
+  // A correct library never posts more than the ring holds. Nothing in such a ring can be trusted
+  // to be the work that was meant, so the queue pair fails instead of guessing.
   if (waiting > shape_.sq_entries) {
     return false;
   }
@@ -155,6 +161,8 @@ bool QueuePair::fetch_sends() {
   return true;
 }
 
+// A chain must begin with the first flag, have it nowhere else, and end within what the doorbell
+// announced: a library rings after the last descriptor of a chain.
 std::uint16_t QueuePair::gather(std::uint16_t available, nic::ReceiveWork& work) const {
   for (std::uint16_t i = 0; i < available; ++i) {
     const std::uint32_t slot =
@@ -205,6 +213,8 @@ bool QueuePair::fetch_receives(TimePoint now, Duration late) {
   return true;
 }
 
+// The doorbells are zeroed for the library, too: its next store counts from zero again, and until
+// then pending() must find nothing.
 void QueuePair::reset() {
   sq_taken_ = 0;
   rq_taken_ = 0;

@@ -1,5 +1,11 @@
 // Owns a queue pair as the stock EFA library sees it: two rings that the application writes, two
 // doorbells.
+//
+// The rings are in memory that the library has mapped. It writes entries and then a doorbell
+// without calling anybody, so nothing here is notified: EfaDevice asks each queue pair for new
+// entries in every round of progress. An entry that has been fetched may be overwritten by the
+// library as soon as its completion is polled; the copy that fetch_sends() makes is therefore the
+// only one that counts.
 #pragma once
 
 #include <optional>

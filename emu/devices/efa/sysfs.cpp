@@ -1,4 +1,8 @@
 // Owns the files that stock libraries read of an EFA device before they open it.
+//
+// Where a library can ask netlink it needs few of them. Where it cannot, libibverbs finds its
+// library for EFA by `modalias`, `vendor` and `device`. Programs read `numa_node` and the PCI path
+// to decide which device is near.
 #include "emu/kernel/sysfs/sysfs.hpp"
 
 #include <filesystem>
@@ -72,6 +76,7 @@ void EfaPersonality::write_device(kernel::TreeWriter& tree,
 
   const fs::path ib = device / "infiniband" / nic.name;
   const std::string guid = kernel::byte_pairs(std::span(port_gid.bytes).subspan(8));
+  // What Linux prints for RDMA_NODE_UNSPECIFIED, EFA's type.
   tree.file(ib / "node_type", "7: <unknown>");
   tree.file(ib / "node_guid", guid);
   tree.file(ib / "sys_image_guid", guid);

@@ -1,5 +1,9 @@
 // Owns the layouts that the kernel's soft-RoCE driver shares with its library: replies to commands,
 // rings, and what lies in them.
+//
+// Sizes and places are those of Linux's rdma_user_rxe.h, whatever the names here. What came later,
+// such as `ah` of a datagram, took the place of padding: libraries that do not know it leave it
+// zero.
 #pragma once
 
 #include <array>
@@ -31,7 +35,9 @@ struct Sge {
 };
 static_assert(sizeof(Sge) == 16);
 
-// Behind it lie the segments, or inline data.
+// The end of a work request. Behind it lie the segments, or the inline data. Linux's driver counts
+// its progress in `left`, `current_sge` and `sge_offset`; ours does not touch them, because the
+// engine keeps that by itself.
 struct DmaInfo {
   std::uint32_t length;
   std::uint32_t left;
@@ -140,6 +146,8 @@ struct Cqe {
 static_assert(sizeof(Cqe) == 48 && offsetof(Cqe, pkey_index) == 40);
 
 // --- Replies
+// Where the library finds a ring. A ring has no doorbell of its own: the library tells of sends by
+// the command POST_SEND, and the device looks for receives when a message needs one.
 struct MapInfo {
   std::uint64_t key;  // for mmap
   std::uint32_t size;

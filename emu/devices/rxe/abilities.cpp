@@ -40,6 +40,7 @@ struct Range {
   const char* why;
 };
 
+// Twenty bits of a key are its index; regions and windows have one half of these each.
 constexpr std::uint32_t kMaxKeys = (1U << 19) - 1;
 constexpr std::uint32_t kMaxEntries = 1U << 20;
 

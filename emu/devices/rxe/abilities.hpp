@@ -10,6 +10,7 @@
 
 namespace weft::devices::rxe {
 
+// Profiles say every field; the defaults serve tests that set a few.
 struct Abilities {
   std::uint32_t gbps = 100;
   std::uint32_t mtu = 4096;  // of the port: 256, 512, 1024, 2048 or 4096

@@ -11,6 +11,7 @@
 namespace weft::devices::rxe {
 namespace {
 
+// The rights that the device has. kAccessOptional are those that a device may ignore.
 constexpr std::uint32_t kAccess = roce::kLocalWrite | roce::kRemoteWrite | roce::kRemoteRead |
                                   roce::kRemoteAtomic | roce::kWindowBind | roce::kZeroBased;
 
@@ -51,6 +52,7 @@ roce::QpAttributes attributes_of(const abi::ModifyQp& request) {
 
 }  // namespace
 
+// A domain's number is never used twice: it is all by which the engine compares domains.
 nic::Outcome<std::unique_ptr<kernel::Pd>> RxeDevice::alloc_pd(kernel::Udata& /*udata*/) {
   if (pds_ >= abilities_.max_pd) {
     return nic::refuse(ENOMEM);
@@ -58,6 +60,7 @@ nic::Outcome<std::unique_ptr<kernel::Pd>> RxeDevice::alloc_pd(kernel::Udata& /*u
   return std::make_unique<OwnedPd>(*this, next_domain_++);
 }
 
+// A zero-based region is addressed from 0 on by peers, wherever it lies in the program.
 roce::MemoryRegion RxeDevice::region_of(const kernel::Pd& pd,
                                         const kernel::MrRequest& request) const {
   return {.data = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(request.start)),
@@ -169,6 +172,7 @@ nic::Outcome<std::unique_ptr<kernel::Srq>> RxeDevice::create_srq(const kernel::F
       request.max_sge > abilities_.max_sge || request.limit > request.max_wr) {
     return nic::refuse(EINVAL);
   }
+  // One receive at a time, as in create_qp().
   const std::uint32_t id = srq_count_ < abilities_.max_srq
                                ? engine_.create_srq(1, std::max(request.max_sge, 1U))
                                : roce::kNoSrq;
@@ -195,6 +199,8 @@ nic::Outcome<void> RxeDevice::modify_srq(kernel::Srq& srq, const abi::ModifySrq&
       (limits && request.limit > most) || (resizes && !limits && queue.limit() > most)) {
     return nic::refuse(EINVAL);
   }
+  // Unlike that of RESIZE_CQ the reply has no room for the new ring: the library gives the address
+  // of a word of its own. That is the program's memory, so it is checked before anything changes.
   if (resizes) {
     std::uint64_t place = 0;  // where the library wants to know of the new ring
     if (udata.in.size() < sizeof place) {
@@ -257,12 +263,15 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> RxeDevice::create_qp(const kernel::Fil
   if (!shape) {
     return nic::refuse(shape.error());
   }
+  // The rings first: they can fail for want of memory, and the engine must not know a queue pair
+  // without rings. Until enlist() it has no number, and its destructor leaves the engine alone.
   auto qp = std::make_unique<OwnedQp>(*this, file, *shape, request);
   if (!qp->valid()) {
     return nic::refuse(ENOMEM);
   }
   const auto* const srq = static_cast<const OwnedSrq*>(request.srq);
-  // The engine holds all sends, and only the receive that is next.
+  // The engine holds all sends, because it needs them for retransmission, and only the receive that
+  // is next: the others stay in the program's ring, whose fill the library itself keeps count of.
   const std::uint32_t number =
       engine_.create_qp({.type = static_cast<roce::QpType>(request.type),
                          .domain = qp->domain(),
@@ -288,9 +297,11 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> RxeDevice::create_qp(const kernel::Fil
   return qp;
 }
 
-// What is over is told before the state changes.
+// What is over is told before the state changes: a reset forgets the requests, and their
+// completions would be lost with them.
 nic::Outcome<void> RxeDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) {
   auto& pair = static_cast<OwnedQp&>(qp);
+  // RoCE has no addresses within a subnet: a destination is always a GID.
   if ((request.attr_mask & roce::kMaskAddress) != 0 && request.dest.is_global == 0) {
     return nic::refuse(EINVAL);
   }
@@ -309,6 +320,7 @@ nic::Outcome<void> RxeDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& req
   return {};
 }
 
+// Tells everything, whatever the mask asks for, as Linux's driver does.
 nic::Outcome<void> RxeDevice::query_qp(const kernel::Qp& qp, std::uint32_t /*mask*/,
                                        abi::QueryQp& to) const {
   const auto from = engine_.query_qp(qp.number);

@@ -52,6 +52,7 @@ void RxeCounters::visit(Place place, const kernel::Statistics& statistics,
     case Place::port_standard:
       visit_standard(counted, statistics.link_downed, visit);
       return;
+    // The engine's own names, among which are some that the driver does not have.
     case Place::all:
       counted.for_each(visit);
   }

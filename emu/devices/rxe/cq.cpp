@@ -47,9 +47,10 @@ bool CompletionQueue::resize(std::uint32_t entries) {
   auto larger = std::make_unique<Ring>(file_.queues, Ring::Ours::producer, entries, sizeof(Cqe));
   const std::uint32_t waiting = ring_->size();
   if (!larger->valid() || waiting > larger->capacity()) {
-    // The waiting entries lie just before our index; they move to the beginning of the new ring.
     return false;
   }
+  // The entries that wait lie just before our index; they move to the beginning of the new ring,
+  // where the library begins to read.
   for (std::uint32_t i = 0; i < waiting; ++i) {
     std::memcpy(larger->at(i), ring_->at(i - waiting), sizeof(Cqe));
   }

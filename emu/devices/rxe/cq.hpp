@@ -20,6 +20,8 @@ class CompletionQueue : public kernel::Cq {
   [[nodiscard]] MapInfo map_info() const { return ring_->map_info(); }
   // The next completion, or the next solicited one, sends an event. Those that are there send none.
   void arm(bool solicited_only);
+  // Then a thread of the program sleeps, or is about to, and Host no longer relies on the program's
+  // polls (expect_events()).
   [[nodiscard]] bool armed() const { return armed_ != Armed::no; }
   // What finds no room is lost, and an asynchronous event says so once.
   void publish(const Cqe& entry, bool solicited);

@@ -1,9 +1,9 @@
 // Owns the soft-RoCE device's data path and what it says about itself.
 //
-// Other than EFA's library, this one tells of sends by a command, so post_send() fetches them at
-// once; receives are fetched when a packet needs one (refill()). The engine knows nothing of rings:
-// what it completes goes through a Sink, and publish() writes that into the program's completion
-// queues and gives places in the send ring back.
+// Unlike EFA's library, this one tells of sends by a command, so post_send() fetches them at once;
+// receives are fetched when a packet needs one (refill()). The engine knows nothing of rings: what
+// it completes goes through a Sink, and publish() writes that into the program's completion queues
+// and gives places in the send ring back.
 #include "emu/devices/rxe/device.hpp"
 
 #include <algorithm>
@@ -34,7 +34,9 @@ std::uint8_t port_mtu(const Abilities& abilities, const srd::IoCapabilities& car
   return mtu;
 }
 
-// False: it is too short.
+// Takes the ICRC off the end, which may lie in `more`, in `bytes`, or across both. It is not looked
+// at: within memory it is zero, and weftd has checked what came from outside. False: the packet is
+// too short for one.
 bool strip_icrc(srd::RxPacket& packet) {
   constexpr std::size_t kSize = roce::wire::kIcrcSize;
   const std::size_t behind = std::min(packet.more.size(), kSize);
@@ -113,6 +115,7 @@ void RxeDevice::take(TimePoint now, const srd::RxPacket& packet) {
     return;
   }
   roce::wire::DatagramHeader outer;
+  // Datagrams to queue pair 1 belong to connection management, whatever else the program does.
   if (is_datagram(stripped) && roce::wire::read_envelope(packet.envelope(), outer)) {
     if (!gsi_.take(now, stripped, outer)) {
       engine_.on_packet(now, stripped, outer);

@@ -50,6 +50,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   void on_packets(TimePoint now, std::span<const srd::RxPacket> packets);
   void on_timeout(TimePoint now) override;
   [[nodiscard]] bool next_transmit(TimePoint now, srd::TxPacket& out) override;
+  // Writes what the former burst has completed: its packets have left by now.
   void prepare_transmit() { publish(); }
   [[nodiscard]] bool next_prepared(TimePoint now, srd::TxPacket& out);
   // At once, if there are completions: those of datagrams are told when their packets have left.
@@ -130,7 +131,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   void publish(const roce::Event& event);
   void note_moved(const roce::Engine::Moved& moved);
   [[nodiscard]] OwnedQp* find_qp(std::uint32_t qpn) const;
-  // False: there is no such address handle of the queue pair's domain.
+  // False: the request names an address handle that does not exist, or one of another domain.
   [[nodiscard]] bool resolve(const OwnedQp& qp, SendWork& work) const;
   [[nodiscard]] nic::Outcome<QueuePair::Shape> qp_shape(const kernel::QpRequest& request) const;
   [[nodiscard]] roce::MemoryRegion region_of(const kernel::Pd& pd,

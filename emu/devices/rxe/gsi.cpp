@@ -1,4 +1,4 @@
-// Owns the form of such datagrams.
+// Owns the headers and the checks of the datagrams of queue pair 1.
 #include "emu/devices/rxe/gsi.hpp"
 
 #include <algorithm>
@@ -24,6 +24,8 @@ bool Gsi::take(TimePoint now, const srd::RxPacket& packet, const wire::DatagramH
       headers.destination_qpn != wire::RoceCodec::kManagementQpn) {
     return false;
   }
+  // Dropped without an answer, as a NIC drops datagrams with a wrong Q_Key: true, since it was for
+  // us.
   if (agent_ == nullptr || headers.qkey != wire::kGsiQkey ||
       headers.payload_size != wire::kMadSize) {
     return true;
@@ -72,6 +74,8 @@ kernel::ManagementPort::Facts Gsi::facts() const {
   for (std::size_t i = kInterfaceId; i < first.bytes.size(); ++i) {
     facts.guid = facts.guid << 8 | std::to_integer<std::uint64_t>(first.bytes[i]);
   }
+  // The upper bits of each queue pair number of this process. Communication ids begin with it, too:
+  // by that weftd finds the process that a message belongs to.
   facts.attachment = static_cast<std::uint8_t>(config_.first_qpn >> wire::RoceCodec::kQpnBits);
   facts.path_mtu = config_.max_path_mtu;
   facts.ack_delay = kAckDelay;

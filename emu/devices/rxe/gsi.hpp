@@ -1,5 +1,8 @@
 // Owns queue pair 1, the general service interface: its datagrams, which carry the messages of
 // connection management.
+//
+// The messages are not understood here: the agent (kernel/management.hpp) reads and writes them.
+// Without an agent they are dropped, as by a host on which no program uses rdma_cm.
 #pragma once
 
 #include <span>

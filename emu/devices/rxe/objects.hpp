@@ -1,5 +1,9 @@
 // Owns the soft-RoCE device's objects: each adds itself to the device's tables when it is made, and
 // gives back what it holds when its handle is destroyed.
+//
+// The engine speaks in numbers. A table turns such a number back into the object, and a place in it
+// is null from the object's end until the number is used again: whoever looks one up checks for
+// that.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +41,7 @@ struct RxeDevice::OwnedMr final : kernel::Mr {
     WEFT_CHECK(device.engine_.keys().deregister(lkey) == 0);
     --device.mrs_;
   }
+  // A window that is bound to a region keeps it from being deregistered, as on Linux.
   [[nodiscard]] bool busy() const override {
     return Object::busy() || device.engine_.keys().has_windows(lkey);
   }
@@ -125,6 +130,8 @@ class RxeDevice::OwnedQp final : public QueuePair {
                   static_cast<const OwnedSrq*>(request.srq)),
         device_(device),
         domain_(static_cast<const OwnedPd&>(*request.pd).domain) {}
+  // Before the engine forgets the queue pair its completions are written: the program may still
+  // poll them after ibv_destroy_qp().
   ~OwnedQp() override {
     if (number == 0) {
       return;

@@ -39,6 +39,8 @@ Result<std::unique_ptr<NicRunner>> RxePersonality::start(const kernel::NicDescri
   if (!abilities) {
     return tl::unexpected(abilities.error());
   }
+  // The first low byte of each key is drawn with it, so that keys of the process's former life
+  // rarely fit.
   const std::uint64_t salt =
       mix64(std::uint64_t{network.life.value()} << 16 | network.attachment.value());
   const roce::EngineConfig config =

@@ -12,6 +12,8 @@
 namespace weft::devices::rxe {
 namespace {
 
+// Looks at the ring only when the engine has no receive left, so a program that posts receives pays
+// for no command. `late` delays, on purpose, when a receive begins to count (LateReceives).
 void move_one(Ring& ring, std::uint32_t max_sges, roce::ReceiveQueue& queue, ReceiveWork& scratch,
               LateReceives& receives, TimePoint now, Duration late) {
   const std::uint32_t waiting = ring.size();
@@ -39,6 +41,7 @@ SharedReceiveQueue::SharedReceiveQueue(const kernel::FileServices& file, std::ui
 void SharedReceiveQueue::refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoint now,
                                 Duration late) {
   move_one(*ring_, max_sge, queue, scratch, late_, now, late);
+  // An event once: the limit is disarmed, and the program sets it again, as the verbs specify.
   if (ring_->size() < limit_) {
     limit_ = 0;
     ++async_events;

@@ -46,6 +46,7 @@ class Ring {
   std::uint32_t mask_ = 0;
   std::uint32_t shift_ = 0;
   kernel::QueueRegion region_;
+  // Our own index; the word in shared memory is written from it and never read back.
   std::uint32_t index_ = 0;
 };
 

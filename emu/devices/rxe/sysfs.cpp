@@ -1,4 +1,7 @@
 // Owns the files that stock libraries read of a soft-RoCE device before they open it.
+//
+// There is no `modalias`: libibverbs finds its library for soft-RoCE by the driver's number over
+// netlink, else by a name that begins with "rxe".
 #include "emu/kernel/sysfs/sysfs.hpp"
 
 #include <filesystem>

@@ -55,6 +55,7 @@ void read_operation(const SendWqe& wqe, SendWork& work) {
     case bind_window:
       read_bind(wqe.bind, request);
       break;
+    // Nothing beside the segments; a key to invalidate is in the field of the immediate data.
     case send:
     case send_immediate:
     case local_invalidate:

@@ -16,6 +16,7 @@ using srd::Status;
 
 void Core::progress(TimePoint now) {
   while (const Completion* const next = engine_.next_completion()) {
+    // A copy: what is done with it may post work, and so move the queue.
     const Completion completion = *next;
     engine_.pop_completion();
     on_completion(completion);
@@ -123,6 +124,8 @@ bool Core::knows(const Listener& listener, const Hello& hello) const {
   });
 }
 
+// A hello is answered by accept() only, when NCCL has taken the connection. A refusal tells a
+// sender whose listener is closed, or was never there.
 void Core::on_hello(const Completion& completion, const ControlHeader& header) {
   const Hello hello{{completion.peer, completion.remote, header.qkey.value()},
                     header.from_number.value(),
@@ -201,6 +204,8 @@ void Core::on_goodbye(const Completion& completion, const ControlHeader& header)
   ++links_.counters().stray_controls;
 }
 
+// Neither nonce nor Q_Key travels in an immediate. The peer and the slot's use must be right; the
+// write itself had to have the key of the buffer.
 void Core::on_immediate(const Completion& completion) {
   const Immediate immediate = Immediate::unpack(completion.immediate);
   ReceiveComm* const meant = receivers_.find(immediate.comm);
@@ -217,6 +222,7 @@ void Core::on_written(Cookie cookie, Status status) {
     return;
   }
   meant->on_written(links_, cookie.index, status);
+  // The last work of a closed end: its number may rest now.
   if (meant->state == Comm::State::closed && meant->in_engine == 0) {
     senders_.remove(cookie.number);
   }

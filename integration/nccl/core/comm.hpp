@@ -66,6 +66,7 @@ struct Partner {
   [[nodiscard]] bool operator==(const Partner&) const = default;
 };
 
+// For WEFT_NCCL_REPORT, and for tests. Only the core counts, under its lock.
 struct CoreCounters {
   std::uint64_t sends = 0;
   std::uint64_t receives = 0;
@@ -81,6 +82,8 @@ struct CoreCounters {
   std::uint64_t failed_connections = 0;
 };
 
+// The state of one end. It outlives its closing until the engine holds no work of it, because a
+// cookie names it by number. All of it belongs to the core's lock, but the requests' states.
 struct Comm {
   enum class State : std::uint8_t {
     connecting,
@@ -122,7 +125,9 @@ struct Comm {
   }
 };
 
-// A free one of a pool, which is used in turn; nullptr if there is none.
+// Gives free requests, or nullptr if there is none. They are used in turn and not the first free
+// one: so an old pointer that a caller tests once too often mostly finds a free request, and not
+// another send's.
 template <std::size_t kCount>
 class RequestPool {
  public:

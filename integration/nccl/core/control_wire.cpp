@@ -22,6 +22,7 @@ std::optional<ControlHeader> parse_control(std::span<const std::byte> bytes) {
   if (announces ? header.count == 0 || header.count > kMaxGroup : header.count != 0) {
     return std::nullopt;
   }
+  // Exactly as long as its count says: what a later version might add has a version of its own.
   if (bytes.size() != sizeof header + header.count * sizeof(ControlEntry)) {
     return std::nullopt;
   }

@@ -1,4 +1,8 @@
 // Owns the control messages between two plugins: layouts and their validation.
+//
+// They go as sends, which the transport delivers once but in any order. So nothing here relies on
+// what was said before: each message names the end that it is for, and announcements carry a
+// number.
 #pragma once
 
 #include <boost/endian/buffers.hpp>
@@ -76,6 +80,8 @@ struct Immediate {
             (word >> 10) % kSlots + (word % kPhases) * kSlots,
             static_cast<std::uint8_t>(word >> 7 & 7)};
   }
+  // At most 64 groups are open at a time, so 13 bits are enough to tell one from all that may be
+  // late.
   [[nodiscard]] constexpr bool means(std::uint32_t other) const {
     return sequence == other % (kSlots * kPhases);
   }

@@ -31,6 +31,7 @@ Result<std::unique_ptr<Core>> Core::create(srd::Engine& engine, const CoreConfig
   return core;
 }
 
+// A number is used again only when 256 others have rested longer, or when there is no other one.
 template <class C>
 C* Core::Table<C>::make() {
   constexpr std::size_t kResting = 256;
@@ -52,6 +53,7 @@ template <class C>
 C* Core::make_end(Table<C>& table, const Partner& partner) {
   C* const made = table.make();
   if (made != nullptr) {
+    // Never 0, which a message has that names no end.
     made->nonce = static_cast<std::uint32_t>(rng_.next()) | 1U;
     made->partner = partner;
     made->restarts = restarts_of(partner.peer);
@@ -105,6 +107,7 @@ Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
   if (asked->state == Comm::State::connecting) {
     return Outcome::ok;
   }
+  // NCCL has no connection yet that it could close, so the end is closed here.
   if (asked->state == Comm::State::failed) {
     const Outcome failure = asked->failure;
     close(*asked);
@@ -145,6 +148,7 @@ Outcome Core::accept(std::uint32_t id, ReceiveComm*& connection) {
   return Outcome::ok;
 }
 
+// Whoever was not accepted is told; it would ask its connect() again for ever.
 void Core::close_listener(std::uint32_t id) {
   const auto found = listeners_.find(id);
   if (found == listeners_.end()) {
@@ -160,6 +164,7 @@ void Core::close_listener(std::uint32_t id) {
   listeners_.erase(found);
 }
 
+// Keys first: from here on no write of the partner finds the memory; a late packet meets bad_key.
 template <class C>
 void Core::give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags) {
   for (const auto& region : connection.regions) {
@@ -188,6 +193,7 @@ void Core::close(SendComm& connection) {
 void Core::close(ReceiveComm& connection) { give_up(receivers_, connection, kToSender); }
 
 Result<Region*> Core::register_memory(SendComm& connection, std::byte* data, std::size_t size) {
+  // No peer reaches a sender's memory, so it has no key.
   return add_region(connection, data, size, [] { return srd::RegionKey{}; });
 }
 
@@ -245,6 +251,8 @@ bool Core::deregister(SendComm& connection, const Region* region) {
 bool Core::deregister(ReceiveComm& connection, const Region* region) {
   bool found = false;
   if (const auto taken = take_region(connection, region, found)) {
+    // First the key, so that no late write finds the memory; then the requests that still wait for
+    // it.
     (void)engine_.memory().erase(taken->key);
     connection.revoke(taken.get());
   }

@@ -1,4 +1,7 @@
 // Owns the connections of one NIC: how they are made and closed, and what arrives for them.
+//
+// core.cpp has what calls of NCCL do, arrive.cpp what completions of the engine do, watch.cpp what
+// the passing of time does. How an end behaves by itself is in send_comm and receive_comm.
 #pragma once
 
 #include <cstddef>
@@ -96,16 +99,21 @@ class Core {
     std::uint32_t nonce = 0;
     [[nodiscard]] bool operator==(const Hello&) const = default;
   };
+  // Hellos that name the listener and its secret, until accept() takes them. A stranger who does
+  // not have the handle cannot fill this queue.
   struct Listener {
     std::uint64_t secret = 0;
     RingQueue<Hello> waiting{kMaxWaiting};
   };
+  // One per peer, however many connections there are with it: it asks for a process, not a
+  // connection.
   struct Watch {
     bool under_way = false;
     bool wanted = false;
     Partner partner;  // to which it is under way
   };
   static constexpr std::size_t kMaxWaiting = 1024;  // connections that were not accepted yet
+  // Often enough against the seconds after which a peer counts as dead; each check visits all ends.
   static constexpr Duration kCheckEvery = std::chrono::milliseconds{50};
   static constexpr std::size_t kMaxConnections = 1U << 16;  // of each kind; numbers have 16 bits
 

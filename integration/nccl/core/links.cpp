@@ -62,6 +62,7 @@ void Links::post_receive(std::uint32_t buffer) {
   (void)engine_.post_receive(control(), request);  // the depth is the number of buffers
 }
 
+// The buffer is free again when the message has been acknowledged or has failed (on_sent()).
 bool Links::post(const Partner& to, std::span<const std::byte> message, bool matters) {
   if (free_buffers_.empty()) {
     return false;

@@ -15,6 +15,8 @@
 
 namespace weft::nccl {
 
+// The protection domain of the data endpoint and of registered memory. The other endpoints are
+// outside of it: no write reaches memory through them.
 inline constexpr std::uint32_t kDomain = 1;
 inline constexpr std::uint32_t kEndpoints = 3;
 
@@ -72,6 +74,8 @@ class Links {
   static constexpr std::uint32_t kSendBuffers = 512;
   static constexpr std::uint32_t kReceiveBuffers = 1024;
 
+  // A message of the backlog. Announcements are never in it: NCCL repeats a receive that finds no
+  // room.
   struct Late {
     Partner to;
     ControlHeader header;

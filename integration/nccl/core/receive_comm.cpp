@@ -27,6 +27,8 @@ Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool ea
       return Outcome::invalid_argument;
     }
   }
+  // Slots are taken in turn, so a free one behind this one does not help: the sender counts them in
+  // the same order.
   Slot& slot = slots_[next_ % Immediate::kSlots];
   if (slot.taken) {
     return Outcome::ok;
@@ -35,6 +37,7 @@ Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool ea
   if (request == nullptr) {
     return Outcome::ok;
   }
+  // Nothing has happened yet that would have to be undone: NCCL asks again.
   if (!announce(links, buffers)) {
     request->state.store(Request::State::free, std::memory_order_relaxed);
     return Outcome::ok;
@@ -78,6 +81,7 @@ bool ReceiveComm::announce(Links& links, std::span<const Buffer> buffers) {
       entry.address = reinterpret_cast<std::uintptr_t>(buffer.data);
       entry.key = buffer.region->key.value();
     } else {
+      // A write without bytes needs a key that exists, too.
       entry.key = links.empty_key().value();
     }
     entry.size = static_cast<std::uint32_t>(buffer.size);
@@ -88,6 +92,7 @@ bool ReceiveComm::announce(Links& links, std::span<const Buffer> buffers) {
   return links.try_send(partner, std::span{message}.first(length));
 }
 
+// A failed end still takes messages into its slots, without ending requests a second time.
 bool ReceiveComm::on_arrival(Links& links, Immediate immediate, std::uint32_t length) {
   Slot& slot = slots_[immediate.sequence % Immediate::kSlots];
   const unsigned bit = 1U << immediate.sub;
@@ -128,6 +133,8 @@ void ReceiveComm::fail(Outcome outcome) {
   }
 }
 
+// NCCL has taken back memory that was announced. The sender may write to it at any time and will be
+// refused, so the end fails now instead of waiting for that.
 void ReceiveComm::revoke(const Region* region) {
   for (const Slot& slot : slots_) {
     for (unsigned left = slot.taken ? slot.missing : 0U; left != 0; left &= left - 1) {

@@ -35,6 +35,8 @@ class ReceiveComm : public Comm {
   static constexpr std::size_t kMaxReceives = 128;
   static constexpr std::uint16_t kTold = 0xFFFF;  // no request: its end was told early
 
+  // What a group of buffers waits for. `missing` loses a bit with each message; at zero the slot is
+  // free, and the request, if it was not told early, ends.
   struct Slot {
     bool taken = false;
     std::uint8_t missing = 0;  // a bit for each buffer
@@ -49,6 +51,7 @@ class ReceiveComm : public Comm {
   RequestPool<kMaxReceives> requests_;
   std::array<Slot, Immediate::kSlots> slots_{};
   std::uint32_t next_ = 0;  // sequence
+  // The oldest group that is not complete: only for counting what was overtaken.
   std::uint32_t oldest_ = 0;
 };
 

@@ -76,6 +76,8 @@ bool SendComm::on_announce(Links& links, const ControlHeader& header,
   return true;
 }
 
+// A search over at most 64 groups of 8. A sender that follows its receiver finds the first one to
+// fit.
 std::optional<SendComm::Place> SendComm::find(int tag) {
   for (std::uint32_t sequence = first_; sequence != known_; ++sequence) {
     const Group& one = group(sequence);
@@ -121,11 +123,13 @@ bool SendComm::advance(Links& links) {
       continue;
     }
     const Written written = write(links, index, *place);
+    // Its turn comes in Core::progress(), when completions have made room.
     if (written == Written::no_room) {
       ++links.counters().stalls;
       (void)links.stalled().push(number);
       return false;
     }
+    // The receiver would wait for ever for a message that cannot come: both ends fail.
     if (written == Written::too_long) {
       ControlHeader reject;
       reject.kind = static_cast<std::uint8_t>(ControlKind::reject);
@@ -175,6 +179,8 @@ void SendComm::end_waiting(Outcome outcome) {
   waiting_.clear();
 }
 
+// The other end is closed and takes no more; what it has announced was filled, or is being filled,
+// and ends as usual.
 void SendComm::desert() {
   if (state == State::connecting) {
     fail(Outcome::remote_error);

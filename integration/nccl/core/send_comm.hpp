@@ -41,12 +41,14 @@ class SendComm : public Comm {
   void revoke(Links& links, const Region* region);
 
  private:
+  // What was posted, by the request's index; valid while the request is pending.
   struct Record {
     std::byte* data = nullptr;
     std::uint32_t size = 0;
     int tag = 0;
     const Region* region = nullptr;
   };
+  // A buffer of the partner's, as announced.
   struct Entry {
     std::uint64_t address = 0;
     srd::RegionKey key;

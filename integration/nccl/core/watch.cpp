@@ -42,6 +42,8 @@ void Core::check() {
       check_end(*one);
     }
   }
+  // A watch message whose peer has moved again is taken back, so that it is not under way for
+  // nothing.
   for (const auto& [peer, one] : watches_) {
     if (one.under_way && !one.wanted) {
       engine_.flush(srd::PeerId{peer}, links_.watch());
@@ -49,6 +51,8 @@ void Core::check() {
   }
 }
 
+// The message can only fail or stay: the endpoint it goes to has no receives, ever. So "no receive
+// yet" keeps it under way while the peer lives, and its failure says that the peer does not.
 void Core::watch(srd::PeerId peer, const Partner& partner, Watch& one) {
   srd::SendRequest request;
   request.peer = peer;

@@ -27,6 +27,7 @@ int count_descriptors(Count&& count) {
 }  // namespace
 
 int close_all() {
+  // As daemons do when they start. They know nothing of descriptors that belong to a library.
   void (*const ways[])() = {
       [] { closefrom(3); },
       [] { demand(close_range(3, ~0U, 0) == 0, "close_range fails"); },
@@ -61,6 +62,7 @@ int failed_dup() {
 }
 
 int numbers() {
+  // Descriptors of the library's own lie from 512 on; what the program opened is below.
   const auto low = [](int fd) { return fd < 512; };
   const int before = count_descriptors(low);
   QueuePair queue(kSlots, kSize);

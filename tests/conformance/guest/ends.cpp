@@ -388,6 +388,7 @@ int forked_channels() {
   return 0;
 }
 
+// All threads come to the device in the same moment, and none of them has used it before.
 int first_use() {
   constexpr int kThreads = 8;
   std::atomic<int> waiting{0};

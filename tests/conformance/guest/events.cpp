@@ -21,6 +21,8 @@ int event_latency() {
   ibv_wc done{};
   for (int turn = 0; turn < kTurns; ++turn) {
     const auto begin = std::chrono::steady_clock::now();
+    // A turn of the second rank begins with the answer to the turn before, and ends with the next
+    // message.
     int missing = first || turn > 0 ? 2 : 1;
     queue.arm();
     // So long that the device's thread has seen the arming, and looks away again.

@@ -107,6 +107,8 @@ volatile sig_atomic_t blocked_inside = 0;
 void* volatile fault_address = nullptr;
 sigjmp_buf after_fault;
 
+// Remembers the address and which signals are blocked in a handler, and leaves by a jump, as
+// programs do that probe memory.
 void note_fault(int, siginfo_t* info, void*) {
   sigset_t now;
   pthread_sigmask(SIG_SETMASK, nullptr, &now);
@@ -132,6 +134,7 @@ bool store_faults(void* address) {
   return !stored(address) && faults == before + 1 && fault_address == address;
 }
 
+// What may kill is done in a child, whose end is looked at.
 template <class Work>
 int end_of_child(Work&& work) {
   const pid_t child = fork();

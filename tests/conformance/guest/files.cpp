@@ -167,6 +167,7 @@ int bad_pointers() {
   constexpr std::size_t kPage = 4096;
   char* const pages = static_cast<char*>(
       mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  // A name that begins as one of ours and runs into a page that cannot be read.
   char* const endless = pages + kPage - 8;
   std::memcpy(endless, "/sys/cla", 8);
   constexpr char kDot[] = "/dev/.";

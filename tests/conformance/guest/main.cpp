@@ -1,4 +1,6 @@
-// Owns choosing the case: `guest CASE`.
+// Owns choosing the case: `guest CASE`. Each runs in a process of its own, because many end it, or
+// leave its descriptors, handlers or memory as no other case could use them. What a case is about
+// is said in cases.hpp; stock/guest_test.cpp runs them all.
 #include <cstdio>
 #include <cstring>
 

@@ -25,6 +25,7 @@ constexpr std::uint16_t kAll = NLM_F_REQUEST | NLM_F_DUMP;
 
 int ask_socket() { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, kRdma); }
 
+// "Which devices are there?", with 7 as its sequence number.
 nlmsghdr question() { return {sizeof(nlmsghdr), kGet, kAll, 7, 0}; }
 
 // One device, and the end.

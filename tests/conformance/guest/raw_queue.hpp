@@ -65,6 +65,8 @@ class RawQueue {
     send(abi::Command::create_cq, body, &cq, sizeof cq);
     cq_ = map(cq.own.ring_key, cq.own.ring_size, PROT_READ);
     create_qp(pd.handle, cq.handle);
+    // To INIT (P_Key index, port, Q_Key), to RTR, and to RTS (first PSN), as rdma-core asks for
+    // them.
     modify(0x71, 1);
     modify(0x1, 2);
     modify(0x10001, 3);
@@ -81,6 +83,8 @@ class RawQueue {
                   std::uint64_t to, std::uint32_t key) {
     efa::WqeHead head{};
     head.req_id = static_cast<std::uint16_t>(posted_);
+    // A descriptor of metadata; its first and last piece at once, and a completion is wanted. The
+    // phase bit stays 0: our device counts doorbells instead.
     head.ctrl1 = static_cast<std::uint8_t>(efa::kOpWrite | 0x80);
     head.ctrl2 = 0x1C;
     head.destination_qpn = static_cast<std::uint16_t>(peer);
@@ -100,6 +104,8 @@ class RawQueue {
     const std::uint8_t* const at = cq_ + taken_ % kEntries * kCqeSize;
     const auto flags =
         *reinterpret_cast<const volatile std::uint8_t*>(at + offsetof(efa::Cqe, flags));
+    // The phase bit tells new entries from those of the round before: 1 in the first round, then 0,
+    // and so on.
     if ((flags & 1) != (taken_ / kEntries % 2 == 0 ? 1 : 0)) {
       return false;
     }
@@ -167,6 +173,7 @@ class RawQueue {
   }
   void send(abi::Command number, std::vector<std::uint8_t>& body, void* reply, std::size_t size) {
     if (reply != nullptr) {
+      // A command that has a reply begins with its address.
       std::memcpy(body.data(), &reply, sizeof reply);
     }
     std::vector<std::uint8_t> bytes;

@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 void await(const std::uint8_t& byte, std::uint8_t wanted) {
   const volatile std::uint8_t& seen = byte;
   const auto begin = Clock::now();
+  // The clock is asked seldom, because asking it takes longer than looking.
   for (std::uint32_t looks = 1; seen != wanted; ++looks) {
     if (looks % (1U << 20) == 0) {
       demand(Clock::now() - begin < std::chrono::seconds{30}, "a message does not come");
@@ -54,6 +55,7 @@ void measure(const char* name, F&& exchange_one) {
   }
 }
 
+// Never 0, which memory holds before the first message.
 std::uint8_t value_of(int turn) { return static_cast<std::uint8_t>(turn % 255 + 1); }
 
 // Receives land in their slots in turn, so the next message is awaited in the next slot, and no

@@ -236,6 +236,8 @@ void in_a_thread(std::vector<Path>& where) {
 }  // namespace
 
 int small_stacks() {
+  // Programs size their stacks by what libc needs; PTHREAD_STACK_MIN and SIGSTKSZ leave some room,
+  // and not the PATH_MAX that a copy of a path would take.
   constexpr std::size_t kMaxMore = 2048;
   demand(chdir("/") == 0, "chdir");
   std::vector<Path> where = paths();

@@ -14,6 +14,7 @@
 namespace weft::conformance {
 namespace {
 
+// Beyond the tags of all cases: a barrier is a pair of tagged messages beside those of the case.
 constexpr std::uint64_t kBarrierTag = 1ULL << 40;
 constexpr std::chrono::seconds kPatience{60};
 
@@ -38,6 +39,7 @@ std::uint8_t pattern(std::uint32_t seed, std::size_t at) {
 
 }  // namespace
 
+// Without exit handlers: the provider's may wait for a peer that has gone.
 void give_up(const std::string& what) {
   std::fprintf(stderr, "rank %d: %s\n", Endpoint::rank(), what.c_str());
   std::_Exit(1);
@@ -56,6 +58,7 @@ void require_ok(std::int64_t result, const std::string& call) {
 }
 
 Buffer::Buffer(fid_domain* domain, std::size_t size) : bytes_(size == 0 ? 1 : size) {
+  // Distinct keys, for a provider that leaves the choice to its caller.
   static std::uint64_t next_key = 1;
   require_ok(fi_mr_reg(domain, bytes_.data(), bytes_.size(),
                        FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
@@ -143,11 +146,15 @@ std::string Endpoint::path(const std::string& what, int who) const {
 }
 
 void Endpoint::meet_at(const std::string& place) {
+  // By files and not by messages: the last message would have to be acknowledged by an end that is
+  // about to leave.
   std::ofstream(path(place, rank())).put('.');
   const Limit limit("the others to come as far");
   for (int other = 0; other < ranks(); ++other) {
     for (std::ifstream file; !file.is_open(); limit.check()) {
       file.open(path(place, other));
+      // Takes no completion, and still makes the provider progress, which the peer's last
+      // operations may need.
       fi_cq_read(cq_, nullptr, 0);
       ::poll(nullptr, 0, 1);
     }
@@ -184,6 +191,7 @@ void Endpoint::find_peers(const std::string& label) {
   std::size_t length = name.size();
   require_ok(fi_getname(&ep->fid, name.data(), &length), "fi_getname");
   const std::string own = path("", rank());
+  // Written beside and renamed, so that no peer reads a half of it.
   std::ofstream(own + ".part").write(name.data(), static_cast<std::streamsize>(length));
   require(std::rename((own + ".part").c_str(), own.c_str()) == 0, "cannot write the address");
   addresses_.assign(static_cast<std::size_t>(ranks()), FI_ADDR_UNSPEC);
@@ -195,6 +203,8 @@ void Endpoint::find_peers(const std::string& label) {
   peer = address_of((rank() + 1) % ranks());
 }
 
+// Both remove the address between the first two meetings and insert it between the last two:
+// neither sends to an end that does not know it.
 void Endpoint::forget_and_meet_again() {
   const std::string time = std::to_string(meetings_++);
   meet_at(".before" + time);
@@ -288,6 +298,7 @@ std::vector<std::uint64_t> Endpoint::exchange(const std::vector<std::uint64_t>& 
   });
   post(
       [&] { return fi_tsend(ep, out.data(), bytes, out.desc(), peer, kBarrierTag, &contexts[1]); });
+  // Completions of the case may come between the two; they are kept in their order.
   std::deque<fi_cq_tagged_entry> others;
   for (int done = 0; done < 2;) {
     const fi_cq_tagged_entry entry = wait();

@@ -10,6 +10,8 @@
 namespace weft::conformance {
 namespace {
 
+// At and beside the device's largest send (8928 bytes) and the limits between the provider's
+// protocols.
 constexpr std::size_t kSizes[] = {0,    1,     64,     4095,    4096,   8000,
                                   8929, 65536, 100000, 1 << 20, 3 << 20};
 
@@ -30,6 +32,8 @@ void message() {
   }
 }
 
+// Receives are posted in another order than the messages are sent: only the tags can bring them
+// together.
 void tagged() {
   Endpoint e;
   constexpr std::size_t kSize = 20000;
@@ -100,6 +104,8 @@ void unexpected() {
   }
 }
 
+// One large buffer takes many messages, each behind the one before. The provider may give it back
+// by a completion of its own, which has no bytes.
 void multi_receive() {
   Endpoint e;
   constexpr std::size_t kCount = 64;
@@ -215,6 +221,8 @@ void inject() {
       e.post(call);
       std::memset(small.data(), 0, size);
     };
+    // The memory is overwritten at once, so that a provider that reads it later sends the wrong
+    // bytes.
     put(11, [&] { return fi_tinject(e.ep, small.data(), size, e.peer, 8); });
     put(22, [&] { return fi_tinjectdata(e.ep, small.data(), size, 0xD1, e.peer, 9); });
     put(33, [&] { return fi_inject(e.ep, small.data(), size, e.peer); });

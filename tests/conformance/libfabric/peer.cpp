@@ -18,6 +18,8 @@ namespace weft::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// If the counter has not moved by then the case ends well, and the test finds that the network did
+// nothing (expect_trouble()).
 constexpr std::chrono::seconds kMax{40};
 
 std::string setting(const char* name) {

@@ -33,6 +33,7 @@ class Device {
   Device(const Retries& retries, std::vector<std::uint8_t>& memory) : retries_(retries) {
     context_ = open_first_device();
     efadv_device_attr efa{};
+    // Only EFA's library answers this.
     is_srd_ = efadv_query_device(context_, &efa, sizeof efa) == 0;
     pd_ = ibv_alloc_pd(context_);
     cq_ = ibv_create_cq(context_, 256, nullptr, nullptr, 0);
@@ -45,6 +46,7 @@ class Device {
       wanted.cap = {64, 64, 1, 1, 0};
       wanted.qp_type = IBV_QPT_DRIVER;
       wanted.sq_sig_all = 1;
+      // Reads of SRD go by the newer calls only, which have to be asked for here.
       wanted.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
       wanted.pd = pd_;
       wanted.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ;

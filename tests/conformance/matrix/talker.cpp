@@ -339,6 +339,7 @@ class Talker {
     }
     ++taken_;
     if (mistake_ != Mistake::forgets || !early) {
+      // So that a message which is not placed is not taken for the one before it.
       std::memset(receive(slot), 0, kMessageSize);
       device_.post_receive(receive(slot), kMessageSize, kReceiveId | slot);
     }
@@ -362,6 +363,7 @@ class Talker {
   }
   void read_block() {
     std::uint8_t* const to = memory_.data() + kReadAt;
+    // byte_of() is nowhere zero: a byte that has not come shows.
     std::memset(to, 0, kBlockSize);
     is_read_ = false;
     reads_ = true;

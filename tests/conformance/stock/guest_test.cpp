@@ -5,6 +5,7 @@
 namespace weft::testing {
 namespace {
 
+// A case that hangs is ended by `timeout`, whose code is not 0.
 Outcome alone(const std::string& guest_case, const std::string& environment = "") {
   return run_shell(environment + " timeout 60 " WEFT_PROGRAM " run -q --no-prefix -- " WEFT_GUEST +
                    " " + guest_case);
@@ -139,6 +140,9 @@ TEST(Paths, OfATreeBehindALink) {
 
 TEST(Descriptors, AreFewAndSayIt) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  // The limit is set inside, so that it is the guest's alone: weft and weftd need descriptors of
+  // their own. That the case passes where there are enough is seen first, or a failure would say
+  // nothing of the limit.
   const auto limited = [](const char* most) {
     return alone("few_numbers", "ulimit -n 4096;").code == 0
                ? run_shell(std::string("timeout 60 " WEFT_PROGRAM

@@ -11,6 +11,8 @@ struct Look {
   const char* command;
   const char* expected;
 };
+// Stock tools look by the calls of libc that they happen to use; each row is a way that some tool
+// goes.
 class Files : public ::testing::TestWithParam<Look> {};
 
 TEST_P(Files, StockToolsSeeThem) {
@@ -104,6 +106,8 @@ TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
 }
 
 // clang's default, and gcc's.
+// Their runtime wraps calls of libc itself, and stands before or behind our wrappers, as it was
+// linked.
 class Sanitizers : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Sanitizers, ::testing::Values("-static-libasan", ""),

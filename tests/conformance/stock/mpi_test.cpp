@@ -6,6 +6,7 @@ namespace weft::testing {
 namespace {
 
 #define MPIRUN "mpirun.openmpi --allow-run-as-root --oversubscribe "
+// Messages are matched by libfabric's tagged calls, not by Open MPI on top of plain ones.
 #define MATCHING "--mca pml cm --mca mtl ofi "
 
 // The folder's files are the program's; it is gone afterwards.

@@ -32,6 +32,8 @@ class QueuePair {
             Events events = Events::off, std::uint8_t rnr_retry = kForEver)
       : slots_(slots), slot_size_(slot_size), memory_(std::size_t{2} * slots * slot_size) {
     context_ = open_first_device();
+    // The functions that libibverbs found in its provider. Hooks replace those behind
+    // ibv_post_send() and ibv_poll_cq() later, and these go past them.
     if (calls == Calls::stock) {
       stock_post_send_ = context_->ops.post_send;
       stock_poll_cq_ = context_->ops.poll_cq;

@@ -80,6 +80,8 @@ void be_peer(std::uint32_t index, std::uint32_t life) {
     for (std::uint32_t slot = 0; slot < kPeerSlots; ++slot) {
       queue.post_receive(slot);
     }
+    // The number is told last: from then on the target sends to this life, and expects its account
+    // to be in order.
     self.acknowledged = 0;
     self.life = life;
     self.qpn = queue.number();
@@ -216,6 +218,7 @@ class Target {
     stopped_.erase(stopped_.begin());
     stopped_since_ = Clock::now();
   }
+  // The id of the request names the peer and its life: when the ping ends, that life may be over.
   void ping(std::uint32_t i) {
     if (!up(i) || pings_open_ >= kTargetSlots) {
       return;
@@ -236,6 +239,7 @@ class Target {
       std::memcpy(&message, queue_->receive_slot(done.wr_id), sizeof message);
       queue_->post_receive(done.wr_id);
       demand(message.peer < pids_.size() && message.whole(), "a message is damaged");
+      // A late message of a former life is no mistake, and there is no account to enter it in.
       if (message.life == lives_[message.peer]) {
         std::vector<bool>& seen = seen_[message.peer];
         seen.resize(std::max<std::size_t>(seen.size(), message.sequence + 1));

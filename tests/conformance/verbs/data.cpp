@@ -189,6 +189,8 @@ class Traffic {
     std::uint32_t number;
     std::uint32_t length;
   };
+  // What one batch has brought so far. A slot that has not arrived when all is quiet counts as
+  // lost.
   struct Book {
     std::uint32_t sent = 0;
     std::uint32_t heard = 0;  // completions
@@ -242,6 +244,8 @@ void Traffic::make_links(const Kind& kind) {
   }
 }
 
+// Numbers and lengths follow from a count that both ends keep, so neither has to tell the other
+// what it sends.
 void Traffic::lay_out(const Kind& kind, std::span<const std::uint32_t> lengths) {
   const std::uint32_t lkey = device_.region().lkey;
   const std::uint32_t port_mtu = 128U << device_.mtu();
@@ -366,6 +370,8 @@ void Traffic::take(const Kind& kind, const ibv_wc& done, Book& book) {
   take_message(kind, done, book);
 }
 
+// Eight messages each way over queue pairs of their own, which are made anew: so a batch never sees
+// a late packet of the one before.
 void Traffic::batch(const Kind& kind, std::span<const std::uint32_t> lengths) {
   lay_out(kind, lengths);
   make_links(kind);

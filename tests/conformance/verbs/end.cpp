@@ -113,6 +113,8 @@ void Device::choose_gid() {
 
 std::optional<ibv_wc> Device::next(int milliseconds) {
   ibv_wc done{};
+  // Most completions come while the program looks. Then it goes the way to sleep that verbs
+  // programs have to go: arm, look once more, sleep, take the event, arm again.
   constexpr int kLooks = 200;
   for (int look = 0; look < kLooks; ++look) {
     if (ibv_poll_cq(queue_.get(), 1, &done) == 1) {
@@ -159,6 +161,8 @@ Link::Link(const Device& device, Meeting& meeting, ibv_qp_type type, ibv_srq* sr
   request.send_cq = request.recv_cq = device.queue();
   request.srq = srq;
   request.cap = {depth, depth, kMaxPieces, kMaxPieces, kMaxInline};
+  // What each needs to know of the other is exchanged between RESET and INIT, when it is known and
+  // nothing can arrive yet.
   pair_.reset(ibv_create_qp(device.domain(), &request));
   demand(pair_ != nullptr, "there is no queue pair");
   const std::uint32_t first_packet = 0xFFFFF0 + pair_->qp_num % 16;  // soon past the last number
@@ -202,6 +206,7 @@ void Link::to_receive(ibv_qp_type type, ibv_mtu mtu) {
   to.dest_qp_num = peer_.number;
   to.rq_psn = peer_.first_packet;
   to.max_dest_rd_atomic = 4;
+  // 0.64 ms.
   to.min_rnr_timer = 12;
   int mask = IBV_QP_STATE;
   if (type != IBV_QPT_UD) {

@@ -27,6 +27,7 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
+// A socket of ours and the other side's end, which a test uses without any function of ours.
 class SeqpacketTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -27,6 +27,7 @@ sim::GridCell cell(const std::string& name, const std::string& condition = "heal
           .set = {}};
 }
 
+// One demand of each measure, in the order in which the tests look at the verdicts.
 sim::Grid grid_of(std::vector<sim::GridCell> cells) {
   sim::Grid grid;
   grid.title = "a <title>";
@@ -40,6 +41,8 @@ sim::Grid grid_of(std::vector<sim::GridCell> cells) {
   return grid;
 }
 
+// A run as it comes from the simulation. Its ideal time is 100 us, so the ratio can be read off the
+// makespan.
 Json result(double makespan, double small = 2, int timeouts = 0) {
   return {{"seed", 1},
           {"flows", 4},

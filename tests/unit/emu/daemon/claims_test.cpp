@@ -61,6 +61,8 @@ Frame foreign(const srd::Address& from, unsigned type, unsigned mac = 0x42) {
   return frame;
 }
 
+// A switchboard with two hosts and three ports, of which the test plays the outside. weftd's loop
+// is the test: frames are looked at when it says so.
 class ClaimsTest : public testing::Test {
  protected:
   ClaimsTest() {

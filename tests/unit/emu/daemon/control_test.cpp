@@ -35,6 +35,8 @@ using nlohmann::json;
 
 constexpr int kRejected = 42;
 
+// A daemon whose sockets nobody serves: lines are given to the function that answers them, which
+// must answer with one line whatever they are.
 class ControlTest : public ::testing::Test {
  protected:
   void SetUp() override {

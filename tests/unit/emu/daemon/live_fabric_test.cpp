@@ -29,6 +29,7 @@ constexpr fabric::LinkProperties kFast{.rate = Rate::gbps(100),
                                        .ecn_high = 0,
                                        .trimming = false};
 
+// Frames go in at h1 and come out in `arrived_`, when the test moves the time on.
 class LiveFabricTest : public testing::Test {
  protected:
   // Two hosts on one switch.

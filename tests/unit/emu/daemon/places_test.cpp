@@ -23,6 +23,8 @@ namespace {
 
 constexpr std::uint32_t kNow = 1000;  // of the calendar: all that happens here does at once
 
+// Several weftds one after the other, which share nothing but a file. Whether a process runs is
+// asked of the kernel, so the dead ones are real.
 class PlacesTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::string file() const { return directory_ + "/places"; }

@@ -31,6 +31,8 @@ class RoceTest : public DaemonTest {
   [[nodiscard]] Result<attach::Attachment> join_roce(const std::string& host) const {
     return join_as(host, srd::kNetworkProtocol<wire::RoceCodec>);
   }
+  // Of a packet to a process weftd looks at the number of the queue pair and at no other field of
+  // the header.
   static srd::TxPacket packet_to(const attach::Attachment& to, std::uint32_t qpn) {
     static const std::array<std::byte, 8> kPayload{std::byte{1}, std::byte{2}, std::byte{3}};
     srd::TxPacket packet;
@@ -120,6 +122,8 @@ class ManagementTest : public RoceTest {
  protected:
   static constexpr std::uint64_t kService = 0x1060000 + 7471;
 
+  // The upper byte of an id names the process. This is how weftd knows whose an answer is, without
+  // knowing any connection.
   static std::uint32_t id_of(const attach::Attachment& at, std::uint32_t number) {
     return std::uint32_t{at.id.value()} << 24 | number;
   }

@@ -20,6 +20,8 @@ namespace {
 
 using testing::LingeringSocket;
 
+// A descriptor whose close waits (LingeringSocket) is passed to a weftd that is a process of its
+// own, so that it is weftd that has to close it.
 class SlowCloses : public DaemonTest {
  protected:
   void SetUp() override {

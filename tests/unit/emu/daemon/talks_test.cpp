@@ -32,6 +32,7 @@ namespace {
 
 constexpr const char* kStatus = "{\"v\": 1, \"cmd\": \"status\"}\n";
 
+// A weftd in a process of its own, with as many descriptors as a test gives it.
 class TalksTest : public ::testing::Test {
  protected:
   void SetUp() override { options_.directory = folder_.path(); }

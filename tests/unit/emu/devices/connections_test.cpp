@@ -17,6 +17,7 @@
 namespace weft::devices {
 namespace {
 
+// Two NICs, as one process may have, over carriers whose other ends the test holds.
 class Leaving : public ::testing::Test {
  protected:
   Leaving() {

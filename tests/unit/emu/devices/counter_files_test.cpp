@@ -160,6 +160,7 @@ TEST_P(RxeCounterFiles, ShowWhatTheEngineCounts) {
   EXPECT_FALSE(traffic.paths);
 }
 
+// The library asks for a refresh at each path that a program opens below the tree, whatever it is.
 TEST_P(EfaCounterFiles, OddPathsAreLeftAlone) {
   for (const char* const odd :
        {"", "/counters", "/hw_counters", "/infiniband/hw_counters", "/infiniband//hw_counters/x",

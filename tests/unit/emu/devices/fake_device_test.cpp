@@ -57,6 +57,7 @@ TEST(FakeDevice, ComesUpOverACarrierOfItsProtocol) {
   EXPECT_EQ((*runner)->device().gids().size(), 2U);
 }
 
+// The fake device behind a device file, as a program would have it open.
 class FakeFile : public ::testing::Test {
  protected:
   FakeFile() {

@@ -17,6 +17,8 @@ namespace wire = roce::wire;
 const srd::Address kOwn = srd::Address::v4(10, 0, 0, 1);
 const srd::Address kPeer = srd::Address::v4(10, 0, 0, 2);
 
+// Stands for the connection manager: keeps the last message, and has one to send if a test wants
+// it.
 struct Agent final : kernel::ManagementAgent {
   void on_message(TimePoint /*now*/, const srd::Address& from, const srd::Address& to,
                   std::span<const std::byte> message) override {
@@ -113,6 +115,7 @@ TEST_F(GsiTest, MessagesLeave) {
   ASSERT_TRUE(device.next_transmit(now, out));
   EXPECT_EQ(out.to, kPeer);
   EXPECT_EQ(out.dscp, 0x28 >> 2);
+  // The message is a part of the header, so no memory has to stay until the packet has left.
   EXPECT_EQ(out.payload_size(), 0U);
   wire::Packet headers;
   ASSERT_EQ(wire::parse_packet(std::span(out.header).first(out.header_size), 0, headers),

@@ -11,6 +11,8 @@ namespace {
 
 Result<Topology> yaml(const std::string& text) { return read_topology("net.yaml", text, ""); }
 
+// One of each that a file may have: defaults, a kind, named ports, a link with another rate and
+// other marks on its way back.
 const char* const kSmall = R"(name: two-leaves
 topology:
   defaults: {rate: 100Gbps, delay: 500ns, buffer: 64KiB, ecn: [8KB, 32KB], trimming: true}
@@ -123,6 +125,7 @@ TEST(TopologyFile, HostsOfAFlatNetworkStandForSwitchesOrHostsOfEach) {
   }
 }
 
+// What a user reads when a file is wrong: the line, the key, and what would be right.
 struct BadFile {
   const char* text;
   const char* expected;
@@ -192,6 +195,7 @@ TEST(TopologyFile, SaysWhereWhatAndHow) {
   }
 }
 
+// Keys in different cases mean the same.
 const char* const kLeafSpine = R"(# 8 hosts, 2 ToRs
 Nodes 8
 Tiers 2

@@ -123,6 +123,8 @@ const Field kFields[] = {
 #undef OF
 #undef OWN
 
+// A good command of each kind, of which a test spoils one field. The handles are known numbers, so
+// that rows of the table can name them.
 class CommandFields : public RawClient, public ::testing::WithParamInterface<Field> {
  protected:
   // Handle 0 is a domain, 1 a completion queue, 2 a queue pair on them.

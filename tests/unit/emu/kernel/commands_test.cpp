@@ -1,4 +1,5 @@
-// Tests of commands: what is refused, and with which errno.
+// Tests of commands: what is refused, and with which errno. Libraries decide by the errno which way
+// they take next, so it has to be the kernel's.
 #include <climits>
 
 #include "tests/unit/emu/kernel/raw_client.hpp"
@@ -32,6 +33,7 @@ TEST_F(Commands, FramingIsChecked) {
   EXPECT_EQ(framed(3, 4, 0, 8), ENOSPC);           // no room for the reply
   EXPECT_EQ(framed(3, 4, 3, 8), EFAULT);           // reply to nowhere
   EXPECT_EQ(framed(0x40000003, 4, 3, 8), EINVAL);  // reserved bits
+  // Commands that the kernel has and this device lacks, and two that nobody has.
   for (const std::uint32_t number :
        {6U,  7U,  10U, 11U, 12U, 14U, 15U, 16U, 19U, 21U, 22U, 23U, 28U,
         29U, 30U, 31U, 32U, 33U, 34U, 35U, 36U, 39U, 40U, 99U, 255U}) {
@@ -170,6 +172,7 @@ struct QpCase {
   void (*change)(abi::CreateQp& core, efa::QpCommand& own);
 };
 
+// Each row changes one thing of a request that is good.
 class CreateQpCases : public Commands, public ::testing::WithParamInterface<QpCase> {};
 
 TEST_P(CreateQpCases, IsAnsweredAsADeviceDoes) {

@@ -47,6 +47,8 @@ struct Call {
   }
 };
 
+// Lays a call out as the library does (a header, then the attributes), unless the test has set a
+// length or a count of its own.
 class PlainIoctl : public RawClient {
  protected:
   explicit PlainIoctl(const Abilities& abilities = test_abilities()) : RawClient(abilities) {}
@@ -73,6 +75,7 @@ class PlainIoctl : public RawClient {
   }
 };
 
+// With one object of each kind that a method may be given.
 class Ioctl : public PlainIoctl {
  protected:
   Ioctl() : PlainIoctl(counting_nic()) {}

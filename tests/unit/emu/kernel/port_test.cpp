@@ -14,6 +14,8 @@ using Record = EventChannel::Record;
 constexpr auto kActive = static_cast<std::uint32_t>(abi::AsyncEvent::port_active);
 constexpr auto kError = static_cast<std::uint32_t>(abi::AsyncEvent::port_error);
 
+// The descriptor of asynchronous events is read as programs read it, so a test sees what is in it
+// and nothing more.
 class Port : public QueueClient {
  protected:
   ~Port() override { ::close(async_fd); }

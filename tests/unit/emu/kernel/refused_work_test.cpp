@@ -39,6 +39,8 @@ struct Work {
   }
 };
 
+// A queue pair that talks to itself. post() puts the request into its ring, rings, and returns the
+// status of the completion; keys of each wrong kind lie ready.
 class RefusedWork : public QueueClient {
  protected:
   void SetUp() override {

@@ -28,6 +28,7 @@ class SheepCounters final : public CounterSet {
   [[nodiscard]] Traffic traffic(const Statistics& /*statistics*/) const override { return {}; }
 };
 
+// A kind of device that counts sheep: the file knows nothing of what is counted.
 class SharedCounters : public ::testing::Test {
  protected:
   SharedCounters() { EXPECT_TRUE(make_statistics_file(path, "sheep")); }

@@ -13,6 +13,7 @@
 namespace weft::launch {
 namespace {
 
+// Addresses are asked of a weftd, so a test needs one.
 class PlaceholderTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::string filled(const std::string& word) const {

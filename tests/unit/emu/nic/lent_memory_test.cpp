@@ -28,6 +28,8 @@ struct Gone {
 constexpr std::uint32_t kGoneAt = 16 * 1024;
 constexpr std::uint32_t kMax = 32 * 1024;
 
+// Memory is not really unmapped: `lent_memory.touch` stands for what catches faults in programs,
+// and says that accesses to the range fail. So a test needs no signal handler.
 class LentMemory : public TwoNics {
  protected:
   LentMemory() {

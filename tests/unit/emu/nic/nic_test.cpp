@@ -81,6 +81,8 @@ TEST_F(TwoNics, WriteAndReadPlaceBytes) {
   EXPECT_EQ(left.text(40000, 21), "what the reader wants");
 }
 
+// A NIC whose owner demands an address handle for whoever reaches its memory, as the profiles of
+// EFA say.
 class StrictNics : public TwoNics {
  protected:
   StrictNics()
@@ -186,6 +188,8 @@ struct WrongCase {
   void (*spoil)(SendWork& work, Side& left, Side& right);
 };
 
+// Each row spoils one thing of a request that is good. Afterwards another request shows that the
+// queue pair is still in order.
 class WrongRequest : public TwoNics, public ::testing::WithParamInterface<WrongCase> {};
 
 TEST_P(WrongRequest, CompletesWithItsStatus) {

@@ -77,6 +77,8 @@ struct Request {
   int delivered = 0;
 };
 
+// Memory is lent in slots: a request has its own, which must not change before it begins or after
+// it has ended.
 struct Party {
   explicit Party(std::uint8_t number)
       : domains(16, number),

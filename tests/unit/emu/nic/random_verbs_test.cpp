@@ -12,6 +12,8 @@
 namespace weft::nic {
 namespace {
 
+// Two parties and the network between them. A party's books (Request) say what each request was and
+// what has happened since; the rules look at nothing else.
 class World {
  public:
   explicit World(std::uint64_t seed) : rng_(seed), loss_(rng_.below(3) * 0.04) {

@@ -16,6 +16,8 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
+// What weftd would say of its ports is made up; whether somebody is at a port is asked of the
+// kernel, so those sockets are real.
 class PlaceTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::string port(const std::string& name, const std::string& host) const {

@@ -22,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// As in the commands: one board in memory that children inherit.
 class SharedBoard {
  public:
   explicit SharedBoard(std::uint32_t ranks)

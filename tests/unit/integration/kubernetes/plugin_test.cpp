@@ -36,6 +36,8 @@ Result<ContainerEdits> edits_of(const std::vector<std::size_t>& nics) {
   return ContainerEdits{{{"WEFT_DEVICES", text}}, "/host/share", "/run/weft"};
 }
 
+// A plugin for three NICs, and a kubelet that is the test (FakeKubelet): between them real gRPC
+// over sockets in a folder.
 class PluginTest : public ::testing::Test {
  protected:
   std::unique_ptr<Plugin> plugin(std::size_t shares = 0, EditsFor edits = edits_of) {

@@ -28,6 +28,8 @@ struct NcclLabConfig {
 void fill_bytes(std::span<std::byte> bytes, std::uint64_t seed);
 [[nodiscard]] bool has_bytes(std::span<const std::byte> bytes, std::uint64_t seed);
 
+// A core of the plugin on each NIC. Calls are made from one thread, between steps of the world: the
+// plugin's locks and threads are not in here.
 class NcclLab {
  public:
   explicit NcclLab(std::uint32_t nics, const NcclLabConfig& config = nccl_lab_config());

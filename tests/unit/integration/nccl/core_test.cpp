@@ -50,6 +50,8 @@ class Sizes : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Sizes, ArriveWithEveryByteAndWithTheirSize) {
   const std::size_t size = GetParam();
+  // A send that comes before its receive waits for the announcement; one that comes after finds it.
+  // Both have to end the same way.
   for (const bool send_first : {false, true}) {
     SCOPED_TRACE(send_first);
     Line line(size + 64);
@@ -116,6 +118,7 @@ TEST(NcclCore, ReceivesTakeMessagesInTheOrderOfPosting) {
   }));
 }
 
+// NCCL takes a null request for "ask again", so a full ring is no error.
 TEST(NcclCore, FullRingsSayNotNow) {
   Line line(4096);
   std::vector<Request*> receives;
@@ -230,6 +233,7 @@ TEST(NcclCore, GoodbyeDoesNotFailAMessageThatHasArrived) {
   Line line(4096);
   Request* const received = line.receive(0, 4096);
   line.lab.run_for(1ms);
+  // The sender must not know of the arrival when the good-bye comes.
   line.lab.world().network().lose_next(world::Packet::ack, 3);
   Request* const sent = line.send(0, 4096);
   EXPECT_EQ(line.outcome(received), Outcome::ok);

@@ -20,6 +20,8 @@ NcclLabConfig patient() {
   return config;
 }
 
+// A connection each way, because a dead peer has to be noticed by who waits for it as well as by
+// who sends to it.
 struct Ends {
   NcclLab::Connection forth;
   NcclLab::Connection back;

@@ -75,6 +75,8 @@ struct End {
   }
 };
 
+// Both ends of one connection. A turn makes the one call that is due; between turns the test may
+// kill an end, or close it.
 class Story {
  public:
   explicit Story(NcclLab& lab) : lab_(lab), listener_(lab.core(1).listen(handle_)) {

@@ -32,6 +32,7 @@ Address their_address() {
   return address;
 }
 
+// The peer is the test: it writes headers as it likes, and reads what the engine says.
 class CraftedPackets : public testing::Test {
  protected:
   explicit CraftedPackets(Psn first_psn = Psn{0}) : engine_(config(first_psn)) {

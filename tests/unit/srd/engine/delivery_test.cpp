@@ -29,6 +29,9 @@ constexpr std::byte kBlank{0xEE};
 std::uint8_t code_of(Status status) { return static_cast<std::uint8_t>(status); }
 const std::uint8_t kAccepted = code_of(Status::ok);
 
+// The tables of an engine without the engine: a header comes in, and its outcome, the memory and
+// the completions are looked at. Room is short (two completions, one read), so that all of it can
+// be used up.
 class DeliveryTest : public ::testing::Test {
  protected:
   DeliveryTest() {

@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 constexpr TimePoint kStart{Duration{1s}};
 constexpr Psn kFirst{100};
 
+// A window of packets that the test sends and lets arrive by hand; what is found lost is the
+// answer.
 class LossTest : public ::testing::Test {
  protected:
   // The next packet leaves along `path`.

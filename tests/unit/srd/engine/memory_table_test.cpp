@@ -23,6 +23,8 @@ constexpr std::uint32_t kDomain = 7;
 constexpr Access kRead = Access::remote_read;
 constexpr Access kWrite = Access::remote_write;
 
+// All regions have the same memory behind them: what is tested is which place a key and an address
+// lead to, not what lies there.
 class MemoryTableTest : public testing::Test {
  protected:
   RegionKey insert(std::uint64_t address, std::uint64_t length, Access access = kRead | kWrite,
@@ -67,6 +69,7 @@ TEST_F(MemoryTableTest, BoundsAreExact) {
   EXPECT_EQ(status(key, 0, 1), Status::out_of_bounds);
 }
 
+// A check that adds address and length would wrap, and find an end that lies inside.
 TEST_F(MemoryTableTest, WrapAroundFindsNothing) {
   const RegionKey key = insert(0x1000, 100);
   EXPECT_EQ(status(key, kMax, 1), Status::out_of_bounds);
@@ -113,6 +116,7 @@ TEST_F(MemoryTableTest, EachRightIsItsOwn) {
   }
 }
 
+// bad_key comes before any other reason, so that nobody can find out what other domains have.
 TEST_F(MemoryTableTest, AnotherDomainLearnsNothing) {
   const RegionKey key = insert(0, 10, Access::none);
   EXPECT_EQ(status(key, 0, 10, kRead, kDomain + 1), Status::bad_key);
@@ -190,6 +194,7 @@ TEST_F(MemoryTableTest, NoKeyIsZeroOrLongerThan24Bits) {
       << "upper bits are not ignored";
 }
 
+// A key with one wrong bit is what a damaged or a guessed key looks like.
 TEST_F(MemoryTableTest, NeighbouringKeysFindNothing) {
   const RegionKey key = insert(0, 10);
   for (std::uint32_t bit = 0; bit < 32; ++bit) {

@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr TimePoint kStart{Duration{1s}};
 
+// The bookkeeping of one peer's arrivals, without delivery: every packet here is accepted.
 class ReceiverTest : public ::testing::Test {
  protected:
   // A packet arrives and is accepted. True if it is to be acknowledged at once.

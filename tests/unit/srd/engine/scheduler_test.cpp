@@ -1,4 +1,5 @@
-// Owns the proof that peers are served in turn, and that no deadline is missed.
+// Owns the proof that peers are served in turn, and that no deadline is missed. Three things wait
+// here side by side: peers with packets to send, peers that are owed a reply, and deadlines.
 #include "srd/engine/scheduler.hpp"
 
 #include <gtest/gtest.h>

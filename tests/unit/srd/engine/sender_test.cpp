@@ -24,6 +24,8 @@ constexpr std::uint32_t kMtu = 64;
 constexpr Qpn kQpn{17};
 constexpr Qpn kTheirs{99};
 
+// One sender whose peer is the test. There is no engine around it: a turn is a call of transmit(),
+// and a deadline is reached by pass().
 class SenderTest : public ::testing::Test {
  protected:
   explicit SenderTest(const EngineConfig& config = configure()) : parts_(config, nullptr, nullptr) {

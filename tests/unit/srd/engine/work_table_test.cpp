@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint32_t kMaxRequests = 2;
 constexpr Qpn kQpn{1};
 
+// Two requests at most, so that full tables are easily reached.
 class WorkTableTest : public ::testing::Test {
  protected:
   WorkTableTest() {

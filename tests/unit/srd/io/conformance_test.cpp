@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 42;
 
+// Two ends of a carrier. A carrier that this machine cannot have is skipped, with the reason.
 class Conformance : public testing::TestWithParam<Carrier> {
  protected:
   void SetUp() override {

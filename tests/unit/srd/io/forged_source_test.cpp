@@ -23,6 +23,8 @@ struct Source {
   std::uint32_t life;
 };
 
+// A direct ring to a peer that is known by address, attachment and life. The test has the peer's
+// end, and writes frames into it that claim to be from somebody else.
 class ForgedSource : public testing::Test {
  protected:
   void SetUp() override {

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kCapacity = std::size_t{1} << 15;
 constexpr std::size_t kMtu = 4160;
 
+// The reader is ours; the test maps the same memory and writes words into it that no honest
+// producer would.
 class HostileRing : public testing::Test {
  protected:
   void SetUp() override {

@@ -58,6 +58,7 @@ struct End {
   std::vector<std::string> got;
 };
 
+// Carries datagrams between two ends, and keeps a copy of each: what an attacker may play again.
 struct Wire {
   // Both say what they have to say until neither has anything left.
   void greet(End& a, End& b) {

@@ -16,6 +16,8 @@
 namespace weft::srd {
 namespace {
 
+// A tunnel whose other end is a plain socket, so that a test decides from which address and with
+// which marks a datagram comes.
 class Tunnel : public testing::Test {
  protected:
   void SetUp() override {

@@ -13,6 +13,7 @@ using srd::MessageCompletion;
 using srd::PostResult;
 using srd::Status;
 
+// Station 1 shares memory; station 0 writes and reads it.
 class Memory : public ::testing::Test {
  protected:
   Memory() : lab(2), shared(10000), local(10000) {

@@ -104,6 +104,7 @@ class TideIo final : public PacketIo {
   std::array<RxPacket, kBurst> packets_{};
 };
 
+// The machine and the carrier belong to the host; the pointers are the test's way to them.
 struct TideHost {
   TideHost() {
     auto own_machine = std::make_unique<TideMachine>();

@@ -57,6 +57,7 @@ TEST(Connect, BothEndsHearWhatLinuxTells) {
 
   QpSettings settings;
   ASSERT_EQ(world.managers[0]->qp_settings(request.connection, kQpRtr, settings), 0);
+  // The mask of ibv_modify_qp() that Linux's connection manager asks for.
   EXPECT_EQ(settings.mask, 0x129181U);
   EXPECT_EQ(settings.max_destination_reads, 5);
   const ConnectParameters accepted = parameters_of(0x13);
@@ -98,6 +99,8 @@ TEST(Connect, QueuePairsExpectEachOthersNumbers) {
   EXPECT_EQ(world.managers[1]->qp_settings(both.active, 4, near), EINVAL);
 }
 
+// A connection takes three messages; the loss of any one is made good by whoever waits for its
+// answer.
 TEST(Connect, EachMessageMayBeLost) {
   for (const auto kind : {wire::CmKind::request, wire::CmKind::reply, wire::CmKind::ready_to_use}) {
     SCOPED_TRACE(static_cast<unsigned>(kind));
@@ -196,8 +199,8 @@ TEST(Connect, TheProgramRejects) {
             EINVAL);
 }
 
-// Asks a listener, which refuses and forgets. The one that asked
-// hears it once, and the listener nothing more.
+// Asks a listener, which refuses and forgets. The one that asked hears it once, and the listener
+// nothing more.
 void expect_one_rejection(World& world, std::chrono::seconds wait) {
   (void)world.listener(0);
   const Handle active = world.routed(1, 0);

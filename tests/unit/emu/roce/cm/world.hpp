@@ -17,6 +17,8 @@ namespace weft::roce::cm {
 inline constexpr std::uint16_t kTestPort = 7174;
 
 // All ports are free, but for those that a test takes.
+// Grants all services but those that a test has given away, and notices claims that are made twice
+// or never given back.
 struct OpenClaims final : ServiceClaims {
   bool claim(std::uint64_t service) override {
     if (taken.contains(service)) {
@@ -54,6 +56,7 @@ inline Config config_of(std::size_t host) {
   return config;
 }
 
+// What becomes of one message.
 struct Fate {
   bool lost = false;
   bool twice = false;

@@ -9,6 +9,7 @@ namespace {
 
 using wire::Operation;
 
+// The peer is the test: it acknowledges, refuses or says nothing.
 class Comp : public ::testing::Test {
  protected:
   void bring_up(std::uint8_t retries = 7, std::uint8_t rnr_retries = 7) {

@@ -18,6 +18,8 @@ bool is_of_every_packet(const std::string& name) {
          name == "rcvd_bytes" || name == "placed_bytes";
 }
 
+// moved() names all counters that have changed, so a test that expects one also demands that no
+// other moves (but those of every packet).
 class RoceCounters : public ::testing::Test {
  protected:
   void bring_up(QpType type = QpType::rc) { bench.bring_up(type); }

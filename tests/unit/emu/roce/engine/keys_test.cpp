@@ -13,6 +13,8 @@ constexpr std::uint32_t kDomain = 3;
 constexpr std::uint32_t kQpn = 17;
 constexpr std::uint64_t kStart = 0x1000;
 
+// One region of 256 bytes, and windows on it. A bound window has the key that follows its own:
+// next().
 class Keys : public ::testing::Test {
  protected:
   Keys() : keys(1) { region = add(kLocalWrite | kRemoteRead | kRemoteWrite | kWindowBind); }

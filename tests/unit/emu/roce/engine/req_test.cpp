@@ -12,6 +12,7 @@ using wire::Operation;
 
 class Req : public ::testing::Test {
  protected:
+  // What the peer would say; there is no second engine in these tests.
   void acknowledge(std::uint32_t psn) { bench.arrive(bench.request(Operation::acknowledge, psn)); }
   Bench bench;
 };

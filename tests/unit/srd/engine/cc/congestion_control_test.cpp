@@ -13,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// As in nscc_test.cpp: three tiers at 100 Gb/s.
 CcTuning network() {
   CcTuning tuning;
   tuning.base_rtt = 14'023ns;
@@ -97,6 +98,7 @@ TEST_P(EveryControl, TheWindowStaysWithinItsBoundsUnderAnySequence) {
   }
 }
 
+// Or a sender would stop for good: without a packet no acknowledgement can open the window again.
 TEST_P(EveryControl, IsNeverSmallerThanOnePacket) {
   CongestionControl cc = make_congestion_control(GetParam(), network()).value();
   TimePoint now = time_at(1ms);

@@ -42,6 +42,8 @@ TEST(Nscc, StartsAtOneAndAHalfBandwidthDelayProducts) {
   EXPECT_NEAR(static_cast<double>(Nscc(default_network()).window()), 262'926, 10);
 }
 
+// NSCC decides by two things that each acknowledgement says: whether it is marked, and how long it
+// has waited in queues. The four combinations are the four cases.
 struct NsccCases : testing::Test {
   CcTuning tuning = [] {
     CcTuning t = default_network();

@@ -42,6 +42,7 @@ TEST_F(Health, OneTimeoutAbandonsAPathByDefault) {
   EXPECT_EQ(health.find_usable(now, PathId{3}), PathId{4});
 }
 
+// A gap or a mark says that a queue was full; a time-out, that nothing arrives any more.
 TEST_F(Health, GapsAndMarksAbandonNothing) {
   for (int i = 0; i < 100; ++i) {
     event(3, PathEvent::gap);
@@ -83,6 +84,7 @@ TEST_F(Health, ProbesLeaveAtGrowingDistanceUpToTheInterval) {
   EXPECT_EQ(gaps.back(), tuning.probe_interval);
 }
 
+// The time that the caller asks for; without one the distance that has grown so far.
 TEST_F(Health, AProbeWaitsUntilTheLastOneMayHaveBeenAnswered) {
   event(3, PathEvent::timeout);
   TimePoint last = health.next_probe();
@@ -188,6 +190,7 @@ TEST_F(Health, WhenAllAreBadTheOneThatIsBadLongestIsTriedFirstThenTheOthersInTur
   EXPECT_EQ(std::set(tried.begin(), tried.end()).size(), 16U);
 }
 
+// Paths that do not exist among them: feedback comes from the network.
 TEST_F(Health, CountsStayTrueUnderAnyEvents) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

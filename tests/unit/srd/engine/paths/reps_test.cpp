@@ -17,6 +17,7 @@ using Paths = std::initializer_list<std::uint16_t>;
 
 constexpr std::uint16_t kPaths = 256;
 
+// One policy and the feedback that a peer would give; the clock moves when a test moves it.
 struct Reps : testing::Test {
   RepsPolicy reps{kPaths, 1};
   TimePoint now = time_at(1ms);
