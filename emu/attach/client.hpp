@@ -31,14 +31,23 @@ struct AttachOptions {
   std::function<void(bool up)> on_link{};
 };
 
-// Which services of connection management this process answers to on its NIC. To be called by
-// whoever may use the rings at that moment.
+// What a process may ask of weftd while it is attached. To be called by whoever may use the rings
+// at that moment. All but the releases wait for the answer.
 class Services {
  public:
-  // False: another process of the NIC does, or there is no weftd to ask. Waits for its answer.
+  // Which services of connection management this process answers to on its NIC.
+
+  // False: another process of the NIC does, or there is no weftd to ask.
   // Claims are not counted: one release() is enough.
   [[nodiscard]] virtual bool claim(std::uint64_t service) = 0;
   virtual void release(std::uint64_t service) = 0;
+
+  // From now on packets to that multicast group come to this process. False: it is in too many.
+  [[nodiscard]] virtual bool join(const srd::Address& group) = 0;
+  virtual void leave(const srd::Address& group) = 0;
+
+  // False: nobody on the network has that address. True: somebody has, or it is not known.
+  [[nodiscard]] virtual bool may_exist(const srd::Address& address) = 0;
 
  protected:
   ~Services() = default;

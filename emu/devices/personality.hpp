@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ struct Network {
   std::uint32_t first_qpn = 0;
   std::uint32_t qpn_count = 0;
   std::unique_ptr<srd::PacketIo> io;
+  // Makes packets to that multicast group come to this process, or not any more. False: it is in
+  // too many. Called with the NIC to itself. May be empty: there is nobody else.
+  std::function<bool(const srd::Address& group, bool wanted)> on_group{};
 };
 
 // A kind of device has one of these, which lives as long as the program. To add a kind: a folder
@@ -44,6 +48,11 @@ class Personality {
   [[nodiscard]] virtual std::string device_name(std::size_t index) const = 0;
   // The GID by which programs reach a NIC with that address.
   [[nodiscard]] virtual srd::Address gid(const srd::Address& address) const = 0;
+
+  // The IPv6 address that such a NIC has, too.
+  [[nodiscard]] virtual std::optional<srd::Address> ipv6(const srd::Address& /*address*/) const {
+    return std::nullopt;
+  }
 
   // The UDP port of the protocol that it speaks.
   [[nodiscard]] virtual std::uint16_t udp_port() const = 0;

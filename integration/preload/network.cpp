@@ -55,6 +55,7 @@ struct Joined {
   devices::Network network;
   std::shared_ptr<LinkWatch> link;
   std::function<bool(std::uint64_t service, bool wanted)> claim;
+  std::function<bool(const srd::Address& address)> may_exist;
 };
 
 // Nobody else is there.
@@ -64,15 +65,14 @@ bool grant_alone(std::uint64_t /*service*/, bool /*wanted*/) { return true; }
 template <srd::net::FrameCodec Codec>
 Result<devices::Network> alone(const srd::Address& address) {
   constexpr std::size_t kMtu = 9000;
-  const auto envelope = srd::net::EnvelopeWriter::make(address, Codec::kPorts);
-  if (!envelope) {
-    return tl::unexpected(envelope.error());
+  auto own = srd::OwnAddresses<Codec>::make(address);
+  if (!own) {
+    return tl::unexpected(own.error());
   }
   constexpr std::uint32_t kQpns = 1U << Codec::kQpnBits;
-  return devices::Network{
-      address,      srd::AttachmentId{1},
-      srd::Life{1}, kQpns,
-      kQpns,        std::make_unique<LoopbackIo<Codec>>(*envelope, address, kMtu)};
+  return devices::Network{address,      srd::AttachmentId{1},
+                          srd::Life{1}, kQpns,
+                          kQpns,        std::make_unique<LoopbackIo<Codec>>(std::move(*own), kMtu)};
 }
 
 Result<Joined> join(const std::string& root, const kernel::NicDescription& description,
@@ -89,7 +89,9 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     if (!network) {
       return tl::unexpected(network.error());
     }
-    return Joined{std::move(*network), std::move(link), grant_alone};
+    return Joined{
+        std::move(*network), std::move(link), grant_alone,
+        [own = *address](const srd::Address& called) { return roce::wire::nic_of(called) == own; }};
   }
   attach::AttachOptions options;
   options.nic = description.index;
@@ -111,9 +113,20 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     services->release(service);
     return true;
   };
-  return Joined{devices::Network{attached->address, attached->id, attached->life,
-                                 attached->first_qpn, attached->qpn_count, std::move(attached->io)},
-                std::move(link), claim};
+  const auto on_group = [services = attached->services](const srd::Address& group, bool wanted) {
+    if (wanted) {
+      return services->join(group);
+    }
+    services->leave(group);
+    return true;
+  };
+  const auto may_exist = [services = attached->services](const srd::Address& called) {
+    return services->may_exist(called);
+  };
+  return Joined{
+      devices::Network{attached->address, attached->id, attached->life, attached->first_qpn,
+                       attached->qpn_count, std::move(attached->io), on_group},
+      std::move(link), claim, may_exist};
 }
 
 }  // namespace
@@ -158,7 +171,8 @@ Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& des
   pthread_sigmask(SIG_SETMASK, &all, &before);
   (*runner)->need_background();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return Nic{std::move(*runner), description.index, std::move(joined->claim)};
+  return Nic{std::move(*runner), description.index, std::move(joined->claim),
+             std::move(joined->may_exist)};
 }
 
 }  // namespace weft::preload

@@ -3,6 +3,8 @@
 
 #include "emu/devices/rxe/abilities.hpp"
 #include "emu/devices/rxe/device.hpp"
+#include "emu/kernel/interfaces.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "emu/roce/wire/datagram.hpp"
 #include "srd/base/rng.hpp"
 
@@ -10,6 +12,12 @@ namespace weft::devices::rxe {
 
 std::string RxePersonality::device_name(std::size_t index) const {
   return "rxe_" + std::to_string(index);
+}
+
+std::optional<srd::Address> RxePersonality::ipv6(const srd::Address& address) const {
+  const auto addresses = roce::wire::addresses_of(address);
+  return addresses.size() > roce::wire::kIpv6Gid ? std::optional(addresses[roce::wire::kIpv6Gid])
+                                                 : std::nullopt;
 }
 
 std::uint16_t RxePersonality::udp_port() const { return roce::wire::kUdpPort; }
@@ -44,6 +52,8 @@ Result<std::unique_ptr<NicRunner>> RxePersonality::start(const kernel::NicDescri
                     network.io->capabilities(), salt);
   auto device = std::make_unique<RxeDevice>(*abilities, config, statistics);
   device->set_late_receives(late_receives_of_environment());
+  device->set_on_group(std::move(network.on_group));
+  device->set_interface(kernel::interface_index(nic.index));
   return DeviceRunner<RxeDevice>::create(std::move(device), std::move(network.io));
 }
 

@@ -120,6 +120,7 @@ void QueuePair::reset() {
   }
   fetched_ = 0;
   retired_ = 0;
+  waits_ = false;
   late_.reset();
 }
 

@@ -75,8 +75,9 @@ Rule to_sqd(QpType type, QpState from) {
 Rule rule_of(QpType type, QpState from, QpState to) {
   switch (to) {
     case QpState::reset:
-    case QpState::error:
       return {true, 0, 0};
+    case QpState::error:
+      return {from != QpState::reset, 0, 0};  // as Linux; the specification allows it
     case QpState::init:
       return from == QpState::reset || from == QpState::init ? to_init(type, from) : Rule{};
     case QpState::rtr:
@@ -105,7 +106,7 @@ int check_modify(QpType type, QpState current, std::uint32_t mask, const QpAttri
   const Rule rule = rule_of(type, current, to);
   const std::uint32_t given = mask & ~std::uint32_t{kMaskState};
   if (!rule.legal || (given & rule.required) != rule.required ||
-      (given & ~(rule.required | rule.optional | kMaskCurrentState)) != 0) {
+      (given & ~(rule.required | rule.optional)) != 0) {
     return EINVAL;
   }
   const auto has = [mask](std::uint32_t bit) { return (mask & bit) != 0; };

@@ -23,6 +23,7 @@ enum class Mutation : std::uint8_t {
   give_up_early,         // the first silence is taken for the last
   impatient,             // so is the first receiver that is not ready
   keep_receives,         // those of a queue pair in error never complete
+  acknowledge_further,   // a repeated SEND is acknowledged up to the READ behind it
   share_gathered,        // packets of a burst share the place that pieces are gathered in
   count,
 };

@@ -79,7 +79,9 @@ void Engine::on_duplicate(QueuePair& qp, const wire::Packet& packet) {
   }
   // Not further than SENDs and WRITEs reach: an acknowledgement with the number of a READ or atomic
   // would pass for its answer, and Linux completes a READ by it without the data.
-  answer(qp, wire::kAckNoCredit, resp.acknowledged);
+  answer(qp, wire::kAckNoCredit,
+         mutated(Mutation::acknowledge_further) ? psn_plus(resp.expected, kPsnMask)
+                                                : resp.acknowledged);
 }
 
 // The oldest one gives way. A peer that keeps to max_dest_reads never needs it any more.

@@ -161,6 +161,11 @@ void Run::connect(const ConnectionPlan& plan) {
   }
   to_rts(connection, 0);
   to_rts(connection, 1);
+  if (plan.type == QpType::rc) {
+    const End& one = connection.ends[0];
+    const End& other = connection.ends[1];
+    world_.watch({one.host, one.qpn}, {other.host, other.qpn}, plan.path_mtu);
+  }
 }
 
 // False: the queue is full.
@@ -326,6 +331,9 @@ Outcome Run::carry_out() {
     act();
     world_.run_until(world_.now() + std::chrono::microseconds{1 + rng_.below(200)});
     drain();
+    if (!world_.breach().empty()) {
+      account_.condemn(world_.breach());
+    }
     for (std::uint32_t host = 0; host < deaths.size(); ++host) {
       if (world_.is_up(host) && deaths[host] <= world_.now()) {
         world_.kill(host);

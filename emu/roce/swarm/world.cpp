@@ -94,6 +94,7 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
     frame.push_back(static_cast<std::byte>(crc >> shift));
   }
   ++number_;
+  listen(from, packet.to, parsed);
   if ((filter_ && !filter_(from, parsed)) || rng_.chance(faults_.lose)) {
     note_lost(from, packet.to, parsed);
     return;
@@ -109,6 +110,39 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
     }
   }
   launch(std::move(frame));
+}
+
+void World::watch(QpName one, QpName other, std::uint8_t path_mtu) {
+  const std::uint32_t mtu = 128U << path_mtu;
+  askers_[one] = {other, mtu, {}};
+  askers_[other] = {one, mtu, {}};
+}
+
+// Linux takes an acknowledgement with the number of a READ or atomic for its end, and completes it
+// without the data; our requester forgives it, so that end to end nothing would be seen.
+void World::listen(std::uint32_t from, const srd::Address& to, const wire::Packet& packet) {
+  const std::uint32_t host = std::to_integer<std::uint32_t>(to.bytes[15]) - 1;
+  const auto heard = askers_.find({host, packet.destination_qpn});
+  if (heard == askers_.end() || heard->second.peer[0] != from) {
+    return;
+  }
+  Asker& addressee = heard->second;
+  const wire::Operation operation = wire::operation_of(packet.opcode);
+  if (operation == wire::Operation::read_request || packet.has(wire::kAtomic)) {
+    Asker& asker = askers_.at(addressee.peer);
+    const bool reads = operation == wire::Operation::read_request && packet.length != 0;
+    const std::uint32_t packets = reads ? (packet.length - 1) / asker.mtu + 1 : 1;
+    for (std::uint32_t i = 0; i < packets; ++i) {
+      asker.answers.insert(psn_plus(packet.psn, i));
+    }
+    return;
+  }
+  const bool acknowledges =
+      operation == wire::Operation::acknowledge && packet.syndrome == wire::kAckNoCredit;
+  if (acknowledges && breach_.empty() && addressee.answers.contains(packet.psn)) {
+    breach_ = "host " + std::to_string(from) + " acknowledges PSN " + std::to_string(packet.psn) +
+              ", which is that of a READ or atomic";
+  }
 }
 
 void World::note_lost(std::uint32_t from, const srd::Address& to, const wire::Packet& packet) {

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "emu/roce/engine/engine.hpp"
@@ -52,6 +54,12 @@ class World {
     const auto found = lost_.find({from, to, qpn});
     return found == lost_.end() ? 0 : found->second;
   }
+  // These two queue pairs (host and number) are connected: what they say to each other is listened
+  // to from now on.
+  void watch(std::array<std::uint32_t, 2> one, std::array<std::uint32_t, 2> other,
+             std::uint8_t path_mtu);
+  // The first frame that no peer but ours would have forgiven, or empty.
+  [[nodiscard]] const std::string& breach() const { return breach_; }
   void heal() { faults_.lose = faults_.repeat = faults_.damage = faults_.mark = 0; }
 
   // Asked about each frame: false takes it out.
@@ -81,6 +89,8 @@ class World {
     std::unique_ptr<Engine> engine;
   };
 
+  using QpName = std::array<std::uint32_t, 2>;
+
   struct Leaving {
     srd::TxPacket packet;
     wire::DatagramHeader outer;
@@ -89,6 +99,7 @@ class World {
   void pump();
   void put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
                    const wire::DatagramHeader& outer);
+  void listen(std::uint32_t from, const srd::Address& to, const wire::Packet& packet);
   void launch(std::vector<std::byte> frame);
   void note_lost(std::uint32_t from, const srd::Address& to, const wire::Packet& packet);
   void deliver(const Frame& frame);
@@ -99,6 +110,14 @@ class World {
   TimePoint now_ = time_at(std::chrono::milliseconds{1});
   std::uint64_t number_ = 0;
   std::uint64_t lost_unreliable_ = 0;
+  // Of each queue pair (by host and number): its peer, and the PSNs of its READs and atomics.
+  struct Asker {
+    QpName peer;
+    std::uint32_t mtu = 0;
+    std::set<std::uint32_t> answers;
+  };
+  std::map<QpName, Asker> askers_;
+  std::string breach_;
   std::map<std::array<std::uint32_t, 3>, std::uint64_t> lost_;  // by from, to and queue pair
   std::priority_queue<Frame, std::vector<Frame>, std::greater<>> in_flight_;
   std::function<bool(std::uint32_t, const wire::Packet&)> filter_;

@@ -52,7 +52,7 @@ TEST(Attributes, RefusesWhatIsForAnother) {
 // From (rows) to (columns): reset, init, rtr, rts, sqd, sqe, error; with no attributes but what is
 // required.
 TEST(Attributes, AllowsTheseTransitions) {
-  constexpr bool kLegal[7][7] = {{true, true, false, false, false, false, true},
+  constexpr bool kLegal[7][7] = {{true, true, false, false, false, false, false},
                                  {true, true, true, false, false, false, true},
                                  {true, false, false, true, false, false, true},
                                  {true, false, false, true, true, false, true},
@@ -91,6 +91,8 @@ TEST(Attributes, RefusesBadValues) {
   EXPECT_EQ(with([](QpAttributes& to) { to.min_rnr_timer = 32; }), EINVAL);
   EXPECT_EQ(with([](QpAttributes& to) { to.max_dest_reads = 129; }), EINVAL);
   EXPECT_EQ(with([](QpAttributes& to) { to.address.source_index = 1; }), EINVAL);
+  // Where a transition has room for it.
+  EXPECT_EQ(modify(QpType::rc, QpState::init, QpState::rtr, kRtrRc | kMaskCurrentState), EINVAL);
   QpAttributes attributes;
   attributes.state = QpState::rts;
   attributes.current_state = QpState::sqd;
