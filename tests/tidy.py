@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# Owns the house rules that no compiler checks: who may include whom, what protocol code may not
-# touch, the form of a file, and what nothing leads to: sections of the specification that nobody
-# cites, files and functions that nobody uses.
+# Owns the house rules that no compiler checks: which folders may include which, what protocol code
+# may not touch, the form of a file, and what nothing leads to: sections of the specification that
+# are not cited, files and functions that are not used.
 """usage: tests/tidy.py [ROOT]   prints `file:line: rule: what to do`; exit code 1 if it did"""
 
 import os
@@ -37,21 +37,22 @@ LAYERS = {
     "emu/kernel/ucma": ["srd/base", "srd/net", "emu/roce/cm", "emu/kernel"],
     "emu/kernel": [*TRANSPORT, "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/roce", "emu/kernel"],
-    "emu/attach": ["srd", "emu/roce/wire"],
+    "emu/attach": ["srd"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
     "emu/softroce": ["srd", "emu/launch"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
-    "emu/cli": ["srd", "emu", "integration/collectives"],
-    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach", "emu/roce/wire"],
+    "integration/workloads": [*TRANSPORT, "emu/fabric", "emu/sim"],
+    "emu/cli": ["srd", "emu", "integration/collectives", "integration/workloads"],
+    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
     "tests": ["srd", "emu", "integration"],
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
 PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
-        "emu/nic", "emu/roce", "integration/nccl/core"]
+        "emu/nic", "emu/roce", "integration/nccl/core", "integration/workloads"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier
@@ -84,7 +85,8 @@ PROTOCOLS = {
     "RoCEv2": ["emu/roce", "emu/devices/rxe"],
 }
 FOREIGN_NAMES = re.compile(r"^emu/(kernel/abi/|devices/\w+/abi\.hpp$)")
-KINDS_OF_DEVICES = "emu/devices/"  # each folder is a room of its own
+KINDS_OF_DEVICES = "emu/devices/"  # each folder is a room of its own, and a kind
+LIST_OF_KINDS = "emu/devices/registry.cpp"
 # A unit, where it is abbreviated, ends the name; only a ratio goes on, as in bytes_per_us.
 OTHER_WORD_FOR_A_LIMIT = re.compile(r"\b(?:k(?:Most|Maximum)(?:[A-Z]\w*)?|(?:most|maximum)_\w+)\b")
 UNIT_WITHIN = re.compile(r"\b(?:\w+_)?(?:ns|us|ms|gbps|kib|mib|gib)_(?!per_|to_)\w*[a-z0-9]")
@@ -110,7 +112,7 @@ CITED_CHAPTERS = ("3.", "4.", "5.")  # each section of these has code that obeys
 OBEYING = ("srd/", "emu/")
 
 # --- What is used. LONG_FUNCTION counts the lines that hold code, from the first line of the
-# signature to the closing brace: blank lines and comments are free, so that nobody saves on them.
+# signature to the closing brace: blank lines and comments are free.
 LONG_FUNCTION = 70
 PRODUCT = ("srd/", "emu/", "integration/")
 EXCEPTIONS = "tests/tidy_exceptions.txt"
@@ -246,6 +248,14 @@ class Tidy:
                 self.find(path, number, "include-path", f"there is no {target} in the tree")
             elif quote == '"' and room and not within(target, [room, *LAYERS[room]]):
                 self.find(path, number, "layer", f"{room} must not see {target}: it is not below")
+            elif quote == '"' and self.is_of_another_kind(path, target):
+                self.find(path, number, "kind", f"only {LIST_OF_KINDS} knows which kinds there are")
+
+    def is_of_another_kind(self, path, target):
+        """A new kind of device is its folder and a line in the list: no other code names a kind."""
+        kind = re.match(rf"{KINDS_OF_DEVICES}\w+/", target)
+        return (kind and path.startswith(PRODUCT) and path != LIST_OF_KINDS
+                and not path.startswith(kind[0]))
 
     def check_purity(self, path):
         for number, line in numbered(self.bare[path]):

@@ -29,6 +29,9 @@ CLEAN = {
     "srd/base/CMakeLists.txt": "sources(a.cpp b.cpp check.cpp)\n",
     "srd/attic/CMakeLists.txt": "sources(a.cpp)\n",
     "emu/CMakeLists.txt": "sources(${PROJECT_SOURCE_DIR}/srd/io/udp.cpp fabric/a.cpp)\n",
+    "emu/devices/CMakeLists.txt": "sources(registry.cpp)\n",
+    "emu/devices/registry.cpp": TOP + '#include "emu/devices/efa/kind.hpp"\n',
+    "emu/devices/efa/kind.hpp": HEADER,
     "emu/cli/CMakeLists.txt": "sources(main.cpp)\nrun(python3 ${PROJECT_SOURCE_DIR}/a.py)\n",
     "srd/io/CMakeLists.txt": "sources(a.cpp)\n",
     "tests/CMakeLists.txt": "sources(unit/t.cpp)\n",
@@ -87,6 +90,9 @@ BROKEN = {
         ("srd/io/a.cpp", TOP + '#include "srd/engine/peer.hpp"\n'),
         ("emu/fabric/a.cpp", TOP + '#include "tests/unit/t.cpp"\n'),
         ("srd/attic/a.cpp", TOP),
+    ],
+    "kind": [
+        ("emu/cli/main.cpp", TOP + '#include "emu/devices/efa/kind.hpp"\n'),
     ],
     "include-path": [
         ("srd/base/a.cpp", TOP + '#include "time.hpp"\n'),
@@ -224,11 +230,12 @@ class TidyTest(unittest.TestCase):
             "emu/devices/rxe/abi.hpp"))
         files = {path: HEADER + "class M {\n  enum class Kind { a };\n};\n" for path in (
             "emu/roce/wire/m.hpp", "emu/kernel/abi/m.hpp", "emu/devices/rxe/abi.hpp")}
-        files["emu/cli/main.cpp"] = CLEAN["emu/cli/main.cpp"].replace(TOP, TOP + includes)
+        seen_by = "emu/devices/registry.cpp"
+        files[seen_by] = CLEAN[seen_by] + includes
         self.assertEqual(tidy_of(CLEAN | files).findings, [])
         files["emu/devices/rxe/abi.hpp"] = HEADER
         files["emu/devices/rxe/m.hpp"] = HEADER + "class M {\n};\n"
-        files["emu/cli/main.cpp"] += '#include "emu/devices/rxe/m.hpp"\n'
+        files[seen_by] += '#include "emu/devices/rxe/m.hpp"\n'
         findings = tidy_of(CLEAN | files).findings
         self.assertEqual([found.split(": ")[1] for found in findings], ["type-name"])
         files[EXCEPTIONS] = "twin M two rooms of RoCEv2, in this test\n"

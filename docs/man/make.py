@@ -79,7 +79,7 @@ def head(name, about, synopsis):
 
 def weft_page(weft):
     about, rest = parts(said(weft, "--help"))
-    commands = re.findall(r"^  (\w+) ", rest[rest.index("Subcommands:"):], re.MULTILINE)
+    commands = re.findall(r"^  ([\w-]+) ", rest[rest.index("Subcommands:"):], re.MULTILINE)
     page = head("weft", about.split(": ", 1)[-1], r".B weft \fICOMMAND\fR [\fIARGUMENT\fR...]")
     page += ".SH COMMANDS\n"
     for command in commands:

@@ -1,4 +1,8 @@
 // Owns the client's side of attaching: the handshake, and the messages that weftd sends later.
+//
+// attach() blocks: it connects, sends a request, waits for the reply, and maps the ring memory that
+// came with it. After that the Keeper reads weftd's messages within the program's own polls: which
+// peers have got a direct ring, which have lost it, whether the link is up. It has no thread.
 #include "emu/attach/client.hpp"
 
 #include <sys/timerfd.h>
@@ -11,8 +15,7 @@
 
 #include "emu/attach/protocol.hpp"
 #include "emu/attach/seqpacket.hpp"
-#include "emu/roce/wire/roce_codec.hpp"
-#include "srd/io/ring_io.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::attach {
 namespace {
@@ -25,7 +28,7 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// Fills in from the environment what the caller has left empty.
+// Fills in what the caller has left empty, from the environment where it says it.
 Result<void> complete(AttachOptions& options) {
   if (options.socket.empty()) {
     options.socket = environment("WEFT_SOCKET");
@@ -37,6 +40,9 @@ Result<void> complete(AttachOptions& options) {
   if (options.host.empty()) {
     options.host = environment("WEFT_HOST");
   }
+  if (options.protocol == nullptr) {
+    options.protocol = &srd::kNetworkProtocol<srd::wire::SrdCodec>;
+  }
   if (options.host.size() >= kMaxHostName) {
     return fail(ErrorCode::invalid_argument, "host name '" + options.host + "' is too long");
   }
@@ -47,13 +53,13 @@ AttachRequest request_for(const AttachOptions& options) {
   AttachRequest request;
   std::memcpy(request.host.data(), options.host.c_str(), options.host.size());
   request.nic = options.nic;
-  request.udp_port = options.udp_port;
+  request.udp_port = options.protocol->udp_port;
   request.flags = options.direct_rings ? 0U : kNoDirectRings;
   request.ring_bytes = static_cast<std::uint32_t>(options.ring_bytes);
   return request;
 }
 
-// What to say of an answer that is not the one that was hoped for.
+// The error for an answer that does not grant a place: weftd's own reason if it gave one.
 Error refusal(const Received& received) {
   if (received.state == Received::State::nothing) {
     return {ErrorCode::io_error, "weftd does not answer"};
@@ -113,25 +119,6 @@ Result<Place> accept_reply(Received& received) {
     return tl::unexpected(uplink.error());
   }
   return Place{*reply, std::move(*uplink)};
-}
-
-template <srd::net::FrameCodec Codec>
-Result<std::unique_ptr<srd::RingPorts>> rings_of(const srd::RingPorts::Config& config,
-                                                 srd::RingPort uplink) {
-  auto rings = srd::RingIo<Codec>::create(config, std::move(uplink));
-  if (!rings) {
-    return tl::unexpected(rings.error());
-  }
-  return std::unique_ptr<srd::RingPorts>(std::move(*rings));
-}
-
-// The protocol is chosen once, here; all that follows is compiled for it.
-Result<std::unique_ptr<srd::RingPorts>> rings_for(std::uint16_t udp_port,
-                                                  const srd::RingPorts::Config& config,
-                                                  srd::RingPort uplink) {
-  return udp_port == roce::wire::RoceCodec::kPorts.destination
-             ? rings_of<roce::wire::RoceCodec>(config, std::move(uplink))
-             : rings_of<srd::wire::SrdCodec>(config, std::move(uplink));
 }
 
 // The PortKeeper of the rings, owned by them. It runs in polls, under the Host's lock, so it waits
@@ -404,9 +391,8 @@ Result<Attachment> attach(AttachOptions options) {
   }
   const AttachReply& reply = place->reply;
   const srd::Address address = to_address(reply.address);
-  auto io =
-      rings_for(options.udp_port, {.own = address, .mtu = reply.mtu, .network = network_of(reply)},
-                std::move(place->uplink));
+  auto io = options.protocol->open_rings(
+      {.own = address, .mtu = reply.mtu, .network = network_of(reply)}, std::move(place->uplink));
   if (!io) {
     return tl::unexpected(io.error());
   }

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "srd/base/result.hpp"
+#include "srd/io/network_protocol.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/io/ring_ports.hpp"
 #include "srd/net/address.hpp"
-#include "srd/wire/srd_codec.hpp"
 
 namespace weft::attach {
 
@@ -23,19 +23,20 @@ struct AttachOptions {
   std::string socket;  // empty: $WEFT_SOCKET
   std::string host;    // empty: $WEFT_HOST, or else the first host
   std::uint32_t nic = 0;
-  std::uint16_t udp_port = srd::wire::kDestinationPort;  // of the protocol: SRD's, or RoCEv2's
-  std::size_t ring_bytes = 0;                            // 0: weftd decides
+  const srd::NetworkProtocol* protocol = nullptr;  // null: SRD
+  std::size_t ring_bytes = 0;                      // 0: weftd decides
   bool direct_rings = true;
   // Called when the NIC's link goes down or comes up again, on the thread that polls the rings at
   // that moment. The link counts as up at first.
   std::function<void(bool up)> on_link{};
 };
 
-// What a process may ask of weftd while it is attached. To be called by whoever may use the rings
-// at that moment. All but the releases wait for the answer.
+// What a process may ask of weftd while it is attached. Only for the thread that holds the Host's
+// lock, as all use of the rings. All but the releases wait for the answer.
 class Services {
  public:
-  // Which services of connection management this process answers to on its NIC.
+  // The services of connection management (ports of rdma_cm) for which this process answers on its
+  // NIC.
 
   // False: another process of the NIC does, or there is no weftd to ask.
   // Claims are not counted: one release() is enough.

@@ -1,5 +1,5 @@
-// Owns what weftd and those who attach to it agree on beside messages: where containers find its
-// socket, and how weftd sees that a process has ended.
+// Owns what weftd and attached processes agree on besides messages: where containers find its
+// socket, and how weftd learns that a process has ended.
 #pragma once
 
 #include "srd/io/posix.hpp"

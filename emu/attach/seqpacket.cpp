@@ -1,4 +1,8 @@
 // Owns the system calls of unix sockets with file descriptors.
+//
+// A descriptor that arrives with a message belongs to this process at once, wanted or not. So every
+// receive takes all descriptors first (descriptors_of()), whatever the message turns out to be, and
+// closes those that no message of ours brings.
 #include "emu/attach/seqpacket.hpp"
 
 #include <fcntl.h>

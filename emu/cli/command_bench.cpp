@@ -1,4 +1,7 @@
 // Owns `weft bench`: what things cost on this machine.
+//
+// The work itself is in perf/engine_bench.cpp: two engines in one process hand each other packets
+// without any carrier, so what is measured is the transport alone.
 #include <fmt/core.h>
 
 #include <cstdlib>

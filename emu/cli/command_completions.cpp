@@ -1,5 +1,8 @@
 // Owns `weft completions`: what shells need to complete weft's command lines, made from the
 // program's own commands and options.
+//
+// All commands are registered as in any run of weft, and CLI11 is asked for what it knows of them;
+// each shell then has a printer of its own.
 #include <fmt/core.h>
 
 #include <memory>

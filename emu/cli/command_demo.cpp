@@ -1,8 +1,11 @@
 // Owns `weft demo`: a transfer over four spines while one of them dies, told as it happens.
+//
+// Four processes: weftd with the network, a sender and a receiver (demo/endpoint.cpp), and this
+// one, which applies the faults, samples the shared board ten times a second, and draws
+// (demo/story.cpp). Whether the demo has passed is decided by what arrived, never by rates.
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +26,7 @@
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::cli {
@@ -69,7 +73,7 @@ std::string topology_text() {
 }
 
 // The two processes of the transfer, and the memory that they share with this one. They end with
-// this process whatever happens (PR_SET_PDEATHSIG), and never run its destructors: weftd and the
+// this process whatever happens (die_with), and never run its destructors: weftd and the
 // directories are this process's to clear away.
 class Transfer {
  public:
@@ -81,9 +85,10 @@ class Transfer {
     }
     board_ = new (memory) DemoBoard;
     for (const auto body : {run_demo_receiver, run_demo_sender}) {
+      const pid_t self = ::getpid();
       const pid_t pid = ::fork();
       if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        die_with(self, SIGKILL);
         launch::forget_interrupts();
         ::_exit(run(body, plan));
       }

@@ -56,7 +56,7 @@ std::vector<std::string> pieces_of(const char* text, const char* separators) {
   return pieces;
 }
 
-// LD_PRELOAD without our library, whoever else has changed it meanwhile.
+// LD_PRELOAD without our library, whatever else has changed it meanwhile.
 std::string foreign_preloads() {
   std::string rest;
   for (const std::string& library : pieces_of(::getenv("LD_PRELOAD"), ": ")) {

@@ -1,4 +1,8 @@
 // Owns `weft exec`: a program on a host of a network that is up, named or chosen for a launcher.
+//
+// A launcher such as mpirun starts the same command line on behalf of every rank; which host each
+// becomes follows from the rank in its environment. This process becomes the program: signals,
+// terminal and exit code need no passing on.
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>

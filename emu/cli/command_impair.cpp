@@ -1,4 +1,5 @@
-// Owns `weft impair`: a link's troubles by name, changed while programs run.
+// Owns `weft impair`: the impairments of a link by name, changed while programs run. weftd keeps
+// what is set (emu/daemon/impairments.hpp); this command sends the change and prints the answer.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,9 @@
 // Owns `weft matrix`: a command under every bad condition of a network, and one table of where it
 // breaks.
+//
+// A cell is one condition, device and seed. Each runs as a `weft run` of its own (matrix/cell.hpp),
+// so that a cell that hangs or crashes takes nothing with it. This file reads the command line into
+// a plan and a list of cells, and writes the reports.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -31,8 +35,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr const char* kDefaultDevice = "efa";
-
 struct Options {
   std::string file;  // of the user's own
   std::vector<std::string> conditions;
@@ -63,7 +65,7 @@ struct WrongQuestion : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Equal ones would be cells that nobody can tell apart.
+// Equal ones would make cells that cannot be told apart.
 void refuse_twins(const char* option, std::vector<std::string> words) {
   std::ranges::sort(words);
   if (const auto twin = std::ranges::adjacent_find(words); twin != words.end()) {
@@ -118,6 +120,7 @@ std::vector<std::uint64_t> seeds_of(const Options& options) {
   return seeds;
 }
 
+// From a user's file and the command line together, in this order: conditions, devices, seeds.
 // What the command line says counts more than what the file says.
 UserMatrix matrix_of(const Options& options, std::size_t hosts) {
   UserMatrix matrix;
@@ -153,7 +156,7 @@ UserMatrix matrix_of(const Options& options, std::size_t hosts) {
   if (!options.devices.empty()) {
     matrix.devices = options.devices;
   } else if (matrix.devices.empty()) {
-    matrix.devices = {kDefaultDevice};
+    matrix.devices = {launch::default_device()};
   }
   if (options.seeds || options.first_seed || matrix.seeds.empty()) {
     matrix.seeds = seeds_of(options);
@@ -257,7 +260,7 @@ void register_matrix(CLI::App& program, Work& work) {
   matrix
       ->add_option("--device", options->devices, launch::known_devices() + "; several with commas")
       ->delimiter(',')
-      ->default_str(kDefaultDevice);
+      ->default_str(launch::default_device());
   matrix->add_option("--seeds", options->seeds, "Runs of each, with other seeds of the network")
       ->check(CLI::Range(1, 10000))
       ->default_str("1");

@@ -1,5 +1,10 @@
 // Owns `weft nccl-perf`: a network plugin of NCCL between ranks on this machine, driven as NCCL
 // does.
+//
+// The ranks are processes of this one, or threads of such processes (-t), which share a Board with
+// it. What a rank does is integration/collectives' matter (run_session()); here are the options,
+// the mistakes that can be told before anything starts, and the network that weft's own plugin is
+// given.
 #include <fmt/core.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,6 +31,7 @@
 #include "integration/collectives/comparison.hpp"
 #include "integration/collectives/rank_processes.hpp"
 #include "integration/collectives/session.hpp"
+#include "integration/collectives/trace_net.hpp"
 
 namespace weft::cli {
 namespace {
@@ -55,6 +61,7 @@ struct Options {
   std::uint32_t rounds = 4;
 };
 
+// Options name things; the session has them as numbers, in the order of the table of names.
 template <class Names>
 std::size_t index_of(const Names& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(std::begin(names), std::end(names), name) -
@@ -88,6 +95,7 @@ SessionOptions::Fault parse_fault(const std::string& text, bool stops) {
   return fault;
 }
 
+// Plugins of this tree by name, as they lie beside this program; others by the file.
 std::string plugin_file(const std::string& name) {
   if (name == "weft") {
     return launch::companion("libnccl-net-weft.so", "integration/nccl");
@@ -98,7 +106,8 @@ std::string plugin_file(const std::string& name) {
   return name;
 }
 
-// Of a process, before its ranks begin.
+// In each process before its ranks begin. Variables of the caller must not lead weft's plugin to
+// another network than the one that this command started; --env is applied last, so it may.
 void prepare(const Options& options, std::uint32_t process, const std::string& socket) {
   launch::forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);
@@ -125,6 +134,7 @@ int run_rank(const Options& options, std::uint32_t rank, Board& board) {
   }
 }
 
+// What cannot be, in words; empty: nothing.
 std::string mistake_in(const Options& options) {
   const SessionOptions& session = options.session;
   if (session.largest < session.smallest) {
@@ -141,6 +151,11 @@ std::string mistake_in(const Options& options) {
   if (session.algorithm == collectives::Algorithm::tree &&
       session.operation != collectives::Operation::all_reduce) {
     return "only all_reduce goes along trees";
+  }
+  if (session.algorithm == collectives::Algorithm::pat &&
+      (!collectives::is_for_pat(session.operation) ||
+       session.protocol != collectives::Protocol::simple)) {
+    return "only all_gather and reduce_scatter go by pat, with the simple protocol";
   }
   if (session.protocol != collectives::Protocol::simple && pairs) {
     return fmt::format(
@@ -159,6 +174,9 @@ std::string mistake_in(const Options& options) {
   }
   if (session.bug == "linger" && !session.chaos) {
     return "only a run in chaos leaves anything under way at its end: plant linger with --chaos";
+  }
+  if (options.compare && !session.trace.empty()) {
+    return "a trace is of one run: --trace without --compare";
   }
   if (options.compare && (session.fault || session.chaos || !session.bug.empty())) {
     return "what disturbs the ranks makes their times worthless: --compare without --kill, --stop, "
@@ -196,6 +214,9 @@ class SharedMemory {
 // All ranks, from their first to their last call. Returns whether all went well.
 bool run_ranks(const Options& options, const std::string& socket) {
   const SessionOptions& session = options.session;
+  if (!session.trace.empty()) {
+    collectives::begin_trace(session.trace);
+  }
   const SharedMemory memory(Board::bytes(session.ranks, session.channels));
   Board& board = Board::create(memory.data(), session.ranks, session.channels);
   collectives::RankProcesses ranks(
@@ -203,12 +224,16 @@ bool run_ranks(const Options& options, const std::string& socket) {
               .run = [&](std::uint32_t rank) { return run_rank(options, rank, board); },
               .threads = session.threads});
   const auto& fault = session.fault;
-  return ranks.wait(
+  const bool good = ranks.wait(
       {.patience = session.patience_time(),
        .victim =
            fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank) : std::nullopt,
        .look = launch::check_interrupt,
        .complain = [](const std::string& text) { complain("weft nccl-perf: {}\n", text); }});
+  if (!session.trace.empty()) {
+    collectives::end_trace(session.trace);
+  }
+  return good;
 }
 
 // Each as in a run of its own, over the same network.
@@ -303,7 +328,9 @@ void add_measurement(CLI::App& command, Options& options) {
   command.add_option("-o,--op", options.reduction, "How elements are reduced")
       ->check(CLI::IsMember(list(collectives::kReductionNames)));
   command.add_option("-r,--root", session.root, "Root of broadcast, reduce, gather and scatter");
-  command.add_option("--algo", options.algorithm, "Of all_reduce: ring, or a double binary tree")
+  command
+      .add_option("--algo", options.algorithm,
+                  "ring; tree, double binary, of all_reduce; pat, of all_gather and reduce_scatter")
       ->check(CLI::IsMember(list(collectives::kAlgorithmNames)))
       ->capture_default_str();
   command.add_option("--proto", options.protocol, "Of rings and trees: simple, ll, ll128")
@@ -356,6 +383,10 @@ void add_ground(CLI::App& command, Options& options) {
       ->excludes(kill);
   command.add_option("--plant", options.session.bug, "Give the plugin a bug, to see it found")
       ->check(CLI::IsMember(collectives::names_of_bugs()));
+  command
+      .add_option("--trace", options.session.trace,
+                  "Write a trace of every request for ui.perfetto.dev into this file")
+      ->type_name("FILE");
   command.add_option(
       "--chaos", options.session.chaos,
       "SEED: requests are refused, tested late and in any order, and left at the end");

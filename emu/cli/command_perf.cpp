@@ -1,4 +1,8 @@
 // Owns `weft perf`: the transport's own benchmark between two real processes.
+//
+// Each side is a process made by fork (perf/sides.cpp), which drives an endpoint
+// (perf/endpoint.cpp) and prints its rows. With several pairs only their sums are shown. What
+// stands between the sides is prepared first: a weftd, a DPDK device, or nothing.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -52,6 +56,7 @@ int run_peers(const PerfOptions& options) {
   return code;
 }
 
+// Of several pairs: the rates added up, case by case.
 void print_sums(const PerfOptions& options, std::span<const PairBoard> boards) {
   if (!options.json) {
     print_head();

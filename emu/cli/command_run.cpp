@@ -1,13 +1,16 @@
 // Owns `weft run`: a network, programs on its hosts, one table of what happened, and all of it
 // gone.
+//
+// In this order: split the words after `--` into commands; give the run a directory; start a weftd
+// of its own; apply faults; start the programs (a client only when its server listens); wait for
+// them; ask weftd for its counters; judge. Whatever ends it, programs end first, then weftd, then
+// the directory goes.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,13 +23,15 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/device_statistics.hpp"
-#include "emu/cli/doctor/packages.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/mpi_program.hpp"
 #include "emu/cli/programs.hpp"
+#include "emu/cli/softroce/guests.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/cores.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
@@ -37,7 +42,8 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kServerPatience{5000};  // for a server to listen
+constexpr std::chrono::milliseconds kServerPatience{5000};    // for a server to listen
+constexpr std::chrono::milliseconds kGuestPatience{120'000};  // in a guest, which boots first
 
 struct Options {
   std::size_t copies = 1;
@@ -84,12 +90,16 @@ bool draws_by_lot(const Options& options) {
   return !options.topology.empty() || !options.faults.empty();
 }
 
+// Each program in a machine of its own, instead of on emulated devices.
+bool runs_in_guests(const Options& options) { return options.device == kSoftroceDevice; }
+
 // Of three processes that wait for each other on two cores one is always in the way, unless the one
 // in the middle has a core of its own. Elsewhere only if the user asks.
 bool is_pinned(const Options& options, std::size_t programs) {
-  return options.pin > 0 ||
-         (options.pin == 0 && programs == 2 && launch::core_count() == 2 &&
-          launch::passes_weftd(options.through_weftd, options.topology, options.faults));
+  return !runs_in_guests(options) &&
+         (options.pin > 0 ||
+          (options.pin == 0 && programs == 2 && launch::core_count() == 2 &&
+           launch::passes_weftd(options.through_weftd, options.topology, options.faults)));
 }
 
 // What it takes to run the same again, as config.resolved.yml.
@@ -205,25 +215,6 @@ int verdict(const std::vector<launch::ProgramEnd>& ends, const Options& options,
   return failed->code;
 }
 
-// An MPI library is among those that the program says it needs. (The dynamic section has names as
-// they are; what is loaded later, or linked into the program, is not seen.)
-bool wants_mpi(const std::string& program) {
-  const auto needs_it = [](const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string text(std::size_t{1} << 20, '\0');  // names stand near the beginning
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-    return text.starts_with(
-               "\x7F"
-               "ELF") &&
-           (text.find("libmpi.so") != std::string::npos ||
-            text.find("libmpich.so") != std::string::npos ||
-            text.find("libmpi_cxx.so") != std::string::npos);
-  };
-  const std::string path = program.find('/') == std::string::npos ? find_program(program) : program;
-  return !path.empty() && needs_it(path);
-}
-
 // Copies of an MPI program know nothing of each other: that is a launcher's doing.
 void warn_of_mpi(const std::vector<Words>& commands, const Options& options) {
   const bool copies = commands.size() > 1 &&
@@ -244,6 +235,23 @@ bool has_terminal_alone(const std::vector<Words>& commands) {
 }
 
 using Networks = std::map<std::string, launch::HostNetwork>;  // by host, if each has its own
+using Ports = std::vector<std::string>;
+
+// Why the options cannot be had with a guest for each program; "" if they can.
+std::string unfit_for_guests(const Options& options) {
+  for (const auto& [given, name] : {std::pair{options.netns, "--netns"},
+                                    {options.per_host > 1, "--per-host"},
+                                    {options.nics > 1, "--nics"},
+                                    {!options.late_receives.empty(), "--late-receives"}}) {
+    if (given) {
+      return fmt::format(
+          "--device softroce gives each program a machine and a NIC of its own, so "
+          "{} has no meaning there",
+          name);
+    }
+  }
+  return "";
+}
 
 // A namespace and a tap for each host, before any program runs.
 Networks make_networks(const std::string& directory, std::size_t hosts,
@@ -256,23 +264,6 @@ Networks make_networks(const std::string& directory, std::size_t hosts,
     networks.emplace(name, unwrap(launch::HostNetwork::create(directory, name, address)));
   }
   return networks;
-}
-
-std::vector<launch::TimedSignal> signals_for(const std::string& program,
-                                             const std::vector<Mishap>& mishaps) {
-  std::vector<launch::TimedSignal> signals;
-  for (const Mishap& mishap : mishaps) {
-    if (!mishap.befalls(program)) {
-      continue;
-    }
-    if (mishap.lasts.count() == 0) {
-      signals.push_back({SIGKILL, mishap.at});
-    } else {
-      signals.push_back({SIGSTOP, mishap.at});
-      signals.push_back({SIGCONT, mishap.at + mishap.lasts});
-    }
-  }
-  return signals;
 }
 
 // What is to happen to programs; each must befall one.
@@ -311,40 +302,59 @@ bool is_awaited(std::size_t earlier, std::size_t i, const std::vector<Words>& co
   return !neighbours && mentions(commands[i], host);
 }
 
+// What programs start in.
+struct Scene {
+  const std::vector<Words>& commands;
+  const Options& options;
+  const std::string& directory;  // weftd's
+  const launch::DeviceKind& kind;
+  const Networks& networks;
+  const Guests* guests;  // null: programs run on this machine
+  const std::vector<Mishap>& mishaps;
+  const std::optional<launch::RunDirectory>& run;
+};
+
+launch::Program program_of(std::size_t i, const Scene& scene) {
+  const Options& options = scene.options;
+  const std::string host = host_name(i, options);
+  launch::Program program;
+  program.name = program_name(i, options);
+  program.signals = signals_for(program.name, scene.mishaps);
+  program.takes_terminal = scene.commands.size() == 1;
+  program.label = options.no_prefix || has_terminal_alone(scene.commands) ? "" : program.name;
+  program.network = options.netns ? &scene.networks.at(host) : nullptr;
+  if (is_pinned(options, scene.commands.size())) {
+    program.avoid_core = launch::core_count() - 1;
+  }
+  if (scene.guests == nullptr) {
+    program.environment = unwrap(launch::equip_host(scene.directory, host, scene.kind));
+  }
+  program.environment.emplace_back("WEFT_RANK", std::to_string(i));
+  program.environment.emplace_back("WEFT_SIZE", std::to_string(scene.commands.size()));
+  if (!options.late_receives.empty()) {
+    const auto late = unwrap(parse_time(options.late_receives));
+    program.environment.emplace_back("WEFT_LATE_RECEIVES", std::to_string(late.count()));
+  }
+  const Words& command = scene.commands[i];
+  for (const std::string& word :
+       scene.guests == nullptr ? command : unwrap(scene.guests->around(command, host))) {
+    program.words.push_back(unwrap(launch::fill_placeholders(scene.directory, word, scene.kind)));
+  }
+  return program;
+}
+
 // Starts the programs one after the other; a client waits for its servers to listen, but not for
 // ever, and once for each: what looks like a server may be none. False: an interrupt came before
 // the last one.
-bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
-               const Options& options, const std::string& directory, const launch::DeviceKind& kind,
-               Networks& networks, const std::vector<Mishap>& mishaps,
-               const std::optional<launch::RunDirectory>& run) {
-  const std::chrono::microseconds late_receives = options.late_receives.empty()
-                                                      ? std::chrono::microseconds{}
-                                                      : unwrap(parse_time(options.late_receives));
+bool start_all(launch::ProgramGroup& group, const Scene& scene) {
+  const auto patience = scene.guests == nullptr ? kServerPatience : kGuestPatience;
+  const std::vector<Words>& commands = scene.commands;
   std::vector<bool> awaited(commands.size(), false);
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    const std::string host = host_name(i, options);
-    launch::Program program;
-    program.name = program_name(i, options);
-    program.signals = signals_for(program.name, mishaps);
-    program.takes_terminal = commands.size() == 1;
-    program.label = options.no_prefix || has_terminal_alone(commands) ? "" : program.name;
-    program.network = options.netns ? &networks.at(host) : nullptr;
-    if (is_pinned(options, commands.size())) {
-      program.avoid_core = launch::core_count() - 1;
-    }
-    program.environment = unwrap(launch::equip_host(directory, host, kind));
-    program.environment.emplace_back("WEFT_RANK", std::to_string(i));
-    program.environment.emplace_back("WEFT_SIZE", std::to_string(commands.size()));
-    if (late_receives.count() > 0) {
-      program.environment.emplace_back("WEFT_LATE_RECEIVES", std::to_string(late_receives.count()));
-    }
-    for (const std::string& word : commands[i]) {
-      program.words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
-    }
+    const launch::Program program = program_of(i, scene);
     for (std::size_t server = 0; server < i; ++server) {
-      if (!awaited[server] && is_awaited(server, i, commands, options)) {
-        group.wait_until([&] { return group.is_serving(server); }, kServerPatience);
+      if (!awaited[server] && is_awaited(server, i, commands, scene.options)) {
+        group.wait_until([&] { return group.is_serving(server); }, patience);
         awaited[server] = true;
       }
     }
@@ -352,8 +362,9 @@ bool start_all(launch::ProgramGroup& group, const std::vector<Words>& commands,
       return false;
     }
     unwrap(group.start(program));
-    if (run) {
-      run->event("start", {{"host", host}, {"command", joined(program.words, " ")}});
+    if (scene.run) {
+      scene.run->event("start", {{"host", host_name(i, scene.options)},
+                                 {"command", joined(program.words, " ")}});
     }
   }
   return true;
@@ -366,16 +377,13 @@ struct Outcome {
   int lost_output = 0;  // why, an errno
 };
 
-Outcome run_group(const std::vector<Words>& commands, const Options& options,
-                  const std::string& directory, const launch::DeviceKind& kind, Networks& networks,
-                  const std::vector<Mishap>& mishaps,
-                  const std::optional<launch::RunDirectory>& run) {
+Outcome run_group(const Scene& scene) {
   Outcome outcome;
   launch::ProgramGroup group;
   launch::check_interrupt();  // from here on signals are for the programs
-  const bool all = start_all(group, commands, options, directory, kind, networks, mishaps, run);
+  const bool all = start_all(group, scene);
   outcome.ends = group.finish(
-      std::chrono::milliseconds{static_cast<std::int64_t>(options.grace_seconds * 1000)});
+      std::chrono::milliseconds{static_cast<std::int64_t>(scene.options.grace_seconds * 1000)});
   outcome.interrupt = all ? 0 : group.interrupt();
   outcome.lost_output = group.output_failure();
   return outcome;
@@ -426,42 +434,64 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
                                                  : kSuccess;
 }
 
-// The order of the locals is the order of life: programs end before their networks, these before
-// weftd, and weftd before its directory is gone.
-int run_programs(const Options& options) {
-  const launch::Interruptible interruptible;
-  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
+// One command for each program; nothing if they cannot be had, which has then been told.
+std::optional<std::vector<Words>> commands_of(const Options& options) {
   auto split = split_commands(options.words, words_after_dashes());
   if (!split) {
     complain("weft run: {}\n", split.error().message);
-    return kUsage;
+    return std::nullopt;
   }
   std::vector<Words> commands = std::move(*split);
   if (commands.size() > 1 && options.copies > 1) {
     complain(
         "weft run: -n {} copies a single command, and these are {}: leave one of the two out\n",
         options.copies, commands.size());
-    return kUsage;
+    return std::nullopt;
   }
   if (commands.size() == 1) {
     commands.resize(options.copies, commands.front());
   }
-  const std::size_t hosts = (commands.size() + options.per_host - 1) / options.per_host;
+  return commands;
+}
+
+// Why that many hosts cannot be had with these options; "" if they can.
+std::string unfit(const Options& options, std::size_t programs, std::size_t hosts) {
   const std::size_t most = options.netns ? launch::HostNetwork::kMax : kMaxHosts;
   if (hosts > most) {
-    complain(
-        "weft run: {} programs take {} hosts, and a network has at most {}{}; let --per-host "
-        "programs share one\n",
-        commands.size(), hosts, most, options.netns ? " with a kernel of their own" : "");
+    return fmt::format(
+        "{} programs take {} hosts, and a network has at most {}{}; let --per-host programs share "
+        "one",
+        programs, hosts, most, options.netns ? " with a kernel of their own" : "");
+  }
+  return runs_in_guests(options) ? unfit_for_guests(options) : "";
+}
+
+// The order of the locals is the order of life: programs end before their networks, these before
+// weftd, and weftd before its directory is gone.
+int run_programs(const Options& options) {
+  const launch::Interruptible interruptible;
+  const launch::DeviceKind kind =
+      unwrap(launch::parse_device_kind(runs_in_guests(options) ? "rxe" : options.device));
+  const auto commands = commands_of(options);
+  if (!commands) {
     return kUsage;
   }
-  const auto mishaps = mishaps_of(options, commands.size());
+  const std::size_t hosts = (commands->size() + options.per_host - 1) / options.per_host;
+  if (const std::string wrong = unfit(options, commands->size(), hosts); !wrong.empty()) {
+    complain("weft run: {}\n", wrong);
+    return kUsage;
+  }
+  const auto mishaps = mishaps_of(options, commands->size());
   if (!mishaps) {
     complain("weft run: {}\n", mishaps.error().message);
     return kUsage;
   }
-  warn_of_mpi(commands, options);
-  const auto run = open_directory(options, commands, hosts);
+  warn_of_mpi(*commands, options);
+  std::optional<Guests> guests;
+  if (runs_in_guests(options)) {
+    guests.emplace(unwrap(Guests::prepare(hosts)));
+  }
+  const auto run = open_directory(options, *commands, hosts);
   if (draws_by_lot(options) && !options.quiet) {
     complain("weft run: seed {}\n", options.seed);
   }
@@ -473,9 +503,10 @@ int run_programs(const Options& options) {
                                           .topology = options.topology,
                                           .seed = options.seed,
                                           .dilation = options.dilation,
-                                          .routable = options.netns,
+                                          .routable = options.netns || guests.has_value(),
+                                          .ports = guests ? guests->ports() : Ports{},
                                           .events = run ? run->path() + "/network.jsonl" : ""}));
-  if (is_pinned(options, commands.size())) {
+  if (is_pinned(options, commands->size())) {
     launch::pin_to_core(weftd.pid(), launch::core_count() - 1);
   }
   // Before anything runs: a topology may have fewer hosts.
@@ -485,8 +516,17 @@ int run_programs(const Options& options) {
   for (const std::string& fault : options.faults) {
     unwrap(launch::apply_fault(weftd.directory(), fault));
   }
-  const Outcome outcome =
-      run_group(commands, options, weftd.directory(), kind, networks, *mishaps, run);
+  if (guests) {
+    unwrap(guests->meet(weftd.directory()));
+  }
+  const Outcome outcome = run_group({.commands = *commands,
+                                     .options = options,
+                                     .directory = weftd.directory(),
+                                     .kind = kind,
+                                     .networks = networks,
+                                     .guests = guests ? &*guests : nullptr,
+                                     .mishaps = *mishaps,
+                                     .run = run});
   return conclude(outcome, weftd.directory(), options, run);
 }
 
@@ -501,7 +541,10 @@ void register_run(CLI::App& program, Work& work) {
       ->check(CLI::Range(1, 255));
   auto* nics = run->add_option("--nics,--rails", options->nics, "NICs (rails) of every host")
                    ->check(CLI::Range(1, 16));
-  run->add_option("--device", options->device, launch::known_devices())->capture_default_str();
+  run->add_option("--device", options->device,
+                  launch::known_devices() +
+                      "; softroce: each program runs in a virtual machine with Linux's rdma_rxe")
+      ->capture_default_str();
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
   run->add_flag("--netns", options->netns,

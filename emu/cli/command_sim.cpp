@@ -1,4 +1,8 @@
 // Owns `weft sim`: scenarios of the emulated network in virtual time.
+//
+// Names, sweeps, seeds and variants are multiplied into jobs here; sim/runner.cpp runs them, each
+// in a process of its own if there are several, and the results come back as JSON in the order of
+// the jobs.
 #include <fmt/core.h>
 #include <unistd.h>
 

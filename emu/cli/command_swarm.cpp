@@ -1,4 +1,9 @@
 // Owns `weft swarm`: random runs of the transport in virtual time, each a function of its seed.
+//
+// Threads take seeds in turn; since no run depends on another one, neither does the result depend
+// on how many threads there are. --story runs one seed again, shrinks its plan to the fewest steps
+// that still fail (each attempt in a child process, which a failed check may end), and prints what
+// happened.
 #include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>

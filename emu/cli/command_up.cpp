@@ -1,4 +1,7 @@
 // Owns `weft up`, `down` and `status`: networks that stay, by name.
+//
+// `up` claims the network's directory, starts weftd in it as a process of its own, and returns when
+// weftd serves. `down` asks that weftd to stop and removes the directory.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -48,7 +51,7 @@ Result<void> give_to_containers(const std::string& directory, const Options& opt
 }
 
 // The claim keeps two commands from starting or ending the same network at once; it is released
-// when the command ends, and takes a directory that was made in vain with it.
+// when the command ends, and removes a directory that was made for nothing.
 int up(Options options) {
   if (!options.new_join_key.empty()) {
     unwrap(srd::create_join_key(options.new_join_key));
@@ -91,7 +94,7 @@ int up(Options options) {
 }
 
 // Success means that weftd is gone, and its directory with it. weftd answers `stop` before it ends,
-// so the socket is watched until nobody takes calls there. A directory without a weftd is cleared
+// so the socket is watched until no process accepts there. A directory without a weftd is cleared
 // away, too.
 int down(const Options& options) {
   const launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, false));

@@ -20,6 +20,8 @@ void register_commands(CLI::App& program, Work& work) {
   register_capture(program, work);
   register_perf(program, work);
   register_nccl_perf(program, work);
+  register_ep_perf(program, work);
+  register_step_perf(program, work);
   register_sim(program, work);
   register_swarm(program, work);
   register_validate(program, work);

@@ -79,7 +79,8 @@ std::span<char* const> words_after_dashes() { return after_dashes; }
 
 int main(int argc, char** argv) {
   weft::cli::open_standard_streams();
-  // Whoever reads our output may leave; then networks and directories are still to be cleared away.
+  // The reader of our output may leave early; networks and directories still have to be removed
+  // then.
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how our children end
   try {

@@ -3,7 +3,7 @@
 
 namespace weft::cli {
 
-// Hands on what stands in the buffer, to a reader who waits for each line. Throws std::system_error
+// Writes out what is in the buffer, for a reader that waits for each line. Throws std::system_error
 // if it cannot, or if something has been lost before.
 void flush_output();
 

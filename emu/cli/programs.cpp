@@ -2,6 +2,7 @@
 #include "emu/cli/programs.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <optional>
@@ -75,6 +76,23 @@ Result<Mishap> parse_stop(const std::string& text) {
               fmt::format("--stop '{}': a host or program, a time and for how long, as in "
                           "h2@100ms+50ms",
                           text));
+}
+
+std::vector<launch::TimedSignal> signals_for(const std::string& program,
+                                             const std::vector<Mishap>& mishaps) {
+  std::vector<launch::TimedSignal> signals;
+  for (const Mishap& mishap : mishaps) {
+    if (!mishap.befalls(program)) {
+      continue;
+    }
+    if (mishap.lasts.count() == 0) {
+      signals.push_back({SIGKILL, mishap.at});
+    } else {
+      signals.push_back({SIGSTOP, mishap.at});
+      signals.push_back({SIGCONT, mishap.at + mishap.lasts});
+    }
+  }
+  return signals;
 }
 
 }  // namespace weft::cli

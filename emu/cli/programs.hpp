@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/launch/program_group.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::cli {
@@ -33,6 +34,10 @@ struct Mishap {
 
 [[nodiscard]] Result<Mishap> parse_kill(const std::string& text);  // h2@200ms
 [[nodiscard]] Result<Mishap> parse_stop(const std::string& text);  // h2@100ms+50ms
+
+// What befalls the program of that name.
+[[nodiscard]] std::vector<launch::TimedSignal> signals_for(const std::string& program,
+                                                           const std::vector<Mishap>& mishaps);
 
 // "20ms", a minute at most.
 [[nodiscard]] Result<std::chrono::microseconds> parse_time(const std::string& text);

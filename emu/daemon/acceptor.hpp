@@ -29,8 +29,8 @@ class Acceptor {
   // Why a connection may not stay; nothing if it may.
   using Refusal = std::function<std::optional<std::string>(int socket)>;
 
-  // With `strangers` any user may connect; else those whom `refusal` does not refuse, or without it
-  // only this user and root.
+  // With `strangers` any user may connect; else users that `refusal` lets pass, or without it only
+  // this user and root.
   struct Rules {
     bool strangers = false;
     Refusal refusal{};

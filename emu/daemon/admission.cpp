@@ -1,4 +1,5 @@
-// Owns the question who a connection's other end is, and the record of those who were refused.
+// Owns asking which user is at the other end of a connection, and the record of users that were
+// refused.
 #include "emu/daemon/admission.hpp"
 
 #include <algorithm>

@@ -1,4 +1,14 @@
 // Owns the course of an attachment: connection, request, place, rings, end.
+//
+// A connection begins as a Newcomer, which may ask for little, costs little, and is sent away when
+// it stays idle. A request for a place turns it into a Process: ring memory and bell are made, a
+// place (number and life) is taken in the registry, and a Slot is handed to the forwarding thread.
+// The end comes in two steps, because the forwarding thread may still read the ring: leave() stops
+// frames to the process and takes its direct rings back; when the ring has been emptied
+// (Notice::drained), take_out() gives the place free.
+//
+// All of it runs on the control thread. What belongs to the forwarding thread is changed by calls
+// of NetworkControl, which that thread executes between two rounds.
 #include "emu/daemon/attach_server.hpp"
 
 #include <algorithm>
@@ -357,8 +367,8 @@ void AttachServer::watch(Process& process) {
   }
 }
 
-// An attached process may claim services, join groups and ask for addresses; whatever else comes is
-// its end, or nonsense.
+// An attached process may claim services, join groups and ask for addresses. Anything else is the
+// end of the connection, or a mistake, and ends the attachment.
 void AttachServer::hear(Process& process) {
   process.socket->when_readable([this, number = process.number] {
     const auto found = processes_.find(number);

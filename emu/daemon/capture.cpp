@@ -1,4 +1,9 @@
 // Owns the writing of captures.
+//
+// The forwarding thread only copies frames into a bounded queue (CaptureQueue); a thread of the
+// capture's own writes them to the disk. If the disk is slower than the network, frames are missing
+// from the file and counted, and no traffic waits. Opening the file happens on yet another thread,
+// because a file on a dead server may never open.
 #include "emu/daemon/capture.hpp"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // Owns the construction of weftd, and its two threads.
+//
+// Daemon::create() makes everything that can fail, Daemon::run() the threads: forwarding runs in
+// the calling thread, control in one of its own (docs/weftd.md, "Two planes"). Control ends by a
+// signal or by the command `stop`; it then ends forwarding. The sockets are the last to be opened,
+// so a client that can connect finds a weftd that is ready.
 #include "emu/daemon/daemon.hpp"
 
 #include <fcntl.h>
@@ -327,8 +332,8 @@ void Daemon::Planes::watch_notices() {
   });
 }
 
-// Waits for the bell again only when the queue is empty, since the bell rings once until it is
-// cleared.
+// Waits for the notices' eventfd again only when the queue is empty: it is signalled once until it
+// is cleared.
 void Daemon::Planes::heed_notices() {
   Notice notice;
   for (int i = 0; i < kNoticesATurn; ++i) {

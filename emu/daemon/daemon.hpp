@@ -19,7 +19,7 @@ namespace weft::daemon {
 struct DaemonOptions {
   std::string directory;           // holds attach.sock, control.sock and metrics.sock
   std::string event_log;           // a file; empty: none
-  std::uint16_t metrics_port = 0;  // of the loopback address, for whoever may connect; 0: none
+  std::uint16_t metrics_port = 0;  // of the loopback address, for any user; 0: none
   Plant::Options plant;
   bool own_block = false;       // addresses that no other network here has, instead of plant.prefix
   std::size_t mtu = 4096 + 64;  // of transport packets: payload and header

@@ -1,4 +1,9 @@
 // Owns turning impairments into faults.
+//
+// An impairment is what `weft impair` has set for a pattern of links: a set of fields that later
+// commands add to, change or take away. The network knows only faults, which begin and end. So each
+// change makes new faults from all fields together, and ends those that stood for the former
+// fields.
 #include "emu/daemon/impairments.hpp"
 
 #include <algorithm>

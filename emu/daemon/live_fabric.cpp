@@ -1,4 +1,10 @@
 // Owns the connection of real frames with the modelled network.
+//
+// Fabric decides in its own time, counted in picoseconds, along which links a frame goes, how long
+// it waits in queues, and whether it arrives. Here its bytes are kept meanwhile. submit() takes a
+// frame out of a process's ring, mostly by leaving it there and noting the loan; advance() lets the
+// network's time catch up with the clock and hands over what has arrived. Faults are decided by
+// Fabric, and marks, cuts and damage are applied to the bytes only when the frame arrives.
 #include "emu/daemon/live_fabric.hpp"
 
 #include <utility>
@@ -112,7 +118,7 @@ std::uint32_t LiveFabric::store(fabric::PortId from, const Arrival& to,
   return handle;
 }
 
-// Ends a loan: copies the frame out of its lender's ring.
+// Ends a loan early: copies the frame out of its lender's ring, whose owner needs the room.
 void LiveFabric::take_home(Stored& stored) {
   if (stored.lender != nullptr) {
     stored.gone = !inside_.keep(stored, {stored.bytes, stored.size});
@@ -120,6 +126,7 @@ void LiveFabric::take_home(Stored& stored) {
   }
 }
 
+// Ends the oldest loan of that lender, because its ring is filling up behind the frame.
 void LiveFabric::call_in(Loans& loans) { take_home(inside_[loans.handle()]); }
 
 std::uint32_t LiveFabric::copy(std::uint32_t handle) {
@@ -142,6 +149,8 @@ void LiveFabric::release(std::uint32_t handle) {
   inside_.remove(handle);
 }
 
+// False: the NIC is as far behind as it may be, and the frame stays in the sender's ring. That is
+// how senders feel a slow link.
 bool LiveFabric::submit(TimePoint now, fabric::PortId from, const Arrival& to,
                         std::span<const std::byte> frame, const Lender& lender) {
   const fabric::Picos time = count_from(now);

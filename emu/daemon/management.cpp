@@ -1,4 +1,5 @@
-// Owns reading connection management as far as steering needs it, and saying that nobody listens.
+// Owns reading messages of connection management as far as it takes to find the process that each
+// is for, and refusing requests for which no process listens.
 #include "emu/daemon/management.hpp"
 
 #include <optional>

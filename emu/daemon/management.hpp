@@ -11,8 +11,8 @@
 
 namespace weft::daemon {
 
-// The process that a message is for; nobody, if `place` is 0. A request for a service that nobody
-// has claimed is refused, as the kernel of a host does it. What cannot be read is for nobody.
+// The process that a message is for; none, if `place` is 0. A request for a service that no process
+// has claimed is refused, as the kernel of a host does it. What cannot be read is for no process.
 struct ManagementRoute {
   std::uint32_t place = 0;
   bool refuse = false;

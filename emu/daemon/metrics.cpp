@@ -1,4 +1,5 @@
-// Owns the text that Prometheus reads.
+// Owns the text that Prometheus reads: GET /metrics on a unix socket, and on a loopback port if one
+// was asked for. Figures are copied once per request, so their sums agree with each other.
 #include "emu/daemon/metrics.hpp"
 
 #include <boost/asio/buffer.hpp>

@@ -1,4 +1,8 @@
 // Owns the commands that change the network, and the copying of its figures.
+//
+// call() runs a function on the forwarding thread between two of its rounds and waits for its end.
+// Frames wait meanwhile, so every call is short: memory is allocated before it, long lists are cut
+// into several calls, and a modelled network is built outside and handed over whole.
 #include "emu/daemon/network_control.hpp"
 
 #include <algorithm>
@@ -119,6 +123,7 @@ void NetworkControl::start_fabric(fabric::Topology topology) {
   }
 }
 
+// The network that an ideal one becomes when something is to be broken in it.
 fabric::Topology NetworkControl::star() const {
   // Faster than any process here, with room for all frames: only faults applied to it have an
   // effect.

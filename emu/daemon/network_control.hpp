@@ -111,9 +111,8 @@ class NetworkControl {
   Forwarder& forwarder_;
   EventLog& events_;
   Options options_;
-  LiveFabric* fabric_ = nullptr;  // the forwarder's; only its constant parts are used here
-  std::optional<fabric::Topology>
-      star_;  // while the network is ideal and somebody asks for its links
+  LiveFabric* fabric_ = nullptr;          // the forwarder's; only its constant parts are used here
+  std::optional<fabric::Topology> star_;  // while the network is ideal and its links were asked for
   std::uint32_t faults_ = 0;
   std::uint64_t occurrences_ = 0;
   Impairments impairments_;

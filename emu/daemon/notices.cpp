@@ -6,7 +6,7 @@
 namespace weft::daemon {
 
 Result<void> Notices::open() {
-  auto bell = srd::create_doorbell();
+  auto bell = srd::create_event_fd();
   if (!bell) {
     return tl::unexpected(bell.error());
   }
@@ -28,12 +28,12 @@ bool Notices::push(const Notice& notice) {
 void Notices::wake_reader() {
   pushed_ = false;
   if (!rung_.exchange(true)) {
-    srd::ring_doorbell(bell_.get());
+    srd::signal_event_fd(bell_.get());
   }
 }
 
 void Notices::clear_bell() {
-  srd::clear_doorbell(bell_.get());
+  srd::clear_event_fd(bell_.get());
   rung_.store(false);  // before the first pop(): what is pushed from now on rings again
 }
 

@@ -1,4 +1,9 @@
 // Owns opening ports to the outside, and sending through them in bursts.
+//
+// A frame for the outside is copied into the port's staging memory (stage()), sealed with the
+// checksums that memory does not need, and sent with others by one call of the carrier at the end
+// of the round (flush()). A port learns by which Ethernet and IP addresses its side is reached from
+// the frames that come in (claim()); an address that another port has claimed is refused.
 #include "emu/daemon/outside.hpp"
 
 #include <algorithm>
@@ -27,7 +32,7 @@ std::uint64_t mac_at(std::span<const std::byte> frame, std::size_t offset) {
   return mac;
 }
 
-// Multicast and broadcast: nobody's own address.
+// Multicast and broadcast addresses belong to no port.
 bool is_group(std::span<const std::byte> frame, std::size_t offset) {
   return (frame[offset] & std::byte{1}) != std::byte{0};
 }

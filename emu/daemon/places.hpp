@@ -27,7 +27,7 @@ class Places {
   Places() = default;
   // A file of a network with another number of places is emptied. In one that a weftd in another
   // pid namespace wrote, in a container that is gone, say, processes are unknown: their numbers
-  // mean others here, or nobody.
+  // mean other processes here, or none.
   [[nodiscard]] static Result<Places> open(const std::string& file, std::size_t places);
 
   [[nodiscard]] Place get(std::size_t place) const {

@@ -1,4 +1,7 @@
 // Owns the names and addresses of NICs, and the table of slots.
+//
+// The address of a NIC says where it is: PREFIX.HOST.NIC, so two networks of one prefix need
+// different hosts.
 #include "emu/daemon/plant.hpp"
 
 #include <algorithm>

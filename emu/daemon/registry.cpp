@@ -1,4 +1,9 @@
 // Owns the rules by which places are given out.
+//
+// A place is a number on a NIC. Its life must be later than that of any former owner, or packets
+// for that one could reach the new one. Numbers are given out in turn, so that one that was given
+// back stays unused for as long as possible. After a restart weftd reads from its file which places
+// had owners, and keeps those free that a living process may come back for.
 #include "emu/daemon/registry.hpp"
 
 #include <signal.h>

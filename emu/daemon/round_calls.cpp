@@ -4,7 +4,7 @@
 namespace weft::daemon {
 
 Result<void> RoundCalls::open() {
-  auto bell = srd::create_doorbell();
+  auto bell = srd::create_event_fd();
   if (!bell) {
     return tl::unexpected(bell.error());
   }
@@ -19,7 +19,7 @@ void RoundCalls::hand_over(Call& call) {
   // sees that the other sleeps, or arm() over there sees the call.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (asleep_.exchange(false, std::memory_order_relaxed)) {
-    srd::ring_doorbell(bell_.get());
+    srd::signal_event_fd(bell_.get());
   }
   served_.wait(before, std::memory_order_acquire);
 }

@@ -22,9 +22,9 @@ Result<void> failure(const std::string& path) {
 
 }  // namespace
 
-// Who may write into the folder from a container may put links and other files of any name there,
-// at any moment. So the draft is made where nobody else can, and moved into the open folder:
-// rename() follows no link.
+// A process that may write into the folder from a container may put links and other files of any
+// name there, at any moment. So the draft is made where no container can reach it, and moved into
+// the open folder: rename() follows no link.
 Result<void> share_socket(const std::string& directory) {
   const std::string folder = directory + "/" + attach::kShareFolder;
   ::mkdir(folder.c_str(), kFolderMode);

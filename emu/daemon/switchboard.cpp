@@ -119,9 +119,9 @@ void Switchboard::give_room(TimePoint now, Slot& from) {
   ring.release_to(from.loans.empty() ? ring.position() : from.loans.position());
 }
 
-// One frame of a process. In this order: read the headers; is the sender who it says; which NIC has
-// the destination, or the outside; through the modelled network, if there is one; else straight
-// into the ring of the receiving process.
+// One frame of a process. In this order: read the headers; is the sender the process that it says;
+// which NIC has the destination, or the outside; through the modelled network, if there is one;
+// else straight into the ring of the receiving process.
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                           const srd::RecordInfo& info) {
   const Head head(frame);

@@ -1,4 +1,9 @@
 // Owns the way of messages and events between NICs, manager and files.
+//
+// A NIC's round of progress hands arrived messages to its Agent; with the manager's lock the round
+// lets the manager work, passes events on to the files of programs, and gives outgoing messages to
+// the NICs that they leave by. A NIC other than the one whose round it is gets them through a queue
+// and is woken.
 #include "emu/devices/connections.hpp"
 
 #include <sys/mman.h>
@@ -96,7 +101,8 @@ void Connections::exclusively(
   with_all_nics(0, [&] { make_round(srd::monotonic_now(), nullptr, work); });
 }
 
-// The other NICs' threads are woken without their locks: whoever has one makes a round as well.
+// The other NICs' threads are woken without taking their locks: a thread that holds one makes a
+// round as well.
 void Connections::make_round(TimePoint now, const Agent* inside,
                              const std::function<void(cm::Manager&, TimePoint)>& work) {
   {
@@ -203,7 +209,7 @@ int Connections::reach(const srd::Address& source, const srd::Address& destinati
   return may_exist ? 0 : EHOSTUNREACH;
 }
 
-// --- Who answers to a port
+// --- Which process answers to a port
 
 bool Connections::claim(std::uint64_t service) {
   for (auto agent = agents_.begin(); agent != agents_.end(); ++agent) {

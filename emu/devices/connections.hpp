@@ -3,7 +3,7 @@
 //
 // Locks, outermost first: those of all NICs, in order, then that of the manager. A round of
 // progress of one NIC holds that NIC's and takes the manager's; a program's command takes all,
-// because it may ask any NIC's network who answers to a port.
+// because it may ask any NIC's network which process answers to a port.
 #pragma once
 
 #include <atomic>

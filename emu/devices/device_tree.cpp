@@ -1,4 +1,4 @@
-// Owns the whole of a host's device tree, and who may read and write it.
+// Owns the whole of a host's device tree, and the rights to read and write it.
 #include "emu/devices/device_tree.hpp"
 
 #include <filesystem>

@@ -12,7 +12,7 @@ namespace weft::devices {
 // How late, as the environment says (WEFT_LATE_RECEIVES, microseconds); zero: not at all.
 [[nodiscard]] Duration late_receives_of_environment();
 
-// Of one queue of receives. Whoever is never asked costs nothing.
+// Of one queue of receives. Costs nothing where ripe() is never called.
 class LateReceives {
  public:
   // `waiting` are in the queue. Returns how many of them, the oldest, have been seen in it for so

@@ -25,11 +25,12 @@ class NicRunner : public kernel::Runner {
   // Before the process ends: sends the acknowledgements that are owed, and in a network that loses
   // packets stays a moment to answer what peers send again. Waits for no lock: its holder may be
   // this very thread, below a signal handler.
-  virtual void linger() = 0;
+  virtual void finish_before_exit() = 0;
   // As exclusively(), after a round of progress; but if another thread has the device, nothing is
   // done. True: it was done.
   [[nodiscard]] virtual bool try_exclusively(const std::function<void()>& work) = 0;
-  // This thread is making progress already: only poll(), push() and linger() are allowed.
+  // This thread is making progress already: only poll(), push() and finish_before_exit() are
+  // allowed.
   [[nodiscard]] virtual bool held_here() const = 0;
   // In the child of a fork: nothing of this may be used any more, as the parent goes on using it.
   virtual void abandon() = 0;
@@ -85,10 +86,10 @@ class DeviceRunner final : public NicRunner {
       (void)host_->poll();
     }
   }
-  void ring() override {
+  void push_unpolled() override {
     if (host_->held_here()) {
       (void)host_->push();  // leaves a mark for the round that this signal handler interrupted
-    } else if (host_->ring()) {
+    } else if (host_->push_unpolled()) {
       host_->linger();
     }
   }
@@ -104,7 +105,7 @@ class DeviceRunner final : public NicRunner {
   }
 
   [[nodiscard]] kernel::Device& device() override { return *device_; }
-  void linger() override;
+  void finish_before_exit() override;
   [[nodiscard]] bool held_here() const override { return host_->held_here(); }
   void abandon() override { host_->abandon(); }
   void kick() override { host_->kick(); }
@@ -123,7 +124,7 @@ class DeviceRunner final : public NicRunner {
 };
 
 template <class D>
-void DeviceRunner<D>::linger() {
+void DeviceRunner<D>::finish_before_exit() {
   constexpr std::chrono::milliseconds kMoment{100};  // in a network that loses packets
   constexpr std::chrono::microseconds kMaxOwed{500};
   bool perfect = true;

@@ -19,6 +19,7 @@
 #include "emu/kernel/sysfs/tree_writer.hpp"
 #include "srd/base/result.hpp"
 #include "srd/engine/types.hpp"
+#include "srd/io/network_protocol.hpp"
 #include "srd/net/packet_io.hpp"
 
 namespace weft::devices {
@@ -54,8 +55,8 @@ class Personality {
     return std::nullopt;
   }
 
-  // The UDP port of the protocol that it speaks.
-  [[nodiscard]] virtual std::uint16_t udp_port() const = 0;
+  // The protocol that it speaks on the network: kNetworkProtocol of a frame codec.
+  [[nodiscard]] virtual const srd::NetworkProtocol& protocol() const = 0;
 
   // --- Profiles. What a profile says becomes NicDescription::abilities.
   [[nodiscard]] virtual std::string_view default_profile() const = 0;
@@ -79,7 +80,7 @@ class Personality {
   [[nodiscard]] virtual std::string device_folder(const kernel::NicDescription& nic) const = 0;
   // How the paths of such folders, and of what leads to them, begin, from the root on: each ends
   // where a path may end or go on. No device of the machine has a name that begins like these; its
-  // steps that are in nobody else's paths begin with kind().
+  // steps that occur in no other paths begin with kind().
   [[nodiscard]] virtual std::span<const char* const> path_prefixes() const = 0;
   // Whether such devices have a queue pair 1, over which connections are managed.
   [[nodiscard]] virtual bool manages_connections() const { return false; }

@@ -1,4 +1,6 @@
-// Owns reading profiles.
+// Owns reading profiles. A profile names every ability of its kind, each with its value and a mark
+// that says how well it is known (fact or assumption); missing and unknown fields are errors, so
+// that no device has a limit that was not meant.
 #include "emu/devices/profiles.hpp"
 
 #include <yaml-cpp/yaml.h>

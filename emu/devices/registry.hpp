@@ -12,7 +12,7 @@ namespace weft::devices {
 // The same in every process of a run: weft, weftd and programs.
 [[nodiscard]] std::span<const Personality* const> all_kinds();
 
-// What people get who ask for none: the first of the list.
+// The kind for commands that name none: the first of the list.
 [[nodiscard]] const Personality& default_kind();
 
 // Null: there is no such kind.

@@ -112,6 +112,83 @@ class Reader {
   std::size_t line_ = 0;
 };
 
+// The number under that key, or `otherwise`.
+double value_of(const TierLines& lines, const char* key, double otherwise) {
+  const auto it = lines.values.find(key);
+  return it == lines.values.end() ? otherwise : it->second;
+}
+
+// How many cables a switch of one tier has in each direction.
+struct Radix {
+  std::uint32_t down = 1;
+  std::uint32_t up = 1;
+};
+
+// What the header says. Afterwards it is known how many tiers there have to be.
+Result<FatTreeSpec> read_header(const Reader& reader, Parsed& parsed) {
+  for (const char* key : {"nodes", "tiers", "podsize"}) {
+    const auto it = parsed.header.find(key);
+    if (it == parsed.header.end() || it->second < 1 || it->second > kMax ||
+        it->second != std::floor(it->second)) {
+      return reader.bad(std::string("the header needs '") + key +
+                        "' as a whole number from 1 to 1048576");
+    }
+  }
+  FatTreeSpec spec;
+  const double tiers = parsed.header["tiers"];
+  if (tiers != 2 && tiers != 3) {
+    return reader.bad("Tiers must be 2 or 3");
+  }
+  spec.tiers = static_cast<unsigned>(tiers);
+  spec.hosts = static_cast<std::uint32_t>(parsed.header["nodes"]);
+  spec.hosts_per_pod = static_cast<std::uint32_t>(parsed.header["podsize"]);
+  return spec;
+}
+
+// Where a tier does not say its way up, that follows from the way down and the oversubscription.
+Result<Radix> read_radix(const Reader& reader, const TierLines& lines, bool top) {
+  double up = value_of(lines, "radix_up", 0);
+  const double down = value_of(lines, "radix_down", 0);
+  if (down < 1 || down > kMax) {
+    return reader.bad("this tier needs Radix_Down, at least 1");
+  }
+  if (top && up != 0) {
+    return reader.bad("the top tier has no Radix_Up");
+  }
+  if (!top && up == 0) {
+    up = down / std::max(value_of(lines, "oversubscribed", 1), 1e-3);
+  }
+  if (!top && (up < 1 || up > kMax)) {
+    return reader.bad("this tier needs Radix_Up, at least 1");
+  }
+  if (const double bundle = value_of(lines, "bundle", 1);
+      bundle < 1 || std::fmod(down, bundle) != 0) {
+    return reader.bad("Radix_Down must be a multiple of Bundle");
+  }
+  return Radix{static_cast<std::uint32_t>(down), static_cast<std::uint32_t>(up)};
+}
+
+// Rate, delays and queues of the cables of one tier. What the file does not say is left alone.
+Result<void> read_cables(const Reader& reader, const TierLines& lines, unsigned tier,
+                         FatTreeSpec& spec) {
+  if (const double speed = value_of(lines, "downlink_speed_gbps", 0); speed != 0) {
+    if (speed > 100'000 || speed < 0.001) {
+      return reader.bad("Downlink_speed_Gbps must lie between 0.001 and 100000");
+    }
+    spec.rate[tier] = Rate::gbps(speed);
+  }
+  const auto time = [&](const char* key, Duration& to) {
+    if (const double ns = value_of(lines, key, -1); ns >= 0 && ns < 1e12) {
+      to = Duration{static_cast<std::int64_t>(ns)};
+    }
+  };
+  time("downlink_latency_ns", spec.delay[tier]);
+  time("switch_latency_ns", spec.latency[tier]);
+  spec.queue_up[tier] = static_cast<Bytes>(std::min(value_of(lines, "queue_up", 0), 1e12));
+  spec.queue_down[tier] = static_cast<Bytes>(std::min(value_of(lines, "queue_down", 0), 1e12));
+  return {};
+}
+
 }  // namespace
 
 Result<Topology> read_htsim_topology(const std::string& file_name, const std::string& text,
@@ -121,25 +198,13 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
   if (!parsed) {
     return tl::unexpected<Error>(parsed.error());
   }
-  for (const char* key : {"nodes", "tiers", "podsize"}) {
-    const auto it = parsed->header.find(key);
-    if (it == parsed->header.end() || it->second < 1 || it->second > kMax ||
-        it->second != std::floor(it->second)) {
-      return reader.bad(std::string("the header needs '") + key +
-                        "' as a whole number from 1 to 1048576");
-    }
+  auto header = read_header(reader, *parsed);
+  if (!header) {
+    return tl::unexpected<Error>(header.error());
   }
-  FatTreeSpec spec;
+  FatTreeSpec& spec = *header;
   spec.cable = cable;
-  const double tiers = parsed->header["tiers"];
-  if (tiers != 2 && tiers != 3) {
-    return reader.bad("Tiers must be 2 or 3");
-  }
-  spec.tiers = static_cast<unsigned>(tiers);
-  spec.hosts = static_cast<std::uint32_t>(parsed->header["nodes"]);
-  spec.hosts_per_pod = static_cast<std::uint32_t>(parsed->header["podsize"]);
-  std::uint32_t down[3] = {1, 1, 1};
-  std::uint32_t up[3] = {1, 1, 1};
+  Radix radix[3];
   for (unsigned tier = 0; tier < spec.tiers; ++tier) {
     if (!parsed->tiers[tier]) {
       return reader.bad("tier " + std::to_string(tier) + " is not described; add a block 'Tier " +
@@ -147,51 +212,20 @@ Result<Topology> read_htsim_topology(const std::string& file_name, const std::st
     }
     const TierLines& lines = *parsed->tiers[tier];
     reader.at(lines.line);
-    const auto get = [&](const char* key, double otherwise) {
-      const auto it = lines.values.find(key);
-      return it == lines.values.end() ? otherwise : it->second;
-    };
-    const bool top = tier + 1 == spec.tiers;
-    double radix_up = get("radix_up", 0);
-    const double radix_down = get("radix_down", 0);
-    if (radix_down < 1 || radix_down > kMax) {
-      return reader.bad("this tier needs Radix_Down, at least 1");
+    const auto read = read_radix(reader, lines, tier + 1 == spec.tiers);
+    if (!read) {
+      return tl::unexpected<Error>(read.error());
     }
-    if (top && radix_up != 0) {
-      return reader.bad("the top tier has no Radix_Up");
+    radix[tier] = *read;
+    if (auto good = read_cables(reader, lines, tier, spec); !good) {
+      return tl::unexpected<Error>(good.error());
     }
-    if (!top && radix_up == 0) {
-      radix_up = radix_down / std::max(get("oversubscribed", 1), 1e-3);
-    }
-    if (!top && (radix_up < 1 || radix_up > kMax)) {
-      return reader.bad("this tier needs Radix_Up, at least 1");
-    }
-    if (const double bundle = get("bundle", 1); bundle < 1 || std::fmod(radix_down, bundle) != 0) {
-      return reader.bad("Radix_Down must be a multiple of Bundle");
-    }
-    down[tier] = static_cast<std::uint32_t>(radix_down);
-    up[tier] = static_cast<std::uint32_t>(radix_up);
-    if (const double speed = get("downlink_speed_gbps", 0); speed != 0) {
-      if (speed > 100'000 || speed < 0.001) {
-        return reader.bad("Downlink_speed_Gbps must lie between 0.001 and 100000");
-      }
-      spec.rate[tier] = Rate::gbps(speed);
-    }
-    const auto time = [&](const char* key, Duration& to) {
-      if (const double ns = get(key, -1); ns >= 0 && ns < 1e12) {
-        to = Duration{static_cast<std::int64_t>(ns)};
-      }
-    };
-    time("downlink_latency_ns", spec.delay[tier]);
-    time("switch_latency_ns", spec.latency[tier]);
-    spec.queue_up[tier] = static_cast<Bytes>(std::min(get("queue_up", 0), 1e12));
-    spec.queue_down[tier] = static_cast<Bytes>(std::min(get("queue_down", 0), 1e12));
   }
-  spec.tor_down = down[0];
-  spec.tor_up = up[0];
-  spec.agg_down = down[1];
-  spec.agg_up = up[1];
-  spec.core_down = down[2];
+  spec.tor_down = radix[0].down;
+  spec.tor_up = radix[0].up;
+  spec.agg_down = radix[1].down;
+  spec.agg_up = radix[1].up;
+  spec.core_down = radix[2].down;
   // Buffers and thresholds are derived from the cables of the hosts.
   if (!spec.rate[0].is_zero()) {
     spec.cable.rate = spec.rate[0];

@@ -63,113 +63,118 @@ CableSpec read_cable(YamlMap& map, const CableSpec& defaults) {
   return cable;
 }
 
-// The shapes that a file can name, in the order of kShapes.
-enum class Shape : std::uint8_t {
-  fat_tree,
-  leaf_spine,
-  clos,  // every radix by hand
-  ring,
-  torus,
-  random_graph,
-  rail_optimised,
-  multi_plane,
-  htsim,  // a file of the htsim simulator
-};
-constexpr std::initializer_list<const char*> kShapes{
-    "fat-tree",     "leaf-spine",     "clos",        "ring", "torus",
-    "random-graph", "rail-optimised", "multi-plane", "htsim"};
+// --- Generators. A file names one, and its numbers are keys beside that name. Keys that belong to
+// another generator are refused by the caller's finish(), because none of these has asked for them.
 
-// Keys that belong to another shape are refused by the caller's finish(), because nothing asked for
-// them.
-Result<Topology> generate(YamlMap& map, Shape shape, const std::string& directory) {
-  const CableSpec cable = read_cable(map, {});
-  std::uint32_t hosts = 128;
-  std::uint32_t per_switch = 16;
-  std::uint32_t switches = 8;
-  double ratio = 1;
-  const auto count = [&](const char* key, std::uint32_t& value) { map.read(key, value, 1, kMax); };
-  switch (shape) {
-    case Shape::fat_tree: {
-      count("hosts", hosts);
-      return fat_tree(k_ary_fat_tree(hosts, cable));
-    }
-    case Shape::leaf_spine: {
-      count("hosts", hosts);
-      count("hosts_per_leaf", per_switch);
-      map.read("oversubscription", ratio, 0.01, 1000);
-      return fat_tree(leaf_spine(hosts, per_switch, ratio, cable));
-    }
-    case Shape::clos: {
-      FatTreeSpec spec;
-      spec.cable = cable;
-      map.read("tiers", spec.tiers, 2, 3);
-      count("hosts", spec.hosts);
-      count("hosts_per_pod", spec.hosts_per_pod);
-      count("tor_down", spec.tor_down);
-      count("tor_up", spec.tor_up);
-      count("agg_down", spec.agg_down);
-      count("agg_up", spec.agg_up);
-      count("core_down", spec.core_down);
-      return fat_tree(spec);
-    }
-    case Shape::ring:
-      count("switches", switches);
-      count("hosts_per_switch", per_switch);
-      return ring(switches, per_switch, cable);
-    case Shape::torus: {
-      std::vector<std::uint32_t> sides;
-      map.each("sides", [&](const YAML::Node& item, const std::string& path) {
-        std::uint32_t side = 0;
-        if (!item.IsScalar() || !YAML::convert<std::uint32_t>::decode(item, side)) {
-          map.file().fail_at(item, path, "expected a number of switches");
-        }
-        sides.push_back(side);
-      });
-      count("hosts_per_switch", per_switch);
-      return torus(sides, per_switch, cable);
-    }
-    case Shape::random_graph: {
-      std::uint32_t degree = 4;
-      Duration spread{};
-      std::uint64_t seed = 1;
-      count("switches", switches);
-      count("hosts_per_switch", per_switch);
-      count("degree", degree);
-      map.read("delay_spread", spread);
-      map.read("seed", seed, 0, INT64_MAX);
-      return random_graph(switches, degree, per_switch, spread, seed, cable);
-    }
-    case Shape::rail_optimised: {
-      std::uint32_t groups = 4;
-      std::uint32_t rails = 4;
-      std::uint32_t spines = 8;
-      count("groups", groups);
-      count("hosts_per_group", per_switch);
-      count("rails", rails);
-      count("spines", spines);
-      return rail_optimised(groups, per_switch, rails, spines, cable);
-    }
-    case Shape::multi_plane: {
-      std::uint32_t planes = 2;
-      count("planes", planes);
-      count("hosts", hosts);
-      count("hosts_per_leaf", per_switch);
-      map.read("oversubscription", ratio, 0.01, 1000);
-      return multi_plane(planes, hosts, per_switch, ratio, cable);
-    }
-    case Shape::htsim:
-      break;
+// What readers have to know besides the keys.
+struct Generator {
+  YamlMap& map;
+  CableSpec cable;
+  const std::string& directory;  // where relative names of files start
+
+  // A number of things; without the key `otherwise`.
+  [[nodiscard]] std::uint32_t count(const char* key, std::uint32_t otherwise) const {
+    map.read(key, otherwise, 1, kMax);
+    return otherwise;
   }
+};
+
+// Capacity towards the hosts over capacity towards the spines.
+double read_oversubscription(const Generator& from) {
+  double ratio = 1;
+  from.map.read("oversubscription", ratio, 0.01, 1000);
+  return ratio;
+}
+
+Result<Topology> read_fat_tree(const Generator& from) {
+  return fat_tree(k_ary_fat_tree(from.count("hosts", 128), from.cable));
+}
+
+Result<Topology> read_leaf_spine(const Generator& from) {
+  const std::uint32_t hosts = from.count("hosts", 128);
+  const std::uint32_t per_leaf = from.count("hosts_per_leaf", 16);
+  return fat_tree(leaf_spine(hosts, per_leaf, read_oversubscription(from), from.cable));
+}
+
+// A folded Clos network with every radix by hand.
+Result<Topology> read_clos(const Generator& from) {
+  FatTreeSpec spec;
+  spec.cable = from.cable;
+  from.map.read("tiers", spec.tiers, 2, 3);
+  spec.hosts = from.count("hosts", spec.hosts);
+  spec.hosts_per_pod = from.count("hosts_per_pod", spec.hosts_per_pod);
+  spec.tor_down = from.count("tor_down", spec.tor_down);
+  spec.tor_up = from.count("tor_up", spec.tor_up);
+  spec.agg_down = from.count("agg_down", spec.agg_down);
+  spec.agg_up = from.count("agg_up", spec.agg_up);
+  spec.core_down = from.count("core_down", spec.core_down);
+  return fat_tree(spec);
+}
+
+Result<Topology> read_ring(const Generator& from) {
+  const std::uint32_t switches = from.count("switches", 8);
+  return ring(switches, from.count("hosts_per_switch", 16), from.cable);
+}
+
+Result<Topology> read_torus(const Generator& from) {
+  std::vector<std::uint32_t> sides;
+  from.map.each("sides", [&](const YAML::Node& item, const std::string& path) {
+    std::uint32_t side = 0;
+    if (!item.IsScalar() || !YAML::convert<std::uint32_t>::decode(item, side)) {
+      from.map.file().fail_at(item, path, "expected a number of switches");
+    }
+    sides.push_back(side);
+  });
+  return torus(sides, from.count("hosts_per_switch", 16), from.cable);
+}
+
+Result<Topology> read_random_graph(const Generator& from) {
+  const std::uint32_t switches = from.count("switches", 8);
+  const std::uint32_t per_switch = from.count("hosts_per_switch", 16);
+  const std::uint32_t degree = from.count("degree", 4);
+  Duration spread{};
+  std::uint64_t seed = 1;
+  from.map.read("delay_spread", spread);
+  from.map.read("seed", seed, 0, INT64_MAX);
+  return random_graph(switches, degree, per_switch, spread, seed, from.cable);
+}
+
+Result<Topology> read_rail_optimised(const Generator& from) {
+  const std::uint32_t groups = from.count("groups", 4);
+  const std::uint32_t per_group = from.count("hosts_per_group", 16);
+  const std::uint32_t rails = from.count("rails", 4);
+  return rail_optimised(groups, per_group, rails, from.count("spines", 8), from.cable);
+}
+
+Result<Topology> read_multi_plane(const Generator& from) {
+  const std::uint32_t planes = from.count("planes", 2);
+  const std::uint32_t hosts = from.count("hosts", 128);
+  const std::uint32_t per_leaf = from.count("hosts_per_leaf", 16);
+  return multi_plane(planes, hosts, per_leaf, read_oversubscription(from), from.cable);
+}
+
+// A file of the htsim simulator.
+Result<Topology> read_htsim(const Generator& from) {
   std::string name;
-  map.read("file", name);
-  const std::string path =
-      name.starts_with('/') || directory.empty() ? name : directory + "/" + name;
+  from.map.read("file", name);
+  const bool is_whole = name.starts_with('/') || from.directory.empty();
+  const std::string path = is_whole ? name : from.directory + "/" + name;
   auto text = read_text_file(path);
   if (!text) {
     return tl::unexpected<Error>(text.error());
   }
-  return read_htsim_topology(path, *text, cable);
+  return read_htsim_topology(path, *text, from.cable);
 }
+
+// The names, and for each in the same order the function that reads its keys.
+constexpr std::initializer_list<const char*> kShapes{
+    "fat-tree",     "leaf-spine",     "clos",        "ring", "torus",
+    "random-graph", "rail-optimised", "multi-plane", "htsim"};
+using ReadShape = Result<Topology>(const Generator& from);
+constexpr ReadShape* kReaders[] = {read_fat_tree,       read_leaf_spine,  read_clos,
+                                   read_ring,           read_torus,       read_random_graph,
+                                   read_rail_optimised, read_multi_plane, read_htsim};
+static_assert(kShapes.size() == std::size(kReaders));
 
 // In quotes, so that YAML reads any content as text.
 std::string quoted(const std::string& text) {
@@ -183,8 +188,84 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-// Nodes and links one by one. What a link does not say comes from `defaults`; what a node does not
-// say, from its kind.
+// --- Nodes and links one by one.
+
+// One entry under `nodes`. `kinds` are the file's own: what the node does not say, its kind does.
+void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, Topology& net,
+               const std::string& name, const YAML::Node& node, const std::string& path) {
+  if (!is_node_name(name)) {
+    map.file().fail_at(node, path, kNodeNameRule);
+  }
+  YamlMap keys(map.file(), node, path);
+  std::string kind = "switch";
+  std::int64_t tier = 1;
+  Duration latency{};
+  keys.read("kind", kind);
+  std::string base = kind;
+  if (const auto it = kinds.find(kind); it != kinds.end()) {
+    YamlMap kind_map(map.file(), it->second, "kinds." + kind);
+    base = "switch";
+    kind_map.read("base", base);
+    kind_map.read("tier", tier, 1, 200);
+    kind_map.read("latency", latency);
+    kind_map.finish();
+  }
+  keys.read("tier", tier, 1, 200);
+  keys.read("latency", latency);
+  keys.finish();
+  if (net.find(name) != kNone) {
+    map.file().fail_at(node, path, "a node of this name was already given");
+  } else if (base == "host") {
+    net.add_host(name);
+  } else if (base == "switch") {
+    net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
+  } else {
+    map.file().fail_at(node, path + ".kind",
+                       "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
+  }
+}
+
+// A NIC's own queue has no limit, and neither marks nor cuts, whatever the link says: the transport
+// paces it.
+LinkProperties leaving(const Node& node, LinkProperties properties) {
+  if (node.kind == Node::Kind::host) {
+    properties.buffer = 0;
+    properties.ecn_low = properties.ecn_high = 0;
+    properties.trimming = false;
+  }
+  return properties;
+}
+
+// One entry under `links`. What it does not say comes from `defaults`.
+void read_link(YamlMap& map, const LinkProperties& defaults, Topology& net, const YAML::Node& node,
+               const std::string& path) {
+  YamlMap keys(map.file(), node, path);
+  std::vector<NodeId> ends;
+  keys.each("endpoints", [&](const YAML::Node& item, const std::string& item_path) {
+    std::string name = item.IsScalar() ? item.Scalar() : "";
+    name = name.substr(0, name.find(':'));  // "node:interface" as containerlab writes it
+    const NodeId id = net.find(name);
+    if (id == kNone) {
+      map.file().fail_at(item, item_path, "there is no node called '" + name + "' under 'nodes'");
+    }
+    ends.push_back(id);
+  });
+  LinkProperties link = defaults;
+  read_link_keys(keys, link);
+  LinkProperties back = link;
+  YamlMap reverse = keys.map("reverse");  // where the way back differs
+  read_link_keys(reverse, back);
+  reverse.finish();
+  keys.finish();
+  if (!map.file().failed() && ends.size() != 2) {
+    map.file().fail_at(node, path, "expected endpoints: [one, other]");
+  }
+  if (!map.file().failed()) {
+    net.connect(ends[0], ends[1], leaving(net.nodes()[ends[0]], link),
+                leaving(net.nodes()[ends[1]], back));
+  }
+}
+
 Topology explicit_nodes(YamlMap& map) {
   Topology net;
   LinkProperties defaults;
@@ -195,74 +276,12 @@ Topology explicit_nodes(YamlMap& map) {
   map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) {
     kinds[name] = node;
   });
-  map.each_pair("nodes", [&](const std::string& name, const YAML::Node& node,
-                             const std::string& path) {
-    if (!is_node_name(name)) {
-      map.file().fail_at(node, path, kNodeNameRule);
-    }
-    YamlMap keys(map.file(), node, path);
-    std::string kind = "switch";
-    std::int64_t tier = 1;
-    Duration latency{};
-    keys.read("kind", kind);
-    std::string base = kind;
-    if (const auto it = kinds.find(kind); it != kinds.end()) {
-      YamlMap kind_map(map.file(), it->second, "kinds." + kind);
-      base = "switch";
-      kind_map.read("base", base);
-      kind_map.read("tier", tier, 1, 200);
-      kind_map.read("latency", latency);
-      kind_map.finish();
-    }
-    keys.read("tier", tier, 1, 200);
-    keys.read("latency", latency);
-    keys.finish();
-    if (net.find(name) != kNone) {
-      map.file().fail_at(node, path, "a node of this name was already given");
-    } else if (base == "host") {
-      net.add_host(name);
-    } else if (base == "switch") {
-      net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
-    } else {
-      map.file().fail_at(node, path + ".kind",
-                         "expected host, switch, or a name under 'kinds'; found '" + kind + "'");
-    }
-  });
+  map.each_pair("nodes",
+                [&](const std::string& name, const YAML::Node& node, const std::string& path) {
+                  read_node(map, kinds, net, name, node, path);
+                });
   map.each("links", [&](const YAML::Node& node, const std::string& path) {
-    YamlMap keys(map.file(), node, path);
-    std::vector<NodeId> ends;
-    keys.each("endpoints", [&](const YAML::Node& item, const std::string& item_path) {
-      std::string name = item.IsScalar() ? item.Scalar() : "";
-      name = name.substr(0, name.find(':'));  // "node:interface" as containerlab writes it
-      const NodeId id = net.find(name);
-      if (id == kNone) {
-        map.file().fail_at(item, item_path, "there is no node called '" + name + "' under 'nodes'");
-      }
-      ends.push_back(id);
-    });
-    LinkProperties link = defaults;
-    read_link_keys(keys, link);
-    LinkProperties back = link;
-    YamlMap reverse = keys.map("reverse");  // where the way back differs
-    read_link_keys(reverse, back);
-    reverse.finish();
-    keys.finish();
-    if (!map.file().failed() && ends.size() != 2) {
-      map.file().fail_at(node, path, "expected endpoints: [one, other]");
-    }
-    if (!map.file().failed()) {
-      // A NIC's own queue has no limit, and neither marks nor cuts, whatever the link says: the
-      // transport paces it.
-      const auto own = [&](NodeId end, LinkProperties properties) {
-        if (net.nodes()[end].kind == Node::Kind::host) {
-          properties.buffer = 0;
-          properties.ecn_low = properties.ecn_high = 0;
-          properties.trimming = false;
-        }
-        return properties;
-      };
-      net.connect(ends[0], ends[1], own(ends[0], link), own(ends[1], back));
-    }
+    read_link(map, defaults, net, node, path);
   });
   return net;
 }
@@ -280,8 +299,8 @@ Result<Topology> read_topology_file(const std::string& path) {
 Topology read_topology_map(YamlMap& map, const std::string& directory) {
   Topology net;
   if (map.has("generator")) {
-    const auto shape = static_cast<Shape>(map.choice("generator", kShapes, 0));
-    auto made = generate(map, shape, directory);
+    const auto shape = static_cast<std::size_t>(map.choice("generator", kShapes, 0));
+    auto made = kReaders[shape](Generator{map, read_cable(map, {}), directory});
     if (!made) {
       map.fail("generator", made.error().message);
       return net;

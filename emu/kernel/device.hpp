@@ -259,7 +259,7 @@ class Runner {
   // Sends what was just posted, and does not receive: a later poll() finds what has arrived.
   virtual void push() { poll(); }
   // Like push(), for callers outside the poll hooks; does not reset the idle timer.
-  virtual void ring() { poll(); }
+  virtual void push_unpolled() { poll(); }
   // push() for what is posted by a command: `fetch` runs first, with the device to itself.
   virtual void post(const std::function<void()>& fetch) { exclusively(fetch); }
   // The application has taken completions out of a queue.

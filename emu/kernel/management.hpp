@@ -47,8 +47,8 @@ class ManagementPort {
     std::span<const srd::Address> addresses;  // by index of the GID
   };
   [[nodiscard]] virtual Facts facts() const = 0;
-  // With the device locked. Null: nobody; what arrives then is dropped. It must outlive the device,
-  // or be taken away.
+  // With the device locked. Null: no agent; what arrives then is dropped. It must outlive the
+  // device, or be taken away.
   virtual void set_agent(ManagementAgent* agent) = 0;
 
  protected:

@@ -1,5 +1,10 @@
-// Owns the two ways of asking the kernel for mappings: one by one (an ioctl, from Linux 6.11 on),
-// and as a text of all, which has to be read from its beginning.
+// Owns the two ways of asking the kernel which memory of this process is mapped, and how: one
+// address at a time (an ioctl of /proc/self/maps, from Linux 6.11 on), or the text of that file,
+// which has to be read from its beginning.
+//
+// Text is read forwards only: callers ask for ascending addresses, and the latest line that was
+// read is kept until an address behind it is asked for. Everything is read by system calls of our
+// own (native::), since libc's may be wrapped by this very library.
 #include "emu/kernel/mappings.hpp"
 
 #include <fcntl.h>
@@ -97,6 +102,7 @@ std::optional<Mapping> Mappings::next_line() {
   }
 }
 
+// After the first refusal of the ioctl the object stays with the text.
 std::optional<Mapping> Mappings::find(std::uint64_t address) {
   std::optional<Mapping> found;
   if (!good() || (!text_ && ask(address, found))) {

@@ -2,8 +2,9 @@
 //
 //   | header: how many slots were taken, the kind of device | slot 0 | slot 1 | ...
 //
-// A process takes one slot, for ever: counters of a NIC must not go back when a process ends. Each
-// slot has one writer, and readers add up all of them, so no lock is needed. The file is sparse.
+// A process takes one slot and keeps it for ever, because the counters of a NIC must not go back
+// when a process ends. Each slot has one writer, and readers add up all of them, so no lock is
+// needed: a reader may see one counter of a slot newer than the next one. The file is sparse.
 #include "emu/kernel/statistics.hpp"
 
 #include <fcntl.h>
@@ -48,7 +49,8 @@ std::size_t slots_to_read(std::byte* data) {
   return std::min<std::size_t>(used_slots(data).load(), kSlots);
 }
 
-// By its number, so a process of another pid namespace may be mistaken for one of this one.
+// By its number, so a process of another pid namespace may be mistaken for one of this one. Objects
+// that exist now (live) are counted of living processes only.
 bool is_alive(std::uint64_t process) {
   return process != 0 && (kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
 }
@@ -107,6 +109,7 @@ StatisticsFile::Mapping StatisticsFile::map(const std::string& path) {
   return mapping;
 }
 
+// The mapping is never released: the threads of this process may count until it ends.
 Statistics* claim_statistics(const std::string& path) {
   StatisticsFile::Mapping mapping = StatisticsFile::map(path);
   if (mapping == nullptr) {
@@ -139,6 +142,8 @@ std::string_view StatisticsFile::kind() const {
   return {name.data(), strnlen(name.data(), name.size())};
 }
 
+// Counters are added up. How often the link went down is not: every process sees the same link, and
+// one that started late saw less.
 Statistics StatisticsFile::sum(const CounterSet& counters) const {
   Statistics sum;
   const std::size_t used = slots_to_read(data_.get());

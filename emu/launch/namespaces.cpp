@@ -4,10 +4,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
@@ -45,10 +45,11 @@ Result<void> run_ip(const std::vector<std::string>& words) {
     line += " " + word;
   }
   arguments.push_back(nullptr);
+  const pid_t self = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGPIPE, SIG_DFL);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with(self, SIGKILL);
     ::execvp("ip", arguments.data());
     ::execv("/sbin/ip", arguments.data());
     ::_exit(127);

@@ -1,4 +1,4 @@
-// Owns network namespaces of one's own, which take no root where there are user namespaces.
+// Owns making private network namespaces, which takes no root where there are user namespaces.
 #pragma once
 
 #include <string>

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -27,6 +26,7 @@
 
 #include "emu/devices/listening_sign.hpp"
 #include "emu/launch/cores.hpp"
+#include "srd/base/death_signal.hpp"
 
 namespace weft::launch {
 namespace {
@@ -94,10 +94,7 @@ void let_write_to_terminal() {
   if (program.avoid_core) {
     keep_off_core(0, *program.avoid_core);
   }
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) {
-    ::_exit(128 + SIGTERM);  // the parent died before prctl() took effect
-  }
+  die_with(parent, SIGTERM);
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
     ::dup2(error_out, STDERR_FILENO);

@@ -36,10 +36,10 @@ Result<std::vector<std::string>> hosts_of(const std::string& directory) {
   return hosts;
 }
 
-// The folder, or one in it, open. Whoever may write into it from a container may replace what lies
-// in it by links and other files, at any moment. So nothing in it is reached by a path: only by a
-// name in an open folder, by calls that follow no link. What is long is made in weftd's directory,
-// to which containers have no way, and moved.
+// The folder, or one in it, open. A process that may write into it from a container may replace
+// what lies in it by links and other files, at any moment. So nothing in it is reached by a path:
+// only by a name in an open folder, by calls that follow no link. What is long is made in weftd's
+// directory, to which containers have no way, and moved.
 class OpenFolder {
  public:
   [[nodiscard]] static Result<OpenFolder> at(const std::string& path) {
@@ -184,6 +184,8 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
     devices.push_back({host, environment_of(host, *first, kind)});
     devices.push_back({host + "-all-rails", environment_of(host, *all, kind)});
     noted = noted ? any->note(std::to_string(i), *first) : noted;
+    // Where it is known beforehand: what starts containers may write it down.
+    noted = noted ? folder->note(kinds + "-" + host, *first) : noted;
   }
   if (!noted) {
     return tl::unexpected(noted.error());

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::launch {
@@ -76,7 +76,7 @@ class StartingWeftd {
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   if (bound) {
     ::setpgid(0, 0);  // Ctrl-C at the terminal is for the programs; weftd ends after them
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    die_with(parent, SIGTERM);
   } else {
     // weftd must not keep what this program has inherited: locks, pipes for whose end another
     // process waits, a working directory that is to be unmounted.
@@ -91,9 +91,7 @@ class StartingWeftd {
     ::dup2(null, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);  // else a reader of our output would wait until weftd ends
   }
-  if (!bound || ::getppid() == parent) {
-    ::execv(arguments[0], arguments.data());
-  }
+  ::execv(arguments[0], arguments.data());
   ::_exit(127);
 }
 
@@ -188,11 +186,14 @@ std::string companion(const std::string& file, const std::string& folder_in_buil
     throw std::runtime_error("cannot tell where weft is installed: /proc/self/exe: " +
                              error.message());
   }
-  const auto beside = self.parent_path() / file;
-  if (std::filesystem::exists(beside, error)) {
-    return beside;
+  const auto folder = self.parent_path();
+  const auto prefix = folder.parent_path();
+  for (const auto& installed : {folder / file, prefix / "lib/weft" / file}) {
+    if (std::filesystem::exists(installed, error)) {
+      return installed;
+    }
   }
-  return self.parent_path().parent_path().parent_path() / folder_in_build / file;
+  return prefix.parent_path() / folder_in_build / file;
 }
 
 // Waits until weftd answers a question: a socket that exists may be that of a weftd which is still

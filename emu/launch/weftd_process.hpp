@@ -51,7 +51,7 @@ inline constexpr std::chrono::seconds kPatienceWithEnd{5};
 // The names of this user's networks that are up, in order.
 [[nodiscard]] std::vector<std::string> networks_that_are_up();
 
-// A weftd of one's own: it and its directory go when this goes.
+// A weftd that belongs to this object: it ends, and its directory goes, with the object.
 class PrivateWeftd {
  public:
   [[nodiscard]] static Result<PrivateWeftd> start(const WeftdOptions& options);

@@ -1,4 +1,4 @@
-// Owns who holds a protection domain.
+// Owns counting what uses a protection domain.
 #include "emu/nic/domains.hpp"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // Owns the NIC's control path: address handles and the life of queue pairs.
+//
+// An address handle stands for an address within one protection domain: creating the same one twice
+// gives the same number and counts its users. The engine hears of the first and of the last one
+// (acquaint()), because a NIC may be told to accept remote writes and reads only from addresses
+// that it has handles for.
+//
+// A queue pair becomes an endpoint of the engine in INIT, takes messages from RTR on, and is closed
+// in ERR and RESET. Its object is kept when it is destroyed and used again for the same number,
+// because completions that are still in the engine point to it.
 #include "emu/nic/nic.hpp"
 
 #include <algorithm>
@@ -144,6 +153,8 @@ Outcome<Qp*> Nic::create_qp(const QpInit& init) {
   return refuse(ENOMEM);
 }
 
+// The engine sees nothing of attributes that only a NIC has (P_Key index, port, starting PSN): they
+// are kept to be read back.
 Outcome<void> Nic::modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& attributes) {
   const auto next =
       check_modify(QpRules{qp.init_.type, config_.rnr_retry}, qp.state_, mask, attributes);

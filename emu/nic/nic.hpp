@@ -165,7 +165,7 @@ class Nic {
   [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
   void release(std::uint32_t context);
   void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
-  // The queue pair's completion for one of the engine's. False: nobody is to hear of it, because
+  // The queue pair's completion for one of the engine's. False: the program is not told, because
   // the queue pair was reset or destroyed meanwhile.
   [[nodiscard]] bool translate(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] bool translate_unsolicited(const srd::Completion& from, WorkCompletion& to);

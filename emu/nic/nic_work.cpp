@@ -1,5 +1,11 @@
 // Owns the NIC's data path: from a work request to the engine, and from the engine's completions
 // back.
+//
+// post_send() and post_receive() allocate a Context, which remembers the program's wr_id and the
+// regions that the work holds; its index travels through the engine as the cookie.
+// next_completion() finds the context again by it, turns the engine's status into one that a NIC
+// reports, and releases it. A queue pair that was reset meanwhile has a new generation, by which
+// late completions of the old one are recognised and dropped.
 #include <algorithm>
 #include <cstring>
 
@@ -67,6 +73,9 @@ WorkStatus to_work_status(srd::Status status) {
   return WorkStatus::local_qp_error;
 }
 
+// Turns scatter/gather entries into memory. Each entry counts as a user of its region, so that
+// deregister() knows whether there is work in the engine to end. The first entry that is wrong ends
+// it; release() gives back what was counted until then.
 WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access, Context& user,
                         std::span<srd::Segment> segments, std::uint64_t& length) {
   std::size_t used = 0;
@@ -87,6 +96,8 @@ WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access acc
   return WorkStatus::ok;
 }
 
+// The parts of a request that do not depend on the peer: operation, memory, length. Inline data is
+// copied here, because the program may overwrite it as soon as the post returns.
 WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
                         srd::SegmentList& segments) {
   Context& kept = contexts_[context];
@@ -176,6 +187,8 @@ void Nic::complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std:
                                   .length = length});
 }
 
+// Work for this very NIC where loopback is off: a NIC without it sends such packets and never sees
+// them again, so the work completes well and nothing arrives.
 bool Nic::vanishes(const Qp& qp, const SendWork& work) const {
   const auto& ah = handles_[work.ah];
   return !config_.loopback && ah.pd == qp.init_.pd && ah.address == config_.address;
@@ -230,6 +243,8 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
   return true;
 }
 
+// The engine's three kinds of requests. An operation without one never gets here: prepare() has
+// refused it.
 srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
                                     std::uint32_t context, const srd::SegmentList& segments) {
   const srd::RequestBase base{
@@ -307,6 +322,8 @@ std::uint16_t Nic::Handles::find(const srd::Address& address) {
   return found;
 }
 
+// The sender, as a receive completion shows it. The address handle is looked up among those of the
+// queue pair's domain, as libraries want the number that the program itself has made.
 void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
   to.source_qpn = from.remote.value();
   to.length = from.length + (to.qp->init_.type == QpType::ud ? kGrhSize : 0);

@@ -1,4 +1,6 @@
-// Owns the translation of flows into work requests, and of completions into the ends of flows.
+// Owns the translation of flows into work requests, and of completions into the ends of flows. A
+// flow is a sequence of writes into memory without bytes; its receiver knows its end by the
+// immediate of the last one.
 #include "emu/sim/engine_transport.hpp"
 
 #include <algorithm>

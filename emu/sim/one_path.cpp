@@ -1,4 +1,8 @@
 // Owns the one-path transports' sending, receiving and recovery.
+//
+// A stand-in for transports that send along one path: window or rate as Reno, DCTCP or DCQCN set
+// it, and losses repaired by going back to the first missing packet or by repeating only what is
+// missing. It exists to be compared with, and carries no data.
 #include "emu/sim/one_path.hpp"
 
 #include <algorithm>
@@ -37,6 +41,7 @@ std::uint64_t OnePathTransport::packets_of(Bytes bytes, std::uint32_t payload) {
   return all / payload + (all % payload != 0 ? 1 : 0);
 }
 
+// A flow takes the first free sender. Its number, which the peer sees, counts on.
 void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
   std::uint32_t index = 0;
   while (index < senders_.size() && senders_[index].active) {
@@ -70,6 +75,7 @@ std::size_t OnePathTransport::poll(std::span<FlowEvent> events) {
   return count;
 }
 
+// The last packet of a flow is shorter.
 std::uint32_t OnePathTransport::payload_of(const Sender& sender, std::uint32_t psn) const {
   return psn + 1 < sender.packets
              ? config_.payload
@@ -118,6 +124,7 @@ bool OnePathTransport::next_transmit(TimePoint now, srd::TxPacket& out) {
   return false;
 }
 
+// Writes the header of packet `psn`, starts its timer, and paces the next one where a rate is set.
 void OnePathTransport::fill(TimePoint now, Sender& sender, std::uint32_t psn, srd::TxPacket& out) {
   if (psn < sender.highest) {
     ++counters_.retransmitted;
@@ -338,6 +345,7 @@ void OnePathTransport::on_nak(TimePoint now, Sender& sender, const Header& heade
   }
 }
 
+// A loss was found: what controls a window halves it. A rate (DCQCN) does not react to losses.
 void OnePathTransport::lose(Sender& sender) {
   if (config_.control == OnePathConfig::Control::reno ||
       config_.control == OnePathConfig::Control::dctcp) {

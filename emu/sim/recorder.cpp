@@ -1,4 +1,9 @@
 // Owns what the recorder notes while a run goes on, and what follows from it.
+//
+// Samples are taken at a fixed interval of virtual time. When there are too many, neighbours are
+// merged and the interval doubles, so a run of any length has a series of bounded size. For each
+// occurrence of a fault it notes losses and the senders' reactions, and derives when it was
+// noticed, when traffic had left the broken place, and when goodput was back.
 #include "emu/sim/recorder.hpp"
 
 #include <algorithm>

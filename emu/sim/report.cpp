@@ -1,4 +1,5 @@
-// Owns the data that the report draws; report_page.hpp has the page around it.
+// Owns the data that the report draws; report_page.hpp has the page around it. One file without
+// references to others: it opens on a machine without a network.
 #include "emu/sim/report.hpp"
 
 #include <algorithm>

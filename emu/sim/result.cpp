@@ -1,4 +1,5 @@
-// Owns the arithmetic of results.
+// Owns the arithmetic of results: quantiles, fairness, utilisation, and the comparison with the
+// bounds that a scenario sets.
 #include "emu/sim/result.hpp"
 
 #include <algorithm>

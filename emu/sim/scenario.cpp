@@ -1,4 +1,8 @@
 // Owns the reading of scenario files.
+//
+// In this order: settings of the command line are written into the YAML tree; topology; traffic,
+// which needs to know the ports; faults; transport, which is told of rates and round trips; bounds
+// and variants. Errors are kept by the YamlFile with their line; the first one ends the reading.
 #include "emu/sim/scenario.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Owns the kinds of traffic that a scenario may ask for, and the keys of each.
+// Owns the kinds of traffic that a scenario may ask for, and the keys of each. A table has a reader
+// for each kind; all kinds have a start, a size and a group in common.
 #include "emu/sim/scenario_traffic.hpp"
 
 #include <algorithm>

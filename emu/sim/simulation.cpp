@@ -1,4 +1,9 @@
 // Owns the driving of hosts: which is called when, and what becomes of the frames and flows.
+//
+// Fabric's calendar is the only clock. It calls back when a frame arrives (deliver()), when a
+// host's deadline is due or its NIC is free (wake_port()), and when flows start (wake()). After
+// each of these the host's machine may have something to send; its NIC takes one frame at a time,
+// so the machine decides about the next one as late as possible.
 #include "emu/sim/simulation.hpp"
 
 #include <algorithm>
@@ -191,6 +196,7 @@ void Simulation::paused(fabric::Picos now, fabric::PortId port, bool is_paused) 
   }
 }
 
+// Everything that a host may do at this moment: its deadline, its NIC.
 void Simulation::serve(fabric::Picos now, fabric::PortId port) {
   Host& host = hosts_[port];
   if (host.machine->next_timeout() <= fabric::time_point(now)) {
@@ -239,6 +245,8 @@ void Simulation::transmit(fabric::Picos now, fabric::PortId port, Host& host) {
   }
 }
 
+// Asks the calendar to be called when the machine's next deadline is due, unless an earlier call is
+// already planned.
 void Simulation::arm(fabric::Picos now, fabric::PortId port, Host& host) {
   const TimePoint deadline = host.machine->next_timeout();
   if (deadline == kNever) {
@@ -257,6 +265,7 @@ void Simulation::arm(fabric::Picos now, fabric::PortId port, Host& host) {
   }
 }
 
+// Ends of flows, at senders and at receivers, which may start other flows.
 void Simulation::collect(fabric::Picos now, Host& host) {
   std::array<FlowEvent, 16> events;
   while (true) {

@@ -1,4 +1,6 @@
-// Owns the shapes of traffic.
+// Owns the shapes of traffic. A shape is a list of flows and triggers: a trigger fires when the
+// flows that feed it have ended, and starts the flows that wait for it. So collectives need no code
+// while a simulation runs.
 #include "emu/sim/traffic.hpp"
 
 #include <algorithm>

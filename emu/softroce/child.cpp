@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::softroce {
@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kPatience{5};
   launch::forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   ::setpgid(0, 0);             // Ctrl-C at the terminal is for us; we end it
-  ::prctl(PR_SET_PDEATHSIG, options.death_signal);
+  die_with(parent, options.death_signal);
   const std::pair<int, int> streams[] = {
       {options.in, STDIN_FILENO}, {options.out, STDOUT_FILENO}, {options.errors, STDERR_FILENO}};
   for (const auto& [from, to] : streams) {
@@ -42,9 +42,7 @@ constexpr std::chrono::seconds kPatience{5};
     arguments.push_back(const_cast<char*>(word.c_str()));
   }
   arguments.push_back(nullptr);
-  if (::getppid() == parent) {
-    ::execvp(arguments[0], arguments.data());
-  }
+  ::execvp(arguments[0], arguments.data());
   ::_exit(127);
 }
 

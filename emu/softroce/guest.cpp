@@ -9,11 +9,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <utility>
 
 #include "emu/launch/interrupt.hpp"
+#include "emu/launch/stream_writer.hpp"
 #include "emu/softroce/child.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
@@ -57,28 +59,15 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 Result<void> write_files(const GuestOptions& options) {
   std::string neighbours;
-  for (const srd::Address& address : options.neighbours) {
+  for (const srd::Address& address : options.place.neighbours) {
     neighbours += srd::to_text(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
   }
   return write_file(options.folder + "/job", options.job + "\n")
       .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
       .and_then([&] {
-        return write_file(options.folder + "/address", srd::to_text(options.address) + "/16\n");
+        return write_file(options.folder + "/address",
+                          srd::to_text(options.place.address) + "/16\n");
       });
-}
-
-// All of it, unless nobody reads any more.
-void write_all(int fd, const char* data, std::size_t size) {
-  while (size > 0) {
-    const ssize_t written = ::write(fd, data, size);
-    if (written <= 0 && errno != EINTR) {
-      return;
-    }
-    if (written > 0) {
-      data += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
 }
 
 // The last lines of a file, for an error.
@@ -119,6 +108,7 @@ class Streams {
   }
 
   [[nodiscard]] bool is_up() const { return said_.starts_with("up\n"); }
+  [[nodiscard]] bool is_serving() const { return said_.find("serving\n") != std::string::npos; }
   [[nodiscard]] std::optional<int> code() const {
     const std::size_t end = said_.rfind('\n');
     if (end == std::string::npos || end == 0) {
@@ -128,24 +118,33 @@ class Streams {
     const std::string line = said_.substr(before == std::string::npos ? 0 : before + 1);
     return line[0] >= '0' && line[0] <= '9' ? std::optional(std::atoi(line.c_str())) : std::nullopt;
   }
-  // One round, of `wait` at the most.
+  // Nobody reads what the job prints.
+  [[nodiscard]] bool reader_left() const { return reader_left_; }
+  // The errno for which output was lost, or 0.
+  [[nodiscard]] int failure() const {
+    return stdout_.failure() != 0 ? stdout_.failure() : stderr_.failure();
+  }
+  // One round, of `wait` at the most. A reader of ours that does not read holds up the guest's
+  // output, and nothing else.
   void turn(std::chrono::milliseconds wait) {
-    std::array<pollfd, 5> fds{{{out_.reader.get(), POLLIN, 0},
-                               {errors_.reader.get(), POLLIN, 0},
+    std::array<pollfd, 7> fds{{{stdout_.is_full() ? -1 : out_.reader.get(), POLLIN, 0},
+                               {stderr_.is_full() ? -1 : errors_.reader.get(), POLLIN, 0},
                                {control_.reader.get(), POLLIN, 0},
                                {may_read() ? STDIN_FILENO : -1, POLLIN, 0},
-                               {input_.empty() ? -1 : in_.writer.get(), POLLOUT, 0}}};
+                               {input_.empty() ? -1 : in_.writer.get(), POLLOUT, 0},
+                               {stdout_.pending() == 0 ? -1 : stdout_.fd(), POLLOUT, 0},
+                               {stderr_.pending() == 0 ? -1 : stderr_.fd(), POLLOUT, 0}}};
     if (::poll(fds.data(), fds.size(), static_cast<int>(wait.count())) <= 0) {
       return;
     }
     if (fds[0].revents != 0) {
-      pass_on(out_.reader, STDOUT_FILENO);
+      pass_on(out_.reader, &stdout_);
     }
     if (fds[1].revents != 0) {
-      pass_on(errors_.reader, STDERR_FILENO);
+      pass_on(errors_.reader, &stderr_);
     }
     if (fds[2].revents != 0) {
-      pass_on(control_.reader, -1);
+      pass_on(control_.reader, nullptr);
     }
     if (fds[3].revents != 0) {
       read_input();
@@ -153,25 +152,29 @@ class Streams {
     if (fds[4].revents != 0) {
       write_input();
     }
+    for (launch::StreamWriter* writer : {&stdout_, &stderr_}) {
+      reader_left_ = !writer->write_some() || reader_left_;
+    }
   }
   // After the guest's end: what is still on its way.
   void drain() {
     input_.clear();
     input_ended_ = true;
-    while (out_.reader || errors_.reader) {
+    while (out_.reader || errors_.reader || stdout_.pending() + stderr_.pending() > 0) {
+      launch::check_interrupt();
       turn(std::chrono::milliseconds{1000});
     }
   }
 
  private:
-  // Not before the guest is there: nothing is lost that somebody else could read.
+  // Not before the guest is there: what another program could read is not taken.
   [[nodiscard]] bool may_read() const { return is_up() && !input_ended_ && input_.empty(); }
 
-  void pass_on(srd::UniqueFd& from, int to) {
+  void pass_on(srd::UniqueFd& from, launch::StreamWriter* to) {
     std::array<char, 65536> data;
     const ssize_t got = ::read(from.get(), data.data(), data.size());
-    if (got > 0 && to >= 0) {
-      write_all(to, data.data(), static_cast<std::size_t>(got));
+    if (got > 0 && to != nullptr) {
+      to->add(std::string(data.data(), static_cast<std::size_t>(got)));
     } else if (got > 0) {
       said_.append(data.data(), static_cast<std::size_t>(got));
     } else if (got == 0 || errno != EINTR) {
@@ -199,7 +202,10 @@ class Streams {
   }
 
   Pipe in_, out_, errors_, control_;
-  std::string said_;   // on the control stream
+  std::string said_;  // on the control stream
+  launch::StreamWriter stdout_{STDOUT_FILENO};
+  launch::StreamWriter stderr_{STDERR_FILENO};
+  bool reader_left_ = false;
   std::string input_;  // for the guest
   bool input_ended_ = false;
 };
@@ -229,11 +235,16 @@ Result<int> run_guest(const GuestOptions& options) {
   }
   streams->close_guest_ends();
   const auto begin = Clock::now();
+  bool serves = false;
   std::string wrong;
-  while (!streams->code() && wrong.empty()) {
+  while (!streams->code() && !streams->reader_left() && wrong.empty()) {
     launch::check_interrupt();
     const bool has_ended = qemu->ended().has_value();
     streams->turn(std::chrono::milliseconds{has_ended ? 0 : 100});
+    if (options.on_serving && !serves && streams->is_serving()) {
+      serves = true;
+      options.on_serving();
+    }
     const auto passed = Clock::now() - begin;
     if (has_ended && !streams->code()) {
       wrong = "the guest ended by itself";
@@ -246,7 +257,14 @@ Result<int> run_guest(const GuestOptions& options) {
   const std::optional<int> code = streams->code();
   qemu->end();
   streams->drain();
-  ::unlink(options.own_socket.c_str());
+  ::unlink(options.place.own_socket.c_str());
+  if (streams->reader_left()) {
+    return 128 + SIGPIPE;  // as it would have ended the job without a guest
+  }
+  if (const int error = streams->failure(); error != 0) {
+    return fail(ErrorCode::io_error,
+                std::string("the job's output cannot be written: ") + std::strerror(error));
+  }
   if (code) {
     return *code;
   }

@@ -2,30 +2,35 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "emu/softroce/place.hpp"
 #include "srd/base/result.hpp"
-#include "srd/net/address.hpp"
 
 namespace weft::softroce {
 
 struct GuestOptions {
   std::string folder;  // of ours, for the files that QEMU reads and writes
   std::string image;   // folder with `kernel` and `initrd`
-  srd::Address address;
-  std::vector<srd::Address> neighbours{};  // NICs of ours
-  std::string own_socket;                  // one datagram is one frame, between these two
-  std::string network_socket;
-  std::size_t mtu = 1500;  // of the interface; RoCE's path MTU follows from it
+  Place place;
+  // A folder of this machine's whose files the guest sees as its own; "": those of the image. What
+  // the job writes stays in the guest's memory.
+  std::string root{};
   std::size_t memory_mib = 384;
   // A second NIC: 10.0.2.2 is this machine's loopback. Connections to these ports of this machine's
   // loopback go to the same ports of the guest.
   bool outside = false;
   std::vector<std::uint16_t> forwards{};
+  std::string
+      capture{};  // a file for all that passes the guest's NIC on the fabric, as pcap; or ""
   bool kvm = false;
   std::string job;  // a script for the guest's shell
+  // Called once, when a program in the guest listens on a TCP socket or a port of rdma_cm.
+  std::function<void()> on_serving{};
   std::chrono::seconds boot_limit{240};
   std::chrono::seconds limit{0};  // of everything; 0: none
 };
@@ -55,7 +60,5 @@ struct KvmVerdict {
 [[nodiscard]] KvmVerdict judge_kvm(const std::string& root = "");
 
 inline constexpr const char* kQemu = "qemu-system-x86_64";
-// "" or where in PATH that program is.
-[[nodiscard]] std::string find_program(const std::string& name);
 
 }  // namespace weft::softroce

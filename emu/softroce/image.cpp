@@ -16,7 +16,7 @@ namespace weft::softroce {
 namespace {
 
 // image.sh says the same, for images that are made in another way.
-constexpr const char* kRecipe = "-r1";
+constexpr const char* kRecipe = "-r2";
 
 }  // namespace
 

@@ -12,11 +12,11 @@ LC_ALL=C
 export LC_ALL
 
 # What is made in another way has another number, so that an image of an older weft is not used.
-recipe=1
+recipe=2
 tools="busybox-static bash iproute2 ibverbs-utils ibverbs-providers rdmacm-utils perftest"
 # rdma_rxe computes its checksum by crc32, which its dependencies do not name.
-modules="crc32_generic crc32_pclmul virtio_pci virtio_net virtio_console qemu_fw_cfg ib_uverbs
-  ib_umad rdma_ucm rdma_rxe"
+modules="crc32_generic crc32_pclmul virtio_pci virtio_net virtio_console qemu_fw_cfg 9pnet_virtio 9p
+  overlay veth ib_uverbs ib_umad rdma_ucm rdma_rxe"
 
 cache=$1 kernel=$2 init=$3
 say() { printf 'weft softroce: %s\n' "$*" >&2; }
@@ -44,7 +44,7 @@ work=$(mktemp -d "$cache/making-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-# Of runs that were killed. We have the lock, so nobody else makes anything.
+# Of runs that were killed. We have the lock, so no other run makes anything.
 find "$cache" -maxdepth 1 -name 'making-*' ! -path "$work" -exec rm -rf {} +
 
 # --- Packages. apt works on folders of our own, with a list of installed packages that is empty: so

@@ -10,6 +10,7 @@ mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
 mkdir -p /dev/shm /dev/pts
 mount -t tmpfs tmpfs /dev/shm
+mount -t devpts -o ptmxmode=666 devpts /dev/pts
 ln -s /proc/self/fd /dev/fd
 
 while read -r file; do
@@ -53,12 +54,36 @@ told neighbours | while read -r address mac; do
   ip neigh replace "$address" lladdr "$mac" dev fabric nud permanent
 done
 ip -6 addr show dev fabric | grep -q tentative && sleep 1
-rdma link add rxe0 type rxe netdev fabric || fail "make a soft-RoCE device"
+rdma link add rxe_0 type rxe netdev fabric || fail "make a soft-RoCE device"
 echo "WEFT-BOOT $(cut -d ' ' -f 1 /proc/uptime) s, Linux $(uname -r)"
 
+# A folder of the host's as the root: nothing of it can be changed, and what the job writes stays in
+# this guest's memory.
+enter_root() {
+  mkdir -p /lower /over /new
+  mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=262144,cache=loose root /lower ||
+    fail "see the files of the host"
+  mount -t tmpfs tmpfs /over
+  mkdir /over/upper /over/work
+  mount -t overlay -o lowerdir=/lower,upperdir=/over/upper,workdir=/over/work root /new ||
+    fail "put a layer over the files of the host"
+  for one in proc sys dev run; do mount --rbind "/$one" "/new/$one" || fail "use /$one"; done
+}
+# As `ss -l` would say it, also of rdma_cm's ports.
+somebody_listens() {
+  grep -q '^ *[0-9]*: [0-9A-F:]* [0-9A-F:]* 0A ' /proc/net/tcp /proc/net/tcp6 2>/dev/null ||
+    rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN'
+}
+
 told job >/run/job
+within=
+if [ "$(told root)" ]; then
+  enter_root
+  within='chroot /new /bin/sh'
+fi
 echo up >"$control"
+(until somebody_listens; do sleep 0.2; done; echo serving >"$control") &
 cd /root
-sh /run/job <"$in" >"$out" 2>"$errors"
+${within:-sh} /run/job <"$in" >"$out" 2>"$errors"
 echo $? >"$control"
 poweroff -f

@@ -1,7 +1,6 @@
 // Owns what QEMU is told, and whether KVM helps.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -28,7 +27,7 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStreams& streams) {
-  const auto mac = srd::net::mac_of(options.address);
+  const auto mac = srd::net::mac_of(options.place.address);
   std::vector<int> octets;
   for (const std::byte b : mac) {
     octets.push_back(std::to_integer<int>(b));
@@ -54,14 +53,27 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
                  {"-chardev", fmt::format("file,id={},path=/dev/fd/{}", name, fd), "-device",
                   fmt::format("virtserialport,chardev={0},name=weft.{0}", name)});
   }
-  words.insert(words.end(),
-               {"-netdev",
-                fmt::format("dgram,id=fabric,local.type=unix,local.path={},remote.type=unix,"
-                            "remote.path={}",
-                            escaped(options.own_socket), escaped(options.network_socket)),
-                "-device",
-                fmt::format("virtio-net-pci,netdev=fabric,mac={:02x},host_mtu={},romfile=",
-                            fmt::join(octets, ":"), options.mtu)});
+  words.insert(
+      words.end(),
+      {"-netdev",
+       fmt::format("dgram,id=fabric,local.type=unix,local.path={},remote.type=unix,"
+                   "remote.path={}",
+                   escaped(options.place.own_socket), escaped(options.place.network_socket)),
+       "-device",
+       fmt::format("virtio-net-pci,netdev=fabric,mac={:02x},host_mtu={},romfile=",
+                   fmt::join(octets, ":"), options.place.mtu)});
+  if (!options.capture.empty()) {
+    words.insert(words.end(),
+                 {"-object", fmt::format("filter-dump,id=dump,netdev=fabric,file={},maxlen=65536",
+                                         escaped(options.capture))});
+  }
+  if (!options.root.empty()) {
+    words.insert(words.end(), {"-fw_cfg", "name=opt/weft/root,string=9p", "-fsdev",
+                               fmt::format("local,id=root,path={},security_model=none,readonly=on,"
+                                           "multidevs=remap",
+                                           escaped(options.root)),
+                               "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"});
+  }
   if (options.outside || !options.forwards.empty()) {
     std::string user = "user,id=outside";
     for (const std::uint16_t port : options.forwards) {
@@ -92,18 +104,6 @@ KvmVerdict judge_kvm(const std::string& root) {
     return {.why = "/dev/kvm is not there, or not for this user"};
   }
   return {.usable = true, .why = {}};
-}
-
-std::string find_program(const std::string& name) {
-  const char* path = ::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/" + name;
-    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) {
-      return file;
-    }
-  }
-  return "";
 }
 
 }  // namespace weft::softroce

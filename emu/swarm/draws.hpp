@@ -26,7 +26,7 @@ struct Mood {
   bool slow = false;       // a host that looks rarely and stands still now and then
   bool bulk = false;       // short messages beside very long ones
   bool marks = false;      // every packet is marked, and they come in bursts
-  bool strangers = false;  // many who are nobody speak, and there is no room for them
+  bool strangers = false;  // many unknown senders speak, and there is no room for them
   double noise = 0;        // share of the largest random loss etc.
 };
 

@@ -105,14 +105,14 @@ class History {
   [[nodiscard]] bool everything_was_lost(TimePoint now, std::uint32_t host, std::uint32_t peer,
                                          Duration at_least) const;
 
-  // --- Waiting: what a host has sent and nobody acknowledges, whatever the reason. An
-  // acknowledgement that reaches the host ends it: see heard().
-  // The host sends something that is to be acknowledged.
+  // --- Waiting: what a host has sent and no peer acknowledges, whatever the reason. An
+  // acknowledgement that reaches the host ends it: see heard(). The host sends something that is to
+  // be acknowledged.
   void asked(TimePoint now, std::uint32_t host, std::uint32_t peer) {
     std::optional<TimePoint>& since = waits_[{host, peer}].since;
     since = since.value_or(now);
   }
-  // The process of the host has ended, and waits for nobody.
+  // The process of the host has ended, and waits for nothing.
   void ended(std::uint32_t host);
   // Whether the host has waited for `at_least`, in a stretch that ends after `since`.
   [[nodiscard]] bool waited(TimePoint now, std::uint32_t host, std::uint32_t peer, TimePoint since,
@@ -131,7 +131,7 @@ class History {
   };
   void heard(TimePoint now, std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,
              std::uint32_t from_incarnation, bool ack);
-  // A notice of a stale life has come. Who has heard of the peer before knows now that what its
+  // A notice of a stale life has come. A host that knew the peer before knows now that what its
   // earlier lives say counts no more.
   void told_of_life(std::uint32_t host, std::uint32_t incarnation, std::uint32_t from,
                     std::uint32_t from_incarnation);

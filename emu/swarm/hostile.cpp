@@ -12,7 +12,7 @@ namespace weft::swarm {
 namespace {
 
 constexpr std::uint32_t kFirstStranger = 1000;  // no host has this number or a higher one
-// Few addresses for replays, so that one stranger sends several times; many for speakers who must
+// Few addresses for replays, so that one stranger sends several times; many for senders that must
 // not take up the room for peers.
 constexpr std::uint32_t kStrangers = 4;
 constexpr std::uint32_t kManyStrangers = 60'000;
@@ -90,8 +90,8 @@ void Attacker::speak_as_stranger(TimePoint now, VirtualNetwork& network,
   network.inject(now + Duration{rng_.below(5000)}, std::move(packet));
 }
 
-// With nothing overheard yet only random bytes can be sent. A packet to nobody would be dropped by
-// the network anyway, and is not replayed.
+// With nothing overheard yet only random bytes can be sent. A packet to an address without a host
+// would be dropped by the network anyway, and is not replayed.
 void Attacker::act(TimePoint now, const Step& step, VirtualNetwork& network) {
   for (std::uint32_t i = 0; i < step.length; ++i) {
     if (step.act == Act::stranger_speaks && remembered_.empty()) {

@@ -120,7 +120,7 @@ struct Plan {
 // The same seed gives the same plan, on every machine.
 [[nodiscard]] Plan make_plan(std::uint64_t seed);
 // Whether messages are replayed from addresses where no host is. To the transport these are
-// messages of a stranger, so rules about what nobody sent do not hold.
+// messages of a stranger, so rules about what no host sent do not hold.
 [[nodiscard]] bool has_foreign_replays(const Plan& plan);
 // The network and each host with its configuration, a line each.
 [[nodiscard]] std::vector<std::string> describe(const Plan& plan);

@@ -1,4 +1,9 @@
 // Owns what happens to a packet between two engines.
+//
+// send() decides everything at once: whether the packet is lost, cut, marked, damaged, doubled or
+// late, and when it arrives. From then on it waits in a heap ordered by time. Where ports have a
+// rate it passes that heap twice, first until it reaches the receiving port, then until the port's
+// queue has served it.
 #include "emu/world/network.hpp"
 
 #include <algorithm>
@@ -95,6 +100,8 @@ void VirtualNetwork::inject(TimePoint when, InFlight packet) {
   schedule(when, std::move(packet));
 }
 
+// A cut link and a dead path lose the packet before any chance is drawn for it. Scripts come before
+// chance, so a script meets the same packets whatever the probabilities are.
 VirtualNetwork::Verdict VirtualNetwork::judge(const InFlight& packet) {
   Verdict verdict;
   if (packet.to == kNobody || cut_.contains({packet.from, packet.to}) ||
@@ -233,6 +240,7 @@ void VirtualNetwork::trim(TimePoint now, InFlight& packet) {
   note(now, NetworkEvent::trimmed, packet);
 }
 
+// Packets lie in slots, so that the heap moves small entries; slots and buffers are used again.
 void VirtualNetwork::schedule(TimePoint when, InFlight&& packet) {
   std::uint32_t slot = 0;
   if (free_slots_.empty()) {

@@ -1,4 +1,5 @@
-// Owns the classification of packets and their description in traces.
+// Owns the classification of packets and their description in traces. Packets may be of any
+// content: nothing is believed that was not checked against the packet's length.
 #include "emu/world/packet_kind.hpp"
 
 #include <ios>

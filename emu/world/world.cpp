@@ -1,4 +1,8 @@
 // Owns the event loop of the virtual world.
+//
+// A step goes to the next moment at which anything happens, delivers all packets that arrive then,
+// serves all deadlines that have passed, and lets every engine send. Hosts are visited in the order
+// of their numbers, so a run depends on nothing but the calls and the seed.
 #include "emu/world/world.hpp"
 
 #include <algorithm>
@@ -49,6 +53,7 @@ void VirtualWorld::resume(std::uint32_t host) {
   }
 }
 
+// A host without an engine has crashed: packets to it vanish.
 void VirtualWorld::deliver(std::uint32_t index, const VirtualNetwork::InFlight& packet) {
   Host& host = hosts_[index];
   if (host.engine == nullptr) {

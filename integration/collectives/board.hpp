@@ -1,5 +1,5 @@
-// Owns the memory that the ranks of a run share besides the network: who listens where, barriers,
-// results, and what each is doing.
+// Owns the memory that the ranks of a run share besides the network: where each rank listens,
+// barriers, results, and what each is doing.
 #pragma once
 
 #include <sched.h>
@@ -58,7 +58,7 @@ class Board {
   [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const { return reason_.data(); }
 
-  // Its process is no more. Whoever has something under way with it learns that from the plugin.
+  // Its process is no more. Ranks that have something under way with it learn that from the plugin.
   void is_gone(std::uint32_t rank) { gone_.store(rank + 1, std::memory_order_release); }
 
   [[nodiscard]] std::uint32_t ranks() const { return ranks_; }

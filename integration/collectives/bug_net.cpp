@@ -1,4 +1,5 @@
-// Owns the planted bugs.
+// Owns the planted bugs: a plugin between the harness and a real one, which does one thing wrong
+// now and then, to show that the harness notices. names_of_bugs() lists them.
 #include "integration/collectives/bug_net.hpp"
 
 #include <unistd.h>
@@ -64,7 +65,7 @@ class BugNet final : public ForwardingNet {
                 request);
   }
 
-  // Nobody tests its requests after this. To linger: the plugin is not told that memory and
+  // Its requests are not tested after this. To linger: the plugin is not told that memory and
   // connections have been given back.
   Result deregister_memory(void* connection, void* memory) override {
     std::erase_if(calls_, [&](const auto& one) { return one->connection == connection; });

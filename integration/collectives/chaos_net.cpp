@@ -1,4 +1,5 @@
-// Owns the lots of a plugin in chaos.
+// Owns the random moves of a plugin in chaos: what NCCL's interface allows and a well-behaved
+// network seldom does. A request is refused for now, tested late, or tested after a younger one.
 #include "integration/collectives/chaos_net.hpp"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ class ChaosNet final : public ForwardingNet {
     connection = nullptr;
     return not_now() ? kSuccess : net().accept(listener, connection);
   }
-  // Its requests will not be tested again, by nobody.
+  // Its requests will never be tested again.
   Result deregister_memory(void* connection, void* memory) override {
     std::erase_if(pending_, [&](const auto& one) { return one->connection == connection; });
     return net().deregister_memory(connection, memory);
@@ -67,7 +68,7 @@ class ChaosNet final : public ForwardingNet {
   Result test(void* request, bool& done, std::span<int> sizes) override {
     auto& asked = *static_cast<Pending*>(request);
     done = false;
-    // Another one first, or nobody at all.
+    // Another one first, or none at all.
     look(*pending_[rng_.below(static_cast<std::uint32_t>(pending_.size()))]);
     if (not_now()) {
       return kSuccess;

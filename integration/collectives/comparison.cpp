@@ -1,4 +1,5 @@
-// Owns medians, ratios and their layout.
+// Owns medians, ratios and their layout. Times of all rounds are kept for each network and size; a
+// ratio is that of two medians, so that one disturbed round decides nothing.
 #include "integration/collectives/comparison.hpp"
 
 #include <algorithm>

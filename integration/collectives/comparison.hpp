@@ -11,7 +11,7 @@
 
 namespace weft::collectives {
 
-// Whoever is in a run. The first one is what the others are compared with.
+// The networks of a comparison. The first one is what the others are compared with.
 struct Contestant {
   std::string name;  // in the head of its column
   std::string key;   // in JSON
@@ -21,7 +21,7 @@ class Comparison {
  public:
   Comparison(const SessionOptions& options, std::vector<Contestant> contestants);
 
-  // There and back again: what changes steadily while they run then favours nobody.
+  // There and back again: what changes steadily while they run then favours none of them.
   [[nodiscard]] std::vector<std::size_t> order(std::uint32_t round) const;
   // What one of them has measured in one round: all of SessionOptions::results.
   void add(std::size_t contestant, std::span<const Measured> measured);

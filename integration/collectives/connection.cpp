@@ -1,4 +1,8 @@
 // Owns the two proxies: posting, testing in order, and handing slots on.
+//
+// A channel is a ring of slots in a buffer of its own, as NCCL's proxy has one: `tail_` counts
+// slots filled by the one side, `posted_` those given to the network, `done_` (or `head_`) those
+// that are free again. Steps of a slice are posted together.
 #include "integration/collectives/connection.hpp"
 
 #include <algorithm>

@@ -54,7 +54,7 @@ class Pages {
   std::unique_ptr<std::byte[], Free> bytes_;
 };
 
-// What is left of a channel that nobody uses any more: a connection that must be closed, and memory
+// What is left of a channel that is no longer used: a connection that must be closed, and memory
 // that is registered for it.
 struct LooseEnd {
   void* connection = nullptr;
@@ -79,7 +79,8 @@ class SendChannel {
     return idle() ||
            (tail_ % transfer.grain == 0 && transfer.steps_of_slice == transfer_.steps_of_slice);
   }
-  // `poison`: what is sent after a send is done is nobody's message.
+  // `poison`: the buffer is overwritten after a send is done, so that what is sent later is no
+  // message.
   void begin(const Transfer& transfer, bool poison);
   // nullptr: all slots are in use.
   [[nodiscard]] std::byte* slot();
@@ -126,7 +127,7 @@ class ReceiveChannel {
   [[nodiscard]] std::byte* place() { return buffer_.data() + head_ % kSteps * step_bytes_; }
   [[nodiscard]] std::uint32_t flag() const { return static_cast<std::uint32_t>(head_ + 1); }
   [[nodiscard]] std::size_t arrived_bytes() const { return sizes_[head_ % kSteps]; }
-  // `poisoned` bytes of it: what is read there after this is nobody's message.
+  // `poisoned` bytes of it: what is read there after this is no message.
   void pop(std::size_t poisoned);
   bool progress();
   [[nodiscard]] bool idle() const { return head_ == last_ && tail_ == last_; }

@@ -1,4 +1,8 @@
 // Owns the arithmetic of the elements, and the model of each operation's result.
+//
+// Input is made from a pattern: any element of any rank can be computed by any rank, so a result is
+// checked element by element without another rank's help. Values are chosen so that the order of
+// additions does not matter even in floating point, and the check can ask for equal bits.
 #include "integration/collectives/data.hpp"
 
 #include <algorithm>

@@ -46,7 +46,7 @@ struct Pattern {
 };
 void fill_input(const Pattern& pattern, const Problem& problem, std::span<std::byte> input);
 // How many elements of the output are not what the inputs of all ranks make them. Ranks whose
-// output nobody reads have none.
+// output is not looked at have none.
 [[nodiscard]] std::size_t count_wrong(const Pattern& pattern, const Problem& problem,
                                       std::span<const std::byte> output);
 

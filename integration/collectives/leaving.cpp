@@ -1,4 +1,6 @@
-// Owns the steps of leaving.
+// Owns the steps of leaving: connections that are closed while messages are under way, on purpose.
+// Memory that was taken back is filled with marks, and what arrives there afterwards is found by
+// them.
 #include "integration/collectives/leaving.hpp"
 
 #include <sched.h>
@@ -126,7 +128,7 @@ void Leaving::leave_first() {
 }
 
 void Leaving::go_on_and_leave() {
-  constexpr int kRounds = 3000;  // what waits for somebody who is gone may wait for ever
+  constexpr int kRounds = 3000;  // what waits for a rank that is gone may wait for ever
   for (End& end : ends_) {
     if (!end.first && end.sends) {
       post(end, kSteps);

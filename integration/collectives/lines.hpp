@@ -24,7 +24,7 @@ void write_lines(Protocol protocol, const std::byte* data, std::size_t bytes, st
 [[nodiscard]] std::size_t lines_of(Protocol protocol, std::size_t data_bytes);
 // Takes the data out of the lines that have their flags by now, from line `done` on. Returns how
 // many have been read so far. All of a message must have been, also those that only fill it up:
-// until then somebody is writing the slot.
+// until then the slot is being written.
 [[nodiscard]] std::size_t read_lines(Protocol protocol, const std::byte* slot, std::uint32_t flag,
                                      std::byte* data, std::size_t bytes, std::size_t done);
 

@@ -1,16 +1,18 @@
-// Owns a network plugin through memory that two processes share: what the harness itself can do. A
-// message is copied into a ring by the sender and out of it by the receiver, in their calls of
-// test().
+// Owns a network plugin over memory that two processes share: an upper bound that shows what the
+// harness itself can do.
+//
+// A connection is one ring of bytes in one direction. A message lies in it as a size word followed
+// by its bytes. The sender copies in, the receiver copies out, each in its own calls of isend(),
+// irecv() and test(); a message larger than the ring passes through it in pieces. There are no
+// locks: each of the two positions is written by one side only.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -27,7 +29,14 @@ using namespace nccl::abi;
 constexpr std::size_t kRing = std::size_t{2}
                               << 20;  // fits into a second-level cache beside the data
 
-// Lies in the shared memory; the bytes follow. Positions count for ever.
+// The head of the shared memory; the bytes follow it. Positions only grow; the place in the ring is
+// the position modulo kRing. Each lies on a cache line of its own, because each is written by a
+// different process.
+//
+// - written: by the sender alone, after the bytes
+// - read: by the receiver alone, after it has copied them
+// - joined: set once by the sender when it connects
+// - left: set by whichever side closes first
 struct Ring {
   alignas(64) std::atomic<std::uint64_t> written{0};
   alignas(64) std::atomic<std::uint64_t> read{0};
@@ -65,7 +74,9 @@ struct Connection {
 
  private:
   [[nodiscard]] std::byte* bytes() const { return reinterpret_cast<std::byte*>(ring + 1); }
-  // Copies as much as there is, or as there is room for; returns how much.
+  // Copies as much as the ring holds (receiver) or has room for (sender), at most `size` bytes, in
+  // two pieces where the ring wraps. Returns how much. The release store makes the bytes visible
+  // before the position.
   std::size_t move(std::byte* data, std::size_t size);
   [[nodiscard]] bool step(Request& request);
 };
@@ -87,6 +98,8 @@ std::size_t Connection::move(std::byte* data, std::size_t size) {
 }
 
 bool Connection::step(Request& request) {
+  // The size word is moved as a whole or not at all, so that `begun` is enough to say where the
+  // message stands.
   if (!begun) {
     const std::uint64_t there =
         ring->written.load(std::memory_order_acquire) - ring->read.load(std::memory_order_acquire);
@@ -108,6 +121,8 @@ bool Connection::step(Request& request) {
 
 void Connection::progress() {
   while (failure == kSuccess && first != next) {
+    // Read before the step: what the peer wrote before it left is still received. Only if nothing
+    // more moves then is the connection lost.
     const bool gone = ring->left.load(std::memory_order_acquire) != 0;
     Request& request = requests[first % requests.size()];
     if (!step(request)) {
@@ -123,20 +138,22 @@ void Connection::progress() {
   }
 }
 
-// What a handle holds: the name of the shared memory.
+// What a handle holds: the listening process, and its descriptor of the shared memory. NCCL carries
+// it to the sender. Memory without a name is freed when its processes end, however they end.
 struct Place {
-  std::array<char, 48> name{};
+  std::int32_t process = 0;
+  std::int32_t fd = -1;
 };
 
 struct Listener {
   Ring* ring = nullptr;
-  Place place;
+  int fd = -1;
   bool accepted = false;
 };
 
+// The descriptor stays the caller's.
 Ring* map(int fd) {
   void* const memory = ::mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  ::close(fd);
   return memory == MAP_FAILED ? nullptr : static_cast<Ring*>(memory);
 }
 
@@ -159,24 +176,16 @@ Result properties(int, PropertiesV8* out) {
 }
 
 Result listen(int, void* handle, void** listener) {
-  std::uint64_t lot = 0;
-  if (::getrandom(&lot, sizeof lot, 0) != sizeof lot) {
+  const int fd = ::memfd_create("weft-nccl", MFD_CLOEXEC);
+  Ring* const ring = fd >= 0 && ::ftruncate(fd, kShared) == 0 ? map(fd) : nullptr;
+  if (ring == nullptr) {
+    ::close(fd);
     return kSystemError;
   }
-  auto made = std::make_unique<Listener>();
-  (void)std::snprintf(made->place.name.data(), made->place.name.size(), "/weft-nccl-%d-%016llx",
-                      ::getpid(), static_cast<unsigned long long>(lot));
-  const int fd = ::shm_open(made->place.name.data(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 || ::ftruncate(fd, kShared) != 0) {
-    return kSystemError;
-  }
-  made->ring = map(fd);
-  if (made->ring == nullptr) {
-    return kSystemError;
-  }
-  new (made->ring) Ring;
-  std::memcpy(handle, &made->place, sizeof made->place);
-  *listener = made.release();
+  new (ring) Ring;
+  const Place place{::getpid(), fd};
+  std::memcpy(handle, &place, sizeof place);
+  *listener = new Listener{ring, fd};
   return kSuccess;
 }
 
@@ -187,9 +196,17 @@ Result connect(int, void* handle, void** connection, DeviceHandle** device) {
   }
   Place place;
   std::memcpy(&place, handle, sizeof place);
-  place.name.back() = '\0';
-  const int fd = ::shm_open(place.name.data(), O_RDWR | O_CLOEXEC, 0);
-  Ring* const ring = fd < 0 ? nullptr : map(fd);
+  std::array<char, 64> path{};
+  (void)std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", place.process, place.fd);
+  const int fd = ::open(path.data(), O_RDWR | O_CLOEXEC);
+  struct stat status {};
+  Ring* const ring =
+      fd >= 0 && ::fstat(fd, &status) == 0 && status.st_size == static_cast<off_t>(kShared)
+          ? map(fd)
+          : nullptr;
+  ::close(fd);
+  // The listener made the memory before it gave the handle away, and closes its descriptor when it
+  // closes: without the descriptor it has gone.
   if (ring == nullptr) {
     return kRemoteError;
   }
@@ -217,9 +234,10 @@ Result accept(void* listener, void** connection, DeviceHandle** device) {
   return kSuccess;
 }
 
+// An accepted connection owns the mapping from then on.
 Result close_listener(void* listener) {
   const std::unique_ptr<Listener> at(static_cast<Listener*>(listener));
-  ::shm_unlink(at->place.name.data());
+  ::close(at->fd);
   if (!at->accepted) {
     ::munmap(at->ring, kShared);
   }
@@ -240,6 +258,7 @@ Result post(Connection& at, void* data, int size, void** request) {
     one = {&at, static_cast<std::byte*>(data), static_cast<std::uint64_t>(size), true, false};
     ++at.next;
     *request = &one;
+    // The first piece is moved at once: a small message needs no later call on this side.
     at.progress();
   }
   return at.failure;

@@ -1,4 +1,6 @@
-// Owns the adapters from the tables of all versions to one face.
+// Owns the adapters from the tables of all versions to one face, Net. load_net() takes the newest
+// table that the library has, or the one that was asked for; TableNet calls it with the types of
+// that version.
 #include "integration/collectives/net.hpp"
 
 #include <dlfcn.h>

@@ -1,7 +1,12 @@
 // Owns running the steps of a program.
+//
+// A step receives, reduces, copies and sends the same elements, or does some of these. It is made
+// when its message has come and there is room to send; until then advance() returns and the caller
+// goes on with other programs.
 #include "integration/collectives/program_runner.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -44,10 +49,13 @@ void ProgramRunner::check_size(std::size_t end, std::size_t bytes) const {
   }
 }
 
-bool ProgramRunner::has_come(std::size_t bytes) {
+bool ProgramRunner::has_come(const Step& step, std::size_t bytes) {
   bool all = true;
   for (std::size_t i = 0; i < ends_.from.size(); ++i) {
     ReceiveChannel& end = *ends_.from[i];
+    if (!step.receives_from(i)) {
+      continue;
+    }
     if (program_.protocol != Protocol::simple) {
       taken_[i] =
           read_lines(program_.protocol, end.place(), end.flag(), data_[i].data(), bytes, taken_[i]);
@@ -61,9 +69,36 @@ bool ProgramRunner::has_come(std::size_t bytes) {
   return all;
 }
 
-bool ProgramRunner::has_room() const {
-  return std::all_of(ends_.to.begin(), ends_.to.end(),
-                     [](SendChannel* one) { return one->slot() != nullptr; });
+bool ProgramRunner::has_room(const Step& step) const {
+  for (std::size_t i = 0; i < ends_.to.size(); ++i) {
+    if (step.sends_to(i) && ends_.to[i]->slot() == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void ProgramRunner::hand_over(const Step& step, std::size_t bytes, const std::byte* out) {
+  const bool simple = program_.protocol == Protocol::simple;
+  const std::size_t wire = simple ? bytes : line_bytes(program_.protocol, bytes);
+  for (std::size_t i = 0; i < ends_.from.size(); ++i) {
+    if (step.receives_from(i)) {
+      ends_.from[i]->pop(setup_.audit ? wire : 0);
+      taken_[i] = 0;
+    }
+  }
+  for (std::size_t i = 0; i < ends_.to.size(); ++i) {
+    if (!step.sends_to(i)) {
+      continue;
+    }
+    SendChannel& end = *ends_.to[i];
+    if (!simple) {
+      write_lines(program_.protocol, out, bytes, end.slot(), end.flag());
+    } else if (end.slot() != out && bytes != 0) {
+      std::memcpy(end.slot(), out, bytes);
+    }
+    end.push(wire);
+  }
 }
 
 bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> output) {
@@ -74,7 +109,7 @@ bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> o
       simple ? slice_of(step.count, program_.slices, slice_, setup_.slot_bytes / element)
              : Slice{0, step.count};
   const std::size_t bytes = slice.count * element;
-  if ((step.receives && !has_come(bytes)) || (step.sends && !has_room())) {
+  if ((step.receives && !has_come(step, bytes)) || (step.sends && !has_room(step))) {
     return false;
   }
   const auto at = [&](std::span<std::byte> user, std::size_t offset) {
@@ -84,17 +119,21 @@ bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> o
   std::byte* const result = at(output, step.to);
   std::byte* out = result;
   if (step.sends) {
-    out = simple ? ends_.to[0]->slot() : out_.data();
+    const auto first = static_cast<std::size_t>(std::countr_zero(step.to_ends));
+    out = simple ? ends_.to[first]->slot() : out_.data();
   }
   const std::byte* const own = at(step.from_output ? output : input, step.from);
   const auto come = [&](std::size_t i) { return simple ? ends_.from[i]->slot() : data_[i].data(); };
   if (bytes != 0 && out != nullptr) {
-    const std::byte* const source = own != nullptr ? own : come(0);
+    const auto first = static_cast<std::size_t>(std::countr_zero(step.from_ends));
+    const std::byte* const source = own != nullptr ? own : come(first);
     if (out != source) {
       std::memcpy(out, source, bytes);
     }
-    for (std::size_t i = own != nullptr ? 0 : 1; step.receives && i < ends_.from.size(); ++i) {
-      reduce(setup_.type, setup_.reduction, out, come(i), slice.count);
+    for (std::size_t i = own != nullptr ? first : first + 1; i < ends_.from.size(); ++i) {
+      if (step.receives_from(i)) {
+        reduce(setup_.type, setup_.reduction, out, come(i), slice.count);
+      }
     }
     if (step.finishes) {
       finish(setup_.type, setup_.reduction, setup_.ranks, out, slice.count);
@@ -103,20 +142,7 @@ bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> o
       std::memcpy(result, out, bytes);
     }
   }
-  const std::size_t wire = simple ? bytes : line_bytes(program_.protocol, bytes);
-  for (std::size_t i = 0; step.receives && i < ends_.from.size(); ++i) {
-    ends_.from[i]->pop(setup_.audit ? wire : 0);
-    taken_[i] = 0;
-  }
-  for (std::size_t i = 0; step.sends && i < ends_.to.size(); ++i) {
-    SendChannel& end = *ends_.to[i];
-    if (!simple) {
-      write_lines(program_.protocol, out, bytes, end.slot(), end.flag());
-    } else if (i != 0 && bytes != 0) {
-      std::memcpy(end.slot(), out, bytes);
-    }
-    end.push(wire);
-  }
+  hand_over(step, bytes, out);
   return true;
 }
 

@@ -1,4 +1,8 @@
 // Owns connecting a rank and running programs.
+//
+// A rank is single-threaded and never blocks in a call of the plugin: until() makes progress on all
+// channels until something is reached, and tells the board what it is waiting for, so that a hang
+// can be explained from outside.
 #include "integration/collectives/rank.hpp"
 
 #include <sched.h>
@@ -110,7 +114,7 @@ struct Rank::Making {
   void* connection = nullptr;
 };
 
-// What the programs need and is not there yet. Whoever will receive listens from now on.
+// What the programs need and is not there yet. A receiving rank listens from now on.
 void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends,
                 std::vector<Making>& receives) {
   const auto known = [](const std::vector<Making>& all, const Key& key) {
@@ -139,6 +143,8 @@ void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends
   }
 }
 
+// First everything that receives listens, then all connections are made at once, none after
+// another: so no order of ranks can make two of them wait for each other.
 void Rank::connect(const Problem& problem) {
   std::vector<Making> sends;
   std::vector<Making> receives;
@@ -208,19 +214,19 @@ void Rank::run(const Problem& problem, std::span<std::byte> input, std::span<std
 
 ProgramRunner Rank::begin(const Program& program, bool audit) {
   const std::uint32_t channel = channel_of(program);
-  Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice,
-                    program.messages_out(), false};
+  Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice, 0, false};
   Ends ends;
-  for (const std::uint32_t peer : program.to) {
-    SendChannel* const sender = senders_.at({peer, channel}).get();
+  for (std::size_t end = 0; end < program.to.size(); ++end) {
+    SendChannel* const sender = senders_.at({program.to[end], channel}).get();
+    transfer.messages = program.messages_out(end);
     until("begins an operation", [&] { return sender->may_begin(transfer); });
     sender->begin(transfer, audit);
     ends.to.push_back(sender);
   }
-  transfer.messages = program.messages_in();
   transfer.early = program.protocol != Protocol::simple;
-  for (const std::uint32_t peer : program.from) {
-    ReceiveChannel* const receiver = receivers_.at({peer, channel}).get();
+  for (std::size_t end = 0; end < program.from.size(); ++end) {
+    ReceiveChannel* const receiver = receivers_.at({program.from[end], channel}).get();
+    transfer.messages = program.messages_in(end);
     receiver->begin(transfer);
     ends.from.push_back(receiver);
   }

@@ -60,7 +60,7 @@ class Rank {
             std::vector<Making>& receives);
   [[nodiscard]] ProgramRunner begin(const Program& program, bool audit);
   bool progress();
-  // `what` the rank is doing, for whoever asks.
+  // `what` the rank is doing, for reports of a hang.
   template <class Reached>
   void until(const char* what, Reached&& reached);
   [[nodiscard]] std::string waited_for() const;

@@ -1,5 +1,5 @@
-// Owns what a rank tells of itself while it runs, for whoever has to say what a rank waits for that
-// says nothing any more.
+// Owns what a rank tells of itself while it runs, for the process that has to say what a rank waits
+// for that says nothing any more.
 #pragma once
 
 #include <sys/types.h>
@@ -48,7 +48,7 @@ class RankActivity {
   void moved() {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // It is busy with itself, and nobody can say how long that takes.
+  // It is busy with itself, and there is no telling how long that takes.
   void computes(bool now) {
     computes_.store(now, std::memory_order_relaxed);
     moved();

@@ -1,9 +1,12 @@
-// Owns starting ranks, waiting for them, and telling of those that hang.
+// Owns starting ranks, waiting for them, and reporting those that hang.
+//
+// The parent looks at the board a hundred times a second. As long as any rank has moved something
+// lately, all have time. If none has for as long as `Watch::patience` allows, the parent prints
+// what each rank waits for, makes it print its stack by a signal, and kills them all.
 #include "integration/collectives/rank_processes.hpp"
 
 #include <execinfo.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -16,6 +19,8 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+
+#include "srd/base/death_signal.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -42,7 +47,8 @@ void show_stack(int) {
   ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
 }
 
-// The worst code. One rank has its process for itself.
+// Returns the worst exit code. The first rank runs on the main thread: with one rank per process
+// there is no other thread.
 int run_all(std::uint32_t first, std::uint32_t end, Board& board,
             const std::function<int(std::uint32_t rank)>& run) {
   std::vector<std::thread> others;
@@ -80,9 +86,10 @@ RankProcesses::~RankProcesses() { end_all(); }
 
 void RankProcesses::start(std::uint32_t first, const Bodies& bodies) {
   const std::uint32_t end = std::min(first + bodies.threads, board_.ranks());
+  const pid_t self = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with(self, SIGKILL);
     std::array<void*, 1> unused{};  // what backtrace() loads it loads now, not in the handler
     (void)::backtrace(unused.data(), unused.size());
     ::signal(kShowStack, show_stack);

@@ -1,4 +1,6 @@
-// Owns the order of a run: connect, warm up, measure, check.
+// Owns the order of a run: connect, warm up, measure, check. For each size: out of place and in
+// place, some untimed iterations, the timed ones, and then a few with fresh data whose result is
+// checked element by element.
 #include "integration/collectives/session.hpp"
 
 #include <signal.h>
@@ -13,6 +15,7 @@
 #include "integration/collectives/chaos_net.hpp"
 #include "integration/collectives/stand_still.hpp"
 #include "integration/collectives/table.hpp"
+#include "integration/collectives/trace_net.hpp"
 #include "integration/collectives/watched_net.hpp"
 #include "srd/base/rng.hpp"
 
@@ -25,7 +28,7 @@ double seconds_now() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-// User buffers between guards that nobody may touch.
+// User buffers between guards that must not change.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : bytes_(bytes), all_(bytes + 2 * kGuard, kGuardByte) {}
@@ -81,6 +84,7 @@ class Session {
   void leave_in_chaos() { ranks_.leave_in_chaos(*options_.chaos); }
 
   [[nodiscard]] Measured measure(std::size_t bytes, bool in_place) {
+    // For these nccl-tests has no run in place.
     const bool pairs =
         options_.operation == Operation::sendrecv || options_.operation == Operation::alltoall;
     if (in_place && pairs) {
@@ -92,6 +96,7 @@ class Session {
     Memory other(std::max(counts.send, counts.receive) * what.element);
     std::span<std::byte> input = other.user().first(counts.send * what.element);
     std::span<std::byte> output = big.user().first(counts.receive * what.element);
+    // In place as in nccl-tests: the smaller buffer is this rank's part of the larger one.
     if (in_place) {
       input = big.user();
       if (options_.operation == Operation::all_gather || options_.operation == Operation::gather ||
@@ -112,6 +117,7 @@ class Session {
     for (std::uint32_t i = 0; i < options_.iterations; ++i) {
       once(what, input, output, false);
     }
+    // The time includes the end of our own sends.
     ranks_.settle();
     const double mine = (seconds_now() - begin) * 1e6 / options_.iterations;
     result.microseconds = board_.sum(rank_, mine) / options_.ranks;
@@ -126,6 +132,7 @@ class Session {
  private:
   void once(const Problem& what, std::span<std::byte> input, std::span<std::byte> output,
             bool audit) {
+    // The fault that was asked for: to die, or to stop the whole process for a while.
     if (options_.fault && options_.fault->rank == rank_ &&
         options_.fault->iteration == iteration_) {
       (void)std::fflush(stdout);
@@ -138,7 +145,7 @@ class Session {
     ranks_.run(what, input, output, audit);
   }
 
-  // Nobody makes progress for a rank that waits at a barrier: its last messages must have left.
+  // No thread makes progress for a rank that waits at a barrier: its last messages must have left.
   void settle_and_meet() {
     ranks_.settle();
     board_.barrier(rank_);
@@ -198,6 +205,9 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
   if (options.chaos) {
     net = add_chaos(std::move(net), mix64(*options.chaos) + rank);
   }
+  if (!options.trace.empty()) {
+    net = add_trace(std::move(net), options.trace, rank);
+  }
   WatchedNet watched(std::move(net), board.where(rank));
   Table table(options, loaded->name, loaded->version);
   Session session(options, rank, board, watched);
@@ -219,7 +229,7 @@ bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board
       options.results[count++] = in_place;
     }
   }
-  board.barrier(rank);  // nobody closes while another one is at it
+  board.barrier(rank);  // none closes while another one still uses the plugin
   if (options.chaos) {
     session.leave_in_chaos();
   }

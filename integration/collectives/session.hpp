@@ -45,6 +45,7 @@ struct SessionOptions {
   std::optional<int> version;
   std::string bug;                     // planted on purpose, to see it found
   std::optional<std::uint64_t> chaos;  // seed
+  std::string trace;                   // a file; empty: none
   double patience = 60;                // seconds
   [[nodiscard]] Duration patience_time() const {
     return Duration{static_cast<std::int64_t>(patience * 1e9)};

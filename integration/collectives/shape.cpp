@@ -1,4 +1,8 @@
 // Owns the programs of rings and trees, and of the point-to-point operations.
+//
+// An operation becomes a list of steps for each rank and channel. Steps say offsets and sizes only;
+// nothing here knows a plugin or memory. Sizes are cut into channels, those into chunks (a step's
+// worth), those into slices (a message's worth), by the rules of NCCL.
 #include "integration/collectives/shape.hpp"
 
 #include <algorithm>
@@ -31,11 +35,15 @@ struct Ring {
   }
 };
 
+// Each piece goes round the ring twice. On the first round each rank adds its own part to it and
+// passes it on, until it reaches the rank of the same number, which so has the sum; the second
+// round carries the sum to all. A rank begins with the piece of the rank before it.
 void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Program& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end;) {
     const std::size_t left = end - base;
     const std::size_t align = grain_of(ring.problem.protocol) / ring.problem.element;
+    // The last round may be short: it is cut evenly, in whole grains of the protocol.
     const std::size_t chunk =
         left < chunk_limit * ring.ranks
             ? std::min(chunk_limit, round_up(divide_up(left, ring.ranks), align))
@@ -63,6 +71,7 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
   }
 }
 
+// Each rank's part goes round once. The part of the next rank is not passed on: its owner has it.
 void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
                 Program& program) {
   const std::size_t end = part.offset + part.count;
@@ -83,6 +92,7 @@ void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::siz
   }
 }
 
+// The first half of all_reduce().
 void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
                     Program& program) {
   const std::size_t end = part.offset + part.count;
@@ -211,8 +221,8 @@ Node binary_tree(std::uint32_t rank, std::uint32_t ranks) {
   return node;
 }
 
-// Who has much to do in one of both trees has little in the other one: it is mirrored if the ranks
-// are even in number, else shifted by one.
+// A rank that has much to do in one of both trees has little in the other one: it is mirrored if
+// the ranks are even in number, else shifted by one.
 Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
   if (!second) {
     return binary_tree(rank, ranks);
@@ -271,6 +281,84 @@ std::vector<Program> tree_programs(const Problem& problem) {
     if (!root) {
       programs.push_back(std::move(down));
     }
+  }
+  return programs;
+}
+
+// --- Parallel aggregated trees. A rank is `away` places after the owner of a part. In the owner's
+// tree it hangs below the place without its lowest bit, and has below it those with one bit more,
+// lower than all of its own. Parts near in time go over the same few connections: to and from ranks
+// at distances that are powers of two.
+
+std::size_t pat_chunk(const Problem& problem) {
+  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  const std::size_t parts = problem.operation == Operation::all_gather ? 32 : 16;
+  std::size_t bytes = problem.buffers.simple / kSteps;
+  while (bytes * problem.channels * parts > problem.bytes && bytes > kLeast) {
+    bytes /= 2;
+  }
+  return bytes / problem.element;
+}
+
+// Bits of the distances below `away` in a tree.
+std::uint32_t children_of(std::uint32_t away, std::uint32_t ranks) {
+  std::uint32_t ends = 0;
+  for (std::uint32_t end = 0; away + (1U << end) < ranks && (away >> end & 1) == 0; ++end) {
+    ends |= 1U << end;
+  }
+  return ends;
+}
+
+// Of all_gather from the owner on, of reduce_scatter towards it: in the order of the distance from
+// the owner, so that both ends of a connection have the same order.
+Step pat_step(const Problem& problem, std::uint32_t away, std::size_t base, std::size_t chunk,
+              std::size_t per_rank) {
+  const std::uint32_t owner = (problem.rank + problem.ranks - away) % problem.ranks;
+  const std::uint32_t below = children_of(away, problem.ranks);
+  const std::uint32_t above = away & (~away + 1);
+  const bool gathers = problem.operation == Operation::all_gather;
+  Step made = step(base, chunk, per_rank);
+  made.from_ends = gathers ? above : below;
+  made.to_ends = gathers ? below : above;
+  made.receives = made.from_ends != 0;
+  made.sends = made.to_ends != 0;
+  if (gathers) {
+    made.from = away == 0 ? base : Step::kNone;
+    made.to = owner * per_rank + base;
+  } else {
+    made.from = owner * per_rank + base;
+    made.to = away == 0 ? base : Step::kNone;
+    made.finishes = away == 0;
+  }
+  return made;
+}
+
+std::vector<Program> pat_programs(const Problem& problem) {
+  const Counts counts = counts_of(problem);
+  const std::size_t per_rank = std::min(counts.send, counts.receive);
+  const bool gathers = problem.operation == Operation::all_gather;
+  const std::size_t chunk = pat_chunk(problem);
+  const auto parts = split_to_channels(per_rank, problem.element, problem.channels, problem.ranks);
+  std::vector<Program> programs;
+  for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
+    Program program;
+    program.channel = channel;
+    program.slices = program.steps_of_slice = 1;
+    for (std::uint32_t distance = 1; distance < problem.ranks; distance *= 2) {
+      const std::uint32_t after = (problem.rank + distance) % problem.ranks;
+      const std::uint32_t before = (problem.rank + problem.ranks - distance) % problem.ranks;
+      program.from.push_back(gathers ? before : after);
+      program.to.push_back(gathers ? after : before);
+    }
+    const std::size_t end = parts[channel].offset + parts[channel].count;
+    for (std::size_t base = parts[channel].offset; base < end; base += chunk) {
+      for (std::uint32_t i = 0; i < problem.ranks; ++i) {
+        Step made = pat_step(problem, gathers ? i : problem.ranks - 1 - i, base, chunk, per_rank);
+        made.count = std::min(made.count, end - base);
+        program.steps.push_back(made);
+      }
+    }
+    programs.push_back(std::move(program));
   }
   return programs;
 }
@@ -335,7 +423,8 @@ class Pairs {
   std::vector<Program> programs_;
 };
 
-// Of every dimension each rank has what twice as many had before.
+// An all-gather in log2(ranks) phases: in each, two ranks exchange all that they have, so that each
+// has twice as much afterwards.
 void hypercube(const Problem& problem, std::size_t part, Pairs& pairs) {
   pairs.copy(0, problem.rank * part, part);
   for (std::uint32_t mask = 1; mask < problem.ranks; mask <<= 1) {
@@ -411,14 +500,20 @@ Counts counts_of(const Problem& problem) {
   }
 }
 
-std::size_t Program::messages_in() const {
-  return slices * static_cast<std::size_t>(std::count_if(
-                      steps.begin(), steps.end(), [](const Step& one) { return one.receives; }));
+std::size_t Program::messages_in(std::size_t end) const {
+  return slices *
+         static_cast<std::size_t>(std::count_if(
+             steps.begin(), steps.end(), [&](const Step& one) { return one.receives_from(end); }));
 }
 
-std::size_t Program::messages_out() const {
-  return slices * static_cast<std::size_t>(std::count_if(
-                      steps.begin(), steps.end(), [](const Step& one) { return one.sends; }));
+std::size_t Program::messages_out(std::size_t end) const {
+  return slices *
+         static_cast<std::size_t>(std::count_if(
+             steps.begin(), steps.end(), [&](const Step& one) { return one.sends_to(end); }));
+}
+
+bool is_for_pat(Operation operation) {
+  return operation == Operation::all_gather || operation == Operation::reduce_scatter;
 }
 
 bool is_point_to_point(Operation operation) { return operation >= Operation::sendrecv; }
@@ -441,6 +536,9 @@ std::size_t buffer_of(const Buffers& buffers, const Program& program) {
 std::vector<Program> programs_of(const Problem& problem) {
   if (is_point_to_point(problem.operation)) {
     return pair_programs(problem);
+  }
+  if (problem.algorithm == Algorithm::pat && is_for_pat(problem.operation)) {
+    return pat_programs(problem);
   }
   return problem.algorithm == Algorithm::tree && problem.operation == Operation::all_reduce
              ? tree_programs(problem)

@@ -33,8 +33,11 @@ inline constexpr const char* kOperationNames[] = {
 // A rank gives all that it has to each of the others, or gets it: over connections for this alone.
 [[nodiscard]] bool is_point_to_point(Operation operation);
 
-enum class Algorithm : std::uint8_t { ring, tree };
-inline constexpr const char* kAlgorithmNames[] = {"ring", "tree"};
+[[nodiscard]] bool is_for_pat(Operation operation);
+
+// pat: a binomial tree for each rank's part, all of them at the same time.
+enum class Algorithm : std::uint8_t { ring, tree, pat };
+inline constexpr const char* kAlgorithmNames[] = {"ring", "tree", "pat"};
 
 inline constexpr std::size_t kSteps = 8;  // of a connection's buffer
 
@@ -69,7 +72,7 @@ struct Counts {
 [[nodiscard]] Counts counts_of(const Problem& problem);
 
 // What a rank does with a chunk. Offsets and counts are elements; the data is what is received from
-// all whom the program receives from, and (or) what the input has.
+// all ranks that the program receives from, and (or) what the input has.
 struct Step {
   static constexpr std::size_t kNone = ~std::size_t{0};
   bool receives = false;
@@ -79,6 +82,14 @@ struct Step {
   std::size_t from = kNone;  // in the input
   std::size_t to = kNone;    // in the output
   std::size_t count = 0;
+  // Bits: of the program's peers those that take part.
+  std::uint32_t from_ends = ~std::uint32_t{0};
+  std::uint32_t to_ends = ~std::uint32_t{0};
+
+  [[nodiscard]] bool receives_from(std::size_t end) const {
+    return receives && (from_ends >> end & 1) != 0;
+  }
+  [[nodiscard]] bool sends_to(std::size_t end) const { return sends && (to_ends >> end & 1) != 0; }
 };
 
 // One after the other, over a connection from each of some peers and to each of others.
@@ -93,8 +104,9 @@ struct Program {
   std::uint32_t steps_of_slice = 2;  // of the connection's buffer
   std::vector<Step> steps;
 
-  [[nodiscard]] std::size_t messages_in() const;
-  [[nodiscard]] std::size_t messages_out() const;
+  // From and to one of its peers.
+  [[nodiscard]] std::size_t messages_in(std::size_t end) const;
+  [[nodiscard]] std::size_t messages_out(std::size_t end) const;
 };
 
 // Bytes of the connections' buffers for a program.

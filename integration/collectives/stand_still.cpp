@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,6 +13,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+
+#include "srd/base/death_signal.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -45,7 +46,7 @@ void stand_still(double seconds) {
   (void)std::snprintf(status_file.data(), status_file.size(), "/proc/%d/stat", self);
   const pid_t helper = ::fork();
   if (helper == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody else may get that number, and be woken
+    die_with(self, SIGKILL);  // no other process may get that number, and be woken
     ::kill(self, SIGSTOP);
     while (!is_stopped(status_file.data())) {
       sleep_for(1e-4);

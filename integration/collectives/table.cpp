@@ -1,4 +1,5 @@
-// Owns the layout of the table.
+// Owns the layout of the table, with nccl-tests' columns: algorithm bandwidth is bytes over time,
+// bus bandwidth corrects it by how often each byte crosses a link.
 #include "integration/collectives/table.hpp"
 
 #include <algorithm>

@@ -1,6 +1,10 @@
-// Owns a network plugin over TCP with the semantics of NCCL's own socket transport: what others are
-// measured against. One socket per connection, each message its size and its bytes, and progress
-// only where test() is called.
+// Owns a network plugin over TCP with the semantics of NCCL's own socket transport: the baseline
+// that other plugins are measured against.
+//
+// Each connection is one socket, used in one direction. A message is a size word followed by its
+// bytes; both go out in one system call. There is no thread: a request moves only while NCCL calls
+// test() on one of the connection's requests. There are no locks either: one thread at a time uses
+// a connection (in NCCL the proxy thread).
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,6 +28,7 @@ namespace {
 using namespace nccl::abi;
 
 constexpr char kName[] = "weft-tcp";
+// Sent once by the connecting side, so that accept() can tell a peer from a stray connection.
 constexpr std::uint32_t kGreeting = 0x57544350;
 
 struct Connection;
@@ -47,12 +52,15 @@ struct Connection {
   std::array<Request, kMaxRequests> requests{};  // a ring: they end in the order of posting
   std::size_t first = 0;
   std::size_t next = 0;
-  // Of the oldest: bytes of its header and of its data that have passed.
+  // The state of the oldest request: its size word, and how many bytes of the word and of the data
+  // have gone over the socket.
   std::uint32_t header = 0;
   std::size_t header_passed = 0;
   std::size_t passed = 0;
   Result failure = kSuccess;
 
+  // Returns nullptr if all requests are in flight; NCCL then tries again later. A request is reused
+  // only after test() has reported it.
   [[nodiscard]] Request* take(void* data, std::size_t size) {
     Request& request = requests[next % requests.size()];
     if (next - first == requests.size() || request.used) {
@@ -65,7 +73,8 @@ struct Connection {
   void progress();
 
  private:
-  // Whether the oldest went on. Header and bytes go with one call.
+  // Moves the oldest request on by one system call; returns false if the socket has nothing more to
+  // give or take.
   [[nodiscard]] bool step(Request& request);
 };
 
@@ -73,6 +82,8 @@ bool Connection::step(Request& request) {
   if (sends) {
     header = request.size;
   }
+  // A receiver does not know the size of the data before the size word has arrived, and asks for no
+  // more than that word: what follows may belong to the next message.
   const bool has_size = sends || header_passed == sizeof header;
   iovec pieces[2] = {
       {reinterpret_cast<std::byte*>(&header) + header_passed, sizeof header - header_passed},
@@ -85,6 +96,7 @@ bool Connection::step(Request& request) {
   if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return false;
   }
+  // Zero bytes are the end of the stream: the other side has closed its end.
   if (moved <= 0) {
     failure = kRemoteError;
     return false;
@@ -117,15 +129,16 @@ void Connection::progress() {
   }
 }
 
-// What a handle holds; the second part is the connecting side's own.
+// What a handle holds. NCCL carries the address to the peer; the descriptor is filled in there,
+// because connect() is called again with the same handle until it has finished.
 struct Place {
   sockaddr_in address{};
   int fd = 0;  // plus one; 0: not begun
 };
 static_assert(sizeof(Place) <= 64);
 
-// Who has connected and not greeted yet. Nobody waits for the greeting of one: who owes it may be
-// in accept() as well, and wait for ours.
+// Connections that have not sent their greeting yet. Accepting never waits for a greeting: its
+// sender may be in accept() as well, and wait for ours.
 struct Guest {
   int fd = -1;
   std::uint32_t greeting = 0;
@@ -254,6 +267,7 @@ Result accept(void* listener, void** connection, DeviceHandle** device) {
     *device = nullptr;
   }
   auto& at = *static_cast<Listener*>(listener);
+  // At most one new connection per call: NCCL calls until it gets the one it waits for.
   if (at.guests.size() < Listener::kMaxGuests) {
     const int fd = ::accept4(at.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
@@ -262,6 +276,7 @@ Result accept(void* listener, void** connection, DeviceHandle** device) {
       return kSystemError;
     }
   }
+  // Greetings arrive in any order, so all connections that are waiting are looked at.
   for (auto guest = at.guests.begin(); guest != at.guests.end();) {
     const Guest::State state = guest->look();
     if (state == Guest::State::unknown) {

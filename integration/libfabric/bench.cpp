@@ -1,6 +1,11 @@
 // Owns a program that measures tagged messages of any libfabric provider between two processes:
-// latency of a ping-pong, bandwidth and rate of a stream, after a warm-up that real programs have
+// latency of a ping-pong, bandwidth and rate of a stream, after a warm-up that real programs have,
 // too.
+//
+// The two programs find each other over a TCP connection (Line), exchange their fabric addresses
+// there, and agree on numbers of iterations. All measured traffic goes over the fabric.
+//
+// Every measurement is repeated, and the median counts.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -117,6 +122,9 @@ class Line {
   int fd_;
 };
 
+// One endpoint with one peer. The first half of the memory is sent, the second half received into;
+// it is registered as a whole. Nothing here is measured: send() and receive() only post, and
+// progress() takes completions.
 class Fabric {
  public:
   Fabric(const Options& options, const Line& line, std::size_t bytes) : memory_(bytes) {
@@ -139,6 +147,7 @@ class Fabric {
 
   [[nodiscard]] std::uint8_t* memory() { return memory_.data(); }
 
+  // All messages have the same tag, so that they match receives in the order of posting.
   void send(std::size_t size) {
     fi_context* const context = take_context();
     post([&] {
@@ -174,6 +183,8 @@ class Fabric {
 
  private:
   void open(const Options& options) {
+    // Asks only for tagged messages of reliable datagrams, and accepts whatever a provider demands
+    // about memory, so that any provider can be measured.
     fi_info* const hints = fi_allocinfo();
     hints->caps = FI_TAGGED;
     hints->ep_attr->type = FI_EP_RDM;
@@ -197,6 +208,8 @@ class Fabric {
     require_ok(fi_ep_bind(endpoint_, &completions_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
     require_ok(fi_ep_bind(endpoint_, &addresses_->fid, 0), "fi_ep_bind");
     require_ok(fi_enable(endpoint_), "fi_enable");
+    // FI_CONTEXT: a provider may write into a context until its operation has ended. There are far
+    // more of them than operations in flight, so they are reused in turn.
     contexts_.resize(1024);
   }
   void meet(const Line& line) {
@@ -210,6 +223,7 @@ class Fabric {
       give_up("fi_av_insert failed");
     }
   }
+  // A full queue is no error: progress frees it.
   template <class Call>
   void post(Call&& call) {
     ssize_t result = call();
@@ -254,6 +268,9 @@ class Bench {
     fill(size);
     std::vector<double> latencies;
     std::vector<double> rates;
+    // The first rounds establish the connection and fill caches; the second ones tell how many
+    // iterations take `seconds`. The numbers are agreed before each run, so that both sides count
+    // the same.
     (void)pingpong(size, agree(kWarmUp));
     const std::uint64_t turns = agree(count_for(pingpong(size, agree(kWarmUp)) / kWarmUp));
     (void)stream(size, agree(4 * options_.window));

@@ -1,5 +1,9 @@
 // Owns a program that runs MPI collectives, checks every element and prints the table that people
 // know from nccl-tests: time, algorithm bandwidth, bus bandwidth, wrong elements.
+//
+// Each collective is a class that fills its input, makes the call and knows the right result
+// (collectives.hpp); here are the loop over sizes and types, the times and the table. The time of
+// an iteration is that of the slowest rank.
 #include "integration/mpi/collectives.hpp"
 
 #include <unistd.h>
@@ -133,6 +137,7 @@ class Report {
     }
   }
 
+  // Preparing and checking lie outside the measured time. Runs of the warm-up are checked as well.
   template <class T>
   void measure(Collective<T>& collective, const Row& row) {
     Times times;
@@ -158,6 +163,8 @@ class Report {
       return;
     }
     const double algorithm = static_cast<double>(row.bytes) / times.average() / 1e9;
+    // Bus bandwidth as in nccl-tests: what each rank must move at least, so that collectives of
+    // different kinds and sizes of the job can be compared.
     const double bus = algorithm * row.bus_factor;
     const double average_us = times.average() * 1e6;
     const double best_us = times.best() * 1e6;

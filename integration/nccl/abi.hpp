@@ -1,5 +1,9 @@
 // Owns our own declarations of NCCL's network plugin interface, versions 6 to 12: layouts, numbers,
 // signatures.
+//
+// Names of members are NCCL's, because its documentation speaks of them. Each layout is checked
+// against the sizes and offsets that NCCL's own compiler gives it. A later version repeats an
+// earlier one's members and adds to them, not always at the end, so each has a struct of its own.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,9 @@
 // Owns the symbols that NCCL looks for: one table of functions for each version of the interface.
+//
+// NCCL loads the library and asks for ncclNetPlugin_vN, from the newest N that it knows downwards.
+// The versions differ in the types of sizes, in what properties hold, and in arguments that were
+// added. plugin.hpp has each function once, with the widest types; here are the adapters, and the
+// tables are put together when this file is compiled.
 #include <algorithm>
 #include <type_traits>
 
@@ -96,7 +101,7 @@ Result send_v10(void* connection, void* data, std::size_t size, int tag, void* r
   return plugin::send(connection, data, size, tag, region, request);
 }
 
-// Before version 9 nobody asks for an early completion: what a request holds means nothing.
+// Before version 9 NCCL asks for no early completion: what a request holds means nothing.
 Result receive_v6(void* connection, int count, void** data, int* sizes, int* tags, void** regions,
                   void** request) {
   *request = nullptr;

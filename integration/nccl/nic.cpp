@@ -1,4 +1,9 @@
 // Owns attaching a device of the plugin to its network.
+//
+// A device is found in one of three ways (find_place()): a weftd that the environment names, an
+// address for UDP that the environment names, or, without either, a free loopback address. On top
+// of the carrier stand the engine and the plugin's Core, driven by a Host, whose background thread
+// makes progress while NCCL's threads do not call.
 #include "integration/nccl/nic.hpp"
 
 #include <pthread.h>
@@ -30,7 +35,7 @@ using UdpIo = srd::UdpIo<srd::wire::SrdCodec>;
 constexpr std::uint16_t kUdpPaths = 16;
 constexpr std::size_t kLoopbackMtu = 8192 + sizeof(srd::wire::DataHeader);
 constexpr std::size_t kEthernetMtu = 1408;  // with all headers below 1500
-constexpr int kDefaultSpeed = 100'000;      // Mb/s, where nobody knows
+constexpr int kDefaultSpeed = 100'000;      // Mb/s, where it is not known
 // LL128 looks at lines of this size: a packet holds whole ones.
 constexpr std::uint32_t kLine = 128;
 
@@ -92,7 +97,7 @@ Result<Place> open_udp(const Settings& settings, const srd::Address& address) {
   return Place{address, srd::AttachmentId{1}, life_of_now(), srd::Qpn{257}, std::move(*io)};
 }
 
-// Nobody told our address: one of the loopback network that is free.
+// No address was configured: a free one of the loopback network.
 Result<Place> open_any_loopback(const Settings& settings) {
   constexpr int kTries = 16;
   Result<Place> place = fail(ErrorCode::out_of_resources, "no loopback address");
@@ -118,6 +123,8 @@ Result<Place> find_place(const Settings& settings, std::size_t index) {
   return open_udp(settings, *address);
 }
 
+// The transport's configuration for NCCL: packets hold whole lines of LL128, because a reader of
+// such a line may look at any of them alone.
 srd::EngineConfig tune(const Settings& settings, const srd::IoCapabilities& carrier,
                        const Place& place) {
   srd::EngineConfig config = srd::process_config(carrier, place.attachment, place.life);

@@ -1,4 +1,5 @@
-// Owns one device of the plugin in a real process: its carrier, its engine, and who makes progress.
+// Owns one device of the plugin in a real process: its carrier, its engine, and which threads make
+// progress.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,9 @@
 // Owns the plugin's one life in a process: its devices, and the calls of NCCL's threads.
+//
+// NCCL calls from several threads, for different connections at the same time. Each call takes the
+// lock of its device for a moment (Nic::with()). What is returned to NCCL as a pointer (a listener,
+// a connection, a request) is an object of ours; a connection's object is the same at both ends,
+// because deregMr() gets either.
 #include "integration/nccl/plugin.hpp"
 
 #include <pthread.h>
@@ -14,6 +19,7 @@
 namespace weft::nccl::plugin {
 namespace {
 
+// How long finalize() waits at most for what was sent to be acknowledged.
 constexpr Duration kDrain = std::chrono::milliseconds{200};
 
 // What NCCL holds. The same kind of object stands for both ends: deregMr() gets either.
@@ -67,6 +73,8 @@ abi::Result result_of(Outcome outcome) {
   return abi::kInternalError;
 }
 
+// NCCL calls through C function pointers, so no exception may leave. In a forked child every call
+// fails once a device was up in the parent: see after_fork().
 template <class F>
 abi::Result guarded(F&& f) {
   try {
@@ -86,6 +94,7 @@ void after_fork() {
   }
 }
 
+// Devices come up when they are first used, not when they are listed.
 Nic* nic_of(int index) {
   Library& all = library();
   const std::scoped_lock lock(all.mutex);
@@ -104,6 +113,7 @@ Nic* nic_of(int index) {
   return nic.get();
 }
 
+// Finds the devices, once in a process's life.
 void prepare(Library& all) {
   // Without GPUDirect the low-latency protocols only add copies; NCCL reads this later.
   ::setenv("NCCL_PROTO", "Simple", 0);
@@ -162,6 +172,7 @@ abi::Result finalize() {
   });
 }
 
+// How many there are is known without bringing any of them up.
 abi::Result devices(int* count) {
   return guarded([&] {
     Library& all = library();
@@ -199,6 +210,8 @@ abi::Result connect(int index, void* handle, void** connection) {
     if (nic == nullptr) {
       return abi::kSystemError;
     }
+    // NCCL repeats the call until it gets a connection, so progress is made here. What the handle
+    // remembers of the attempt goes back into NCCL's copy.
     nic->poll();
     ListenHandle asked;
     std::memcpy(&asked, handle, sizeof asked);
@@ -216,6 +229,7 @@ abi::Result accept(void* listener, void** connection) {
   return guarded([&] {
     *connection = nullptr;
     const auto& at = *static_cast<Listener*>(listener);
+    // As in connect(): accept() is repeated, and drives the device.
     at.nic->poll();
     ReceiveComm* made = nullptr;
     const Outcome outcome = at.nic->with([&](Core& core) { return core.accept(at.id, made); });
@@ -278,6 +292,8 @@ abi::Result send(void* connection, void* data, std::size_t size, int tag, void* 
 abi::Result receive(void* connection, int count, void* const* data, const std::size_t* sizes,
                     const int* tags, void* const* regions, void** request) {
   return guarded([&] {
+    // A special value in `*request` marks a receive of the LL protocols, which find their data by
+    // flags in the data itself: it may be reported as finished before the data is there.
     const bool early = count == 1 && *request == abi::kOptionalCompletion;
     *request = nullptr;
     if (count < 1 || count > static_cast<int>(kMaxGroup)) {
@@ -309,6 +325,8 @@ abi::Result test(void* request, int* done, int* sizes) {
   return guarded([&] {
     Request& one = *static_cast<Request*>(request);
     *done = 0;
+    // The background thread may complete a request at any time, so the state is read with acquire
+    // before the result is read; the store of `free` at the end gives the request back to the Core.
     auto state = one.state.load(std::memory_order_acquire);
     if (state == Request::State::pending) {
       static_cast<Nic*>(one.owner)->poll();

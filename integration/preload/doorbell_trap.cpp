@@ -3,8 +3,8 @@
 // The course of a trap: SIGSEGV arrives with the faulting address; take() finds the entry of that
 // page; decode() reads the instruction, its length and the value that it stores; the value is
 // stored through a second, writable mapping of the same page; the instruction pointer moves behind
-// the instruction; ring() lets the device send. An instruction that cannot be decoded ends the trap
-// for its page.
+// the instruction; push_unpolled() lets the device send. An instruction that cannot be decoded ends
+// the trap for its page.
 #include "integration/preload/doorbell_trap.hpp"
 
 #include <sys/mman.h>
@@ -232,7 +232,7 @@ bool DoorbellTrap::take(const siginfo_t& info, ucontext_t& context) {
     auto& word = *reinterpret_cast<std::uint32_t*>(entry->own + (address - page));
     std::atomic_ref(word).store(store.value, std::memory_order_release);
     skip(context, store.length);
-    entry->runner->ring();
+    entry->runner->push_unpolled();
   }
   handling_.fetch_sub(1, std::memory_order_release);
   errno = saved;

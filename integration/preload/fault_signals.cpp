@@ -233,7 +233,7 @@ void on_fault(int signal, siginfo_t* info, void* context_pointer) {
     return;
   }
   if (by_kernel && signal == SIGSEGV && DoorbellTrap::instance().take(*info, context)) {
-    // ring() may have unblocked the two signals, which our return must not undo.
+    // push_unpolled() may have unblocked the two signals, which our return must not undo.
     let_faults_in(context.uc_sigmask);
     return;
   }

@@ -1,5 +1,12 @@
 // Owns the wrapped calls on descriptors. For descriptors of the program's own, each costs one look
 // into FdTable.
+//
+// A device file is a real descriptor (a memfd that the library maps its queues from), so what is
+// not wrapped here, such as mmap, poll or fcntl's flags, is the kernel's. What a write or an ioctl
+// on it means is ours: write_device() and ioctl_device() run the command in this process.
+//
+// FdTable may be out of date, since a program can close a descriptor by a system call of its own:
+// before anything is done to a device, is_still_device() asks the kernel.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -202,8 +209,8 @@ void former_closefrom(int first) noexcept {
 
 }  // namespace
 
-// A range may include our own descriptors, which stay: programs close all they do not know before
-// they start others.
+// A range may include our own descriptors, which stay open: programs close everything that they do
+// not know before they start others.
 WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
   WEFT_NEXT(int(unsigned, unsigned, int), stock, "close_range", former_close_range);
   constexpr int kUnshare = 2;     // CLOSE_RANGE_UNSHARE

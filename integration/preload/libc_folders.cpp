@@ -1,6 +1,10 @@
 // Owns the wrapped calls that list folders. An emulated device file is a regular file in the tree;
 // a listing shows it as a character device, for programs that look for devices by the type of an
 // entry.
+//
+// Whether a listed folder is /dev/infiniband is decided by device and inode, not by its name, which
+// may be reached through links or relative paths. That costs system calls, so it is asked only for
+// entries whose name could be a device's.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,11 @@
-// Owns the wrapped calls that list the host's network interfaces. A soft-RoCE device lies on one,
-// and libraries look among the interfaces' addresses for those that rdma_cm has (libfabric's verbs
-// provider, for example). The addresses of emulated NICs are on no interface, so one is shown.
+// Owns the wrapped calls that list the host's network interfaces. A soft-RoCE device belongs to an
+// interface, and libraries look among the interfaces' addresses for those that rdma_cm has
+// (libfabric's verbs provider, for example). The addresses of emulated NICs are on no interface, so
+// one is shown for each.
+//
+// getifaddrs() appends our entries to libc's list, in one piece of memory of their own.
+// freeifaddrs() cuts them off again before libc frees its part; it knows them by their statistics,
+// which point to a word of this library.
 #include <ifaddrs.h>
 #include <linux/if_link.h>
 #include <net/if.h>
@@ -35,7 +40,7 @@ struct Interface {
   char name[IFNAMSIZ];
 };
 
-// What our entries have as statistics: by that they are known.
+// The statistics that our entries point to: by this address they are recognised.
 constinit rtnl_link_stats no_statistics{};
 
 constexpr unsigned kFlags = IFF_UP | IFF_RUNNING | IFF_NOARP;

@@ -1,5 +1,9 @@
 // Owns the wrapped calls that few programs make: changing into a folder, walking trees, watching,
 // and older calls to open files.
+//
+// Paths go in redirected: a path below an emulated folder becomes one below the device tree. Paths
+// come out with the tree's place hidden again (hide_root(), visible()), so that the program never
+// sees a name that it has not used.
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/inotify.h>

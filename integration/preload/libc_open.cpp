@@ -1,4 +1,9 @@
 // Owns the wrapped calls that open a file or a folder by name.
+//
+// A path that leads to an emulated device file opens a device of ours; any other emulated path
+// opens the file in the tree; all others go to libc unchanged. Calls that take flags are wrapped in
+// all their forms, because fortified programs call __open_2() and old ones __open(), and libc does
+// not lead from one to the other through our wrappers.
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>

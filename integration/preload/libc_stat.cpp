@@ -34,7 +34,7 @@ void show_device(int device, Stat* to) {
   to->st_size = 0;
 }
 
-// `ask` calls the stock function with the path it is given.
+// `ask` calls the stock function with the path that it is given.
 template <class Stat, class Ask>
 int stat_path(int folder, const char* path, LastLink last, Stat* to, Ask&& ask) {
   return redirected(folder, path, last, [&](const Redirected& where) {

@@ -14,17 +14,13 @@
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
-#include "emu/roce/wire/roce_codec.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "integration/preload/any_host.hpp"
-#include "integration/preload/loopback_io.hpp"
+#include "srd/io/network_protocol.hpp"
 #include "srd/net/address_text.hpp"
-#include "srd/wire/srd_codec.hpp"
 
 namespace weft::preload {
 namespace {
-
-using roce::wire::RoceCodec;
-using srd::wire::SrdCodec;
 
 // Passes weftd's notices about the link on to the device and the files in the tree. It is made
 // before the device, because attaching may already say that the link is down.
@@ -58,25 +54,22 @@ struct Joined {
   std::function<bool(const srd::Address& address)> may_exist;
 };
 
-// Nobody else is there.
+// Without a network no other process can claim a service.
 bool grant_alone(std::uint64_t /*service*/, bool /*wanted*/) { return true; }
 
 // A NIC that is joined to nothing: the first process of its own network.
-template <srd::net::FrameCodec Codec>
-Result<devices::Network> alone(const srd::Address& address) {
+Result<devices::Network> alone(const srd::Address& address, const srd::NetworkProtocol& protocol) {
   constexpr std::size_t kMtu = 9000;
-  auto own = srd::OwnAddresses<Codec>::make(address);
-  if (!own) {
-    return tl::unexpected(own.error());
+  auto io = protocol.open_loopback(address, kMtu);
+  if (!io) {
+    return tl::unexpected(io.error());
   }
-  constexpr std::uint32_t kQpns = 1U << Codec::kQpnBits;
-  return devices::Network{address,      srd::AttachmentId{1},
-                          srd::Life{1}, kQpns,
-                          kQpns,        std::make_unique<LoopbackIo<Codec>>(std::move(*own), kMtu)};
+  const std::uint32_t qpns = 1U << protocol.qpn_bits;
+  return devices::Network{address, srd::AttachmentId{1}, srd::Life{1}, qpns, qpns, std::move(*io)};
 }
 
 Result<Joined> join(const std::string& root, const kernel::NicDescription& description,
-                    std::uint16_t udp_port) {
+                    const srd::NetworkProtocol& protocol) {
   const auto address = srd::parse_address(description.address);
   if (!address) {
     return tl::unexpected(address.error());
@@ -84,8 +77,7 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
   auto link = std::make_shared<LinkWatch>(kernel::PortStateFiles(root, description));
   const char* const socket = std::getenv("WEFT_SOCKET");
   if (socket == nullptr || *socket == '\0') {
-    auto network = udp_port == RoceCodec::kPorts.destination ? alone<RoceCodec>(*address)
-                                                             : alone<SrdCodec>(*address);
+    auto network = alone(*address, protocol);
     if (!network) {
       return tl::unexpected(network.error());
     }
@@ -99,7 +91,7 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
   if (host != nullptr && std::strcmp(host, kAnyHost) == 0) {
     options.host = host_of_tree(root.c_str());
   }
-  options.udp_port = udp_port;
+  options.protocol = &protocol;
   // Called by the thread that polls, which holds the lock.
   options.on_link = [link](bool up) { link->set(up); };
   auto attached = attach::attach(std::move(options));
@@ -153,7 +145,7 @@ Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& des
     return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
                                           "\"; known are " + devices::names_of_kinds());
   }
-  auto joined = join(root, description, kind->udp_port());
+  auto joined = join(root, description, kind->protocol());
   if (!joined) {
     return tl::unexpected(joined.error());
   }

@@ -1,5 +1,5 @@
 // Owns the note of the process that the memory belongs to. It is there from the start: a child of
-// vfork() may be the first who asks.
+// vfork() may be the first that asks.
 #include "integration/preload/own_memory.hpp"
 
 #include <linux/kcmp.h>
@@ -26,7 +26,7 @@ constinit std::atomic<pid_t>* owner = nullptr;
 
 // Whether our parent has the same memory, as it has if we are a child of vfork(), for which it
 // waits. Where the kernel does not tell (a container without CAP_SYS_PTRACE, a kernel without
-// kcmp()), it is taken for no: then a child of vfork() has to be the first who asks in a child of
+// kcmp()), it is taken for no: then a child of vfork() has to be the first that asks in a child of
 // _Fork() to be mistaken.
 bool is_parents_memory() {
   const int error = errno;

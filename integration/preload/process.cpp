@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +29,7 @@
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs/file.hpp"
+#include "integration/preload/descriptors.hpp"
 #include "integration/preload/fault_guard.hpp"
 #include "integration/preload/fault_signals.hpp"
 #include "integration/preload/fd_table.hpp"
@@ -49,13 +49,6 @@ namespace {
 namespace kernel = kernel;
 using devices::NicRunner;
 constexpr std::size_t kMaxNics = FdTable::kMaxNics;
-
-// What a descriptor leads to, whatever its number.
-struct Inode {
-  dev_t device = 0;
-  ino_t number = 0;
-  bool operator==(const Inode&) const = default;
-};
 
 // Of a NIC, or of connection management. Shared by all descriptors of one open file; the last one
 // takes it down.
@@ -96,37 +89,13 @@ void in_parent_after_fork();
 void in_child_after_fork();
 void at_exit();
 
-// Moves our descriptors to high numbers, out of the way of programs that expect low ones, and marks
-// them private, so that a program that closes all descriptors does not close these.
-int keep(int fd) {
-  int high = fd;
-  if (fd < kernel::native::first_high()) {
-    high = kernel::native::duplicate_high(fd);
-    if (high < 0) {
-      high = fd;
-    } else {
-      syscall(SYS_close, fd);
-    }
-  }
-  if (high < FdTable::kMax) {
-    FdTable::set(high, FdTable::kPrivate);
-  }
-  return high;
-}
-
-void forget(int fd) {
-  if (fd < FdTable::kMax) {
-    FdTable::set(fd, 0);
-  }
-}
-
 constinit Process* instance = nullptr;
 constinit pthread_once_t built = PTHREAD_ONCE_INIT;
 
 // Made at the first use; installs everything that this library changes in the process.
 Process& process() {
   pthread_once(&built, [] {
-    fd_keeper = {keep, forget};
+    fd_keeper = {keep_own, forget_own};
     install_fault_signals();
     lent_memory.touch = guarded_touch;
     instance = new Process;
@@ -199,7 +168,7 @@ void in_child_after_fork() {
     if (FdTable::is_private(fd)) {
       kernel::native::close(fd);
     } else if (FdTable::kind(fd) == FdTable::kChannel) {
-      forget(fd);
+      forget_own(fd);
     }
   }
 }
@@ -219,7 +188,7 @@ void at_exit() {
   }
   for (const auto& nic : self.nics) {
     if (nic.runner != nullptr) {
-      nic.runner->linger();
+      nic.runner->finish_before_exit();
     }
   }
 }
@@ -326,13 +295,6 @@ devices::Connections* connections() {
   return self.connections.get();
 }
 
-// Each open device file has an inode of its own, by which a number that was closed and reused is
-// recognised. Zeros: `fd` is closed.
-Inode inode_of(int fd) {
-  struct stat status {};
-  return syscall(SYS_fstat, fd, &status) == 0 ? Inode{status.st_dev, status.st_ino} : Inode{};
-}
-
 // The caller holds the mutex.
 void add(int fd, std::shared_ptr<OpenFile> file, std::uint8_t kind) {
   process().files[fd] = {std::move(file), inode_of(fd)};
@@ -347,6 +309,14 @@ std::shared_ptr<OpenFile> find(int fd) {
   }
   const auto found = self.files.find(fd);
   return found == self.files.end() ? nullptr : found->second.file;
+}
+
+// Why there is no file: it was the parent's before a fork, or another thread has closed it since
+// the table was asked.
+int error_without_file(int fd) {
+  Process& self = process();
+  const Guard guard(self.mutex);
+  return guard && !self.files.contains(fd) ? EBADF : EIO;
 }
 
 std::shared_ptr<kernel::CmFile> connections_file(int fd) {
@@ -373,18 +343,20 @@ Closed take(int fd) {
   Closed closed;
   Process& self = process();
   const Guard guard(self.mutex);
+  if (guard) {
+    if (const auto found = self.files.find(fd); found != self.files.end()) {
+      if (found->second.inode == inode_of(fd)) {
+        lead_nowhere(fd);
+      }
+      closed.file = std::move(found->second.file);
+      self.files.erase(found);
+    }
+    if (const auto found = self.channels.find(fd); found != self.channels.end()) {
+      closed.of_channel = found->second.lock();
+      self.channels.erase(found);
+    }
+  }
   FdTable::set(fd, 0);
-  if (!guard) {
-    return closed;
-  }
-  if (const auto found = self.files.find(fd); found != self.files.end()) {
-    closed.file = std::move(found->second.file);
-    self.files.erase(found);
-  }
-  if (const auto found = self.channels.find(fd); found != self.channels.end()) {
-    closed.of_channel = found->second.lock();
-    self.channels.erase(found);
-  }
   return closed;
 }
 
@@ -497,7 +469,9 @@ namespace {
   const srd::Uncancellable here;
   const auto file = find(fd);
   ssize_t result = -EIO;
-  if (file != nullptr && !in_vfork_child()) {
+  if (file == nullptr) {
+    result = -error_without_file(fd);
+  } else if (!in_vfork_child()) {
     if (is_entered(*file)) {
       result = -EDEADLK;
     } else if (file->verbs != nullptr) {
@@ -544,7 +518,9 @@ int ioctl_device(int fd, unsigned long request, void* argument) {
   const srd::Uncancellable here;
   const auto file = find(fd);
   int result = -EIO;
-  if (file != nullptr && !in_vfork_child()) {
+  if (file == nullptr) {
+    result = -error_without_file(fd);
+  } else if (!in_vfork_child()) {
     result = file->verbs == nullptr ? -ENOTTY
              : is_entered(*file)
                  ? -EDEADLK

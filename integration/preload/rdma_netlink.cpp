@@ -1,8 +1,9 @@
-// Owns collecting what tools ask about the devices, and sending it to them.
+// Owns the answers to what tools ask about RDMA devices by netlink.
 //
 // The program's socket is a real netlink socket, but of NETLINK_USERSOCK, the protocol for messages
-// between programs. What it sends is intercepted; the answers are sent to its port by a second
-// socket. So reading, polling and binding are native.
+// between programs, since a kernel without RDMA has no NETLINK_RDMA. What the program sends is
+// intercepted, answered at once from the device tree, and the answers are sent to the socket's port
+// from a second socket. So reading, polling and binding are native.
 #include "integration/preload/rdma_netlink.hpp"
 
 #include <linux/netlink.h>
@@ -57,8 +58,8 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-// Everything comes from the tree, so it holds for all processes on the NIC, also those that are not
-// this one.
+// Everything comes from the tree, which all processes of the host share: the answer is the same
+// whether or not this process uses the NIC.
 nldev::DeviceFacts tell(const std::string& root, const kernel::NicDescription& nic) {
   nldev::DeviceFacts device;
   device.name = nic.name;

@@ -1,4 +1,4 @@
-// Owns copying into memory that somebody else reads before being told that it is complete.
+// Owns copying into memory that another thread reads before it is told that the copy is complete.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace weft {
 
-// The last word of the copy becomes visible after all of it before that: who polls the last bytes
-// of a message may then read the message. std::memcpy() keeps no order: glibc's writes the end, or
-// the beginning, of some lengths before the middle. Words are those of 8 bytes at multiples of 8;
-// none is written in two parts.
+// The last word of the copy becomes visible after all of it before that: a reader that polls the
+// last bytes of a message may then read the message. std::memcpy() keeps no order: glibc's writes
+// the end, or the beginning, of some lengths before the middle. Words are those of 8 bytes at
+// multiples of 8; none is written in two parts.
 inline void copy_end_last(std::byte* to, const std::byte* from, std::size_t length) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   const std::size_t end = (reinterpret_cast<std::uintptr_t>(to) + length - 1) % kWord + 1;

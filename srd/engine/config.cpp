@@ -1,4 +1,6 @@
-// Owns the limits within which a configuration makes sense.
+// Owns the limits within which a configuration makes sense. Where several values depend on each
+// other, the limit of one is derived from the other (the table), and what remains is checked one by
+// one, with the reason in the error.
 #include "srd/engine/config.hpp"
 
 #include <algorithm>

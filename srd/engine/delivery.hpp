@@ -142,8 +142,8 @@ class Delivery {
     if (!has_room) {
       return wire::kResultDeferred;
     }
-    // What is put off is not placed: it comes again, and who reads the memory before it is told of
-    // the message may have made room there for the next one by then.
+    // What is put off is not placed: it comes again, and a program that reads the memory before
+    // the completion may have made room there for the next message by then.
     if (has_immediate(header) && !is_alone(header)) {
       entry = entry_of(peer, header);
       if (entry == nullptr) {

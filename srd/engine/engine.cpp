@@ -28,9 +28,9 @@ void Engine::on_timeout(TimePoint at) {
 }
 
 // Grants that are due travel in acknowledgements. A peer that sends nothing for as long as it takes
-// to be given up would only hold the link for itself; if it lives it asks again. Grants are due all
-// the time while anybody waits for them: if none was for long, this process has slept and heard
-// nobody. [wire 4.8]
+// to be given up would only hold the link for itself; if it lives it asks again. While any sender
+// waits, grants are due all the time: if none was for long, this process has slept and heard no
+// peer meanwhile. [wire 4.8]
 void Engine::queue_grants(TimePoint now) {
   if (now - granted_at_ > parts_.patience.max_rto) {
     granting_since_ = now;
@@ -109,6 +109,8 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   }
 }
 
+// What all kinds of requests have in common: limits, the work's record, its memory. What fails here
+// leaves nothing behind.
 [[gnu::always_inline]] inline PostResult Engine::begin(const RequestBase& request, WorkKind kind,
                                                        const SegmentList& segments, Bytes limit,
                                                        NewRequest& made) {
@@ -223,6 +225,7 @@ void Engine::flush(PeerId id, Qpn source) {
   }
 }
 
+// Work whose memory the user takes back. `concerns` says by the cookie which work that is.
 void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
   const auto revoke_work = [&](std::uint32_t index) {
     Work& work = parts_.works[index];

@@ -19,7 +19,7 @@ enum class Mutation : std::uint8_t {
   one_sided_survives_restart,  // reads and writes for a former life are sent to the next one
   regular_keys,                // the keys of each life begin with the same number
   reuse_read_numbers,          // a read has the number of one that has ended
-  hide_cancelled_reads,        // a responder is not told that nobody wants its answer
+  hide_cancelled_reads,        // a responder is not told that its answer is no longer wanted
   shared_completion_budget,    // requests under way take the room of what arrives
   reads_behind_bulk,           // the answer to a read waits behind the longest messages
   immediate_table_unfair,      // messages that were refused or given up keep their places
@@ -62,7 +62,7 @@ enum class Mutation : std::uint8_t {
   wait_for_one,                // a peer that cannot be sent to holds up the others
   ask_for_nothing,             // a peer that owes nothing is asked for a sign of life
   wrong_sender,                // the completion of a message names another endpoint
-  remember_strangers,          // who was never verified keeps a place
+  remember_strangers,          // a peer that was never verified keeps a place
   trimmed_life_counts,         // a trimmed packet of a later life ends the one that is known
   answer_one_probe,            // of probes that arrive together one is answered
   shortest_bulk_first,         // a longer message waits until all shorter ones have left

@@ -1,4 +1,4 @@
-// Owns the events that an engine tells whoever listens: for traces, reports and tests, never for
+// Owns the events that an engine tells its observer: for traces, reports and tests, never for
 // control.
 #pragma once
 

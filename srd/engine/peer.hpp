@@ -13,7 +13,7 @@
 
 namespace weft::srd {
 
-// Who the peer is. Key of the peer table.
+// Which process on which NIC the peer is: the key of the peer table.
 struct PeerKey {
   Address address;
   AttachmentId attachment;

@@ -81,7 +81,7 @@ template <std::size_t kCount>
   return true;
 }
 
-// The payload of simulated bulk: bytes that nobody looks at.
+// The payload of simulated bulk: bytes whose values do not matter.
 inline constexpr std::size_t kPhantomPageSize = 65536;
 [[nodiscard]] std::span<const std::byte> phantom_payload(std::size_t length);
 

@@ -11,7 +11,7 @@
 
 namespace weft::srd {
 
-// The bits form a ring of kMaxWindow numbers: whoever owns the window clears what falls out of it.
+// The bits form a ring of kMaxWindow numbers: its owner clears what falls out of the window.
 // Words are aligned, so a selective map goes from receiver to wire to sender without a shift.
 // [wire 4.1]
 class PsnBitmap {

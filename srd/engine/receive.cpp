@@ -185,7 +185,7 @@ void Engine::on_stale_notice(TimePoint now, Peer& peer, Life source, Life destin
 }
 
 // [wire 4.2] The peer has begun a later life: nothing more of the former one is delivered, and how
-// much of our work that one has executed nobody can tell.
+// much of our work that one has executed cannot be told.
 void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   ++parts_.counters.peer_restarts;
   parts_.tell(Event::Kind::peer_restarted, now, peer.id, Psn{}, PathId{});

@@ -75,7 +75,7 @@ class RetransmissionTimer {
       timed_out_at_ = since;
     }
     // No wait is meant to be longer than max_rto: what is beyond it this process has slept through,
-    // stopped or without a core, and heard nobody.
+    // stopped or without a core, and heard nothing.
     silence_ += std::min(now - timed_out_at_, tuning.max_rto);
     timed_out_at_ = now;
     ++timeouts_;

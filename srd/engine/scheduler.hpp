@@ -1,5 +1,5 @@
-// Owns the order in which an engine serves its peers: who replies, who sends data, and whose
-// deadline is due.
+// Owns the order in which an engine serves its peers: which peer replies, which sends data, and
+// whose deadline is due.
 //
 // A peer stands in four lists, each at most once:
 // - replies: it is owed an acknowledgement or a notice, at once. First come, first served, and
@@ -11,7 +11,7 @@
 // - deadlines: one for each peer in a heap, never later than its next one. It may be earlier: then
 //   the call finds nothing to do. So the common case, a deadline that moves on, costs nothing.
 //
-// A peer's part is its Turn, which nobody else reads or writes.
+// A peer's part is its Turn, which no other type reads or writes.
 #pragma once
 
 #include <algorithm>

@@ -84,7 +84,7 @@ class alignas(kCacheLine) Sender {
   [[nodiscard]] bool muted() const { return muted_; }
   void unmute();
 
-  // --- Hints for callers that know who comes next
+  // --- Hints for callers that know which peer comes next
   // A packet will leave soon. With a thousand peers none of this is in the nearest cache.
   void prefetch_to_send() const {
     const auto* const window_begins = reinterpret_cast<const std::byte*>(&window_);
@@ -191,7 +191,7 @@ class alignas(kCacheLine) Sender {
   bool rationed_;                    // the receiver grants credits
   bool asks_distance_;               // its congestion control makes use of the answer
   bool heard_ = false;               // an acknowledgement has come, ever
-  bool ask_again_ = false;           // for credits: nobody has answered; or how far the peer is
+  bool ask_again_ = false;           // for credits: there was no answer; or how far the peer is
   std::uint16_t probes_wanted_ = 0;  // before anything else
   std::uint32_t marked_ = 0;  // packets of ours that have arrived with a mark, as the peer says
   Psn asked_;                 // latest number that asked for an acknowledgement

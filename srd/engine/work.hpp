@@ -37,7 +37,7 @@ static_assert(static_cast<std::uint32_t>(Queue::longest_bulk) -
 inline constexpr std::uint32_t kBackOffs = static_cast<std::uint32_t>(Queue::longest_back_off) -
                                            static_cast<std::uint32_t>(Queue::back_off) + 1;
 
-// A read_response is the responder's own work: it streams the bytes of somebody else's read.
+// A read_response is the responder's own work: it streams the bytes of a peer's read.
 // Two cache lines: the order of the fields is that of their sizes.
 struct alignas(kCacheLine) Work {
   static constexpr std::uint32_t kNoPacket = 0xFFFFFFFF;

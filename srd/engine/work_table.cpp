@@ -96,6 +96,8 @@ void WorkTable::complete(std::uint32_t index, Work& work, Status status) {
   release(index, work);
 }
 
+// Ends a work before its time, wherever it stands: it leaves the queue and the window of its sender
+// first, so that no later acknowledgement finds it.
 void WorkTable::abandon(std::uint32_t index, Status status) {
   Work& work = works_[index];
   Sender& sender = *neighbours_.peers[work.peer].sender;
@@ -104,6 +106,9 @@ void WorkTable::abandon(std::uint32_t index, Status status) {
   sender.make_ready();
 }
 
+// An answer to a read. When all records are taken, the answer that has waited longest for a muted
+// peer (one that does not answer) is given up for it: readers that live must not be locked out by
+// one that died.
 WorkTable::NewWork WorkTable::begin_response(Peer& peer, Qpn source, Qpn destination,
                                              std::uint32_t length) {
   if (!has_room_for_response() && !muted_responses_.empty()) {

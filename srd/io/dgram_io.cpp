@@ -24,8 +24,8 @@ sockaddr_un socket_address(const std::string& path) {
   return address;
 }
 
-// Whether the socket at this path is nobody's: left behind by a process that was killed, it refuses
-// connections. Any other answer is that of somebody's, even if it is of another type.
+// Whether the socket at this path has no owner: left behind by a process that was killed, it
+// refuses connections. Any other answer means that it is in use, even if it is of another type.
 bool is_abandoned(const std::string& path) {
   const UniqueFd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = socket_address(path);
@@ -116,12 +116,12 @@ bool DgramIo::send(std::span<const iovec> pieces, std::size_t size) {
   if (errno == EAGAIN || errno == ENOBUFS) {
     return false;
   }
-  ++counters_.tx_lost;  // nobody is there
+  ++counters_.tx_lost;  // no process is there
   return true;
 }
 
 void DgramIo::flush() {
-  counters_.tx_stalled += held_.flush([this](std::span<const std::byte> frame) {
+  counters_.tx_stalled += held_.flush(clock_now(), [this](std::span<const std::byte> frame) {
     const iovec piece{const_cast<std::byte*>(frame.data()), frame.size()};
     return send({&piece, 1}, frame.size());
   });
@@ -147,7 +147,7 @@ std::size_t DgramIo::transmit(std::span<const TxFrame> frames) {
         }
       }
       const bool sent = held_.empty() && send({pieces.data(), count}, frame.size());
-      if (!sent && !held_.hold(frame)) {
+      if (!sent && !held_.hold(clock_now(), frame)) {
         break;
       }
     }

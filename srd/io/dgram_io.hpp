@@ -30,7 +30,8 @@ class DgramIo final : public FrameIo {
     std::string local;   // path of our socket; a socket that lies there is replaced
     std::string remote;  // path of the other side's, which may come and go
     std::size_t max_frame = 9216;
-    Duration patience = std::chrono::milliseconds{2};  // until held frames are dropped
+    // Until held frames are dropped: as long as weftd waits for a process.
+    Duration patience = std::chrono::milliseconds{20};
   };
   [[nodiscard]] static Result<std::unique_ptr<DgramIo>> create(const Config& config);
   ~DgramIo() override;

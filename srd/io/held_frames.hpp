@@ -10,14 +10,14 @@
 
 #include "srd/base/time.hpp"
 #include "srd/io/frame_io.hpp"
-#include "srd/io/posix.hpp"
 
 namespace weft::srd {
 
 // For links whose room is not known beforehand: they take a burst whole, and keep here what the
 // link refused. The caller offers no further frames until flush() has emptied it, so one burst is
 // all it ever holds. After `patience` without a frame taken, the rest is dropped: a reader that has
-// stopped must not stop its writer.
+// stopped must not stop its writer. It is waited for once: until the link takes a frame again, what
+// it refuses is dropped at the next flush().
 class HeldFrames {
  public:
   HeldFrames(std::size_t capacity, std::size_t max_frame, Duration patience)
@@ -31,12 +31,12 @@ class HeldFrames {
   [[nodiscard]] bool empty() const { return first_ == sizes_.size(); }
   [[nodiscard]] std::size_t size() const { return sizes_.size() - first_; }
   // Copies the frame, which has at most max_frame bytes. False: there is no room.
-  [[nodiscard]] bool hold(const TxFrame& frame) {
+  [[nodiscard]] bool hold(TimePoint now, const TxFrame& frame) {
     if (sizes_.size() == capacity_) {
       return false;
     }
     if (sizes_.empty()) {
-      since_ = clock_now();
+      since_ = now;
     }
     std::byte* to = bytes_.get() + sizes_.size() * max_frame_;
     for (const auto& piece : frame.pieces) {
@@ -51,7 +51,7 @@ class HeldFrames {
   // Sends what it can with send(frame), which says whether the link took it. Returns how many are
   // given up because the link has taken nothing for too long.
   template <class Send>
-  std::size_t flush(Send&& send) {
+  std::size_t flush(TimePoint now, Send&& send) {
     if (empty()) {
       return 0;
     }
@@ -61,13 +61,16 @@ class HeldFrames {
       ++first_;
       moved = true;
     }
-    std::size_t given_up = 0;
-    if (empty() || (!moved && clock_now() - since_ >= patience_)) {
-      given_up = size();
+    if (moved) {
+      since_ = now;
+      has_stopped_ = false;
+    }
+    const bool gives_up = !moved && (has_stopped_ || now - since_ >= patience_);
+    const std::size_t given_up = gives_up ? size() : 0;
+    if (gives_up || empty()) {
       sizes_.clear();
       first_ = 0;
-    } else if (moved) {
-      since_ = clock_now();
+      has_stopped_ = has_stopped_ || gives_up;
     }
     return given_up;
   }
@@ -82,6 +85,7 @@ class HeldFrames {
   std::size_t first_ = 0;
   // When the link last took a frame, or refused the first.
   TimePoint since_{};
+  bool has_stopped_ = false;
 };
 
 }  // namespace weft::srd

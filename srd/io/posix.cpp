@@ -81,7 +81,7 @@ Result<UniqueFd> open_to_write(const std::string& path, Existing existing) {
                        O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | append,
                        S_IRUSR | S_IWUSR | S_IRGRP));
   struct stat info {};
-  if (!file && errno != ENXIO) {  // a pipe that nobody reads
+  if (!file && errno != ENXIO) {  // a pipe without a reader
     return fail(ErrorCode::io_error, errno_text("file '" + path + "'"));
   }
   if (!file || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -94,23 +94,23 @@ Result<UniqueFd> open_to_write(const std::string& path, Existing existing) {
   return file;
 }
 
-Result<UniqueFd> create_doorbell() {
+Result<UniqueFd> create_event_fd() {
   UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!fd) {
-    return fail(ErrorCode::out_of_resources, errno_text("doorbell: eventfd"));
+    return fail(ErrorCode::out_of_resources, errno_text("eventfd"));
   }
   return fd;
 }
 
 // System calls by number: libc's functions are points at which a thread can be cancelled, and these
 // are called with a lock held.
-void ring_doorbell(int fd) {
+void signal_event_fd(int fd) {
   const std::uint64_t one = 1;
-  // EAGAIN means that it is rung already.
+  // EAGAIN means that it is signalled already.
   [[maybe_unused]] const auto written = ::syscall(SYS_write, fd, &one, sizeof one);
 }
 
-void clear_doorbell(int fd) {
+void clear_event_fd(int fd) {
   std::uint64_t count;
   [[maybe_unused]] const auto read = ::syscall(SYS_read, fd, &count, sizeof count);
 }

@@ -82,7 +82,7 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// Anonymous shared memory of a size that nobody can change any more.
+// Anonymous shared memory of a size that cannot be changed any more.
 [[nodiscard]] Result<UniqueFd> create_shared_memory(const char* name, std::size_t size);
 
 // A file to write into, made if it is not there: emptied, or to be appended to. Only a regular file
@@ -90,12 +90,12 @@ class Mapping {
 enum class Existing { empty, append };
 [[nodiscard]] Result<UniqueFd> open_to_write(const std::string& path, Existing existing);
 
-// A doorbell between threads of one process. Never give it to another process, which could make
-// ringing it block (see bell.hpp).
-[[nodiscard]] Result<UniqueFd> create_doorbell();
-// Never blocks; ringing a doorbell that is rung already changes nothing.
-void ring_doorbell(int fd);
-void clear_doorbell(int fd);
+// An eventfd with which one thread of this process wakes another. Never give it to another process,
+// which could make signalling it block (bell.hpp is what wakes other processes).
+[[nodiscard]] Result<UniqueFd> create_event_fd();
+// Never blocks; signalling again what is signalled already changes nothing.
+void signal_event_fd(int fd);
+void clear_event_fd(int fd);
 
 // CLOCK_MONOTONIC, computed from the processor's tick counter where that is reliable; readings of
 // two threads may then differ by a microsecond, and a reading for which the clock itself was asked

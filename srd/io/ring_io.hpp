@@ -5,10 +5,10 @@
 //        \______________ direct ring _________________/            a peer talked to, ideal network
 //
 // Each line is a RingPort, a ring in either direction. receive() takes a share of every port in
-// turn and lends the frames where they lie in the rings, which their writers may still change:
-// whoever looks at a byte twice copies it first. transmit() routes by destination: to the direct
-// ring of that attachment, if there is one, else to the uplink. RingPorts, the base class, has what
-// does not depend on the protocol: ports that come and go, room, and sleeping.
+// turn and lends the frames where they lie in the rings, which their writers may still change: code
+// that looks at a byte twice copies it first. transmit() routes by destination: to the direct ring
+// of that attachment, if there is one, else to the uplink. RingPorts, the base class, has what does
+// not depend on the protocol: ports that come and go, room, and sleeping.
 #pragma once
 
 #include <algorithm>

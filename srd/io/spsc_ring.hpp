@@ -18,7 +18,7 @@ namespace weft::srd {
 // yet", so that a small frame moves few cache lines. Positions are byte counts that never wrap;
 // `consumed` is the only one that is shared.
 //
-// Who writes which word:
+// Which side writes which word:
 //   producer  length words, what follows them, `notice`. The word after its last record is zero
 //             before that record is published.
 //   consumer  `consumed`.

@@ -27,6 +27,7 @@ TapIo::TapIo(const Config& config, UniqueFd device)
       device_(std::move(device)),
       buffer_(std::make_unique<std::byte[]>(kBurst * (config.max_frame + 1))) {}
 
+// `name` is filled in by the kernel where it holds a pattern such as "weft%d".
 Result<UniqueFd> TapIo::open_device(std::string& name) {
   if (name.size() >= IFNAMSIZ) {
     return fail(ErrorCode::invalid_argument,

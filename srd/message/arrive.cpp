@@ -1,4 +1,10 @@
 // Owns messages that arrive: which are valid, and whose turn it is.
+//
+// A message passes four stages: on_message() checks that it is one of ours and meant for this life;
+// take_message() finds the partner and drops what belongs to an epoch that is over; put_in_order()
+// holds back what came before its turn; offer() gives it to the first posted receive that matches,
+// or keeps it in `waiting_`. A small message keeps the buffer that it came in until its bytes were
+// copied; a large one is only a request, whose bytes are read by the receive that takes it.
 #include "srd/base/check.hpp"
 #include "srd/message/messenger.hpp"
 

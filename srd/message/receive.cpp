@@ -1,4 +1,9 @@
 // Owns posted receives: how messages find them, the reads that fill them, the answers.
+//
+// A receive that takes a small message is over at once. One that takes a request goes through the
+// states reading and answering: a read brings the bytes from the sender's memory, then an answer
+// tells the sender that its buffer is free. The user is told when the bytes are there; the record
+// lives on until the answer has got through.
 #include <algorithm>
 #include <cstring>
 

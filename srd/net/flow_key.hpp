@@ -1,4 +1,5 @@
-// Owns the quick look at any frame: whom it names as its ends, and what tells its flow from others.
+// Owns the quick look at any frame: which addresses it names as its ends, and what tells its flow
+// from others.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ class FlowKey {
     return frame_.subspan(udp_ + kUdpSize);
   }
 
-  // Who an IP packet of any kind, or an ARP message, claims to come from.
+  // The address that an IP packet of any kind, or an ARP message, claims to come from.
   [[nodiscard]] std::optional<Address> claimed_source() const;
   // Of everything that ECMP looks at: the IP addresses and the ports, or else the Ethernet
   // addresses. The frame has an Ethernet header.

@@ -35,10 +35,10 @@ concept FrameCodec = requires(const TxPacket& outgoing, std::span<const std::byt
   { C::dscp_of(packet, bool{}) } -> std::same_as<std::uint8_t>;
   // A switch has cut the payload off, and says so by this code point.
   { C::is_trimmed(dscp) } -> std::same_as<bool>;
-  // The route key: the process on the destination NIC, if the packet names one. Packets to
-  // nobody in particular take the uplink.
+  // The route key: the process on the destination NIC, if the packet names one. Packets that name
+  // none take the uplink.
   { C::destination_of(outgoing) } -> std::same_as<std::optional<AttachmentId>>;
-  // Nothing in the packet says that it is from somebody else on its source NIC.
+  // Nothing in the packet says that it is from another process on its source NIC.
   { C::is_from(packet, attachment, life) } -> std::same_as<bool>;
 };
 
@@ -97,7 +97,7 @@ template <class C>
 // What a packet says of the processes at its ends.
 struct Steering {
   std::uint32_t place = 0;    // the attachment, on the destination NIC
-  bool management = false;    // for whoever manages connections: weftd looks further inside
+  bool management = false;    // a message of connection management: weftd looks further inside
   bool names_sender = false;  // the packet says which process of its source NIC has sent it:
   AttachmentId sender;
   Life life;
@@ -117,7 +117,7 @@ concept SteeringCodec = requires(std::span<const std::byte> packet, std::span<st
   // So much of the beginning of a packet is all that steer() looks at.
   { C::kSteeringBytes } -> std::convertible_to<std::size_t>;
   { C::steer(packet) } -> std::same_as<Steering>;
-  // Before a frame from outside comes into memory, where nobody looks at checksums any more.
+  // Before a frame from outside comes into memory, where checksums are not looked at any more.
   { C::check(std::span<const std::byte>(frame)) } -> std::same_as<PacketFault>;
   // Where a frame leaves memory, before anything can damage it: computes its checksums.
   C::seal(frame);
@@ -145,7 +145,7 @@ template <class C>
   }
 }
 
-// The protocols that weftd knows. Frames of others are nobody's.
+// The protocols that weftd knows. Frames of other protocols are for no process.
 template <SteeringCodec... Codecs>
 struct CodecList {
   // Calls `visit` with the codec of that frame, an object without state. `otherwise`: there is

@@ -53,10 +53,10 @@ struct RxPacket {
   return packet.arrived < now - kOldest || packet.arrived > now ? now : packet.arrived;
 }
 
-// A packet to be sent. Header bytes are written in place; the payload is lent, by whoever posted
-// the work or by the Machine. It stays as it is while nothing but more packets are asked of the
-// Machine, and no more than kMaxBurst together: before any other call, and before the next burst,
-// all of them must be copied or sent.
+// A packet to be sent. Header bytes are written in place; the payload is lent, by the program that
+// posted the work or by the Machine. It stays as it is while nothing but more packets are asked of
+// the Machine, and no more than kMaxBurst together: before any other call, and before the next
+// burst, all of them must be copied or sent.
 struct TxPacket {
   static constexpr std::size_t kHeaderCapacity = 512;
   static constexpr std::size_t kMaxBurst = 16;
@@ -104,7 +104,7 @@ concept PreparesTransmit = requires(M& machine, TimePoint now, TxPacket& out) {
   { machine.next_prepared(now, out) } -> std::same_as<bool>;
 };
 
-// Somebody sleeps, or is about to, until the machine wakes it.
+// A thread of the program sleeps, or is about to, until the machine wakes it.
 template <class M>
 concept TellsOfEvents = requires(const M& machine) {
   { machine.awaits_events() } -> std::same_as<bool>;

@@ -12,10 +12,10 @@
 
 namespace weft::srd {
 
-// A network that somebody models between us and the others.
+// A network that is modelled between us and the others.
 struct NetworkModel {
   Rate rate;              // of our link to it
-  Duration round_trip{};  // without queues, to whoever is furthest away; zero: nothing is modelled
+  Duration round_trip{};  // without queues, to the most distant host; zero: nothing is modelled
   bool trims = false;     // what finds no room is cut, not lost
 };
 
@@ -39,13 +39,13 @@ struct IoCounters {
   std::uint64_t tx_packets = 0;
   std::uint64_t tx_bytes = 0;
   std::uint64_t rx_malformed = 0;   // frames that are no packet for us
-  std::uint64_t rx_forged = 0;      // frames that are not from whom they can only be from
+  std::uint64_t rx_forged = 0;      // frames that claim another sender than they can have
   std::uint64_t tx_oversize = 0;    // packets above the MTU: taken and dropped
   std::uint64_t tx_unroutable = 0;  // no way to that address: taken and dropped
   std::uint64_t tx_unreadable = 0;  // whose payload's memory is gone: taken and dropped
   std::uint64_t tx_lost = 0;        // packets that the system below refused or had no room for
-  std::uint64_t tx_stalled = 0;  // packets to somebody who reads nothing, or slowly: taken, dropped
-  std::uint64_t ports_broken = 0;  // peers that wrote nonsense into shared memory and were cut off
+  std::uint64_t tx_stalled = 0;     // packets to a reader that is slow or stopped: dropped
+  std::uint64_t ports_broken = 0;   // peers that wrote nonsense into shared memory and were cut off
 };
 
 class PacketIo {

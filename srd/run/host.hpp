@@ -4,12 +4,12 @@
 // Progress is made by the thread that calls:
 // - A thread that polls receives, serves timers and sends: poll(). As long as its last poll is
 //   recent, no other thread needs to look.
-// - A thread that posted work sends it: push() if some thread polls, ring() if none does, with()
-//   around a call of the Machine itself.
+// - A thread that posted work sends it: push() if some thread polls, push_unpolled() if none does,
+//   with() around a call of the Machine itself.
 // - A thread that polled and now waits outside of this class, for instance by reading a byte of its
 //   own memory, hands over: from then on the carrier wakes sleepers. linger() polls for a moment
 //   before it does so.
-// - BackgroundThread does all of it while nobody polls: watch(). It sleeps lightly while the
+// - BackgroundThread does all of it while no thread polls: watch(). It sleeps lightly while the
 //   application polls, deeply otherwise; kick() wakes it.
 // There is one lock. Pollers only try it: a thread that finds it taken leaves a mark, and the
 // holder makes a round for that thread before it releases the lock. So no thread waits for another
@@ -53,7 +53,7 @@ class Host {
 
   [[nodiscard]] static Result<std::unique_ptr<Host>> create(std::unique_ptr<M> machine,
                                                             std::unique_ptr<PacketIo> io) {
-    auto bell = create_doorbell();
+    auto bell = create_event_fd();
     if (!bell) {
       return tl::unexpected(bell.error());
     }
@@ -108,7 +108,7 @@ class Host {
   }
   // push() for a program that never polls through this class: waits for the lock, and does not
   // count as a poll. Not where held_here().
-  bool ring() {
+  bool push_unpolled() {
     Held held(progress_.enter());
     const bool lingers = !abandoned_ && note_post();
     send();
@@ -253,8 +253,8 @@ class Host {
     [[nodiscard]] TimePoint next_look() const { return host.next_look(); }
     [[nodiscard]] bool arm() const { return host.io_->arm(); }
     void disarm() const { host.io_->disarm(); }
-    void ring_bell() const { ring_doorbell(host.bell_.get()); }
-    void clear_bell() const { clear_doorbell(host.bell_.get()); }
+    void ring_bell() const { signal_event_fd(host.bell_.get()); }
+    void clear_bell() const { clear_event_fd(host.bell_.get()); }
     [[nodiscard]] bool wait(TimePoint until) const { return host.wait(until); }
     void make_way() const { give_way(); }
   };

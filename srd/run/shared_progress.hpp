@@ -17,7 +17,7 @@ namespace weft::srd {
 //   Lock                    as TryLock
 //   now()
 //   round()                 one round of progress, for others; returns the work done
-//   next_look()             when somebody has to look at the machine, if nothing arrives before
+//   next_look()             when a thread has to look at the machine, if nothing arrives before
 //   arm(), disarm()         the carrier; as PacketIo says. arm() may be called again while armed
 //   ring_bell(), clear_bell()
 //   wait(until)             returns when the carrier called, the bell rings, or at `until`;
@@ -106,7 +106,7 @@ class SharedProgress {
         held.held_ = false;
         unlock();
         world_.make_way();
-        if (!lock_.try_lock_or_mark()) {  // whoever has it now finds the mark
+        if (!lock_.try_lock_or_mark()) {  // the holder finds the mark
           return work;
         }
         held.held_ = true;

@@ -12,7 +12,7 @@ namespace weft::srd {
 // One state for all sleepers, changed under the machine's lock only. It decides; SharedProgress
 // acts on the carrier and on the sleepers' bell.
 //
-//   awake     nobody sleeps.
+//   awake     no thread sleeps.
 //   watched   threads sleep and the carrier does not wake them: another thread polls. The first of
 //             them gets up within kLookUp of a poll, to see whether polls go on.
 //   armed     threads sleep, the carrier wakes them, and the first gets up at the latest kLookUp

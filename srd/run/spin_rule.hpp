@@ -39,8 +39,8 @@ class SpinRule {
     }
     return lingers_;
   }
-  // The end of a linger. A linger in vain costs time: after kMaxInVain of them in a row, twice as
-  // much evidence is needed before the next attempt.
+  // The end of a linger. One during which nothing arrives costs time: after kMaxInVain of those in
+  // a row, twice as much evidence is needed before the next attempt.
   void lingered(bool in_vain) {
     unseen_ = false;
     found_by_polls_ = 0;

@@ -1,5 +1,5 @@
-// Owns the lock around an engine: pollers try it and leave, those who must get in yield until they
-// do.
+// Owns the lock around an engine: pollers try it and leave, threads that must get in yield until
+// they do.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,8 @@
 // Owns the checks of [wire 5.1], in the order in which the specification lists them.
+//
+// The header is copied out first and only the copy is looked at, because the packet may lie in
+// memory that its sender can still write to. For an acknowledgement that includes everything behind
+// the header.
 #include "srd/wire/parse.hpp"
 
 #include <array>

@@ -43,7 +43,7 @@ inline Outcome run_weft(const std::string& arguments, int seconds = 60) {
 inline bool has(const std::string& program) { return run_shell("command -v " + program).code == 0; }
 
 // Tests run side by side, and stock programs listen on fixed ports unless they are told otherwise.
-// Below the range from which the kernel gives ports to whoever connects.
+// Below the range from which the kernel gives ports to connecting sockets.
 inline std::string own_port() {
   static int next = 0;
   return std::to_string(10000 + (getpid() * 7 + next++ * 1009) % 20000);
@@ -56,7 +56,7 @@ inline std::string own_port() {
     GTEST_SKIP() << "this machine has no " program "; install it to run this test"; \
   }
 
-// A program of ours that was not built, because a library of somebody else was missing.
+// A program of ours that was not built, because a library that it needs was missing.
 #define WEFT_NEEDS_BUILT(path, package)                               \
   if (std::string(path).empty()) {                                    \
     GTEST_SKIP() << "this tree was configured without " package       \

@@ -25,7 +25,7 @@ inline void demand(bool good, const char* what) {
   }
 }
 
-// Whoever asks closes it.
+// The caller closes it.
 [[nodiscard]] inline ibv_context* open_first_device() {
   int count = 0;
   ibv_device** const devices = ibv_get_device_list(&count);

@@ -53,7 +53,7 @@ constexpr auto kPatience = seconds{40};
 // What the processes and the test share. Of each place on the network there is one at a time.
 struct Board {
   struct End {
-    std::atomic<std::uint32_t> life{0};  // 0: nobody is there (yet)
+    std::atomic<std::uint32_t> life{0};  // 0: no process is there (yet)
     std::atomic<std::uint32_t> attachment{0}, qpn{0}, key{0};
     std::atomic<std::uint64_t> buffer{0};
     std::array<std::byte, 16> address{};

@@ -254,6 +254,12 @@ def cdi(weft, folder):
             for name, nics in (("h2", 1), ("h3-all-rails", 2), ("any", 1)):
                 _, text = run(*container(devices[name], 0, ["ibv_devinfo"]))
                 assert len(re.findall(r"hca_id:", text)) == nics and first in text, (name, text)
+        # A tree has a name that can be written down before there is a network.
+        device = devices["h2"]
+        fixed = {**device, "env": [re.sub("^WEFT_DEVICES=.*", "WEFT_DEVICES=/run/weft/rxe-h2", one)
+                                   for one in device["env"]]}
+        gid = ["cat", "/sys/class/infiniband/rxe_0/ports/1/gids/0"]
+        assert run(*container(device, 0, gid)) == run(*container(fixed, 0, gid))
         # Processes of a container that was given "any" host are all on the same one.
         gids = "cat /sys/class/infiniband/rxe_0/ports/1/gids/0"
         _, text = run(*container(devices["any"], 0, ["sh", "-c", f"{gids}; sh -c '{gids}'"]))
@@ -302,8 +308,8 @@ def seen(top):
 # What a container that may write into the folder puts in the place of what weft and weftd write
 # there, or into their way to it.
 LINKS = ["attach.sock", "attach.sock.new", "libweft-preload.so", "libweft-preload.so.new",
-         "any-efa", "any-efa/0", "any-efa/count", "devices", "devices/h1", "devices/h1/TREE",
-         "devices/h1/TREE/statistics"]
+         "any-efa", "any-efa/0", "any-efa/count", "efa-h1", "devices", "devices/h1",
+         "devices/h1/TREE", "devices/h1/TREE/statistics"]
 # Swaps folders and links to the outside as fast as it can.
 SWAPS = """
 import ctypes, itertools, os, sys

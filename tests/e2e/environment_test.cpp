@@ -7,7 +7,7 @@
 namespace weft::testing {
 namespace {
 
-// Everything below in a place where nobody else has networks.
+// Everything below in a place where no other networks are.
 class SurroundingsTest : public ProgramTest {
  protected:
   Outcome here(const std::string& script) {
@@ -143,8 +143,8 @@ TEST_F(SurroundingsTest, AnInterruptAtTheStartLeavesNothing) {
   EXPECT_EQ(outcome.output, "0\n");
 }
 
-// Whoever comes second leaves all that the first one has alone, from the devices of a program that
-// runs there already to the log.
+// The second one leaves all that the first one has alone, from the devices of a program that runs
+// there already to the log.
 TEST_F(SurroundingsTest, OfTwoWhoStartANetworkOfOneNameOneWins) {
   const Outcome outcome = here(
       "start() { $weft up lab >said$1 2>&1 && $weft exec lab h1 -- sh -c 'for i in 1 2 3 4 5 6 7 "

@@ -39,7 +39,7 @@ TEST_F(ProgramTest, AReaderThatLeftEndsTheCommandAsTheSignalWould) {
   }
 }
 
-// The result of the first one cannot be written: nobody waits for that of the second.
+// The result of the first one cannot be written: the second one's is not waited for.
 TEST_F(ProgramTest, SimulationsEndWhenTheirResultsCannotBeWritten) {
   write("s.yaml", kTiny);
   write("slow.yaml", kSlow);

@@ -437,7 +437,7 @@ TEST_F(ProgramTest, AShellIsLeftAsItWas) {
 }
 
 TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
-  // In a place where nobody else has networks.
+  // In a place where no other networks are.
   const std::string in = "cd " + directory_ + " && export XDG_RUNTIME_DIR=" + directory_ +
                          "; unset WEFT_NETWORK WEFT_HOST; ";
   const std::string exec = WEFT_PROGRAM " exec --device none ";

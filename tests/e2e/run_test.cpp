@@ -157,7 +157,7 @@ TEST_F(ProgramTest, ArgumentsAreAnyBytes) {
 }
 
 TEST_F(ProgramTest, AReaderThatDoesNotReadHoldsNobody) {
-  // The pipe is full after 64 KiB, and nobody ever takes any of it.
+  // The pipe is full after 64 KiB, and it is never read.
   const std::string stalled =
       "cd " + directory_ +
       "; mkfifo pipe; sleep 300 <pipe & reader=$!; timeout 60 " WEFT_PROGRAM
@@ -188,7 +188,7 @@ TEST_F(ProgramTest, WhatProgramsLeaveBehindEndsWithThem) {
     const Outcome outcome =
         weft(std::string("run --device none -q -- sh -c '") + child + " & echo $! >pid; exit 3'");
     EXPECT_EQ(outcome.code, 3) << outcome.output;
-    // Whoever adopts it may not have buried it yet.
+    // The process that adopts it may not have waited for it yet.
     const Outcome state = run_shell("grep State: /proc/$(cat " + directory_ + "/pid)/status");
     EXPECT_TRUE(state.code != 0 || state.says("zombie")) << child << ": " << state.output;
   }

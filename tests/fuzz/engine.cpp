@@ -60,7 +60,7 @@ class Game {
  private:
   static EngineConfig config(Tape& tape) {
     EngineConfig config;
-    config.checksum = false;  // whoever fuzzes would have to guess it
+    config.checksum = false;  // a fuzzer would have to guess it
     config.max_peers = 4;
     config.max_work_requests = 16;
     config.max_completions = 64;

@@ -127,7 +127,7 @@ class Game {
       core_->progress(world_.now());
       world_.pump();
     }
-    WEFT_CHECK(core_->idle() || asked_.asked.value() != 0);  // who has asked keeps watching
+    WEFT_CHECK(core_->idle() || asked_.asked.value() != 0);  // an end that has asked keeps watching
     // What was registered has been given back; the buffer without bytes stays.
     WEFT_CHECK(victim().memory().size() == 1);
   }
@@ -271,7 +271,7 @@ class Game {
     (void)stranger().post(request);
   }
 
-  // --- The victim, who makes no mistakes.
+  // --- The victim, which makes no mistakes.
   template <class C>
   [[nodiscard]] End<C>* choose(std::vector<std::unique_ptr<End<C>>>& ends) {
     const std::uint8_t lot = tape_.byte();

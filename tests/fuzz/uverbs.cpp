@@ -139,7 +139,7 @@ class Client {
       std::memcpy(bytes.data() + sizeof header + i * sizeof attribute, &attribute,
                   sizeof attribute);
     }
-    // A buffer's description, for who asks for one: it points into itself.
+    // A buffer's description, for commands that want one: it points into itself.
     const abi::BufferDescriptor buffer{
         1, 0, 0, 0, reinterpret_cast<std::uint64_t>(reply_.data() + 2048), 8};
     std::memcpy(reply_.data() + 64, &buffer, sizeof buffer);

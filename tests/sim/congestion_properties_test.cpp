@@ -64,8 +64,9 @@ bool many_deep_ecn(const CongestionSetup& s) { return many_and_deep(s) && s.ecn;
 bool many_deep_without_ecn(const CongestionSetup& s) { return many_and_deep(s) && !s.ecn; }
 bool deep_without_ecn(const CongestionSetup& s) { return deep(s) && !s.ecn; }
 
-// What nobody shrinks: the first windows, less what is on the wires. That is a product without the
-// packet at the sender's port and the one at the bottleneck, whose times the round trip contains.
+// What no control can shrink: the first windows, less what is on the wires. That is a product
+// without the packet at the sender's port and the one at the bottleneck, whose times the round trip
+// contains.
 double first_windows(const CongestionSetup& s) {
   const double product = static_cast<double>(s.rate.bytes_in(s.base_rtt));
   const double packets = 2 * (s.payload + 64.0) / product;

@@ -1,5 +1,5 @@
 // Owns the stories of work that is cancelled while it is under way. Its memory is freed at once:
-// the address sanitizer watches that nobody touches it again.
+// the address sanitizer watches that it is not touched again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -126,8 +126,8 @@ TEST(EngineDeath, SilenceWhenNobodyAskedIsNotHeldAgainstAPeer) {
   EXPECT_EQ(pair.a.status(send), Status::unresponsive);
 }
 
-// Who waits for credits, or for the bytes of a read, has nothing to send again: the questions are
-// all that can show that the peer lives.
+// A sender that waits for credits, or for the bytes of a read, has nothing to send again: the
+// questions are all that can show that the peer lives.
 TEST(EngineDeath, QuestionsMayGetLostAsOftenAsWhatIsSentAgain) {
   LabConfig config = impatient();
   config.engine.min_rto = config.engine.max_rto;
@@ -144,7 +144,7 @@ TEST(EngineDeath, QuestionsMayGetLostAsOftenAsWhatIsSentAgain) {
   EXPECT_EQ(pair.a.status(second), Status::ok);
 }
 
-// Stopped, suspended, or without a core: nobody listened meanwhile.
+// Stopped, suspended, or without a core: the process did not listen meanwhile.
 TEST(EngineDeath, TheTimeThatAProcessSleptIsNotHeldAgainstItsPeers) {
   Pair pair(impatient());
   pair.b.receive(2);

@@ -200,7 +200,8 @@ TEST(EngineLoss, ARetransmissionLeavesOnAnotherPath) {
 TEST(EngineLoss, RoundTripTimesDoNotComeFromCopies) {
   Pair pair;
   pair.b.receive(10);
-  // The copy is answered 20 ms later; whoever measured that would wait long for the next loss.
+  // The copy is answered 20 ms later; a sender that measured that would wait long for the next
+  // loss.
   pair.network().duplicate_next(Packet::send);
   pair.network().delay_next(Packet::ack, 20ms, 1, 1);
   pair.a.send(pair.b, "one");
@@ -228,7 +229,7 @@ TEST(EngineLoss, AnAcknowledgementAcrossTwoWordsOfTheMap) {
   ASSERT_TRUE(pair.run_until_idle());
 }
 
-// A probe that arrives before anything else is answered by somebody who has no window yet.
+// A probe that arrives before anything else is answered by a receiver that has no window yet.
 TEST(EngineLoss, AnAnswerWithoutAWindowAcknowledgesNothing) {
   for (const std::uint32_t first : {0xFFFFFFF0U, 0x7FFFFFF0U, 5U, 0x80000000U}) {
     LabConfig config = lab_config();

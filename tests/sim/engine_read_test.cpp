@@ -152,7 +152,7 @@ TEST(EngineRead, AnAnswerIsKeptForARequesterOutOfReach) {
 }
 
 // Answers to a read that was cancelled travel for a while. Whatever happens to the record of that
-// read meanwhile, they are nobody else's.
+// read meanwhile, they belong to no other read.
 TEST(EngineRead, LateAnswersOfACancelledReadLandNowhere) {
   LabConfig config = lab_config();
   config.engine.peer_timeout = 5s;

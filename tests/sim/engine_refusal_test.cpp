@@ -1,5 +1,5 @@
-// Owns the stories of work that the other side refuses: each refusal hurts one request and nobody
-// else.
+// Owns the stories of work that the other side refuses: each refusal hurts one request and no
+// other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -191,7 +191,8 @@ TEST(EngineRestart, AHundredTimesUnderTraffic) {
   config.link.reorder_delay = 500us;
   Pair pair(config);
   std::size_t seen = 0;
-  // At most once in each life: whoever does not know a life yet cannot tell it from the next one.
+  // At most once in each life: a sender that does not know a life yet cannot tell it from the next
+  // one.
   const auto expect_no_copies = [&] {
     std::set<std::string> distinct;
     for (; seen < pair.b.inbox().size(); ++seen) {

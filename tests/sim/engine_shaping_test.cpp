@@ -53,7 +53,7 @@ TEST(EngineShaping, WhatIsGivenUpInABackOffKeepsNoCredits) {
   EXPECT_LE(blind, 4096U / 1024 + 2);
 }
 
-// Its demand was not withdrawn because nobody was heard while nobody listened.
+// Its demand was not withdrawn for a silence during which the receiver did not listen.
 TEST(EngineShaping, AReceiverThatSleptGoesOnGranting) {
   LabConfig config = rationed();
   config.engine.peer_timeout = 20ms;

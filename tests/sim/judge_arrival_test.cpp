@@ -336,7 +336,7 @@ constexpr JudgeRule kArrivals[] = {
      }},
     {"a_message_in_one_life", "was delivered to two lives of host 1",
      [](Court& c, bool broken) {
-       if (broken) {  // who knows the first life does not send what it may have taken to the next
+       if (broken) {  // what the first life may have taken is not sent to the next
          c.history.heard(c.now, kSender, 0, kReceiver, 0, true);
        }
        const auto send = c.send();

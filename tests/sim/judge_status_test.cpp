@@ -134,7 +134,7 @@ constexpr JudgeRule kStatuses[] = {
      }},
     {"bad_key_at_a_later_life", kUnexplained,
      [](Court& c, bool broken) {
-       if (broken) {  // who knows the former life does not address the later one
+       if (broken) {  // a sender that knows the former life does not address the later one
          c.history.heard(c.now, kSender, 0, kReceiver, 0, true);
        }
        const auto write = c.write();

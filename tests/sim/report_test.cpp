@@ -33,7 +33,7 @@ std::string report_of(const std::string& text) {
   return report_html(*scenario, simulation, recorder, result, "{\"scenario\":\"</script>\"}");
 }
 
-// A report must be readable without a network, and opening one may tell nobody.
+// A report must be readable without a network, and opening one must not contact any server.
 TEST(Report, AsksNobodyForAnything) {
   const std::string page = report_of(
       "title: \"a <b> & \\\"c\\\"\"\ntopology: {generator: fat-tree, hosts: 16}\n"

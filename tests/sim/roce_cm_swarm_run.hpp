@@ -79,7 +79,7 @@ struct SwarmHost {
   std::unique_ptr<Claims> claims;
   std::unique_ptr<Manager> manager;                // null: dead
   std::map<std::uint32_t, std::uint32_t> parties;  // by handle
-  std::set<std::uint32_t> requests;                // that were heard, by the number of who asked
+  std::set<std::uint32_t> requests;                // that were heard, by the asking id
   std::uint32_t listeners[2] = {kNobody, kNobody};
   TimePoint dies_at = kNever;
   TimePoint returns_at = kNever;

@@ -222,7 +222,7 @@ void Swarm::destroy(Party& party) {
   SwarmHost& host = hosts_[party.host];
   if (party.role == Party::Role::listener) {
     host.listeners[party.datagram ? 1 : 0] = kNobody;
-    // Requests that nobody has fetched go with it.
+    // Requests that were not fetched go with it.
     const auto listener = host.parties.at(party.id.value());
     for (Party& child : parties_) {
       if (child.listener == listener && child.host == party.host && is_alive(child) &&

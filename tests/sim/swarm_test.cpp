@@ -4,7 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <string_view>
+
 #include "emu/swarm/run.hpp"
+#include "srd/engine/cc/congestion_control.hpp"
+#include "srd/engine/paths/path_selector.hpp"
 
 namespace weft::swarm {
 namespace {
@@ -33,6 +39,22 @@ TEST(Swarm, ARunIsAFunctionOfItsSeed) {
     EXPECT_EQ(carry_out(make_plan(seed)).digest, carry_out(make_plan(seed)).digest);
   }
   EXPECT_NE(carry_out(make_plan(1)).digest, carry_out(make_plan(2)).digest);
+}
+
+// A new one has to be added to the draws of the swarm as well as to the engine.
+TEST(Swarm, EveryPathSelectorAndEveryCongestionControlIsDrawn) {
+  std::set<std::string> drawn;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    for (const HostPlan& host : make_plan(seed).hosts) {
+      drawn.insert(host.engine.path_selector);
+      drawn.insert(host.engine.congestion_control);
+    }
+  }
+  for (const auto names : {srd::path_selector_names(), srd::congestion_control_names()}) {
+    for (const std::string_view name : names) {
+      EXPECT_TRUE(drawn.contains(std::string(name))) << name << ": add it to emu/swarm/draws.cpp";
+    }
+  }
 }
 
 TEST(Swarm, WatchingDoesNotChangeARun) {

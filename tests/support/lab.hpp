@@ -82,7 +82,7 @@ class Node {
                       const How& how = {});
   std::uint64_t read(const Node& from, std::uint64_t offset, std::size_t length,
                      const How& how = {});
-  // Bytes that nobody holds or reads: for messages too large for a test's memory.
+  // Bytes that exist nowhere: for messages too large for a test's memory.
   std::uint64_t write_phantom(const Node& to, std::uint64_t length, const How& how = {});
   bool try_receive(std::size_t size = 4096, Qpn endpoint = kEndpoint);
   void receive(std::size_t count = 1, std::size_t size = 4096, Qpn endpoint = kEndpoint);

@@ -13,8 +13,8 @@
 
 namespace weft::testing {
 
-// A TCP connection of which nobody reads the other end: whoever closes this end last waits for what
-// was sent to arrive. Whoever passes it on gives ours up; while it is ours, its end waits for
+// A TCP connection of which the other end is not read: the process that closes this end last waits
+// for what was sent to arrive. Passing it on gives ours up; while it is ours, its end waits for
 // nothing.
 class LingeringSocket {
  public:
@@ -43,7 +43,7 @@ class LingeringSocket {
   LingeringSocket& operator=(const LingeringSocket&) = delete;
 
   [[nodiscard]] int fd() const { return sender_.get(); }
-  // Somebody else has it, too.
+  // Another process has it, too.
   void give_up() { sender_.reset(); }
 
  private:

@@ -149,7 +149,7 @@ void Station::collect() {
       request.result = completion;
       --(request.is_send ? sends_open_ : receives_open_);
       if (request.is_send) {
-        // It may be reused from now on: whoever still reads it shall be found out.
+        // It may be reused from now on: code that still reads it is found out by this.
         std::ranges::fill(request.memory, std::byte{0xEE});
         continue;
       }

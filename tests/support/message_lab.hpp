@@ -45,7 +45,7 @@ struct ReceiveOptions {
 class MessageLab;
 
 // One process. Memory of a request belongs to it alone; behind a receive lies a guard, and a send's
-// memory is overwritten when it completes, so that whoever still reads it is found out.
+// memory is overwritten when it completes, so that code that still reads it is found out.
 class Station {
  public:
   Station(MessageLab& lab, std::uint32_t host) : lab_(lab), host_(host) {}

@@ -1,4 +1,6 @@
-// Owns the transfer of `weft demo`.
+// Owns the transfer of `weft demo`: a sender that writes blocks into the receiver's memory, and a
+// receiver that checks each and sends back its number. Both drive an Engine through a Host and
+// rings, as any program of this tree does, and note on the shared board what they have seen.
 #include "emu/cli/demo/endpoint.hpp"
 
 #include <bit>

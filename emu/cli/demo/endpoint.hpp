@@ -20,7 +20,7 @@ inline constexpr std::size_t kDemoSlots = 16;                    // blocks under
 
 // What the processes share with the one that shows it all. It carries no payload. It lies in shared
 // memory, so it holds no pointers, and its atomics are lock-free ones. Each field has one writer,
-// named below, but for `failed`, which anybody may set and nobody clears, and `stop`, which is the
+// named below, but for `failed`, which any side may set and none clears, and `stop`, which is the
 // showing process's.
 struct DemoBoard {
   static constexpr std::size_t kEvents = 4096;

@@ -1,4 +1,6 @@
-// Owns the search for stock RDMA programs and a short run of one.
+// Owns the search for stock RDMA programs and a short run of one: the last act of `weft demo`,
+// which shows that unmodified programs use the same network. Without such programs it says which
+// packages have them.
 #include "emu/cli/demo/program.hpp"
 
 #include <fmt/core.h>
@@ -8,8 +10,8 @@
 #include <chrono>
 #include <filesystem>
 
-#include "emu/cli/doctor/packages.hpp"
 #include "emu/cli/unwrap.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
 #include "emu/launch/weftd_process.hpp"
@@ -23,7 +25,7 @@ using namespace std::chrono_literals;
 constexpr const char* kPackages =
     "install perftest, ibverbs-utils and ibverbs-providers to see one (`./weft setup rdma`)";
 
-bool has(const char* program) { return !find_program(program).empty(); }
+bool has(const char* program) { return !launch::find_program(program).empty(); }
 
 }  // namespace
 

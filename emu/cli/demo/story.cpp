@@ -1,4 +1,5 @@
-// Owns the drawing and writing of `weft demo`.
+// Owns the drawing and writing of `weft demo`: a live view that is redrawn in place on a terminal,
+// plain lines elsewhere, and the report in the run's directory.
 #include "emu/cli/demo/story.hpp"
 
 #include <fmt/core.h>
@@ -79,6 +80,7 @@ void DemoStory::tell(double at, const std::string& text) {
   std::fflush(stdout);
 }
 
+// On a terminal the picture is redrawn in place: the cursor goes up over the last one.
 void DemoStory::erase() {
   if (drawn_ != 0) {
     fmt::print("\033[{}A\033[J", drawn_);
@@ -120,6 +122,7 @@ void DemoStory::draw(const DemoSample& sample, int dead_spine) {
              bar(sample.goodput_gbps / (limit_ * kDemoSpines)), sample.goodput_gbps);
   fmt::print("  {:5.1f} s   {} MB, every byte checked   {} packets sent again\n", sample.at,
              sample.verified / 1'000'000, sample.retransmitted);
+  // As many lines as draw() has printed, for erase().
   drawn_ = static_cast<int>(kDemoSpines) + 3;
 }
 

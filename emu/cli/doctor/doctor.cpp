@@ -1,4 +1,8 @@
 // Owns the examination of the machine: the kernel's part.
+//
+// Each function looks at one thing and returns a Finding: whether it is good, what is there, and
+// what is lost without it or what to do. Things are tried out rather than looked up where that is
+// harmless, because containers and kernels refuse what their configuration seems to allow.
 #include "emu/cli/doctor/doctor.hpp"
 
 #include <fcntl.h>
@@ -39,6 +43,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+// Kernel, user and container: what explains most other findings.
 Finding who_and_where() {
   utsname name{};
   ::uname(&name);
@@ -82,6 +87,7 @@ Finding shared_memory() {
           good ? "" : "allow memfd_create, eventfd2 and AF_UNIX in the sandbox's seccomp profile"};
 }
 
+// weftd notices the end of a process by its pidfd.
 Finding process_handles() {
   const srd::UniqueFd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   return {"pidfd", self ? Health::good : Health::limited,
@@ -106,6 +112,7 @@ Finding limits() {
           few ? "raise it: ulimit -n 1024" : ""};
 }
 
+// For DPDK only.
 Finding huge_pages() {
   std::string sizes;
   long total = 0;
@@ -181,6 +188,7 @@ Finding tap() {
           device ? "" : "as root: modprobe tun; in a container: --device /dev/net/tun"};
 }
 
+// Whether this kernel could run the kernel's own soft-RoCE beside ours.
 Finding soft_roce() {
   const bool rxe = fs::exists("/sys/module/rdma_rxe");
   const bool modules = fs::exists("/proc/modules");

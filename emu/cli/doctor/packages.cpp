@@ -1,17 +1,17 @@
-// Owns finding out which RDMA software is installed, and which version.
+// Owns finding out which RDMA software is installed, and which version. Programs are looked for in
+// PATH, libraries by loading them, and versions in Debian's package list.
 #include "emu/cli/doctor/packages.hpp"
 
 #include <dlfcn.h>
 #include <fmt/core.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <system_error>
+
+#include "emu/launch/find_program.hpp"
 
 namespace weft::cli {
 namespace {
@@ -36,7 +36,9 @@ std::string ask(const std::string& command) {
 
 // From Debian's package list; elsewhere empty, and the presence of the file has to do.
 std::string version_of(const std::string& package) {
-  return find_program("dpkg-query").empty() ? "" : ask("dpkg-query -W -f '${Version}' " + package);
+  return launch::find_program("dpkg-query").empty()
+             ? ""
+             : ask("dpkg-query -W -f '${Version}' " + package);
 }
 
 // Loading runs the library's constructors, which those asked for here can bear.
@@ -84,7 +86,7 @@ constexpr std::array kTools{
 };
 
 Finding look_for(const Tool& tool) {
-  const std::string path = find_program(tool.program);
+  const std::string path = launch::find_program(tool.program);
   const std::string version = path.empty() ? "" : version_of(tool.package);
   return {tool.topic, path.empty() ? Health::absent : Health::good,
           path.empty() ? fmt::format("no {} here", tool.program)
@@ -95,7 +97,7 @@ Finding look_for(const Tool& tool) {
 
 Finding dpdk() {
   const std::string version =
-      find_program("pkg-config").empty() ? "" : ask("pkg-config --modversion libdpdk");
+      launch::find_program("pkg-config").empty() ? "" : ask("pkg-config --modversion libdpdk");
   const bool runtime =
       library_loads("librte_eal.so.23") || library_loads("librte_eal.so.24") || !version.empty();
   return {"dpdk", runtime ? Health::good : Health::absent,
@@ -106,19 +108,6 @@ Finding dpdk() {
 }
 
 }  // namespace
-
-std::string find_program(const std::string& name) {
-  const char* path = ::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string full = folder + "/" + name;
-    std::error_code error;
-    if (::access(full.c_str(), X_OK) == 0 && fs::is_regular_file(full, error)) {
-      return full;
-    }
-  }
-  return {};
-}
 
 std::vector<Finding> examine_packages() {
   std::vector<Finding> findings{rdma_core()};

@@ -1,7 +1,6 @@
 // Owns the search for other people's RDMA software on this machine.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "emu/cli/doctor/doctor.hpp"
@@ -10,8 +9,5 @@ namespace weft::cli {
 
 // The programs' libraries and tools: rdma-core, libfabric, perftest, Open MPI, DPDK.
 [[nodiscard]] std::vector<Finding> examine_packages();
-
-// The full name of a program that PATH finds, or nothing.
-[[nodiscard]] std::string find_program(const std::string& name);
 
 }  // namespace weft::cli

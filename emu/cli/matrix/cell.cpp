@@ -1,4 +1,9 @@
 // Owns starting, watching, ending and judging one cell.
+//
+// A cell is a `weft run` in a process group of its own. It ends by itself, by its time limit,
+// because it has printed too much, or because the user interrupts the matrix. In the last three
+// cases the run is asked to end by signals that grow firmer, after a debugger has shown where its
+// programs stand.
 #include "emu/cli/matrix/cell.hpp"
 
 #include <fmt/format.h>
@@ -119,7 +124,7 @@ void RunningCell::write_command(const MatrixPlan& plan) {
   const auto options = run_options(condition, plan.hosts);
   command_.insert(command_.end(), options.begin(), options.end());
   if (!condition.kills.empty()) {
-    // Whoever notices first may fail first; the others have their time all the same.
+    // The survivor that notices first may fail first; the others have their time all the same.
     command_.insert(
         command_.end(),
         {"--grace", std::to_string(std::min<std::int64_t>(kLongestGrace, timeout_.count()))});
@@ -211,6 +216,7 @@ void RunningCell::signal_when_due(Clock::time_point now) {
   next_signal_ = now + (signals_ < kPoliteSignals ? kBetweenSignals : kBeforeKill);
 }
 
+// The verdict is judge()'s; here the words for people are added.
 CellResult RunningCell::result() const {
   CellResult result{.cell = cell_,
                     .seconds = std::chrono::duration<double>(end_ - begin_).count(),

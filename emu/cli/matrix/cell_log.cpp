@@ -1,4 +1,5 @@
-// Owns passing on a cell's output, up to the limit.
+// Owns passing on a cell's output, up to the limit. The output comes through a pipe, so that it can
+// be cut off: a program that prints for ever must not fill the disk.
 #include "emu/cli/matrix/cell_log.hpp"
 
 #include <fcntl.h>

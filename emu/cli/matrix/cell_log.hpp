@@ -9,7 +9,7 @@
 namespace weft::cli {
 
 // Programs write into a pipe, and what comes out of it goes into the file. Behind the limit, and
-// when the file cannot be written, it is read and forgotten: nobody waits for a reader.
+// when the file cannot be written, it is read and forgotten: the program never waits for a reader.
 class CellLog {
  public:
   static constexpr std::size_t kMax = std::size_t{64} << 20;
@@ -19,11 +19,11 @@ class CellLog {
 
   // Where programs write; the caller owns it, and may take it once.
   [[nodiscard]] srd::UniqueFd take_writer() { return std::move(writer_); }
-  // To be polled for input; -1: nobody can write any more.
+  // To be polled for input; -1: no process can write any more.
   [[nodiscard]] int reader() const { return reader_.get(); }
   // Takes what has come, without waiting for more.
   void read();
-  // Nobody is listened to from now on.
+  // From now on nothing more is read.
   void close() { reader_.reset(); }
 
   [[nodiscard]] bool is_full() const { return size_ > kMax; }

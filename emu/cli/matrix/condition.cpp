@@ -83,12 +83,12 @@ std::vector<Condition> make_conditions() {
   all.push_back(std::move(slow));
   all.push_back({.name = "receiver-not-ready",
                  .about = "NICs overlook posted receives for 20 ms",
-                 .shows = "who sends without retries, forgets what was refused, or loses "
-                          "buffers with errors",
+                 .shows = "programs that send without retries, forget what was refused, or "
+                          "lose buffers with errors",
                  .late_receives = "20ms"});
   all.push_back({.name = "peer-dies",
                  .about = "the last host's programs are killed after half a second",
-                 .shows = "who waits for ever for somebody who is gone, or crashes",
+                 .shows = "programs that wait for ever for a peer that is gone, or crash",
                  .kills = {"{last}@500ms"}});
   return all;
 }

@@ -13,10 +13,10 @@ struct Condition {
   std::string about;                  // what it is
   std::string shows;                  // which mistakes
   std::string topology{};             // the text of a file; {hosts}: how many; empty: ideal
-  std::string topology_file{};        // somebody's own, instead of a text
+  std::string topology_file{};        // the user's, instead of a text
   std::vector<std::string> faults{};  // as `weft run --fault` takes them
-  // As --kill and --stop take them; {last} stands for the last host. Whoever is left when one was
-  // killed may fail, but must end, and by itself.
+  // As --kill and --stop take them; {last} stands for the last host. The programs that are left
+  // when one was killed may fail, but must end, and by itself.
   std::vector<std::string> kills{};
   std::vector<std::string> stops{};
   std::string late_receives{};

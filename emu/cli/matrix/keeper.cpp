@@ -1,4 +1,8 @@
-// Owns running a program as the parent to whom the kernel gives its orphans.
+// Owns running a program as the parent that the kernel gives its orphans to.
+//
+// This process is the cell's subreaper (PR_SET_CHILD_SUBREAPER): whatever the program starts and
+// leaves running becomes a child of it, and is killed when the program has ended. So nothing of a
+// cell is left when the next one begins.
 #include "emu/cli/matrix/keeper.hpp"
 
 #include <fcntl.h>
@@ -14,6 +18,7 @@
 
 #include "emu/cli/matrix/processes.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 
 namespace weft::cli {
 namespace {
@@ -32,10 +37,7 @@ constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   launch::forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) {
-    ::_exit(kSignalled + SIGTERM);
-  }
+  die_with(parent, SIGTERM);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
@@ -65,7 +67,7 @@ int wait_for(pid_t child, const sigset_t& signals) {
   }
 }
 
-// A child's number stays its own until it is waited for, so nobody else's process can be meant. The
+// A child's number stays its own until it is waited for, so no other process can be meant. The
 // children of those that are killed come to us in turn.
 void end_orphans(int output) {
   for (const auto end = Clock::now() + kPatience; Clock::now() < end;) {
@@ -102,10 +104,10 @@ void keep(const std::string& path, const std::vector<std::string>& words, int ou
   ::sigaddset(&signals, SIGCHLD);
   ::sigaddset(&signals, kKillKept);
   ::sigprocmask(SIG_BLOCK, &signals, &before);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  die_with(parent, SIGTERM);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t self = ::getpid();
-  const pid_t child = ::getppid() == parent ? ::fork() : -1;
+  const pid_t child = ::fork();
   if (child == 0) {
     become(path, words, output, self, before);
   }

@@ -1,4 +1,5 @@
-// Owns reading /proc for what a process does at the moment.
+// Owns reading /proc for what a process does at the moment: the system call in which it waits,
+// where the kernel says so, its state otherwise.
 #include "emu/cli/matrix/processes.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,6 @@
-// Owns the texts that are made of a matrix's results.
+// Owns the texts that are made of a matrix's results: a table for the terminal, Markdown, JUnit and
+// JSON. All are made from the same list; output of programs may be any bytes, and is made printable
+// for each format.
 #include "emu/cli/matrix/report.hpp"
 
 #include <fmt/format.h>
@@ -6,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -241,9 +244,13 @@ std::string matrix_markdown(const std::vector<CellResult>& results) {
   for (const CellResult& result : results) {
     if (result.verdict == Verdict::red) {
       text += "\n**" + in_markdown(title(result) + ": " + result.reason) + "**\n\n";
-      // Indented by four blanks a line is code, whatever stands in it.
-      for (const std::string& line : story(result)) {
-        text += "    " + printable(line) + "\n";
+      // Indented by four blanks a line is code, whatever stands in it. Commands and names of
+      // processes may have line ends of their own.
+      for (const std::string& lines : story(result)) {
+        std::istringstream stream(printable(lines));
+        for (std::string line; std::getline(stream, line);) {
+          text += "    " + line + "\n";
+        }
       }
     }
   }

@@ -1,11 +1,11 @@
-// Owns running gdb or eu-stack.
+// Owns running gdb or eu-stack on programs that hang, one after the other, each in a process of its
+// own whose output goes into a file of the cell. A debugger that hangs itself is killed.
 #include "emu/cli/matrix/stacks.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +13,9 @@
 #include <fstream>
 #include <utility>
 
-#include "emu/cli/doctor/packages.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -38,10 +39,7 @@ std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
                          pid_t parent) {
   launch::forget_interrupts();
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) {
-    ::_exit(1);
-  }
+  die_with(parent, SIGKILL);
   ::unsetenv("DEBUGINFOD_URLS");  // a test does not fetch files
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
@@ -60,10 +58,10 @@ std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
 Stacks::Stacks(std::vector<Wait> programs, std::string file)
     : programs_(std::move(programs)),
       file_(std::move(file)),
-      debugger_(find_program("gdb")),
+      debugger_(launch::find_program("gdb")),
       end_(std::chrono::steady_clock::now() + kPatience) {
   if (debugger_.empty()) {
-    debugger_ = find_program("eu-stack");
+    debugger_ = launch::find_program("eu-stack");
   }
   programs_.resize(std::min(programs_.size(), kMaxPrograms));
 }

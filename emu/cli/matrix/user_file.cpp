@@ -1,4 +1,8 @@
 // Owns reading users' matrices, and asking of each condition whether there can be such a network.
+//
+// A condition names one that everybody has, or gives keys: a topology or generator, faults,
+// programs to kill or stop. The network is built here once, only to find mistakes before the first
+// cell runs: names of links and hosts that do not exist, and networks too small for the programs.
 #include "emu/cli/matrix/user_file.hpp"
 
 #include <algorithm>
@@ -67,7 +71,7 @@ class Reader {
     top.each("devices", [&](const YAML::Node& node, const std::string& path) {
       std::string device = node.IsScalar() ? node.Scalar() : "";
       const std::size_t colon = device.find(':');
-      if (colon != std::string::npos && device.ends_with(".yaml")) {  // somebody's own profile
+      if (colon != std::string::npos && device.ends_with(".yaml")) {  // the user's own profile
         device = device.substr(0, colon + 1) + from_folder(folder_, device.substr(colon + 1));
       }
       if (const auto kind = launch::parse_device_kind(device); !kind) {

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <filesystem>
 #include <sstream>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
+#include "emu/cli/unwrap.hpp"
 #include "emu/launch/namespaces.hpp"
 #include "srd/io/dpdk_port.hpp"
 #include "srd/io/envelope_io.hpp"
@@ -113,21 +113,15 @@ PerfPlace place_on_dpdk(const DpdkPlan& plan, int side, unsigned run) {
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
   }
   const auto address = srd::Address::v4(10, 77, 0, static_cast<unsigned>(side) + 1);
-  auto port = srd::open_dpdk_port(
-      {.devargs = plan.devargs[static_cast<std::size_t>(side)], .eal = plan.eal});
-  if (!port) {
-    throw std::runtime_error(port.error().message);
-  }
-  auto io =
-      srd::EnvelopeIo<srd::wire::SrdCodec>::create({.own = address, .mtu = kMtu}, std::move(*port));
-  if (!io) {
-    throw std::runtime_error(io.error().message);
-  }
+  auto port = unwrap(srd::open_dpdk_port(
+      {.devargs = plan.devargs[static_cast<std::size_t>(side)], .eal = plan.eal}));
+  auto io = unwrap(
+      srd::EnvelopeIo<srd::wire::SrdCodec>::create({.own = address, .mtu = kMtu}, std::move(port)));
   return {.address = address,
           .attachment = srd::AttachmentId{1},
           .life = srd::Life{run},
           .qpn = 257,
-          .io = std::move(*io)};
+          .io = std::move(io)};
 }
 
 }  // namespace weft::cli

@@ -1,4 +1,7 @@
 // Owns the measuring loops of `weft perf`.
+//
+// A case is two measurements, latency and then rate; they are numbered on from 1, so an odd number
+// is a latency.
 #include "emu/cli/perf/endpoint.hpp"
 
 #include <algorithm>
@@ -6,6 +9,7 @@
 #include <bit>
 #include <stdexcept>
 
+#include "emu/cli/unwrap.hpp"
 #include "srd/engine/process_config.hpp"
 #include "srd/run/clock.hpp"
 
@@ -38,6 +42,8 @@ std::optional<double> percentile(const std::vector<double>& sorted, double part)
 
 const char* to_string(PerfOperation operation) {
   constexpr const char* kNames[] = {"send", "write", "read"};
+  // The order matters: what the peer needs (address, queue pair, key, buffer) is on the board
+  // before the barrier, and receives are posted before it, so that nothing can come too early.
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -53,15 +59,9 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   if (!congestion_control.empty()) {
     config.congestion_control = congestion_control;
   }
-  if (auto valid = srd::validate(config, place.io->capabilities()); !valid) {
-    throw std::runtime_error(valid.error().message);
-  }
-  auto host = Host::create(std::make_unique<srd::Engine>(config),
-                           std::make_unique<WatchedIo>(std::move(place.io), watch_));
-  if (!host) {
-    throw std::runtime_error(host.error().message);
-  }
-  host_ = std::move(*host);
+  unwrap(srd::validate(config, place.io->capabilities()));
+  host_ = unwrap(Host::create(std::make_unique<srd::Engine>(config),
+                              std::make_unique<WatchedIo>(std::move(place.io), watch_)));
   own_qpn_ = srd::Qpn{place.qpn};
   auto& own = board_.sides[static_cast<std::size_t>(side_)];
   const auto& other = board_.sides[static_cast<std::size_t>(1 - side_)];
@@ -88,20 +88,17 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   peer_qpn_ = srd::Qpn{other.qpn};
   peer_key_ = srd::RegionKey{other.key};
   peer_buffer_ = other.buffer;
-  const auto peer = host_->with([&](srd::Engine& engine, TimePoint) {
+  peer_ = unwrap(host_->with([&](srd::Engine& engine, TimePoint) {
     return engine.peer(other.address,
                        srd::AttachmentId{static_cast<std::uint16_t>(other.attachment)});
-  });
-  if (!peer) {
-    throw std::runtime_error(peer.error().message);
-  }
-  peer_ = *peer;
+  }));
 }
 
 void PerfEndpoint::pause(std::size_t work) {
   if (work != 0) {
     idler_.worked();
   } else if (idler_.pause(host_->last_poll()) && block_when_idle_) {
+    // A millisecond at most: the barrier and `finished` are words on the board, which wake nobody.
     host_->sleep(host_->last_poll() + std::chrono::milliseconds{1});
   }
 }
@@ -241,6 +238,7 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
       });
       pause(work);
     }
+    // The sample ends here; what is left of the loop is not measured.
     const TimePoint now = srd::monotonic_now();
     if (++rounds > kWarmUp) {
       samples_.push_back(static_cast<double>(nanoseconds(now - begin)) / 1000 / parts);

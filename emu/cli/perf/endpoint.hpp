@@ -43,8 +43,8 @@ struct PerfResult {
   srd::Status failure = srd::Status::ok;
 };
 
-// What the two processes share besides the network: who is where, and which case they are in. It
-// lies in shared memory. Each side writes its own half between barriers; the other one reads it
+// What the two processes share besides the network: where each side is, and which case they are in.
+// It lies in shared memory. Each side writes its own half between barriers; the other one reads it
 // after the next barrier, whose `step` orders the two.
 struct PerfBoard {
   struct Side {

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <sstream>
 
-#include "emu/cli/doctor/packages.hpp"
+#include "emu/launch/find_program.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/program_group.hpp"
 
@@ -61,7 +61,7 @@ std::vector<PeerRow> parse_pingpong(const std::string& output) {
 }
 
 Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
-  if (find_program("fi_pingpong").empty()) {
+  if (launch::find_program("fi_pingpong").empty()) {
     return fail(ErrorCode::not_found, "no fi_pingpong here: install libfabric-bin for --peers");
   }
   // A port of this run's own: the one before may still be in TIME_WAIT.
@@ -88,10 +88,12 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
                      server ? "-B" : "-P",
                      port};
     if (!server) {
+      // The client starts when the server listens: fi_pingpong does not try again.
       group.wait_until([&] { return group.is_serving(0); }, 5s);
       if (group.interrupt() != 0) {
         break;
       }
+      // What has been printed so far is the server's.
       output.clear();
       program.words.emplace_back("127.0.0.1");
     }

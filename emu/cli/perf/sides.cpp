@@ -23,6 +23,7 @@
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/cores.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "srd/base/death_signal.hpp"
 #include "srd/io/pcap_io.hpp"
 #include "srd/io/udp_io.hpp"
 #include "srd/wire/srd_codec.hpp"
@@ -82,6 +83,7 @@ void record(const PerfOptions& options, PerfPlace& place, int side) {
 
 }  // namespace
 
+// Anonymous and shared: the sides are forked afterwards and see the same pages.
 Boards::Boards(std::size_t pairs) {
   const std::size_t size = pairs * sizeof(PairBoard);
   void* const memory =
@@ -154,9 +156,12 @@ Sides::~Sides() {
 }
 
 void Sides::start(int side, const std::function<int()>& body) {
+  const pid_t self = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // A side ends with the command even if that is killed; the signals that interrupt the command
+    // are its parent's to handle.
+    die_with(self, SIGKILL);
     launch::forget_interrupts();
     ::signal(SIGPIPE, SIG_DFL);  // this process clears up
     ::prctl(PR_SET_NAME, side == 0 ? "weft-client" : "weft-server");
@@ -180,7 +185,7 @@ int Sides::wait(std::span<PairBoard> boards) {
     std::erase(pids_, ended);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != kSuccess) {
       for (PairBoard& board : boards) {
-        board.perf.abort = true;  // the others wait for nobody
+        board.perf.abort = true;  // the others do not wait for it
       }
       // A reader that left ends the command as the signal would have.
       const bool reader_left = WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;

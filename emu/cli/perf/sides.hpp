@@ -21,7 +21,7 @@ namespace weft::cli {
 struct PairBoard {
   static constexpr std::size_t kMaxCases = 64;
   PerfBoard perf;
-  std::array<PerfResult, kMaxCases> medians{};  // for whoever adds up several pairs
+  std::array<PerfResult, kMaxCases> medians{};  // for a sum over several pairs
 };
 
 // Of all pairs.
@@ -63,7 +63,7 @@ class Sides {
 
   // `body` returns the exit code.
   void start(int side, const std::function<int()>& body);
-  // Until all have ended. If one fails the others wait for nobody. Returns the exit code of all.
+  // Until all have ended. If one fails the others do not wait for it. Returns the exit code of all.
   [[nodiscard]] int wait(std::span<PairBoard> boards);
 
  private:

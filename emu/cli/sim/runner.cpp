@@ -1,10 +1,13 @@
 // Owns the life of simulation processes and the JSON form of their results.
+//
+// One job runs in this process and shows its progress; several run in processes of their own, as
+// many at a time as there are cores. A child writes its result as JSON into a pipe, from which
+// results are told in the order of the jobs.
 #include "emu/cli/sim/runner.hpp"
 
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +28,7 @@
 #include "emu/cli/perf/huge_heap.hpp"
 #include "emu/sim/recorder.hpp"
 #include "emu/sim/report.hpp"
+#include "srd/base/death_signal.hpp"
 
 namespace weft::cli {
 namespace {
@@ -196,8 +200,8 @@ Json run_job(const SimJob& job, bool show_progress) {
   }
   sim::Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
                              sim::transport_factory(*scenario));
-  // Recording costs time, so runs that nobody looks into go without. Timelines of faults come from
-  // the recorder.
+  // Recording costs time, so runs whose records are not shown go without. Timelines of faults come
+  // from the recorder.
   const bool record = !job.report.empty() || !job.trace.empty() || !scenario->faults.empty();
   std::optional<sim::Recorder> recorder;
   if (record) {
@@ -274,10 +278,7 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
     throw std::runtime_error(std::string("no process: ") + std::strerror(error));
   }
   if (pid == 0) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {  // which ended before we could say so
-      _exit(1);
-    }
+    die_with(parent, SIGKILL);
     (void)close(ends[0]);
     std::string text;
     try {

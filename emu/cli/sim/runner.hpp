@@ -12,7 +12,7 @@
 
 namespace weft::cli {
 
-// One run that somebody asked for.
+// One run of those that were asked for.
 struct SimJob {
   std::string file_name;  // for messages
   std::string text;       // of the scenario

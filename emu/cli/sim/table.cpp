@@ -1,4 +1,5 @@
-// Owns the layout of the tables.
+// Owns the layout of the tables: of one run, with all that it measured, and of several, with a
+// column for each setting in which they differ.
 #include "emu/cli/sim/table.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
-// Owns the guess at what a file is, and the checks of each kind.
+// Owns the guess at what a file is, and the checks of each kind. A check reads the file as its
+// command would, and describes what it has read, so that a person sees whether that is what was
+// meant.
 #include "emu/cli/sim/validation.hpp"
 
 #include <fmt/core.h>

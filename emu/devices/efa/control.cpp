@@ -1,5 +1,8 @@
-// Owns the EFA device's control path: what may be made, with which limits, and how it is
-// refused.
+// Owns the EFA device's control path: what may be made, with which limits, and how it is refused.
+//
+// EOPNOTSUPP says that this generation of device does not have it, EINVAL that the request is
+// wrong, ENOMEM that the device has no more: libraries and tests look at the difference. Replies
+// hold the keys under which the library maps rings and doorbells.
 #include <bit>
 #include <cstring>
 

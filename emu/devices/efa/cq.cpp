@@ -1,4 +1,9 @@
 // Owns writing completion entries and the rules for events.
+//
+// The library finds a new entry by its phase bit, which changes each time round the ring, so there
+// is no index to write for each completion. A program that wants an event stores into the doorbell;
+// look() finds that in the next round of progress, and an event is sent for the next completion, or
+// at once if the library has not seen the latest ones.
 #include "emu/devices/efa/cq.hpp"
 
 #include <atomic>

@@ -1,4 +1,8 @@
 // Owns the EFA device's data path and what it says about itself.
+//
+// Each call of the Machine does the same around the engine's: fetch what the program has put into
+// its rings, let the engine work, write the completions that came out. Receives are fetched before
+// packets are taken in, sends before packets are asked for.
 #include "emu/devices/efa/device.hpp"
 
 #include <algorithm>

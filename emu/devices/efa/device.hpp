@@ -27,9 +27,9 @@ struct QpnBlock {
 // `base` says how to live on the network; the abilities, what applications can see.
 [[nodiscard]] srd::EngineConfig engine_config(const Abilities& abilities, srd::EngineConfig base);
 
-// One process has one of these per NIC. All calls come one at a time, from whoever holds the host's
-// lock (DeviceRunner). The application writes its rings and doorbells without telling anybody: they
-// are looked at in each call of the Machine.
+// One process has one of these per NIC. All calls come one at a time, from the thread that holds
+// the host's lock (DeviceRunner). The application writes its rings and doorbells without a call to
+// us: they are looked at in each call of the Machine.
 class EfaDevice final : public kernel::Device, public srd::Machine {
  public:
   // Counts into `statistics`, if there are any; they must outlive it.
@@ -94,7 +94,7 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
     const srd::Counters& seen = engine_.counters();
     return seen.retrans_pkts == 0 && seen.duplicate_pkts == 0 && seen.reordered_pkts == 0;
   }
-  // Acknowledgements wait for company: one per few packets is enough.
+  // Acknowledgements are delayed so that one answers several packets.
   [[nodiscard]] Duration longest_owed() const { return 2 * engine_.config().ack_delay; }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
 

@@ -1,4 +1,5 @@
-// Owns what sets EFA apart from other kinds of devices.
+// Owns what sets EFA apart from other kinds of devices. The environment holds what libfabric's efa
+// provider needs to be told on a machine without EFA hardware.
 #include "emu/devices/efa/personality.hpp"
 
 #include "emu/devices/efa/abilities.hpp"
@@ -15,7 +16,9 @@ std::string EfaPersonality::device_name(std::size_t index) const {
 
 srd::Address EfaPersonality::gid(const srd::Address& address) const { return gid_of(address); }
 
-std::uint16_t EfaPersonality::udp_port() const { return srd::wire::SrdCodec::kPorts.destination; }
+const srd::NetworkProtocol& EfaPersonality::protocol() const {
+  return srd::kNetworkProtocol<srd::wire::SrdCodec>;
+}
 
 std::vector<std::string> EfaPersonality::profile_fields() const { return field_names(); }
 

@@ -12,7 +12,7 @@ class EfaPersonality final : public Personality {
   [[nodiscard]] std::string_view kind() const override { return "efa"; }
   [[nodiscard]] std::string device_name(std::size_t index) const override;
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override;
-  [[nodiscard]] std::uint16_t udp_port() const override;
+  [[nodiscard]] const srd::NetworkProtocol& protocol() const override;
 
   [[nodiscard]] std::string_view default_profile() const override { return "full"; }
   [[nodiscard]] std::vector<std::string> profile_fields() const override;

@@ -1,5 +1,9 @@
 // Owns reading work out of rings that the application may scribble on at any time: each entry is
 // copied once, and nothing in it is believed.
+//
+// The library rings a doorbell with a count of all entries so far, modulo 2^16; what is between the
+// count taken last and this one is new. Work that the NIC has no room for stays in the ring, which
+// is the program's back-pressure.
 #include "emu/devices/efa/qp.hpp"
 
 #include <algorithm>

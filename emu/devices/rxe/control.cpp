@@ -1,5 +1,8 @@
 // Owns the soft-RoCE device's control path: what may be made, with which limits, and how it is
 // refused.
+//
+// Objects of the engine are named by numbers; those here (OwnedQp, OwnedCq ...) hold the program's
+// side of them, the rings, and are found again by these numbers when the engine reports something.
 #include <cstring>
 
 #include "emu/devices/rxe/objects.hpp"

@@ -10,7 +10,8 @@
 
 namespace weft::devices::rxe {
 
-// Written by whoever holds the device; read by any thread of the application, without a lock.
+// Written by the thread that holds the device; read by any thread of the application, without a
+// lock.
 class CompletionQueue : public kernel::Cq {
  public:
   CompletionQueue(const kernel::FileServices& file, std::uint32_t entries);

@@ -1,4 +1,9 @@
 // Owns the soft-RoCE device's data path and what it says about itself.
+//
+// Other than EFA's library, this one tells of sends by a command, so post_send() fetches them at
+// once; receives are fetched when a packet needs one (refill()). The engine knows nothing of rings:
+// what it completes goes through a Sink, and publish() writes that into the program's completion
+// queues and gives places in the send ring back.
 #include "emu/devices/rxe/device.hpp"
 
 #include <algorithm>

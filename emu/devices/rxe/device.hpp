@@ -62,10 +62,10 @@ class Numbered {
   std::vector<T*> objects_;
 };
 
-// One process has one of these per NIC. All calls come one at a time, from whoever holds the host's
-// lock (DeviceRunner). Sends are announced by a command (post_send), receives are taken from the
-// rings when the engine needs one. Tables hold objects that applications own; these enter and leave
-// them.
+// One process has one of these per NIC. All calls come one at a time, from the thread that holds
+// the host's lock (DeviceRunner). Sends are announced by a command (post_send), receives are taken
+// from the rings when the engine needs one. Tables hold objects that applications own; these enter
+// and leave them.
 class RxeDevice final : public kernel::Device, public srd::Machine {
  public:
   // Counts into `statistics`, if there are any; they must outlive it.

@@ -38,8 +38,8 @@ bool Gsi::take(TimePoint now, const srd::RxPacket& packet, const wire::DatagramH
   return true;
 }
 
-// The message stands behind the headers in the packet's own memory: nobody has to lend it until it
-// has left.
+// The message stands behind the headers in the packet's own memory: no memory has to be lent until
+// it has left.
 bool Gsi::write_next(srd::TxPacket& out) {
   kernel::ManagementMessage message;
   if (!agent_->next_message(message)) {

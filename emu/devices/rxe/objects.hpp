@@ -1,4 +1,5 @@
-// Owns the soft-RoCE device's objects: each gives back what it holds when its handle is destroyed.
+// Owns the soft-RoCE device's objects: each adds itself to the device's tables when it is made, and
+// gives back what it holds when its handle is destroyed.
 #pragma once
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "emu/devices/rxe/device.hpp"
 #include "emu/kernel/interfaces.hpp"
 #include "emu/roce/wire/addresses.hpp"
-#include "emu/roce/wire/datagram.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
 #include "srd/base/rng.hpp"
 
 namespace weft::devices::rxe {
@@ -20,7 +20,9 @@ std::optional<srd::Address> RxePersonality::ipv6(const srd::Address& address) co
                                                  : std::nullopt;
 }
 
-std::uint16_t RxePersonality::udp_port() const { return roce::wire::kUdpPort; }
+const srd::NetworkProtocol& RxePersonality::protocol() const {
+  return srd::kNetworkProtocol<roce::wire::RoceCodec>;
+}
 
 std::vector<std::string> RxePersonality::profile_fields() const { return field_names(); }
 

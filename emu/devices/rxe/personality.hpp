@@ -16,7 +16,7 @@ class RxePersonality final : public Personality {
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override { return address; }
 
   [[nodiscard]] std::optional<srd::Address> ipv6(const srd::Address& address) const override;
-  [[nodiscard]] std::uint16_t udp_port() const override;
+  [[nodiscard]] const srd::NetworkProtocol& protocol() const override;
 
   [[nodiscard]] std::string_view default_profile() const override { return "soft"; }
   [[nodiscard]] std::vector<std::string> profile_fields() const override;

@@ -1,4 +1,8 @@
 // Owns taking entries out of the application's rings, and giving their places back.
+//
+// What lies in a ring may be anything (ring.hpp). A send keeps its place until it has completed
+// (retire()), a receive until it was copied into the engine's queue, which is one at a time: the
+// rest stays in the ring, where the library counts it.
 #include "emu/devices/rxe/qp.hpp"
 
 #include <algorithm>
@@ -84,6 +88,7 @@ bool QueuePair::next_send(SendWork& work) const {
   return true;
 }
 
+// The engine has finished that many sends since the queue pair was reset.
 void QueuePair::retire(std::uint64_t retired) {
   const auto count =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(retired - retired_, fetched_));
@@ -99,6 +104,7 @@ void QueuePair::refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoin
   }
 }
 
+// In the error state receives end as flushed, also those that the engine has never seen.
 void QueuePair::flush_receives() {
   for (std::uint32_t left = receive_ ? receive_->size() : 0; left > 0; --left) {
     ReceiveWqe wqe;

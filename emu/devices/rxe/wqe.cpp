@@ -1,4 +1,6 @@
-// Owns the translation of ring entries into the engine's requests.
+// Owns the translation of ring entries into the engine's requests. An entry is a union: which
+// member counts follows from the opcode. It is copied once before anything is looked at, and counts
+// in it (segments, inline bytes) are cut to what the queue pair was made for.
 #include "emu/devices/rxe/wqe.hpp"
 
 #include <cstring>

@@ -1,4 +1,10 @@
-// Owns the messages and attributes of the RDMA core's netlink interface.
+// Owns the messages and attributes of the RDMA core's netlink interface, by which libibverbs and
+// the `rdma` tool list devices.
+//
+// A request is a datagram of messages, each a header (nlmsghdr) and attributes of number, length
+// and value, which may nest. A request for one device is answered by one message; a dump
+// (NLM_F_DUMP) by one for each device and a last one that says that it is over. What the tool may
+// ask for and an emulated device does not have is EOPNOTSUPP, as from an older kernel.
 #include "emu/kernel/netlink/nldev.hpp"
 
 #include <linux/netlink.h>

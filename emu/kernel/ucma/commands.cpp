@@ -1,4 +1,9 @@
-// Owns what each command does with an id.
+// Owns what each command of rdma_cm does with an id.
+//
+// Each handler reads its command from the call, finds the id, and asks the connection manager
+// (emu/roce/cm), which has the state machine; nothing here waits. A handler returns 0 or an errno,
+// and the order of its checks is that of the kernel: a program sees the same error for a call that
+// is wrong in two ways. CmFile::run() holds the lock of the host around every handler.
 #include <cerrno>
 
 #include "emu/kernel/ucma/call.hpp"
@@ -11,6 +16,7 @@ namespace {
 namespace cm = roce::cm;
 namespace ucma = abi::ucma;
 
+// An IP port space determines the queue pair type; with PortSpace::ib the program chooses it.
 std::optional<cm::Transport> transport_of(cm::PortSpace space, std::uint8_t qp_type) {
   switch (space) {
     case cm::PortSpace::tcp:
@@ -30,6 +36,7 @@ std::optional<cm::Transport> transport_of(cm::PortSpace space, std::uint8_t qp_t
 
 }  // namespace
 
+// For commands that the kernel accepts only after the address has been resolved to a device.
 int CmFile::find_on_nic(const Call& call, std::uint32_t id, Contexts::Context*& found) {
   const int error = find(id, found);
   return error == 0 && !call.manager.look(found->handle).has_nic ? EINVAL : error;
@@ -69,8 +76,9 @@ int CmFile::bind_ip(Call& call) {
   return address ? call.manager.bind(context->handle, *address) : EINVAL;
 }
 
-// The library asks first whether it may bind an address of InfiniBand: if not, it stays with the
-// older commands.
+// BIND takes an address of any kind, with its length; BIND_IP above has room for an IPv6 address at
+// most. The library probes with an InfiniBand address first, and uses the older commands if that
+// fails.
 int CmFile::bind(Call& call) {
   const auto command = call.read<ucma::Bind>();
   const auto address = read_socket(command.address);
@@ -126,6 +134,7 @@ int CmFile::query_route(Call& call) {
   if (const int error = find(call.read<ucma::Query>().id, context); error != 0) {
     return error;
   }
+  // An id without a device is no error: the reply then holds its addresses only.
   const cm::Connection& id = call.manager.look(context->handle);
   ucma::QueryRouteReply reply{};
   (void)write_socket(id.binding.address, reply.source);
@@ -157,6 +166,7 @@ int CmFile::query(Call& call) {
       reply.path = path_data(id);
     }
     call.answer(reply);
+    // If there is no path, or no room for one, only the head with the number of paths goes back.
     call.reply.resize(id.has_path && call.room >= sizeof reply ? sizeof reply
                                                                : ucma::kLeastQueryPath);
     return 0;
@@ -164,6 +174,7 @@ int CmFile::query(Call& call) {
   if (command.option != ucma::kQueryAddr && command.option != ucma::kQueryGid) {
     return ENOSYS;
   }
+  // A program built against an older header has no ibdev_index, and less room.
   if (call.room < offsetof(ucma::QueryAddrReply, ibdev_index)) {
     return ENOSPC;
   }
@@ -192,6 +203,7 @@ int CmFile::query(Call& call) {
 int CmFile::connect(Call& call) {
   const auto command = call.read<ucma::Connect>();
   if (command.param.valid == 0) {
+    // The library always sends the parameters; the kernel demands the mark.
     return EINVAL;
   }
   Contexts::Context* context = nullptr;
@@ -214,12 +226,14 @@ int CmFile::accept(Call& call) {
   if (const int error = find_on_nic(call, command.id, context); error != 0) {
     return error;
   }
+  // An accept without parameters leaves the uid as it is, as in the kernel.
   if (command.param.valid == 0) {
     return call.manager.accept(call.now, context->handle, nullptr);
   }
   const cm::ConnectParameters parameters = read_parameters(command.param);
   const int error = call.manager.accept(call.now, context->handle, &parameters);
   if (error == 0) {
+    // Until now the id had no uid, and Contexts::dispatch() gave its events to no file.
     context->uid = command.uid;
   }
   return error;
@@ -228,6 +242,7 @@ int CmFile::accept(Call& call) {
 int CmFile::reject(Call& call) {
   const auto command = call.read<ucma::Reject>();
   const auto reason =
+      // A program may give only these two reasons; 0 means `consumer`.
       command.reason == 0 ? cm::Reason::consumer : static_cast<cm::Reason>(command.reason);
   if (reason != cm::Reason::consumer && reason != cm::Reason::vendor_option) {
     return EINVAL;
@@ -270,6 +285,8 @@ int CmFile::set_option(Call& call) {
     return error;
   }
   std::uint32_t value = 0;
+  // As in the kernel: copied first, judged afterwards; a bad address is EFAULT even for an unknown
+  // option.
   const std::size_t length = std::min<std::size_t>(command.length, sizeof value);
   if (!copy_from_user(std::as_writable_bytes(std::span(&value, 1)).first(length), command.value)) {
     return EFAULT;

@@ -2,8 +2,8 @@
 // the connection manager to the files that they belong to.
 //
 // How it is wired. A process has one cm::Manager, one Contexts, and one CmFile for each open
-// descriptor of /dev/infiniband/rdma_cm. Whoever drives the manager calls dispatch() at the end of
-// every round (emu/roce/cm/manager.hpp), and implements CmHost around its lock.
+// descriptor of /dev/infiniband/rdma_cm. The thread that drives the manager calls dispatch() at the
+// end of every round (emu/roce/cm/manager.hpp), and implements CmHost around its lock.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class CmHost {
   // and dispatches what has become ready.
   virtual void exclusively(
       const std::function<void(roce::cm::Manager& manager, TimePoint now)>& work) = 0;
-  // A thread of the program is about to sleep until an event comes: somebody else must receive.
+  // A thread of the program is about to sleep until an event comes: another thread must receive.
   virtual void expect_events() = 0;
   // The file behind a descriptor of the program's, or null.
   [[nodiscard]] virtual std::shared_ptr<CmFile> file_of(int fd) = 0;

@@ -1,4 +1,8 @@
 // Owns the meaning of each command, as far as it is the same for every type of device.
+//
+// Every handler has the same shape: read the request, find the objects that its handles name, check
+// what Linux's core checks, call the device, take the device's answer into the reply, and make the
+// new object known under a handle.
 #include <algorithm>
 #include <cerrno>
 
@@ -26,8 +30,8 @@ bool is_qp_type(std::uint8_t type) {
   }
 }
 
-// What is wrong with the range or the access of a region whatever the device is, as an errno; 0:
-// nothing. Start and iova must lie at the same place within a page.
+// Whether a region's range is wrong for any device; an errno, or 0. Start and iova (the address by
+// which peers name the region) must lie at the same place within a page.
 int why_no_range(std::uint64_t start, std::uint64_t length, std::uint64_t iova) {
   constexpr std::uint64_t kInPage = 0xFFF;
   const bool bad = length == 0 || (start & kInPage) != (iova & kInPage) || start + length < start ||
@@ -87,6 +91,7 @@ Outcome<void> UverbsFile::query_device_extended(Call& call) {
   return device_.query_device_extended(call.udata);
 }
 
+// A port that does not exist is the device's to refuse: only it knows how many it has.
 Outcome<void> UverbsFile::query_port(Call& call) {
   abi::QueryPort attributes{};
   const auto known = device_.query_port(call.read<std::uint8_t>(8), attributes);
@@ -94,6 +99,8 @@ Outcome<void> UverbsFile::query_port(Call& call) {
   return known;
 }
 
+// A protection domain is what regions, queue pairs and address handles must have in common to be
+// used together.
 Outcome<void> UverbsFile::alloc_pd(Call& call) {
   if (!says_nothing_more(call.udata)) {
     return refuse(EINVAL);
@@ -178,6 +185,7 @@ Outcome<void> UverbsFile::dereg_mr(Call& call) {
   return destroy(call.read<std::uint32_t>(), ObjectKind::mr);
 }
 
+// An address handle is a peer's address, resolved once, which datagrams then name by its number.
 Outcome<void> UverbsFile::create_ah(Call& call) {
   const auto request = call.read<abi::CreateAh>();
   Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
@@ -358,6 +366,7 @@ Outcome<abi::CreateQpReply> UverbsFile::make_qp(Call& call, const abi::CreateQp&
   return reply;
 }
 
+// Creates a queue pair by the older form of the command.
 Outcome<void> UverbsFile::create_qp(Call& call) {
   const auto made = make_qp(call, call.read<abi::CreateQp>());
   if (!made) {
@@ -367,6 +376,8 @@ Outcome<void> UverbsFile::create_qp(Call& call) {
   return {};
 }
 
+// The newer form. What it could ask for beyond the older one, an indirection table or flags, no
+// emulated device has.
 Outcome<void> UverbsFile::create_qp_extended(Call& call) {
   constexpr std::uint32_t kHasTable = 1;  // the only bit that there is
   const auto request = call.read<abi::CreateQpExtended>();

@@ -1,4 +1,17 @@
 // Owns the framing of commands: header words, bodies, replies, and the handle table.
+//
+// A command of the older interface is one write(2): a header that says which command it is and how
+// long it is, then the body. The body begins with the address to which the reply is to be written
+// (where there is a reply), goes on with the part that is common to all drivers, and ends with the
+// driver's own part.
+// - write() copies all of it, once: from there on the program cannot change what was checked.
+// - run_legacy() and run_extended() hold the lengths against a table. Direction and size of what is
+//   copied come from the table, never from the caller, so no handler can read or write too much.
+// - run() calls the handler with the device locked, then whatever must not be called under that
+//   lock: the hooks, which may load code.
+//
+// A wrong length is refused before the handler runs. Once a handler has succeeded, only a reply
+// address that has gone meanwhile can make the command fail.
 #include "emu/kernel/uverbs/file.hpp"
 
 #include <algorithm>
@@ -25,7 +38,8 @@ constexpr std::size_t kWholeDestroyCq = 24;
 
 }  // namespace
 
-// Command, least bytes of body and of reply, handler, optional or not.
+// Command, least bytes of the common body and reply, handler, and whether only some drivers have
+// it. The kernel's own table says the same; a test (command_fields_test.cpp) tries each length.
 const UverbsFile::Entry UverbsFile::kLegacy[] = {
     {number(Command::get_context), 8, 8, &UverbsFile::get_context},
     {number(Command::query_device), 8, sizeof(abi::QueryDevice), &UverbsFile::query_device},
@@ -76,7 +90,7 @@ const UverbsFile::Entry UverbsFile::kExtended[] = {
 UverbsFile::UverbsFile(Device& device, Runner& runner, LibraryHooks* hooks)
     : device_(device), runner_(runner), hooks_(hooks) {}
 
-// With the device to itself: peers never see half of it gone.
+// With the device to itself, so that no packet arrives while half of the objects are gone.
 UverbsFile::~UverbsFile() {
   runner_.exclusively([this] {
     // Queue pairs before the completion queues and domains they stand on, channels last.
@@ -113,15 +127,15 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
     return -EINVAL;
   }
   if (device_.rings_by_command()) {
-    if (const auto rung = ring(buffer, size)) {
-      return *rung;
+    if (const auto posted = try_post_send(buffer, size)) {
+      return *posted;
     }
   }
   if (!copy_from_user(std::as_writable_bytes(std::span(&header, 1)),
                       reinterpret_cast<std::uintptr_t>(buffer))) {
     return -EFAULT;
   }
-  // Libraries 18 and 19 say that this command is shorter than it is; all of it is there.
+  // rdma-core 18 and 19 give this command a shorter length than it has, though all of it is there.
   const bool known_to_be_longer = header.command == number(Command::destroy_cq) &&
                                   size == kShortDestroyCq &&
                                   header.in_words * std::size_t{4} == kShortDestroyCq;
@@ -143,7 +157,7 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   return error != 0 ? -error : static_cast<ssize_t>(size);
 }
 
-std::optional<ssize_t> UverbsFile::ring(const void* buffer, std::size_t size) {
+std::optional<ssize_t> UverbsFile::try_post_send(const void* buffer, std::size_t size) {
   struct {
     abi::CommandHeader header;
     abi::PostSend request;
@@ -177,8 +191,10 @@ const UverbsFile::Entry* UverbsFile::find_entry(std::span<const Entry> table,
                                                                                        : &*found;
 }
 
-// The room for the reply is checked before the handler runs: a command that changed something must
-// not fail for lack of it.
+// The older form: lengths count words of 4 bytes, the response address is the first word of the
+// body, and a body longer than the table says goes on with the driver's own part. The room for the
+// reply is checked before the handler runs: a command that changed something must not fail for lack
+// of it.
 int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
                            std::span<const std::byte> body) {
   const Entry* const entry = find_entry(kLegacy, header.command);
@@ -218,8 +234,8 @@ int UverbsFile::run_legacy(int fd, const abi::CommandHeader& header,
   return copy_to_user(response, std::span(call.reply).first(length)) ? 0 : EFAULT;
 }
 
-// The same for the extended form, whose common and device-specific parts have lengths of their own,
-// for the body and for the reply.
+// The extended form: lengths count words of 8 bytes, and the common part and the driver's own part
+// have lengths of their own, in the body as in the reply.
 int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
                              std::span<const std::byte> body) {
   const Entry* const entry = find_entry(kExtended, header.command & abi::kCommandMask);
@@ -269,7 +285,7 @@ int UverbsFile::run_extended(int fd, const abi::CommandHeader& header,
   return copied ? 0 : EFAULT;
 }
 
-// A file has no other command before get_context.
+// As in the kernel, get_context has to be the first command of a file.
 int UverbsFile::run(const Entry& entry, Call& call) {
   if (!has_context_ && entry.handler != &UverbsFile::get_context) {
     return EINVAL;
@@ -325,6 +341,7 @@ std::uint32_t UverbsFile::insert(std::unique_ptr<Object> object) {
   return handle;
 }
 
+// Counts the object out and destroys it. Its place in the table stays, free for the next object.
 void UverbsFile::remove(std::unique_ptr<Object>& object) {
   if (std::uint64_t* const count = count_of(object->kind())) {
     --*count;
@@ -360,6 +377,8 @@ int UverbsFile::nothing_of_the_kind(std::uint32_t handle) const {
   return handle < objects_.size() && objects_[handle] != nullptr ? EINVAL : ENOENT;
 }
 
+// Of all kinds of objects but completion queues, queue pairs and shared receive queues, whose
+// commands also answer how many events were sent about them.
 Outcome<void> UverbsFile::destroy(std::uint32_t handle, ObjectKind kind) {
   Object* const object = find<Object>(handle, kind);
   if (object == nullptr) {
@@ -372,6 +391,7 @@ Outcome<void> UverbsFile::destroy(std::uint32_t handle, ObjectKind kind) {
   return {};
 }
 
+// From the end: a descriptor that was closed may have been given to a newer channel.
 Channel* UverbsFile::find_channel(int fd) {
   const auto found = std::find_if(channels_.rbegin(), channels_.rend(),
                                   [fd](const auto& entry) { return entry.first == fd; });

@@ -75,9 +75,10 @@ class UverbsFile {
   [[nodiscard]] int run_extended(int fd, const abi::CommandHeader& header,
                                  std::span<const std::byte> body);
   [[nodiscard]] int run(const Entry& entry, Call& call);
-  // The command that only rings, before anything else is asked: it comes with every post. Nothing:
-  // it is another one.
-  [[nodiscard]] std::optional<ssize_t> ring(const void* buffer, std::size_t size);
+  // POST_SEND comes with every post of such a device, so it is looked for before all other
+  // commands, and runs without their table. Nothing: this is another command, or an unusual form of
+  // this one.
+  [[nodiscard]] std::optional<ssize_t> try_post_send(const void* buffer, std::size_t size);
   void count(const Entry& entry, int error);
 
   Outcome<void> get_context(Call& call);

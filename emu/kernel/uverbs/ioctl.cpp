@@ -1,4 +1,13 @@
 // Owns the framing of ioctl methods, and the methods that have no command of the older kind.
+//
+// The newer interface is one ioctl whose argument names an object type and a method, followed by a
+// list of attributes, each with a number, a length, and a value or the address of one. A method
+// lists the attributes that it knows (IoctlAttributeSpec); check() holds the list that came against
+// it and copies what goes in, before the method runs. Answers are written to the addresses in the
+// attributes, in the order in which the method gives them.
+//
+// Libraries try the ioctl first and fall back to a written command where the answer is
+// EPROTONOSUPPORT, so only what has no such command is here.
 #include "emu/kernel/uverbs/ioctl.hpp"
 
 #include <algorithm>
@@ -19,6 +28,8 @@ constexpr std::size_t kMaxAttributeBytes = 4096;
 constexpr std::size_t kInlineBytes = sizeof(IoctlAttribute::value);
 }  // namespace
 
+// The header and the list of attributes, as the program sees them at this moment; values that lie
+// elsewhere are read by take().
 Outcome<void> IoctlCall::read(std::uint64_t argument, std::uint32_t driver_id) {
   if (!copy_from_user(std::as_writable_bytes(std::span(&header_, 1)), argument)) {
     return refuse(EFAULT);
@@ -195,6 +206,8 @@ int UverbsFile::ioctl(unsigned long request, std::uint64_t argument) {
   return -run_method(call);
 }
 
+// An unknown method is answered as unknown even before the file has a context: by that libraries
+// find out what they have to write as a command instead.
 int UverbsFile::run_method(IoctlCall& call) {
   const auto is_meant = [&call](const auto& one) {
     return static_cast<std::uint16_t>(one.object) == call.object() && one.method == call.method();
@@ -220,6 +233,7 @@ int UverbsFile::run_method(IoctlCall& call) {
   return run_counted([&] { return (this->*method->handler)(call); });
 }
 
+// A method of one kind of device (efadv_query_mr). It works on an object, found here by its handle.
 int UverbsFile::run_own_method(IoctlCall& call, const OwnIoctlMethod& method) {
   if (const auto good = call.check(method.attributes); !good) {
     return good.error();
@@ -230,6 +244,7 @@ int UverbsFile::run_own_method(IoctlCall& call, const OwnIoctlMethod& method) {
   });
 }
 
+// Counted like commands: exporters show the sum of both.
 int UverbsFile::run_counted(const std::function<Outcome<void>()>& handler) {
   int error = 0;
   runner_.exclusively([&] {

@@ -1,4 +1,7 @@
 // Owns what the handles of a device file stand for; each device type derives its own from these.
+//
+// A handle is an index into the table of one UverbsFile, which owns the objects. What a device adds
+// to an object (rings, keys, the NIC's own queue pair) lies in its derived class and goes with it.
 #pragma once
 
 #include <array>
@@ -57,6 +60,7 @@ class Object {
   std::vector<Object*> uses_;
 };
 
+// One struct for each kind. The members are what commands, queries and events of any device show.
 struct Pd : Object {
   Pd() : Object(ObjectKind::pd) {}
 };
@@ -93,7 +97,8 @@ struct Srq : Object {
   std::uint32_t max_wr = 0;
   std::uint32_t max_sge = 0;
 };
-// Two numbers in the application's memory: completions, and those of them in error.
+// Two numbers in the program's memory, counted there by the device: completions, and completions in
+// error. The program may unmap that memory at any time, so each access may fail.
 struct CompletionCounter : Object {
   CompletionCounter() : Object(ObjectKind::counter) {}
   static constexpr std::size_t kEntries = 2;

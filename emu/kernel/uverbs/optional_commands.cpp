@@ -1,5 +1,7 @@
 // Owns the meaning of the commands that only some types of devices have: memory windows, shared
-// receive queues, multicast, and what is told by a command instead of a store.
+// receive queues, multicast, and the posts and arming requests that such a device hears of by a
+// command, where EFA's library stores into mapped memory. Which devices have them says
+// Device::has_optional_commands(); the others answer EOPNOTSUPP before any handler here runs.
 #include <algorithm>
 #include <cerrno>
 
@@ -7,6 +9,8 @@
 
 namespace weft::kernel {
 
+// A memory window is a second key for a part of a region, which a program can hand out and take
+// back without registering again. Type 1 is bound by ibv_bind_mw(), type 2 by a work request.
 Outcome<void> UverbsFile::alloc_mw(Call& call) {
   const auto request = call.read<abi::AllocMw>();
   constexpr std::uint8_t kTypes = 2;
@@ -30,6 +34,7 @@ Outcome<void> UverbsFile::dealloc_mw(Call& call) {
   return destroy(call.read<std::uint32_t>(), ObjectKind::mw);
 }
 
+// The reply says the size that the queue has afterwards, which may be more than was asked for.
 Outcome<void> UverbsFile::resize_cq(Call& call) {
   const auto request = call.read<abi::ResizeCq>();
   Cq* const cq = find<Cq>(request.handle, ObjectKind::cq);
@@ -41,6 +46,8 @@ Outcome<void> UverbsFile::resize_cq(Call& call) {
   return done;
 }
 
+// The program is about to sleep: once this has succeeded, run() has the background thread take over
+// the polling (expects_events).
 Outcome<void> UverbsFile::req_notify_cq(Call& call) {
   const auto request = call.read<abi::RequestNotify>();
   Cq* const cq = find<Cq>(request.handle, ObjectKind::cq);
@@ -51,7 +58,8 @@ Outcome<void> UverbsFile::req_notify_cq(Call& call) {
   return device_.req_notify_cq(*cq, request.solicited_only != 0);
 }
 
-// The slow way; UverbsFile::ring() has taken this command already where its form is the usual one.
+// The slow way; UverbsFile::try_post_send() has taken this command already where its form is the
+// usual one.
 Outcome<void> UverbsFile::post_send(Call& call) {
   Qp* const qp = find<Qp>(call.read<abi::PostSend>().handle, ObjectKind::qp);
   call.answer(std::uint32_t{0});  // none of the requests is bad
@@ -86,6 +94,7 @@ Outcome<void> UverbsFile::detach_multicast(Call& call) {
   return device_.detach_multicast(*qp, request.gid);
 }
 
+// A receive queue that several queue pairs take their receives from.
 Outcome<void> UverbsFile::create_srq(Call& call) {
   const auto request = call.read<abi::CreateSrq>();
   Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);

@@ -15,7 +15,7 @@ struct QueueRegion {
 };
 
 // The application maps pieces by their key through its descriptor of the same file. The file is
-// sealed, so nobody can make it shorter.
+// sealed, so no process can make it shorter.
 class QueueMemory {
  public:
   QueueMemory() = default;

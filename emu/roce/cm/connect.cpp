@@ -1,4 +1,10 @@
 // Owns what a program does with a connection: asking for it, accepting, rejecting, ending it.
+//
+// A connection of RC or UC is made by three messages (REQ, REP, RTU) and ended by two (DREQ, DREP);
+// one of datagrams is asked for by SIDR_REQ and answered by SIDR_REP. Each call here checks the
+// id's phase, writes the message, and moves on to the next phase; what the peer's messages do is in
+// receive.cpp. Messages that have to be answered are sent again by the timer in send.cpp. Errors
+// are Linux's.
 #include <cerrno>
 
 #include "emu/roce/cm/manager.hpp"
@@ -65,6 +71,7 @@ int Manager::connect(TimePoint now, Handle handle, const ConnectParameters& para
                                        : send_request(now, handle.value(), parameters);
 }
 
+// REQ: carries the program's private data behind the header that names its IP addresses and port.
 int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParameters& with) {
   Connection& id = ids_[slot];
   const Nic& nic = config_.nics[id.nic];
@@ -116,6 +123,7 @@ int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParame
   return 0;
 }
 
+// SIDR_REQ: asks for the queue pair number and Q_Key of a datagram service; there is no connection.
 int Manager::send_sidr_request(TimePoint now, std::uint32_t slot, const ConnectParameters& with) {
   Connection& id = ids_[slot];
   Message message;
@@ -159,6 +167,7 @@ int Manager::accept(TimePoint now, Handle handle, const ConnectParameters* param
   return error;
 }
 
+// REP: the passive side's answer, with the numbers of its queue pair.
 int Manager::send_reply(TimePoint now, std::uint32_t slot, const ConnectParameters& with) {
   Connection& id = ids_[slot];
   if (id.phase != Phase::request_received) {
@@ -184,6 +193,8 @@ int Manager::send_reply(TimePoint now, std::uint32_t slot, const ConnectParamete
   return 0;
 }
 
+// RTU: the connection stands. If it is lost, the first packet of the connection does the same at
+// the passive side (establish()).
 int Manager::send_ready(std::uint32_t slot) {
   Connection& id = ids_[slot];
   if (id.phase != Phase::reply_received) {
@@ -287,6 +298,7 @@ int Manager::send_disconnect(TimePoint now, std::uint32_t slot) {
   return 0;
 }
 
+// DREP, in answer to the peer's DREQ. The id rests afterwards, since copies of both may still come.
 int Manager::send_disconnect_reply(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
   if (id.phase != Phase::disconnect_received) {
@@ -297,7 +309,7 @@ int Manager::send_disconnect_reply(TimePoint now, std::uint32_t slot) {
   return 0;
 }
 
-// The peer is told once; nobody waits for an answer.
+// The peer is told once; no answer is awaited.
 void Manager::part(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
   switch (mutated(Mutation::leave_silently) ? Phase::idle : id.phase) {

@@ -56,7 +56,7 @@ struct Connection {
 
   // --- Of a listening id.
   std::uint32_t backlog = 0;
-  std::uint32_t waiting = 0;  // requests that nobody has fetched
+  std::uint32_t waiting = 0;  // requests that were not fetched yet
 
   // --- Of a connection. A number that is 0 is not known.
   std::uint32_t local_id = 0;
@@ -85,7 +85,7 @@ struct Connection {
   Duration mad_timeout{};  // of this one; an MRA makes it longer
   std::uint8_t max_retries = 0;
   std::uint8_t retries_left = 0;
-  std::uint8_t refusals = 0;  // of this request, because nobody listens
+  std::uint8_t refusals = 0;  // of this request, because there was no listener
   std::array<std::byte, wire::kMadSize> mad{};
 };
 

@@ -1,4 +1,9 @@
 // Owns the life of an id up to its connection: addresses, ports, routes, listening; and its end.
+//
+// An id goes through the states idle, bound, address_resolved, route_resolved and connecting (which
+// it keeps while it is connected), as in Linux's rdma_cm; each call refuses those in which it makes
+// no sense. Resolving takes no time here: addresses are those of the network's NICs, and the event
+// follows at once.
 #include "emu/roce/cm/manager.hpp"
 
 #include <algorithm>
@@ -45,6 +50,7 @@ std::optional<Handle> Manager::create(PortSpace space, Transport transport) {
   return Handle{slot};
 }
 
+// Gives back all that an id holds: its port, its number, what it is found by.
 void Manager::free(std::uint32_t slot) {
   Connection& id = ids_[slot];
   stop_timer(slot);
@@ -61,6 +67,8 @@ void Manager::free(std::uint32_t slot) {
   ids_.release(slot);
 }
 
+// Events of an id that is gone are not told any more; connections that nothing has accepted go with
+// their listener.
 void Manager::destroy(TimePoint now, Handle handle) {
   const std::uint32_t slot = handle.value();
   if (ids_[slot].state == IdState::listening) {
@@ -98,6 +106,7 @@ const LocalAddress* Manager::first_address(bool v4) const {
   return found == config_.addresses.end() ? nullptr : &*found;
 }
 
+// Binds the id to the NIC that has this address.
 int Manager::take_nic(Connection& id, const srd::Address& address) const {
   const LocalAddress* const own = find_address(address);
   if (own == nullptr) {

@@ -1,4 +1,9 @@
 // Owns the conflicts between bound ports.
+//
+// By the rules of Linux: a port with a wildcard address conflicts with the same port on any
+// address, unless both owners allow the reuse, or each serves its own family of addresses only.
+// Among the processes of a host a service belongs to the one that has claimed it (ServiceClaims),
+// which is asked only for ports that others may send requests to.
 #include "emu/roce/cm/ports.hpp"
 
 #include <algorithm>

@@ -10,8 +10,8 @@
 
 namespace weft::roce::cm {
 
-// Who decides between the processes of a host. The owner implements it, for all NICs of the host:
-// while a process has a service, requests for it come to that process. A process may claim a
+// Decides which process of a host may have a port. The owner implements it, for all NICs of the
+// host: while a process has a service, requests for it come to that process. A process may claim a
 // service only once, and Ports does not do it twice.
 class ServiceClaims {
  public:
@@ -28,7 +28,7 @@ struct Binding {
   SocketAddress address;
   bool reuse = false;       // RDMA_OPTION_ID_REUSEADDR
   bool own_family = false;  // RDMA_OPTION_ID_AFONLY
-  bool outgoing = false;    // nobody asks for it: other processes may have it, too
+  bool outgoing = false;    // no request is sent to it: other processes may have it, too
 };
 
 // Within the process several ids may have a port, at different addresses, or all with `reuse`.

@@ -1,4 +1,8 @@
 // Owns what messages of connections do to ids. They may be anything: what fits no id is counted.
+//
+// handle() sorts messages by kind. Each handler finds the id (by its own number, and where the
+// message names it, by the peer's), asks whether its phase expects this message, and otherwise
+// decides whether it is a copy of one that was answered, which is then answered again, or a stray.
 #include <cerrno>
 
 #include "emu/roce/cm/manager.hpp"
@@ -232,6 +236,7 @@ void Manager::welcome(std::uint32_t listener, const Arrival& arrival,
   events_.push_back(event);
 }
 
+// A REP may come in time, again (the RTU was lost), or for an id that has given up.
 void Manager::handle_reply(const Arrival& arrival) {
   const std::uint32_t slot = find(arrival, false);
   if (slot == kNone) {
@@ -326,7 +331,7 @@ std::uint32_t Manager::find_timed_out(const Arrival& arrival) const {
              : found->second;
 }
 
-// Nobody listens: not yet, perhaps. Programs that agree on a port over another connection rely on
+// No id listens there, or not yet. Programs that agree on a port over another connection rely on
 // the milliseconds that it takes to resolve an address and a route elsewhere, and here it takes
 // none. So the request is sent again, after waits that double, before the program hears of it.
 bool Manager::asks_again(TimePoint now, std::uint32_t slot, const Message& message) {
@@ -340,6 +345,7 @@ bool Manager::asks_again(TimePoint now, std::uint32_t slot, const Message& messa
   return true;
 }
 
+// A REJ says which message it refuses; only the phase that waits for that one hears of it.
 void Manager::handle_reject(const Arrival& arrival) {
   const Message& message = arrival.message;
   const std::uint32_t slot = message.reason == static_cast<std::uint16_t>(Reason::timeout)

@@ -1,5 +1,10 @@
 // Owns sending: the queue of messages, sending again, giving up, and what is remembered of a
 // connection that has ended.
+//
+// A message that needs an answer is kept with its id and sent again when its time is over, so many
+// times; then the id ends with an error. After its end a connection is remembered for as long as
+// copies of its messages may be on the way, so that a late one is answered as before and no new
+// connection is mistaken for it.
 #include <cerrno>
 
 #include "emu/roce/cm/manager.hpp"
@@ -139,6 +144,8 @@ void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
   }
 }
 
+// Whether the message is for this very NIC, and can be handed back to this manager without the
+// network.
 bool Manager::turns_round(const Outgoing& out) const {
   Message message;
   const LocalAddress* const own = find_address(out.to);

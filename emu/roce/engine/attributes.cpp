@@ -1,4 +1,5 @@
-// Owns the specification's table of transitions (chapter 11.2.5.2, table 91).
+// Owns the specification's table of transitions (chapter 11.2.5.2, table 91): for each type and
+// pair of states, which attributes must be given and which may be.
 #include "emu/roce/engine/attributes.hpp"
 
 #include <cerrno>

@@ -1,4 +1,9 @@
 // Owns the tables of objects, their control calls, and the calls of a Machine.
+//
+// Control calls (create, modify, destroy) change objects between packets. on_packet() drops what is
+// not for a living queue pair or does not come from its peer, and hands the rest to the responder
+// (resp.cpp), the completer (comp.cpp) or the datagram code (ud.cpp). Whatever may have become able
+// to send is put into the list of ready queue pairs by wake().
 #include "emu/roce/engine/engine.hpp"
 
 #include <algorithm>

@@ -39,12 +39,11 @@ struct EngineConfig {
   std::uint64_t salt = 0;  // of the keys
 };
 
-// One thread at a time calls an engine; whoever owns it also owns the lock, the carrier and the
-// clock. It never waits and has hardly any memory of its own for payload: what it sends is lent
-// from the regions of the application, and only a packet out of many pieces is gathered; what
-// arrives is copied there at once. Everything that applications wait for is put into the Sink
-// during the calls. Between two calls it is at rest, so that objects may be made and destroyed
-// then.
+// One thread at a time calls an engine; its owner also owns the lock, the carrier and the clock. It
+// never waits and has hardly any memory of its own for payload: what it sends is lent from the
+// regions of the application, and only a packet out of many pieces is gathered; what arrives is
+// copied there at once. Everything that applications wait for is put into the Sink during the
+// calls. Between two calls it is at rest, so that objects may be made and destroyed then.
 class Engine final : public srd::Machine {
  public:
   // Asks the owner to put what lies in a receive queue of its own (one that the application writes
@@ -78,7 +77,7 @@ class Engine final : public srd::Machine {
 
   // The number of the new queue pair, or 0 when there is no room or the request is none. Numbers go
   // round: one that was destroyed is used again as late as possible, so that stray packets of its
-  // former life find nobody.
+  // former life find no queue pair.
   [[nodiscard]] std::uint32_t create_qp(const QpRequest& request);
   // Its requests vanish.
   [[nodiscard]] int destroy_qp(std::uint32_t qpn);

@@ -1,4 +1,8 @@
 // Owns the checks behind each use of a key.
+//
+// A key is an index into a table and, in its low eight bits, a variant that differs from one owner
+// of the index to the next, so that a key of the former owner is refused. Windows have indices of
+// their own range; each refers to the region under it and is limited to its bytes and rights.
 #include "emu/roce/engine/keys.hpp"
 
 #include <cerrno>

@@ -61,7 +61,7 @@ bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out)
   return false;
 }
 
-// A datagram that does not fit, or finds no receive, is dropped: nobody is told.
+// A datagram that does not fit, or finds no receive, is dropped without a word to its sender.
 void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   if (packet.qkey != qp.attributes.qkey) {

@@ -1,5 +1,9 @@
 // Owns the rules: each request completes once and in order, is executed exactly once, puts its
 // bytes where they belong and nowhere else, and fails only for a reason.
+//
+// Every request paints its bytes with a pattern of its own number. Where a peer's memory shows
+// which requests were executed and in which order, and what completions say has to agree with it.
+// The first disagreement is the verdict of the run.
 #include "emu/roce/swarm/account.hpp"
 
 #include <algorithm>

@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kReceiveId = std::uint64_t{1}
                                             << 40;  // wr_ids of receives begin here
 inline constexpr std::byte kUntouched{0xEE};
 
-// Registered memory with a margin that nobody may write to.
+// Registered memory with a margin to which no peer may write.
 class Arena {
  public:
   static constexpr std::size_t kMargin = 64;
@@ -46,7 +46,7 @@ enum class Kind : std::uint8_t {
   read_back,  // of a slot ...
   copy,       // ... that a fenced write sends on
   bind,       // of a memory window, which has no packet
-  bad_key,    // a write with a key that nobody has
+  bad_key,    // a write with a key that was never given out
   read_only,  // a write to memory that may only be read
   outside,    // a write that ends behind its region
   too_long,   // a send that no receive holds

@@ -1,4 +1,5 @@
-// Owns what each kind of request looks like.
+// Owns what each kind of request looks like: from its kind, its number and its slot to a work
+// request.
 #include "emu/roce/swarm/draft.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ Kind draw_kind(Rng& rng, QpType type, double bad_requests) {
 
 namespace {
 
-// Of the request's own memory, again and again.
+// Binds the same window again and again, to the first slot of the end's own memory.
 void make_bind(End& end, WorkRequest& work) {
   work.opcode = WrOpcode::bind_window;
   work.window = end.window;
@@ -61,6 +62,8 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
     request.length = std::max(request.length, 1U);
   }
   draft.from = std::size_t{slot} * kSlot;
+  // wr_id and immediate are the number: the completion of a request and the receive at the peer can
+  // both be traced to it.
   WorkRequest& work = draft.work;
   work.wr_id = work.immediate = number;
   work.remote_address = end.target.address(draft.from);
@@ -92,6 +95,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
       draft.changes_local = true;
       break;
     case Kind::copy:
+      // The source is the slot before, where the read_back put its bytes.
       work.flags = kFence;
       draft.from -= kSlot;
       break;
@@ -100,6 +104,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
       request.length = 0;
       break;
     case Kind::bad_key:
+      // Changes the key part only, not the index: the key of a region that has been replaced.
       work.rkey ^= 0x5A;
       break;
     case Kind::read_only:
@@ -107,6 +112,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
       work.remote_address = end.read_only.address(0);
       break;
     case Kind::outside:
+      // Begins inside the region and ends beyond it.
       work.remote_address = end.target.address(end.target.size()) - (request.length - 1) / 2;
       break;
     case Kind::write:

@@ -1,4 +1,7 @@
-// Owns the distribution of plans.
+// Owns the distribution of plans: how often each type, size and fault is drawn.
+//
+// Small numbers are drawn often where a limit lies: queues of one or two requests, sequence numbers
+// just before their wrap, connections of a host with itself.
 #include "emu/roce/swarm/plan.hpp"
 
 namespace weft::roce::swarm {
@@ -37,6 +40,8 @@ Plan plan_of(std::uint64_t seed) {
   plan.congestion_control = rng.chance(0.2);
   plan.window = rng.chance(0.3) ? 4 + rng.below(12) : 128;
   LinkFaults& faults = plan.faults;
+  // In a third of the runs nothing is lost, repeated or damaged: what fails there is no question of
+  // recovery.
   const double severity = rng.chance(0.3) ? 0 : rng.unit() * 0.15;
   faults.lose = rng.chance(0.6) ? severity : 0;
   faults.repeat = rng.chance(0.5) ? severity : 0;

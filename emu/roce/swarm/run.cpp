@@ -1,4 +1,9 @@
-// Owns what the applications of a run do: connect, post, take completions, post receives again.
+// Owns what the applications of a run do: connect, post requests, take completions, post receives
+// again.
+//
+// The order of one turn is act() (every end of every connection may post), a random stretch of
+// simulated time, drain() (the account judges each completion). Everything random comes from one
+// generator that the seed starts, so a failing seed fails again in the same way.
 #include "emu/roce/swarm/run.hpp"
 
 #include <algorithm>
@@ -21,6 +26,8 @@ constexpr Duration kPatience = std::chrono::milliseconds{250};
 // Applications act at random times, the world goes on in between, and the account hears of each
 // completion. After plan.busy the network heals, so that what has not completed by kPatience never
 // will.
+// A seed of the simulated world: hosts with engines, the faults between them, and the account of
+// what was asked for and what has come.
 class Run {
  public:
   explicit Run(const Plan& plan)
@@ -55,6 +62,7 @@ class Run {
   std::vector<std::uint32_t> shared_;                   // receives in the SRQ, by host
 };
 
+// All of an arena under one key, with the addresses that the arena's owner sees.
 std::uint32_t Run::add_region(std::uint32_t host, Arena& arena, std::uint32_t access) {
   const std::uint32_t key = world_.engine(host).keys().register_region(
       {arena.at(0), arena.address(0), arena.size(), access, kDomain});
@@ -62,6 +70,8 @@ std::uint32_t Run::add_region(std::uint32_t host, Arena& arena, std::uint32_t ac
   return key;
 }
 
+// Receive memory is one arena per host, cut into slots. A slot is free or belongs to a posted
+// receive; drain() frees it after the account has checked its bytes.
 void Run::make_hosts() {
   account_.receive_memory.reserve(plan_.hosts);
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
@@ -101,6 +111,8 @@ void Run::make_qp(Connection& connection, std::uint32_t index) {
   WEFT_CHECK(end.qpn != 0);
 }
 
+// The way that a program takes a queue pair to RTS: INIT, RTR, RTS, each step with the attributes
+// that the queue pair's type requires.
 void Run::to_rts(Connection& connection, std::uint32_t index) {
   const ConnectionPlan& plan = connection.plan;
   const End& end = connection.ends[index];
@@ -142,6 +154,9 @@ void Run::to_rts(Connection& connection, std::uint32_t index) {
   WEFT_CHECK(error == 0);
 }
 
+// Each end has three regions. `local` is what it sends from and reads into; `target` and
+// `read_only` lie at the peer and are registered there, because the requests of this end change
+// nothing else.
 void Run::connect(const ConnectionPlan& plan) {
   Connection& connection = account_.connections.emplace_back();
   connection.plan = plan;
@@ -176,6 +191,8 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
                          static_cast<std::uint32_t>(account_.requests.size() + 1));
   Request& request = draft.request;
   request.connection = number;
+  // A copy writes to the peer what the read_back before it has fetched: it carries that request's
+  // pattern, and paints nothing itself, because the bytes are those of the read.
   if (kind == Kind::copy) {
     request.pattern = account_.requests.back().number;
     request.length = account_.requests.back().length;
@@ -183,10 +200,13 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
     paint(end.local.at(draft.from), request.pattern, request.length);
   }
   const std::uint32_t lkey = kind == Kind::bad_local ? end.local_key ^ 0xFF : end.local_key;
+  // Half of the requests have their bytes in two pieces, cut anywhere, even at an end.
   const std::uint32_t cut = rng_.below(request.length + 1);
   const bool one_piece = kind == Kind::add || rng_.chance(0.5);
   const Sge pieces[] = {{end.local.address(draft.from), one_piece ? request.length : cut, lkey},
                         {end.local.address(draft.from + cut), request.length - cut, lkey}};
+  // Inline data is taken when it is posted: the bytes of a copy are not there yet by then, and for
+  // inline data no key is looked at.
   const bool is_inline = !draft.changes_local && kind != Kind::copy && kind != Kind::bad_local &&
                          request.length <= kMaxInline && rng_.chance(0.5);
   draft.work.flags |= is_inline ? std::uint8_t{kInline} : std::uint8_t{};
@@ -201,8 +221,10 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
   if (draft.work.opcode == WrOpcode::read) {  // what it will find
     paint(end.target.at(draft.from), request.pattern, request.length);
   }
+  // The account holds the counter in slot 0 of the target against this number.
   end.adds += kind == Kind::add ? 1 : 0;
   if (kind == Kind::bind) {
+    // A window's key changes with each bind; the next bind names the new one.
     end.window = (end.window & ~0xFFU) | (draft.work.new_rkey & 0xFF);
   }
   account_.requests.push_back(request);
@@ -218,6 +240,7 @@ void Run::post_receive(std::uint32_t host, std::uint32_t qpn) {
   const std::uint32_t slot = slots.back();
   Arena& memory = account_.receive_memory[host];
   const std::size_t at = std::size_t{slot} * kReceiveSize;
+  // Bytes outside of what arrives must stay as they are: the account looks for this value.
   std::fill_n(memory.at(at), kReceiveSize, kUntouched);
   const std::uint32_t cut = rng_.below(kReceiveSize);
   const Sge pieces[] = {{memory.address(at), cut, receive_keys_[host]},
@@ -238,6 +261,7 @@ void Run::post_receive(std::uint32_t host, std::uint32_t qpn) {
 }
 
 void Run::post_receives(End& end, const ConnectionPlan& plan) {
+  // Receives that come late provoke RNR.
   if (rng_.chance(plan_.lazy_receives) || (end.ended && plan.type == QpType::rc)) {
     return;
   }
@@ -258,6 +282,7 @@ void Run::act_at(std::uint32_t number, std::uint32_t index) {
   if (!world_.is_up(end.host)) {
     return;
   }
+  // The application puts its own queue pair into the error state. What is open must still complete.
   if (rng_.chance(plan_.breaks)) {
     QpAttributes to;
     to.state = QpState::error;
@@ -272,6 +297,7 @@ void Run::act_at(std::uint32_t number, std::uint32_t index) {
     }
     ++end.next_slot;
     ++end.posted;
+    // The copy follows at once, with a fence: it must not be sent before the read has ended.
     if (kind == Kind::read_back && post(number, index, Kind::copy, end.next_slot)) {
       ++end.next_slot;
     }
@@ -291,6 +317,7 @@ void Run::drain() {
     for (; !sink.events.empty(); sink.events.pop()) {
       account_.heard_event(host, sink.events.front());
     }
+    // A host that has died reports nothing more; what it had is not judged.
     for (; !sink.completions.empty() && world_.is_up(host); sink.completions.pop()) {
       const Completion completion = sink.completions.front();
       account_.completed(host, completion);

@@ -1,5 +1,9 @@
 // Owns the road of a frame: headers and ICRC at the sender, faults, ICRC and headers at the
 // receiver.
+//
+// Frames are whole and real: the headers are written and parsed by the same code that the carriers
+// use (emu/roce/wire), so that a damaged bit is found or missed here as it would be on a network.
+// Time jumps from one event to the next; nothing sleeps.
 #include "emu/roce/swarm/world.hpp"
 
 #include <algorithm>
@@ -8,13 +12,7 @@
 
 namespace weft::roce::swarm {
 
-srd::Address address_of_host(std::uint32_t host) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{10};
-  address.bytes[15] = static_cast<std::byte>(host + 1);
-  return address;
-}
+srd::Address address_of_host(std::uint32_t host) { return srd::Address::v4(10, 0, 0, host + 1); }
 
 std::uint32_t World::add_host(EngineConfig config) {
   const std::uint32_t host = hosts();
@@ -25,6 +23,8 @@ std::uint32_t World::add_host(EngineConfig config) {
   return host;
 }
 
+// Time moves on to the next arrival or timeout, but not beyond the limit. Arrivals come before
+// timeouts of the same moment.
 void World::step(TimePoint limit) {
   pump();
   TimePoint next = limit;
@@ -86,6 +86,8 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
     frame.insert(frame.end(), piece.begin(), piece.end());
   }
   const auto all = std::span<const std::byte>(frame);
+  // Parsed for the filter and for the account of what was lost, which are told packets and not
+  // bytes.
   wire::Packet parsed;
   static_cast<void>(wire::parse_packet(all.subspan(headers), 0, parsed));
   const std::uint32_t crc = wire::icrc(
@@ -99,10 +101,12 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
     note_lost(from, packet.to, parsed);
     return;
   }
+  // A repeated frame draws its own delay, so it may overtake the first one.
   if (rng_.chance(faults_.repeat)) {
     launch(frame);
   }
   if (rng_.chance(faults_.damage)) {
+    // Counted as lost, at most: damage to a field that the ICRC leaves out does no harm.
     note_lost(from, packet.to, parsed);
     for (std::uint32_t bits = 1 + rng_.below(3); bits != 0; --bits) {
       frame[rng_.below(static_cast<std::uint32_t>(frame.size()))] ^=
@@ -168,6 +172,8 @@ void World::deliver(const Frame& frame) {
     if (!is_up(host) || (!to_all && datagram.header.destination != address_of_host(host))) {
       continue;
     }
+    // The bytes are handed over in two pieces cut at random after the headers, as a carrier does
+    // whose ring wraps within a packet.
     const std::byte opcode = datagram.packet.front();
     const std::size_t headers = std::min(
         wire::header_size_of(std::to_integer<std::uint8_t>(opcode)), datagram.packet.size());

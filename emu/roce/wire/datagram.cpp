@@ -1,4 +1,6 @@
-// Owns reading and writing of Ethernet, IP and UDP headers around RoCEv2.
+// Owns reading and writing of Ethernet, IP and UDP headers around RoCEv2. Lengths are checked
+// against each other before anything behind them is looked at; IPv4 headers with options and
+// fragments are refused, as senders of RoCE make none.
 #include "emu/roce/wire/datagram.hpp"
 
 #include <boost/endian/conversion.hpp>
@@ -38,19 +40,12 @@ std::uint16_t checksum(const std::byte* ip) {
   return static_cast<std::uint16_t>(~(sum + (sum >> 16)));
 }
 
-srd::Address mapped(const std::byte* ipv4) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  std::memcpy(&address.bytes[12], ipv4, 4);
-  return address;
-}
-
 void read_ipv4(const std::byte* ip, DatagramHeader& header) {
   header.traffic_class = get8(&ip[1]);
   header.identification = get16(&ip[4]);
   header.hop_limit = get8(&ip[8]);
-  header.source = mapped(&ip[12]);
-  header.destination = mapped(&ip[16]);
+  header.source = srd::Address::v4(&ip[12]);
+  header.destination = srd::Address::v4(&ip[16]);
 }
 
 void read_ipv6(const std::byte* ip, DatagramHeader& header) {

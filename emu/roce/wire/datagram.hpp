@@ -48,7 +48,7 @@ struct Datagram {
 [[nodiscard]] DatagramFault parse_datagram(std::span<const std::byte> frame, Datagram& datagram);
 [[nodiscard]] bool icrc_is_right(const Datagram& datagram);
 
-// The headers alone, as somebody has found them around a packet of ours: their checksum, lengths
+// The headers alone, as a carrier has found them around a packet for us: their checksum, lengths
 // and ports are not looked at. False: they are neither IPv4 nor IPv6.
 [[nodiscard]] bool read_envelope(std::span<const std::byte> envelope, DatagramHeader& header);
 

@@ -1,4 +1,7 @@
 // Owns the offsets of the fields of connection management (specification, chapter 12).
+//
+// visit() names every field of every message once: Reader fills a CmMessage from the bytes, Writer
+// the bytes from a CmMessage. So what is written can be read, and a field cannot be at two places.
 #include "emu/roce/wire/mad.hpp"
 
 #include <algorithm>
@@ -263,10 +266,9 @@ bool read_ip_header(const CmMessage& message, CmIpHeader& header) {
   header.port = static_cast<std::uint16_t>(get_bytes(data + 2, 2));
   std::memcpy(&header.source, data + 4, sizeof header.source);
   std::memcpy(&header.destination, data + 20, sizeof header.destination);
-  if (version == 4) {  // the last four bytes; those before are zero
+  if (version == 4) {  // the last four bytes; the wire has zeros before them
     for (srd::Address* const address : {&header.source, &header.destination}) {
-      std::fill_n(address->bytes.begin(), kIpv4At, std::byte{});
-      address->bytes[10] = address->bytes[11] = std::byte{0xFF};
+      *address = srd::Address::v4(&address->bytes[kIpv4At]);
     }
   }
   return true;

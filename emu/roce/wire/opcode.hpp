@@ -116,7 +116,7 @@ constexpr std::array<std::uint16_t, 256> make_traits() {
 inline constexpr std::array<std::uint16_t, 256> kTraits = make_traits();
 }  // namespace detail
 
-// 0 for an opcode that nobody here speaks: RD, XRC, flush, atomic write, vendors' own.
+// 0 for an opcode that is not spoken here: RD, XRC, flush, atomic write, vendors' own.
 [[nodiscard]] constexpr std::uint16_t traits_of(std::uint8_t opcode) {
   return detail::kTraits[opcode];
 }

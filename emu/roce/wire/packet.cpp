@@ -1,4 +1,8 @@
 // Owns the order of the headers of a transport packet.
+//
+// Which headers a packet has follows from its opcode (opcode.hpp); they always stand in the order
+// in which they are read and written here. The size of all of them is known for each opcode at
+// compile time.
 #include "emu/roce/wire/packet.hpp"
 
 #include <algorithm>

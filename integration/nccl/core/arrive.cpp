@@ -1,4 +1,10 @@
 // Owns what the engine tells: messages that arrived, and work that ended.
+//
+// progress() takes all completions of the engine. A control message (hello, welcome, announce,
+// reject, goodbye) goes to the connection that it names; the immediate of a write says which
+// announced buffer was filled; the cookie of work of ours says which request has ended. Any message
+// may be malformed, late, or for a connection that is gone: then it is counted, and answered where
+// the other end would wait for ever.
 #include <algorithm>
 
 #include "integration/nccl/core/core.hpp"
@@ -100,8 +106,8 @@ ReceiveComm* Core::receiver(const Completion& completion, const ControlHeader& h
   return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;
 }
 
-// Who asked a former life of ours asks again (SendComm::ask_again()), even if the first hello had
-// not left by then: so it may come twice.
+// A partner that asked a former life of ours asks again (SendComm::ask_again()), even if the first
+// hello had not left by then: so it may come twice.
 bool Core::knows(const Listener& listener, const Hello& hello) const {
   for (std::size_t i = 0; i < listener.waiting.size(); ++i) {
     if (listener.waiting.at(i) == hello) {

@@ -40,8 +40,8 @@ struct Request {
 };
 
 // Memory that was registered for one connection. The key is of this connection alone: when it goes,
-// nobody can write there through it, whatever other connections have registered. What is only sent
-// has no key.
+// no partner can write there through it, whatever other connections have registered. What is only
+// sent has no key.
 struct Region {
   srd::RegionKey key;
   std::byte* data = nullptr;
@@ -75,7 +75,7 @@ struct CoreCounters {
   std::uint64_t sends_waited = 0;  // sends that found no announced buffer
   std::uint64_t overtaken = 0;     // messages complete before an earlier one of their connection
   std::uint64_t stray_immediates = 0;  // that name no buffer that waits
-  std::uint64_t stray_controls = 0;    // for nobody who is here
+  std::uint64_t stray_controls = 0;    // for no connection of this process
   std::uint64_t malformed_controls = 0;
   std::uint64_t stalls = 0;  // the engine had no room for a write
   std::uint64_t failed_connections = 0;

@@ -34,7 +34,7 @@ struct ControlHeader {
   boost::endian::big_uint32_buf_t to_nonce{0};
   boost::endian::big_uint32_buf_t from_nonce{0};
   boost::endian::big_uint32_buf_t sequence{0};  // announce: of the group; hello: the listener
-  boost::endian::big_uint32_buf_t qkey{0};      // of whoever sends this
+  boost::endian::big_uint32_buf_t qkey{0};      // of the sender of this
   boost::endian::big_uint64_buf_t secret{0};    // hello: from the listener's handle
 };
 static_assert(sizeof(ControlHeader) == 32);

@@ -1,4 +1,10 @@
 // Owns making and closing connections, and their memory.
+//
+// A connection is asked for by its sender (connect(), a hello) and made by its receiver (accept(),
+// a welcome). Both calls return at once and are repeated by NCCL until the connection is there; the
+// handle, which NCCL hands back each time, remembers that it was asked for. Closed connections stay
+// in the table until the engine holds no work of theirs, and their numbers rest for a while, so
+// that late messages find no new owner.
 #include "integration/nccl/core/core.hpp"
 
 #include <algorithm>

@@ -42,7 +42,7 @@ struct ListenHandle {
 };
 static_assert(sizeof(ListenHandle) <= 64);  // the oldest tables have no more room
 
-// Pure: one caller at a time, who drives the engine and calls progress() after each round. A peer
+// Pure: one caller at a time, which drives the engine and calls progress() after each round. A peer
 // that dies while something waits for it is noticed by a message without bytes to an endpoint where
 // nothing is received: the engine tries for as long as the peer lives.
 class Core {
@@ -66,7 +66,7 @@ class Core {
   void close(SendComm& connection);
   void close(ReceiveComm& connection);
 
-  // What is received into must be open to the partner's writes; nobody reaches what is sent.
+  // What is received into must be open to the partner's writes; no partner reaches what is sent.
   [[nodiscard]] Result<Region*> register_memory(SendComm& connection, std::byte* data,
                                                 std::size_t size);
   [[nodiscard]] Result<Region*> register_memory(ReceiveComm& connection, std::byte* data,
@@ -103,9 +103,9 @@ class Core {
   struct Watch {
     bool under_way = false;
     bool wanted = false;
-    Partner partner;  // to whom it is under way
+    Partner partner;  // to which it is under way
   };
-  static constexpr std::size_t kMaxWaiting = 1024;  // connections that nobody has accepted
+  static constexpr std::size_t kMaxWaiting = 1024;  // connections that were not accepted yet
   static constexpr Duration kCheckEvery = std::chrono::milliseconds{50};
   static constexpr std::size_t kMaxConnections = 1U << 16;  // of each kind; numbers have 16 bits
 

@@ -1,4 +1,5 @@
-// Owns the endpoints and the buffers of control messages.
+// Owns the endpoints and the buffers of control messages. A message that finds no free buffer, or
+// no room in the engine, waits in the backlog, and later ones wait behind it.
 #include "integration/nccl/core/links.hpp"
 
 #include <algorithm>

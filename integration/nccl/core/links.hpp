@@ -56,8 +56,7 @@ class Links {
 
   // --- Control messages. False: no room at present, nothing was sent.
   [[nodiscard]] bool try_send(const Partner& to, std::span<const std::byte> message);
-  // Sent as soon as there is room. If it does not arrive, that is nobody's failure unless
-  // `matters`.
+  // Sent as soon as there is room. If it does not arrive, no request fails unless `matters`.
   void send(const Partner& to, ControlHeader header, bool matters = true);
   void retry();
   [[nodiscard]] bool has_backlog() const { return !backlog_.empty(); }

@@ -1,4 +1,8 @@
 // Owns announcing buffers, and telling which message has arrived in which.
+//
+// A receive takes the next slot and announces its buffers to the sender. Each write that arrives
+// carries in its immediate the slot and the place within the group, so writes may come in any
+// order; a request is done when all of its buffers were written.
 #include "integration/nccl/core/receive_comm.hpp"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // Owns matching sends with announced buffers, and writing them.
+//
+// NCCL matches by tag, in order: a send takes the oldest announced buffer with its tag. Until one
+// is announced the send waits in `waiting_`. Announcements may overtake each other; they are taken
+// into use only in their own order (first_ to known_).
 #include "integration/nccl/core/send_comm.hpp"
 
 #include <algorithm>

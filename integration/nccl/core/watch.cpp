@@ -1,4 +1,8 @@
 // Owns noticing that a peer is no more while something waits for it.
+//
+// A receiver posts no work to its sender after the announcement, so the engine would never find out
+// that the sender died. While something has waited between two checks, a message that the engine
+// has to get acknowledged is sent to the peer; its failure fails the connections with it.
 #include "integration/nccl/core/core.hpp"
 
 namespace weft::nccl {
@@ -57,7 +61,8 @@ void Core::watch(srd::PeerId peer, const Partner& partner, Watch& one) {
 }
 
 // A message to a partner has failed, and that matters. Only a peer that does not answer takes all
-// connections with it: who names a wrong endpoint or Q_Key spoils what was asked in that name.
+// connections with it: a hello that names a wrong endpoint or Q_Key spoils what was asked in that
+// name.
 void Core::on_failure(const Partner& partner, srd::Status status) {
   if (status == srd::Status::peer_restarted) {
     notice_restarts();
@@ -80,8 +85,8 @@ void Core::fail_all(const Partner& partner, bool at_peer) {
   fail(receivers_);
 }
 
-// Connections with a former life are no more. Who has only asked for one asks the present life: its
-// handle may well be from there.
+// Connections with a former life are no more. One that was only asked for is asked of the present
+// life: its handle may well be from there.
 void Core::notice_restarts() {
   seen_restarts_ = engine_.counters().peer_restarts;
   const auto is_stale = [&](const auto& one) {

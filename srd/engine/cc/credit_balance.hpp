@@ -38,9 +38,9 @@ class CreditBalance {
     }
   }
 
-  // What a credit request says now. What was asked for cannot be taken back, and who gives up what
-  // it wanted would hold the link for nothing: so no more is asked for than keeps the next request
-  // in time.
+  // What a credit request says now. What was asked for cannot be taken back, and a sender that
+  // gives up what it wanted would hold the link for nothing: so no more is asked for than keeps the
+  // next request in time.
   [[nodiscard]] std::uint32_t demand() const {
     const Bytes asked = wanted_ > blind() ? wanted_ - blind() : 0;
     const Bytes open = std::min(kWindowsAsked * most_ / kBytesPerCredit + 1, kMaxOpen);
@@ -65,10 +65,10 @@ class CreditBalance {
   // says which one is later up to half of that.
   static constexpr Bytes kMaxOpen = Bytes{1} << 30;
 
-  // What may leave before anything is granted. Nobody has said yet whether the receiver is free: a
+  // What may leave before anything is granted. The receiver has not said yet whether it is free: a
   // long message soon hears, and loses at most its first window; a short one would be over by then,
-  // and a thousand of them at once would all be lost. So the allowance begins where a message
-  // no longer fits into the first window.
+  // and a thousand of them at once would all be lost. So the allowance begins where a message no
+  // longer fits into the first window.
   [[nodiscard]] Bytes blind() const {
     const Bytes share = std::min(wanted_, most_) / kBlindShare;
     return std::clamp(share + (wanted_ > most_ ? wanted_ - most_ : 0), least_, most_);

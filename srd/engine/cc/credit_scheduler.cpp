@@ -17,6 +17,7 @@ CreditScheduler::CreditScheduler(const CreditTuning& tuning)
   time_per_quantum_ = rate_.time_for(quantum_ * kBytesPerCredit);
 }
 
+// Demands are cumulative counts, so one that comes late, or twice, changes nothing.
 bool CreditScheduler::on_demand(TimePoint now, PeerId peer, std::uint32_t cumulative) {
   const std::uint32_t index = peer.value();
   if (index >= max_peers_) {
@@ -39,6 +40,9 @@ bool CreditScheduler::on_demand(TimePoint now, PeerId peer, std::uint32_t cumula
   return true;
 }
 
+// A grant is due when the link has had time to carry the ones before. Senders take turns; one that
+// has all it asked for leaves the ring. Time that was missed is made up for, but not without limit:
+// a burst of grants would become a burst of data.
 std::optional<CreditScheduler::Grant> CreditScheduler::next(TimePoint now) {
   if (turn_ == kNobody || now < due_) {
     return std::nullopt;

@@ -36,7 +36,7 @@ class CreditScheduler {
   bool on_demand(TimePoint now, PeerId peer, std::uint32_t cumulative);
   // A grant that is due, the next sender's turn. Call until there is none.
   [[nodiscard]] std::optional<Grant> next(TimePoint now);
-  // When the next grant is due; kNever while nobody wants any.
+  // When the next grant is due; kNever while no sender wants any.
   [[nodiscard]] TimePoint next_due() const { return turn_ == kNobody ? kNever : due_; }
   // What the peer has been granted so far, to be said again in any acknowledgement.
   [[nodiscard]] std::uint32_t granted(PeerId peer) const;
@@ -54,7 +54,7 @@ class CreditScheduler {
   struct Sender {
     std::uint32_t demand = 0;
     std::uint32_t granted = 0;
-    std::uint32_t next = kNobody;  // in the ring of those who want; kNobody: not in it
+    std::uint32_t next = kNobody;  // in the ring of senders that want credit; kNobody: not in it
     std::uint32_t previous = kNobody;
   };
 

@@ -10,9 +10,9 @@ namespace weft::srd {
 namespace {
 
 // Queueing delay aimed at, in base RTTs: of a peer that has the whole line, and more for each
-// halving of the rate. All see the same queue: those who have less go on growing in it while those
-// who have more shrink, so that rates come together however few share the link. kTarget is what
-// round trips are planned by, and what the steps follow from.
+// halving of the rate. All see the same queue: senders that have less go on growing in it while
+// senders that have more shrink, so that rates come together however few share the link. kTarget is
+// what round trips are planned by, and what the steps follow from.
 constexpr double kTargetOfAll = 0.45;
 constexpr double kTargetPerOctave = 1.0 / 32;
 constexpr double kTarget = 0.5;
@@ -254,7 +254,7 @@ void SrdControl::increase_below_target(double delay, double target, double acked
   fast_ = false;
   // Never faster than in an empty network: one acknowledgement would turn a part of a packet into
   // four packets, and those of 64 senders would collide. A round trip shorter than the others' gets
-  // as much less: who is near would else grow more often.
+  // as much less: a near sender would grow more often otherwise.
   const double window = std::max(window_, mtu_);
   window_ += acked * std::min(smoothed_rtt_ * 1000 / constants_.round(), 1.0) *
              std::min(constants_.alpha * (target - delay) / window, constants_.fast_scale);

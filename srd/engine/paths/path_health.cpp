@@ -1,4 +1,11 @@
 // Owns the life of a path: abandoned, probed, taken back.
+//
+// A time-out says that a packet was lost, not why. One that stands alone lets the path be skipped
+// for a moment; so many in a row (timeouts_to_abandon) let it be abandoned, and more of them where
+// a queue was seen lately, because congestion hits all paths while failures come alone. An
+// abandoned path carries probes only, at growing intervals; whatever arrives along it proves that
+// it works. Right after any time-out the choice is cautious for a while: paths that have proved
+// themselves since then are preferred.
 #include "srd/engine/paths/path_health.hpp"
 
 #include <algorithm>
@@ -97,6 +104,7 @@ PathId PathHealth::find_proven(PathId path) const {
   return path;
 }
 
+// True: the path was abandoned just now.
 bool PathHealth::on_timeout(TimePoint now, Entry& entry) {
   if (entry.state == PathState::assumed_bad ||
       (entry.state == PathState::skip && now < entry.since)) {
@@ -137,6 +145,8 @@ void PathHealth::recover(Entry& entry) {
   }
 }
 
+// For when no path is known to be good: the next usable one, or else the one that was left alone
+// longest.
 PathId PathHealth::find_usable(TimePoint now, PathId first) {
   std::uint16_t longest = first.value();
   for (std::uint16_t i = 0; i < paths_; ++i) {
@@ -153,6 +163,8 @@ PathId PathHealth::find_usable(TimePoint now, PathId first) {
   return PathId{longest};
 }
 
+// The path to be probed now, if any. Peers that do not answer at all (`silent`) have all paths
+// abandoned, and would otherwise be probed along each of them.
 std::optional<PathId> PathHealth::take_probe(TimePoint now, Duration answer_time, bool silent) {
   if (now < next_probe_) {
     return std::nullopt;

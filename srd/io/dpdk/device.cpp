@@ -1,4 +1,10 @@
 // Owns the calls that bring devices up, and the exceptions that single drivers need.
+//
+// The order is DPDK's: attach the device (make()), find out what it can carry (find_limits()),
+// configure one queue in each direction, start. Most of what is special here is for virtual
+// devices: a memif client whose server is gone cannot be started again and has to be made anew
+// (must_reopen()), af_packet needs buffers of its own measure, and few drivers can wake a thread by
+// an interrupt.
 #include "srd/io/dpdk/device.hpp"
 
 #include <linux/if.h>
@@ -63,7 +69,7 @@ rlim_t af_packet_blocks() {
 }
 
 // A server that was killed leaves its socket file, on which the next one could not bind. It is
-// removed only if nobody listens there.
+// removed only if no process listens there.
 void remove_stale_socket(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -1,4 +1,8 @@
-// Owns the arguments of EAL.
+// Owns the arguments of EAL, DPDK's runtime, which a process can start only once.
+//
+// What the user gives (--eal) is left alone, and completed: one core, memory without files that
+// outlive the process, no PCI device that was not named. Huge pages are used if they are free;
+// without them everything works, slower.
 #include "srd/io/dpdk/environment.hpp"
 
 #include <pthread.h>
@@ -26,6 +30,8 @@ bool free_huge_pages() {
   return file >> pages && pages >= kHugeMegabytes / 2;
 }
 
+// EAL wants to know which cores it may use; of ours it needs only one, since no DPDK thread runs
+// there.
 int first_core() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

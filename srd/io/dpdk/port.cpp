@@ -1,4 +1,8 @@
 // Owns frames in and out of an ethdev, and sleeping on it.
+//
+// A device's link may be down, for example until the other side of a memif has come. attend() looks
+// at it now and then. While the link is down, frames are dropped and counted, as on an unplugged
+// cable.
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <sys/epoll.h>

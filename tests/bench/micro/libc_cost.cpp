@@ -39,7 +39,7 @@ double median(std::array<double, kRepeats> times) {
 // `call` is given the function to call.
 template <class Function, class Call>
 void compare(const char* name, const char* what, Call&& call) {
-  // Libc itself, by its own handle; the program's name leads to whoever was preloaded.
+  // Libc itself, by its own handle; the program's own name leads to the library that was preloaded.
   static void* const libc = dlopen("libc.so.6", RTLD_NOW);
   auto* const stock = reinterpret_cast<Function*>(dlsym(libc, name));
   auto* const wrapped = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));

@@ -11,9 +11,10 @@ int exit_cancelled();          // by a thread that is to be cancelled
 int cancelled_waiter();        // for events of rdma_cm; others are interrupted, or do not wait
 int cancelled_poller();        // a thread is cancelled in its polls; the others go on
 int cancelled_questions();     // of a thread; calls that are no points of cancellation
+int closed_while_written();    // by another thread: device files
 int forks();                   // while another thread opens and closes the device
 int children_past_fork();      // by vfork() and _Fork()
-int grandchildren_by_vfork();  // who ask before their parent does
+int grandchildren_by_vfork();  // that ask before their parent does
 int forked_channels();         // children close theirs, whatever the parent's threads were at
 int first_use();               // by many threads at once
 
@@ -26,7 +27,7 @@ int libraries_that_come_and_go();  // beside threads that use the device
 int close_all();    // closefrom(), close_range() and close(), then the device once more
 int failed_dup();   // leaves the device file what it was
 int numbers();      // ours are out of the program's way
-int past_us();      // a device file is closed by calls that nobody wraps
+int past_us();      // a device file is closed by calls that are not wrapped
 int few_numbers();  // as many as `ulimit -n` leaves
 int channels();     // come and go without leaving anything
 

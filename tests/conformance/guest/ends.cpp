@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -26,7 +27,7 @@
 namespace weft::conformance {
 namespace {
 
-// What a library's destructor may do to a device that somebody was using when it ended.
+// What a library's destructor may do to a device that was in use when the program ended.
 struct ClosesAtExit {
   ibv_context* context = nullptr;
   ~ClosesAtExit() {
@@ -58,7 +59,7 @@ int exit_in_handler() {
 int exit_at_once() {
   constexpr int kMessages = 3;
   const bool sender = own_rank() == 0;
-  auto* const queue = new QueuePair(kSlots, kSize);  // as most programs: nobody takes it down
+  auto* const queue = new QueuePair(kSlots, kSize);  // as in most programs: it is never taken down
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     queue->post_receive(slot);
   }
@@ -78,7 +79,7 @@ int exit_at_once() {
 
 int exit_cancelled() {
   static QueuePair* const queue = new QueuePair(kSlots, kSize);
-  // Nobody is there to answer. What is sent again says that the network loses packets, and who
+  // No process is there to answer. What is sent again says that the network loses packets, and who
   // leaves such a network stays for a moment.
   constexpr std::uint32_t kNobody = 0x4000;
   demand(queue->post_send(0, 1, queue->number() ^ kNobody), "no room");
@@ -177,6 +178,44 @@ int cancelled_waiter() {
   (void)wait(nullptr);
   demand(error == EAGAIN, "there is no event");
   close(file);
+  return 0;
+}
+
+// Who writes to a device file while another thread closes it finds it open or closed, and nothing
+// in between.
+int closed_while_written() {
+  signal(SIGPIPE, [](int) { _exit(3); });
+  static std::atomic<int> file{-1};
+  static std::atomic<bool> writes{false};
+  static std::atomic<int> wrong{0};
+  static std::atomic<bool> ends{false};
+  std::thread writer([] {
+    constexpr char kNoCommand = 0;  // shorter than any
+    for (; !ends; writes = false) {
+      writes = true;
+      if (const int fd = file; fd >= 0 && write(fd, &kNoCommand, 1) >= 0) {
+        wrong = -1;
+      } else if (fd >= 0 && errno != EINVAL && errno != EBADF) {
+        wrong = errno;
+      }
+    }
+  });
+  const auto stop = std::chrono::steady_clock::now() + std::chrono::seconds{4};
+  for (int round = 0; wrong == 0 && std::chrono::steady_clock::now() < stop; ++round) {
+    const char* const name = round % 2 == 0 ? "/dev/infiniband/rdma_cm" : "/dev/infiniband/uverbs0";
+    const int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    demand(fd >= 0, name);
+    file = fd;
+    std::this_thread::yield();
+    close(fd);
+    file = -1;  // the number may be another file's from here on
+    while (writes) {
+      std::this_thread::yield();
+    }
+  }
+  ends = true;
+  writer.join();
+  demand(wrong == 0, wrong > 0 ? std::strerror(wrong) : "a command that is none was taken");
   return 0;
 }
 

@@ -175,7 +175,7 @@ int gone_everywhere() {
   std::thread second(work);
   first.join();
   second.join();
-  // Nobody polls: it is the background thread that finds the memory gone.
+  // The program does not poll: it is the background thread that finds the memory gone.
   QueuePair queue(16, kSize);
   Buffer buffer(queue);
   queue.post_receive(buffer.piece(kPage, 64), 1);
@@ -210,7 +210,7 @@ int own_faults() {
   demand(store_faults(forbidden) && blocked_inside == 1, "SA_NODEFER");
   lose(queue, Buffer::Way::unmapped);
 
-  // Sent by somebody, it is the program's in any case.
+  // Sent by a process, it is the program's in any case.
   const int handled = faults;
   if (sigsetjmp(after_fault, 1) == 0) {
     raise(SIGSEGV);

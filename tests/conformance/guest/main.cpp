@@ -19,6 +19,7 @@ constexpr Case kCases[] = {
     {"cancelled_poller", cancelled_poller},
     {"cancelled_waiter", cancelled_waiter},
     {"cancelled_questions", cancelled_questions},
+    {"closed_while_written", closed_while_written},
     {"forks", forks},
     {"forked_channels", forked_channels},
     {"children_past_fork", children_past_fork},

@@ -1,4 +1,5 @@
-// Owns the cases about the application's pages: who may change them, and who hears of a fault.
+// Owns the cases about the application's pages: which code may change them, and which handler a
+// fault reaches.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -62,7 +63,7 @@ int trap_forgets() {
   demand(page != 0, "no doorbell is watched");
   talk_to_itself(*queue);
   queue->destroy_queue_pair();
-  // The page belongs to somebody else now.
+  // The page belongs to another mapping now.
   void* const mine = mmap(reinterpret_cast<void*>(page), kPage, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   demand(mine == reinterpret_cast<void*>(page), "mmap");

@@ -66,7 +66,7 @@ class Place:
         self.socket.close()
 
     def __del__(self):
-        """Of an attack that was refused half-way nobody keeps the place."""
+        """An attack that was refused half-way keeps no place."""
         if hasattr(self, "socket"):
             self.close()
 
@@ -121,7 +121,7 @@ class Neighbour:
 
     @staticmethod
     def descriptors():
-        """Of every kind that can be had without privilege. Whoever asks closes them."""
+        """Of every kind that can be had without privilege. The caller closes them."""
         kinds = [os.open("/dev/null", os.O_RDONLY), os.open("/", os.O_RDONLY), *os.pipe(),
                  os.memfd_create("m"), os.open("/dev/zero", os.O_RDONLY)]
         with select.epoll() as epoll:
@@ -228,7 +228,7 @@ class Neighbour:
         self.keep(place)
 
     def connection_management(self):
-        """For queue pair 1: requests for nobody are refused, in whose name they may ever be."""
+        """For queue pair 1: requests for no process are refused, in whatever name they come."""
         place = Place(self, port=ROCE)
         for _ in range(self.rng.randint(1, 200)):
             packet = struct.pack(">BBHII", 0x64, 0, 0xFFFF, 1, 0)
@@ -340,7 +340,7 @@ class Neighbour:
 
     @staticmethod
     def check_itself():
-        """A neighbour without descriptors attacks nobody."""
+        """A neighbour without descriptors cannot attack."""
         held = len(os.listdir("/proc/self/fd"))
         if held > 500:
             sys.exit(f"the neighbour itself leaks descriptors: {held}")

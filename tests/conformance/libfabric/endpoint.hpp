@@ -69,8 +69,8 @@ class Endpoint {
   // The next error completion.
   fi_cq_err_entry wait_error();
   void wait_for(std::size_t count);
-  // Nothing is sent any more, and the peer knows: whoever ends first would not acknowledge the last
-  // words of the other if the first acknowledgement was lost.
+  // Nothing is sent any more, and the peer knows: an end that left first would not acknowledge the
+  // last words of the other if the first acknowledgement was lost.
   void part();
   // Goes on with another program, which opens an endpoint with that label.
   void meet(const std::string& label) { find_peers(label); }

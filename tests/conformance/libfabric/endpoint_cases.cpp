@@ -258,8 +258,8 @@ void restart() {
   e.barrier();
 }
 
-// The same after a kill -9 in the middle of a message to the survivor, who never hears of it.
-// The lives are children of the program that weft run knows; that one never opens a device.
+// The same after a kill -9 in the middle of a message to the survivor, which never hears of it. The
+// lives are children of the program that weft run knows; that one never opens a device.
 void live_and_die(bool again) {
   Endpoint e(again ? "again" : "0");
   talk(e, again ? 2 : 1);

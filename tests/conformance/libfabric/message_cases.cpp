@@ -61,8 +61,8 @@ void tagged() {
   e.barrier();
 }
 
-// Messages that nobody waits for yet, of the provider's eager, medium and long protocols; taken in
-// the opposite order where tags tell them apart.
+// Messages without a posted receive yet, of the provider's eager, medium and long protocols; taken
+// in the opposite order where tags tell them apart.
 void come_unexpected(std::size_t count, std::size_t size, bool tagged_ones) {
   Endpoint e("0." + std::to_string(size) + (tagged_ones ? "t" : "m"));
   Buffer out(e.domain, count * size);
@@ -141,7 +141,7 @@ void multi_receive() {
 }
 
 // Some of many receives are cancelled, among them one in the middle of three with the same tag.
-// They never match, and what was meant for them waits for whoever comes later.
+// They never match, and what was meant for them waits for a later receive.
 void cancel() {
   Endpoint e;
   constexpr std::size_t kCount = 12;

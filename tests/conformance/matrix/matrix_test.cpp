@@ -187,7 +187,7 @@ std::string dying(const std::string& mark, const std::string& then) {
          "; exec sleep 600'";
 }
 
-// Survivors may fail, but not crash; with one host there is nobody to survive.
+// Survivors may fail, but not crash; with one host there is no survivor.
 TEST(Matrix, JudgesSurvivorsByHowTheyEnd) {
   const TemporaryFolder folder;
   const std::string mark = folder.path() + "/mark";
@@ -236,7 +236,7 @@ TEST(Matrix, RunsAMatrixOfOnesOwn) {
 
 TEST(Matrix, EndsItsChildrenWhenItIsInterrupted) {
   const TemporaryFolder folder;
-  const std::string mark = "73" + std::to_string(::getpid());  // seconds that nobody else sleeps
+  const std::string mark = "73" + std::to_string(::getpid());  // an odd number of seconds
   const std::string runs = "pgrep -xf 'sleep " + mark + "' > /dev/null";
   const Outcome outcome = run_shell(
       "TMPDIR=" + folder.path() + " timeout 90 " WEFT_PROGRAM " matrix --device none -- sleep " +

@@ -296,7 +296,7 @@ class Talker {
       if (mistake_ == Mistake::deadlock) {
         return;
       }
-      // Whoever died is told by the other connection; here only that it did not work.
+      // Which end died is told by the other connection; here only that it did not work.
       give_up(std::string("a request ended with ") + ibv_wc_status_str(done.status));
     }
     if (done.wr_id == kReadId) {

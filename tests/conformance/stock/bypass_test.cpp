@@ -11,7 +11,7 @@ Outcome bypass(const std::string& environment, const std::string& program) {
                    "; code=$?; rm -r $dir; exit $code");
 }
 
-// Without the trap a doorbell is found by who looks every millisecond.
+// Without the trap a doorbell is found by the background thread, which looks every millisecond.
 TEST(Bypass, IsServedSlowly) {
   WEFT_NEEDS_BUILT(WEFT_BYPASS, "libibverbs-dev with EFA")
   const Outcome outcome = bypass("", WEFT_BYPASS " 20");

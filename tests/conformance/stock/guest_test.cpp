@@ -1,4 +1,4 @@
-// Tests of what a library in somebody else's program must stand: exits, forks and cancelled threads
+// Tests of what a library in other people's programs must stand: exits, forks and cancelled threads
 // at bad moments, programs that close everything, fault handlers, odd paths.
 #include "tests/conformance/run_weft.hpp"
 
@@ -36,6 +36,14 @@ TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
   const Outcome outcome =
       run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
                 " cancelled_waiter");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome =
+      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
+                " closed_while_written");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 

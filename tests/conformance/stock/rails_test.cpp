@@ -1,5 +1,5 @@
-// Tests of hosts with several NICs: all of them carry traffic, and one that goes down takes nobody
-// with it.
+// Tests of hosts with several NICs: all of them carry traffic, and one that goes down takes no
+// other with it.
 #include "tests/conformance/json_lines.hpp"
 #include "tests/conformance/run_weft.hpp"
 

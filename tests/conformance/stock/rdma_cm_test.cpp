@@ -185,7 +185,7 @@ TEST(RdmaCm, APortIsOneProcess) {
   EXPECT_TRUE(outcome.says("Address already in use")) << outcome.output;
 }
 
-// Of who is not there, and of who is not there any more.
+// Servers that are not there, and servers that are not there any more.
 TEST(RdmaCm, NobodyListens) {
   WEFT_NEEDS("rping");
   const Outcome outcome =

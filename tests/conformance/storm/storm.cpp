@@ -70,7 +70,7 @@ constexpr std::uint32_t kTargetSlots = 32;
 // The body of a peer process: sends batches to the target until the end, and answers nothing. A
 // life that is killed leaves its account half written, so the next one begins a new one.
 void be_peer(std::uint32_t index, std::uint32_t life) {
-  // Whatever happens to the storm, nobody stays behind.
+  // Whatever happens to the storm, no process stays behind.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(120);
   {
@@ -143,7 +143,7 @@ class Target {
     for (const pid_t pid : stopped_) {
       kill(pid, SIGCONT);
     }
-    // The rest keeps going: everybody who lives gets on.
+    // The rest keeps going: every process that lives gets on.
     std::vector<std::uint64_t> before(pids_.size());
     for (std::uint32_t i = 0; i < pids_.size(); ++i) {
       wait_until([&] { return up(i); }, "a peer does not come up");
@@ -253,13 +253,13 @@ class Target {
       return;
     }
     ++pings_bad_;
-    // bad queue pair, restarted, unresponsive or unreachable; and only of who is dead.
+    // bad queue pair, restarted, unresponsive or unreachable; and only of a peer that is dead.
     const std::uint32_t code = done.vendor_err;
     demand(code == 8 || code == 9 || code == 13 || code == 15, "a ping ended for another reason");
     demand(life != lives_[i] || shared->stop, "a ping to the living failed");
   }
   void work_once() {
-    // Who is stopped for as long as the dead are waited for would count as dead.
+    // A process that is stopped for as long as dead ones are waited for would count as dead.
     while (!stopped_.empty() && Clock::now() - stopped_since_ > std::chrono::seconds(1)) {
       wake_first();
     }
@@ -333,7 +333,7 @@ int main(int argc, char** argv) {
   std::printf("%llu sends met a target that was not ready\n",
               static_cast<unsigned long long>(not_ready));
   demand((not_ready > 0) == shared->mode.impatient, "the target was always ready");
-  // Rings to those who ended go as soon as the device hears of it.
+  // Rings to processes that have ended go as soon as the device hears of it.
   std::ptrdiff_t after = open_descriptors();
   for (int i = 0; i < 1000 && after > before; ++i) {
     usleep(10'000);

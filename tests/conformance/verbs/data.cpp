@@ -25,8 +25,8 @@ constexpr std::uint32_t kLengths[] = {0,    1,    2,    3,     4,     5,      7,
                                       5000, 8191, 8192, 20001, 65537, 262147, 1048579, 3145733};
 static_assert(std::size(kLengths) % kAtOnce == 0);
 constexpr std::uint32_t kLongest = 3145733;
-// Of what nobody sends again: all that is under way has to fit into a ring, if its reader gets no
-// core.
+// Of transports that repeat nothing: all that is under way has to fit into a ring, if its reader
+// gets no core.
 constexpr std::uint32_t kUnrepeated = 20001;
 constexpr std::size_t kMargin = 64;         // before the first piece and behind the last
 constexpr std::size_t kSlot = 0x310000;     // the longest message, margins and gaps
@@ -81,7 +81,7 @@ std::byte byte_of(std::uint32_t end, std::uint32_t number, std::uint64_t at) {
   return static_cast<std::byte>(word >> at % 8 * 8);
 }
 
-// Where a message lies in its slot: pieces, with bytes between them that are nobody's.
+// Where a message lies in its slot: pieces, with bytes between them that belong to no message.
 class Layout {
  public:
   Layout(std::byte* slot, std::uint32_t lkey, std::uint32_t length, std::uint32_t pieces,

@@ -58,6 +58,7 @@ class Device {
   [[nodiscard]] ibv_pd* domain() const { return domain_.get(); }
   [[nodiscard]] ibv_cq* queue() const { return queue_.get(); }
   [[nodiscard]] const ibv_gid& gid() const { return gid_; }
+  [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
   [[nodiscard]] ibv_mtu mtu() const { return port_.active_mtu; }
   [[nodiscard]] std::byte* memory() const { return memory_.get(); }
   [[nodiscard]] const ibv_mr& region() const { return *region_; }
@@ -68,6 +69,8 @@ class Device {
   [[nodiscard]] ibv_wc expect();
 
  private:
+  void choose_gid();
+
   static constexpr int kEntries = 256;
 
   Owned<ibv_context, ibv_close_device> context_;
@@ -78,6 +81,7 @@ class Device {
   Owned<ibv_mr, ibv_dereg_mr> region_;
   ibv_port_attr port_{};
   ibv_gid gid_{};
+  std::uint8_t gid_index_ = 0;
 };
 
 // A queue pair, and its way to the one at the other end.
@@ -108,6 +112,7 @@ class Link {
   void to_send(ibv_qp_type type, std::uint32_t first_packet);
   [[nodiscard]] ibv_ah_attr way() const;
 
+  std::uint8_t gid_index_;
   Owned<ibv_qp, ibv_destroy_qp> pair_;
   Owned<ibv_ah, ibv_destroy_ah> handle_;
   Address peer_{};

@@ -1,5 +1,5 @@
 // Owns what messages with descriptors promise whatever the other side sends: nothing stays open
-// that nobody asked for, and nobody waits.
+// that were not asked for, and no call waits.
 #include "emu/attach/seqpacket.hpp"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ class SeqpacketTest : public ::testing::Test {
     theirs_ = srd::UniqueFd(ends[1]);
     null_ = srd::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
-  // As somebody would who does not use our functions.
+  // As a program would that does not use our functions.
   void send(std::size_t bytes, std::size_t fds) const {
     std::string text(bytes, 'x');
     iovec piece{text.data(), text.size()};

@@ -234,6 +234,17 @@ TEST(MatrixReport, IsMarkdownInWhichNothingOfAProgramIsAMark) {
   EXPECT_THAT(text, HasSubstr("\n    h1: a|b (process 7) waits in read()\n"));
 }
 
+// A line of a report that has a line end of its own stays code to its end.
+TEST(MatrixReport, KeepsCommandsOfSeveralLinesInTheirBlock) {
+  std::vector<CellResult> red = results();
+  for (CellResult& result : red) {
+    result.command = "weft run -- sh -c 'false\n\n# a title\n<script>'";
+  }
+  EXPECT_THAT(matrix_markdown(red),
+              HasSubstr("\n    repeat: weft run -- sh -c 'false\n    \n    # a title\n"
+                        "    <script>'\n"));
+}
+
 TEST(MatrixReport, IsJson) {
   const std::string text = matrix_json(results());
   EXPECT_THAT(text,

@@ -1,4 +1,5 @@
-// Owns what a capture promises when its disk is slow: nobody waits, and what is lost is counted.
+// Owns what a capture promises when its disk is slow: no traffic waits, and what is lost is
+// counted.
 #include "emu/daemon/capture_queue.hpp"
 
 #include <gtest/gtest.h>

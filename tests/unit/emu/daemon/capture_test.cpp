@@ -31,7 +31,7 @@ TEST(Capture, AFileThatDoesNotOpenHoldsNobodyUp) {
   EXPECT_EQ(writer.error().code, ErrorCode::io_error);
   EXPECT_NE(writer.error().message.find("does not open"), std::string::npos);
   answers.set_value();
-  opened->get_future().wait();  // the thread has nobody to give it to, and ends
+  opened->get_future().wait();  // the thread has nothing to give it to, and ends
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 

@@ -1,4 +1,4 @@
-// Owns what a frame from outside may make weftd believe of where somebody lives.
+// Owns what a frame from outside may make weftd believe of where an address lives.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -114,7 +114,7 @@ TEST_F(ClaimsTest, OneDatagramMovesNobody) {
   EXPECT_EQ(outside_.find(h5), 0);
   EXPECT_EQ(forged(), 1U);
   EXPECT_EQ(outside_.port(1).dropped, 1U);
-  // Nor does one for somebody beyond us, by network or by Ethernet address.
+  // Nor does one for a host beyond us, by network or by Ethernet address.
   arrive(1, roce(h6, h5));
   EXPECT_EQ(ways(2, roce(address(7), h6)), std::vector<std::size_t>{1});
   arrive(0, roce(h6, address(9)));

@@ -1,5 +1,5 @@
-// Owns what weftd's control protocol and metrics promise, to friends and to liars, and who may
-// connect at all.
+// Owns what weftd's control protocol and metrics promise, to well-behaved and to lying clients, and
+// which users may connect at all.
 #include "emu/daemon/control.hpp"
 
 #include <fcntl.h>
@@ -121,7 +121,7 @@ TEST_F(ControlTest, ACaptureGoesIntoNothingButAFile) {
     return !reply["ok"].get<bool>() &&
            reply["error"].get<std::string>().find("no regular file") != std::string::npos;
   };
-  EXPECT_TRUE(refused(pipe));  // nobody reads it: opening would wait
+  EXPECT_TRUE(refused(pipe));  // it has no reader: opening would wait
   const srd::UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
   EXPECT_TRUE(refused(pipe));
   EXPECT_TRUE(refused("/dev/null"));
@@ -269,7 +269,7 @@ TEST_F(ControlTest, MetricsAreWhatPrometheusReads) {
   }
 }
 
-// Runs `body` as somebody else; the exit code is its result.
+// Runs `body` as another user; the exit code is its result.
 template <class Body>
 int as_nobody(const Body& body) {
   const pid_t pid = ::fork();

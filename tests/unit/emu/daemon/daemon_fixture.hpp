@@ -55,7 +55,7 @@ class DaemonTest : public ::testing::Test {
     header.destination_attachment = to.id.value();
     header.source_attachment = from.id.value();
     header.source_life = from.life.value();
-    header.destination_life = number;  // nobody on the way looks at it
+    header.destination_life = number;  // it is not looked at on the way
     packet.to = to.address;
     packet.header_size = sizeof header;
     srd::wire::store(packet.header.data(), header);

@@ -93,8 +93,8 @@ TEST_F(DaemonTest, GarbageThatStaysInARingIsNoWorkForEver) {
   EXPECT_EQ(dropped(), records);
 }
 
-// Frames to another process, as fast as the ring takes them, from somebody who never reads his own:
-// what is long under way in the network is capped and counted, and nothing else grows.
+// Frames to another process, as fast as the ring takes them, from a process that never reads its
+// own: what is long under way in the network is capped and counted, and nothing else grows.
 TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
   constexpr std::size_t kMost = std::size_t{512} << 20;  // of the network, one sender's is half
   constexpr std::size_t kPacket = 4000;
@@ -152,7 +152,7 @@ TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
   EXPECT_EQ(weftd_->kill(SIGKILL), SIGKILL);
 }
 
-// Whoever does not even wait for room writes over what weftd reads.
+// A writer that does not even wait for room writes over what weftd reads.
 TEST_F(DaemonTest, AWriterWhoNeverWaitsForRoomCostsNoMemory) {
   start(false);
   auto a = join("h1");
@@ -181,7 +181,7 @@ TEST_F(DaemonTest, AWriterWhoNeverWaitsForRoomCostsNoMemory) {
   EXPECT_TRUE(weftd_->alive());
 }
 
-// Nobody waits for packets by looking, so only a bell finds weftd.
+// weftd does not poll, so only a bell wakes it.
 TEST_F(DaemonTest, AFloodedBellSilencesNobodyElses) {
   start(false);
   auto a = join("h1");
@@ -295,7 +295,8 @@ TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
   EXPECT_EQ(a->io->direct_ports(), srd::RingPorts::kMaxDirectPorts);
 }
 
-// The ring of one that ended is read to its end, and takes nobody's place meanwhile.
+// The ring of a process that ended is read to its end, and does not use up one of its reader's
+// direct ports meanwhile.
 TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   start(true);
   auto a = join("h1");
@@ -402,8 +403,8 @@ TEST_F(DaemonTest, AProcessThatNeverReadsBlocksNobodyForLong) {
   const std::size_t more_than_all_rings_hold = 3 * weftd_->options().ring_bytes / 1000;
   std::size_t taken = 0;
   EXPECT_TRUE(eventually([&] {
-    // All that there is room for: whoever yields the core after each may get it back milliseconds
-    // later.
+    // All that there is room for: a process that yields the core after each may get it back
+    // milliseconds later.
     while (taken <= more_than_all_rings_hold && a->io->transmit({&flood, 1}) == 1) {
       ++taken;
     }

@@ -157,7 +157,7 @@ TEST_F(DaemonTest, PlacesOfTheDeadAreGivenAgainInALaterLife) {
       before->second = a->life;
     }
   }
-  EXPECT_GT(lives.size(), 100U);  // not the same place at once: late packets meet nobody
+  EXPECT_GT(lives.size(), 100U);  // not the same place at once: late packets meet no process
 }
 
 TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {

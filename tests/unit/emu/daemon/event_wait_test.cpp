@@ -40,7 +40,7 @@ bool refuse_pwait2(int error) {
 // 0: it does what it says. Else the number of what it does not.
 int check_wait() {
   EventWait wait;
-  const auto bell = srd::create_doorbell();
+  const auto bell = srd::create_event_fd();
   if (!wait.open() || !bell || !wait.add(bell->get(), EPOLLIN | EPOLLET)) {
     return 1;
   }
@@ -62,10 +62,10 @@ int check_wait() {
   if (shortest >= milliseconds{1}) {
     return 4;  // not once as exactly as asked for
   }
-  srd::ring_doorbell(bell->get());
+  srd::signal_event_fd(bell->get());
   for (const std::int64_t patience : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 62}) {
-    srd::clear_doorbell(bell->get());
-    srd::ring_doorbell(bell->get());
+    srd::clear_event_fd(bell->get());
+    srd::signal_event_fd(bell->get());
     if (wait.wait(events, patience) < 1) {
       return 5;
     }
@@ -74,8 +74,8 @@ int check_wait() {
     return 6;
   }
   wait.remove(bell->get());
-  srd::clear_doorbell(bell->get());
-  srd::ring_doorbell(bell->get());
+  srd::clear_event_fd(bell->get());
+  srd::signal_event_fd(bell->get());
   return wait.wait(events, 0) == 0 ? 0 : 7;
 }
 

@@ -369,7 +369,7 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
   EXPECT_GT(trimmed, 5);
 }
 
-// Frames of protocols that nobody trims: of RoCE, and of a kernel's TCP.
+// Frames of protocols that are not trimmed: of RoCE, and of a kernel's TCP.
 TEST_F(LiveFabricTest, AFullQueueDropsWhatCannotBeTrimmed) {
   constexpr std::size_t kProtocol = 23;  // in the IPv4 header
   auto tcp = frame(1000);

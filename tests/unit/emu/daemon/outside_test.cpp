@@ -191,6 +191,23 @@ TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
   EXPECT_GE(one.status()["fabric"]["delivered"], 38);
 }
 
+// A frame with packet `number`, as a far weftd would send it; without a seal, as it was in memory.
+std::vector<std::byte> frame_between(const attach::Attachment& from, const attach::Attachment& to,
+                                     std::uint32_t number, bool sealed) {
+  const auto writer = net::EnvelopeWriter::make(from.address, srd::wire::SrdCodec::kPorts);
+  EXPECT_TRUE(writer);
+  srd::TxPacket inner = packet(from, to, number, 100);
+  std::vector<std::byte> frame(writer->size() + inner.size());
+  EXPECT_TRUE(writer->write(frame.data(), to.address, srd::PathId{3}, srd::Ecn::capable_0,
+                            srd::wire::kDscpData, inner.size()));
+  std::memcpy(frame.data() + writer->size(), inner.header.data(), inner.header_size);
+  std::memcpy(frame.data() + writer->size() + inner.header_size, inner.payload[0].data(), 100);
+  if (sealed) {
+    srd::wire::seal(std::span(frame).subspan(writer->size()));
+  }
+  return frame;
+}
+
 TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
   auto a = one.join();
@@ -203,8 +220,6 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   far.address.bytes[14] = std::byte{99};
   far.id = srd::AttachmentId{1};
   far.life = srd::Life{1};
-  const auto writer = net::EnvelopeWriter::make(far.address, srd::wire::SrdCodec::kPorts);
-  ASSERT_TRUE(writer);
   Rng rng(11);
   std::uint64_t sent = 0;
   const auto send = [&](std::vector<std::byte> frame) {
@@ -216,18 +231,8 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
     }
     ASSERT_EQ((*enemy)->transmit({&out, 1}), 1U);
   };
-  // A good frame, as a far weftd would send it.
   const auto good = [&](std::uint32_t number, bool sealed) {
-    srd::TxPacket inner = packet(far, *a, number, 100);
-    std::vector<std::byte> frame(writer->size() + inner.size());
-    EXPECT_TRUE(writer->write(frame.data(), a->address, srd::PathId{3}, srd::Ecn::capable_0,
-                              srd::wire::kDscpData, inner.size()));
-    std::memcpy(frame.data() + writer->size(), inner.header.data(), inner.header_size);
-    std::memcpy(frame.data() + writer->size() + inner.header_size, inner.payload[0].data(), 100);
-    if (sealed) {
-      srd::wire::seal(std::span(frame).subspan(writer->size()));
-    }
-    return frame;
+    return frame_between(far, *a, number, sealed);
   };
   for (int i = 0; i < 2000; ++i) {
     std::vector<std::byte> frame(rng.between(14, 300));
@@ -364,7 +369,7 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   const OneHost one(place("one"), 1, {});
   for (const char* host : {"", "h1", "nobody"}) {
     auto socket = attach::connect_seqpacket(place("one") + "/attach.sock");
-    auto no_tap = srd::create_doorbell();
+    auto no_tap = srd::create_event_fd();
     ASSERT_TRUE(socket && no_tap);
     attach::TapRequest request;
     std::strncpy(request.host.data(), host, request.host.size() - 1);
@@ -374,7 +379,7 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
     ASSERT_TRUE(refused) << host;
     EXPECT_EQ(refused->header.type, attach::AttachMessage::refused);
   }
-  const auto no_tap = srd::create_doorbell();
+  const auto no_tap = srd::create_event_fd();
   ASSERT_TRUE(no_tap);
   const auto given =
       attach::give_tap({.socket = place("one") + "/attach.sock", .host = "nobody"}, no_tap->get());

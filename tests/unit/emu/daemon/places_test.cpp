@@ -26,7 +26,7 @@ constexpr std::uint32_t kNow = 1000;  // of the calendar: all that happens here 
 class PlacesTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::string file() const { return directory_ + "/places"; }
-  // A weftd's NICs, and who has which place on them.
+  // A weftd's NICs, and which process has which place on them.
   struct Weftd {
     std::unique_ptr<Plant> plant;
     Registry registry;
@@ -68,8 +68,8 @@ class PlacesTest : public ::testing::Test {
   const std::string directory_ = folder_.path();
 };
 
-// weftd ran in a container, and the next one in another: a number that was somebody's there is
-// nobody's here, or somebody else's.
+// weftd ran in a container, and the next one in another: a number that was a process there is none
+// here, or another process.
 TEST_F(PlacesTest, NumbersOfAnotherPidNamespaceMeanNobody) {
   for (const std::int32_t number : {dead(), static_cast<std::int32_t>(::getpid())}) {
     std::filesystem::remove(file());
@@ -90,7 +90,7 @@ TEST_F(PlacesTest, NumbersOfAnotherPidNamespaceMeanNobody) {
     }
     EXPECT_FALSE(next.occupy({}, kNow, ::getpid()));
     EXPECT_TRUE(next.occupy({.attachment = place->id, .life = place->life.value()}, kNow, 0));
-    // Later on, who has not come is not waited for.
+    // Later on, processes that have not come are not waited for.
     Weftd last = weftd();
     EXPECT_FALSE(last.occupy({}, kNow, ::getpid()));
     last.registry.keep_unknown(false);
@@ -200,7 +200,7 @@ TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
     return place.has_value();
   };
   EXPECT_FALSE(asks(had.id, life, ::getpid()));  // its owner still runs
-  EXPECT_FALSE(asks(had.id, life + 1, owner));   // nobody was given that life
+  EXPECT_FALSE(asks(had.id, life + 1, owner));   // that life was never given out
   EXPECT_FALSE(asks(had.id, life - 1, owner));
   EXPECT_FALSE(asks(had.id, 0, owner));
   EXPECT_FALSE(asks(kSlotsPerNic, life, owner));

@@ -1,5 +1,5 @@
 // Owns what weftd's two threads promise each other: what control asks is bounded work between two
-// rounds, and forwarding waits for nobody.
+// rounds, and forwarding waits for no client.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -69,7 +69,7 @@ TEST(RoundCalls, ASleeperIsWokenForEachCall) {
     } else if (calls.arm()) {
       pollfd ready{calls.wait_fd(), POLLIN, 0};
       ASSERT_EQ(::poll(&ready, 1, 20'000), 1) << "call " << served << " woke nobody";
-      srd::clear_doorbell(calls.wait_fd());
+      srd::clear_event_fd(calls.wait_fd());
       calls.disarm();
     }
   }

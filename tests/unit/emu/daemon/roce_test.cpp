@@ -10,6 +10,8 @@
 #include "emu/roce/wire/headers.hpp"
 #include "emu/roce/wire/mad.hpp"
 #include "emu/roce/wire/packet.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
+#include "srd/io/network_protocol.hpp"
 #include "srd/net/address_text.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
@@ -23,15 +25,15 @@ using srd::net::kEtherType;
 class RoceTest : public DaemonTest {
  protected:
   [[nodiscard]] Result<attach::Attachment> join_as(const std::string& host,
-                                                   std::uint16_t port) const {
+                                                   const srd::NetworkProtocol& protocol) const {
     attach::AttachOptions options;
     options.socket = directory_ + "/attach.sock";
     options.host = host;
-    options.udp_port = port;
+    options.protocol = &protocol;
     return attach::attach(std::move(options));
   }
   [[nodiscard]] Result<attach::Attachment> join_roce(const std::string& host) const {
-    return join_as(host, wire::kUdpPort);
+    return join_as(host, srd::kNetworkProtocol<wire::RoceCodec>);
   }
   static srd::TxPacket packet_to(const attach::Attachment& to, std::uint32_t qpn) {
     static const std::array<std::byte, 8> kPayload{std::byte{1}, std::byte{2}, std::byte{3}};
@@ -79,7 +81,9 @@ TEST_F(RoceTest, AProcessHasTheQueuePairNumbersOfItsProtocol) {
 
 TEST_F(RoceTest, AProtocolThatNobodyKnowsIsRefused) {
   start(false);
-  const auto other = join_as("h1", 4242);
+  srd::NetworkProtocol unknown = srd::kNetworkProtocol<wire::RoceCodec>;
+  unknown.udp_port = 4242;
+  const auto other = join_as("h1", unknown);
   ASSERT_FALSE(other);
   EXPECT_NE(other.error().message.find("UDP port 4242"), std::string::npos)
       << other.error().message;
@@ -102,7 +106,7 @@ TEST_F(RoceTest, PacketsArriveAsTheirSenderAskedFor) {
       EXPECT_EQ(datagram.header.hop_limit, 7);
       EXPECT_EQ(datagram.header.source_port, 0xC000 | 0x1234);
       EXPECT_EQ(datagram.packet.size(), packet.size());
-      EXPECT_EQ(datagram.icrc, 0U);  // nobody computes it inside memory
+      EXPECT_EQ(datagram.icrc, 0U);  // it is not computed inside memory
       if (direct) {
         EXPECT_TRUE(eventually([&] {
           poll_once(*one);
@@ -334,7 +338,7 @@ TEST_F(ManagementTest, RequestsGoToTheProcessThatHasTheirService) {
   EXPECT_TRUE(deaf->io->receive().empty());
   listener->services->release(kService);
   EXPECT_TRUE(eventually([&] { return deaf->services->claim(kService); }));
-  deaf = join_roce("h2");  // whoever had it has gone
+  deaf = join_roce("h2");  // its former owner has gone
   EXPECT_TRUE(eventually([&] { return listener->services->claim(kService); }));
 }
 
@@ -416,7 +420,7 @@ TEST_F(ManagementTest, ServicesOutliveWeftd) {
   weftd_->kill(SIGKILL);
   EXPECT_TRUE(eventually([&] {
     poll_once(*listener);
-    return !listener->services->claim(kService + 1);  // nobody to ask
+    return !listener->services->claim(kService + 1);  // no weftd to ask
   }));
   weftd_->start();
   EXPECT_TRUE(eventually([&] {

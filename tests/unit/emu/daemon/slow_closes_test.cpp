@@ -1,5 +1,5 @@
-// Owns what weftd promises about descriptors whose last close waits: clients may pass them, and
-// nobody else waits for them.
+// Owns what weftd promises about descriptors whose last close waits: clients may pass them, and no
+// other client waits for them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -29,9 +29,9 @@ class SlowCloses : public DaemonTest {
   }
 
   // weftd stands still meanwhile: it reads nothing, closes nothing, and ends no connection. A
-  // signal that is sent has stopped nobody yet: on a busy machine weftd goes on for milliseconds,
-  // and may close its copy of a descriptor before we close ours, whose close is then the one that
-  // waits.
+  // signal that was sent has not stopped weftd yet: on a busy machine weftd goes on for
+  // milliseconds, and may close its copy of a descriptor before we close ours, whose close is then
+  // the one that waits.
   template <class Work>
   void undisturbed(const Work& work) const {
     ASSERT_EQ(::kill(pid_, SIGSTOP), 0);
@@ -139,7 +139,8 @@ TEST_F(SlowCloses, HoldUpNobodyAsAnEmptyMessageOrATapThatIsNone) {
   }
 }
 
-// As a file of a FUSE system that does not answer: nobody can tell by looking that its close waits.
+// As a file of a FUSE system that does not answer: there is no telling by looking that its close
+// waits.
 class SlowInside : public SlowCloses {
  protected:
   // While weftd stands still, so that the last close is not ours.

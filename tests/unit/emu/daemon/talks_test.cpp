@@ -1,5 +1,5 @@
-// Owns what weftd's sockets promise when there is much to say, when nobody listens, and when it has
-// no descriptors left.
+// Owns what weftd's sockets promise when there is much to say, when the client does not read, and
+// when it has no descriptors left.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ TEST_F(TalksTest, AnswersThatNoSocketHoldsAreGivenWhole) {
   start();
   const srd::UniqueFd slow = talk();
   for (int i = 0; i < 5; ++i) {
-    say(slow, kStatus);  // read by nobody yet
+    say(slow, kStatus);  // not read yet
   }
   const srd::UniqueFd other = talk();
   for (int i = 0; i < 3; ++i) {
@@ -114,7 +114,7 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
       [&] { return attach::attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
 }
 
-// Who says something before that makes it last: it is read on a side thread.
+// A client that says something before that makes it last: it is read on a side thread.
 TEST_F(TalksTest, WithoutDescriptorsItSaysSoToWhomeverSpeaksFirst) {
   start(40);
   std::vector<Result<attach::Attachment>> processes;

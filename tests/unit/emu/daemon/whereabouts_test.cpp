@@ -1,4 +1,4 @@
-// Owns who may say where an address lives.
+// Owns which ports may say where an address lives.
 #include "emu/daemon/whereabouts.hpp"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Whereabouts, MadeUpAddressesPushNobodyOut) {
   EXPECT_EQ(places.find(99'999), -1);
   EXPECT_TRUE(places.claim(now, 0, !kProved, 3));
   EXPECT_EQ(places.find(3), 0);
-  // They are forgotten in the end, and whoever still speaks is not.
+  // They are forgotten in the end, and addresses that still send are not.
   now += Places::kAlive - milliseconds{1};
   EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
   now += milliseconds{1};
@@ -71,7 +71,7 @@ TEST(Whereabouts, APortThatIsGoneTakesWhoLivedThereWithIt) {
   EXPECT_TRUE(places.claim(now, 0, !kProved, 1));
   EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
   places.forget(1);
-  places.forget(7);  // of which nobody has heard
+  places.forget(7);  // of which nothing was heard
   EXPECT_EQ(places.find(1), 0);
   EXPECT_EQ(places.find(2), -1);
   EXPECT_TRUE(places.claim(now, 0, !kProved, 2)) << "it may live elsewhere at once";

@@ -175,7 +175,7 @@ TEST_P(EfaCounterFiles, OddPathsAreLeftAlone) {
   EXPECT_EQ(number(std::string(kPort) + "tx_bytes"), "0");
 }
 
-// Exporters of any user look, and whoever looks brings the text up to date.
+// Exporters of any user look, and looking brings the text up to date.
 TEST(SharedTree, CanBeReadAndCountedByEverybodyWhateverTheUmask) {
   const testing::TemporaryFolder folder;
   const std::string& root = folder.path();

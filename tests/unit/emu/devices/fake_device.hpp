@@ -10,6 +10,7 @@
 
 #include "emu/devices/personality.hpp"
 #include "srd/net/machine.hpp"
+#include "srd/wire/srd_codec.hpp"
 
 namespace weft::devices::fake {
 
@@ -87,7 +88,9 @@ class FakePersonality final : public Personality {
     return "fake_" + std::to_string(index);
   }
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override { return address; }
-  [[nodiscard]] std::uint16_t udp_port() const override { return 4242; }
+  [[nodiscard]] const srd::NetworkProtocol& protocol() const override {
+    return srd::kNetworkProtocol<srd::wire::SrdCodec>;
+  }
   [[nodiscard]] std::string_view default_profile() const override { return "only"; }
   [[nodiscard]] std::vector<std::string> profile_fields() const override { return {"wings"}; }
   [[nodiscard]] Result<void> read(std::string_view abilities) const override {

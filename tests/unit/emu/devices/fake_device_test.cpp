@@ -44,6 +44,19 @@ TEST(FakeDevice, HasProfilesAndATree) {
       folder.path() + "/sys/class/infiniband/fake_0/ports/1/hw_counters/wing_beats"));
 }
 
+// As the preload library does it for a process that joins no network, whatever the kind.
+TEST(FakeDevice, ComesUpOverACarrierOfItsProtocol) {
+  Network network;
+  network.address = srd::Address::v4(127, 1, 0, 9);
+  auto io = kFake.protocol().open_loopback(network.address, 9000);
+  ASSERT_TRUE(io) << io.error().message;
+  network.io = std::move(*io);
+  const auto runner = kFake.start({}, std::move(network), nullptr);
+  ASSERT_TRUE(runner) << runner.error().message;
+  (*runner)->poll();
+  EXPECT_EQ((*runner)->device().gids().size(), 2U);
+}
+
 class FakeFile : public ::testing::Test {
  protected:
   FakeFile() {
@@ -161,7 +174,7 @@ TEST_F(FakeFile, MakesProgressByItself) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   EXPECT_EQ(received(), 1U);
-  runner->linger();
+  runner->finish_before_exit();
 }
 
 }  // namespace

@@ -292,7 +292,7 @@ TEST_F(Rxe, SendsArriveForManyLapsOfAllRings) {
   }
 }
 
-// `weft run --late-receives`: each is overlooked for so long after somebody has asked for it.
+// `weft run --late-receives`: each is overlooked for so long after a packet has asked for it.
 TEST_F(Rxe, ReceivesThatAreLateOnPurposeCountLater) {
   b.device.set_late_receives(std::chrono::milliseconds{2});
   connect(abi::kQpRc);

@@ -123,6 +123,32 @@ TEST(Fabric, AFullQueueTrimsAndTheHeaderArrivesFirst) {
 // is queued behind a frame when it leaves. Thresholds low = high make marking certain, so both must
 // agree frame by frame, except where the queue crosses the threshold within an eighth of the link's
 // delay of that moment.
+// A frame from port handle / 20, and when it is sent; later, when it has reached the queue.
+struct Sent {
+  Picos at_queue;
+  std::uint32_t size;
+  std::uint32_t handle;
+};
+
+// 20 frames of each of 16 ports, of any size and at any time, but no two of a port at once; in the
+// order of their times.
+std::vector<Sent> draw_frames(Rng& rng) {
+  std::vector<Sent> sent;
+  std::uint32_t handle = 0;
+  for (PortId from = 0; from < 16; ++from) {
+    Picos free = 0;
+    for (int i = 0; i < 20; ++i) {
+      const Picos at = std::max(free, static_cast<Picos>(rng.below(60'000'000)));
+      const auto size = static_cast<std::uint16_t>(64 + rng.below(4087));
+      sent.push_back({at, size, handle++});
+      free = at + size * 80;
+    }
+  }
+  std::sort(sent.begin(), sent.end(),
+            [](const Sent& a, const Sent& b) { return a.at_queue < b.at_queue; });
+  return sent;
+}
+
 TEST(Fabric, MarksByTheQueueAtTheMomentOfDeparture) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
@@ -133,25 +159,7 @@ TEST(Fabric, MarksByTheQueueAtTheMomentOfDeparture) {
     const Topology net = star(17, down);
     Fabric fabric(net, {});
     Collector seen;
-    struct Sent {
-      Picos at_queue;
-      std::uint32_t size;
-      std::uint32_t handle;
-    };
-    std::vector<Sent> sent;
-    std::uint32_t handle = 0;
-    for (PortId from = 0; from < 16; ++from) {
-      Picos free = 0;
-      for (int i = 0; i < 20; ++i) {
-        const Picos at = std::max(free, static_cast<Picos>(rng.below(60'000'000)));
-        Frame frame = data(16, handle);
-        frame.size = static_cast<std::uint16_t>(64 + rng.below(4087));
-        sent.push_back({at, frame.size, handle++});
-        free = at + frame.size * 80;
-      }
-    }
-    std::sort(sent.begin(), sent.end(),
-              [](const Sent& a, const Sent& b) { return a.at_queue < b.at_queue; });
+    std::vector<Sent> sent = draw_frames(rng);
     for (Sent& it : sent) {
       fabric.advance(it.at_queue, seen);
       Frame frame = data(16, it.handle);

@@ -231,7 +231,7 @@ TEST_F(CommandFields, AnExtendedReplyNeedsItsRoom) {
   EXPECT_EQ(query(22, address), ENOSPC);
   EXPECT_EQ(query(0, address), EINVAL);
   EXPECT_EQ(query(38, 0), EINVAL);
-  EXPECT_EQ(query(0, 0), 0);  // a question whose answer nobody wants
+  EXPECT_EQ(query(0, 0), 0);  // a question without room for the answer
   EXPECT_EQ(query(38, address, 1), EINVAL);
   EXPECT_EQ(query(38, 0x18), EFAULT);
 }

@@ -1,4 +1,4 @@
-// Tests of the port's link: what queries say of it, and who is told when it changes.
+// Tests of the port's link: what queries say of it, and which files are told when it changes.
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ TEST_F(Port, SaysWhetherItsLinkIsUp) {
 }
 
 TEST_F(Port, TellsEveryOpenFileOfEachChangeOnce) {
-  UverbsFile silent(runner.device, runner, nullptr);  // has no context: nobody to tell
+  UverbsFile silent(runner.device, runner, nullptr);  // has no context, and so is not told
   int other_fd = -1;
   {
     UverbsFile other(runner.device, runner, nullptr);

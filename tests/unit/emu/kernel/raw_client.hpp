@@ -28,8 +28,8 @@ using efa::gid_of;
 
 inline constexpr const char* kTestAddress = "10.1.2.3";
 
-// A device whose network is a wire from its output to its input, driven by whoever calls: each
-// poll() lets 400 us of virtual time pass. All in one thread, so nothing needs a lock.
+// A device whose network is a wire from its output to its input, driven by its caller: each poll()
+// lets 400 us of virtual time pass. All in one thread, so nothing needs a lock.
 class LoopRunner final : public Runner {
  public:
   explicit LoopRunner(const Abilities& abilities)

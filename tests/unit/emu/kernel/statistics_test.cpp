@@ -70,7 +70,7 @@ TEST_F(SharedCounters, AreTheSumOverProcessesDeadOrAlive) {
   EXPECT_EQ(all.live.qps, 3U) << "objects of dead processes are no more";
 }
 
-// Every process sees the link go down; who comes later has missed it.
+// Every process sees the link go down; a process that comes later has missed it.
 TEST_F(SharedCounters, ALinkThatWentDownOnceIsCountedOnce) {
   Statistics* const first = claim_statistics(path);
   Statistics* const second = claim_statistics(path);

@@ -90,7 +90,7 @@ TEST_P(RegisteredPages, OfAFileEndWhereTheFileEnds) {
   close(fd);
 }
 
-// The check must not write: somebody else may do so at the same moment.
+// The check must not write: another thread may do so at the same moment.
 TEST_P(RegisteredPages, KeepWhatOthersWriteMeanwhile) {
   std::atomic_ref first(*reinterpret_cast<std::uint64_t*>(pages));
   std::atomic_ref last(*reinterpret_cast<std::uint64_t*>(pages + size - 8));

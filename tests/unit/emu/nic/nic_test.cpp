@@ -332,7 +332,7 @@ TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
   ASSERT_TRUE(left.nic.post_send(from, send(to, "too early", 1)));
   run();
   EXPECT_EQ(only(left.poll()).status, WorkStatus::remote_not_ready);
-  // Without a limit it waits until somebody listens.
+  // Without a limit it waits until a receive is posted.
   ASSERT_TRUE(left.nic.post_send(strict, send(to, "patient", 2)));
   run();
   EXPECT_TRUE(left.poll().empty());

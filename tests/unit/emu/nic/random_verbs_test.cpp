@@ -171,7 +171,7 @@ class World {
     }
   }
 
-  // A message says its number, and so who sent it.
+  // A message says its number, and so which request it is of.
   void send(Party& party) {
     Pair& pair = any_pair(party);
     const Place place = borrow(party);

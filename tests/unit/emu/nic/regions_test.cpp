@@ -9,8 +9,8 @@
 namespace weft::nic {
 namespace {
 
-// Pages with a key of their own at the left side, which a program may take away: who touches them
-// after that dies.
+// Pages with a key of their own at the left side, which a program may take away: a thread that
+// touches them after that dies.
 class TakenMemory : public TwoNics {
  protected:
   static constexpr std::size_t kSize = 256 * 1024;

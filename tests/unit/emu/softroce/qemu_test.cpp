@@ -18,10 +18,11 @@ using ::testing::Not;
 GuestOptions options() {
   return {.folder = "/tmp/a,b",
           .image = "/image",
-          .address = srd::Address::v4(10, 77, 3, 1),
-          .own_socket = "/tmp/a,b/guest.sock",
-          .network_socket = "/tmp/a,b/network.sock",
-          .mtu = 4200,
+          .place = {.address = srd::Address::v4(10, 77, 3, 1),
+                    .neighbours = {},
+                    .own_socket = "/tmp/a,b/guest.sock",
+                    .network_socket = "/tmp/a,b/network.sock",
+                    .mtu = 4200},
           .job = "true"};
 }
 
@@ -42,6 +43,24 @@ TEST(QemuWords, GiveTheGuestItsNicAndItsStreams) {
     EXPECT_THAT(words, Contains(HasSubstr(stream)));
   }
   EXPECT_THAT(words, Contains("q35,accel=tcg"));
+}
+
+TEST(QemuWords, CaptureOnlyWhereItIsAskedFor) {
+  EXPECT_THAT(qemu_words(options(), {}), Not(Contains(HasSubstr("filter-dump"))));
+  GuestOptions watched = options();
+  watched.capture = "/a,b.pcap";
+  EXPECT_THAT(qemu_words(watched, {}),
+              Contains("filter-dump,id=dump,netdev=fabric,file=/a,,b.pcap,maxlen=65536"));
+}
+
+TEST(QemuWords, ShowAFolderOfThisMachineOnlyWhereItIsAskedFor) {
+  EXPECT_THAT(qemu_words(options(), {}), Not(Contains(HasSubstr("9p"))));
+  GuestOptions rooted = options();
+  rooted.root = "/a,b";
+  const auto words = qemu_words(rooted, {});
+  EXPECT_THAT(words, Contains("local,id=root,path=/a,,b,security_model=none,readonly=on,"
+                              "multidevs=remap"));
+  EXPECT_THAT(words, Contains("name=opt/weft/root,string=9p"));
 }
 
 TEST(QemuWords, HaveASecondNicOnlyWhereItIsAskedFor) {

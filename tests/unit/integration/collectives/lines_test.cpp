@@ -49,7 +49,8 @@ TEST(Lines, CarryEveryByte) {
   }
 }
 
-// Who goes on before that would give the slot away while a former message still arrives in it.
+// A reader that goes on before that would give the slot away while a former message still arrives
+// in it.
 TEST(Lines, MessageIsNotReadBeforeWhatFillsItUpIsHere) {
   for (const Protocol protocol : kBoth) {
     const std::vector<std::byte> data(1);

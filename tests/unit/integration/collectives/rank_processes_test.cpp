@@ -1,4 +1,4 @@
-// Owns the proof that no run lasts for ever, and that those who hang are told of.
+// Owns the proof that no run lasts for ever, and that ranks that hang are told of.
 #include "integration/collectives/rank_processes.hpp"
 
 #include <gmock/gmock.h>
@@ -76,7 +76,7 @@ TEST(RankProcesses, WhoHangsIsToldOfWithWhatItWaitsForAndEnded) {
     board->barrier(rank);
     return 0;
   }});
-  // Nobody is impatient before both are there.
+  // No patience runs out before both are there.
   while (board->where(1).text().find("accept") == std::string::npos ||
          board->where(2).text().find("barrier") == std::string::npos) {
     std::this_thread::sleep_for(1ms);

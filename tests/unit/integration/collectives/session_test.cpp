@@ -4,14 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "integration/collectives/bug_net.hpp"
 #include "integration/collectives/rank_processes.hpp"
+#include "integration/collectives/trace_net.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -99,6 +103,24 @@ TEST(Session, LowLatencyProtocolsAndTreesAreRight) {
   }
 }
 
+TEST(Session, PatIsRight) {
+  for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
+    for (const std::uint32_t ranks : {2U, 3U, 5U, 8U}) {
+      for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+        SessionOptions options = small(plugin);
+        options.operation = operation;
+        options.algorithm = Algorithm::pat;
+        options.ranks = ranks;
+        options.threads = ranks == 8 ? 4 : 1;
+        options.reduction = Reduction::avg;
+        const Outcome outcome = run(options);
+        EXPECT_TRUE(outcome.good) << to_string(operation) << " of " << ranks << " over " << plugin
+                                  << ": " << outcome.reason;
+      }
+    }
+  }
+}
+
 // Ranks of one process share a NIC, its lock and its connections to itself.
 TEST(Session, RanksAreRightAsThreadsOfOneProcessAndOfTwo) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
@@ -170,7 +192,7 @@ TEST(Session, EveryVersionOfTheInterface) {
   }
 }
 
-// Only who looks into a buffer before its message is complete sees what is torn.
+// Only a rank that looks into a buffer before its message is complete sees what is torn.
 TEST(Session, TornLinesAreFound) {
   for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
     for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN}) {
@@ -183,6 +205,37 @@ TEST(Session, TornLinesAreFound) {
       EXPECT_EQ(outcome.reason, "") << "it is a matter of data";
     }
   }
+}
+
+// One line of JSON for each request of each rank, and each of them ended.
+TEST(Session, TraceHasEveryRequest) {
+  const std::string file = ::testing::TempDir() + "weft-trace-" + std::to_string(::getpid());
+  SessionOptions options = small(WEFT_TCP_PLUGIN);
+  options.smallest = options.largest = 100'000;
+  options.iterations = 1;
+  options.warm_up = 0;
+  options.check = false;
+  options.trace = file;
+  begin_trace(file);
+  EXPECT_TRUE(run(options).good);
+  end_trace(file);
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  ::unlink(file.c_str());
+  const auto count = [&](const std::string& word) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_TRUE(text.starts_with("[\n{")) << text.substr(0, 80);
+  EXPECT_TRUE(text.ends_with("}\n]\n"));
+  EXPECT_EQ(count("process_name"), 2U);
+  EXPECT_GT(count("isend"), 0U);
+  EXPECT_EQ(count("isend"), count("irecv"));
+  EXPECT_EQ(count("{\"ph\""), count("\n{\"ph\"")) << "one entry to a line";
+  EXPECT_EQ(count("{\"ph\":\"X\""), count("isend") + count("irecv"));
 }
 
 TEST(Session, PlantedBugsAreFound) {
@@ -215,6 +268,64 @@ TEST(Session, PlantedBugsAreFoundWithFlagsInTheData) {
       EXPECT_FALSE(outcome.good) << bug << kProtocolNames[static_cast<int>(protocol)];
       EXPECT_THAT(outcome.reason, Not(HasSubstr("signal"))) << bug;
     }
+  }
+}
+
+// They have the oldest table alone.
+TEST(Session, PluginWithoutDevicesOrInitIsSaid) {
+  const auto loaded = load_net(WEFT_PLUGIN_WITHOUT_DEVICES, std::nullopt);
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->version, 6);
+  const Outcome empty = run(small(WEFT_PLUGIN_WITHOUT_DEVICES));
+  EXPECT_FALSE(empty.good);
+  EXPECT_THAT(empty.reason, HasSubstr("has no device"));
+  const Outcome failing = run(small(WEFT_PLUGIN_WITHOUT_INIT));
+  EXPECT_FALSE(failing.good);
+  EXPECT_THAT(failing.reason, HasSubstr("init: ncclInternalError"));
+}
+
+// Returns what went wrong first; 0: nothing.
+int live_three_times(const char* plugin) {
+  ::unsetenv("WEFT_SOCKET");
+  for (int life = 0; life < 3; ++life) {
+    const auto first = load_net(plugin, std::nullopt);
+    const auto second = load_net(plugin, std::nullopt);
+    if (!first || !second) {
+      return 1;
+    }
+    for (const auto* one : {&*first, &*second}) {
+      int devices = 0;
+      if (one->net->init() != nccl::abi::kSuccess ||
+          one->net->devices(devices) != nccl::abi::kSuccess || devices < 1) {
+        return 2;
+      }
+    }
+    if (first->net->finalize() != nccl::abi::kSuccess) {
+      return 3;
+    }
+    Properties properties;  // the other one goes on
+    if (second->net->properties(0, properties) != nccl::abi::kSuccess || properties.name.empty()) {
+      return 4;
+    }
+    if (second->net->finalize() != nccl::abi::kSuccess) {
+      return 5;
+    }
+  }
+  return 0;
+}
+
+// NCCL opens the same file again for other tables of its, and a communicator may come when the last
+// one has gone.
+TEST(Session, PluginLivesThroughSeveralLivesOfItsUsers) {
+  for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
+    const pid_t pid = ::fork();  // so that this process has no device that its children may not use
+    if (pid == 0) {
+      ::_exit(live_three_times(plugin));
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status)) << plugin;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << plugin;
   }
 }
 

@@ -27,11 +27,13 @@ std::size_t slot_of(const Problem& problem, const Program& program) {
                     buffer_of(problem.buffers, program) / kSteps * program.steps_of_slice);
 }
 
-// The sizes of the messages of a program, in order.
-std::vector<std::size_t> sizes(const Problem& problem, const Program& program, bool out) {
+// The sizes of the messages of a program to or from one of its peers, in order.
+std::vector<std::size_t> sizes(const Problem& problem, const Program& program, bool out,
+                               std::size_t end) {
   std::vector<std::size_t> all;
   for (const Step& step : program.steps) {
-    for (std::uint32_t i = 0; (out ? step.sends : step.receives) && i < program.slices; ++i) {
+    const bool moves = out ? step.sends_to(end) : step.receives_from(end);
+    for (std::uint32_t i = 0; moves && i < program.slices; ++i) {
       all.push_back(program.slices == 1 ? step.count
                                         : slice_of(step.count, program.slices, i,
                                                    slot_of(problem, program) / problem.element)
@@ -49,7 +51,7 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     problem.operation = kAll[rng.below(std::size(kAll))];
     problem.ranks =
         problem.operation == Operation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
-    problem.algorithm = static_cast<Algorithm>(rng.below(2));
+    problem.algorithm = static_cast<Algorithm>(rng.below(3));
     problem.protocol = static_cast<Protocol>(rng.below(3));
     problem.root = rng.below(problem.ranks);
     problem.channels = 1 + rng.below(4);
@@ -59,15 +61,15 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     std::map<Key, std::vector<std::size_t>> received;
     for (problem.rank = 0; problem.rank < problem.ranks; ++problem.rank) {
       for (const Program& program : programs_of(problem)) {
-        for (const std::size_t size : sizes(problem, program, true)) {
-          ASSERT_LE(size * problem.element, slot_of(problem, program));
-          for (const std::uint32_t to : program.to) {
-            sent[{problem.rank, to, program.channel}].push_back(size);
+        for (std::size_t end = 0; end < program.to.size(); ++end) {
+          for (const std::size_t size : sizes(problem, program, true, end)) {
+            ASSERT_LE(size * problem.element, slot_of(problem, program));
+            sent[{problem.rank, program.to[end], program.channel}].push_back(size);
           }
         }
-        for (const std::size_t size : sizes(problem, program, false)) {
-          for (const std::uint32_t from : program.from) {
-            received[{from, problem.rank, program.channel}].push_back(size);
+        for (std::size_t end = 0; end < program.from.size(); ++end) {
+          for (const std::size_t size : sizes(problem, program, false, end)) {
+            received[{program.from[end], problem.rank, program.channel}].push_back(size);
           }
         }
       }
@@ -160,10 +162,20 @@ class Model {
       return false;
     }
     const Step& step = one.program.steps[one.step];
-    const auto ready = [&](std::uint32_t from) {
-      return !lines_[{from, one.rank, one.program.channel}].empty();
-    };
-    if (!begins(one) || (step.receives && !std::ranges::all_of(one.program.from, ready))) {
+    for (std::size_t i = 0; i < one.program.from.size(); ++i) {
+      if (step.receives_from(i) &&
+          lines_[{one.program.from[i], one.rank, one.program.channel}].empty()) {
+        return false;
+      }
+    }
+    for (std::size_t i = 0; i < one.program.to.size(); ++i) {
+      const auto& line = lines_[{one.rank, one.program.to[i], one.program.channel}];
+      if (step.sends_to(i) &&
+          line.size() * one.program.slices * one.program.steps_of_slice >= kSteps) {
+        return false;  // a connection holds no more
+      }
+    }
+    if (!begins(one)) {
       return false;
     }
     std::vector<std::byte> data(step.count * 4);
@@ -181,7 +193,10 @@ class Model {
       std::copy_n((step.from_output ? output : input) + step.from * 4, data.size(), data.begin());
       first = false;
     }
-    for (std::size_t i = 0; step.receives && i < one.program.from.size(); ++i, first = false) {
+    for (std::size_t i = 0; i < one.program.from.size(); ++i) {
+      if (!step.receives_from(i)) {
+        continue;
+      }
       auto& inbox = lines_[{one.program.from[i], one.rank, one.program.channel}];
       EXPECT_EQ(inbox.front().size(), data.size());
       if (!first) {
@@ -189,6 +204,7 @@ class Model {
       } else {
         data = inbox.front();
       }
+      first = false;
       inbox.pop_front();
     }
     if (step.finishes) {
@@ -197,8 +213,10 @@ class Model {
     if (step.to != Step::kNone) {
       std::copy(data.begin(), data.end(), output + step.to * 4);
     }
-    for (const std::uint32_t to : step.sends ? one.program.to : std::vector<std::uint32_t>{}) {
-      lines_[{one.rank, to, one.program.channel}].push_back(data);
+    for (std::size_t i = 0; i < one.program.to.size(); ++i) {
+      if (step.sends_to(i)) {
+        lines_[{one.rank, one.program.to[i], one.program.channel}].push_back(data);
+      }
     }
     ++one.step;
     return true;
@@ -261,6 +279,8 @@ TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
   for (int protocol = 0; protocol < 3; ++protocol) {
     ways.push_back({Operation::all_reduce, Algorithm::tree, static_cast<Protocol>(protocol)});
   }
+  ways.push_back({Operation::all_gather, Algorithm::pat});
+  ways.push_back({Operation::reduce_scatter, Algorithm::pat});
   for (const Way& way : ways) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 5U, 8U}) {
       if (way.operation == Operation::hypercube && (ranks & (ranks - 1)) != 0) {
@@ -276,8 +296,36 @@ TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
   }
 }
 
-// Of both trees together nobody has more than two above and four below, and who has many below in
-// one has at most one in the other.
+// A part reaches its last rank after as many hops as the number of ranks has bits, and rings need
+// all ranks. More ranks than a connection holds messages do not block each other.
+TEST(Shape, PatIsShallowAndNeverBlocks) {
+  for (const std::uint32_t ranks : {2U, 3U, 5U, 6U, 7U, 16U, 31U, 64U}) {
+    for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+      expect_right({operation, Algorithm::pat}, ranks, std::size_t{ranks} * 3000, false);
+      const Problem problem{.operation = operation,
+                            .bytes = std::size_t{1} << 20,
+                            .ranks = ranks,
+                            .rank = ranks / 2,
+                            .channels = 1,
+                            .algorithm = Algorithm::pat};
+      std::size_t distances = 0;
+      while ((std::size_t{1} << distances) < ranks) {
+        ++distances;
+      }
+      const Program program = programs_of(problem)[0];
+      EXPECT_EQ(program.to.size(), distances);
+      std::size_t messages = 0;
+      for (std::size_t end = 0; end < distances; ++end) {
+        EXPECT_EQ(program.messages_in(end), program.messages_out(end));
+        messages += program.messages_out(end);
+      }
+      EXPECT_EQ(messages % (ranks - 1), 0U) << "each part goes to each other rank once";
+    }
+  }
+}
+
+// Of both trees together no rank has more than two above and four below, and one that has many
+// below in one has at most one in the other.
 TEST(Shape, TreesShareTheWork) {
   for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
     std::uint32_t roots = 0;

@@ -41,7 +41,7 @@ Listening listen(Net& net) {
   return made;
 }
 
-// Somebody's connection to a listener of the plugin.
+// A stranger's connection to a listener of the plugin.
 int knock(const Handle& handle) {
   sockaddr_in address{};
   std::memcpy(&address, handle.data(), sizeof address);

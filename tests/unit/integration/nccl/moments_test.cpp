@@ -161,7 +161,7 @@ TEST_P(Moments, DeathOfEitherEndIsFoundOut) {
           return lab.world().now() >= death;
         });
         comes_back ? lab.restart(victim) : lab.crash(victim);
-        // Who has not even been asked to connect waits, as a listener does.
+        // An end that was not even asked to connect waits, as a listener does.
         const bool stranger = victim == 0 && story.receives().stage == Stage::connecting;
         const bool over = lab.run_until(
             [&] {

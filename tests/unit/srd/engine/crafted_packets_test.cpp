@@ -220,7 +220,7 @@ TEST_F(CraftedPackets, TrimmedPacketOpensNoWindow) {
   EXPECT_EQ(answer.result(0).code, wire::kResultTrimmed);
 }
 
-// A trimmed packet can be anybody's: with it nobody takes a place for good.
+// A trimmed packet can be from any sender: it gives none a place in the table for good.
 TEST_F(CraftedPackets, StrangersAreForgottenUnlessAPacketOfTheirsIsVerified) {
   constexpr std::uint32_t kPlaces = 4;
   EngineConfig few = config(Psn{0});

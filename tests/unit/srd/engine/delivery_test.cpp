@@ -371,7 +371,7 @@ TEST_F(DeliveryTest, AnAnswerBeyondTheReadIsDropped) {
   EXPECT_TRUE(nothing_happened());
 }
 
-// --- Who may read and write
+// --- Which peers may read and write
 
 TEST_F(DeliveryTest, OnlyAcquaintedPeersMayAccessMemoryWhereThatIsAsked) {
   endpoint().config.acquainted_only = true;

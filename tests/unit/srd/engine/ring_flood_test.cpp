@@ -1,4 +1,5 @@
-// Owns the bound of what a process holds while somebody floods its ring with packets made by hand.
+// Owns the bound of what a process holds while a neighbour floods its ring with packets made by
+// hand.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -34,8 +35,8 @@ std::size_t held() {
 
 Address address(unsigned last) { return Address::v4(127, 1, 0, last); }
 
-// A process with one ring. Who has the other end writes packets of any kind, in the names of any
-// peers, a ringful whenever the process looks, and reads no answer.
+// A process with one ring. The owner of the other end writes packets of any kind, in the names of
+// any peers, a ringful whenever the process looks, and reads no answer.
 class RingFlood : public testing::Test {
  protected:
   void SetUp() override {

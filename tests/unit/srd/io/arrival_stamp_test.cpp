@@ -1,4 +1,4 @@
-// Owns when a UDP packet counts as arrived: when the kernel took it, not when somebody read it.
+// Owns when a UDP packet counts as arrived: when the kernel took it, not when it was read.
 #include <gtest/gtest.h>
 #include <poll.h>
 

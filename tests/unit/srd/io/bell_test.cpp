@@ -49,7 +49,7 @@ bool send_with(int socket, std::size_t bytes, int fd) {
   return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-// Hands it over: whoever gets it is its last owner.
+// Hands it over: the receiver is its last owner.
 bool hand_over(LingeringSocket& slow, int socket, std::size_t bytes) {
   const bool sent = send_with(socket, bytes, slow.fd());
   if (sent) {
@@ -137,7 +137,7 @@ TEST_P(BellTest, AClosedOneMakesOneEdgeAndNoMore) {
   bell_.ring();  // no SIGPIPE
 }
 
-// The time that a descriptor takes to be closed is up to whoever made it.
+// The time that a descriptor takes to be closed is up to the process that made it.
 TEST_P(BellTest, DescriptorsAreRefusedOrLeftAlone) {
   for (const std::size_t bytes : {0, 1}) {
     SetUp();

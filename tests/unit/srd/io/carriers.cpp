@@ -31,7 +31,7 @@ IoPair memory_pair() {
 }
 
 IoPair ring_pair(const Address& first, const Address& second, std::size_t bytes) {
-  // Whoever reads here does it in the same thread, however long that may be off its core.
+  // The reader here is the same thread, however long that may be off its core.
   const auto config = [](const Address& own) {
     return test::SrdRings::Config{.own = own,
                                   .mtu = kMtu,

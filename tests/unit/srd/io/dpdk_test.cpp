@@ -109,7 +109,7 @@ TEST(Dpdk, AMemifClientFindsItsServerAgain) {
   ::unlink(("/tmp/weft-test-memif-again-" + std::to_string(::getpid())).c_str());
 }
 
-// Sends and receives as fast as it can, for ever, and counts for whoever watches.
+// Sends and receives as fast as it can, for ever, and counts for the test that watches.
 struct Blaster {
   struct Board {
     std::atomic<std::uint64_t> rounds{0}, received{0};

@@ -1,4 +1,4 @@
-// Owns whose packets a direct ring may carry: its peer's and nobody else's.
+// Owns whose packets a direct ring may carry: its peer's and no others.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -70,7 +70,7 @@ TEST_F(ForgedSource, OnlyThePeerItselfIsHeard) {
   EXPECT_EQ(write({other_, 7, 100}), 1U);
   EXPECT_EQ(write({test::ipv4(127, 1, 0, 3), 7, 100}), 0U);  // another NIC
   EXPECT_EQ(write({other_, 8, 100}), 0U);                    // another process on that NIC
-  EXPECT_EQ(write({other_, 7, 101}), 0U);                    // who might come after it
+  EXPECT_EQ(write({other_, 7, 101}), 0U);                    // which might come after it
   EXPECT_EQ(write({other_, 7, 99}), 0U);
   EXPECT_EQ(write({own_, 7, 100}), 0U);
   EXPECT_EQ(io_->counters().rx_forged, 5U);

@@ -1,4 +1,4 @@
-// Tests that a direct ring whose other end nobody holds carries nothing: its peer is reached
+// Tests that a direct ring whose other end has no owner carries nothing: its peer is reached
 // through the uplink.
 #include <gtest/gtest.h>
 

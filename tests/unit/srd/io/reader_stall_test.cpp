@@ -1,4 +1,4 @@
-// Owns how long readers of all kinds hold up who writes to them.
+// Owns how long readers of all kinds hold up their writers.
 #include "srd/io/reader_stall.hpp"
 
 #include <gtest/gtest.h>

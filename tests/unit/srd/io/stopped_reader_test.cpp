@@ -17,8 +17,7 @@ constexpr std::size_t kCapacity = std::size_t{1} << 16;
 constexpr std::size_t kMtu = 4160;
 constexpr AttachmentId kStopped{7};
 
-// `io` has an uplink that somebody reads, and a direct ring to a process that never does unless
-// asked to.
+// `io` has an uplink that is read, and a direct ring to a process that never reads unless asked to.
 class StoppedReader : public testing::Test {
  protected:
   void build(Duration patience) {

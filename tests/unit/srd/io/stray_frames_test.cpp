@@ -1,4 +1,5 @@
-// Owns what becomes of frames that are not for us: their buffers go back to whoever lent them.
+// Owns what becomes of frames that are not for us: their buffers go back to the carrier that lent
+// them.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Owns what whoever has opened a tap device can do to whoever was given it.
+// Owns what the process that has opened a tap device can do to the one that was given it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

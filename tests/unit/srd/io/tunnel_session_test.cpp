@@ -1,5 +1,5 @@
-// Owns what counts as proof of where a datagram comes from: tried as somebody who sees everything
-// that passes, and has seen everything that ever did.
+// Owns what counts as proof of where a datagram comes from: tried by an attacker that sees
+// everything that passes, and has seen everything that ever did.
 #include "srd/io/tunnel_session.hpp"
 
 #include <gtest/gtest.h>
@@ -235,7 +235,7 @@ TEST(TunnelSession, WhatIsTooLateIsLost) {
   EXPECT_EQ(b.take(late), Verdict::refused);
 }
 
-// Whoever begins anew, and however often: nothing that was ever sent is taken a second time.
+// Whichever end begins anew, and however often: nothing that was ever sent is taken a second time.
 TEST(TunnelSession, NothingRecordedIsTakenAgainAfterARestart) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(seed);
@@ -265,7 +265,7 @@ TEST(TunnelSession, NothingRecordedIsTakenAgainAfterARestart) {
       }
       replay(0);
       replay(1);
-      // That has disturbed nobody.
+      // That has disturbed nothing.
       EXPECT_TRUE(wire.passes(*ends[0], *ends[1], "still"));
       EXPECT_TRUE(wire.passes(*ends[1], *ends[0], "still"));
     }
@@ -283,7 +283,7 @@ TEST(TunnelSession, LostGreetingsAreSaidAgain) {
     for (; rounds < 500 && b.got.empty(); ++rounds) {
       now += std::chrono::milliseconds{2};
       if (!a.session.established()) {
-        a.session.want_challenge();  // as somebody does who has a frame to send
+        a.session.want_challenge();  // as an end does that has a frame to send
       }
       for (auto [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
         while (const auto greeting = from->greeting(now)) {

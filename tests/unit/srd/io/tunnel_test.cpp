@@ -1,4 +1,4 @@
-// Owns what of a tunnel's outside shows inside, and who may send into it.
+// Owns what of a tunnel's outside shows inside, and which senders it accepts.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -73,7 +73,7 @@ TEST_F(Tunnel, AMarkOutsideBecomesOneInside) {
   EXPECT_EQ(io_->counters().rx_marked, 1U);
   send("2", frame(Ecn::capable_0), 2);
   EXPECT_EQ(arrives(), Ecn::capable_0);
-  send("2", frame(Ecn::not_capable), 3);  // who cannot be marked is not
+  send("2", frame(Ecn::not_capable), 3);  // what cannot be marked is not
   EXPECT_EQ(arrives(), Ecn::not_capable);
   EXPECT_EQ(io_->counters().rx_marked, 1U);
 }

@@ -134,7 +134,7 @@ TEST(Limits, ARequestFromOnePartnerTooManyIsAnswered) {
   EXPECT_EQ(lab[0].messenger().counters().refused, 1U);
 }
 
-// A user who does not poll is not flooded with completions either.
+// A user that does not poll is not flooded with completions either.
 TEST(Limits, CompletionsThatNobodyTakesStopProgress) {
   MessageLabConfig config = message_lab_config();
   config.messenger.max_completions = 4;
@@ -158,7 +158,7 @@ TEST(Limits, CompletionsThatNobodyTakesStopProgress) {
   EXPECT_EQ(lab[1].messenger().post_receive({.data = memory, .cookie = 9}), PostResult::accepted);
 }
 
-// --- Garbage: whoever can send to the endpoints can send anything.
+// --- Garbage: a peer that can send to the endpoints can send anything.
 class Hostile : public ::testing::Test {
  protected:
   Hostile() : lab(2) {
@@ -271,6 +271,45 @@ TEST_F(Hostile, AnswersToNothingAreCounted) {
   EXPECT_FALSE(lab[1].status(send).has_value());
 }
 
+// Numbers of requests do not come round with the records that they are kept in.
+TEST_F(Hostile, AnAnswerOfLongAgoEndsNoOtherMessage) {
+  constexpr std::uint64_t kMessages = 4200;
+  const srd::MessageAddress fake{lab[1].address(lab[0]).peer, srd::Qpn{99}, 0x1CE};
+  Bytes8 memory(100'000);
+  srd::message::Header request;
+  const auto send = [&](std::uint64_t cookie) {
+    ASSERT_EQ(lab[0].engine().post_receive(
+                  srd::Qpn{100},
+                  {.segments = {{{reinterpret_cast<std::byte*>(&request), sizeof request}}}}),
+              PostResult::accepted);
+    ASSERT_EQ(lab[1].messenger().post_send({.to = fake, .data = memory, .cookie = cookie}),
+              PostResult::accepted);
+    lab.run_for(200us);
+  };
+  srd::message::Header answer;
+  answer.kind = 3;
+  answer.source_life = 1;
+  std::vector<std::uint32_t> numbers;
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    ASSERT_NO_FATAL_FAILURE(send(1));
+    numbers.push_back(request.message.value());
+    answer.message = request.message;
+    answer.epoch = request.epoch;
+    inject(9, answer);
+    ASSERT_EQ(lab[1].completions().size(), i + 1);
+  }
+  ASSERT_NO_FATAL_FAILURE(send(2));
+  for (const std::uint32_t number : numbers) {
+    answer.message = number;
+    inject(9, answer);
+  }
+  EXPECT_EQ(counters().unknown_answer, kMessages);
+  EXPECT_EQ(lab[1].completions().size(), kMessages);
+  answer.message = request.message;
+  inject(9, answer);
+  EXPECT_EQ(lab[1].completions().back().cookie, 2U);
+}
+
 TEST_F(Hostile, MessagesForAFormerLifeAreDropped) {
   srd::message::Header header;
   header.kind = 1;
@@ -297,7 +336,7 @@ TEST(Config, WhatCannotWorkIsSaid) {
   EXPECT_EQ(error({.endpoint = srd::Qpn{5}}), "") << "the failure before left 6 and 7 free";
 }
 
-// A message that nobody wants yet costs a question now and then, and nothing once it is through.
+// A message without a posted receive costs a question now and then, and nothing once it is through.
 TEST(Limits, AnIdleRequestIsQuiet) {
   MessageLab lab(2);
   for (int i = 0; i < 20; ++i) {
@@ -317,7 +356,7 @@ TEST(Limits, AnIdleRequestIsQuiet) {
   EXPECT_EQ(lab.network().counts().sent, after);
 }
 
-// The engine sees for itself whether whoever owes it bytes is alive.
+// The engine sees for itself whether the peer that owes it bytes is alive.
 TEST(Limits, AReadAsksNobodyElse) {
   MessageLab lab(2);
   std::vector<std::byte> shared(100);

@@ -130,8 +130,8 @@ TEST(Host, TheMachinesTimeNeverGoesBackwards) {
   EXPECT_EQ(backwards, 0);
 }
 
-// Without anybody who looks now and then, each packet, each post and each deadline is met, whatever
-// the application does: the background thread is woken for all of it, and for its own end.
+// Without a thread that looks now and then, each packet, each post and each deadline is met,
+// whatever the application does: the background thread is woken for all of it, and for its own end.
 TEST(Host, TheBackgroundThreadNeedNotWatch) {
   constexpr int kRounds = 3000;
   TideHost tide;
@@ -190,7 +190,7 @@ TEST(Host, ManyThreadsAtOnce) {
   const auto posts = [&] {
     for (int i = 0; i < kRounds; ++i) {
       ++tide.machine->posted;
-      i % 2 == 0 ? (void)tide.host->push() : (void)tide.host->ring();
+      i % 2 == 0 ? (void)tide.host->push() : (void)tide.host->push_unpolled();
       if (i % 16 == 0) {
         tide.host->linger();
       }

@@ -44,7 +44,7 @@ template <class T>
 class SteppedAtomic {
  public:
   SteppedAtomic(T value) : value_(value) { latest = this; }  // NOLINT: as std::atomic
-  // No step: who tries the lock decides by what comes after the look.
+  // No step: a thread that tries the lock decides by what comes after the look.
   T load(std::memory_order) const {
     Interleavings::saw(static_cast<std::uint64_t>(value_));
     return value_;
@@ -84,7 +84,7 @@ class SteppedAtomic {
 };
 
 // What the lock asks of its threads. A fiber that waits comes back with the history that it had:
-// how often it looked in vain makes no new state.
+// how often it looked and found nothing makes no new state.
 struct SteppedThreads {
   template <class T>
   using Atomic = SteppedAtomic<T>;
@@ -179,8 +179,8 @@ class ProgressModel final : public Interleavings::Model {
            (reason == static_cast<int>(Wait::lock) && lock_word() != 0);
   }
 
-  // What must hold whenever all that is left is waiting: nobody has the lock, nothing posted lies
-  // there, and for packets and for the deadline somebody will get up in time.
+  // What must hold whenever all that is left is waiting: the lock is free, nothing posted lies
+  // there, and for packets and for the deadline some thread will wake in time.
   [[nodiscard]] std::string judge(const std::vector<bool>& finished) const override {
     if (lock_word() != 0) {
       return "the lock is not released";

@@ -75,8 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"a_crowd", {{push, push}, {push}, {with}}}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// --- Mistakes, most of which somebody has made. Each must be found, or the tests above say
-// nothing.
+// --- Mistakes, most of which were made once. Each must be found, or the tests above say nothing.
 void expect_found(const Interleavings::Result& result, const std::string& what) {
   EXPECT_EQ(result.wrong, what);
   std::printf("after %zu states, %zu runs\n%s", result.states, result.runs,
@@ -137,7 +136,7 @@ TEST_F(Mistakes, OneSleeperTakesAnothersCallAway) {
                "the background thread does not see that it shall end");
 }
 
-// After some rounds for others the last mark is taken away, and nobody serves it.
+// After some rounds for others the last mark is taken away, and no thread serves it.
 class ForgetfulLock : public SteppedLock {
  public:
   [[nodiscard]] bool unlock_unless_marked() {

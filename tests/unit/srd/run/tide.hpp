@@ -46,7 +46,7 @@ class TideMachine final : public Machine {
   std::atomic<int> posted{0};
   std::atomic<int> sent{0};
   std::atomic<int> packets{0};
-  // Of whoever has the machine.
+  // Of the thread that has the machine.
   std::function<void()> asked;  // called by the next look for something to send
   Duration patience = std::chrono::milliseconds{5};
   TimePoint sent_at{};
@@ -64,7 +64,7 @@ class TideIo final : public PacketIo {
     waiting_.fetch_add(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (asleep_.load(std::memory_order_relaxed) != 0 && asleep_.exchange(0) != 0) {
-      ring_doorbell(bell_.get());
+      signal_event_fd(bell_.get());
     }
   }
   [[nodiscard]] bool asleep() const { return asleep_ != 0; }
@@ -93,12 +93,12 @@ class TideIo final : public PacketIo {
   }
   void disarm() override {
     asleep_ = 0;
-    clear_doorbell(bell_.get());
+    clear_event_fd(bell_.get());
   }
 
  private:
   static constexpr int kBurst = 4;
-  UniqueFd bell_ = std::move(*create_doorbell());
+  UniqueFd bell_ = std::move(*create_event_fd());
   std::atomic<int> waiting_{0};
   std::atomic<int> asleep_{0};
   std::array<RxPacket, kBurst> packets_{};

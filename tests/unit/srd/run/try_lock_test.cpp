@@ -47,9 +47,9 @@ TEST(TryLock, TheHolderItselfMayComeInVain) {
   EXPECT_TRUE(lock.unlock_unless_marked());
 }
 
-// Two threads bring something at the same moment; when both are through, each has been seen by
-// whoever had the lock last. A mark that is lost between the unlocking and the look at the marks
-// would leave one behind.
+// Two threads bring something at the same moment; when both are through, each has been seen by the
+// thread that had the lock last. A mark that is lost between the unlocking and the look at the
+// marks would leave one behind.
 TEST(TryLock, NothingThatIsBroughtIsLeftBehind) {
   constexpr int kRounds = 20'000;
   TryLock lock;

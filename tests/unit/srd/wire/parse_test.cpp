@@ -292,7 +292,7 @@ TEST(Parse, TrimmedDataIsWhatIsLeftOfIt) {
   EXPECT_EQ(reason_of(bytes, true), DropReason::bad_length);
 }
 
-// A ring's memory is shared with its producer, who may go on writing.
+// A ring's memory is shared with its producer, which may go on writing.
 TEST(Parse, WhatWasCheckedIsWhatIsUsed) {
   for (const test::Golden& packet : test::kGolden) {
     Bytes bytes = test::from_hex(packet.hex);

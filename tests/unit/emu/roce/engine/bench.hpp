@@ -20,13 +20,7 @@ constexpr std::uint32_t kRqPsn = 0xFFFFFE;  // wraps in every test
 constexpr std::uint32_t kSqPsn = 100;
 constexpr std::uint32_t kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
 
-inline srd::Address host(unsigned last) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{10};
-  address.bytes[15] = static_cast<std::byte>(last);
-  return address;
-}
+inline srd::Address host(unsigned last) { return srd::Address::v4(10, 0, 0, last); }
 
 // A packet as the engine gave it out, its headers read and its padding removed.
 struct Sent {

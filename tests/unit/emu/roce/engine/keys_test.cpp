@@ -1,4 +1,4 @@
-// Owns what a key opens, and to whom.
+// Owns what a key opens, and for which accesses.
 #include "emu/roce/engine/keys.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Owns congestion notifications: who sends them, how often, and what they do to the sender.
+// Owns congestion notifications: which end sends them, how often, and what they do to the sender.
 #include <gtest/gtest.h>
 
 #include "tests/unit/emu/roce/engine/bench.hpp"

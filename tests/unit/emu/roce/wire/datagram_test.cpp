@@ -12,13 +12,7 @@
 namespace weft::roce::wire {
 namespace {
 
-srd::Address ipv4(unsigned last) {
-  srd::Address address;
-  address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-  address.bytes[12] = std::byte{10};
-  address.bytes[15] = static_cast<std::byte>(last);
-  return address;
-}
+srd::Address ipv4(unsigned last) { return srd::Address::v4(10, 0, 0, last); }
 
 srd::Address ipv6(unsigned last) {
   srd::Address address;

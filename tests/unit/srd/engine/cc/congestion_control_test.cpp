@@ -69,7 +69,7 @@ TEST_P(EveryControl, TheWindowStaysWithinItsBoundsUnderAnySequence) {
     tuning.base_rtt = Duration{static_cast<std::int64_t>(1ULL << rng.below(30))};
     tuning.max_window = rng.chance(0.5) ? rng.between(1, 1 << 24) : 0;
     CongestionControl cc = make_congestion_control(GetParam(), tuning).value();
-    const Bytes most = 16ULL << 50;  // a petabyte: nobody is bound to the configured base RTT
+    const Bytes most = 16ULL << 50;  // a petabyte: no control is bound to the configured base RTT
     TimePoint now = time_at(Duration{static_cast<std::int64_t>(rng.next() >> rng.between(2, 40))});
     for (int i = 0; i < 1500; ++i) {
       now += Duration{static_cast<std::int64_t>(rng.next() >> rng.between(34, 63))};

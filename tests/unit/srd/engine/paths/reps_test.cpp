@@ -95,7 +95,7 @@ TEST_F(RepsByDelay, WhatIsTooSlowLeavesInProportion) {
   EXPECT_LT(kept(PathEvent::good, 100us, 40us), 0.02);
 }
 
-// A repaired link is found only by those who look for it.
+// A repaired link is found only by senders that look for it.
 TEST_F(RepsByDelay, SomeLookForBetterPathsWhereAllQueuesAreLong) {
   event(1, PathEvent::good, 10us);
   EXPECT_NEAR(kept(PathEvent::congested, 50us, 50us), 0.6, 0.1);

@@ -12,22 +12,22 @@
 #include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
-namespace weft::preload {
+namespace weft::srd {
 
 // For one thread at a time. Whole frames go round, because a Machine may look at the envelope of
 // what it receives. Payloads are copied when they are sent: their memory is only lent until then.
-template <srd::net::FrameCodec Codec>
-class LoopbackIo final : public srd::PacketIo {
+template <net::FrameCodec Codec>
+class LoopbackIo final : public PacketIo {
  public:
-  LoopbackIo(srd::OwnAddresses<Codec> own, std::size_t mtu) : own_(std::move(own)), mtu_(mtu) {}
+  LoopbackIo(OwnAddresses<Codec> own, std::size_t mtu) : own_(std::move(own)), mtu_(mtu) {}
 
-  [[nodiscard]] srd::IoCapabilities capabilities() const override {
+  [[nodiscard]] IoCapabilities capabilities() const override {
     return {.mtu = mtu_, .burst = kBurst, .lossless_memory = true};
   }
-  [[nodiscard]] srd::IoCounters counters() const override { return counters_; }
-  [[nodiscard]] std::span<const srd::RxPacket> receive() override;
+  [[nodiscard]] IoCounters counters() const override { return counters_; }
+  [[nodiscard]] std::span<const RxPacket> receive() override;
   void release() override { lent_.clear(); }
-  [[nodiscard]] std::size_t transmit(std::span<const srd::TxPacket> packets) override;
+  [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
   [[nodiscard]] std::size_t transmit_room() override {
     return kDepth - std::min(kDepth, waiting_.size());
   }
@@ -41,49 +41,49 @@ class LoopbackIo final : public srd::PacketIo {
   using Frame = std::vector<std::byte>;
 
   // False: the memory of its payload is gone.
-  [[nodiscard]] bool write(const srd::TxPacket& packet, std::byte* to) const;
+  [[nodiscard]] bool write(const TxPacket& packet, std::byte* to) const;
 
-  srd::OwnAddresses<Codec> own_;
+  OwnAddresses<Codec> own_;
   std::size_t mtu_;
   std::vector<Frame> waiting_;
   std::vector<Frame> lent_;
-  std::vector<srd::RxPacket> received_;
-  srd::IoCounters counters_;
+  std::vector<RxPacket> received_;
+  IoCounters counters_;
 };
 
-template <srd::net::FrameCodec Codec>
-std::span<const srd::RxPacket> LoopbackIo<Codec>::receive() {
+template <net::FrameCodec Codec>
+std::span<const RxPacket> LoopbackIo<Codec>::receive() {
   received_.clear();
   lent_.clear();
   lent_.swap(waiting_);
   for (const Frame& frame : lent_) {
-    const auto envelope = srd::net::Envelope::parse(frame, Codec::kPorts);
+    const auto envelope = net::Envelope::parse(frame, Codec::kPorts);
     const auto size = static_cast<std::uint8_t>(envelope.packet().data() - frame.data());
-    received_.push_back(srd::RxPacket{.from = envelope.source(),
-                                      .path = envelope.path(),
-                                      .ecn = envelope.ecn(),
-                                      .trimmed = false,
-                                      .envelope_size = size,
-                                      .to = own_.number_of(envelope.destination()).value_or(0),
-                                      .bytes = envelope.packet(),
-                                      .more = {}});
+    received_.push_back(RxPacket{.from = envelope.source(),
+                                 .path = envelope.path(),
+                                 .ecn = envelope.ecn(),
+                                 .trimmed = false,
+                                 .envelope_size = size,
+                                 .to = own_.number_of(envelope.destination()).value_or(0),
+                                 .bytes = envelope.packet(),
+                                 .more = {}});
     ++counters_.rx_packets;
     counters_.rx_bytes += envelope.packet().size();
   }
   return received_;
 }
 
-template <srd::net::FrameCodec Codec>
-std::size_t LoopbackIo<Codec>::transmit(std::span<const srd::TxPacket> packets) {
-  for (const srd::TxPacket& packet : packets) {
-    const std::size_t size = packet.size() + srd::net::trailer_size<Codec>(packet);
+template <net::FrameCodec Codec>
+std::size_t LoopbackIo<Codec>::transmit(std::span<const TxPacket> packets) {
+  for (const TxPacket& packet : packets) {
+    const std::size_t size = packet.size() + net::trailer_size<Codec>(packet);
     ++counters_.tx_packets;
     counters_.tx_bytes += size;
-    const srd::net::EnvelopeWriter& writer = own_.writer(packet);
+    const net::EnvelopeWriter& writer = own_.writer(packet);
     Frame frame(writer.size() + size);
     if (!own_.number_of(packet.to) ||
         !writer.write(frame.data(), packet.to, packet.path, packet.ecn, Codec::dscp_of(packet),
-                      size, srd::net::hop_limit_of<Codec>(packet))) {
+                      size, net::hop_limit_of<Codec>(packet))) {
       ++counters_.tx_unroutable;
     } else if (!write(packet, frame.data() + writer.size())) {
       ++counters_.tx_unreadable;
@@ -94,8 +94,8 @@ std::size_t LoopbackIo<Codec>::transmit(std::span<const srd::TxPacket> packets) 
   return packets.size();
 }
 
-template <srd::net::FrameCodec Codec>
-bool LoopbackIo<Codec>::write(const srd::TxPacket& packet, std::byte* to) const {
+template <net::FrameCodec Codec>
+bool LoopbackIo<Codec>::write(const TxPacket& packet, std::byte* to) const {
   to = std::copy_n(packet.header.data(), packet.header_size, to);
   for (const auto& piece : packet.payload) {
     if (!piece.empty() && !copy_from_lent(to, piece.data(), piece.size())) {
@@ -103,10 +103,10 @@ bool LoopbackIo<Codec>::write(const srd::TxPacket& packet, std::byte* to) const 
     }
     to += piece.size();
   }
-  if constexpr (srd::net::WritesTrailer<Codec>) {
+  if constexpr (net::WritesTrailer<Codec>) {
     Codec::write_trailer(to, packet);
   }
   return true;
 }
 
-}  // namespace weft::preload
+}  // namespace weft::srd

@@ -1,0 +1,261 @@
+// Owns `weft ep-perf`: dispatch and combine of mixtures of experts, in virtual and in real time.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/cli/commands.hpp"
+#include "emu/cli/complain.hpp"
+#include "emu/cli/help.hpp"
+#include "emu/cli/output.hpp"
+#include "emu/cli/unwrap.hpp"
+#include "emu/cli/workloads/expert_table.hpp"
+#include "emu/cli/workloads/live.hpp"
+#include "emu/fabric/yaml_reader.hpp"
+#include "integration/workloads/virtual_run.hpp"
+
+namespace weft::cli {
+namespace {
+
+using workloads::ExpertResult;
+using workloads::ExpertSetup;
+using workloads::Ordering;
+
+constexpr std::uint32_t kMaxRounds = 1000;
+
+struct Options {
+  ExpertSetup setup;
+  std::vector<std::uint32_t> ranks{8};
+  std::string order = "all";
+  std::string precision = "fp8";
+  bool real_time = false;
+  bool through_weftd = false;
+  std::string topology;
+  std::string rate = "400Gbps";
+  std::string path_selector;
+  std::vector<std::string> faults;
+  double dilation = 1;
+  bool json = false;
+};
+
+// What a process hands over at its end.
+struct PlainResult {
+  std::uint32_t sections = 0;
+  std::array<double, kMaxRounds> dispatch_us{};
+  std::array<double, kMaxRounds> combine_us{};
+  std::uint64_t dispatch_bytes = 0;
+  std::uint64_t combine_bytes = 0;
+  std::uint64_t wrong = 0;
+  std::uint64_t checked = 0;
+  workloads::OrderingCounters ordering;
+  std::uint64_t digest = 0;
+  workloads::PacketCounters packets;
+};
+
+PlainResult plain(const ExpertResult& from, const workloads::PacketCounters& packets) {
+  PlainResult result;
+  result.sections = static_cast<std::uint32_t>(from.combine_us.size());
+  std::copy_n(from.dispatch_us.begin(), result.sections, result.dispatch_us.begin());
+  std::copy_n(from.combine_us.begin(), result.sections, result.combine_us.begin());
+  result.dispatch_bytes = from.dispatch_bytes;
+  result.combine_bytes = from.combine_bytes;
+  result.wrong = from.wrong;
+  result.checked = from.checked;
+  result.ordering = from.ordering;
+  result.digest = from.digest;
+  result.packets = packets;
+  return result;
+}
+
+void add(const PlainResult& from, ExpertRow& row) {
+  ExpertResult one;
+  one.dispatch_us.assign(from.dispatch_us.begin(), from.dispatch_us.begin() + from.sections);
+  one.combine_us.assign(from.combine_us.begin(), from.combine_us.begin() + from.sections);
+  one.dispatch_bytes = from.dispatch_bytes;
+  one.combine_bytes = from.combine_bytes;
+  one.wrong = from.wrong;
+  one.checked = from.checked;
+  one.ordering = from.ordering;
+  one.digest = from.digest;
+  row.all.add(one);
+  row.packets.delivered += from.packets.delivered;
+  row.packets.reordered += from.packets.reordered;
+  row.packets.retransmitted += from.packets.retransmitted;
+}
+
+auto maker(const ExpertSetup& setup) {
+  return [setup](srd::Engine& engine, std::uint32_t rank, workloads::RankPlace& place) {
+    ExpertSetup own = setup;
+    own.rank = rank;
+    own.place = place;
+    auto worker = std::make_unique<workloads::ExpertRank>(engine, own);
+    place = worker->place();
+    return worker;
+  };
+}
+
+// Not as an error where it is told as a result: without rules anything may happen.
+void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
+  workloads::VirtualGround ground{.ranks = setup.problem.ranks,
+                                  .rate = options.rate,
+                                  .faults = options.faults,
+                                  .seed = setup.problem.seed,
+                                  .path_selector = options.path_selector};
+  if (!options.topology.empty()) {
+    ground.topology = unwrap(fabric::read_text_file(options.topology));
+  }
+  const auto run = unwrap(workloads::VirtualRun::create(ground));
+  if (const auto done = run->run(maker(setup), true); !done) {
+    row.error = done.error().message;
+  }
+  for (std::uint32_t rank = 0; rank < setup.problem.ranks; ++rank) {
+    row.all.add(dynamic_cast<workloads::ExpertRank&>(run->worker(rank)).result());
+  }
+  row.packets = run->counters();
+}
+
+void run_in_real_time(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
+  LiveJob job{.command = "weft ep-perf",
+              .ranks = setup.problem.ranks,
+              .through_weftd = options.through_weftd,
+              .topology = options.topology,
+              .faults = options.faults,
+              .seed = setup.problem.seed,
+              .dilation = options.dilation,
+              .make = maker(setup),
+              .result_bytes = sizeof(PlainResult),
+              .collect = {}};
+  job.collect = [](std::uint32_t, workloads::Worker& worker,
+                   const workloads::PacketCounters& packets, std::span<std::byte> out) {
+    const PlainResult result =
+        plain(dynamic_cast<workloads::ExpertRank&>(worker).result(), packets);
+    std::memcpy(out.data(), &result, sizeof result);
+  };
+  std::vector<std::byte> results;
+  if (!run_live(job, results)) {
+    row.error = "a rank has failed";
+  }
+  for (std::uint32_t rank = 0; rank < setup.problem.ranks; ++rank) {
+    PlainResult one;
+    std::memcpy(&one, results.data() + rank * sizeof one, sizeof one);
+    add(one, row);
+  }
+}
+
+int run(const Options& options) {
+  std::vector<Ordering> orders;
+  for (std::size_t i = 0; i < std::size(workloads::kOrderingNames); ++i) {
+    if (options.order == "all" || options.order == workloads::kOrderingNames[i]) {
+      orders.push_back(static_cast<Ordering>(i));
+    }
+  }
+  for (const std::uint32_t ranks : options.ranks) {
+    ExpertSetup setup = options.setup;
+    setup.problem.ranks = ranks;
+    if (const std::string mistake = mistake_in(setup.problem); !mistake.empty()) {
+      complain("weft ep-perf: {}\n", mistake);
+      return kUsage;
+    }
+  }
+  if (!options.json) {
+    fmt::print("{}", expert_head(options.setup, options.real_time));
+    flush_output();
+  }
+  bool good = true;
+  bool lesson = false;
+  for (const std::uint32_t ranks : options.ranks) {
+    for (const Ordering ordering : orders) {
+      ExpertRow row;
+      row.setup = options.setup;
+      row.setup.problem.ranks = ranks;
+      row.setup.ordering = ordering;
+      options.real_time ? run_in_real_time(options, row.setup, row)
+                        : run_virtual(options, row.setup, row);
+      fmt::print("{}", options.json ? expert_json(row, options.real_time) : expert_line(row));
+      flush_output();
+      const bool failed = row.all.wrong != 0 || !row.error.empty();
+      const bool expected = ordering == Ordering::none && options.order == "all";
+      lesson = lesson || (failed && ordering == Ordering::none);
+      good = good && (!failed || expected);
+      if (!row.error.empty()) {
+        complain("weft ep-perf: {}: {}\n", workloads::kOrderingNames[static_cast<int>(ordering)],
+                 row.error);
+      }
+    }
+  }
+  if (lesson && !options.json) {
+    fmt::print(
+        "# none: a counter overtook the tokens that it counts, and what was read was not there "
+        "yet.\n");
+  }
+  return good ? kSuccess : kFailure;
+}
+
+}  // namespace
+
+void register_ep_perf(CLI::App& program, Work& work) {
+  CLI::App* const command = add_command(program, "ep-perf");
+  auto options = std::make_shared<Options>();
+  workloads::ExpertProblem& problem = options->setup.problem;
+  command->add_option("-N,--ranks", options->ranks, "Ranks; several numbers: one run for each")
+      ->delimiter(',')
+      ->check(CLI::Range(2U, 64U))
+      ->capture_default_str();
+  command->add_option("--tokens", problem.tokens, "Tokens of each rank")
+      ->check(CLI::Range(1U, 4096U))
+      ->capture_default_str();
+  command->add_option("--hidden", problem.hidden, "Columns of a token")
+      ->check(CLI::Range(128U, 65536U))
+      ->capture_default_str();
+  command->add_option("--topk", problem.topk, "Experts that a token goes to")
+      ->check(CLI::Range(1U, 16U))
+      ->capture_default_str();
+  command->add_option("--experts", problem.experts, "Experts, shared evenly by the ranks")
+      ->check(CLI::Range(2U, 65536U))
+      ->capture_default_str();
+  command->add_option("--dtype", options->precision, "Of dispatches; combines are bf16")
+      ->check(CLI::IsMember({"fp8", "bf16"}))
+      ->capture_default_str();
+  command->add_option("--skew", problem.skew, "Exponent of Zipf's law of experts; 0: all are alike")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  command
+      ->add_option("--order", options->order,
+                   "When a counter is believed: count, sequence, strong, none; all: each in turn")
+      ->check(CLI::IsMember({"all", "count", "sequence", "strong", "none"}))
+      ->capture_default_str();
+  command
+      ->add_option("--rounds", options->setup.rounds, "Rounds that count, after one that does not")
+      ->check(CLI::Range(1U, kMaxRounds))
+      ->capture_default_str();
+  CLI::Option* const real = command->add_flag("--real-time", options->real_time,
+                                              "Ranks are processes of this machine, over rings");
+  command->add_flag("--through-weftd", options->through_weftd, "Every packet passes weftd")
+      ->needs(real);
+  command->add_option("--dilation", options->dilation, "Seconds here per second in the network")
+      ->needs(real)
+      ->check(CLI::Range(0.001, 1e6));
+  command->add_option("--rate", options->rate, "Of the links, without --topology")
+      ->excludes(real)
+      ->capture_default_str();
+  command->add_option("--path-selector", options->path_selector, "How the transport chooses paths")
+      ->excludes(real);
+  command->add_option("--topology", options->topology, "File that describes the network")
+      ->check(CLI::ExistingFile);
+  command->add_option("--fault", options->faults, "As in `weft fault --help`")
+      ->allow_extra_args(false);
+  command->add_option("--seed", problem.seed, "Seed of everything that is drawn by lot")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object per line");
+  command->callback([&work, options] {
+    options->setup.problem.precision =
+        options->precision == "fp8" ? workloads::Precision::fp8 : workloads::Precision::bf16;
+    work = [options] { return run(*options); };
+  });
+}
+
+}  // namespace weft::cli

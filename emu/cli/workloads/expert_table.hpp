@@ -1,0 +1,21 @@
+// Owns how results of `weft ep-perf` are shown.
+#pragma once
+
+#include <string>
+
+#include "integration/workloads/expert_rank.hpp"
+
+namespace weft::cli {
+
+struct ExpertRow {
+  workloads::ExpertSetup setup;
+  workloads::ExpertResult all;  // of all ranks
+  workloads::PacketCounters packets;
+  std::string error;  // why the run broke off
+};
+
+[[nodiscard]] std::string expert_head(const workloads::ExpertSetup& setup, bool real_time);
+[[nodiscard]] std::string expert_line(const ExpertRow& row);
+[[nodiscard]] std::string expert_json(const ExpertRow& row, bool real_time);
+
+}  // namespace weft::cli

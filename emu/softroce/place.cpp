@@ -1,0 +1,124 @@
+// Owns finding a guest's place in what weftd says of its network.
+#include "emu/softroce/place.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "srd/io/posix.hpp"
+#include "srd/net/address_text.hpp"
+
+namespace weft::softroce {
+namespace {
+
+using nlohmann::json;
+
+// RoCE's largest path MTU and all headers fit into it.
+constexpr std::size_t kLargestMtu = 4200;
+constexpr std::size_t kHeadersOfIp = 40;  // that are in weftd's MTU neither
+constexpr unsigned kLastHost = 254;
+// NICs of a host are numbered from 1, sixteen at most.
+constexpr unsigned kNumberOfGuest = 101;
+
+struct Port {
+  std::string network_socket;
+  std::string own_socket;
+  std::string host;  // on whose link it is; "" if on none
+};
+
+bool somebody_is_at(const std::string& path) {
+  const srd::UniqueFd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+// Ports at which no guest is yet.
+std::vector<Port> free_ports(const json& status) {
+  std::vector<Port> ports;
+  for (const json& port : status["ports"]) {
+    std::string text = port["port"].get<std::string>();
+    const std::size_t comma = text.find(',');
+    if (!text.starts_with("dgram:") || comma == std::string::npos) {
+      continue;
+    }
+    const auto host = port["host"].get<std::string>();
+    if (!host.empty()) {
+      text.resize(text.rfind('@'));
+    }
+    ports.push_back({text.substr(6, comma - 6), text.substr(comma + 1), host});
+  }
+  std::erase_if(ports, [](const Port& port) { return somebody_is_at(port.own_socket); });
+  return ports;
+}
+
+std::optional<unsigned> number_of(const std::string& host) {
+  unsigned number = 0;
+  const char* end = host.data() + host.size();
+  if (!host.starts_with('h') || std::from_chars(host.data() + 1, end, number).ptr != end ||
+      number == 0 || number > kLastHost) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+unsigned octet(const srd::Address& address, std::size_t index) {
+  return std::to_integer<unsigned>(address.v4_bytes()[index]);
+}
+
+}  // namespace
+
+srd::Address beside(const srd::Address& nic) {
+  return srd::Address::v4(octet(nic, 0), octet(nic, 1), octet(nic, 2), kNumberOfGuest);
+}
+
+Result<Place> find_place(const json& status, const std::string& host) {
+  std::vector<Port> ports = free_ports(status);
+  if (ports.empty()) {
+    return fail(ErrorCode::not_found,
+                "the network has no free port for a guest: `weft up --routable --port dgram:A,B` "
+                "gives it one, where A and B are paths of sockets");
+  }
+  if (!host.empty() && !number_of(host)) {
+    return fail(ErrorCode::invalid_argument, "'" + host + "' is no host: give h1 to h254");
+  }
+  const auto wished =
+      std::ranges::find_if(ports, [&](const Port& port) { return port.host == host; });
+  const Port& port = wished == ports.end() ? ports.front() : *wished;
+  Place place{.address = {},
+              .neighbours = {},
+              .own_socket = port.own_socket,
+              .network_socket = port.network_socket,
+              .mtu = std::min(kLargestMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
+  unsigned number = host.empty() ? 1 : *number_of(host);
+  std::optional<srd::Address> on_link;
+  for (const json& nic : status["nics"]) {
+    const auto text = nic["address"].get<std::string>();
+    const auto address = srd::parse_address(text);
+    if (!address || !address->is_v4() || octet(*address, 0) == 127) {
+      return fail(ErrorCode::invalid_argument, "a kernel cannot reach " + text +
+                                                   ": start the network with `weft up --routable`");
+    }
+    place.neighbours.push_back(*address);
+    if (host.empty()) {
+      number = std::max(number, octet(*address, 2) + 1);
+    }
+    if (nic["host"] == (host.empty() ? port.host : host) && !on_link) {
+      on_link = *address;
+    }
+  }
+  if (place.neighbours.empty() || number > kLastHost) {
+    return fail(ErrorCode::out_of_resources, "the network has no number for one more host");
+  }
+  const srd::Address& any = place.neighbours.front();
+  place.address =
+      on_link ? beside(*on_link) : srd::Address::v4(octet(any, 0), octet(any, 1), number, 1);
+  return place;
+}
+
+}  // namespace weft::softroce

@@ -1,0 +1,31 @@
+// Owns where in a network a guest is: the port that it takes, and the addresses around it.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "srd/base/result.hpp"
+#include "srd/net/address.hpp"
+
+namespace weft::softroce {
+
+struct Place {
+  srd::Address address;
+  std::vector<srd::Address> neighbours;  // NICs of ours
+  std::string own_socket;                // one datagram is one frame, between these two
+  std::string network_socket;
+  std::size_t mtu = 1500;  // of the guest's interface
+};
+
+// A free dgram port of the network with that status (weftd's answer to "status"). `host`, h1 to
+// h254, is which host the guest is; a port on that host's link is taken if there is one. "": any
+// port, and the first number that no host has. On the link of a host of ours the guest has another
+// address than that one's NICs.
+[[nodiscard]] Result<Place> find_place(const nlohmann::json& status, const std::string& host);
+
+// The address of a guest on the link of that host, whose first NIC has `nic`.
+[[nodiscard]] srd::Address beside(const srd::Address& nic);
+
+}  // namespace weft::softroce

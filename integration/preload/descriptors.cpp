@@ -1,0 +1,49 @@
+// Owns the raw system calls by which descriptors are moved, marked and cut off.
+#include "integration/preload/descriptors.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "emu/kernel/native.hpp"
+#include "integration/preload/fd_table.hpp"
+
+namespace weft::preload {
+
+int keep_own(int fd) {
+  int high = fd;
+  if (fd < kernel::native::first_high()) {
+    high = kernel::native::duplicate_high(fd);
+    if (high < 0) {
+      high = fd;
+    } else {
+      syscall(SYS_close, fd);
+    }
+  }
+  if (high < FdTable::kMax) {
+    FdTable::set(high, FdTable::kPrivate);
+  }
+  return high;
+}
+
+void forget_own(int fd) {
+  if (fd < FdTable::kMax) {
+    FdTable::set(fd, 0);
+  }
+}
+
+Inode inode_of(int fd) {
+  struct stat status {};
+  return syscall(SYS_fstat, fd, &status) == 0 ? Inode{status.st_dev, status.st_ino} : Inode{};
+}
+
+void lead_nowhere(int fd) {
+  const auto nowhere = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC));
+  if (nowhere >= 0) {
+    syscall(SYS_dup3, nowhere, fd, O_CLOEXEC);
+    syscall(SYS_close, nowhere);
+  }
+}
+
+}  // namespace weft::preload

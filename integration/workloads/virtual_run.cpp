@@ -1,0 +1,182 @@
+// Owns ranks as hosts of the simulator. To it the whole life of a rank is one flow.
+#include "integration/workloads/virtual_run.hpp"
+
+#include <algorithm>
+
+#include "emu/fabric/topology_yaml.hpp"
+#include "srd/wire/srd_codec.hpp"
+
+namespace weft::workloads {
+namespace {
+
+constexpr std::uint32_t kHostsPerLeaf = 4;
+constexpr srd::Qpn kQpn{1};
+
+std::uint32_t leaves_for(std::uint32_t ranks) {
+  return std::max((ranks + kHostsPerLeaf - 1) / kHostsPerLeaf, 2U);
+}
+
+std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts) {
+  std::string text = ground.topology;
+  if (text.empty()) {
+    text = "topology: {generator: leaf-spine, hosts: " + std::to_string(hosts) +
+           ", hosts_per_leaf: " + std::to_string(kHostsPerLeaf) + ", rate: " + ground.rate +
+           ", delay: 1us}\n";
+  }
+  text += "\nseed: " + std::to_string(ground.seed) + "\ntime_limit: " + ground.time_limit +
+          "\nmtu: " + std::to_string(ground.mtu) +
+          "\ntransport: {paths: " + std::to_string(ground.paths) +
+          ", peer_timeout: " + ground.peer_timeout +
+          (ground.path_selector.empty() ? "" : ", path_selector: " + ground.path_selector) +
+          "}\ntraffic: {kind: flows, flows: [{from: 0, to: 1}, {from: 1, to: 0}]}\n";
+  if (!ground.faults.empty()) {
+    text += "faults:\n";
+    for (const std::string& fault : ground.faults) {
+      text += "  - {" + fault + "}\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+// A flow begins a rank's run, and has been sent when the rank has finished.
+class VirtualRun::RankTransport final : public sim::Transport {
+ public:
+  RankTransport(const srd::EngineConfig& config, const WorkerMachine::Make& make)
+      : machine_(config, make), checks_packets_(config.checksum) {}
+
+  [[nodiscard]] srd::Machine& machine() override { return machine_; }
+  [[nodiscard]] WorkerMachine& own() { return machine_; }
+
+  void start(TimePoint now, const sim::FlowStart& flow) override {
+    flow_ = flow.flow;
+    started_ = true;
+    machine_.worker().prepare();
+    machine_.worker().begin(now);
+  }
+  [[nodiscard]] std::size_t poll(std::span<sim::FlowEvent> events) override {
+    Worker& worker = machine_.worker();
+    if (!started_ || ended_ || (!worker.section_over() && worker.failure().empty())) {
+      return 0;
+    }
+    if (worker.failure().empty()) {
+      worker.prepare();
+      if (!worker.finished()) {
+        worker.begin(machine_.now());
+        return 0;
+      }
+    }
+    ended_ = true;
+    events[0] = {flow_, worker.failure().empty() ? sim::FlowEvent::Kind::sent
+                                                 : sim::FlowEvent::Kind::failed};
+    return 1;
+  }
+  [[nodiscard]] bool is_control(const srd::TxPacket& packet) const override {
+    return srd::wire::SrdCodec::dscp_of(packet) == srd::wire::kDscpControl;
+  }
+  [[nodiscard]] bool knows_trimming() const override { return true; }
+  [[nodiscard]] bool checks_packets() const override { return checks_packets_; }
+  [[nodiscard]] sim::TransportCounters counters() const override { return {}; }
+
+ private:
+  WorkerMachine machine_;
+  bool checks_packets_;
+  std::uint32_t flow_ = 0;
+  bool started_ = false;
+  bool ended_ = false;
+};
+
+VirtualRun::~VirtualRun() = default;
+
+Result<std::unique_ptr<VirtualRun>> VirtualRun::create(const VirtualGround& ground) {
+  std::unique_ptr<VirtualRun> run(new VirtualRun);
+  const std::uint32_t leaves = leaves_for(ground.ranks);
+  auto scenario =
+      sim::read_scenario("the network", scenario_text(ground, leaves * kHostsPerLeaf), {}, "");
+  if (!scenario) {
+    return tl::unexpected(scenario.error());
+  }
+  run->ranks_ = ground.ranks;
+  run->scenario_ = std::move(*scenario);
+  const auto ports = static_cast<std::uint32_t>(run->scenario_.topology.ports().size());
+  if (ports < ground.ranks) {
+    return fail(ErrorCode::invalid_argument, "the network has " + std::to_string(ports) +
+                                                 " NICs, too few for " +
+                                                 std::to_string(ground.ranks) + " ranks");
+  }
+  fabric::TrafficMatrix& traffic = run->scenario_.traffic;
+  traffic.flows.clear();
+  for (std::uint32_t rank = 0; rank < ground.ranks; ++rank) {
+    run->ports_.push_back(ground.topology.empty() ? rank % leaves * kHostsPerLeaf + rank / leaves
+                                                  : rank);
+  }
+  for (std::uint32_t rank = 0; rank < ground.ranks; ++rank) {
+    fabric::FlowSpec flow;
+    flow.source = run->ports_[rank];
+    flow.destination = run->ports_[(rank + 1) % ground.ranks];
+    flow.bytes = 1;
+    traffic.flows.push_back(flow);
+  }
+  return run;
+}
+
+Result<void> VirtualRun::run(const Make& make, bool real_payload) {
+  scenario_.options.real_payload = real_payload;
+  std::vector<RankPlace> places(ranks_);
+  transports_.assign(ranks_, nullptr);
+  const auto make_transport = [&](fabric::PortId port) -> std::unique_ptr<sim::Transport> {
+    const auto rank =
+        static_cast<std::uint32_t>(std::find(ports_.begin(), ports_.end(), port) - ports_.begin());
+    srd::EngineConfig config = scenario_.transport.engine;
+    config.attachment = srd::AttachmentId{0};
+    config.seed = mix64(config.seed ^ mix64(rank + 1));
+    places[rank].address = sim::address_of(port);
+    places[rank].attachment = config.attachment;
+    places[rank].qpn = kQpn;
+    auto made = std::make_unique<RankTransport>(
+        config, [&](srd::Engine& engine) { return make(engine, rank, places[rank]); });
+    transports_[rank] = made.get();
+    return made;
+  };
+  simulation_ = std::make_unique<sim::Simulation>(scenario_.topology, scenario_.traffic,
+                                                  scenario_.options, make_transport);
+  for (const fabric::Fault& fault : scenario_.faults) {
+    if (auto applied = simulation_->fabric().apply(0, fault); !applied) {
+      return tl::unexpected(applied.error());
+    }
+  }
+  for (RankTransport* const one : transports_) {
+    one->own().worker().meet(places);
+  }
+  simulation_->run();
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    const std::string& failure = worker(rank).failure();
+    if (!failure.empty()) {
+      return fail(ErrorCode::wrong_state, "rank " + std::to_string(rank) + ": " + failure);
+    }
+  }
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (!worker(rank).finished() || !worker(rank).section_over()) {
+      return fail(ErrorCode::wrong_state,
+                  "rank " + std::to_string(rank) + " had not finished when the time was up");
+    }
+  }
+  return {};
+}
+
+Worker& VirtualRun::worker(std::uint32_t rank) { return transports_[rank]->own().worker(); }
+
+PacketCounters VirtualRun::counters() const {
+  PacketCounters sum;
+  for (RankTransport* const one : transports_) {
+    sum.add(one->own().engine().counters());
+  }
+  return sum;
+}
+
+double VirtualRun::simulated_us() const { return fabric::microseconds(simulation_->now()); }
+
+std::uint64_t VirtualRun::digest() const { return simulation_->digest(); }
+
+}  // namespace weft::workloads

@@ -1,0 +1,95 @@
+# Owns reading RoCEv2 out of a capture, without a line in common with what weft decodes by.
+"""Frame by frame: checks every ICRC, and counts what the two sides have told each other."""
+
+import collections
+import struct
+import zlib
+from pathlib import Path
+
+ROCE_PORT = 4791
+ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
+NAKS = {0: "PSN sequence error", 1: "invalid request", 2: "remote access error",
+        3: "remote operational error", 4: "invalid RD request"}
+
+
+def packets(path):
+    """The frames of a pcap file."""
+    data = Path(path).read_bytes()
+    order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
+    at = 24
+    while at + 16 <= len(data):
+        captured, = struct.unpack_from(order + "I", data, at + 8)
+        yield data[at + 16:at + 16 + captured]
+        at += 16 + captured
+
+
+def ip_of(frame):
+    """The IP packet in an Ethernet frame, without padding; None if it is no UDP over IP."""
+    kind = frame[12:14]
+    if kind == b"\x08\x00" and len(frame) >= 34 and frame[14] == 0x45 and frame[23] == 17:
+        return frame[14:14 + int.from_bytes(frame[16:18], "big")]
+    if kind == b"\x86\xdd" and len(frame) >= 54 and frame[20] == 17:
+        return frame[14:54 + int.from_bytes(frame[18:20], "big")]
+    return None
+
+
+def roce_of(frame):
+    """(IP packet, where its UDP header begins) of a RoCEv2 frame, or None."""
+    ip = ip_of(frame)
+    if ip is None:
+        return None
+    udp = 20 if ip[0] >> 4 == 4 else 40
+    if len(ip) < udp + 8 + 12 + 4 or int.from_bytes(ip[udp + 2:udp + 4], "big") != ROCE_PORT:
+        return None
+    return ip, udp
+
+
+def icrc_of(ip, udp):
+    """Eight bytes of ones in front; what a router may change counts as ones (IBTA A17)."""
+    masked = bytearray(ip[:-4])
+    if udp == 20:
+        masked[1] = masked[8] = 0xFF           # DSCP and ECN, time to live
+        masked[10:12] = b"\xff\xff"            # header checksum
+    else:
+        masked[0] |= 0x0F                      # traffic class, flow label, hop limit
+        masked[1:4] = b"\xff\xff\xff"
+        masked[7] = 0xFF
+    masked[udp + 6:udp + 8] = b"\xff\xff"      # UDP's checksum
+    masked[udp + 12] = 0xFF                    # FECN, BECN and the bits reserved with them
+    return zlib.crc32(b"\xff" * 8 + bytes(masked)).to_bytes(4, "little")
+
+
+class Account:
+    """What a capture says."""
+
+    def __init__(self):
+        self.frames = 0
+        self.wrong_icrc = []
+        self.opcodes = collections.Counter()
+        self.naks = collections.Counter()  # by (source address, name)
+
+    def add(self, frame):
+        found = roce_of(frame)
+        if found is None:
+            return
+        ip, udp = found
+        self.frames += 1
+        if icrc_of(ip, udp) != ip[-4:]:
+            self.wrong_icrc.append(frame.hex())
+        bth = udp + 8
+        opcode = ip[bth]
+        self.opcodes[opcode] += 1
+        if opcode & 0x1F in (ACKNOWLEDGE, 0x0D, 0x0F, 0x10, ATOMIC_ACKNOWLEDGE):
+            syndrome = ip[bth + 12]
+            source = ".".join(map(str, ip[12:16])) if udp == 20 else ip[8:24].hex()
+            if syndrome >> 5 == 3:
+                self.naks[source, NAKS.get(syndrome & 31, f"code {syndrome & 31}")] += 1
+            elif syndrome >> 5 == 1:
+                self.naks[source, "receiver not ready"] += 1
+
+
+def account_of(path):
+    account = Account()
+    for frame in packets(path):
+        account.add(frame)
+    return account

@@ -1,0 +1,111 @@
+// Owns the tests of where in a network a guest is put.
+#include "emu/softroce/place.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "srd/io/posix.hpp"
+#include "srd/net/address_text.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace weft::softroce {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class PlaceTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string port(const std::string& name, const std::string& host) const {
+    const std::string path = folder_.path() + "/" + name;
+    return "dgram:" + path + ".weftd," + path + ".guest" + (host.empty() ? "" : "@" + host);
+  }
+  // Two hosts, and ports of that name and host.
+  [[nodiscard]] json status(const std::vector<std::pair<std::string, std::string>>& ports) const {
+    json status{{"mtu", 4160},
+                {"nics",
+                 {{{"address", "10.77.1.1"}, {"host", "h1"}},
+                  {{"address", "10.77.2.1"}, {"host", "h2"}},
+                  {{"address", "10.77.2.2"}, {"host", "h2"}}}},
+                {"ports", json::array()}};
+    for (const auto& [name, host] : ports) {
+      status["ports"].push_back({{"port", port(name, host)}, {"host", host}});
+    }
+    return status;
+  }
+  // A guest's end of that port.
+  [[nodiscard]] srd::UniqueFd occupy(const std::string& name) const {
+    srd::UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = folder_.path() + "/" + name + ".guest";
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+
+  weft::testing::TemporaryFolder folder_;
+};
+
+TEST_F(PlaceTest, IsTheNextHostOnAPortThatIsOnNoLink) {
+  const auto place = find_place(status({{"a", ""}}), "");
+  ASSERT_TRUE(place) << place.error().message;
+  EXPECT_EQ(srd::to_text(place->address), "10.77.3.1");
+  EXPECT_EQ(place->neighbours.size(), 3U);
+  EXPECT_EQ(place->own_socket, folder_.path() + "/a.guest");
+  EXPECT_EQ(place->network_socket, folder_.path() + "/a.weftd");
+  EXPECT_EQ(place->mtu, 4200U);
+}
+
+TEST_F(PlaceTest, IsBesideTheNicsOfTheHostOnWhoseLinkItIs) {
+  const auto place = find_place(status({{"a", "h2"}}), "");
+  ASSERT_TRUE(place) << place.error().message;
+  EXPECT_EQ(srd::to_text(place->address), "10.77.2.101");
+}
+
+TEST_F(PlaceTest, TakesThePortOnTheLinkOfTheHostThatIsAskedFor) {
+  const auto place = find_place(status({{"a", "h1"}, {"b", "h2"}}), "h2");
+  ASSERT_TRUE(place) << place.error().message;
+  EXPECT_EQ(place->own_socket, folder_.path() + "/b.guest");
+  EXPECT_EQ(srd::to_text(place->address), "10.77.2.101");
+}
+
+TEST_F(PlaceTest, MayBeAHostOfItsOwnOnTheLinkOfAnother) {
+  const auto place = find_place(status({{"a", "h2"}}), "h7");
+  ASSERT_TRUE(place) << place.error().message;
+  EXPECT_EQ(srd::to_text(place->address), "10.77.7.1");
+}
+
+TEST_F(PlaceTest, IsNotWhereAnotherGuestIs) {
+  const srd::UniqueFd other = occupy("a");
+  const auto place = find_place(status({{"a", "h1"}, {"b", ""}}), "");
+  ASSERT_TRUE(place) << place.error().message;
+  EXPECT_EQ(place->own_socket, folder_.path() + "/b.guest");
+  const auto none = find_place(status({{"a", "h1"}}), "");
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("no free port"));
+}
+
+TEST_F(PlaceTest, SaysWhatIsWrong) {
+  for (const char* host : {"3", "h", "h0", "h255", "h3x", "h-1", "host3", "h99999999999"}) {
+    const auto place = find_place(status({{"a", ""}}), host);
+    ASSERT_FALSE(place) << host;
+    EXPECT_THAT(place.error().message, HasSubstr("give h1 to h254"));
+  }
+  json loopback = status({{"a", ""}});
+  loopback["nics"][0]["address"] = "127.78.1.1";
+  const auto place = find_place(loopback, "");
+  ASSERT_FALSE(place);
+  EXPECT_THAT(place.error().message, HasSubstr("--routable"));
+  json without = status({{"a", ""}});
+  without["nics"] = json::array();
+  EXPECT_FALSE(find_place(without, ""));
+  json full = status({{"a", ""}});
+  full["nics"][0]["address"] = "10.77.254.1";
+  EXPECT_FALSE(find_place(full, ""));
+}
+
+}  // namespace
+}  // namespace weft::softroce
