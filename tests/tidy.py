@@ -40,9 +40,12 @@ LAYERS = {
     "emu/attach": ["srd"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
+    "emu/k8s": ["srd/base", "emu/fabric"],
+    "emu/labs": ["srd", "emu/launch", "emu/fabric", "emu/k8s/address_pool.hpp"],
     "emu/softroce": ["srd", "emu/launch"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
+    "integration/kubernetes": ["srd/base", "emu/launch", "emu/devices", "emu/fabric"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
     "integration/workloads": [*TRANSPORT, "emu/fabric", "emu/sim"],
     "emu/cli": ["srd", "emu", "integration/collectives", "integration/workloads"],
@@ -51,7 +54,7 @@ LAYERS = {
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
-PURE = [*TRANSPORT, "emu/fabric", "emu/sim", "emu/world", "emu/swarm",
+PURE = [*TRANSPORT, "emu/fabric", "emu/k8s", "emu/sim", "emu/world", "emu/swarm",
         "emu/nic", "emu/roce", "integration/nccl/core", "integration/workloads"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""

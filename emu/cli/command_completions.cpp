@@ -5,6 +5,7 @@
 // each shell then has a printer of its own.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ struct Word {
 };
 struct Command {
   Word word;
-  std::vector<Word> options;
+  std::vector<Word> options;  // with those of its parts
+  std::vector<Word> parts;    // as in `weft lab up`
 };
 
 // The first line, for the quoted strings of all three shells: what would end a string there, or
@@ -34,18 +36,32 @@ std::string first_sentence(const std::string& text) {
   return out;
 }
 
+void add_options(Command& command, const CLI::App& app) {
+  const auto add = [&](const std::string& name, const CLI::Option& option) {
+    const auto same = [&](const Word& word) { return word.name == name; };
+    if (std::ranges::none_of(command.options, same)) {  // parts may have the same ones
+      command.options.push_back({name, first_sentence(option.get_description())});
+    }
+  };
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      add("--" + name, *option);
+    }
+    for (const std::string& name : option->get_snames()) {
+      add("-" + name, *option);
+    }
+  }
+}
+
 // What CLI11 knows, so that completions never lag behind the program.
 std::vector<Command> commands_of(const CLI::App& program) {
   std::vector<Command> commands;
   for (const CLI::App* app : program.get_subcommands({})) {
-    Command command{{app->get_name(), first_sentence(app->get_description())}, {}};
-    for (const CLI::Option* option : app->get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        command.options.push_back({"--" + name, first_sentence(option->get_description())});
-      }
-      for (const std::string& name : option->get_snames()) {
-        command.options.push_back({"-" + name, first_sentence(option->get_description())});
-      }
+    Command command{{app->get_name(), first_sentence(app->get_description())}, {}, {}};
+    add_options(command, *app);
+    for (const CLI::App* part : app->get_subcommands({})) {
+      command.parts.push_back({part->get_name(), first_sentence(part->get_description())});
+      add_options(command, *part);
     }
     commands.push_back(std::move(command));
   }
@@ -69,7 +85,7 @@ void print_bash(const std::vector<Command>& commands) {
   }
   fmt::print(
       "_weft() {{\n"
-      "  local word=${{COMP_WORDS[COMP_CWORD]}} i options=\n"
+      "  local word=${{COMP_WORDS[COMP_CWORD]}} i options= parts=\n"
       "  COMPREPLY=()\n"
       "  if ((COMP_CWORD == 1)); then\n"
       "    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- \"$word\")\n"
@@ -79,10 +95,18 @@ void print_bash(const std::vector<Command>& commands) {
       "  case ${{COMP_WORDS[1]}} in\n",
       all);
   for (const Command& command : commands) {
-    fmt::print("    {}) options='{}' ;;\n", command.word.name, names(command.options));
+    fmt::print("    {}) options='{}'", command.word.name, names(command.options));
+    if (!command.parts.empty()) {
+      fmt::print(" parts='{}'", names(command.parts));
+    }
+    fmt::print(" ;;\n");
   }
   fmt::print(
       "  esac\n"
+      "  if ((COMP_CWORD == 2)) && [[ -n $parts && $word != -* ]]; then\n"
+      "    mapfile -t COMPREPLY < <(compgen -W \"$parts\" -- \"$word\")\n"
+      "    return\n"
+      "  fi\n"
       "  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
       "}}\n"
       "complete -o default -F _weft weft\n");
@@ -104,6 +128,9 @@ void print_zsh(const std::vector<Command>& commands) {
       "  case ${{words[2]}} in\n");
   for (const Command& command : commands) {
     fmt::print("    {}) _arguments", command.word.name);
+    if (!command.parts.empty()) {
+      fmt::print(" '2:part:({})'", names(command.parts));
+    }
     for (const Word& option : command.options) {
       fmt::print(" '{}[{}]'", option.name, option.about);
     }
@@ -118,6 +145,10 @@ void print_fish(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     fmt::print("complete -c weft -n __fish_use_subcommand -f -a {} -d '{}'\n", command.word.name,
                command.word.about);
+    for (const Word& part : command.parts) {
+      fmt::print("complete -c weft -n '__fish_seen_subcommand_from {}' -f -a {} -d '{}'\n",
+                 command.word.name, part.name, part.about);
+    }
     for (const Word& option : command.options) {
       const bool is_long = option.name.starts_with("--");
       fmt::print("complete -c weft -n '__fish_seen_subcommand_from {}' {} {} -d '{}'\n",

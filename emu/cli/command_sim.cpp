@@ -18,6 +18,7 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/output.hpp"
+#include "emu/cli/sim/grid_run.hpp"
 #include "emu/cli/sim/runner.hpp"
 #include "emu/cli/sim/table.hpp"
 #include "emu/fabric/yaml_reader.hpp"
@@ -36,6 +37,12 @@ struct Options {
   std::string seed;
   std::string report;
   std::string trace;
+  std::string flows;
+  std::string half;
+  std::string only;
+  std::string cells;
+  std::vector<std::string> policies;
+  bool grid = false;
   unsigned repeat = 1;
   unsigned jobs = 0;
   bool json = false;
@@ -201,10 +208,61 @@ Result<std::vector<SimJob>> plan(const Options& options) {
   return jobs;
 }
 
+int grid(const Options& options) {
+  if (options.names.size() > 1 || options.all || options.variants || options.repeat > 1 ||
+      !options.variant.empty() || !options.set.empty() || !options.sweep.empty() ||
+      !options.trace.empty() || !options.flows.empty()) {
+    return usage(
+        "--grid takes at most one file, and of the other options --half, --only, --cells, "
+        "--policy, "
+        "--seed, --jobs, --json, --list and --report");
+  }
+  return run_grid({.spec = options.names.empty() ? "" : options.names.front(),
+                   .half = options.half,
+                   .only = options.only,
+                   .policies = options.policies,
+                   .cells = options.cells,
+                   .seed = options.seed,
+                   .report = options.report,
+                   .jobs = options.jobs,
+                   .json = options.json,
+                   .list = options.list});
+}
+
+// Where each run writes what it is asked for beside its result. The text is what is wrong, or
+// empty.
+std::string name_files(const Options& options, std::vector<SimJob>& jobs) {
+  for (const auto& [option, file] :
+       {std::pair{"--trace", &options.trace}, std::pair{"--flows", &options.flows}}) {
+    if (!file->empty() && jobs.size() != 1) {
+      return std::string(option) +
+             " takes a single run; name one scenario, without --sweep, --repeat and variants";
+    }
+  }
+  jobs.front().trace = options.trace;
+  jobs.front().flows = options.flows;
+  if (!options.report.empty()) {
+    std::filesystem::create_directories(options.report);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      jobs[i].report =
+          jobs.size() == 1 ? options.report : fmt::format("{}/run{}", options.report, i);
+      std::filesystem::create_directories(jobs[i].report);
+    }
+  }
+  return {};
+}
+
 // The exit code is the worst of all runs: kUsage where a scenario cannot be read, kFailure where a
 // bound was missed or a process died.
 int run(const Options& given) {
   Options options = given;
+  if (options.grid) {
+    return grid(options);
+  }
+  if (!options.half.empty() || !options.only.empty() || !options.cells.empty() ||
+      !options.policies.empty()) {
+    return usage("--half, --only, --cells and --policy choose among cells: only with --grid");
+  }
   if (options.list) {
     return list_scenarios();
   }
@@ -225,25 +283,16 @@ int run(const Options& given) {
   if (!jobs) {
     return usage(jobs.error().message);
   }
-  if (!options.report.empty()) {
-    std::filesystem::create_directories(options.report);
-    for (std::size_t i = 0; i < jobs->size(); ++i) {
-      (*jobs)[i].report =
-          jobs->size() == 1 ? options.report : fmt::format("{}/run{}", options.report, i);
-      std::filesystem::create_directories((*jobs)[i].report);
-    }
-  }
-  if (!options.trace.empty()) {
-    if (jobs->size() != 1) {
-      return usage(
-          "--trace takes a single run; name one scenario, without --sweep, --repeat and variants");
-    }
-    jobs->front().trace = options.trace;
+  if (const std::string problem = name_files(options, *jobs); !problem.empty()) {
+    return usage(problem);
   }
   int exit_code = kSuccess;
   std::vector<Json> results;
   const auto take = [&](std::size_t index, const Json& json) {
     results.push_back(json);
+    for (const Json& warning : json.value("warnings", Json::array())) {
+      complain("weft sim: warning: {}\n", warning.get<std::string>());
+    }
     if (json.contains("error")) {
       complain("weft sim: {}\n", json["error"].get<std::string>());
       exit_code = std::max(exit_code, json.contains("usage") ? kUsage : kFailure);
@@ -312,8 +361,26 @@ void register_sim(CLI::App& program, Work& work) {
       ->type_name("DIR");
   command->add_option("--trace", options->trace, "Write a trace for ui.perfetto.dev into this file")
       ->type_name("FILE");
+  command
+      ->add_option("--flows", options->flows,
+                   "Write a line for each flow into this file; .csv: as a table")
+      ->type_name("FILE");
   command->add_flag("--list", options->list, "Show the scenarios that the program knows");
   command->add_flag("--all", options->all, "Run the ten experiments with their variants");
+  command->add_flag("--grid", options->grid,
+                    "Run cells of the evaluation grid, or of the grid file that is named");
+  command->add_option("--cells", options->cells, "With --grid: so many cells by lot, or all")
+      ->type_name("N|all");
+  command->add_option("--only", options->only, "With --grid: cells with such names (* and ?)")
+      ->type_name("PATTERN");
+  command->add_option("--half", options->half, "With --grid: only this half of the cells")
+      ->check(CLI::IsMember({"tune", "held-out"}));
+  command
+      ->add_option("--policy", options->policies,
+                   "With --grid: compare with this policy only; repeatable")
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->take_all();
   command->callback([options, &work] { work = [options] { return run(*options); }; });
 }
 

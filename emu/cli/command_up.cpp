@@ -4,19 +4,17 @@
 // weftd serves. `down` asks that weftd to stop and removes the directory.
 #include <fmt/core.h>
 
-#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 
-#include "emu/attach/seqpacket.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/unwrap.hpp"
+#include "emu/labs/lab_record.hpp"
 #include "emu/launch/cdi.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/host_environment.hpp"
@@ -65,6 +63,10 @@ int up(Options options) {
   const launch::Interruptible interruptible;
   launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, true));
   const std::string& directory = claim.directory();
+  if (labs::is_lab(directory)) {
+    complain("weft up: '{0}' is a lab: `weft lab down {0}` ends it\n", options.name);
+    return kFailure;
+  }
   // A small question: the status of a large network is long.
   const auto alive = launch::ask_weftd(directory, {{"cmd", "counters"}});
   if (alive || alive.error().code != ErrorCode::not_found) {
@@ -75,7 +77,7 @@ int up(Options options) {
   // Of a weftd that was killed: counters and files of devices that are no more.
   std::error_code error;
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
-  launch::remove_cdi(directory);  // of a weftd that was killed
+  launch::remove_cdi(directory);
   options.weftd.share = true;
   options.weftd.mtu = launch::payload_of(kind);
   unwrap(launch::note_device(directory, options.device));
@@ -93,30 +95,25 @@ int up(Options options) {
   return kSuccess;
 }
 
-// Success means that weftd is gone, and its directory with it. weftd answers `stop` before it ends,
-// so the socket is watched until no process accepts there. A directory without a weftd is cleared
-// away, too.
+// Success means that weftd is gone, and its directory with it. A directory without a weftd is
+// cleared away, too.
 int down(const Options& options) {
   const launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, false));
   const std::string& directory = claim.directory();
-  const auto stopped = launch::ask_weftd(directory, {{"cmd", "stop"}});
-  const auto is_there = [&] {
-    const auto peer = attach::connect_seqpacket(directory + "/attach.sock");
-    return peer || peer.error().code != ErrorCode::not_found;
-  };
-  const auto patience = std::chrono::steady_clock::now() + launch::kPatienceWithEnd;
-  while (stopped && is_there() && std::chrono::steady_clock::now() < patience) {
-    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  if (labs::is_lab(directory)) {
+    complain("weft down: '{0}' is a lab: `weft lab down {0}` ends it with its containers\n",
+             options.name);
+    return kFailure;
   }
-  if (is_there()) {
-    complain("weft down: weftd of '{}' does not end{}\n", options.name,
-             stopped ? "" : ": " + stopped.error().message);
+  const auto stopped = launch::stop_weftd(directory);
+  if (!stopped) {
+    complain("weft down: weftd of '{}' {}\n", options.name, stopped.error().message);
     return kFailure;
   }
   launch::remove_cdi(directory);
   std::error_code error;
   std::filesystem::remove_all(directory, error);
-  if (!stopped) {
+  if (!*stopped) {
     complain("weft down: '{}' was not running; its directory is gone now\n", options.name);
   }
   return kSuccess;

@@ -14,6 +14,8 @@ void register_commands(CLI::App& program, Work& work) {
   register_exec(program, work);
   register_env(program, work);
   register_cdi(program, work);
+  register_lab(program, work);
+  register_k8s(program, work);
   register_impair(program, work);
   register_fault(program, work);
   register_heal(program, work);

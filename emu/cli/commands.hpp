@@ -16,8 +16,8 @@ inline constexpr int kUsage = 2;
 // is reported by main() and counts as kFailure.
 using Work = std::function<int()>;
 
-// The words of the command line after the first `--`, none without one. Those of `run`,
-// `exec` and `matrix` are another program's, and CLI11 never sees them: it takes words in brackets
+// The words of the command line after the first `--`, none without one. Those of `run`, `exec`,
+// `matrix` and `lab` are another program's, and CLI11 never sees them: it takes words in brackets
 // for lists.
 [[nodiscard]] std::span<char* const> words_after_dashes();
 
@@ -43,6 +43,8 @@ void register_exec(CLI::App& program, Work& work);
 void register_fault(CLI::App& program, Work& work);
 void register_heal(CLI::App& program, Work& work);
 void register_impair(CLI::App& program, Work& work);
+void register_k8s(CLI::App& program, Work& work);
+void register_lab(CLI::App& program, Work& work);
 void register_matrix(CLI::App& program, Work& work);
 void register_nccl_perf(CLI::App& program, Work& work);
 void register_perf(CLI::App& program, Work& work);

@@ -33,7 +33,7 @@ int explain_usage(const CLI::App& program) {
 }
 
 // Commands whose words after the dashes are another program's.
-constexpr std::string_view kForAnother[] = {"run", "exec", "matrix"};
+constexpr std::string_view kForAnother[] = {"run", "exec", "matrix", "lab"};
 
 // See words_after_dashes(); set once, before the command line is parsed.
 std::span<char* const> after_dashes;
@@ -47,6 +47,8 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   Work work;
   register_commands(program, work);
+  // One command: what follows it is its own, also a network that is called as another command is.
+  program.require_subcommand(0, 1);
   program.allow_extras();  // last, as commands inherit it: their own unknown arguments are errors
   try {
     const bool for_another =

@@ -283,7 +283,9 @@ void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame
                   .frame = frame};
   const TimePoint now = srd::monotonic_now();
   if (to == nullptr) {
-    const int port = steering && outside_ != nullptr ? outside_->find(steering->destination) : -1;
+    const int port = steering && outside_ != nullptr
+                         ? outside_->find(Protocols::nic_of(steering->destination))
+                         : -1;
     if (port < 0) {
       drop(FrameDrop::no_nic, frame);
       return;
@@ -333,7 +335,7 @@ bool Switchboard::copy_to_ring(TimePoint now, Slot& to, const Head& head,
 bool Switchboard::send_outside(TimePoint now, const Slot& from, const Steering& steering,
                                const Head& head, std::span<const std::byte> frame,
                                const srd::RecordInfo& info) {
-  const int known = outside_->find(steering.destination);
+  const int known = outside_->find(Protocols::nic_of(steering.destination));
   if (known >= 0 && !outside_->has_room(static_cast<std::size_t>(known))) {
     return false;
   }
@@ -412,7 +414,7 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
   }
   const PlantNic* nic = plant_.find(Protocols::nic_of(steering->destination));
   if (nic == nullptr) {
-    if (outside_->claim(now, index, steering->source)) {
+    if (outside_->claim(now, index, Protocols::nic_of(steering->source))) {
       pass_between_ports(now, index, frame);
     } else {
       refuse(FrameDrop::wrong_source);
@@ -424,7 +426,7 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
     refuse(fault == net::PacketFault::corrupted ? FrameDrop::corrupted : FrameDrop::malformed);
     return;
   }
-  if (!outside_->claim(now, index, steering->source)) {
+  if (!outside_->claim(now, index, Protocols::nic_of(steering->source))) {
     refuse(FrameDrop::wrong_source);
     return;
   }

@@ -71,7 +71,8 @@ void Switchboard::take_group_from_port(TimePoint now, std::size_t index, const S
                                        const net::FlowKey& flow, std::span<const std::byte> frame) {
   Outside::Port& port = outside_->port(index);
   const auto fault = Protocols::check(flow, frame);
-  if (fault != net::PacketFault::none || !outside_->claim(now, index, steering.source)) {
+  if (fault != net::PacketFault::none ||
+      !outside_->claim(now, index, Protocols::nic_of(steering.source))) {
     ++port.dropped;
     drop(fault == net::PacketFault::none ? FrameDrop::wrong_source : FrameDrop::corrupted, frame);
     return;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "emu/attach/protocol.hpp"
 #include "emu/daemon/daemon.hpp"
@@ -47,6 +48,40 @@ void add_container_options(CLI::App& app, weft::daemon::DaemonOptions& options) 
                  "A user who may attach, beside this one and root");
 }
 
+// The hosts of the network, and how they are called.
+struct HostOptions {
+  std::size_t count = 2;
+  std::vector<std::string> names;
+  std::uint32_t nics = 1;
+  std::size_t first = 1;
+  std::string topology;
+};
+
+void add_host_options(CLI::App& app, HostOptions& hosts) {
+  auto* count = app.add_option("--hosts", hosts.count, "Number of hosts: h1, h2, ...")
+                    ->check(CLI::Range(1, 254));
+  auto* names = app.add_option("--host", hosts.names, "Name of a host, instead of --hosts; repeat")
+                    ->allow_extra_args(false)
+                    ->excludes(count);
+  auto* nics = app.add_option("--nics", hosts.nics, "NICs of every host")->check(CLI::Range(1, 16));
+  app.add_option("--topology", hosts.topology,
+                 "File that describes the network, its hosts and their NICs (docs/experiments.md)")
+      ->excludes(count)
+      ->excludes(names)
+      ->excludes(nics);
+  app.add_option("--first-host", hosts.first,
+                 "Number of the first host, where several weftds are joined")
+      ->check(CLI::Range(1, 254));
+}
+
+std::vector<std::string> names_of(const HostOptions& hosts) {
+  std::vector<std::string> names = hosts.names;
+  for (std::size_t i = 0; hosts.names.empty() && i < hosts.count; ++i) {
+    names.push_back("h" + std::to_string(hosts.first + i));
+  }
+  return names;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,25 +90,16 @@ int main(int argc, char** argv) {
   take_all_descriptors();
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::daemon::DaemonOptions options;
-  std::size_t hosts = 2;
-  std::size_t first = 1;
   std::size_t payload = 4096;
   bool no_direct = false;
   app.add_option("--dir", options.directory, "Directory for its sockets")->required();
-  auto* hosts_option =
-      app.add_option("--hosts", hosts, "Number of hosts: h1, h2, ...")->check(CLI::Range(1, 254));
-  auto* nics_option = app.add_option("--nics", options.plant.nics_per_host, "NICs of every host")
-                          ->check(CLI::Range(1, 16));
+  HostOptions hosts;
+  add_host_options(app, hosts);
   app.add_option("--mtu", payload, "Payload bytes of a packet")
       ->check(CLI::Range(weft::attach::kLeastPayload, weft::attach::kMaxPayload));
   app.add_flag(
       "--no-direct", no_direct,
       "Carry every frame through weftd, also between two processes that could share a ring");
-  std::string topology;
-  app.add_option("--topology", topology,
-                 "File that describes the network, its hosts and their NICs (docs/experiments.md)")
-      ->excludes(hosts_option)
-      ->excludes(nics_option);
   app.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");
   app.add_option("--dilation", options.dilation, "Seconds here per second in the network")
       ->check(CLI::Range(0.001, 1e6));
@@ -84,8 +110,6 @@ int main(int argc, char** argv) {
   app.add_option("--join-key", options.join_key,
                  "File of the key that the other weftds of udp ports have, too; mode 0600");
   add_address_options(app, options);
-  app.add_option("--first-host", first, "Number of the first host, where several weftds are joined")
-      ->check(CLI::Range(1, 254));
   add_container_options(app, options);
   app.add_option("--events", options.event_log, "File for its event log, JSON lines");
   app.add_option("--metrics-port", options.metrics_port,
@@ -95,8 +119,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
-  if (!topology.empty()) {
-    auto network = weft::fabric::read_topology_file(topology);
+  if (!hosts.topology.empty()) {
+    auto network = weft::fabric::read_topology_file(hosts.topology);
     if (!network) {
       std::fprintf(stderr, "weftd: %s\n", network.error().message.c_str());
       return 1;
@@ -105,11 +129,9 @@ int main(int argc, char** argv) {
   }
   options.direct_rings = !no_direct;
   options.mtu = payload + kHeader;
-  options.plant.hosts.clear();
-  for (std::size_t i = first; i < first + hosts; ++i) {
-    options.plant.hosts.push_back("h" + std::to_string(i));
-  }
-  options.plant.first_host = static_cast<std::uint32_t>(first);
+  options.plant.hosts = names_of(hosts);
+  options.plant.nics_per_host = hosts.nics;
+  options.plant.first_host = static_cast<std::uint32_t>(hosts.first);
   auto daemon = weft::daemon::Daemon::create(options);
   if (!daemon) {
     std::fprintf(stderr, "weftd: %s\n", daemon.error().message.c_str());

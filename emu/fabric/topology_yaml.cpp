@@ -4,8 +4,11 @@
 // everything after it does nothing; so the readers need no checks of their own in between.
 #include "emu/fabric/topology_yaml.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "emu/fabric/fault.hpp"
 #include "emu/fabric/htsim_topo.hpp"
@@ -79,21 +82,98 @@ struct Generator {
   }
 };
 
-// Capacity towards the hosts over capacity towards the spines.
-double read_oversubscription(const Generator& from) {
+// Multiples of `step` around `count`, where that is none itself.
+std::string nearest_multiples(std::uint32_t count, std::uint32_t step) {
+  const std::uint32_t below = count / step * step;
+  return below == 0 ? std::to_string(step)
+                    : std::to_string(below) + " and " + std::to_string(below + step);
+}
+
+// What is asked for is made, or refused: a network of another size is another experiment.
+Result<Topology> exact_fat_tree(std::uint32_t hosts, const CableSpec& cable) {
+  const FatTreeSpec spec = k_ary_fat_tree(hosts, cable);
+  if (spec.hosts == hosts) {
+    return fat_tree(spec);
+  }
+  const std::uint64_t k = spec.core_down;
+  const std::uint64_t smaller = (k - 2) * (k - 2) * (k - 2) / 4;
+  return fail(ErrorCode::invalid_argument,
+              "fat tree: there is none of " + std::to_string(hosts) +
+                  " hosts: with switches of K ports it has K^3/4. The nearest sizes are " +
+                  (smaller > 0 ? std::to_string(smaller) + " and " : "") +
+                  std::to_string(spec.hosts) +
+                  "; `generator: clos` makes others, and `nodes` of traffic takes part of them");
+}
+
+struct Leaves {
+  std::uint32_t hosts = 128;
+  std::uint32_t each = 16;
   double ratio = 1;
-  from.map.read("oversubscription", ratio, 0.01, 1000);
-  return ratio;
+};
+
+Result<Leaves> read_leaves(YamlMap& map) {
+  Leaves leaves;
+  map.read("hosts", leaves.hosts, 1, kMax);
+  map.read("hosts_per_leaf", leaves.each, 1, kMax);
+  map.read("oversubscription", leaves.ratio, 0.01, 1000);
+  if (leaves.hosts % leaves.each != 0) {
+    return fail(ErrorCode::invalid_argument,
+                std::to_string(leaves.hosts) + " hosts do not fill leaves of " +
+                    std::to_string(leaves.each) + "; the nearest sizes are " +
+                    nearest_multiples(leaves.hosts, leaves.each));
+  }
+  const double uplinks = leaves.each / leaves.ratio;
+  constexpr double kRounding = 1e-6;  // of a ratio that a file gives with some digits
+  const double whole = std::max(1.0, std::round(uplinks));
+  if (std::abs(uplinks - whole) <= kRounding * whole) {
+    return leaves;
+  }
+  const double fewer = std::max(1.0, std::floor(uplinks));
+  std::ostringstream text;
+  text << "an oversubscription of " << leaves.ratio << " asks for " << uplinks
+       << " uplinks of each leaf of " << leaves.each << " hosts; the nearest ratios are "
+       << leaves.each / (fewer + 1) << " and " << leaves.each / fewer;
+  return fail(ErrorCode::invalid_argument, text.str());
+}
+
+// `hosts` says the same as `switches` times `hosts_per_switch`, and stands for one of them.
+Result<void> read_switches(YamlMap& map, std::uint32_t& switches, std::uint32_t& per_switch) {
+  std::uint32_t hosts = 0;
+  map.read("switches", switches, 1, kMax);
+  map.read("hosts_per_switch", per_switch, 1, kMax);
+  map.read("hosts", hosts, 1, kMax);
+  if (hosts == 0 || map.file().failed()) {
+    return {};
+  }
+  const auto text = [](std::uint32_t number) { return std::to_string(number); };
+  if (map.has("switches") && map.has("hosts_per_switch")) {
+    if (std::uint64_t{switches} * per_switch != hosts) {
+      return fail(ErrorCode::invalid_argument,
+                  text(switches) + " switches with " + text(per_switch) + " hosts each are not " +
+                      text(hosts) + " hosts; leave one of the three out");
+    }
+    return {};
+  }
+  const bool by_switch = map.has("switches");
+  const std::uint32_t step = by_switch ? switches : per_switch;
+  if (hosts % step != 0) {
+    return fail(ErrorCode::invalid_argument,
+                text(hosts) + " hosts do not divide among " + text(step) +
+                    (by_switch ? " switches" : " hosts of each switch") +
+                    "; the nearest sizes are " + nearest_multiples(hosts, step));
+  }
+  (by_switch ? per_switch : switches) = hosts / step;
+  return {};
 }
 
 Result<Topology> read_fat_tree(const Generator& from) {
-  return fat_tree(k_ary_fat_tree(from.count("hosts", 128), from.cable));
+  return exact_fat_tree(from.count("hosts", 128), from.cable);
 }
 
 Result<Topology> read_leaf_spine(const Generator& from) {
-  const std::uint32_t hosts = from.count("hosts", 128);
-  const std::uint32_t per_leaf = from.count("hosts_per_leaf", 16);
-  return fat_tree(leaf_spine(hosts, per_leaf, read_oversubscription(from), from.cable));
+  const auto leaves = read_leaves(from.map);
+  return !leaves ? tl::unexpected(leaves.error())
+                 : fat_tree(leaf_spine(leaves->hosts, leaves->each, leaves->ratio, from.cable));
 }
 
 // A folded Clos network with every radix by hand.
@@ -112,8 +192,10 @@ Result<Topology> read_clos(const Generator& from) {
 }
 
 Result<Topology> read_ring(const Generator& from) {
-  const std::uint32_t switches = from.count("switches", 8);
-  return ring(switches, from.count("hosts_per_switch", 16), from.cable);
+  std::uint32_t switches = 8;
+  std::uint32_t per_switch = 16;
+  const auto read = read_switches(from.map, switches, per_switch);
+  return !read ? tl::unexpected(read.error()) : ring(switches, per_switch, from.cable);
 }
 
 Result<Topology> read_torus(const Generator& from) {
@@ -129,8 +211,11 @@ Result<Topology> read_torus(const Generator& from) {
 }
 
 Result<Topology> read_random_graph(const Generator& from) {
-  const std::uint32_t switches = from.count("switches", 8);
-  const std::uint32_t per_switch = from.count("hosts_per_switch", 16);
+  std::uint32_t switches = 8;
+  std::uint32_t per_switch = 16;
+  if (const auto read = read_switches(from.map, switches, per_switch); !read) {
+    return tl::unexpected(read.error());
+  }
   const std::uint32_t degree = from.count("degree", 4);
   Duration spread{};
   std::uint64_t seed = 1;
@@ -148,9 +233,9 @@ Result<Topology> read_rail_optimised(const Generator& from) {
 
 Result<Topology> read_multi_plane(const Generator& from) {
   const std::uint32_t planes = from.count("planes", 2);
-  const std::uint32_t hosts = from.count("hosts", 128);
-  const std::uint32_t per_leaf = from.count("hosts_per_leaf", 16);
-  return multi_plane(planes, hosts, per_leaf, read_oversubscription(from), from.cable);
+  const auto leaves = read_leaves(from.map);
+  return !leaves ? tl::unexpected(leaves.error())
+                 : multi_plane(planes, leaves->hosts, leaves->each, leaves->ratio, from.cable);
 }
 
 // A file of the htsim simulator.
@@ -191,13 +276,14 @@ std::string quoted(const std::string& text) {
 // --- Nodes and links one by one.
 
 // One entry under `nodes`. `kinds` are the file's own: what the node does not say, its kind does.
-void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, Topology& net,
-               const std::string& name, const YAML::Node& node, const std::string& path) {
+void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, const NodeKeys* more,
+               Topology& net, const std::string& name, const YAML::Node& node,
+               const std::string& path) {
   if (!is_node_name(name)) {
     map.file().fail_at(node, path, kNodeNameRule);
   }
   YamlMap keys(map.file(), node, path);
-  std::string kind = "switch";
+  std::string kind = more == nullptr ? "switch" : "host";
   std::int64_t tier = 1;
   Duration latency{};
   keys.read("kind", kind);
@@ -208,14 +294,20 @@ void read_node(YamlMap& map, const std::map<std::string, YAML::Node>& kinds, Top
     kind_map.read("base", base);
     kind_map.read("tier", tier, 1, 200);
     kind_map.read("latency", latency);
+    if (more != nullptr) {
+      more->read(name, kind_map, it->second);
+    }
     kind_map.finish();
   }
   keys.read("tier", tier, 1, 200);
   keys.read("latency", latency);
+  if (more != nullptr) {
+    more->read(name, keys, node);
+  }
   keys.finish();
   if (net.find(name) != kNone) {
     map.file().fail_at(node, path, "a node of this name was already given");
-  } else if (base == "host") {
+  } else if (base == "host" || (more != nullptr && base == "linux")) {  // as containerlab says
     net.add_host(name);
   } else if (base == "switch") {
     net.add_switch(name, static_cast<std::uint8_t>(tier), latency);
@@ -266,11 +358,14 @@ void read_link(YamlMap& map, const LinkProperties& defaults, Topology& net, cons
   }
 }
 
-Topology explicit_nodes(YamlMap& map) {
+Topology explicit_nodes(YamlMap& map, const NodeKeys* more) {
   Topology net;
   LinkProperties defaults;
   YamlMap default_map = map.map("defaults");
   read_link_keys(default_map, defaults);
+  if (more != nullptr) {
+    more->read("", default_map, map.raw("defaults"));
+  }
   default_map.finish();
   std::map<std::string, YAML::Node> kinds;
   map.each_pair("kinds", [&](const std::string& name, const YAML::Node& node, const std::string&) {
@@ -278,7 +373,7 @@ Topology explicit_nodes(YamlMap& map) {
   });
   map.each_pair("nodes",
                 [&](const std::string& name, const YAML::Node& node, const std::string& path) {
-                  read_node(map, kinds, net, name, node, path);
+                  read_node(map, kinds, more, net, name, node, path);
                 });
   map.each("links", [&](const YAML::Node& node, const std::string& path) {
     read_link(map, defaults, net, node, path);
@@ -296,9 +391,14 @@ Result<Topology> read_topology_file(const std::string& path) {
   return read_topology(path, *text, std::filesystem::path(path).parent_path().string());
 }
 
-Topology read_topology_map(YamlMap& map, const std::string& directory) {
+Topology read_topology_map(YamlMap& map, const std::string& directory, const NodeKeys* more) {
   Topology net;
   if (map.has("generator")) {
+    if (more != nullptr) {
+      YamlMap defaults = map.map("defaults");
+      more->read("", defaults, map.raw("defaults"));
+      defaults.finish();
+    }
     const auto shape = static_cast<std::size_t>(map.choice("generator", kShapes, 0));
     auto made = kReaders[shape](Generator{map, read_cable(map, {}), directory});
     if (!made) {
@@ -307,12 +407,12 @@ Topology read_topology_map(YamlMap& map, const std::string& directory) {
     }
     net = std::move(*made);
   } else if (map.has("nodes")) {
-    net = explicit_nodes(map);
+    net = explicit_nodes(map, more);
   } else {
     map.fail_here("expected 'generator: NAME' or 'nodes:' and 'links:'");
   }
   map.finish();
-  if (!map.file().failed()) {
+  if (!map.file().failed() && (more == nullptr || !net.links().empty())) {
     if (auto valid = net.validate(); !valid) {
       map.fail_here(valid.error().message);
     }
@@ -354,6 +454,13 @@ Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path
   fault.target = link        ? Fault::Target::links
                  : node_dies ? Fault::Target::node
                              : Fault::Target::host;
+  if (node_dies && map.has("down")) {
+    bool down = true;
+    map.read("down", down);
+    if (!down) {
+      map.fail("down", "a switch in a fault is one that dies; for links of it name them as 'link'");
+    }
+  }
   map.read("share", fault.share, 0, 1);
   map.read("at", fault.at);
   map.read("lasts", fault.lasts);

@@ -2,6 +2,7 @@
 // generator with its numbers. emu/fabric/topology.schema.json describes the same to editors.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "emu/fabric/generators.hpp"
@@ -14,8 +15,17 @@ namespace weft::fabric {
 [[nodiscard]] Result<Topology> read_topology(const std::string& file_name, const std::string& text,
                                              const std::string& directory);
 [[nodiscard]] Result<Topology> read_topology_file(const std::string& path);
-// Reads the mapping under a key `topology`. On failure the YamlFile of `map` has the error.
-[[nodiscard]] Topology read_topology_map(YamlMap& map, const std::string& directory);
+
+// For files that say more of their nodes than a topology has.
+struct NodeKeys {
+  // Asks a mapping for those keys: that of `defaults` first, with no name, then for each node that
+  // of its kind, if it has one, and its own. A node that names no kind is a host.
+  std::function<void(const std::string& node, YamlMap& keys, const YAML::Node& where)> read;
+};
+// Reads the mapping under a key `topology`. On failure the YamlFile of `map` has the error. With
+// `more`, hosts may lack links if there are none at all.
+[[nodiscard]] Topology read_topology_map(YamlMap& map, const std::string& directory,
+                                         const NodeKeys* more = nullptr);
 
 struct Fault;
 // Reads one fault of a list (see docs/experiments.md for the keys). What its numbers mean together

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "emu/fabric/nearest_word.hpp"
+
 namespace weft::fabric {
 namespace {
 
@@ -110,6 +112,19 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
     return std::nullopt;
   }
   return static_cast<Bytes>(*value + 0.5);
+}
+
+std::string nearest_word(std::string_view word, std::span<const std::string> words) {
+  std::string nearest;
+  // A name with more than three differences is no misspelling.
+  std::size_t best = 4;
+  for (const std::string& name : words) {
+    if (const std::size_t distance = edit_distance(word, name); distance < best) {
+      best = distance;
+      nearest = name;
+    }
+  }
+  return nearest;
 }
 
 YAML::Node YamlFile::load(const std::string& text) {
@@ -239,7 +254,10 @@ void YamlMap::read(const char* key, Rate& out) {
     if (const auto rate = parse_rate(*text)) {
       out = *rate;
     } else {
-      fail(key, "expected a positive rate such as 100Gbps or 25G, found '" + *text + "'");
+      fail(key,
+           "expected a positive rate such as 100Gbps or 25G (a number without a unit is bits "
+           "per second, of which 1000 are the least), found '" +
+               *text + "'");
     }
   }
 }
@@ -373,20 +391,14 @@ void YamlMap::finish() {
     if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) {
       continue;
     }
-    std::string nearest;
-    // A name with more than three differences is no misspelling.
-    std::size_t best = 4;
     std::string all;
     std::vector<std::string> names = asked_;
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     for (const std::string& name : names) {
       all += (all.empty() ? "" : ", ") + name;
-      if (const std::size_t distance = edit_distance(key, name); distance < best) {
-        best = distance;
-        nearest = name;
-      }
     }
+    const std::string nearest = nearest_word(key, names);
     file_.fail_at(
         pair.first, path_,
         "unknown key '" + key + "'" +

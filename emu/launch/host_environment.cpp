@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "emu/attach/client.hpp"
 #include "emu/attach/protocol.hpp"
@@ -40,9 +41,10 @@ std::string device_name(const DeviceKind& kind, std::size_t nic) {
 
 // What the tree says of each NIC, and what the preload library reads back from it.
 std::vector<kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
+                                                  const std::vector<std::size_t>& numbers,
                                                   const devices::Profile& profile) {
   std::vector<kernel::NicDescription> nics;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
+  for (const std::size_t i : numbers) {
     kernel::NicDescription nic;
     nic.kind = profile.kind->kind();
     nic.profile = profile.name;
@@ -169,17 +171,24 @@ std::vector<std::string> kinds_of_devices() {
 }
 
 Result<std::string> write_host_devices(const std::string& directory, const std::string& host,
-                                       const devices::Profile& kind, std::size_t rails,
+                                       const devices::Profile& kind,
+                                       const std::vector<std::size_t>& numbers,
                                        const std::function<bool(const std::string& name)>& is_there,
                                        const PlaceTree& place) {
   auto addresses = nics_of(directory, host);
   if (!addresses) {
     return tl::unexpected(addresses.error());
   }
-  if (rails != 0 && rails < addresses->size()) {
-    addresses->resize(rails);
+  std::vector<std::size_t> all(addresses->size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  for (const std::size_t number : numbers) {
+    if (number >= addresses->size()) {
+      return fail(ErrorCode::not_found,
+                  fmt::format("host '{}' has no NIC {}; its {} are counted from 0", host, number,
+                              addresses->size()));
+    }
   }
-  const auto nics = describe_nics(*addresses, kind);
+  const auto nics = describe_nics(*addresses, numbers.empty() ? all : numbers, kind);
   std::string name = fingerprint(nics);
   if (is_there(name)) {
     return name;
@@ -212,7 +221,7 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
   const std::string trees = directory + "/" + kDevicesFolder + "/" + host + "/";
   std::error_code error;
   const auto tree = write_host_devices(
-      directory, host, *kind, 0,
+      directory, host, *kind, {},
       [&](const std::string& name) { return fs::exists(trees + name, error); },
       [&](const std::string& draft, const std::string& name) {
         return rename_tree(draft, trees + name);

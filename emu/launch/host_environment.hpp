@@ -43,13 +43,13 @@ inline constexpr const char* kDevicesFolder = "devices";
 // Puts the finished tree at `draft`, a folder, in its place under that name.
 using PlaceTree = std::function<Result<void>(const std::string& draft, const std::string& name)>;
 
-// Writes the tree of the first `rails` NICs of that host (0: all) into a draft in `directory`, a
-// weftd's, and has `place` move it. Returns its name, which equal trees share. `is_there` says
-// whether that need not be done.
+// Writes the tree of these NICs of that host, by their numbers (none: all), into a draft in
+// `directory`, a weftd's, and has `place` move it. Returns its name, which equal trees share.
+// `is_there` says whether that need not be done.
 [[nodiscard]] Result<std::string> write_host_devices(
     const std::string& directory, const std::string& host, const devices::Profile& kind,
-    std::size_t rails, const std::function<bool(const std::string& name)>& is_there,
-    const PlaceTree& place);
+    const std::vector<std::size_t>& numbers,
+    const std::function<bool(const std::string& name)>& is_there, const PlaceTree& place);
 
 // Writes the tree of that host's devices below `directory` (a weftd's), unless an equal one is
 // there, and returns the variables that programs on it need.

@@ -30,6 +30,8 @@ class NetworkClaim {
 
   [[nodiscard]] const std::string& directory() const { return directory_; }
   void keep() { was_empty_ = false; }
+  // What lay in it is of no use any more: the directory goes.
+  void empty() { was_empty_ = true; }
 
  private:
   NetworkClaim(std::string directory, srd::UniqueFd lock, bool was_empty)

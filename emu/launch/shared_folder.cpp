@@ -124,16 +124,16 @@ Environment environment_of(const std::string& host, const std::string& tree,
   return environment;
 }
 
-// The tree of the first `rails` NICs of a host (0: all). Returns where it is in the folder.
+// The tree of these NICs of a host (none: all). Returns where it is in the folder.
 Result<std::string> share_tree(const std::string& directory, const OpenFolder& trees,
                                const std::string& host, const devices::Profile& kind,
-                               std::size_t rails) {
+                               const std::vector<std::size_t>& numbers) {
   const auto of_host = trees.inner(host);
   if (!of_host) {
     return tl::unexpected(of_host.error());
   }
   return write_host_devices(
-             directory, host, kind, rails,
+             directory, host, kind, numbers,
              [&](const std::string& name) { return of_host->has(name, S_IFDIR); },
              [&](const std::string& draft, const std::string& name) {
                auto taken = of_host->take(draft, name);
@@ -176,8 +176,8 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
   auto noted = any->note("count", std::to_string(hosts->size()));
   for (std::size_t i = 0; i < hosts->size(); ++i) {
     const std::string& host = (*hosts)[i];
-    const auto first = share_tree(directory, *trees, host, kind, 1);
-    const auto all = first ? share_tree(directory, *trees, host, kind, 0) : first;
+    const auto first = share_tree(directory, *trees, host, kind, {0});
+    const auto all = first ? share_tree(directory, *trees, host, kind, {}) : first;
     if (!all) {
       return tl::unexpected(all.error());
     }
@@ -192,6 +192,22 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
   }
   devices.push_back({"any", environment_of("any", "any-" + kinds, kind)});
   return devices;
+}
+
+Result<ContainerDevice> share_nics(const std::string& directory, const devices::Profile& kind,
+                                   const std::string& host,
+                                   const std::vector<std::size_t>& numbers) {
+  const auto folder = OpenFolder::at(shared_folder(directory));
+  if (!folder) {
+    return tl::unexpected(folder.error());
+  }
+  const auto trees = folder->inner(kDevicesFolder);
+  if (!trees) {
+    return tl::unexpected(trees.error());
+  }
+  return share_tree(directory, *trees, host, kind, numbers).map([&](const std::string& tree) {
+    return ContainerDevice{host, environment_of(host, tree, kind)};
+  });
 }
 
 }  // namespace weft::launch

@@ -27,4 +27,10 @@ struct ContainerDevice {
 [[nodiscard]] Result<std::vector<ContainerDevice>> furnish_shared_folder(
     const std::string& directory, const devices::Profile& kind);
 
+// One more device: these NICs of a host, by their numbers. The folder has been furnished.
+[[nodiscard]] Result<ContainerDevice> share_nics(const std::string& directory,
+                                                 const devices::Profile& kind,
+                                                 const std::string& host,
+                                                 const std::vector<std::size_t>& numbers);
+
 }  // namespace weft::launch

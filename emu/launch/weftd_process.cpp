@@ -123,9 +123,14 @@ std::vector<std::string> words_for(const std::string& directory, const WeftdOpti
   if (!options.direct_rings) {
     words.emplace_back("--no-direct");
   }
+  for (const std::string& host : options.host_names) {
+    words.insert(words.end(), {"--host", host});
+  }
   if (options.topology.empty()) {
-    words.insert(words.end(), {"--hosts", std::to_string(options.hosts), "--nics",
-                               std::to_string(options.nics)});
+    if (options.host_names.empty()) {
+      words.insert(words.end(), {"--hosts", std::to_string(options.hosts)});
+    }
+    words.insert(words.end(), {"--nics", std::to_string(options.nics)});
   } else {
     words.insert(words.end(), {"--topology", absolute(options.topology)});
   }
@@ -231,6 +236,24 @@ Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& opti
                                        (said.empty() ? "" : ": " + said));
 }
 
+// weftd answers `stop` before it ends, so the socket is watched until nobody takes calls there.
+Result<bool> stop_weftd(const std::string& directory) {
+  const auto stopped = ask_weftd(directory, {{"cmd", "stop"}});
+  const auto is_there = [&] {
+    const auto peer = attach::connect_seqpacket(directory + "/attach.sock");
+    return peer || peer.error().code != ErrorCode::not_found;
+  };
+  const auto patience = std::chrono::steady_clock::now() + kPatienceWithEnd;
+  while (stopped && is_there() && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  if (is_there()) {
+    return fail(ErrorCode::wrong_state,
+                "does not end" + (stopped ? "" : ": " + stopped.error().message));
+  }
+  return stopped.has_value();
+}
+
 // Checks the parent before anything in it is looked at, and the directory before its path is given
 // out.
 Result<std::string> named_directory(const std::string& name, bool create) {
@@ -264,17 +287,24 @@ Result<std::string> named_directory(const std::string& name, bool create) {
   return path;
 }
 
-std::vector<std::string> networks_that_are_up() {
+std::vector<std::string> networks_there() {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(networks_directory(), error)) {
     const std::string name = entry.path().filename().string();
-    if (const auto directory = named_directory(name, false);
-        directory && ask_weftd(*directory, {{"cmd", "counters"}})) {
+    if (named_directory(name, false)) {
       names.push_back(name);
     }
   }
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> networks_that_are_up() {
+  std::vector<std::string> names = networks_there();
+  std::erase_if(names, [](const std::string& name) {
+    return !ask_weftd(*named_directory(name, false), {{"cmd", "counters"}});
+  });
   return names;
 }
 

@@ -16,6 +16,7 @@ namespace weft::launch {
 // Each is an option of the weftd program; weftd checks them.
 struct WeftdOptions {
   std::size_t hosts = 2;
+  std::vector<std::string> host_names{};  // if given: of all hosts, and `hosts` does not count
   std::size_t nics = 1;
   std::size_t mtu = 0;  // payload bytes; 0: weftd's own choice
   bool direct_rings = true;
@@ -44,11 +45,15 @@ inline constexpr std::chrono::seconds kPatienceWithEnd{5};
 [[nodiscard]] Result<pid_t> start_weftd(const std::string& directory, const WeftdOptions& options,
                                         bool bound);
 
+// Ends the weftd on that directory, and waits until it is gone. False: there was none.
+[[nodiscard]] Result<bool> stop_weftd(const std::string& directory);
+
 // The directory of the weftd of that name. It, and its parent, must belong to this user, have mode
 // 0700, and be no links: otherwise another user could take the sockets' place.
 [[nodiscard]] Result<std::string> named_directory(const std::string& name, bool create);
 
-// The names of this user's networks that are up, in order.
+// The names of this user's networks, in order: all that have a directory, and those that are up.
+[[nodiscard]] std::vector<std::string> networks_there();
 [[nodiscard]] std::vector<std::string> networks_that_are_up();
 
 // A weftd that belongs to this object: it ends, and its directory goes, with the object.

@@ -10,4 +10,7 @@ namespace weft::scenarios {
 // Name and text of each, in the order of their names.
 [[nodiscard]] std::span<const std::pair<std::string_view, std::string_view>> built_in_scenarios();
 
+// The evaluation grid of `weft sim --grid`.
+[[nodiscard]] std::string_view built_in_grid();
+
 }  // namespace weft::scenarios

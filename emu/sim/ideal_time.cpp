@@ -1,88 +1,262 @@
-// Owns the time that a scenario's traffic would take in a network without queues or faults.
-#include <algorithm>
-#include <map>
-#include <utility>
-#include <vector>
+// Owns the bound of a flow that is alone, and the order in which ends of flows start others.
+#include "emu/sim/ideal_time.hpp"
 
-#include "emu/fabric/generators.hpp"
-#include "emu/sim/scenario.hpp"
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "emu/sim/ideal_network.hpp"
+#include "emu/sim/rate_over_time.hpp"
 
 namespace weft::sim {
 
-double ideal_us(const Scenario& scenario) {
-  return scenario.ideal_us ? *scenario.ideal_us
-                           : ideal_us(scenario, fabric::Routes(scenario.topology));
+IdealNetwork::IdealNetwork(const IdealQuestion& question) : question_(question) {
+  const auto& links = question.topology.links();
+  std::vector<double> fastest(links.size(), 1);
+  for (std::size_t i = 0; i < question.faults.size(); ++i) {
+    for (const fabric::LinkId link : question.fault_links[i]) {
+      faults_of_[link].push_back(&question.faults[i]);
+      fastest[link] *= std::max(1.0, question.faults[i].impairment.rate_factor);
+    }
+  }
+  for (fabric::LinkId link = 0; link < links.size(); ++link) {
+    ps_per_byte_.push_back(fastest_ps_per_byte(links[link].properties, fastest[link]));
+  }
 }
 
-// The largest of several lower limits, in picoseconds until the end: each flow alone; the bytes of
-// each NIC in either direction; the bytes that must cross the uplinks of a leaf.
-double ideal_us(const Scenario& scenario, const fabric::Routes& routes) {
-  const auto& links = scenario.topology.links();
-  const auto mtu = static_cast<Bytes>(scenario.options.fabric.mtu);
-  const Bytes payload = mtu - scenario.options.data_overhead;
-  const Rate rate = scenario.transport.engine.line_rate;
-  const auto full = static_cast<double>(rate.picoseconds_for(mtu));
-  const auto ack = static_cast<double>(rate.picoseconds_for(fabric::kAckSize));
-  const std::size_t ports = routes.port_count();
-  std::vector<double> sent(ports, 0);
-  std::vector<double> received(ports, 0);
-  std::vector<std::uint32_t> flows_in(ports, 0);
-  std::map<fabric::NodeId, double>
-      leaving;  // data time that must cross a leaf's uplinks, at one host's rate
-  std::map<fabric::NodeId, double> entering;
-  double best = 0;
-  double rtt = 0;
-  std::map<std::pair<fabric::NodeId, fabric::NodeId>, std::pair<double, double>>
-      shape;  // hops and round trip between leaves
-  for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
-    const auto packets = static_cast<double>((flow.bytes + payload - 1) / payload);
-    const auto last = static_cast<double>(rate.picoseconds_for(
-        flow.bytes - static_cast<Bytes>(packets - 1) * payload + scenario.options.data_overhead));
-    const fabric::NodeId from = routes.leaf_of(flow.source);
-    const fabric::NodeId to = routes.leaf_of(flow.destination);
-    auto [it, added] = shape.try_emplace({from, to});
-    if (added) {
-      for (const fabric::LinkId id : routes.path(flow.source, flow.destination, 0)) {
-        it->second.first += 1;
-        it->second.second +=
-            2.0 *
-            static_cast<double>(fabric::picos(links[id].properties.delay +
-                                              scenario.topology.nodes()[links[id].to].latency));
+const std::vector<const fabric::Fault*>& IdealNetwork::faults_of(fabric::LinkId link) const {
+  static const std::vector<const fabric::Fault*> kNoFaults;
+  const auto it = faults_of_.find(link);
+  return it == faults_of_.end() ? kNoFaults : it->second;
+}
+
+LeastTime IdealNetwork::least_time(fabric::LinkId link) const {
+  const fabric::Link& it = question_.topology.links()[link];
+  const Duration delay = it.properties.delay + question_.topology.nodes()[it.to].latency;
+  return {static_cast<double>(fabric::picos(delay)) - 1, ps_per_byte_[link]};  // rounded down
+}
+
+LeastTime IdealNetwork::up(fabric::PortId port) const {
+  return least_time(question_.routes.uplink(port));
+}
+
+LeastTime IdealNetwork::down(fabric::PortId port) const {
+  return least_time(question_.routes.downlink(port));
+}
+
+bool IdealNetwork::is_direct(fabric::PortId from, fabric::PortId to) const {
+  return question_.routes.uplink(from) == question_.routes.downlink(to);
+}
+
+FlowFrames IdealNetwork::frames_of(const fabric::FlowSpec& flow) const {
+  const Bytes payload = question_.payload;
+  const Bytes count = flow.bytes / payload + (flow.bytes % payload != 0 ? 1 : 0);
+  FlowFrames frames;
+  frames.count = static_cast<double>(count);
+  frames.bytes =
+      static_cast<double>(flow.bytes) + frames.count * static_cast<double>(question_.overhead);
+  frames.full = static_cast<double>(payload + question_.overhead);
+  frames.one_short = flow.bytes <= question_.largest_write;
+  frames.last = frames.one_short
+                    ? static_cast<double>(flow.bytes - (count - 1) * payload + question_.overhead)
+                    : static_cast<double>(question_.overhead + 1);
+  return frames;
+}
+
+// Switches are visited by their distance from the first one. The links between two distances are a
+// cut: each path has one of them.
+Way IdealNetwork::find(fabric::PortId from, fabric::PortId to) const {
+  const fabric::NodeId goal = question_.routes.leaf_of(to);
+  Way way;
+  std::unordered_map<fabric::NodeId, LeastTime> here{{question_.routes.leaf_of(from), {}}};
+  while (!here.empty() && !here.contains(goal)) {
+    std::unordered_map<fabric::NodeId, LeastTime> next;
+    double slowest = 0;
+    double carried = 0;
+    LeastTime most;
+    double least_delay = INFINITY;
+    for (const auto& [node, before] : here) {
+      for (const fabric::LinkId link : question_.routes.candidates(node, to)) {
+        const LeastTime own = least_time(link);
+        const LeastTime sum{before.nothing + own.nothing, before.per_byte + own.per_byte};
+        auto [it, added] = next.try_emplace(question_.topology.links()[link].to, sum);
+        it->second.nothing = std::min(it->second.nothing, sum.nothing);
+        it->second.per_byte = std::min(it->second.per_byte, sum.per_byte);
+        slowest = std::max(slowest, own.per_byte);
+        carried += 1 / own.per_byte;
+        most = {std::max(most.nothing, own.nothing), slowest};
+        least_delay = std::min(least_delay, own.nothing);
       }
     }
-    const auto [hops, delays] = it->second;
-    const double own = (packets + hops - 2) * full + last + delays + hops * ack;
-    rtt = std::max(rtt, delays + hops * (full + ack));
-    best = std::max(best, own);
-    sent[flow.source] += packets * full;
-    received[flow.destination] += packets * full;
-    ++flows_in[flow.destination];
-    if (from != to) {
-      leaving[from] += packets * full;
-      entering[to] += packets * full;
+    if (next.empty()) {
+      return {};
+    }
+    way.first_per_byte = way.links == 0 ? slowest : way.first_per_byte;
+    way.last_most = most;
+    way.last_delay = least_delay;
+    if (way.links == 0 || carried < way.narrowest) {
+      way.narrowest = carried;
+      way.narrow_per_byte = slowest;
+    }
+    ++way.links;
+    here = std::move(next);
+  }
+  way.all = here.empty() ? LeastTime{} : here.at(goal);
+  return way;
+}
+
+const Way& IdealNetwork::way(fabric::PortId from, fabric::PortId to) {
+  const std::uint64_t key =
+      std::uint64_t{question_.routes.leaf_of(from)} << 32 | question_.routes.leaf_of(to);
+  const auto it = ways_.find(key);
+  return it != ways_.end()
+             ? it->second
+             : ways_.emplace(key, is_direct(from, to) ? Way{} : find(from, to)).first->second;
+}
+
+double IdealNetwork::ack(const fabric::FlowSpec& flow) {
+  // It might travel with data of the other direction, whose smallest frame has one byte.
+  const double size = static_cast<double>(std::min(question_.control, question_.overhead + 1));
+  const double first = up(flow.destination).of(size);
+  return is_direct(flow.source, flow.destination)
+             ? first
+             : first + way(flow.destination, flow.source).all.of(size) + down(flow.source).of(size);
+}
+
+// A short packet may overtake full ones on the way, but not on the first link and the last one, and
+// that leaves few orders. `u` and `v` are the times of frames there, `middle` is what lies between.
+IdealNetwork::Alone IdealNetwork::alone(const fabric::FlowSpec& flow) {
+  const FlowFrames f = frames_of(flow);
+  const LeastTime first = up(flow.source);
+  const double fulls = f.count - 1;
+  double end = 0;
+  if (is_direct(flow.source, flow.destination)) {
+    end = first.nothing + f.bytes * first.per_byte;
+  } else {
+    const LeastTime last_link = down(flow.destination);
+    const Way& between = way(flow.source, flow.destination);
+    const auto middle = [&](double size) { return first.nothing + between.all.of(size); };
+    const double u = first.per_byte;
+    const double v = last_link.per_byte;
+    end = std::max(f.bytes * u + middle(f.last) + f.last * v,
+                   f.last * u + middle(f.last) + f.bytes * v);
+    if (between.narrowest > 0) {
+      end = std::max(end, f.last * u + middle(f.last) + f.last * v + f.bytes / between.narrowest -
+                              f.last * between.narrow_per_byte);
+    }
+    if (f.one_short && fulls > 0) {
+      const double always = std::max(f.full * u + middle(f.full) + fulls * f.full * v,
+                                     fulls * f.full * u + middle(f.full) + f.full * v);
+      const double short_not_last_up =
+          f.last * u + fulls * f.full * u + middle(f.full) + f.full * v;
+      const double full_first_down = f.full * u + middle(f.full) + fulls * f.full * v + f.last * v;
+      const double short_overtakes_all =
+          fulls * f.full * u + f.last * u + middle(f.last) + f.last * v + fulls * f.full * v;
+      end = std::max(
+          {end, always, std::min({short_not_last_up, full_first_down, short_overtakes_all})});
+    }
+    end += last_link.nothing;
+  }
+  end -= f.count;  // each frame takes whole picoseconds, rounded down
+  return {end, end + ack(flow)};
+}
+
+namespace {
+
+// The earliest start of each flow: everything as in a simulation, in which flows take only the time
+// that they need alone. Ends that come later never make a flow start sooner.
+class EarliestStarts {
+ public:
+  EarliestStarts(const fabric::TrafficMatrix& traffic,
+                 const std::vector<IdealNetwork::Alone>& alone)
+      : traffic_(traffic),
+        alone_(alone),
+        starts_(traffic.flows.size(), 0),
+        states_(traffic.triggers.size()) {}
+
+  std::vector<double> run() {
+    for (std::uint32_t flow = 0; flow < traffic_.flows.size(); ++flow) {
+      const fabric::FlowSpec& spec = traffic_.flows[flow];
+      if (spec.trigger == fabric::kNone) {
+        start(flow, static_cast<double>(spec.start));
+      } else {
+        states_[spec.trigger].flows.push_back(flow);
+      }
+    }
+    while (!activations_.empty()) {
+      const Activation next = activations_.top();
+      activations_.pop();
+      activate(next);
+    }
+    return std::move(starts_);
+  }
+
+ private:
+  struct Activation {
+    double when = 0;
+    std::uint32_t trigger = 0;
+    bool operator<(const Activation& other) const { return when > other.when; }  // earliest on top
+  };
+  struct State {
+    std::uint32_t activations = 0;
+    std::uint32_t next = 0;
+    std::vector<std::uint32_t> flows;
+  };
+
+  void start(std::uint32_t flow, double when) {
+    starts_[flow] = when;
+    const fabric::FlowSpec& spec = traffic_.flows[flow];
+    if (spec.on_received != fabric::kNone) {
+      activations_.push({when + alone_[flow].received, spec.on_received});
+    }
+    if (spec.on_sent != fabric::kNone) {
+      activations_.push({when + alone_[flow].known, spec.on_sent});
     }
   }
-  for (std::size_t port = 0; port < ports; ++port) {
-    best = std::max(best, flows_in[port] > 1 ? received[port] + rtt : received[port]);
-    best = std::max(best, sent[port]);
-  }
-  std::map<fabric::NodeId, double> up;  // capacity out of a leaf, in units of one host's rate
-  for (const fabric::Link& link : links) {
-    if (scenario.topology.nodes()[link.from].kind == fabric::Node::Kind::network &&
-        scenario.topology.nodes()[link.to].kind == fabric::Node::Kind::network) {
-      up[link.from] += static_cast<double>(link.properties.rate.bits_per_second()) /
-                       static_cast<double>(rate.bits_per_second());
+
+  void activate(const Activation& it) {
+    State& state = states_[it.trigger];
+    const fabric::TriggerSpec& spec = traffic_.triggers[it.trigger];
+    ++state.activations;
+    if (spec.kind == fabric::TriggerSpec::Kind::multishot) {
+      if (state.next < state.flows.size()) {
+        start(state.flows[state.next++], it.when);
+      }
+      return;
     }
-  }
-  for (const auto* side : {&leaving, &entering}) {
-    for (const auto& [leaf, time] : *side) {
-      // Only where the uplinks, and not the hosts, are what limits.
-      if (const double ideal = up[leaf] > 0 ? time / up[leaf] : 0; ideal > best) {
-        best = ideal + rtt;
+    if (state.activations == (spec.kind == fabric::TriggerSpec::Kind::barrier ? spec.count : 1)) {
+      for (const std::uint32_t flow : state.flows) {
+        start(flow, it.when);
       }
     }
   }
-  return best * 1e-6;
+
+  const fabric::TrafficMatrix& traffic_;
+  const std::vector<IdealNetwork::Alone>& alone_;
+  std::vector<double> starts_;
+  std::vector<State> states_;
+  std::priority_queue<Activation> activations_;
+};
+
+}  // namespace
+
+IdealTimes ideal_times(const IdealQuestion& question) {
+  IdealNetwork network(question);
+  std::vector<IdealNetwork::Alone> alone;
+  IdealTimes result;
+  alone.reserve(question.traffic.flows.size());
+  result.flows.reserve(question.traffic.flows.size());
+  for (const fabric::FlowSpec& flow : question.traffic.flows) {
+    alone.push_back(network.alone(flow));
+    result.flows.push_back(static_cast<fabric::Picos>(std::max(alone.back().known, 0.0)));
+  }
+  const std::vector<double> starts = EarliestStarts(question.traffic, alone).run();
+  double end = all_cuts(network, starts);
+  for (std::size_t flow = 0; flow < starts.size(); ++flow) {
+    end = std::max(end, starts[flow] + alone[flow].known);
+  }
+  result.all_us = end * 1e-6;
+  return result;
 }
 
 }  // namespace weft::sim

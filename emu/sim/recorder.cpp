@@ -49,14 +49,13 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
           static_cast<fabric::Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal), 1'000'000,
           1'000'000'000)),
       of_link_(scenario.topology.links().size()) {
-  // Another fabric with the same seed resolves names and shares of links as the real one will.
-  fabric::Fabric names(scenario.topology, {.seed = scenario.options.fabric.seed});
+  const auto& flows = scenario.traffic.flows;
+  watched_ = static_cast<std::uint32_t>(
+      std::max_element(flows.begin(), flows.end(),
+                       [](const auto& a, const auto& b) { return a.bytes < b.bytes; }) -
+      flows.begin());
   for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
     const fabric::Fault& fault = scenario.faults[index];
-    const auto applied = names.apply(0, fault);
-    if (!applied) {
-      continue;
-    }
     const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
     for (std::uint32_t n = 0; n < std::min(times, 64U); ++n) {
       const fabric::Picos from = fabric::picos(fault.at + fault.every * n);
@@ -66,7 +65,7 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
       it.from = from;
       it.until =
           fault.lasts > Duration::zero() ? from + fabric::picos(fault.lasts) : fabric::kNoTime;
-      for (const fabric::LinkId link : names.links_of(*applied)) {
+      for (const fabric::LinkId link : scenario.fault_links[index]) {
         of_link_[link].push_back(id);
       }
     }
@@ -212,7 +211,7 @@ void Recorder::on_delivered(fabric::Picos /*now*/, fabric::PortId to, const Fram
   if ((event.flags & fabric::kTrimmed) == 0) {
     payload_ += frame.payload;
   }
-  const fabric::FlowSpec& watched = scenario_.traffic.flows.front();
+  const fabric::FlowSpec& watched = scenario_.traffic.flows[watched_];
   if (series_ && frame.from == watched.source && to == watched.destination && !samples_.empty()) {
     if (path_use_.size() <= frame.path) {
       path_use_.resize(frame.path + 1U);

@@ -44,6 +44,8 @@ class Recorder final : public SimulationObserver {
   [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
   // One value per sample, 0..255 of the link's buffer.
   [[nodiscard]] std::vector<std::uint8_t> queue_of(fabric::LinkId link) const;
+  // The flow whose paths are watched: the largest, the first of them.
+  [[nodiscard]] std::uint32_t watched() const { return watched_; }
   // Of the watched flow: packets that arrived, by path and sample.
   [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& path_use() const {
     return path_use_;
@@ -98,6 +100,7 @@ class Recorder final : public SimulationObserver {
   bool series_;
   bool trace_;
   fabric::Picos every_;
+  std::uint32_t watched_ = 0;
   std::uint64_t payload_ = 0;  // delivered so far
   std::uint64_t payload_before_ = 0;
   fabric::FabricTotals before_;

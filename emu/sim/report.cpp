@@ -166,7 +166,7 @@ std::string report_html(const Scenario& scenario, const Simulation& simulation,
                         const std::string& result_json) {
   std::string most;
   const std::string path_rows = paths(recorder, most);
-  const fabric::FlowSpec& watched = scenario.traffic.flows.front();
+  const fabric::FlowSpec& watched = scenario.traffic.flows[recorder.watched()];
   const auto sample = [](const Recorder::Sample& s) {
     return "[" + number(s.at_us) + "," + number(s.goodput_gbps) + "," + std::to_string(s.drops) +
            "," + std::to_string(s.trims) + "," + std::to_string(s.marks) + "]";

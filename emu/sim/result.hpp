@@ -14,6 +14,14 @@ struct Quantiles {
   double min_us = 0, p50_us = 0, p90_us = 0, p99_us = 0, p999_us = 0, max_us = 0;
 };
 
+// How many times as long as alone in the network flows of about the same size took, by the nearest
+// rank.
+struct Slowdown {
+  std::string size;  // packet, small, window, large, huge, or all
+  std::size_t flows = 0;
+  double p50 = 0, p99 = 0, most = 0;
+};
+
 // An expectation and whether it was met.
 struct BoundCheck {
   std::string what;
@@ -48,9 +56,10 @@ struct RunResult {
   std::vector<std::pair<std::string, Quantiles>> groups;  // only if there are several
   double makespan_us = 0;
   double ideal_us = 0;
-  double ratio = 0;         // makespan over ideal
-  double goodput_gbps = 0;  // of all payload over the makespan
-  double jain = 0;          // over 1/FCT of flows of one size; over rates otherwise
+  double ratio = 0;                // makespan over ideal; 0 if a flow has not finished
+  std::vector<Slowdown> slowdown;  // all, and then the classes that have flows
+  double goodput_gbps = 0;         // of all payload over the makespan
+  double jain = 0;                 // over 1/FCT of flows of one size; over rates otherwise
   TransportCounters transport;
   fabric::FabricTotals fabric;
   std::uint64_t damaged = 0;  // frames that arrived with a wrong bit, and so were lost
@@ -70,6 +79,10 @@ struct RunResult {
 
 // By the nearest rank: each is a value that occurred. All 0 without values.
 [[nodiscard]] Quantiles quantiles(std::vector<double> values_us);
+
+// The class of a flow: one packet; up to 8; up to a window, which is what the longest round trip
+// holds; up to 16 windows; more.
+[[nodiscard]] const char* size_class(Bytes bytes, Bytes payload, Bytes window);
 
 // What the run of `scenario` in `simulation` amounts to; the caller adds faults' timelines before
 // check_bounds().

@@ -66,7 +66,7 @@ void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& 
 struct NetworkFacts {
   unsigned hops = 0;
   Duration base_rtt{};
-  Rate rate;
+  Rate rate;  // of the fastest NIC
   bool trimming = false;
 };
 
@@ -76,7 +76,9 @@ NetworkFacts facts_of(const Scenario& scenario, const fabric::Routes& routes) {
   for (const fabric::Link& link : links) {
     facts.trimming = facts.trimming || link.properties.trimming;
   }
-  facts.rate = links[routes.uplink(0)].properties.rate;
+  for (fabric::PortId port = 0; port < routes.port_count(); ++port) {
+    facts.rate = std::max(facts.rate, links[routes.uplink(port)].properties.rate);
+  }
   const std::size_t step = std::max<std::size_t>(scenario.traffic.flows.size() / 4096, 1);
   for (std::size_t i = 0; i < scenario.traffic.flows.size(); i += step) {
     const fabric::FlowSpec& flow = scenario.traffic.flows[i];
@@ -87,8 +89,8 @@ NetworkFacts facts_of(const Scenario& scenario, const fabric::Routes& routes) {
       const fabric::LinkProperties& is = links[id].properties;
       const Duration latency = scenario.topology.nodes()[links[id].to].latency;
       rtt += 2 * fabric::picos(is.delay + latency) +
-             static_cast<fabric::Picos>(facts.rate.picoseconds_for(scenario.options.fabric.mtu) +
-                                        facts.rate.picoseconds_for(fabric::kAckSize));
+             static_cast<fabric::Picos>(is.rate.picoseconds_for(scenario.options.fabric.mtu) +
+                                        is.rate.picoseconds_for(fabric::kAckSize));
     }
     facts.hops = std::max(facts.hops, static_cast<unsigned>(path.size()));
     facts.base_rtt = std::max(facts.base_rtt, Duration{(rtt + 999) / 1000});
@@ -224,16 +226,25 @@ void read_variants(fabric::YamlMap& top, Scenario& scenario) {
   });
 }
 
-// Each is tried on a network of its own, so that a wrong name is found where it stands in the file.
+// They are tried on a network of their own, so that a wrong name is found where it stands in the
+// file. Its seed makes it draw the links that the run will draw.
 void read_faults(fabric::YamlMap& top, Scenario& scenario) {
+  std::optional<fabric::Fabric> probe;
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {
     scenario.faults.push_back(fabric::read_fault(top.file(), node, path));
-    if (!top.file().failed()) {
-      fabric::Fabric probe(scenario.topology, {});
-      if (const auto ok = probe.apply(0, scenario.faults.back()); !ok) {
-        top.file().fail_at(node, path, ok.error().message);
-      }
+    if (top.file().failed()) {
+      return;
     }
+    if (!probe) {
+      probe.emplace(scenario.topology, fabric::FabricOptions{.seed = scenario.options.fabric.seed});
+    }
+    const auto applied = probe->apply(0, scenario.faults.back());
+    if (!applied) {
+      top.file().fail_at(node, path, applied.error().message);
+      return;
+    }
+    const auto links = probe->links_of(*applied);
+    scenario.fault_links.emplace_back(links.begin(), links.end());
   });
 }
 
@@ -289,8 +300,16 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
     const fabric::Routes routes(scenario.topology);
     fabric::YamlMap transport = top.map("transport");
     read_transport(transport, scenario, routes);
-    if (!file.failed() && !scenario.ideal_us) {
-      scenario.ideal_us = ideal_us(scenario, routes);
+    if (!file.failed()) {
+      scenario.ideal = ideal_times({.topology = scenario.topology,
+                                    .routes = routes,
+                                    .traffic = scenario.traffic,
+                                    .faults = scenario.faults,
+                                    .fault_links = scenario.fault_links,
+                                    .payload = scenario.transport.one_path.payload,
+                                    .overhead = scenario.options.data_overhead,
+                                    .control = scenario.options.control_size,
+                                    .largest_write = srd::kMaxTransfer});
     }
   }
   scenario.bounds = read_bounds(top.map("bounds"));
@@ -305,12 +324,21 @@ Result<Scenario> read_scenario(const std::string& file_name, const std::string& 
 Simulation::MakeTransport transport_factory(const Scenario& scenario) {
   const TransportSpec& spec = scenario.transport;
   auto keys = std::make_shared<EngineTransport::Keys>();
-  return [&spec, keys](fabric::PortId port) -> std::unique_ptr<Transport> {
-    if (spec.kind == TransportSpec::Kind::srd) {
-      return std::make_unique<EngineTransport>(port, spec.engine, keys);
-    }
-    return std::make_unique<OnePathTransport>(spec.one_path);
-  };
+  std::vector<Rate> rates;
+  for (const fabric::LinkId uplink : scenario.topology.ports()) {
+    rates.push_back(scenario.topology.links()[uplink].properties.rate);
+  }
+  return
+      [&spec, keys, rates = std::move(rates)](fabric::PortId port) -> std::unique_ptr<Transport> {
+        if (spec.kind == TransportSpec::Kind::srd) {
+          srd::EngineConfig engine = spec.engine;
+          engine.line_rate = rates[port];
+          return std::make_unique<EngineTransport>(port, std::move(engine), keys);
+        }
+        OnePathConfig one_path = spec.one_path;
+        one_path.line_rate = rates[port];
+        return std::make_unique<OnePathTransport>(one_path);
+      };
 }
 
 }  // namespace weft::sim

@@ -11,6 +11,7 @@
 
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/traffic_matrix.hpp"
+#include "emu/sim/ideal_time.hpp"
 #include "emu/sim/one_path.hpp"
 #include "emu/sim/simulation.hpp"
 #include "srd/engine/config.hpp"
@@ -55,10 +56,13 @@ struct Scenario {
   TransportSpec transport;
   std::vector<fabric::Fault> faults;
   Bounds bounds;
-  std::optional<double> ideal_us;  // given; otherwise computed
+  std::optional<double> ideal_us;                        // given, instead of the computed one
+  IdealTimes ideal;                                      // computed
+  std::vector<std::vector<fabric::LinkId>> fault_links;  // what each of the faults touches
   SimulationOptions options;
   std::vector<Variant> variants;
-  unsigned hops = 0;  // links on the longest path of a flow, as far as looked at
+  std::vector<std::string> warnings;  // what the reader should know, though nothing is wrong
+  unsigned hops = 0;                  // links on the longest path of a flow, as far as looked at
 };
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
@@ -72,9 +76,9 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
                                              const std::string& directory);
 
 // The best that any transport could do, in microseconds (docs/experiments.md, "Ideal times").
-[[nodiscard]] double ideal_us(const Scenario& scenario);
-// Computed, whatever the scenario says. The routes are those of its topology.
-[[nodiscard]] double ideal_us(const Scenario& scenario, const fabric::Routes& routes);
+[[nodiscard]] inline double ideal_us(const Scenario& scenario) {
+  return scenario.ideal_us.value_or(scenario.ideal.all_us);
+}
 
 // The scenario has to outlive the function.
 [[nodiscard]] Simulation::MakeTransport transport_factory(const Scenario& scenario);

@@ -55,39 +55,52 @@ void read_permutation(fabric::YamlMap& /*map*/, Group& group, Target& to) {
 }
 
 // So many of the other ports, drawn by lot.
-std::vector<fabric::PortId> draw_senders(Group& group, fabric::PortId receiver,
-                                         std::uint32_t count) {
-  std::vector<fabric::PortId> senders;
+std::vector<fabric::PortId> draw_others(Group& group, fabric::PortId one, std::uint32_t count) {
+  std::vector<fabric::PortId> others;
   for (fabric::PortId port = 0; port < group.ports; ++port) {
-    if (port != receiver) {
-      senders.push_back(port);
+    if (port != one) {
+      others.push_back(port);
     }
   }
-  if (count < senders.size()) {
+  if (count < others.size()) {
     for (std::size_t i = 0; i < count; ++i) {
-      std::swap(senders[i],
-                senders[i + group.rng.below(static_cast<std::uint32_t>(senders.size() - i))]);
+      std::swap(others[i],
+                others[i + group.rng.below(static_cast<std::uint32_t>(others.size() - i))]);
     }
-    senders.resize(count);
+    others.resize(count);
   }
-  return senders;
+  return others;
+}
+
+// The other ends of flows that have one end in common: a list under `list`, or `count` by lot.
+std::vector<fabric::PortId> read_others(fabric::YamlMap& map, Group& group, fabric::PortId one,
+                                        const char* list, const char* count, const char* conflict) {
+  if (!map.has(list)) {
+    std::uint32_t number = std::min(group.nodes - 1, 32U);
+    map.read(count, number, 1, group.ports - 1);
+    return draw_others(group, one, number);
+  }
+  auto others = read_ports(map, list, group.ports);
+  if (std::find(others.begin(), others.end(), one) != others.end()) {
+    map.fail(list, conflict);
+  }
+  return others;
 }
 
 void read_incast(fabric::YamlMap& map, Group& group, Target& to) {
   fabric::PortId receiver = 0;
   map.read("receiver", receiver, 0, group.ports - 1);
-  std::vector<fabric::PortId> senders;
-  if (map.has("from")) {
-    senders = read_ports(map, "from", group.ports);
-  } else {
-    std::uint32_t count = std::min(group.nodes - 1, 32U);
-    map.read("senders", count, 1, group.ports - 1);
-    senders = draw_senders(group, receiver, count);
-  }
-  if (std::find(senders.begin(), senders.end(), receiver) != senders.end()) {
-    map.fail("from", "the receiver cannot be one of the senders");
-  }
+  const auto senders = read_others(map, group, receiver, "from", "senders",
+                                   "the receiver cannot be one of the senders");
   to.builder.incast(senders, receiver, group.bytes, fabric::picos(group.start));
+}
+
+void read_fan_out(fabric::YamlMap& map, Group& group, Target& to) {
+  fabric::PortId sender = 0;
+  map.read("sender", sender, 0, group.ports - 1);
+  const auto receivers = read_others(map, group, sender, "to", "receivers",
+                                     "the sender cannot be one of the receivers");
+  to.builder.fan_out(sender, receivers, group.bytes, fabric::picos(group.start));
 }
 
 void read_all_to_all(fabric::YamlMap& map, Group& group, Target& to) {
@@ -101,8 +114,11 @@ void read_all_to_all(fabric::YamlMap& map, Group& group, Target& to) {
   }
 }
 
-void read_ring_all_reduce(fabric::YamlMap& /*map*/, Group& group, Target& to) {
-  to.builder.ring_all_reduce(group.ranks, group.bytes);
+// `chunk` is what a rank sends in a step, where the file gives that and not the whole buffer.
+void read_ring_all_reduce(fabric::YamlMap& map, Group& group, Target& to) {
+  Bytes chunk = 0;
+  map.read_bytes("chunk", chunk);
+  to.builder.ring_all_reduce(group.ranks, chunk > 0 ? chunk * group.ranks.size() : group.bytes);
 }
 
 void read_tree_all_reduce(fabric::YamlMap& /*map*/, Group& group, Target& to) {
@@ -138,9 +154,15 @@ void read_random(fabric::YamlMap& map, Group& group, Target& to) {
     map.fail("sizes", "expected web-search, hadoop, ai or fixed; found '" + sizes + "'");
     return;
   }
+  // NICs may differ: the load is that of their mean.
   const fabric::Topology& topology = to.scenario.topology;
-  const Rate rate = topology.links()[topology.ports().front()].properties.rate;
-  to.builder.random(group.nodes, count, distribution, load, rate, group.rng);
+  const auto uplinks = topology.ports();
+  std::uint64_t sum = 0;
+  for (std::uint32_t port = 0; port < group.nodes; ++port) {
+    sum += topology.links()[uplinks[port]].properties.rate.bits_per_second();
+  }
+  to.builder.random(group.nodes, count, distribution, load,
+                    Rate::bits_per_second(sum / group.nodes), group.rng);
 }
 
 // Triggers are numbered within a matrix, so those of the second one move up.
@@ -161,6 +183,38 @@ void append_matrix(fabric::TrafficMatrix& into, fabric::TrafficMatrix&& other,
   into.nodes = std::max(into.nodes, other.nodes);
 }
 
+// The reference simulator takes starts for microseconds, and its generators write picoseconds: a
+// file alone does not say which they are.
+bool read_start_unit(fabric::YamlMap& map, const std::string& path, fabric::TrafficMatrix& matrix,
+                     std::vector<std::string>& warnings) {
+  static constexpr const char* kUnits[] = {"ps", "ns", "us", "ms"};
+  const bool said = map.has("start_unit");
+  fabric::Picos unit = 1;
+  for (std::size_t i = map.choice("start_unit", kUnits, 0); i > 0; --i) {
+    unit *= 1000;
+  }
+  constexpr fabric::Picos kLatest = 1'000'000'000'000'000;  // 1000 s
+  for (fabric::FlowSpec& flow : matrix.flows) {
+    if (flow.start > kLatest / unit) {
+      map.fail("start_unit", path + " has a start of " + std::to_string(flow.start) + " " +
+                                 kUnits[unit == 1           ? 0
+                                        : unit == 1000      ? 1
+                                        : unit == 1'000'000 ? 2
+                                                            : 3] +
+                                 "; 1000 s is the latest");
+      return false;
+    }
+    if (!said && flow.start != 0 && warnings.empty()) {
+      warnings.push_back(path +
+                         ": starts are taken for picoseconds, as its generators write them; the "
+                         "reference simulator itself reads microseconds. Say which it is with "
+                         "'start_unit: ps' or 'start_unit: us' beside 'file'");
+    }
+    flow.start *= unit;
+  }
+  return true;
+}
+
 void read_matrix(fabric::YamlMap& map, Group& group, Target& to) {
   std::string name;
   map.read("file", name);
@@ -170,6 +224,9 @@ void read_matrix(fabric::YamlMap& map, Group& group, Target& to) {
                      : Result<fabric::TrafficMatrix>(tl::unexpected<Error>(text.error()));
   if (!matrix) {
     map.fail("file", matrix.error().message);
+    return;
+  }
+  if (!read_start_unit(map, path, *matrix, to.scenario.warnings)) {
     return;
   }
   append_matrix(to.scenario.traffic, std::move(*matrix), group.number);
@@ -201,6 +258,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"permutation", read_permutation},
     {"incast", read_incast},
+    {"fan-out", read_fan_out},
     {"all-to-all", read_all_to_all},
     {"ring-all-reduce", read_ring_all_reduce},
     {"tree-all-reduce", read_tree_all_reduce},

@@ -116,6 +116,13 @@ void TrafficBuilder::incast(const std::vector<fabric::PortId>& senders, fabric::
   }
 }
 
+void TrafficBuilder::fan_out(fabric::PortId sender, const std::vector<fabric::PortId>& receivers,
+                             Bytes bytes, fabric::Picos start) {
+  for (const fabric::PortId to : receivers) {
+    add(sender, to, bytes).start = start;
+  }
+}
+
 void TrafficBuilder::all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng) {
   for (fabric::PortId from = 0; from < n; ++from) {
     std::vector<fabric::PortId> order;

@@ -35,6 +35,9 @@ class TrafficBuilder {
   void permutation(std::uint32_t n, Bytes bytes, Rng& rng, fabric::Picos start = 0);
   void incast(const std::vector<fabric::PortId>& senders, fabric::PortId receiver, Bytes bytes,
               fabric::Picos start = 0);
+  // One sends to many at once.
+  void fan_out(fabric::PortId sender, const std::vector<fabric::PortId>& receivers, Bytes bytes,
+               fabric::Picos start = 0);
   // Each port sends to each other one, in a random order of its own, `window` at a time.
   void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
   // The same in step: in a circle of random order each port sends to those at the same distances,

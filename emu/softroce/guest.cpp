@@ -14,9 +14,9 @@
 #include <optional>
 #include <utility>
 
+#include "emu/launch/child.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/stream_writer.hpp"
-#include "emu/softroce/child.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
 #include "srd/net/envelope.hpp"
@@ -224,12 +224,12 @@ Result<int> run_guest(const GuestOptions& options) {
   const srd::UniqueFd log(
       ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
   const GuestStreams ends = streams->of_guest();
-  auto qemu = Child::start({.words = qemu_words(options, ends),
-                            .in = streams->guest_input(),
-                            .out = log.get(),
-                            .errors = log.get(),
-                            .keep = {ends.out, ends.errors, ends.control},
-                            .death_signal = SIGKILL});
+  auto qemu = launch::Child::start({.words = qemu_words(options, ends),
+                                    .in = streams->guest_input(),
+                                    .out = log.get(),
+                                    .errors = log.get(),
+                                    .keep = {ends.out, ends.errors, ends.control},
+                                    .death_signal = SIGKILL});
   if (!qemu) {
     return tl::unexpected(qemu.error());
   }

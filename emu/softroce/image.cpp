@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "emu/launch/child.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/weftd_process.hpp"
-#include "emu/softroce/child.hpp"
 
 namespace weft::softroce {
 namespace {
@@ -40,9 +40,10 @@ Result<std::string> make_image(const std::string& cache, const std::string& kern
   if (error) {
     return fail(ErrorCode::io_error, "cannot make the folder '" + cache + "': " + error.message());
   }
-  auto script = Child::start({.words = {"sh", launch::companion("image.sh", "emu/softroce"), cache,
-                                        kernel, launch::companion("init.sh", "emu/softroce")},
-                              .death_signal = SIGTERM});
+  auto script =
+      launch::Child::start({.words = {"sh", launch::companion("image.sh", "emu/softroce"), cache,
+                                      kernel, launch::companion("init.sh", "emu/softroce")},
+                            .death_signal = SIGTERM});
   if (!script) {
     return tl::unexpected(script.error());
   }

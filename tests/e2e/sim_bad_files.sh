@@ -30,7 +30,7 @@ topology:
   rate: -100Gbps
 traffic: {kind: permutation, bytes: 1000}
 END
-expect s.yaml "s.yaml:1: .*17 hosts do not divide among ToRs of 4; take a multiple of 4" << 'END'
+expect s.yaml "s.yaml:1: .*17 hosts do not fill leaves of 4; the nearest sizes are 16" << 'END'
 topology: {generator: leaf-spine, hosts: 17, hosts_per_leaf: 4, oversubscription: 2}
 traffic: {kind: permutation, bytes: 1000}
 END

@@ -191,6 +191,9 @@ class Guest:
         if code != 0:
             raise Failure("the guest's server does not listen: " + said)
 
+    def has_ended(self):
+        return self.process.poll() is not None
+
     def end(self):
         try:
             self.process.stdin.close()
@@ -326,9 +329,14 @@ class Suite:
         words = [text.format(dev=self.dev[side.name], gid=self.gid[side.name], **fill)
                  for side, text in ((server, case.server), (client, case.client))]
         serving = server.start(words[0]) if case.server else None
-        if serving is not None:
-            server.wait_until_it_listens(serving, port if case.by_tcp else None)
-        code, said = client.wait(client.start(words[1]), PATIENCE)
+        try:
+            if serving is not None:
+                server.wait_until_it_listens(serving, port if case.by_tcp else None)
+            code, said = client.wait(client.start(words[1]), PATIENCE)
+        except Failure:
+            if serving is not None and server is self.ours:  # the guest's end with the guest
+                server.kill(serving)
+            raise
         server_code, server_said = (0, "") if serving is None else server.wait(serving, 60)
         told = f"--- client ({client.name}): {words[1]}\n{said}\n"
         if serving is not None:
@@ -404,6 +412,8 @@ def run_suite(options, chosen, folder):
                     failed += 1
                     print(f"FAILED  {time.monotonic() - start:6.1f} s  {name}\n{failure}",
                           flush=True)
+                    if suite.guest.has_ended():
+                        return passed, failed + 1
     finally:
         suite.end()
         if options.keep and capture.exists():

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "emu/scenarios/scenarios.hpp"
 #include "emu/sim/result.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::sim {
 namespace {
@@ -42,11 +45,11 @@ TEST(Scenario, IdealTimesAreThoseOfTheFormulas) {
               176.20, 0.01);
   EXPECT_NEAR(ideal("topology: {generator: fat-tree, hosts: 128}\ntraffic: {kind: incast, senders: "
                     "32, receiver: 0}\n"),
-              32 * 162.68 + 14.02, 0.1);
+              32 * (489 * 0.332 + 0.1608) + 12.83, 0.1);  // each last packet has 2010 bytes
   EXPECT_NEAR(ideal("topology: {generator: leaf-spine, hosts: 1024, hosts_per_leaf: 32, "
                     "oversubscription: 4}\n"
                     "traffic: {kind: tornado}\n"),
-              660, 1);
+              32 * (489 * 0.332 + 0.1608) / 8 + 8.49, 0.1);
 }
 
 TEST(Scenario, SettingsReplaceValuesByTheirPath) {
@@ -56,6 +59,47 @@ TEST(Scenario, SettingsReplaceValuesByTheirPath) {
   EXPECT_EQ(scenario->transport.engine.paths, 32);
   EXPECT_EQ(scenario->seed, 99U);
   EXPECT_EQ(scenario->topology.ports().size(), 128U);
+}
+
+TEST(Scenario, ASwitchThatDiesMaySaySo) {
+  for (const char* const fault : {"{switch: core0}", "{switch: core0, down: true}"}) {
+    const auto scenario =
+        read_scenario("s.yaml", kGood, {{"faults", "[" + std::string(fault) + "]"}}, "");
+    ASSERT_TRUE(scenario) << scenario.error().message;
+    EXPECT_EQ(scenario->fault_links[0].size(), 8U);
+  }
+}
+
+// The reference simulator reads another unit than its generators write.
+TEST(Scenario, StartsOfAMatrixHaveAUnitThatCanBeSaid) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.path() + "/m.cm";
+  const auto read = [&](const std::string& flow, const std::string& unit) {
+    std::ofstream(file) << "Nodes 4\nConnections 1\n" << flow << "\n";
+    return read_scenario(
+        "s.yaml",
+        "topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: matrix, file: "
+        "m.cm" +
+            unit + "}\n",
+        {}, folder.path());
+  };
+  const auto start = [&](const std::string& unit) {
+    const auto scenario = read("0->1 start 40 size 5", unit);
+    EXPECT_TRUE(scenario) << scenario.error().message;
+    return scenario ? scenario->traffic.flows[0].start : -1;
+  };
+  EXPECT_EQ(start(""), 40);
+  EXPECT_EQ(start(", start_unit: ps"), 40);
+  EXPECT_EQ(start(", start_unit: ns"), 40'000);
+  EXPECT_EQ(start(", start_unit: us"), 40'000'000);
+  EXPECT_EQ(start(", start_unit: ms"), 40'000'000'000);
+  EXPECT_EQ(read("0->1 start 40 size 5", "")->warnings.size(), 1U);
+  EXPECT_TRUE(read("0->1 start 0 size 5", "")->warnings.empty());
+  EXPECT_TRUE(read("0->1 start 40 size 5", ", start_unit: ps")->warnings.empty());
+  const auto late = read("0->1 start 1000000000000 size 5", ", start_unit: us");
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().message.find("1000 s is the latest"), std::string::npos);
+  EXPECT_FALSE(read("0->1 start 40 size 5", ", start_unit: s"));
 }
 
 TEST(Scenario, SaysWhereWhatAndHow) {
@@ -71,6 +115,8 @@ TEST(Scenario, SaysWhereWhatAndHow) {
            {good + "transport: {kind: quic}\n",
             "expected one of srd, rc, rc-dcqcn, tcp-reno, dctcp"},
            {good + "transport: {paths: 0}\n", "expected a whole number from 1 to 256"},
+           {good + "faults: [{switch: core0, down: false}]\n",
+            "s.yaml:3: faults[0].down: a switch in a fault is one that dies"},
            {good + "faults: [{link: tor0->core9}]\n", "no link is called 'tor0->core9'"},
            {good + "faults: [{link: tor0->agg0, loss: 2}]\n", "expected a number from 0 to 1"},
            {"topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: incast, receiver: 99}\n",

@@ -177,6 +177,34 @@ TEST(Traffic, CollectivesTakeAsLongAsTheirSteps) {
   const RunResult tree = run(text("tree-all-reduce"));
   EXPECT_EQ(tree.flows, 30U);
   EXPECT_GT(tree.makespan_us, 6 * 128.0) << "three levels up, three down";
+  // A chunk is what a rank sends in a step: the same as 16 times as much for all.
+  const RunResult chunks =
+      run("topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: ring-all-reduce, nodes: 16, "
+          "chunk: "
+          "100000}\n");
+  EXPECT_EQ(chunks.digest, ring.digest);
+}
+
+TEST(Traffic, OneSendsToManyAtOnce) {
+  const auto text = [](const std::string& keys) {
+    return "topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: fan-out, bytes: 20000, " +
+           keys + "}\n";
+  };
+  const auto scenario = read_scenario("s.yaml", text("sender: 3, receivers: 7"), {}, "");
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  std::set<fabric::PortId> receivers;
+  for (const fabric::FlowSpec& flow : scenario->traffic.flows) {
+    EXPECT_EQ(flow.source, 3U);
+    receivers.insert(flow.destination);
+  }
+  EXPECT_EQ(receivers.size(), 7U);
+  EXPECT_FALSE(receivers.contains(3));
+  const RunResult result = run(text("to: [1, 2, 15]"));
+  EXPECT_EQ(result.flows, 3U);
+  const auto refused = read_scenario("s.yaml", text("to: [0, 1]"), {}, "");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("the sender cannot be one of the receivers"),
+            std::string::npos);
 }
 
 TEST(Traffic, PermutationSendsNobodyToItself) {

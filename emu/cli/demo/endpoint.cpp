@@ -129,12 +129,12 @@ class Receiver {
                                   .length = memory_.size(),
                                   .access = srd::Access::local_write | srd::Access::remote_write,
                                   .domain = kDomain}));
-      board_.key = key.value();
+      board_.receiver = {.address = self_.address,
+                         .attachment = self_.attachment,
+                         .qpn = self_.qpn,
+                         .key = key,
+                         .buffer = std::bit_cast<std::uint64_t>(memory_.data())};
     });
-    board_.address = self_.address.bytes;
-    board_.attachment = self_.attachment.value();
-    board_.qpn = self_.qpn.value();
-    board_.buffer = std::bit_cast<std::uint64_t>(memory_.data());
     board_.meeting.store(1, std::memory_order_release);
   }
 
@@ -209,10 +209,7 @@ class Sender {
       for (std::size_t i = 0; i < 2 * kDemoSlots; ++i) {
         expect_ticket(engine, i);
       }
-      srd::Address address;
-      address.bytes = board_.address;
-      peer_ = unwrap(
-          engine.peer(address, srd::AttachmentId{static_cast<std::uint16_t>(board_.attachment)}));
+      peer_ = unwrap(engine.peer(board_.receiver.address, board_.receiver.attachment));
     });
   }
 
@@ -277,12 +274,12 @@ class Sender {
       srd::WriteRequest write;
       write.peer = peer_;
       write.source = self_.qpn;
-      write.destination = srd::Qpn{board_.qpn};
+      write.destination = board_.receiver.qpn;
       write.qkey = kQkey;
       write.cookie = next_;
       write.segments[0] = {data, kDemoBlock};
-      write.remote_address = board_.buffer + slot * kDemoBlock;
-      write.remote_key = srd::RegionKey{board_.key};
+      write.remote_address = board_.receiver.buffer + slot * kDemoBlock;
+      write.remote_key = board_.receiver.key;
       write.immediate = static_cast<std::uint32_t>(next_);
       if (engine.post(write) != srd::PostResult::accepted) {
         throw std::runtime_error("the sender's engine refused a request");

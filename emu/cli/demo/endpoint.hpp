@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "emu/cli/rendezvous.hpp"
 #include "srd/base/time.hpp"
 #include "srd/base/units.hpp"
 #include "srd/engine/observer.hpp"
@@ -30,11 +31,7 @@ struct DemoBoard {
     std::uint16_t path = 0;
   };
   // Where the receiver is; valid once `meeting` is 1.
-  std::array<std::byte, 16> address{};
-  std::uint32_t attachment = 0;
-  std::uint32_t qpn = 0;
-  std::uint32_t key = 0;
-  std::uint64_t buffer = 0;
+  Rendezvous receiver;
   std::atomic<std::uint32_t> meeting{0};  // 1: the receiver is there
   std::atomic<bool> stop{false};          // the sender finishes what it began
   std::atomic<bool> sent{false};          // the sender has

@@ -12,6 +12,7 @@
 
 #include "emu/cli/programs.hpp"
 #include "emu/fabric/fabric.hpp"
+#include "emu/fabric/generators.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/launch/host_environment.hpp"
 
@@ -177,16 +178,22 @@ class Reader {
     return network;
   }
 
-  // A generator that is not told how many hosts there are makes as many as the programs take.
+  // A generator that is not told how many hosts there are makes at least as many as the programs
+  // take.
   fabric::Topology read_own_network(YamlMap& map, YAML::Node& node) {
     constexpr std::size_t kLeast = 2;
+    constexpr std::uint32_t kHostsPerLeaf = 16;  // what topology files mean without the key
     const YAML::Node generator = node["generator"];
     const std::string shape =
         generator.IsDefined() && generator.IsScalar() ? generator.Scalar() : "";
     const bool counts_hosts =
         shape == "fat-tree" || shape == "leaf-spine" || shape == "multi-plane";
     if (counts_hosts && !node["hosts"].IsDefined()) {
-      node["hosts"] = std::max(hosts_, kLeast);
+      const auto hosts = static_cast<std::uint32_t>(std::max(hosts_, kLeast));
+      const std::uint32_t per_leaf =
+          std::max(node["hosts_per_leaf"].as<std::uint32_t>(kHostsPerLeaf), 1U);
+      node["hosts"] = shape == "fat-tree" ? fabric::k_ary_fat_tree(hosts, {}).hosts
+                                          : (hosts + per_leaf - 1) / per_leaf * per_leaf;
     }
     YamlMap keys = map.map("topology");
     return fabric::read_topology_map(keys, folder_);

@@ -64,7 +64,7 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
                               std::make_unique<WatchedIo>(std::move(place.io), watch_)));
   own_qpn_ = srd::Qpn{place.qpn};
   auto& own = board_.sides[static_cast<std::size_t>(side_)];
-  const auto& other = board_.sides[static_cast<std::size_t>(1 - side_)];
+  const Rendezvous& other = board_.sides[static_cast<std::size_t>(1 - side_)].place;
   host_->with([&](srd::Engine& engine, TimePoint) {
     const auto opened = engine.open_endpoint(
         own_qpn_, {.qkey = kQkey, .domain = kDomain, .receive_depth = 2 * kReceives});
@@ -77,20 +77,19 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
     if (!opened || !key) {
       throw std::runtime_error(!opened ? opened.error().message : key.error().message);
     }
-    own.address = place.address;
-    own.attachment = place.attachment.value();
-    own.qpn = place.qpn;
-    own.key = key->value();
-    own.buffer = std::bit_cast<std::uint64_t>(target_.data());
+    own.place = {.address = place.address,
+                 .attachment = place.attachment,
+                 .qpn = own_qpn_,
+                 .key = *key,
+                 .buffer = std::bit_cast<std::uint64_t>(target_.data())};
     post_receives(engine, kReceives);
   });
   barrier();
-  peer_qpn_ = srd::Qpn{other.qpn};
-  peer_key_ = srd::RegionKey{other.key};
+  peer_qpn_ = other.qpn;
+  peer_key_ = other.key;
   peer_buffer_ = other.buffer;
   peer_ = unwrap(host_->with([&](srd::Engine& engine, TimePoint) {
-    return engine.peer(other.address,
-                       srd::AttachmentId{static_cast<std::uint16_t>(other.attachment)});
+    return engine.peer(other.address, other.attachment);
   }));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/cli/perf/watched_io.hpp"
+#include "emu/cli/rendezvous.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/net/packet_io.hpp"
 #include "srd/run/host.hpp"
@@ -49,11 +50,7 @@ struct PerfResult {
 struct PerfBoard {
   struct Side {
     std::atomic<std::uint32_t> step{0};  // counts barriers passed
-    srd::Address address;
-    std::uint32_t attachment = 0;
-    std::uint32_t qpn = 0;
-    std::uint32_t key = 0;
-    std::uint64_t buffer = 0;
+    Rendezvous place;
     // Of the case just measured, as this side saw it arrive.
     std::uint32_t paths_used = 0;
     std::uint64_t out_of_order = 0;

@@ -26,6 +26,7 @@
 
 #include "emu/cli/complain.hpp"
 #include "emu/cli/perf/huge_heap.hpp"
+#include "emu/cli/sim/flow_table.hpp"
 #include "emu/sim/recorder.hpp"
 #include "emu/sim/report.hpp"
 #include "srd/base/death_signal.hpp"
@@ -60,6 +61,28 @@ Json quantiles_json(const sim::Quantiles& q) {
           {"max_us", rounded(q.max_us, 1e3)}};
 }
 
+// What there is one of for each class, group and fault.
+void add_lists(Json& json, const sim::RunResult& r) {
+  for (const sim::Slowdown& size : r.slowdown) {
+    json["slowdown"][size.size] = {{"flows", size.flows},
+                                   {"p50", rounded(size.p50, 1e3)},
+                                   {"p99", rounded(size.p99, 1e3)},
+                                   {"max", rounded(size.most, 1e3)}};
+  }
+  for (const auto& [name, group] : r.groups) {
+    json["groups"][name] = quantiles_json(group);
+  }
+  for (const sim::FaultTimeline& fault : r.faults) {
+    json["faults"].push_back({{"name", fault.name},
+                              {"at_us", fault.at_us},
+                              {"detected_us", rounded(fault.detected_us, 1e3)},
+                              {"abandoned_us", rounded(fault.abandoned_us, 1e3)},
+                              {"last_loss_us", rounded(fault.last_loss_us, 1e3)},
+                              {"recovered_us", rounded(fault.recovered_us, 1e3)},
+                              {"lost_frames", fault.lost_frames}});
+  }
+}
+
 // Numbers are rounded: the last digits of a double say nothing about the network. `digest` is the
 // exact account.
 Json result_json(const sim::RunResult& r) {
@@ -76,7 +99,7 @@ Json result_json(const sim::RunResult& r) {
                {"tail_fct_us", rounded(r.fct.max_us, 1e3)},
                {"makespan_us", rounded(r.makespan_us, 1e3)},
                {"ideal_us", rounded(r.ideal_us, 1e3)},
-               {"ratio", rounded(r.ratio, 1e5)}};
+               {"ratio", r.finished == r.flows ? Json(rounded(r.ratio, 1e5)) : Json(nullptr)}};
   json["bound"] = r.checks.empty() ? Json(nullptr) : Json(rounded(r.checks.front().limit, 1e5));
   json["within_bound"] = r.within_bounds;
   json["checks"] = Json::array();
@@ -108,18 +131,7 @@ Json result_json(const sim::RunResult& r) {
   json["dropped"] = dropped;
   json["longest_queue_bytes"] = rounded(r.longest_queue_bytes, 1);
   json["longest_queue_link"] = r.longest_queue_link;
-  for (const auto& [name, group] : r.groups) {
-    json["groups"][name] = quantiles_json(group);
-  }
-  for (const sim::FaultTimeline& fault : r.faults) {
-    json["faults"].push_back({{"name", fault.name},
-                              {"at_us", fault.at_us},
-                              {"detected_us", rounded(fault.detected_us, 1e3)},
-                              {"abandoned_us", rounded(fault.abandoned_us, 1e3)},
-                              {"last_loss_us", rounded(fault.last_loss_us, 1e3)},
-                              {"recovered_us", rounded(fault.recovered_us, 1e3)},
-                              {"lost_frames", fault.lost_frames}});
-  }
+  add_lists(json, r);
   if (!r.conservation.empty()) {
     json["conservation"] = r.conservation;
   }
@@ -228,12 +240,18 @@ Json run_job(const SimJob& job, bool show_progress) {
   result.cpu_seconds = user_seconds() - before;
   result.rss_mb = rss_mb();
   Json json = result_json(result);
+  if (!scenario->warnings.empty()) {
+    json["warnings"] = scenario->warnings;
+  }
   if (!job.report.empty()) {
     write_file(job.report + "/report.html",
                sim::report_html(*scenario, simulation, *recorder, result, text_of(json)));
   }
   if (!job.trace.empty()) {
     write_file(job.trace, recorder->perfetto());
+  }
+  if (!job.flows.empty()) {
+    write_file(job.flows, flow_table(*scenario, simulation, job.flows.ends_with(".csv")));
   }
   return json;
 }

@@ -23,6 +23,7 @@ struct SimJob {
   bool use_variant_bounds = false;
   std::string report;  // directory for report.html, or empty
   std::string trace;   // file for the Perfetto trace, or empty
+  std::string flows;   // file for the table of flows, or empty
 };
 
 // The result as one JSON object (docs/json.md); "error" instead where the job cannot be run, and

@@ -26,6 +26,33 @@ std::string value_of(const Json& check) {
   return value < 0 ? "never" : fmt::format("{:.4g}", value);
 }
 
+void print_end(const Json& run) {
+  const auto flows = run["flows"].get<std::uint64_t>();
+  if (run["ratio"].is_null()) {
+    fmt::print(
+        "  UNFINISHED        {} of {} flows had not ended after {:.1f} us, when the run was cut\n",
+        flows - run["finished"].get<std::uint64_t>() - run["failed"].get<std::uint64_t>(), flows,
+        number(run, "simulated_us"));
+    fmt::print("                    (time_limit); the last that ended took until {:.1f} us\n",
+               number(run, "makespan_us"));
+  } else {
+    fmt::print("  all done after    {:.1f} us = {:.3f} x ideal ({:.1f} us)\n",
+               number(run, "makespan_us"), number(run, "ratio"), number(run, "ideal_us"));
+  }
+}
+
+void print_slowdown(const Json& run) {
+  if (!run.contains("slowdown")) {
+    return;
+  }
+  fmt::print("  slowdown          times the ideal of the flow alone\n");
+  for (const auto& [size, is] : run["slowdown"].items()) {
+    fmt::print("    {:<15} p50 {:.2f}  p99 {:.2f}  max {:.2f}  ({} flows)\n", size,
+               number(is, "p50"), number(is, "p99"), number(is, "max"),
+               is["flows"].get<std::uint64_t>());
+  }
+}
+
 }  // namespace
 
 std::string verdict_on(const Json& run) {
@@ -45,8 +72,9 @@ void print_run(const Json& run) {
   if (run.contains("error")) {
     return;
   }
+  const auto flows = run["flows"].get<std::uint64_t>();
   fmt::print("{}  (seed {}, {} NICs, {} flows)\n\n", label(run), run["seed"].get<std::uint64_t>(),
-             run["hosts"].get<std::uint64_t>(), run["flows"].get<std::uint64_t>());
+             run["hosts"].get<std::uint64_t>(), flows);
   fmt::print("  flow completion   min {:.1f}  p50 {:.1f}  p99 {:.1f}  max {:.1f} us\n",
              number(run, "min_fct_us"), number(run, "p50_fct_us"), number(run, "p99_fct_us"),
              number(run, "tail_fct_us"));
@@ -63,8 +91,8 @@ void print_run(const Json& run) {
           number(group, "p999_us"), number(group, "max_us"), group["flows"].get<std::uint64_t>());
     }
   }
-  fmt::print("  all done after    {:.1f} us = {:.3f} x ideal ({:.1f} us)\n",
-             number(run, "makespan_us"), number(run, "ratio"), number(run, "ideal_us"));
+  print_end(run);
+  print_slowdown(run);
   fmt::print("  goodput           {:.1f} Gb/s together, Jain index {:.5f}\n",
              number(run, "goodput_gbps"), number(run, "jain"));
   fmt::print("  packets           {} new, {} retransmitted, {} trimmed, {} marked, {} timeouts\n",
@@ -147,12 +175,12 @@ void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) 
                                    [&](const auto& pair) { return pair.first == key; });
       fmt::print(" {:>14}", it == jobs[i].settings.rend() ? "-" : it->second);
     }
-    fmt::print(
-        " {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>7.3f} {:>8.5f} {:>9} {:>7.2f}  {}\n",
-        number(run, "min_fct_us"), number(run, "p50_fct_us"), number(run, "p99_fct_us"),
-        number(run, "makespan_us"), number(run, "ideal_us"), number(run, "ratio"),
-        number(run, "jain"), run["retransmitted"].get<std::uint64_t>(), number(run, "cpu_s"),
-        verdict_on(run));
+    const std::string ratio =
+        run["ratio"].is_null() ? "-" : fmt::format("{:.3f}", number(run, "ratio"));
+    fmt::print(" {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>7} {:>8.5f} {:>9} {:>7.2f}  {}\n",
+               number(run, "min_fct_us"), number(run, "p50_fct_us"), number(run, "p99_fct_us"),
+               number(run, "makespan_us"), number(run, "ideal_us"), ratio, number(run, "jain"),
+               run["retransmitted"].get<std::uint64_t>(), number(run, "cpu_s"), verdict_on(run));
   }
 }
 

@@ -18,13 +18,13 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/devices/listening_sign.hpp"
+#include "emu/launch/child.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/find_program.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/temporary_directory.hpp"
 #include "emu/launch/weftd_process.hpp"
-#include "emu/softroce/child.hpp"
 #include "emu/softroce/guest.hpp"
 #include "emu/softroce/image.hpp"
 #include "srd/io/posix.hpp"
@@ -177,7 +177,7 @@ int run_vm(const VmOptions& options) {
         sign = srd::UniqueFd(::memfd_create(devices::kListeningSign, MFD_CLOEXEC));
       }};
   guest.limit = std::chrono::seconds{options.timeout_s};
-  std::optional<softroce::Child> server;
+  std::optional<launch::Child> server;
   if (options.words.empty() && !options.shell) {
     if (launch::find_program("rping").empty()) {
       complain("weft softroce: the self-test needs rping (rdmacm-utils) here, too\n");
@@ -186,7 +186,7 @@ int run_vm(const VmOptions& options) {
     guest.job = kSelfTest;
     const auto address = status["nics"][0]["address"].get<std::string>();
     guest.job.replace(guest.job.find('@'), 1, address);
-    server.emplace(unwrap(softroce::Child::start(
+    server.emplace(unwrap(launch::Child::start(
         {.words = {"rping", "-s", "-P", "-a", address},
          .environment = unwrap(
              launch::equip_host(directory, status["nics"][0]["host"].get<std::string>(), kind))})));
@@ -199,7 +199,7 @@ int run_host_helper(const std::string& action, const std::string& driver) {
   const std::string script = launch::companion("host.sh", "emu/softroce");
   const launch::Interruptible interruptible;
   auto helper =
-      unwrap(softroce::Child::start({.words = {"sh", script, action, driver}, .death_signal = 15}));
+      unwrap(launch::Child::start({.words = {"sh", script, action, driver}, .death_signal = 15}));
   std::optional<int> code;
   while (!(code = helper.ended())) {
     launch::check_interrupt();

@@ -1,7 +1,6 @@
 // Owns the text form of an EFA device's abilities, and what they may say: the limits of the stock
 // libraries and of this device. One table of keys (kernel/key_table.hpp) reads and writes them; a
 // second one has the range of each with the reason, which becomes the error message.
-// libraries and of this device.
 #include "emu/devices/efa/abilities.hpp"
 
 #include <bit>

@@ -89,6 +89,7 @@ nic::Outcome<void> RxeDevice::rereg_mr(kernel::Mr& mr, std::uint32_t flags, kern
        (request.access & ~(kAccess | abi::kAccessOptional)) != 0)) {
     return nic::refuse(EOPNOTSUPP);
   }
+  // The object exists, so its key does.
   roce::MemoryRegion* const region = engine_.keys().find_region(mr.lkey);
   if ((flags & abi::kReregPd) != 0) {
     region->domain = static_cast<const OwnedPd&>(*pd).domain;

@@ -1,4 +1,5 @@
-// Owns which counters the kernel's soft-RoCE driver shows, and where.
+// Owns which counters the kernel's soft-RoCE driver shows, and where: the names are those of its
+// hw_counters, so that scripts for the kernel's driver work here.
 #include "emu/devices/rxe/counters.hpp"
 
 #include "emu/roce/engine/counters.hpp"

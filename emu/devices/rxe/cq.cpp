@@ -1,4 +1,8 @@
 // Owns writing completions and the rules for events.
+//
+// The device is the ring's producer: it copies an entry and then moves the index. An event is sent
+// for the first completion after the application has asked for one; it asks again for the next, so
+// that no event is sent for what it is about to poll anyway.
 #include "emu/devices/rxe/cq.hpp"
 
 #include <cstring>
@@ -12,12 +16,15 @@ CompletionQueue::CompletionQueue(const kernel::FileServices& file, std::uint32_t
   cqe = ring_->capacity();
 }
 
+// An armed queue does not become choosier: asking for solicited completions after asking for any
+// still means any.
 void CompletionQueue::arm(bool solicited_only) {
   if (armed_ != Armed::any) {
     armed_ = solicited_only ? Armed::solicited : Armed::any;
   }
 }
 
+// The ring is the application's to empty. A full one loses the completion, as hardware does.
 void CompletionQueue::publish(const Cqe& entry, bool solicited) {
   if (ring_->size() == ring_->capacity()) {
     if (!overrun_) {
@@ -40,6 +47,7 @@ bool CompletionQueue::resize(std::uint32_t entries) {
   auto larger = std::make_unique<Ring>(file_.queues, Ring::Ours::producer, entries, sizeof(Cqe));
   const std::uint32_t waiting = ring_->size();
   if (!larger->valid() || waiting > larger->capacity()) {
+    // The waiting entries lie just before our index; they move to the beginning of the new ring.
     return false;
   }
   for (std::uint32_t i = 0; i < waiting; ++i) {

@@ -1,4 +1,8 @@
 // Owns the geometry and the indices of shared rings.
+//
+// A ring is a header with two indices, each moved by one side, and a power of two of elements, each
+// a power of two of bytes and a cache line at least. Both numbers are in the header, for the
+// library; the device computes with its own copies, because the application may write there.
 #include "emu/devices/rxe/ring.hpp"
 
 #include <algorithm>
@@ -43,6 +47,8 @@ std::uint32_t& Ring::theirs() const {
 }
 
 std::uint32_t Ring::size() const {
+  // Acquire: what the application wrote into the entries before it moved its index is visible. The
+  // mask makes a difference out of any value that it may have written.
   const std::uint32_t other = std::atomic_ref(theirs()).load(std::memory_order_acquire);
   return (ours_ == Ours::producer ? index_ - other : other - index_) & mask_;
 }
@@ -52,7 +58,9 @@ std::byte* Ring::at(std::uint32_t ahead) const {
 }
 
 void Ring::advance(std::uint32_t count) {
+  // From our own index, never from the shared word.
   index_ = (index_ + count) & mask_;
+  // Release: the entries come before the index that shows them.
   std::atomic_ref(ours()).store(index_, std::memory_order_release);
 }
 

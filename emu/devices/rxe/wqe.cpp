@@ -73,6 +73,8 @@ void read_send(const std::byte* entry, const WqeShape& shape, bool datagram, Sen
   roce::WorkRequest& request = work.request;
   request = {};
   request.wr_id = wqe.wr_id;
+  // What the device does not know becomes kNoOperation: it ends with an error like any bad request,
+  // in its turn, instead of being passed over.
   request.opcode = wqe.opcode <= static_cast<std::uint32_t>(roce::WrOpcode::send_invalidate)
                        ? static_cast<roce::WrOpcode>(wqe.opcode)
                        : kNoOperation;
@@ -85,6 +87,7 @@ void read_send(const std::byte* entry, const WqeShape& shape, bool datagram, Sen
   } else {
     read_operation(wqe, work);
   }
+  // Segments and inline data lie behind the fixed part, in the same place.
   const std::byte* const behind = entry + sizeof wqe;
   if ((request.flags & roce::kInline) != 0) {
     if (wqe.dma.length > shape.inline_data) {
@@ -105,6 +108,7 @@ void read_receive(const std::byte* entry, std::uint32_t max_sges, ReceiveWork& w
   ReceiveWqe wqe;
   std::memcpy(&wqe, entry, sizeof wqe);
   work.wr_id = wqe.wr_id;
+  // A receive with too many segments keeps none, so any message that it takes is too long for it.
   work.sges = wqe.dma.sges <= max_sges ? wqe.dma.sges : 0;
   std::memcpy(work.segments.data(), entry + sizeof wqe, work.sges * sizeof(Sge));
 }

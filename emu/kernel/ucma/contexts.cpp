@@ -13,6 +13,9 @@ void Contexts::dispatch(roce::cm::Manager& manager) {
   while (manager.next_event(event)) {
     const auto found = by_handle_.find(event.id.value());
     Context* const context = found == by_handle_.end() ? nullptr : &contexts_.at(found->second);
+    // An id that a listener's request has made has no uid before the program accepts it, and gets
+    // no events until then: it would not know what they are about. The request itself is its
+    // listener's event.
     const bool heard = context != nullptr &&
                        (context->uid != 0 || event.kind == roce::cm::EventKind::connect_request);
     if (heard) {
@@ -39,6 +42,7 @@ Contexts::Context* Contexts::find(std::uint32_t id) {
   return found == contexts_.end() ? nullptr : &found->second;
 }
 
+// The error of an id of another file is not that of one that does not exist, as in the kernel.
 int Contexts::find(const CmFile& file, std::uint32_t id, Context*& found) {
   found = find(id);
   if (found == nullptr) {

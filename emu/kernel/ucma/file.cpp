@@ -1,4 +1,10 @@
 // Owns the framing of commands, and events on their way to the program.
+//
+// A command is one write(): a header with the number and two sizes, then the body. The answer is
+// not read from the descriptor but stored where the body says, so its address is checked before
+// anything is done. A row of kCommands has for each command: the least body, the size of the
+// answer, the least room that the program must have for it, where in the body its address lies, and
+// the handler.
 #include "emu/kernel/ucma/file.hpp"
 
 #include <algorithm>
@@ -135,6 +141,7 @@ int CmFile::take_over(const Entry& entry, std::span<const std::byte> body, std::
   return run(entry, body, room, other.get());
 }
 
+// The context is named by number, because the program may destroy it before it takes the event.
 void CmFile::queue(const Contexts::Context& context, const roce::cm::Event& event) {
   CmEventQueue::Entry& entry = events_.entries().emplace_back();
   entry.context = context.id;
@@ -163,12 +170,14 @@ int CmFile::get_event(Call& call) {
   CmEventQueue::Entry entry = events_.entries().front();
   events_.entries().pop_front();
   events_.signal();
+  // destroy() removes the events of a context, so the context of an event in the queue exists.
   Contexts::Context& context = *contexts_.find(entry.context);
   ++context.events_reported;
   if (entry.of_group) {
     ++contexts_.find_group(entry.reply.id)->events_reported;
   }
   if (entry.brings_connection) {
+    // Only now does a connection request become an id: a request that is never taken costs none.
     call.manager.took_request(context.handle);
     entry.reply.id = contexts_.add(*this, entry.connection, 0).id;
   }
@@ -199,6 +208,7 @@ int CmFile::migrate_id(Call& call) {
   if (const int error = contexts_.find(*from, command.id, context); error != 0) {
     return error;
   }
+  // Events that wait move with their id, or they would be taken from the wrong descriptor.
   if (from != this) {
     std::erase_if(from->events_.entries(), [&](const CmEventQueue::Entry& entry) {
       if (entry.context != command.id) {

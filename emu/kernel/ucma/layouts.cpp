@@ -1,4 +1,8 @@
 // Owns where the fields are, and which of them are big endian.
+//
+// Socket addresses and path records are big endian, as they are on a network; all other words of
+// the interface are the machine's own. A path record comes in two forms: as a struct with a member
+// for each field (QUERY_ROUTE) and as the 64 bytes of the wire (QUERY with the path option).
 #include "emu/kernel/ucma/layouts.hpp"
 
 #include <algorithm>
@@ -123,6 +127,7 @@ ucma::EventReply event_reply(const cm::Event& event) {
     param.qkey = from.qkey;
     param.private_data = from.data.bytes;
     param.private_data_len = from.data.size;
+    // With these events the program learns where to send.
     if (event.kind == cm::EventKind::established || event.kind == cm::EventKind::multicast_join) {
       put_address(param.ah, event.path);
     }

@@ -23,6 +23,7 @@ void Core::progress(TimePoint now) {
   if (engine_.counters().peer_restarts != seen_restarts_) {
     notice_restarts();
   }
+  // Control messages before data: partners wait for them.
   links_.retry();
   for (std::size_t left = links_.stalled().size(); left > 0; --left) {
     SendComm* const one = senders_.find(links_.stalled().front());
@@ -48,6 +49,7 @@ void Core::on_completion(const Completion& completion) {
       if (completion.status == Status::ok) {
         on_control(completion, links_.received(cookie.index, completion.length));
       }
+      // A flushed receive belongs to an endpoint that is being closed.
       if (completion.status != Status::flushed) {
         links_.post_receive(cookie.index);
       }
@@ -96,6 +98,8 @@ void Core::on_control(const Completion& completion, std::span<const std::byte> m
   }
 }
 
+// Number and nonce must both be right, and the peer must be the connection's: a number is used
+// again after a while, and anybody can send a message.
 SendComm* Core::sender(const Completion& completion, const ControlHeader& header) {
   SendComm* const found = senders_.find(header.to_number.value());
   return found != nullptr && found->is(header.to_nonce.value(), completion.peer) ? found : nullptr;

@@ -1,5 +1,9 @@
-// Owns the endpoints and the buffers of control messages. A message that finds no free buffer, or
-// no room in the engine, waits in the backlog, and later ones wait behind it.
+// Owns the endpoints and the buffers of control messages.
+//
+// There are three endpoints: for control messages, for data (writes with immediate, for which no
+// receive is posted), and one that receives nothing, to which watch messages go. A control message
+// that finds no free buffer, or no room in the engine, waits in the backlog, and later ones wait
+// behind it.
 #include "integration/nccl/core/links.hpp"
 
 #include <algorithm>
@@ -13,6 +17,7 @@ bool Comm::knows(const Region* region) const {
 }
 
 Result<void> Links::open() {
+  // A key for a buffer of no bytes: NCCL may announce one without memory, and a write needs a key.
   const auto key = engine_.memory().insert({.data = &empty_,
                                             .address = 0,
                                             .length = 1,
@@ -79,6 +84,7 @@ bool Links::post(const Partner& to, std::span<const std::byte> message, bool mat
   return true;
 }
 
+// For messages that the caller can repeat: nothing is stored.
 bool Links::try_send(const Partner& to, std::span<const std::byte> message) {
   return backlog_.empty() && post(to, message, true);
 }

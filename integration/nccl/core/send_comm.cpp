@@ -32,6 +32,7 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, int tag,
   if (size > srd::kMaxTransfer || (size != 0 && (!knows(region) || !region->holds(data, size)))) {
     return Outcome::invalid_argument;
   }
+  // No free request is no error: NCCL calls again later.
   Request* const request = requests_.take(owner);
   if (request == nullptr) {
     return Outcome::ok;
@@ -45,6 +46,7 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, int tag,
   out = request;
   links.counters().sends += 1;
   links.counters().sent_bytes += size;
+  // A buffer may have been announced already.
   (void)advance(links);
   links.counters().sends_waited += waiting_.empty() ? 0 : 1;
   return Outcome::ok;
@@ -52,6 +54,7 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, int tag,
 
 bool SendComm::on_announce(Links& links, const ControlHeader& header,
                            std::span<const std::byte> message) {
+  // Announced before, or beyond the slots that a partner may have open.
   const std::uint32_t sequence = header.sequence.value();
   if (sequence - first_ >= Immediate::kSlots || group(sequence).known) {
     return false;
@@ -64,6 +67,8 @@ bool SendComm::on_announce(Links& links, const ControlHeader& header,
     announced.entries[i] = {entry.address.value(), srd::RegionKey{entry.key.value()},
                             entry.size.value(), entry.tag.value()};
   }
+  // In use are only groups whose predecessors are all here: otherwise a send might take a younger
+  // buffer than it should.
   while (known_ - first_ < Immediate::kSlots && group(known_).known) {
     ++known_;
   }
@@ -131,6 +136,7 @@ bool SendComm::advance(Links& links) {
       return true;
     }
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    // A group gives its slot back when all of its buffers are used, and only as the oldest.
     Group& used = group(place->sequence);
     used.unused = static_cast<std::uint8_t>(used.unused & ~(1U << place->sub));
     while (first_ != known_ && group(first_).unused == 0) {
@@ -152,6 +158,7 @@ void SendComm::on_written(Links& links, std::uint32_t index, srd::Status status)
   }
   if (status == srd::Status::ok) {
     end(request, Outcome::ok);
+    // The next send of the connection may have waited for what has just ended.
     (void)advance(links);
     return;
   }
@@ -182,6 +189,8 @@ void SendComm::fail(Outcome outcome) {
     return;
   }
   state = State::failed;
+  // Writes that the engine already has end later, and on_written() finds their requests ended.
+  // Their memory stays lent until it is deregistered or the connection is closed (revoke()).
   failure = outcome;
   waiting_.clear();
   for (std::size_t i = 0; i < kMaxSends; ++i) {

@@ -2,6 +2,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "emu/daemon/groups.hpp"
@@ -14,6 +16,7 @@
 #include "srd/io/network_protocol.hpp"
 #include "srd/net/address_text.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
+#include "tests/unit/emu/daemon/intruder.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
 
 namespace weft::daemon {
@@ -256,6 +259,60 @@ TEST_F(GroupTest, OnlyGroupsAreJoinedAndOnlySoMany) {
   }
   EXPECT_EQ(joined, Groups::kMaxOfAProcess);
   EXPECT_TRUE(one->services->join(group6_));
+}
+
+// Killed, or closed: weftd sees a connection end. Its place may be another process's then.
+TEST_F(GroupTest, WhoHasGoneIsNoMemberAnyMore) {
+  start(false);
+  auto sender = join_roce("h1");
+  auto joined = join_roce("h2");
+  auto survivor = join_roce("h2");
+  ASSERT_TRUE(sender && joined && survivor);
+  std::optional<attach::Attachment> member(std::move(*joined));
+  for (const srd::Address& group : {group_, group6_}) {
+    ASSERT_TRUE(member->services->join(group) && survivor->services->join(group));
+  }
+  const auto place = member->id;
+  member.reset();
+  ASSERT_TRUE(eventually([&] { return status()["nics"][2]["processes"].size() == 1; }));
+  auto next = join_roce("h2");
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->id, place);
+  for (const srd::Address& group : {group_, group6_}) {
+    const srd::TxPacket packet = packet_for(group);
+    ASSERT_EQ(sender->io->transmit({&packet, 1}), 1U);
+    EXPECT_EQ(heard(*survivor, 1), 1U);
+    EXPECT_TRUE(is_quiet(*next));
+  }
+}
+
+// A name that is another NIC's, of whichever kind, gets nowhere.
+TEST_F(GroupTest, NobodySpeaksInTheNameOfAnotherNic) {
+  start(false);
+  Intruder liar(*weftd_);
+  auto member = join_roce("h2");
+  ASSERT_TRUE(member && member->services->join(group_) && member->services->join(group6_));
+  srd::RingProducer ring(liar.outgoing(), liar.capacity());
+  const auto send = [&](const srd::Address& from) {
+    const auto& group = from.is_v4() ? group_ : group6_;
+    const auto frame = roce_frame(from, group, kGroupQpn, 100);
+    std::byte* const place = ring.reserve(frame.size());
+    ASSERT_NE(place, nullptr);
+    ring.copy(place, frame);
+    ring.commit(frame.size(), {.flags = srd::kRecordUnchecked});
+    liar.ring();
+  };
+  const auto others = wire::addresses_of(member->address);
+  for (std::size_t lies = 0; lies < others.size(); ++lies) {
+    send(others[lies]);
+    EXPECT_TRUE(
+        eventually([&] { return status()["counters"]["dropped"]["wrong_source"] == lies + 1; }));
+  }
+  EXPECT_TRUE(is_quiet(*member));
+  for (const srd::Address& own : wire::addresses_of(liar.place.address)) {
+    send(own);
+    EXPECT_EQ(heard(*member, 1), 1U);
+  }
 }
 
 TEST_F(GroupTest, MembershipOutlivesWeftd) {

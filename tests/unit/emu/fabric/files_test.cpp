@@ -107,6 +107,22 @@ TEST(TopologyFile, EveryGeneratorCanBeNamed) {
   }
 }
 
+TEST(TopologyFile, HostsOfAFlatNetworkStandForSwitchesOrHostsOfEach) {
+  for (const char* const keys :
+       {"hosts: 32", "hosts: 32\n  switches: 8", "hosts: 32\n  hosts_per_switch: 4",
+        "hosts: 32\n  switches: 4\n  hosts_per_switch: 8"}) {
+    for (const char* const shape : {"ring", "random-graph\n  degree: 2"}) {
+      const auto net = yaml(std::string("topology:\n  generator: ") + shape + "\n  " + keys + "\n");
+      if (std::string_view(keys) == "hosts: 32") {
+        EXPECT_FALSE(net) << "two switches are no ring";
+        continue;
+      }
+      ASSERT_TRUE(net) << net.error().message;
+      EXPECT_EQ(net->ports().size(), 32U) << keys;
+    }
+  }
+}
+
 struct BadFile {
   const char* text;
   const char* expected;
@@ -129,7 +145,31 @@ TEST(TopologyFile, SaysWhereWhatAndHow) {
            {"topology:\n  generator: star\n",
             "net.yaml:2: topology.generator: expected one of fat-tree, leaf-spine"},
            {"topology:\n  generator: leaf-spine\n  hosts: 30\n  hosts_per_leaf: 16\n",
-            "30 hosts do not divide among ToRs of 16; take a multiple of 16"},
+            "30 hosts do not fill leaves of 16; the nearest sizes are 16 and 32"},
+           {"topology:\n  generator: fat-tree\n  hosts: 100\n",
+            "there is none of 100 hosts: with switches of K ports it has K^3/4. The nearest sizes "
+            "are "
+            "54 and 128"},
+           {"topology:\n  generator: fat-tree\n  hosts: 2048\n", "2000 and 2662"},
+           {"topology:\n  generator: fat-tree\n  hosts: 1\n", "The nearest sizes are 2;"},
+           {"topology:\n  generator: leaf-spine\n  hosts: 16\n  hosts_per_leaf: 8\n  "
+            "oversubscription: 3\n",
+            "asks for 2.66667 uplinks of each leaf of 8 hosts; the nearest ratios are 2.66667 and "
+            "4"},
+           {"topology:\n  generator: leaf-spine\n  hosts: 16\n  hosts_per_leaf: 8\n  "
+            "oversubscription: 16\n",
+            "the nearest ratios are 4 and 8"},
+           {"topology:\n  generator: multi-plane\n  hosts: 10\n  hosts_per_leaf: 4\n",
+            "10 hosts do not fill leaves of 4; the nearest sizes are 8 and 12"},
+           {"topology:\n  generator: random-graph\n  hosts: 30\n  hosts_per_switch: 4\n  degree: "
+            "3\n",
+            "30 hosts do not divide among 4 hosts of each switch; the nearest sizes are 28 and 32"},
+           {"topology:\n  generator: random-graph\n  hosts: 30\n  switches: 8\n",
+            "the nearest sizes are 24 and 32"},
+           {"topology:\n  generator: ring\n  hosts: 30\n  switches: 8\n  hosts_per_switch: 4\n",
+            "8 switches with 4 hosts each are not 30 hosts"},
+           {"topology:\n  generator: fat-tree\n  rate: 100\n",
+            "a number without a unit is bits per second"},
            {"topology:\n  nodes: {a: {kind: host}, b: {kind: host}}\n  links:\n    - {endpoints: "
             "[a, c]}\n",
             "net.yaml:4: topology.links[0].endpoints[1]: there is no node called 'c'"},

@@ -77,11 +77,11 @@ TEST(ExpertRank, RulesOfOrderMakeItRightAndNoneDoesNot) {
 
 TEST(ExpertRank, IsRightUnderLossCorruptionSlowAndDyingLinks) {
   const std::vector<std::vector<std::string>> troubles = {
-      {"link: '*', loss: 0.01"},
-      {"link: '*', corruption: 0.005"},
+      {"link: '*-*', loss: 0.01"},
+      {"link: '*-*', corruption: 0.005"},
       {"link: 'tor0->spine*', rate_factor: 0.1, share: 0.25"},
       {"link: 'tor0->spine*', down: true, share: 0.25, at: 20us"},
-      {"link: '*', duplication: 0.02, reordering: 0.1, reorder_delay: 30us"}};
+      {"link: '*-*', duplication: 0.02, reordering: 0.1, reorder_delay: 30us"}};
   for (const auto& faults : troubles) {
     for (const Ordering ordering : {Ordering::count, Ordering::sequence, Ordering::strong}) {
       ExpertSetup setup = small_setup();

@@ -162,8 +162,10 @@ TEST(Limits, CompletionsThatNobodyTakesStopProgress) {
 class Hostile : public ::testing::Test {
  protected:
   Hostile() : lab(2) {
-    EXPECT_TRUE(
-        lab[0].engine().open_endpoint(srd::Qpn{100}, {.qkey = 0x1CE, .domain = 5}).has_value());
+    EXPECT_TRUE(lab[0]
+                    .engine()
+                    .open_endpoint(srd::Qpn{100}, {.qkey = 0x1CE, .domain = 5, .receive_depth = 1})
+                    .has_value());
   }
   // Gives the bytes to an endpoint of station 1 as station 0, but from an endpoint of its own.
   void inject(std::uint32_t endpoint, std::span<std::byte> bytes, std::uint32_t source = 100) {
@@ -275,6 +277,8 @@ TEST_F(Hostile, AnswersToNothingAreCounted) {
 TEST_F(Hostile, AnAnswerOfLongAgoEndsNoOtherMessage) {
   constexpr std::uint64_t kMessages = 4200;
   const srd::MessageAddress fake{lab[1].address(lab[0]).peer, srd::Qpn{99}, 0x1CE};
+  // Where it is asked whether it lives, it has never a receive, as a messenger.
+  ASSERT_TRUE(lab[0].engine().open_endpoint(srd::Qpn{101}, {.qkey = 0x1CE, .domain = 5}));
   Bytes8 memory(100'000);
   srd::message::Header request;
   const auto send = [&](std::uint64_t cookie) {
@@ -297,6 +301,7 @@ TEST_F(Hostile, AnAnswerOfLongAgoEndsNoOtherMessage) {
     answer.epoch = request.epoch;
     inject(9, answer);
     ASSERT_EQ(lab[1].completions().size(), i + 1);
+    ASSERT_EQ(lab[1].completions().back().status, Status::ok);
   }
   ASSERT_NO_FATAL_FAILURE(send(2));
   for (const std::uint32_t number : numbers) {

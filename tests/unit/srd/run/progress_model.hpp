@@ -195,7 +195,7 @@ class ProgressModel final : public Interleavings::Model {
         asleep = true;
         first = std::min(first, wakes_[i]);
         if (stop_ && scripts_[i].back() == Act::watch) {
-          return "the background thread does not see that it shall end";
+          return "the background thread does not see that it must end";
         }
       }
     }

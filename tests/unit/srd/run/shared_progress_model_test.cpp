@@ -133,7 +133,7 @@ struct OneCallForAll : BriefState {
 };
 TEST_F(Mistakes, OneSleeperTakesAnothersCallAway) {
   expect_found(explore<ProgressModel<OneCallForAll>>({{watch}, {stop}, {sleep_a_bit}}),
-               "the background thread does not see that it shall end");
+               "the background thread does not see that it must end");
 }
 
 // After some rounds for others the last mark is taken away, and no thread serves it.

@@ -92,7 +92,12 @@ TEST(Attributes, RefusesBadValues) {
   EXPECT_EQ(with([](QpAttributes& to) { to.max_dest_reads = 129; }), EINVAL);
   EXPECT_EQ(with([](QpAttributes& to) { to.address.source_index = 1; }), EINVAL);
   // Where a transition has room for it.
-  EXPECT_EQ(modify(QpType::rc, QpState::init, QpState::rtr, kRtrRc | kMaskCurrentState), EINVAL);
+  QpAttributes claimed;
+  claimed.state = QpState::rtr;
+  claimed.current_state = QpState::init;
+  EXPECT_EQ(check_modify(QpType::rc, QpState::init, kRtrRc, claimed, {}), 0);
+  EXPECT_EQ(check_modify(QpType::rc, QpState::init, kRtrRc | kMaskCurrentState, claimed, {}),
+            EINVAL);
   QpAttributes attributes;
   attributes.state = QpState::rts;
   attributes.current_state = QpState::sqd;

@@ -10,7 +10,7 @@
 
 #include "srd/base/result.hpp"
 
-namespace weft::softroce {
+namespace weft::launch {
 
 struct ChildOptions {
   std::vector<std::string> words;
@@ -45,4 +45,4 @@ class Child {
   std::optional<int> code_{};
 };
 
-}  // namespace weft::softroce
+}  // namespace weft::launch

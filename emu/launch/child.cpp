@@ -1,5 +1,5 @@
 // Owns starting and ending a program that must not outlive this one.
-#include "emu/softroce/child.hpp"
+#include "emu/launch/child.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,13 +14,13 @@
 #include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
-namespace weft::softroce {
+namespace weft::launch {
 namespace {
 
 constexpr std::chrono::seconds kPatience{5};
 
 [[noreturn]] void become(const ChildOptions& options, pid_t parent) {
-  launch::forget_interrupts();
+  forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);  // which we ignore
   ::setpgid(0, 0);             // Ctrl-C at the terminal is for us; we end it
   die_with(parent, options.death_signal);
@@ -77,4 +77,4 @@ void Child::end() {
   }
 }
 
-}  // namespace weft::softroce
+}  // namespace weft::launch

@@ -1,0 +1,127 @@
+// Owns which reader a kind of object has, and reading nodes.
+#include "emu/k8s/objects.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "emu/fabric/nearest_word.hpp"
+
+namespace weft::k8s {
+namespace {
+
+unsigned number_of(const YAML::Node& node) {
+  const std::string text = text_of(node);
+  unsigned number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc{} && end == text.data() + text.size() ? number : 0;
+}
+
+ClusterNode& node_called(const std::string& name, const FilePlace& place, Objects& objects) {
+  const auto found = std::ranges::find(objects.nodes, name, &ClusterNode::name);
+  return found != objects.nodes.end()
+             ? *found
+             : objects.nodes.emplace_back(ClusterNode{place, name, {}, false, {}});
+}
+
+// The operator acts only on what is in its own namespace, and says nothing of the rest.
+bool is_seen_by_operator(const Manifest& manifest, const ReadOptions& options, Findings& findings) {
+  if (std::ranges::find(options.operator_namespaces, manifest.name_space) !=
+      options.operator_namespaces.end()) {
+    return true;
+  }
+  std::string all;
+  for (const std::string& one : options.operator_namespaces) {
+    all += (all.empty() ? "" : ", ") + one;
+  }
+  findings.error(place_of(manifest.place.file, value_of(manifest.root, "metadata")),
+                 manifest.kind + " " + manifest.name + " is in namespace '" + manifest.name_space +
+                     "', where the operator does not look",
+                 "put it into the operator's own namespace (metadata.namespace: " + all +
+                     "; --operator-namespace names another one)");
+  return false;
+}
+
+}  // namespace
+
+void check_keys(const Manifest& manifest, const YAML::Node& map,
+                const std::vector<std::string>& known, Findings& findings) {
+  if (!map.IsDefined() || !map.IsMap()) {
+    return;
+  }
+  for (const auto& pair : map) {
+    const std::string key = text_of(pair.first, "?");
+    if (std::ranges::find(known, key) != known.end()) {
+      continue;
+    }
+    const std::string meant = fabric::nearest_word(key, known);
+    findings.error(place_of(manifest.place.file, pair.first),
+                   manifest.kind + " " + manifest.name + " has no field '" + key + "'",
+                   meant.empty() ? "remove it, the API server drops it" : "write '" + meant + "'");
+  }
+}
+
+Labels read_labels(const YAML::Node& map) {
+  Labels labels;
+  if (map.IsDefined() && map.IsMap()) {
+    for (const auto& pair : map) {
+      labels[text_of(pair.first)] = text_of(pair.second);
+    }
+  }
+  return labels;
+}
+
+void read_node(const Manifest& manifest, Objects& objects) {
+  ClusterNode& node = node_called(manifest.name, manifest.place, objects);
+  node.labels = read_labels(value_of(value_of(manifest.root, "metadata"), "labels"));
+  node.labels.try_emplace("kubernetes.io/hostname", manifest.name);
+}
+
+void read_node_state(const Manifest& manifest, Objects& objects) {
+  ClusterNode& node = node_called(manifest.name, manifest.place, objects);
+  node.has_state = true;
+  const YAML::Node interfaces = value_of(value_of(manifest.root, "status"), "interfaces");
+  if (!interfaces.IsDefined() || !interfaces.IsSequence()) {
+    return;
+  }
+  for (const YAML::Node& interface : interfaces) {
+    node.pfs.push_back(
+        {text_of(value_of(interface, "name")), text_of(value_of(interface, "vendor")),
+         text_of(value_of(interface, "deviceID")), text_of(value_of(interface, "pciAddress")),
+         number_of(value_of(interface, "totalvfs"))});
+  }
+}
+
+Objects read_objects(const std::vector<Manifest>& manifests, const ReadOptions& options,
+                     Findings& findings) {
+  Objects objects;
+  std::map<std::string, FilePlace> seen;
+  for (const Manifest& manifest : manifests) {
+    const auto [first, is_new] = seen.emplace(manifest.title(), manifest.place);
+    if (!is_new && text_of(value_of(value_of(manifest.root, "metadata"), "name")) != "") {
+      findings.error(manifest.place, manifest.title() + " is here a second time",
+                     "the later one replaces the one of " + first->second.text() +
+                         ": give it another name, or remove one");
+    }
+    const std::string& kind = manifest.kind;
+    if (kind == "SriovNetworkNodePolicy") {
+      if (is_seen_by_operator(manifest, options, findings)) {
+        read_policy(manifest, objects, findings);
+      }
+    } else if (kind == "SriovNetwork" || kind == "SriovIBNetwork") {
+      if (is_seen_by_operator(manifest, options, findings)) {
+        read_operator_network(manifest, options, objects, findings);
+      }
+    } else if (kind == "NetworkAttachmentDefinition") {
+      read_attachment_definition(manifest, objects, findings);
+    } else if (kind == "Node") {
+      read_node(manifest, objects);
+    } else if (kind == "SriovNetworkNodeState") {
+      read_node_state(manifest, objects);
+    } else {
+      (void)read_workload(manifest, objects, findings);
+    }
+  }
+  return objects;
+}
+
+}  // namespace weft::k8s

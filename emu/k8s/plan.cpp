@@ -1,0 +1,343 @@
+// Owns giving pods their nodes, devices and addresses.
+#include "emu/k8s/plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emu/fabric/nearest_word.hpp"
+
+namespace weft::k8s {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ", ") + word;
+  }
+  return text.empty() ? "none" : text;
+}
+
+class Planner {
+ public:
+  explicit Planner(PodPlan& plan) : plan_(plan) {
+    for (const PlannedNode& node : plan_.nodes) {
+      for (const ClusterDevice& device : node.devices) {
+        known_resources_.insert(device.resource);
+      }
+    }
+  }
+
+  void plan_pods() {
+    complain_of_overlaps();
+    for (const Pod& pod : plan_.objects.pods) {
+      PlannedPod planned{&pod, "", {}};
+      std::vector<PodNetwork*> networks;
+      // Each answer is looked at: a pod may have several faults.
+      const bool found = find_networks(pod, networks);
+      const bool asked = check_requests(pod, networks);
+      if (found && asked) {
+        if (PlannedNode* const node = choose_node(pod); node != nullptr) {
+          give(pod, networks, *node, planned);
+        }
+      }
+      plan_.pods.push_back(std::move(planned));
+    }
+  }
+
+ private:
+  // Faults of a template are those of all its pods: they are said once.
+  void complain(const FilePlace& place, const Pod& pod, const std::string& what,
+                const std::string& remedy) {
+    if (said_.insert(place.text() + what).second) {
+      plan_.findings.error(place, pod.owner + " " + what, remedy);
+    }
+  }
+
+  PodNetwork* network_called(const std::string& name_space, const std::string& name) {
+    for (PodNetwork& network : plan_.objects.networks) {
+      if (network.name == name && network.name_space == name_space) {
+        return &network;
+      }
+    }
+    return nullptr;
+  }
+
+  bool find_networks(const Pod& pod, std::vector<PodNetwork*>& networks) {
+    bool all = true;
+    for (const NetworkAttachment& attachment : pod.attachments) {
+      PodNetwork* const network = network_called(attachment.name_space, attachment.name);
+      networks.push_back(network);
+      if (network != nullptr) {
+        continue;
+      }
+      all = false;
+      const auto elsewhere =
+          std::ranges::find(plan_.objects.networks, attachment.name, &PodNetwork::name);
+      if (elsewhere != plan_.objects.networks.end()) {
+        const bool is_operators = elsewhere->kind.starts_with("Sriov");
+        complain(pod.annotation, pod,
+                 "attaches the network '" + attachment.name + "' of namespace '" +
+                     attachment.name_space + "'; it is in namespace '" + elsewhere->name_space +
+                     "' (" + elsewhere->place.text() + ")",
+                 is_operators
+                     ? "networkNamespace: " + attachment.name_space + " in " + elsewhere->title()
+                     : "write " + elsewhere->name_space + "/" + attachment.name +
+                           ", or move the network");
+        continue;
+      }
+      std::vector<std::string> names;
+      for (const PodNetwork& one : plan_.objects.networks) {
+        names.push_back(one.name);
+      }
+      const std::string meant = fabric::nearest_word(attachment.name, names);
+      complain(
+          pod.annotation, pod,
+          "attaches the network '" + attachment.name + "', which nothing here makes",
+          meant.empty() ? "the networks are " + joined(names) : "did you mean '" + meant + "'?");
+    }
+    return all;
+  }
+
+  // Every attachment takes one device of its network's resource from what the pod has asked for.
+  bool check_requests(const Pod& pod, const std::vector<PodNetwork*>& networks) {
+    bool good = true;
+    std::map<std::string, std::uint64_t> attached;
+    for (const PodNetwork* network : networks) {
+      if (network != nullptr && !network->resource.empty()) {
+        ++attached[network->resource];
+      }
+    }
+    for (const auto& [resource, count] : attached) {
+      const auto asked = pod.resources.find(resource);
+      const std::uint64_t has = asked == pod.resources.end() ? 0 : asked->second.count;
+      if (has < count) {
+        good = false;
+        complain(has == 0 ? pod.annotation : asked->second.place, pod,
+                 "attaches " + std::to_string(count) + " networks of " + resource +
+                     " and asks for " + std::to_string(has) + " of it",
+                 "resources.limits: {" + resource + ": " + std::to_string(count) +
+                     "} in one of its containers");
+      }
+    }
+    for (const auto& [resource, request] : pod.resources) {
+      if (known_resources_.contains(resource)) {
+        continue;
+      }
+      good = false;
+      const std::vector<std::string> names(known_resources_.begin(), known_resources_.end());
+      const std::string bare = resource.substr(resource.rfind('/') + 1);
+      const auto same = std::ranges::find_if(
+          names, [&](const std::string& name) { return name.ends_with("/" + bare); });
+      const std::string meant = same != names.end() ? *same : fabric::nearest_word(resource, names);
+      complain(request.place, pod, "asks for " + resource + ", which no node has",
+               meant.empty() ? "the nodes have " + joined(names) +
+                                   " (--resource NAME=N adds devices of another plugin)"
+                             : "did you mean " + meant + "?");
+    }
+    return good;
+  }
+
+  // The node with the fewest pods of those that fit, as a scheduler that spreads them.
+  PlannedNode* choose_node(const Pod& pod) {
+    PlannedNode* best = nullptr;
+    std::string missing;
+    std::string lacking;
+    bool selected = false;
+    for (PlannedNode& node : plan_.nodes) {
+      if (!selects(pod.node_selector, node.labels, missing)) {
+        continue;
+      }
+      selected = true;
+      const auto lack = std::ranges::find_if(pod.resources, [&](const auto& request) {
+        return node.free(request.first) < request.second.count;
+      });
+      if (lack != pod.resources.end()) {
+        lacking = lack->first;
+      } else if (best == nullptr || node.pods < best->pods) {
+        best = &node;
+      }
+    }
+    if (best != nullptr) {
+      return best;
+    }
+    if (!selected) {
+      complain(pod.place, pod, "selects no node: none has the label " + missing,
+               "label a node, or change nodeSelector (--label " + missing +
+                   " gives it to the virtual nodes)");
+      return nullptr;
+    }
+    std::uint64_t all = 0;
+    std::uint64_t largest = 0;
+    for (const PlannedNode& node : plan_.nodes) {
+      if (selects(pod.node_selector, node.labels, missing)) {
+        all += node.all(lacking);
+        largest = std::max(largest, node.all(lacking));
+      }
+    }
+    const Request& request = pod.resources.at(lacking);
+    if (request.count > largest) {
+      complain(request.place, pod,
+               "asks for " + std::to_string(request.count) + " of " + lacking +
+                   "; no node has more than " + std::to_string(largest),
+               "ask for less, or raise numVfs");
+    } else {
+      plan_.findings.error(request.place,
+                           pod.title() + " finds no free " + lacking +
+                               ": the other pods have all " + std::to_string(all),
+                           "fewer pods, or more virtual functions (numVfs) or nodes");
+    }
+    return nullptr;
+  }
+
+  ClusterDevice& take_device(PlannedNode& node, const std::string& resource) {
+    ClusterDevice& device = *std::ranges::find_if(node.devices, [&](const ClusterDevice& d) {
+      return d.resource == resource && !d.is_taken;
+    });
+    device.is_taken = true;
+    return device;
+  }
+
+  // False, and a finding, where no address is left.
+  bool give_addresses(const Pod& pod, const NetworkAttachment& attachment, PodNetwork& network,
+                      const std::string& node, std::vector<std::string>& addresses) {
+    Ipam& ipam = network.ipam;
+    if (ipam.type == "static") {
+      addresses = attachment.addresses.empty() ? ipam.fixed : attachment.addresses;
+      for (const std::string& address : addresses) {
+        const auto [owner, is_free] =
+            fixed_.emplace(network.name_space + "/" + network.name + " " + address, pod.title());
+        if (!is_free) {
+          complain(network.place, pod,
+                   "would have the address " + address + " that " + owner->second +
+                       " has: the ipam of '" + network.name + "' is static",
+                   "whereabouts with a range, or \"ips\" in each pod's annotation");
+        }
+      }
+      return true;
+    }
+    if (ipam.type == "dhcp") {
+      addresses = {"from dhcp"};
+      return true;
+    }
+    if (!ipam.pool) {
+      return true;
+    }
+    AddressPool* pool = &*ipam.pool;
+    if (ipam.per_node) {
+      pool = &per_node_.try_emplace(node + "/" + network.name_space + "/" + network.name, *pool)
+                  .first->second;
+    }
+    if (const auto address = pool->take()) {
+      addresses = {*address};
+      return true;
+    }
+    constexpr std::uint64_t kMany = 1'000'000;
+    plan_.findings.error(network.place,
+                         pod.title() + " gets no address: the range of '" + network.name +
+                             "' has " + std::to_string(pool->size(kMany)) + ", all are given",
+                         "a larger range: as many addresses as pods at a time");
+    return false;
+  }
+
+  void give(const Pod& pod, const std::vector<PodNetwork*>& networks, PlannedNode& node,
+            PlannedPod& planned) {
+    bool good = true;
+    std::map<std::string, std::uint64_t> left;
+    for (const auto& [resource, request] : pod.resources) {
+      left[resource] = request.count;
+    }
+    for (std::size_t i = 0; i < networks.size(); ++i) {
+      PodNetwork& network = *networks[i];
+      PlannedDevice device;
+      device.network = network.name_space + "/" + network.name;
+      device.interface = pod.attachments[i].interface.empty() ? "net" + std::to_string(i + 1)
+                                                              : pod.attachments[i].interface;
+      device.resource = network.resource;
+      if (!network.resource.empty()) {
+        const ClusterDevice& taken = take_device(node, network.resource);
+        device.device = taken.text();
+        device.pf = taken.pf;
+        device.number = taken.number;
+        --left[network.resource];
+      }
+      good = give_addresses(pod, pod.attachments[i], network, node.name, device.addresses) && good;
+      planned.devices.push_back(std::move(device));
+    }
+    for (const auto& [resource, count] : left) {
+      for (std::uint64_t n = 0; n < count; ++n) {
+        const ClusterDevice& taken = take_device(node, resource);
+        planned.devices.push_back({resource, taken.text(), taken.pf, taken.number, "", "", {}});
+      }
+    }
+    ++node.pods;
+    planned.node = good ? node.name : "";
+  }
+
+  // Whereabouts keeps one account for each range as it is written: of two that overlap, it gives
+  // the same address twice.
+  void complain_of_overlaps() {
+    auto& networks = plan_.objects.networks;
+    for (std::size_t i = 0; i < networks.size(); ++i) {
+      for (std::size_t j = i + 1; j < networks.size(); ++j) {
+        const Ipam& a = networks[i].ipam;
+        const Ipam& b = networks[j].ipam;
+        if (a.pool && b.pool && !a.per_node && !b.per_node && a.pool->overlaps(*b.pool)) {
+          plan_.findings.warning(networks[j].place,
+                                 networks[j].title() + " and " + networks[i].title() + " (" +
+                                     networks[i].place.text() +
+                                     ") hand out the same addresses, from " +
+                                     std::max(a.pool->first(), b.pool->first()).text() + " on",
+                                 "ranges that do not overlap");
+        }
+      }
+    }
+  }
+
+  PodPlan& plan_;
+  std::set<std::string> known_resources_;
+  std::set<std::string> said_;
+  std::map<std::string, std::string> fixed_;  // static addresses, and whose they are
+  std::map<std::string, AddressPool> per_node_;
+};
+
+// What a network is made from must be there.
+void check_network_resources(PodPlan& plan) {
+  std::vector<std::string> names;
+  for (const PlannedNode& node : plan.nodes) {
+    for (const ClusterDevice& device : node.devices) {
+      if (std::ranges::find(names, device.resource) == names.end()) {
+        names.push_back(device.resource);
+      }
+    }
+  }
+  for (const PodNetwork& network : plan.objects.networks) {
+    if (network.resource.empty() || std::ranges::find(names, network.resource) != names.end()) {
+      continue;
+    }
+    const std::string meant = fabric::nearest_word(network.resource, names);
+    plan.findings.error(
+        network.place,
+        network.title() + " takes devices of " + network.resource + ", which no policy makes here",
+        meant.empty() ? "the nodes have " + joined(names) : "did you mean " + meant + "?");
+  }
+}
+
+}  // namespace
+
+PodPlan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options) {
+  PodPlan plan;
+  std::vector<Manifest> manifests;
+  for (const ManifestFile& file : files) {
+    for (Manifest& manifest : load_manifests(file, plan.findings)) {
+      manifests.push_back(std::move(manifest));
+    }
+  }
+  plan.objects = read_objects(manifests, options.read, plan.findings);
+  plan.nodes = build_cluster(plan.objects, options.cluster, plan.findings);
+  check_network_resources(plan);
+  Planner(plan).plan_pods();
+  return plan;
+}
+
+}  // namespace weft::k8s

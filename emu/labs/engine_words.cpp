@@ -1,0 +1,183 @@
+// Owns the command lines for podman and docker, and reading what they answer.
+#include "emu/labs/engine_words.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "emu/k8s/address_pool.hpp"
+
+namespace weft::labs {
+namespace {
+
+constexpr const char* kNodeLabel = "weft.node";
+
+void add(Words& words, std::initializer_list<std::string> more) { words.insert(words.end(), more); }
+
+void add_ip_network(Words& words, const LabIdentity& lab, const LabFile& file, const LabNode& node,
+                    const std::vector<NodeAddress>& addresses) {
+  if (file.ip_network != IpNetwork::own) {
+    add(words, {"--network", file.ip_network == IpNetwork::host ? "host" : "none"});
+    return;
+  }
+  add(words, {"--network", lab.network()});
+  for (const auto& [name, address] : addresses) {
+    if (name == node.name) {
+      add(words, {"--ip", address});
+    } else {
+      add(words, {"--add-host", name + ":" + address});
+    }
+  }
+}
+
+}  // namespace
+
+// Names are in every container's /etc/hosts: podman needs no server of names of its own.
+Words create_network(EngineKind kind, const LabIdentity& lab, const std::string& subnet) {
+  Words words{"network", "create", "--label", lab.label()};
+  if (kind == EngineKind::podman) {
+    words.emplace_back("--disable-dns");
+  }
+  if (!subnet.empty()) {
+    add(words, {"--subnet", subnet});
+  }
+  words.push_back(lab.network());
+  return words;
+}
+
+Words ask_subnet(EngineKind kind, const LabIdentity& lab) {
+  const char* const subnets = kind == EngineKind::podman
+                                  ? "{{range .Subnets}}{{.Subnet}} {{end}}"
+                                  : "{{range .IPAM.Config}}{{.Subnet}} {{end}}";
+  return {"network", "inspect", "--format", subnets, lab.network()};
+}
+
+// An image's shell ends at once when nobody is there to type: so an image's own command gets a
+// terminal.
+Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, const LabNode& node,
+               const NodeNics& nics, const std::vector<NodeAddress>& addresses) {
+  Words words{"run",     "--detach",  "--name",  lab.container(node.name),
+              "--label", lab.label(), "--label", fmt::format("{}={}", kNodeLabel, node.name)};
+  if (file.ip_network != IpNetwork::host) {
+    add(words, {"--hostname", node.name});
+  }
+  add_ip_network(words, lab, file, node, addresses);
+  for (const auto* variables : {&node.environment, &nics.environment}) {
+    for (const auto& [name, value] : *variables) {
+      add(words, {"--env", name + "=" + value});
+    }
+  }
+  add(words, {"--volume", nics.folder + ":" + nics.mounted_at + ":rw"});
+  for (const std::string& bind : node.binds) {
+    add(words, {"--volume", bind});
+  }
+  for (const std::string& port : node.ports) {
+    add(words, {"--publish", port});
+  }
+  const std::array<std::pair<const char*, const std::string*>, 3> limits{
+      {{"--user", &node.user}, {"--memory", &node.memory}, {"--cpus", &node.cpu}}};
+  for (const auto& [option, value] : limits) {
+    if (!value->empty()) {
+      add(words, {option, *value});
+    }
+  }
+  words.insert(words.end(), node.options.begin(), node.options.end());
+  Words command = node.command;
+  if (!node.rootfs.empty()) {
+    add(words, {"--rootfs", node.rootfs + (kind == EngineKind::podman ? ":O" : "")});
+    if (command.empty()) {
+      command = {"sleep", "infinity"};
+    }
+  } else {
+    if (command.empty()) {
+      add(words, {"--interactive", "--tty"});
+    }
+    words.push_back(node.image);
+  }
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+Words list_containers(const LabIdentity& lab, bool only_paused) {
+  Words words{"ps", "--all", "--quiet", "--no-trunc", "--filter", "label=" + lab.label()};
+  if (only_paused) {
+    add(words, {"--filter", "status=paused"});
+  }
+  return words;
+}
+
+Words inspect_containers(const Words& ids) {
+  Words words{"container", "inspect", "--format",
+              fmt::format("{{{{.Id}}}} {{{{index .Config.Labels \"{}\"}}}} "
+                          "{{{{.State.Status}}}} {{{{.State.ExitCode}}}}",
+                          kNodeLabel)};
+  words.insert(words.end(), ids.begin(), ids.end());
+  return words;
+}
+
+Words remove_containers(EngineKind kind, const Words& ids) {
+  Words words{"rm", "--force", "--volumes"};
+  if (kind == EngineKind::podman) {
+    add(words, {"--time", "0"});
+  }
+  words.insert(words.end(), ids.begin(), ids.end());
+  return words;
+}
+
+Words list_networks(const LabIdentity& lab) {
+  return {"network", "ls", "--quiet", "--filter", "label=" + lab.label()};
+}
+
+Result<std::vector<ContainerState>> parse_states(std::string_view said) {
+  std::vector<ContainerState> states;
+  for (std::string_view rest = said; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    std::array<std::string_view, 4> words{};
+    std::size_t from = 0;
+    for (std::string_view& word : words) {
+      const std::size_t to = std::min(line.find(' ', from), line.size());
+      word = line.substr(std::min(from, line.size()), to - std::min(from, line.size()));
+      from = std::min(to + 1, line.size());
+    }
+    if (line.empty()) {
+      continue;
+    }
+    ContainerState state{std::string(words[0]), std::string(words[1]), std::string(words[2])};
+    const auto code = words[3];
+    if (std::from_chars(code.data(), code.data() + code.size(), state.exit_code).ptr !=
+            code.data() + code.size() ||
+        code.empty()) {
+      return fail(ErrorCode::parse_error,
+                  fmt::format("the container engine says '{}' of a container, which cannot be read",
+                              line.substr(0, 200)));
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+Result<Words> addresses_in(const std::string& text, std::size_t count) {
+  const auto subnet = k8s::parse_subnet(text);
+  if (!subnet || subnet->first.is_v6) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + text + "' is no IPv4 subnet: expected one such as 10.89.0.0/24");
+  }
+  auto pool = k8s::AddressPool::of(*subnet, std::nullopt, std::nullopt);
+  if (!pool || pool->size(count + 1) < count + 1) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("the subnet {} has no room for the engine and {} nodes", text, count));
+  }
+  (void)pool->take();  // the engine's
+  Words addresses;
+  while (addresses.size() < count) {
+    const std::string address = *pool->take();
+    addresses.push_back(address.substr(0, address.find('/')));
+  }
+  return addresses;
+}
+
+}  // namespace weft::labs

@@ -1,0 +1,175 @@
+// Owns the program weft-device-plugin: the kubelet's view of the NICs of a network that is up.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "emu/fabric/yaml_reader.hpp"
+#include "emu/launch/control_client.hpp"
+#include "emu/launch/interrupt.hpp"
+#include "emu/launch/shared_folder.hpp"
+#include "emu/launch/weftd_process.hpp"
+#include "integration/kubernetes/plugin.hpp"
+#include "integration/kubernetes/plugin_config.hpp"
+
+namespace weft::kubernetes {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr std::chrono::milliseconds kTurn{500};
+
+void say(const std::string& text) {
+  (void)std::fputs(("weft-device-plugin: " + text + "\n").c_str(), stderr);
+}
+
+// The NICs of a host of the network, and whether each has a link. None: weftd does not answer.
+std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& host) {
+  std::map<std::size_t, bool> nics;
+  const auto directory = launch::named_directory(config.network, false);
+  const auto reply = directory ? launch::ask_weftd(*directory, {{"cmd", "status"}})
+                               : tl::unexpected(directory.error());
+  if (!reply) {
+    return nics;
+  }
+  for (const auto& nic : (*reply)["status"]["nics"]) {
+    const auto name = nic["host"].get<std::string>();
+    host = host.empty() ? name : host;
+    if (name == host) {
+      nics[nic["nic"].get<std::size_t>()] = nic["link_up"].get<bool>();
+    }
+  }
+  return nics;
+}
+
+Result<ContainerEdits> edits_for(const PluginConfig& config, const std::string& host,
+                                 const devices::Profile& kind,
+                                 const std::vector<std::size_t>& nics) {
+  const auto directory = launch::named_directory(config.network, false);
+  if (!directory) {
+    return tl::unexpected(directory.error());
+  }
+  const auto furnished = launch::furnish_shared_folder(*directory, kind);
+  const auto device = furnished ? launch::share_nics(*directory, kind, host, nics)
+                                : tl::unexpected(furnished.error());
+  if (!device) {
+    return tl::unexpected(Error{ErrorCode::io_error, device.error().message});
+  }
+  std::error_code error;
+  const auto folder = std::filesystem::canonical(launch::shared_folder(*directory), error);
+  return ContainerEdits{device->environment, folder.string(), launch::kMountPoint};
+}
+
+Result<std::unique_ptr<Plugin>> make_plugin(const PluginConfig& config, const std::string& host,
+                                            const NodeResource& resource,
+                                            const std::map<std::size_t, bool>& nics) {
+  auto kind = launch::parse_device_kind(resource.device.empty() ? launch::default_device()
+                                                                : resource.device);
+  if (!kind) {
+    return tl::unexpected(kind.error());
+  }
+  if (!*kind) {
+    return fail(ErrorCode::invalid_argument, "'device: none' is no device");
+  }
+  std::vector<std::size_t> numbers = resource.nics;
+  for (const auto& [number, healthy] : nics) {
+    if (resource.nics.empty()) {
+      numbers.push_back(number);
+    }
+  }
+  for (const std::size_t number : numbers) {
+    if (!nics.contains(number)) {
+      return fail(ErrorCode::not_found, "resource '" + resource.name + "': host '" + host +
+                                            "' has no NIC " + std::to_string(number));
+    }
+  }
+  return std::make_unique<Plugin>(
+      config.folder, resource.name, Inventory(numbers, resource.shares),
+      [config, host, profile = **kind](const std::vector<std::size_t>& wanted) {
+        return edits_for(config, host, profile, wanted);
+      });
+}
+
+// Until a signal. A kubelet or a weftd that comes later, or again, is found.
+int serve(const PluginConfig& config) {
+  const launch::Interruptible interruptible;
+  std::string host = config.host;
+  std::vector<std::unique_ptr<Plugin>> plugins;
+  std::string complaint;
+  while (true) {
+    launch::check_interrupt();
+    const auto nics = ask_health(config, host);
+    if (plugins.empty() && !nics.empty()) {
+      for (const NodeResource& resource : config.resources) {
+        auto plugin = make_plugin(config, host, resource, nics);
+        if (!plugin) {
+          say(plugin.error().message);
+          return 1;
+        }
+        plugins.push_back(std::move(*plugin));
+      }
+    }
+    std::string problem;
+    if (plugins.empty()) {
+      problem =
+          "network '" + config.network + "' is not up, or has no host '" + host + "'; waiting";
+    }
+    for (const auto& plugin : plugins) {
+      plugin->set_health(nics);
+      if (!plugin->is_lost()) {
+        continue;
+      }
+      if (const auto done = plugin->serve_and_register(); !done) {
+        problem = done.error().message;
+      } else {
+        say("registered " + plugin->socket());
+      }
+    }
+    if (!problem.empty() && problem != complaint) {
+      say(problem);
+    }
+    complaint = problem;
+    std::this_thread::sleep_for(kTurn);
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"weft-device-plugin: gives emulated NICs to pods, as the kubelet's device plugin"};
+  std::string file;
+  app.add_option("config", file, "YAML: network, host, kubelet, resources (docs/kubernetes.md)")
+      ->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  const auto text = fabric::read_text_file(file);
+  const auto config = text ? read_plugin_config(file, *text) : tl::unexpected(text.error());
+  if (!config) {
+    say(config.error().message);
+    return 1;
+  }
+  return serve(*config);
+}
+
+}  // namespace
+}  // namespace weft::kubernetes
+
+int main(int argc, char** argv) {
+  ::signal(SIGPIPE, SIG_IGN);
+  try {
+    return weft::kubernetes::run(argc, argv);
+  } catch (const weft::launch::Interrupted& interrupted) {
+    return 128 + interrupted.signal();
+  } catch (const std::exception& error) {
+    weft::kubernetes::say(error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,228 @@
+// Owns serving the kubelet.
+#include "integration/kubernetes/plugin.hpp"
+
+#include <device_plugin.grpc.pb.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+namespace weft::kubernetes {
+namespace {
+
+constexpr const char* kVersion = "v1beta1";
+constexpr std::chrono::seconds kPatience{5};          // with the kubelet's answer
+constexpr std::chrono::milliseconds kWatchTurn{200};  // to see that the kubelet has left
+constexpr int kMaxMessage = 1 << 20;
+
+// Which file a path leads to; {0, 0} if there is none.
+std::pair<dev_t, ino_t> identity_of(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? std::pair(info.st_dev, info.st_ino)
+                                          : std::pair(dev_t{0}, ino_t{0});
+}
+
+std::vector<std::string> words(const google::protobuf::RepeatedPtrField<std::string>& list) {
+  return {list.begin(), list.end()};
+}
+
+grpc::Status refuse(const Error& error) {
+  const auto code = error.code == ErrorCode::not_found     ? grpc::StatusCode::NOT_FOUND
+                    : error.code == ErrorCode::wrong_state ? grpc::StatusCode::FAILED_PRECONDITION
+                    : error.code == ErrorCode::io_error    ? grpc::StatusCode::UNAVAILABLE
+                                                           : grpc::StatusCode::INVALID_ARGUMENT;
+  return {code, error.message};
+}
+
+}  // namespace
+
+class Plugin::Service final : public v1beta1::DevicePlugin::Service {
+ public:
+  Service(Inventory inventory, EditsFor edits_for)
+      : inventory_(std::move(inventory)), edits_for_(std::move(edits_for)) {}
+
+  void set_health(const std::map<std::size_t, bool>& healthy_nics) {
+    const std::lock_guard lock(mutex_);
+    if (inventory_.set_health(healthy_nics)) {
+      ++version_;
+      changed_.notify_all();
+    }
+  }
+  // Ends the calls that watch, for a server that is to end.
+  void end_watches() {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  void allow_watches() {
+    const std::lock_guard lock(mutex_);
+    ending_ = false;
+  }
+
+  grpc::Status GetDevicePluginOptions(grpc::ServerContext*, const v1beta1::Empty*,
+                                      v1beta1::DevicePluginOptions* options) override {
+    options->set_get_preferred_allocation_available(true);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListAndWatch(grpc::ServerContext* context, const v1beta1::Empty*,
+                            grpc::ServerWriter<v1beta1::ListAndWatchResponse>* writer) override {
+    std::uint64_t told = 0;
+    std::unique_lock lock(mutex_);
+    while (!ending_ && !context->IsCancelled()) {
+      if (told == version_) {
+        changed_.wait_for(lock, kWatchTurn);
+        continue;
+      }
+      told = version_;
+      v1beta1::ListAndWatchResponse response;
+      for (const Inventory::Device& device : inventory_.devices()) {
+        auto* const entry = response.add_devices();
+        entry->set_id(device.id);
+        entry->set_health(device.is_healthy ? "Healthy" : "Unhealthy");
+      }
+      lock.unlock();
+      const bool written = writer->Write(response);
+      lock.lock();
+      if (!written) {
+        break;
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetPreferredAllocation(grpc::ServerContext*,
+                                      const v1beta1::PreferredAllocationRequest* request,
+                                      v1beta1::PreferredAllocationResponse* response) override {
+    const std::lock_guard lock(mutex_);
+    for (const auto& container : request->container_requests()) {
+      if (container.allocation_size() < 0) {
+        return {grpc::StatusCode::INVALID_ARGUMENT, "an allocation of less than no devices"};
+      }
+      const auto preferred = inventory_.prefer(
+          words(container.available_deviceids()), words(container.must_include_deviceids()),
+          static_cast<std::size_t>(container.allocation_size()));
+      auto* const answer = response->add_container_responses();
+      answer->mutable_deviceids()->Assign(preferred.begin(), preferred.end());
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Allocate(grpc::ServerContext*, const v1beta1::AllocateRequest* request,
+                        v1beta1::AllocateResponse* response) override {
+    const std::lock_guard lock(mutex_);
+    for (const auto& container : request->container_requests()) {
+      const auto nics = inventory_.nics_of(words(container.devicesids()));
+      const auto edits = nics ? edits_for_(*nics) : tl::unexpected(nics.error());
+      if (!edits) {
+        return refuse(edits.error());
+      }
+      auto* const answer = response->add_container_responses();
+      for (const auto& [name, value] : edits->environment) {
+        (*answer->mutable_envs())[name] = value;
+      }
+      auto* const mount = answer->add_mounts();
+      mount->set_host_path(edits->host_path);
+      mount->set_container_path(edits->container_path);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status PreStartContainer(grpc::ServerContext*, const v1beta1::PreStartContainerRequest*,
+                                 v1beta1::PreStartContainerResponse*) override {
+    return grpc::Status::OK;  // it was not asked for
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Inventory inventory_;
+  EditsFor edits_for_;
+  std::uint64_t version_ = 1;
+  bool ending_ = false;
+};
+
+struct Plugin::Registered {
+  std::unique_ptr<grpc::Server> server;
+  std::pair<dev_t, ino_t> kubelet;  // kubelet.sock, when it was told
+  std::pair<dev_t, ino_t> socket;   // our own
+};
+
+Plugin::Plugin(std::string folder, std::string resource, Inventory inventory, EditsFor edits_for)
+    : folder_(std::move(folder)),
+      resource_(std::move(resource)),
+      service_(std::make_unique<Service>(std::move(inventory), std::move(edits_for))) {}
+
+Plugin::~Plugin() {
+  if (registered_) {
+    service_->end_watches();
+    registered_->server->Shutdown(std::chrono::system_clock::now() + kPatience);
+    if (identity_of(socket()) == registered_->socket) {
+      ::unlink(socket().c_str());
+    }
+  }
+}
+
+// Names of resources have a slash.
+std::string Plugin::socket() const {
+  std::string name = resource_;
+  std::ranges::replace(name, '/', '_');
+  return folder_ + "/weft-" + name + ".sock";
+}
+
+bool Plugin::is_lost() const {
+  return !registered_ || identity_of(folder_ + "/kubelet.sock") != registered_->kubelet ||
+         identity_of(socket()) != registered_->socket;
+}
+
+Result<void> Plugin::serve_and_register() {
+  if (registered_) {
+    service_->end_watches();
+    registered_->server->Shutdown(std::chrono::system_clock::now() + kPatience);
+    registered_.reset();
+  }
+  service_->allow_watches();
+  ::unlink(socket().c_str());  // of a plugin that was killed
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket(), grpc::InsecureServerCredentials());
+  builder.RegisterService(service_.get());
+  builder.SetMaxReceiveMessageSize(kMaxMessage);
+  auto server = builder.BuildAndStart();
+  if (!server) {
+    return fail(ErrorCode::io_error, "cannot serve on '" + socket() + "'");
+  }
+  const std::string kubelet = folder_ + "/kubelet.sock";
+  auto registered = std::make_unique<Registered>();
+  registered->kubelet = identity_of(kubelet);
+  registered->socket = identity_of(socket());
+  const auto channel = grpc::CreateChannel("unix:" + kubelet, grpc::InsecureChannelCredentials());
+  const auto stub = v1beta1::Registration::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  v1beta1::RegisterRequest request;
+  request.set_version(kVersion);
+  request.set_endpoint(socket().substr(folder_.size() + 1));
+  request.set_resource_name(resource_);
+  request.mutable_options()->set_get_preferred_allocation_available(true);
+  v1beta1::Empty answer;
+  const grpc::Status status = stub->Register(&context, request, &answer);
+  if (!status.ok()) {
+    service_->end_watches();
+    server->Shutdown(std::chrono::system_clock::now() + kPatience);
+    ::unlink(socket().c_str());
+    return fail(ErrorCode::io_error, "the kubelet at '" + kubelet + "' does not take resource '" +
+                                         resource_ + "': " + status.error_message());
+  }
+  registered->server = std::move(server);
+  registered_ = std::move(registered);
+  return {};
+}
+
+void Plugin::set_health(const std::map<std::size_t, bool>& healthy_nics) {
+  service_->set_health(healthy_nics);
+}
+
+}  // namespace weft::kubernetes

@@ -1,0 +1,98 @@
+#!/bin/sh
+# Owns a container engine that makes no containers: it answers as podman does, and remembers in
+# $FAKE_ENGINE what it was asked for.
+#
+# A file fail-NAME there has the container NAME refused, a file slow has each start take a second.
+set -eu
+state=$FAKE_ENGINE
+mkdir -p "$state/containers" "$state/networks"
+echo "$*" >>"$state/log"
+
+# Prints the names in a folder whose file has this label, and this state if one is given.
+labelled() {  # FOLDER LABEL [STATE]
+  for file in "$1"/*; do
+    [ -e "$file" ] || continue
+    if grep -qxF "label $2" "$file" && { [ -z "${3:-}" ] || grep -qx "state $3 .*" "$file"; }; then
+      basename "$file"
+    fi
+  done
+}
+
+# Notes what the words of `run` and `network create` say, as lines of a key and a value.
+note() {  # FILE WORD...
+  file=$1
+  shift
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --label | --env | --ip | --add-host | --volume | --network)
+        echo "${1#--} $2" >>"$file"
+        shift ;;
+    esac
+    shift
+  done
+}
+
+filter() {  # NAME WORD...: the value of --filter NAME=value
+  name=$1
+  shift
+  while [ $# -gt 0 ]; do
+    case "$1 ${2:-}" in "--filter $name="*) echo "${2#"$name="}"; return ;; esac
+    shift
+  done
+}
+
+case "$1 ${2:-}" in
+  --version*) echo "podman version 4.3.1" ;;
+  "run "*)
+    name=
+    previous=
+    for word; do
+      [ "$previous" != --name ] || name=$word
+      previous=$word
+    done
+    [ ! -e "$state/slow" ] || sleep 1
+    [ ! -e "$state/fail-$name" ] || { echo "Error: no such image" >&2; exit 125; }
+    [ ! -e "$state/containers/$name" ] || { echo "Error: the name is in use" >&2; exit 125; }
+    note "$state/draft-$name" "$@"
+    echo "state running 0" >>"$state/draft-$name"
+    mv "$state/draft-$name" "$state/containers/$name"
+    echo "$name" ;;
+  "ps "*) labelled "$state/containers" "$(filter label "$@")" "$(filter status "$@")" ;;
+  "container inspect")
+    shift 4
+    for name; do
+      node=$(sed -n 's/^label weft.node=//p' "$state/containers/$name")
+      echo "$name $node $(sed -n 's/^state //p' "$state/containers/$name")"
+    done ;;
+  "rm "*)
+    shift 5
+    for name; do
+      if grep -qx "state paused .*" "$state/containers/$name"; then
+        echo "Error: it is paused" >&2
+        exit 125
+      fi
+      rm -f "$state/containers/$name"
+    done ;;
+  "unpause "*)
+    shift
+    for name; do sed -i 's/^state paused.*/state running 0/' "$state/containers/$name"; done ;;
+  "network create")
+    for name; do :; done
+    note "$state/networks/$name" "$@"
+    echo "$name" ;;
+  "network ls") labelled "$state/networks" "$(filter label "$@")" ;;
+  "network inspect") echo "10.89.0.0/24 " ;;
+  "network rm")
+    shift 2
+    for name; do rm "$state/networks/$name"; done ;;
+  "exec --interactive")
+    shift 3
+    exec "$@" ;;
+  "logs "*)
+    for name; do :; done
+    [ -e "$state/containers/$name" ] || { echo "Error: no such container" >&2; exit 125; }
+    echo "said by $name" ;;
+  *)
+    echo "fake engine: it does not know '$*'" >&2
+    exit 125 ;;
+esac

@@ -1,0 +1,225 @@
+// Owns what is said of manifests that do not work: where, what, and what to do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "emu/k8s/manifest.hpp"
+#include "emu/k8s/plan.hpp"
+#include "tests/unit/emu/k8s/manifests.hpp"
+
+namespace weft::k8s {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Broken {
+  std::string name;
+  std::string policy;
+  std::string network;
+  std::string pods;
+  std::string place;  // FILE:LINE
+  std::string what;
+  std::string remedy;
+  std::size_t started = 0;  // pods that start all the same
+};
+
+std::string sections(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    all += "---\n" + text;
+  }
+  return all;
+}
+
+const std::string kPfs = "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]";
+
+// Policies.
+std::vector<Broken> broken_policies() {
+  const std::string twin =
+      changed(changed(kPolicy, "name: ib", "name: second"), "mlnxnics", "more");
+  const std::string node = R"(apiVersion: v1
+kind: Node
+metadata: {name: plain, labels: {role: worker}}
+---
+)";
+  const std::string state =
+      changed(node, "{role: worker}",
+              "{feature.node.kubernetes.io/network-sriov.capable: \"true\"}") +
+      R"(apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetworkNodeState
+metadata: {name: plain}
+status: {interfaces: [{name: ibs1f0, vendor: "15b3", deviceID: 101b, totalvfs: 4}]}
+---
+)";
+  return {
+      {"policy outside the operator's namespace",
+       changed(kPolicy, "namespace: sriov-network-operator", "namespace: default"), kNetwork, kPod,
+       "policy.yaml:4", "where the operator does not look", "metadata.namespace"},
+      {"policy that selects no node", node + kPolicy, kNetwork, kPod, "policy.yaml:5",
+       "selects no node: none has the label feature.node.kubernetes.io/network-sriov.capable=true",
+       "kubectl label node"},
+      {"NIC that is not there", state + changed(kPolicy, kPfs, "[ibs1fo]"), kNetwork, kPod,
+       "policy.yaml:24", "selects no NIC of its nodes: there is no 'ibs1fo'",
+       "did you mean 'ibs1f0'?"},
+      {"more virtual functions than the NIC has", state + kPolicy, kNetwork, kPod, "policy.yaml:10",
+       "asks for 8 VFs of ibs1f0 of plain, which can have 4", "numVfs: 4 at most"},
+      {"two policies for one NIC", sections({kPolicy, twin}), kNetwork, kPod, "policy.yaml:21",
+       "wants VFs of ibs1f0 of node1 that SriovNetworkNodePolicy ib has", "divide them", 1},
+      {"range beyond numVfs", changed(kPolicy, kPfs, "[\"ibs1f0#4-8\"]"), kNetwork, kPod,
+       "policy.yaml:15", "takes the VFs 4-8 of 'ibs1f0', which has 8", "raise numVfs to 9"},
+      {"no numVfs", changed(kPolicy, "  numVfs: 8\n", ""), kNetwork, kPod, "policy.yaml:7",
+       "has no numVfs", "from 1 to"},
+      {"misspelt field", changed(kPolicy, "numVfs: 8", "numVFs: 8"), kNetwork, kPod,
+       "policy.yaml:11", "has no field 'numVFs'", "write 'numVfs'"},
+      {"resource name with a dash",
+       changed(kPolicy, "resourceName: mlnxnics", "resourceName: mlnx-nics"), kNetwork, kPod,
+       "policy.yaml:7", "has the resourceName 'mlnx-nics'", "letters, digits and _"},
+      {"RDMA of vfio", changed(kPolicy, "netdevice", "vfio-pci"), kNetwork, kPod, "policy.yaml:17",
+       "asks for RDMA of virtual functions that vfio-pci takes", "deviceType: netdevice"},
+      {"no YAML", "a: [", kNetwork, kPod, "policy.yaml:1", "is not valid YAML", "indentation"},
+  };
+}
+
+// Networks, and pods' way to them.
+std::vector<Broken> broken_networks() {
+  return {
+      {"network that is not there", kPolicy, kNetwork,
+       changed(kPod, "networks: ib-net", "networks: ib-nte"), "pods.yaml:6",
+       "attaches the network 'ib-nte', which nothing here makes", "did you mean 'ib-net'?"},
+      {"network in another namespace", kPolicy,
+       changed(kNetwork, "networkNamespace: default", "networkNamespace: ml"), kPod, "pods.yaml:6",
+       "it is in namespace 'ml' (network.yaml:1)", "networkNamespace: default"},
+      {"networkNamespace left out", kPolicy, changed(kNetwork, "  networkNamespace: default\n", ""),
+       kPod, "pods.yaml:6", "it is in namespace 'sriov-network-operator'",
+       "networkNamespace: default"},
+      {"range that is too small", kPolicy, changed(kNetwork, "100.0/24", "100.0/28"), kJob,
+       "network.yaml:1", "Pod default/many-14 gets no address: the range of 'ib-net' has 14",
+       "a larger range", 14},
+      {"range that is none", kPolicy, changed(kNetwork, "192.168.100.0/24", "192.168.100.0"), kPod,
+       "network.yaml:10", "has the range '192.168.100.0'", "ADDRESS/LENGTH", 1},
+      {"ipam that is no JSON", kPolicy, changed(kNetwork, "\"whereabouts\",", "\"whereabouts\""),
+       kPod, "network.yaml:10", "ipam is not valid JSON", "double quotes", 1},
+      {"network of a resource that nobody makes", kPolicy,
+       changed(kNetwork, "resourceName: mlnxnics", "resourceName: mlnxnic"), kPod, "network.yaml:1",
+       "takes devices of openshift.io/mlnxnic, which no policy makes",
+       "did you mean openshift.io/mlnxnics?"},
+      {"network that the pod does not ask for", kPolicy, kNetwork,
+       changed(changed(kPod, "requests: {openshift.io/mlnxnics: 1}", "requests: {cpu: 1}"),
+               "limits: {openshift.io/mlnxnics: 1}", "limits: {cpu: 1}"),
+       "pods.yaml:6", "attaches 1 networks of openshift.io/mlnxnics and asks for 0 of it",
+       "resources.limits: {openshift.io/mlnxnics: 1}"},
+      {"two pods with one static address", kPolicy,
+       changed(kNetwork, "\"whereabouts\", \"range\": \"192.168.100.0/24\"",
+               "\"static\", \"addresses\": [{\"address\": \"10.0.0.7/24\"}]"),
+       sections({kPod, changed(kPod, "test-1", "test-2")}), "network.yaml:1",
+       "would have the address 10.0.0.7/24 that Pod default/test-1 has", "whereabouts", 2},
+  };
+}
+
+// Pods, and what makes them.
+std::vector<Broken> broken_pods() {
+  return {
+      {"unknown resource", kPolicy, kNetwork,
+       changed(kPod, "limits: {openshift.io/mlnxnics", "limits: {openshift.io/mlnxnic"),
+       "pods.yaml:14", "asks for openshift.io/mlnxnic, which no node has",
+       "did you mean openshift.io/mlnxnics?"},
+      {"resource without its prefix", kPolicy, kNetwork,
+       changed(changed(kPod, "requests: {openshift.io/mlnxnics: 1}\n", ""),
+               "        limits: {openshift.io/mlnxnics", "    limits: {nvidia.com/mlnxnics"),
+       "pods.yaml:13", "asks for nvidia.com/mlnxnics", "did you mean openshift.io/mlnxnics?"},
+      {"too few virtual functions", changed(kPolicy, "numVfs: 8", "numVfs: 7"), kNetwork, kJob,
+       "pods.yaml:14", "Pod default/many-56 finds no free openshift.io/mlnxnics", "numVfs", 56},
+      {"more devices than any node has", kPolicy, kNetwork,
+       changed(kJob, "mlnxnics: \"1\"", "mlnxnics: \"33\""), "pods.yaml:14",
+       "asks for 33 of openshift.io/mlnxnics; no node has more than 32", "ask for less"},
+      {"pods in another namespace", kPolicy, kNetwork,
+       changed(kPod, "name: test-1", "name: test-1\n  namespace: ml"), "pods.yaml:7",
+       "attaches the network 'ib-net' of namespace 'ml'", "networkNamespace: ml"},
+      {"pod that selects no node", kPolicy, kNetwork,
+       changed(kPod, "spec:\n", "spec:\n  nodeSelector: {gpu: h100}\n"), "pods.yaml:1",
+       "selects no node: none has the label gpu=h100", "--label gpu=h100"},
+      {"request that is not the limit", kPolicy, kNetwork,
+       changed(kPod, "requests: {openshift.io/mlnxnics: 1}",
+               "requests: {openshift.io/mlnxnics: 2}"),
+       "pods.yaml:14", "requests 2 and limits 1", "the same number", 1},
+      {"half a device", kPolicy, kNetwork, changed(kJob, "mlnxnics: \"1\"", "mlnxnics: 500m"),
+       "pods.yaml:14", "asks for '500m' of openshift.io/mlnxnics", "a whole number"},
+      {"annotation that is no list", kPolicy, kNetwork,
+       changed(kPod, "networks: ib-net", "networks: '[{name: ib-net}]'"), "pods.yaml:6",
+       "is neither names with commas nor a JSON list", "NAMESPACE/NAME", 1},
+      {"MPIJob without workers", kPolicy, kNetwork,
+       "apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: m}\nspec:\n  mpiReplicaSpecs:\n"
+       "    Launcher: {template: {spec: {containers: [{image: a}]}}}\n",
+       "pods.yaml:6", "has no Worker", "spec.mpiReplicaSpecs", 1},
+      {"object twice", kPolicy, kNetwork, sections({kPod, kPod}), "pods.yaml:17",
+       "Pod default/test-1 is here a second time", "another name", 2},
+      {"no object", kPolicy, kNetwork, "- just\n- a list\n", "pods.yaml:1", "is no object",
+       "apiVersion"},
+      {"no kind", kPolicy, kNetwork, "apiVersion: v1\nmetadata: {name: x}\n", "pods.yaml:1",
+       "an object without 'kind'", "give both"},
+      {"no containers", kPolicy, kNetwork, "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
+       "pods.yaml:1", "has no containers", "spec.containers", 1},
+  };
+}
+
+TEST(BrokenManifests, EachIsSaidWithItsPlaceAndARemedy) {
+  std::vector<Broken> all = broken_policies();
+  std::ranges::copy(broken_networks(), std::back_inserter(all));
+  std::ranges::copy(broken_pods(), std::back_inserter(all));
+  for (const Broken& broken : all) {
+    SCOPED_TRACE(broken.name);
+    const PodPlan plan = plan_of(broken.policy, broken.network, broken.pods);
+    EXPECT_FALSE(plan.is_good());
+    const auto& list = plan.findings.list();
+    const auto found = std::ranges::find_if(list, [&](const ManifestFinding& finding) {
+      return finding.place.text() == broken.place && finding.is_error &&
+             finding.what.find(broken.what) != std::string::npos &&
+             finding.remedy.find(broken.remedy) != std::string::npos;
+    });
+    EXPECT_NE(found, list.end()) << plan_text(plan);
+    EXPECT_EQ(
+        std::ranges::count_if(plan.pods, [](const PlannedPod& pod) { return !pod.node.empty(); }),
+        broken.started)
+        << plan_text(plan);
+  }
+}
+
+TEST(BrokenManifests, RangesThatOverlapAreAWarning) {
+  const std::string second =
+      changed(changed(kNetwork, "name: ib-net", "name: second"), "100.0/24", "100.128/25");
+  const PodPlan plan = plan_of(kPolicy, sections({kNetwork, second}), kPod);
+  EXPECT_TRUE(plan.is_good()) << plan_text(plan);
+  ASSERT_EQ(plan.findings.list().size(), 1U);
+  EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("hand out the same addresses"));
+}
+
+// Cut, and with lines left out or doubled: whatever it is, it is an answer.
+// An empty document hides none behind it, and lines are the file's.
+TEST(BrokenManifests, DocumentsBehindEmptyOnesAreRead) {
+  Findings findings;
+  const auto manifests =
+      load_manifests({"a.yaml", "---\n---\n# nothing\n...\n---\nkind: Pod\n"}, findings);
+  EXPECT_TRUE(manifests.empty());
+  ASSERT_EQ(findings.list().size(), 1U);
+  EXPECT_EQ(findings.list()[0].place.line, 6);
+}
+
+TEST(BrokenManifests, NothingThatIsNoManifestBreaksThePlan) {
+  const std::string all = sections({kPolicy, kNetwork, kPod, kJob});
+  for (std::size_t cut = 0; cut < all.size(); cut += 3) {
+    (void)plan_json(make_plan({{"a.yaml", all.substr(0, cut)}}, {}));
+    (void)plan_json(make_plan({{"a.yaml", all.substr(cut)}}, {}));
+  }
+  for (std::size_t at = 0; (at = all.find('\n', at)) != std::string::npos; ++at) {
+    const std::size_t end = std::min(all.find('\n', at + 1), all.size());
+    (void)plan_text(make_plan({{"a.yaml", all.substr(0, at) + all.substr(end)}}, {}));
+    (void)plan_text(make_plan({{"a.yaml", all.substr(0, end) + all.substr(at)}}, {}));
+  }
+}
+
+}  // namespace
+}  // namespace weft::k8s

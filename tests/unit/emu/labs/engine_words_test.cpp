@@ -1,0 +1,119 @@
+// Owns what engines are told, and how their answers are read.
+#include "emu/labs/engine_words.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace weft::labs {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const LabIdentity kLab{"pair", "/run/weft-0/pair"};
+const NodeNics kNics{{{"WEFT_HOST", "n1"}}, "/run/weft-0/pair/share", "/run/weft"};
+
+std::string line(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+LabNode image_node() {
+  LabNode node;
+  node.name = "n1";
+  node.image = "debian";
+  return node;
+}
+
+TEST(EngineWords, AContainerHasItsNameItsLabelsItsAddressAndItsNics) {
+  LabNode node = image_node();
+  node.command = {"sleep", "5"};
+  node.user = "1000";
+  EXPECT_EQ(line(run_node(EngineKind::podman, kLab, {}, node, kNics,
+                          {{"n1", "10.0.0.2"}, {"n2", "10.0.0.3"}})),
+            "run --detach --name weft-pair-n1 --label weft.lab=/run/weft-0/pair "
+            "--label weft.node=n1 --hostname n1 --network weft-pair --ip 10.0.0.2 "
+            "--add-host n2:10.0.0.3 --env WEFT_HOST=n1 "
+            "--volume /run/weft-0/pair/share:/run/weft:rw --user 1000 debian sleep 5");
+}
+
+TEST(EngineWords, ANodesOwnOptionsStandBeforeTheImage) {
+  LabNode node = image_node();
+  node.options = {"--read-only"};
+  node.ports = {"80:80"};
+  node.binds = {"/a:/b"};
+  node.memory = "256m";
+  node.cpu = "0.5";
+  node.environment = {{"A", "b c"}};
+  const std::string text = line(run_node(EngineKind::docker, kLab, {}, node, kNics, {}));
+  EXPECT_THAT(text, HasSubstr("--env A=b c --env WEFT_HOST=n1 "));
+  EXPECT_THAT(text, HasSubstr("--volume /a:/b --publish 80:80 --memory 256m --cpus 0.5 "
+                              "--read-only --interactive --tty debian"));
+}
+
+TEST(EngineWords, OfARootfsADirectoryIsReadOnlyBelowWhatItsContainerWrites) {
+  LabNode node = image_node();
+  node.image.clear();
+  node.rootfs = "/";
+  const std::string text = line(run_node(EngineKind::podman, kLab, {}, node, kNics, {}));
+  EXPECT_TRUE(text.ends_with("--rootfs /:O sleep infinity")) << text;
+}
+
+TEST(EngineWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
+  LabFile file;
+  file.ip_network = IpNetwork::none;
+  EXPECT_THAT(line(run_node(EngineKind::podman, kLab, file, image_node(), kNics, {})),
+              HasSubstr("--network none"));
+  file.ip_network = IpNetwork::host;
+  EXPECT_THAT(line(run_node(EngineKind::podman, kLab, file, image_node(), kNics, {})),
+              testing::AllOf(HasSubstr("--network host"), Not(HasSubstr("--hostname"))));
+}
+
+TEST(EngineWords, PodmanAndDockerDifferInAFewWords) {
+  EXPECT_THAT(line(create_network(EngineKind::podman, kLab, "")),
+              "network create --label weft.lab=/run/weft-0/pair --disable-dns weft-pair");
+  EXPECT_THAT(line(create_network(EngineKind::docker, kLab, "10.9.0.0/24")),
+              "network create --label weft.lab=/run/weft-0/pair --subnet 10.9.0.0/24 weft-pair");
+  EXPECT_THAT(remove_containers(EngineKind::podman, {"a", "b"}),
+              ElementsAre("rm", "--force", "--volumes", "--time", "0", "a", "b"));
+  EXPECT_THAT(remove_containers(EngineKind::docker, {"a"}),
+              ElementsAre("rm", "--force", "--volumes", "a"));
+}
+
+TEST(EngineWords, StatesAreReadLineByLine) {
+  const auto states = parse_states("c0ffee n1 running 0\nbeef n2 exited 137\n");
+  ASSERT_TRUE(states) << states.error().message;
+  ASSERT_EQ(states->size(), 2U);
+  EXPECT_EQ((*states)[1].id, "beef");
+  EXPECT_EQ((*states)[1].node, "n2");
+  EXPECT_EQ((*states)[1].state, "exited");
+  EXPECT_EQ((*states)[1].exit_code, 137);
+  EXPECT_EQ(parse_states("")->size(), 0U);
+  for (const char* wrong : {"c0ffee", "a b c", "a b c d", "a b c 1x", "   "}) {
+    EXPECT_FALSE(parse_states(wrong)) << wrong;
+  }
+}
+
+TEST(EngineWords, AddressesAreTakenFromTheSubnetInOrder) {
+  EXPECT_THAT(*addresses_in("10.89.3.0/24", 2), ElementsAre("10.89.3.2", "10.89.3.3"));
+  EXPECT_THAT(*addresses_in("10.89.3.77/24", 1), ElementsAre("10.89.3.2"));
+  EXPECT_EQ(addresses_in("10.0.0.0/16", 254)->back(), "10.0.0.255");
+  EXPECT_EQ(addresses_in("10.0.0.0/23", 256)->back(), "10.0.1.1");
+  EXPECT_EQ(addresses_in("10.0.0.0/29", 5)->back(), "10.0.0.6");
+  EXPECT_THAT(addresses_in("10.0.0.0/29", 6).error().message, HasSubstr("has no room"));
+  EXPECT_FALSE(addresses_in("10.0.0.0/32", 1));
+  for (const char* wrong : {"", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0/8", "10.0.0.256/8",
+                            "a.b.c.d/8", "10.0.0.0/8x", "fd00::/64", "10.0.0.0.0/8"}) {
+    EXPECT_THAT(addresses_in(wrong, 1).error().message, HasSubstr("is no IPv4 subnet")) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace weft::labs
