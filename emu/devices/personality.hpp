@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,9 +49,10 @@ class Personality {
   // The GID by which programs reach a NIC with that address.
   [[nodiscard]] virtual srd::Address gid(const srd::Address& address) const = 0;
 
-  // The IPv6 address that such a NIC has, too.
-  [[nodiscard]] virtual std::optional<srd::Address> ipv6(const srd::Address& /*address*/) const {
-    return std::nullopt;
+  // All addresses by which others reach that NIC, itself among them. An IPv6 address that is not of
+  // the link only comes last.
+  [[nodiscard]] virtual std::vector<srd::Address> addresses(const srd::Address& address) const {
+    return {address};
   }
 
   // The protocol that it speaks on the network: kNetworkProtocol of a frame codec.

@@ -285,13 +285,13 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
       continue;
     }
     if (what == "ip6") {
-      const auto address =
-          kind ? kind->kind->ipv6(addresses->front()) : std::optional<srd::Address>{};
-      if (!address) {
+      const srd::Address address =
+          kind ? kind->kind->addresses(addresses->front()).back() : addresses->front();
+      if (address.is_v4()) {
         return fail(ErrorCode::invalid_argument,
                     "{" + inside + "}: devices of this kind have no IPv6 address; rxe has");
       }
-      filled += srd::to_text(*address);
+      filled += srd::to_text(address);
     } else {
       filled += what == "dev"  ? device_name(kind, 0)
                 : what == "ip" ? srd::to_text(addresses->front())

@@ -21,7 +21,6 @@
 
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/interfaces.hpp"
-#include "emu/roce/wire/addresses.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/network.hpp"
 #include "integration/preload/next.hpp"
@@ -83,7 +82,7 @@ std::vector<Shown> missing_in(const ifaddrs* list) {
       continue;
     }
     shown.push_back({description->index, *address});
-    for (const srd::Address& alias : roce::wire::addresses_of(*address)) {
+    for (const srd::Address& alias : kind->addresses(*address)) {
       if (alias != *address) {
         shown.push_back({description->index, alias});
       }
@@ -106,7 +105,7 @@ void fill_v6(Interface& to, const Shown& shown) {
   to.address.sin6_family = to.mask.sin6_family = AF_INET6;
   std::memcpy(&to.address.sin6_addr, shown.address.bytes.data(), shown.address.bytes.size());
   std::memset(&to.mask.sin6_addr, 0xFF, kPrefix);
-  if (roce::wire::is_link_local(shown.address)) {
+  if (IN6_IS_ADDR_LINKLOCAL(&to.address.sin6_addr)) {
     to.address.sin6_scope_id = kernel::interface_index(shown.nic);
   }
 }

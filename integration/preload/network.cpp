@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +15,6 @@
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
-#include "emu/roce/wire/addresses.hpp"
 #include "integration/preload/any_host.hpp"
 #include "srd/io/network_protocol.hpp"
 #include "srd/net/address_text.hpp"
@@ -69,7 +69,8 @@ Result<devices::Network> alone(const srd::Address& address, const srd::NetworkPr
 }
 
 Result<Joined> join(const std::string& root, const kernel::NicDescription& description,
-                    const srd::NetworkProtocol& protocol) {
+                    const devices::Personality& kind) {
+  const srd::NetworkProtocol& protocol = kind.protocol();
   const auto address = srd::parse_address(description.address);
   if (!address) {
     return tl::unexpected(address.error());
@@ -81,9 +82,10 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     if (!network) {
       return tl::unexpected(network.error());
     }
-    return Joined{
-        std::move(*network), std::move(link), grant_alone,
-        [own = *address](const srd::Address& called) { return roce::wire::nic_of(called) == own; }};
+    return Joined{std::move(*network), std::move(link), grant_alone,
+                  [own = kind.addresses(*address)](const srd::Address& called) {
+                    return std::ranges::find(own, called) != own.end();
+                  }};
   }
   attach::AttachOptions options;
   options.nic = description.index;
@@ -145,7 +147,7 @@ Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& des
     return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
                                           "\"; known are " + devices::names_of_kinds());
   }
-  auto joined = join(root, description, kind->protocol());
+  auto joined = join(root, description, *kind);
   if (!joined) {
     return tl::unexpected(joined.error());
   }

@@ -14,10 +14,8 @@ std::string RxePersonality::device_name(std::size_t index) const {
   return "rxe_" + std::to_string(index);
 }
 
-std::optional<srd::Address> RxePersonality::ipv6(const srd::Address& address) const {
-  const auto addresses = roce::wire::addresses_of(address);
-  return addresses.size() > roce::wire::kIpv6Gid ? std::optional(addresses[roce::wire::kIpv6Gid])
-                                                 : std::nullopt;
+std::vector<srd::Address> RxePersonality::addresses(const srd::Address& address) const {
+  return roce::wire::addresses_of(address);
 }
 
 const srd::NetworkProtocol& RxePersonality::protocol() const {

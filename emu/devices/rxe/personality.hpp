@@ -15,7 +15,7 @@ class RxePersonality final : public Personality {
   // The one in its table that programs take which look for an IPv4 address.
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override { return address; }
 
-  [[nodiscard]] std::optional<srd::Address> ipv6(const srd::Address& address) const override;
+  [[nodiscard]] std::vector<srd::Address> addresses(const srd::Address& address) const override;
   [[nodiscard]] const srd::NetworkProtocol& protocol() const override;
 
   [[nodiscard]] std::string_view default_profile() const override { return "soft"; }

@@ -38,7 +38,9 @@ std::vector<srd::Address> addresses_of(const srd::Address& nic) {
     return {nic};
   }
   const auto mac = srd::net::mac_of(nic);
-  return {with_interface(kLinkLocal, mac), nic, with_interface(kUniqueLocal, mac)};
+  std::vector<srd::Address> all = {with_interface(kLinkLocal, mac), nic};
+  all.insert(all.begin() + kIpv6Gid, with_interface(kUniqueLocal, mac));
+  return all;
 }
 
 srd::Address nic_of_alias(const srd::Address& address) {
