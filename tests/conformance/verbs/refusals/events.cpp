@@ -1,6 +1,8 @@
 // Owns the cases of asynchronous events, and of queues that change while they are in use.
 #include <fcntl.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <vector>
 
 #include "tests/conformance/verbs/refusals/bench.hpp"
@@ -121,8 +123,13 @@ void reregistering(const Bench& bench, Book& book) {
     return link.send(write, pieces);
   };
   book.check("a write that is not allowed", IBV_WC_REM_ACCESS_ERR, written());
-  book.check("more rights", 0,
-             ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 3));
+  const int error = ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 3);
+  if (error == IBV_REREG_MR_ERR_CMD && errno == EOPNOTSUPP) {
+    std::printf("the library does not offer it for these devices\n");
+    demand(ibv_dereg_mr(region) == 0, "a region cannot be given back");
+    return;
+  }
+  book.check("more rights", 0, error);
   book.check("a write that is", IBV_WC_SUCCESS, written());
   book.check("another domain", 0,
              ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_PD, bench.other_domain, nullptr, 0, 0));
