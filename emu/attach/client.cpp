@@ -136,7 +136,14 @@ class Keeper final : public srd::PortKeeper, public Services {
   [[nodiscard]] int control_fd() const { return socket_.get(); }
 
   [[nodiscard]] bool claim(std::uint64_t service) override {
-    if (!socket_ || rejoining_ || !ask(service, true)) {
+    ServiceRequest request;
+    request.service = service;
+    const auto granted = ask<ServiceReply>(
+        request, AttachMessage::served,
+        [service](const ServiceReply& reply) { return reply.service == service; });
+    if (!granted || granted->granted == 0) {
+      request.wanted = 0;  // weftd may still grant it
+      tell(request);
       return false;
     }
     std::erase(claimed_, service);  // it may have been ours already
@@ -144,12 +151,43 @@ class Keeper final : public srd::PortKeeper, public Services {
     return true;
   }
   void release(std::uint64_t service) override {
-    if (std::erase(claimed_, service) != 0 && socket_ && !rejoining_) {
+    if (std::erase(claimed_, service) != 0) {
       ServiceRequest request;
       request.service = service;
       request.wanted = 0;
-      (void)send_struct(socket_.get(), request);
+      tell(request);
     }
+  }
+
+  [[nodiscard]] bool join(const srd::Address& group) override {
+    const auto answer = ask_of(group, AttachMessage::group, AttachMessage::grouped);
+    if (answer == 0U) {
+      return false;
+    }
+    // Without a weftd, or with a slow one: it hears of it when it is back.
+    std::erase(groups_, group);
+    groups_.push_back(group);
+    return true;
+  }
+  void leave(const srd::Address& group) override {
+    if (std::erase(groups_, group) != 0) {
+      AddressRequest request = request_of(group, AttachMessage::group);
+      request.wanted = 0;
+      tell(request);
+    }
+  }
+
+  // NICs never leave a network, so what was found once is not asked for again.
+  [[nodiscard]] bool may_exist(const srd::Address& address) override {
+    constexpr std::size_t kMaxKnown = 1024;
+    if (std::ranges::find(known_, address) != known_.end()) {
+      return true;
+    }
+    const auto answer = ask_of(address, AttachMessage::locate, AttachMessage::located);
+    if (answer == static_cast<std::uint32_t>(Presence::here) && known_.size() < kMaxKnown) {
+      known_.push_back(address);
+    }
+    return answer != static_cast<std::uint32_t>(Presence::nobody);
   }
 
   void attend(srd::RingPorts& io) override {
@@ -173,32 +211,49 @@ class Keeper final : public srd::PortKeeper, public Services {
   }
 
  private:
-  // Asks for a service and waits for the answer. What else weftd says meanwhile is heard by the
-  // next attend().
-  [[nodiscard]] bool ask(std::uint64_t service, bool wanted) {
+  static AddressRequest request_of(const srd::Address& address, AttachMessage type) {
+    AddressRequest request;
+    request.header.type = type;
+    request.address = address.bytes;
+    return request;
+  }
+
+  template <class Request>
+  void tell(const Request& request) {
+    if (socket_ && !rejoining_) {
+      (void)send_struct(socket_.get(), request);
+    }
+  }
+
+  // Asks and waits for the answer. What else weftd says meanwhile is heard by the next attend().
+  // Nothing: there is no weftd, or it is too slow.
+  template <class Reply, class Request, class Matches>
+  [[nodiscard]] std::optional<Reply> ask(const Request& request, AttachMessage type,
+                                         Matches&& matches) {
     constexpr int kMilliseconds = 2000;
-    ServiceRequest request;
-    request.service = service;
-    request.wanted = wanted ? 1 : 0;
-    if (!send_struct(socket_.get(), request)) {
-      return false;
+    if (!socket_ || rejoining_ || !send_struct(socket_.get(), request)) {
+      return std::nullopt;
     }
     while (true) {
       Received received = await_message(socket_.get(), kMilliseconds);
       if (received.state != Received::State::message) {
-        request.wanted = 0;  // weftd may still grant it
-        (void)send_struct(socket_.get(), request);
-        return false;
+        return std::nullopt;
       }
-      if (const auto reply = received.as<ServiceReply>();
-          is_well_formed(reply, AttachMessage::served)) {
-        if (reply->service == service) {
-          return reply->granted != 0;
+      if (const auto reply = received.as<Reply>(); is_well_formed(reply, type)) {
+        if (matches(*reply)) {
+          return *reply;
         }
         continue;  // late, of one that was not waited for
       }
       early_.push_back(std::move(received));
     }
+  }
+  [[nodiscard]] std::optional<std::uint32_t> ask_of(const srd::Address& address,
+                                                    AttachMessage asked, AttachMessage answered) {
+    const auto reply = ask<AddressReply>(
+        request_of(address, asked), answered,
+        [&address](const AddressReply& of) { return of.address == address.bytes; });
+    return reply ? std::optional(reply->answer) : std::nullopt;
   }
 
   // One message of weftd. What is not understood is left alone.
@@ -292,6 +347,9 @@ class Keeper final : public srd::PortKeeper, public Services {
         request.service = service;
         (void)send_struct(socket_.get(), request);  // hear() learns if another process was faster
       }
+      for (const srd::Address& group : groups_) {
+        (void)send_struct(socket_.get(), request_of(group, AttachMessage::group));
+      }
     }
   }
 
@@ -308,7 +366,9 @@ class Keeper final : public srd::PortKeeper, public Services {
   bool rejoining_ = false;
   bool link_up_;
   std::vector<std::uint64_t> claimed_;
-  std::vector<Received> early_;  // heard while a claim waited
+  std::vector<srd::Address> groups_;
+  std::vector<srd::Address> known_;  // NICs of the network
+  std::vector<Received> early_;      // heard while a question waited
 };
 
 }  // namespace

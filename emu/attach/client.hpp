@@ -31,14 +31,24 @@ struct AttachOptions {
   std::function<void(bool up)> on_link{};
 };
 
-// The services of connection management (ports of rdma_cm) for which this process answers on its
-// NIC. Only for the thread that holds the Host's lock, as all use of the rings.
+// What a process may ask of weftd while it is attached. Only for the thread that holds the Host's
+// lock, as all use of the rings. All but the releases wait for the answer.
 class Services {
  public:
-  // False: another process of the NIC does, or there is no weftd to ask. Waits for its answer.
+  // The services of connection management (ports of rdma_cm) for which this process answers on its
+  // NIC.
+
+  // False: another process of the NIC does, or there is no weftd to ask.
   // Claims are not counted: one release() is enough.
   [[nodiscard]] virtual bool claim(std::uint64_t service) = 0;
   virtual void release(std::uint64_t service) = 0;
+
+  // From now on packets to that multicast group come to this process. False: it is in too many.
+  [[nodiscard]] virtual bool join(const srd::Address& group) = 0;
+  virtual void leave(const srd::Address& group) = 0;
+
+  // False: nobody on the network has that address. True: somebody has, or it is not known.
+  [[nodiscard]] virtual bool may_exist(const srd::Address& address) = 0;
 
  protected:
   ~Services() = default;

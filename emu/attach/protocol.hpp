@@ -8,6 +8,8 @@
 //                        <-                    attached (+ ring memory, bell), or refused
 //   service              ->
 //                        <-                    served
+//   group, locate        ->
+//                        <-                    grouped, located
 //                        <-                    direct (+ ring memory, bell), undirect, link
 //   the connection ends: the place is given up
 //
@@ -26,7 +28,7 @@ namespace weft::attach {
 
 inline constexpr std::uint32_t kAttachMagic = 0x57454654;
 // Also of the layout of rings (srd/io/spsc_ring.hpp).
-inline constexpr std::uint16_t kAttachVersion = 7;
+inline constexpr std::uint16_t kAttachVersion = 8;
 inline constexpr std::size_t kMaxHostName = 32;
 inline constexpr std::size_t kMaxNicsPerHost = 16;
 inline constexpr std::size_t kMaxPorts = 64;  // of a weftd to the outside, taps among them
@@ -46,6 +48,10 @@ enum class AttachMessage : std::uint16_t {
   link = 9,      // weftd: the NIC's link went down, or came up
   service = 10,  // an attached process: requests for that service of its NIC are for me
   served = 11,   // weftd
+  group = 12,    // an attached process: packets to that multicast group are for me
+  grouped = 13,  // weftd
+  locate = 14,   // an attached process: does somebody have that address?
+  located = 15,  // weftd
 };
 
 // Every message begins with this.
@@ -143,6 +149,30 @@ struct ServiceReply {
   std::uint32_t padding = 0;
 };
 
+// Of a multicast group, which the process is a member of until it says otherwise, or is gone; or of
+// any NIC.
+struct AddressRequest {
+  AttachHeader header{};
+  std::array<std::byte, 16> address{};
+  std::uint32_t wanted = 1;  // group: 0: not any more; that is not answered
+  std::uint32_t padding = 0;
+};
+
+enum class Presence : std::uint32_t {
+  nobody = 0,
+  here = 1,     // a NIC of this network
+  unknown = 2,  // weftd has ports to the outside, and it may be there
+};
+
+struct AddressReply {
+  AttachHeader header{};
+  std::array<std::byte, 16> address{};
+  std::uint32_t answer = 0;  // group: 1: granted, 0: in too many; locate: a Presence
+  std::uint32_t padding = 0;
+};
+
+static_assert(std::is_trivially_copyable_v<AddressRequest> &&
+              std::is_trivially_copyable_v<AddressReply>);
 static_assert(
     std::is_trivially_copyable_v<AttachRequest> && std::is_trivially_copyable_v<AttachReply> &&
     std::is_trivially_copyable_v<HostReply> && std::is_trivially_copyable_v<RefusedReply> &&

@@ -29,6 +29,7 @@ struct Arrival {
   std::uint32_t block = 0;  // which process on that NIC: the upper bits of the queue pair number
   srd::RecordInfo record;   // of the ring record that it came in, or will be written to
   bool management = false;
+  bool group = false;  // for all members on that NIC
   // If not negative, the number of the port to the outside that it is for. Numbers are used again:
   // the serial tells whether it is still the same port.
   std::int16_t outside = -1;

@@ -367,8 +367,8 @@ void AttachServer::watch(Process& process) {
   }
 }
 
-// An attached process may claim services. Anything else is the end of the connection, or a mistake,
-// and ends the attachment.
+// An attached process may claim services, join groups and ask for addresses. Anything else is the
+// end of the connection, or a mistake, and ends the attachment.
 void AttachServer::hear(Process& process) {
   process.socket->when_readable([this, number = process.number] {
     const auto found = processes_.find(number);
@@ -390,14 +390,30 @@ bool AttachServer::answer(const Process& process) {
     return next == ClientSocket::Next::nothing;
   }
   const attach::Received received = attach::receive_message(process.socket->fd());
-  const auto request = received.as<attach::ServiceRequest>();
-  if (!attach::is_well_formed(request, attach::AttachMessage::service)) {
+  if (const auto request = received.as<attach::ServiceRequest>();
+      attach::is_well_formed(request, attach::AttachMessage::service)) {
+    const bool wanted = request->wanted != 0;
+    attach::ServiceReply reply;
+    reply.service = request->service;
+    reply.granted = network_.serve(*process.slot, request->service, wanted) ? 1 : 0;
+    return !wanted || attach::send_struct(process.socket->fd(), reply);
+  }
+  const auto request = received.as<attach::AddressRequest>();
+  const bool group = attach::is_well_formed(request, attach::AttachMessage::group);
+  if (!group && !attach::is_well_formed(request, attach::AttachMessage::locate)) {
     return false;
   }
+  attach::AddressReply reply;
+  reply.address = request->address;
+  const srd::Address address{request->address};
+  if (!group) {
+    reply.header.type = attach::AttachMessage::located;
+    reply.answer = static_cast<std::uint32_t>(network_.presence_of(address));
+    return attach::send_struct(process.socket->fd(), reply);
+  }
   const bool wanted = request->wanted != 0;
-  attach::ServiceReply reply;
-  reply.service = request->service;
-  reply.granted = network_.serve(*process.slot, request->service, wanted) ? 1 : 0;
+  reply.header.type = attach::AttachMessage::grouped;
+  reply.answer = network_.group(*process.slot, address, wanted) ? 1 : 0;
   return !wanted || attach::send_struct(process.socket->fd(), reply);
 }
 

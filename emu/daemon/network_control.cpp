@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "emu/daemon/protocols.hpp"
 #include "srd/run/clock.hpp"
 
 namespace weft::daemon {
@@ -45,6 +46,26 @@ bool NetworkControl::serve(Slot& slot, std::uint64_t service, bool wanted) {
     }
     return wanted && services.claim(service, slot.id);
   });
+}
+
+bool NetworkControl::group(Slot& slot, const srd::Address& address, bool wanted) {
+  if (!srd::net::is_group(address)) {
+    return false;
+  }
+  return call([&] {
+    Groups& groups = forwarder_.plant().groups();
+    if (!wanted) {
+      groups.leave(address, slot);
+    }
+    return wanted && groups.join(address, slot);
+  });
+}
+
+attach::Presence NetworkControl::presence_of(const srd::Address& address) const {
+  if (plant().find(Protocols::nic_of(address)) != nullptr) {
+    return attach::Presence::here;
+  }
+  return ports_.empty() ? attach::Presence::nobody : attach::Presence::unknown;
 }
 
 void NetworkControl::raise_notices(std::span<Slot* const> slots) {

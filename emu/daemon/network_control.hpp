@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/attach/protocol.hpp"
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/event_log.hpp"
 #include "emu/daemon/forwarder.hpp"
@@ -42,6 +43,9 @@ class NetworkControl {
   // The process answers to that service of its NIC from now on, or does not any more. False:
   // another one does.
   bool serve(Slot& slot, std::uint64_t service, bool wanted);
+  // Packets to that multicast group are for the process, or not any more. False: it is in too many,
+  // or the address is no group's.
+  bool group(Slot& slot, const srd::Address& address, bool wanted);
   // Makes these processes read their control sockets.
   void raise_notices(std::span<Slot* const> slots);
   // A direct ring of these slots has ended: their next frames may ask for new ones.
@@ -81,6 +85,8 @@ class NetworkControl {
     return fabric_->seen_from(nic.port);
   }
   [[nodiscard]] const Plant& plant() const { return forwarder_.plant(); }
+  // Whether some NIC has that address.
+  [[nodiscard]] attach::Presence presence_of(const srd::Address& address) const;
   // In the order of NetworkFigures::ports.
   struct PortName {
     std::size_t number;

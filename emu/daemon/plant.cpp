@@ -109,6 +109,7 @@ std::unique_ptr<Slot> Plant::take(Slot& slot) {
   occupied_[slot.place]->place = slot.place;
   occupied_.pop_back();
   slot.nic->services.forget(slot.id);
+  groups_.forget(slot);
   return std::move(slot.nic->slots[slot.id]);
 }
 

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/daemon/groups.hpp"
 #include "emu/daemon/loans.hpp"
 #include "emu/daemon/services.hpp"
 #include "srd/base/result.hpp"
@@ -99,7 +100,7 @@ class Plant {
   // The host of that name, or the first one for an empty name. Where no host is called h<number>
   // (in topologies with names of their own) h<n> counts them, from first_host.
   [[nodiscard]] Result<std::vector<PlantNic*>> nics_of(const std::string& host);
-  [[nodiscard]] PlantNic* find(const srd::Address& address) {
+  [[nodiscard]] PlantNic* find(const srd::Address& address) const {
     const auto found = by_address_.find(address);
     return found == by_address_.end() ? nullptr : found->second;
   }
@@ -111,6 +112,7 @@ class Plant {
   void put(std::unique_ptr<Slot> slot);
   [[nodiscard]] std::unique_ptr<Slot> take(Slot& slot);
   [[nodiscard]] const std::vector<Slot*>& slots() const { return occupied_; }
+  [[nodiscard]] Groups& groups() { return groups_; }
 
  private:
   bool counted_ = true;  // no host is called h<number>
@@ -119,6 +121,7 @@ class Plant {
   std::vector<std::unique_ptr<PlantNic>> nics_;
   std::unordered_map<srd::Address, PlantNic*> by_address_;
   std::vector<Slot*> occupied_;
+  Groups groups_;
 };
 
 }  // namespace weft::daemon

@@ -6,6 +6,7 @@
 
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/management.hpp"
+#include "emu/daemon/switchboard_head.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
 #include "srd/run/clock.hpp"
@@ -49,20 +50,6 @@ const char* to_string(FrameDrop drop) {
   }
   return "unknown";
 }
-
-// A copy of the beginning of a frame. A process can write into its ring at any moment, also between
-// a check and the use of what was checked: so headers are checked in this copy, and the copy is
-// what gets forwarded.
-struct Switchboard::Head {
-  explicit Head(std::span<const std::byte> frame) : size(std::min(frame.size(), bytes.size())) {
-    std::memcpy(bytes.data(), frame.data(), size);
-  }
-  [[nodiscard]] std::span<const std::byte> span() const { return {bytes.data(), size}; }
-
-  std::array<std::byte, 128> bytes;
-  static_assert(net::kEnvelopeSizeV6 + Protocols::kSteeringBytes <= sizeof bytes);
-  std::size_t size;
-};
 
 std::optional<Switchboard::Steering> Switchboard::read(const net::FlowKey& flow) {
   const auto packet = Protocols::steer(flow);
@@ -147,6 +134,10 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     drop(FrameDrop::wrong_source, frame);
     return true;
   }
+  if (steering->packet.group || net::is_group(steering->destination)) [[unlikely]] {
+    send_to_group(now, from, *steering, head, frame, info);
+    return true;
+  }
   const PlantNic* nic = nic_of(from, steering->destination);
   if (nic == nullptr) [[unlikely]] {
     if (outside_ != nullptr) {
@@ -185,12 +176,13 @@ FrameSource Switchboard::source_of(const Slot& from) {
 }
 
 bool Switchboard::is_from(const FrameSource& from, const Steering& steering) const {
-  return steering.source == plant_.nics()[from.nic]->address &&
+  return Protocols::nic_of(steering.source) == plant_.nics()[from.nic]->address &&
          (!steering.packet.names_sender ||
           (steering.packet.sender.value() == from.attachment && steering.packet.life == from.life));
 }
 
-const PlantNic* Switchboard::nic_of(Slot& from, const srd::Address& address) {
+const PlantNic* Switchboard::nic_of(Slot& from, const srd::Address& called) {
+  const srd::Address address = Protocols::nic_of(called);
   if (from.last_nic == nullptr || from.last_nic->address != address) {
     from.last_nic = plant_.find(address);
   }
@@ -205,6 +197,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
                           .block = steering.packet.place,
                           .record = info,
                           .management = steering.packet.management,
+                          .group = false,
                           .outside = -1,
                           .outside_serial = 0,
                           .source = source_of(from),
@@ -225,6 +218,10 @@ void Switchboard::arrive(const Arrival& arrival) {
     drop(FrameDrop::wrong_source, arrival.frame);
   } else if (arrival.outside >= 0) {
     send_by_port(static_cast<std::size_t>(arrival.outside), arrival, head);
+  } else if (arrival.group) {
+    const auto steering = read(net::FlowKey::parse(head.span()));
+    copy_to_members(&nic, steering ? steering->destination : srd::Address{}, head, arrival.frame,
+                    arrival.record);
   } else if (arrival.management) {
     steer_management(nic, head, arrival.frame, arrival.record);
   } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
@@ -272,11 +269,13 @@ void Switchboard::steer_management(const PlantNic& nic, const Head& head,
 void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame) {
   const Head head(frame);
   const auto steering = read(net::FlowKey::parse(head.span()));
-  const PlantNic* const to = steering ? plant_.find(steering->destination) : nullptr;
+  const PlantNic* const to =
+      steering ? plant_.find(Protocols::nic_of(steering->destination)) : nullptr;
   Arrival arrival{.port = to == nullptr ? 0 : to->port,
                   .block = 0,
                   .record = {.flags = srd::kRecordUnchecked, .time = 0},
                   .management = true,
+                  .group = false,
                   .outside = -1,
                   .outside_serial = 0,
                   .source = {},
@@ -284,7 +283,9 @@ void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame
                   .frame = frame};
   const TimePoint now = srd::monotonic_now();
   if (to == nullptr) {
-    const int port = steering && outside_ != nullptr ? outside_->find(steering->destination) : -1;
+    const int port = steering && outside_ != nullptr
+                         ? outside_->find(Protocols::nic_of(steering->destination))
+                         : -1;
     if (port < 0) {
       drop(FrameDrop::no_nic, frame);
       return;
@@ -334,7 +335,7 @@ bool Switchboard::copy_to_ring(TimePoint now, Slot& to, const Head& head,
 bool Switchboard::send_outside(TimePoint now, const Slot& from, const Steering& steering,
                                const Head& head, std::span<const std::byte> frame,
                                const srd::RecordInfo& info) {
-  const int known = outside_->find(steering.destination);
+  const int known = outside_->find(Protocols::nic_of(steering.destination));
   if (known >= 0 && !outside_->has_room(static_cast<std::size_t>(known))) {
     return false;
   }
@@ -347,6 +348,7 @@ bool Switchboard::send_outside(TimePoint now, const Slot& from, const Steering& 
                          .block = 0,
                          .record = info,
                          .management = false,
+                         .group = false,
                          .outside = static_cast<std::int16_t>(port),
                          .outside_serial = outside_->port(port).serial,
                          .source = source_of(from),
@@ -405,9 +407,14 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
     pass_between_ports(now, index, frame);
     return;
   }
-  const PlantNic* nic = plant_.find(steering->destination);
+  const bool group = steering->packet.group && net::is_group(steering->destination);
+  if (group) {
+    take_group_from_port(now, index, *steering, flow, frame);
+    return;
+  }
+  const PlantNic* nic = plant_.find(Protocols::nic_of(steering->destination));
   if (nic == nullptr) {
-    if (outside_->claim(now, index, steering->source)) {
+    if (outside_->claim(now, index, Protocols::nic_of(steering->source))) {
       pass_between_ports(now, index, frame);
     } else {
       refuse(FrameDrop::wrong_source);
@@ -419,7 +426,7 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
     refuse(fault == net::PacketFault::corrupted ? FrameDrop::corrupted : FrameDrop::malformed);
     return;
   }
-  if (!outside_->claim(now, index, steering->source)) {
+  if (!outside_->claim(now, index, Protocols::nic_of(steering->source))) {
     refuse(FrameDrop::wrong_source);
     return;
   }
@@ -427,6 +434,7 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
                   .block = steering->packet.place,
                   .record = {},
                   .management = steering->packet.management,
+                  .group = false,
                   .outside = -1,
                   .outside_serial = 0,
                   .source = {},
@@ -446,7 +454,7 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
 bool Switchboard::claims_ours(const Outside::Port& port, std::span<const std::byte> frame,
                               bool steered) const {
   const auto source = net::FlowKey::parse(frame).claimed_source();
-  const PlantNic* owner = source ? plant_.find(*source) : nullptr;
+  const PlantNic* owner = source ? plant_.find(Protocols::nic_of(*source)) : nullptr;
   const bool own_kernel = port.is_kernel && owner == port.nic && !steered;
   return (owner != nullptr && !own_kernel) || is_our_mac(frame);
 }
@@ -477,6 +485,7 @@ void Switchboard::pass_between_ports(TimePoint now, std::size_t index,
                          .block = 0,
                          .record = {},
                          .management = false,
+                         .group = false,
                          .outside = static_cast<std::int16_t>(port),
                          .outside_serial = outside_->port(port).serial,
                          .source = {},

@@ -108,7 +108,7 @@ class Switchboard {
   [[nodiscard]] static FrameSource source_of(const Slot& from);
   [[nodiscard]] bool is_from(const FrameSource& from, const Steering& steering) const;
   [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;
-  [[nodiscard]] const PlantNic* nic_of(Slot& from, const srd::Address& address);
+  [[nodiscard]] const PlantNic* nic_of(Slot& from, const srd::Address& called);
   // Releases what is free of the ring of `from`, and calls loans in where too much is lent.
   void give_room(TimePoint now, Slot& from);
   [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
@@ -135,6 +135,15 @@ class Switchboard {
   void steer_management(const PlantNic& nic, const Head& head, std::span<const std::byte> frame,
                         const srd::RecordInfo& info);
   void send_for(const PlantNic& nic, std::span<const std::byte> frame);
+  void send_to_group(TimePoint now, const Slot& from, const Steering& steering, const Head& head,
+                     std::span<const std::byte> frame, const srd::RecordInfo& info);
+  void submit_to_members(TimePoint now, const PlantNic& from, const Steering& steering,
+                         const FrameSource& source, const Head& head,
+                         std::span<const std::byte> frame, const srd::RecordInfo& info);
+  void copy_to_members(const PlantNic* nic, const srd::Address& group, const Head& head,
+                       std::span<const std::byte> frame, const srd::RecordInfo& info);
+  void take_group_from_port(TimePoint now, std::size_t port, const Steering& steering,
+                            const srd::net::FlowKey& flow, std::span<const std::byte> frame);
   // Copies a frame into the ring of a process. False: there is no room, and the frame is not taken.
   // With `now` kNever the caller cannot keep it, so the time that it waits is not counted.
   bool copy_to_ring(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,

@@ -9,10 +9,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <mutex>
 
 #include "emu/devices/listening_sign.hpp"
+#include "emu/roce/wire/addresses.hpp"
+#include "srd/net/envelope.hpp"
 #include "srd/run/clock.hpp"
 #include "srd/run/short_turns.hpp"
 
@@ -115,16 +118,22 @@ void Connections::make_round(TimePoint now, const Agent* inside,
   }
 }
 
+// The NIC that has that address; null: none of ours.
+Connections::Agent* Connections::agent_with(const srd::Address& address) const {
+  const auto own = std::ranges::find_if(agents_, [&address](const auto& agent) {
+    const auto addresses = agent->nic_.runner->device().management()->facts().addresses;
+    return std::ranges::find(addresses, address) != addresses.end();
+  });
+  return own == agents_.end() ? nullptr : own->get();
+}
+
 void Connections::hand_out(TimePoint now) {
   cm::Outgoing message;
   while (manager_.next_mad(now, message)) {
-    const auto own = std::ranges::find_if(agents_, [&](const auto& agent) {
-      const auto addresses = agent->nic_.runner->device().management()->facts().addresses;
-      return std::ranges::find(addresses, message.from) != addresses.end();
-    });
-    if (own != agents_.end() && (*own)->outgoing_.size() < kMaxOutgoing) {
-      (*own)->outgoing_.push_back({message.to, message.traffic_class, message.mad});
-      (*own)->due_.store(true, std::memory_order_relaxed);
+    Agent* const own = agent_with(message.from);
+    if (own != nullptr && own->outgoing_.size() < kMaxOutgoing) {
+      own->outgoing_.push_back({message.from, message.to, message.traffic_class, message.mad});
+      own->due_.store(true, std::memory_order_relaxed);
     }
   }
   contexts_.dispatch(manager_);
@@ -183,6 +192,21 @@ bool Connections::Agent::next_message(kernel::ManagementMessage& out) {
   outgoing_.pop_front();
   due_.store(!outgoing_.empty(), std::memory_order_relaxed);
   return true;
+}
+
+// --- Whether there is a way
+
+// By the network of the NIC that has the source. It takes a round trip to weftd, once for each NIC.
+int Connections::reach(const srd::Address& source, const srd::Address& destination) const {
+  if (srd::net::is_group(destination)) {
+    return 0;
+  }
+  if (roce::wire::is_link_local(source) != roce::wire::is_link_local(destination)) {
+    return ENETUNREACH;
+  }
+  const Agent* const own = agent_with(source);
+  const bool may_exist = own == nullptr || !own->nic_.may_exist || own->nic_.may_exist(destination);
+  return may_exist ? 0 : EHOSTUNREACH;
 }
 
 // --- Which process answers to a port

@@ -32,6 +32,9 @@ class Connections final : public kernel::CmHost,
     // Makes requests for that service of this NIC come to this process, or not any more. False:
     // another process has it. Called with the NIC to itself.
     std::function<bool(std::uint64_t service, bool wanted)> claim;
+    // False: nobody on the NIC's network has that address. Called with the NIC to itself. May be
+    // empty: only a request finds out.
+    std::function<bool(const srd::Address& address)> may_exist{};
   };
   using FileOf = std::function<std::shared_ptr<kernel::CmFile>(int fd)>;
 
@@ -86,6 +89,7 @@ class Connections final : public kernel::CmHost,
   // round of.
   void make_round(TimePoint now, const Agent* inside,
                   const std::function<void(roce::cm::Manager&, TimePoint)>& work);
+  [[nodiscard]] Agent* agent_with(const srd::Address& address) const;
   void hand_out(TimePoint now);
   void show_whether_it_listens();
   [[nodiscard]] TimePoint next_timeout() const {
@@ -95,11 +99,9 @@ class Connections final : public kernel::CmHost,
   // --- ServiceClaims: for all NICs, or none.
   [[nodiscard]] bool claim(std::uint64_t service) override;
   void release(std::uint64_t service) override;
-  // --- Reachability: only a request finds out.
-  [[nodiscard]] int reach(const srd::Address& /*source*/,
-                          const srd::Address& /*destination*/) const override {
-    return 0;
-  }
+  // --- Reachability
+  [[nodiscard]] int reach(const srd::Address& source,
+                          const srd::Address& destination) const override;
 
   FileOf file_of_;
   std::vector<std::unique_ptr<Agent>> agents_;

@@ -32,6 +32,9 @@ struct Network {
   std::uint32_t first_qpn = 0;
   std::uint32_t qpn_count = 0;
   std::unique_ptr<srd::PacketIo> io;
+  // Makes packets to that multicast group come to this process, or not any more. False: it is in
+  // too many. Called with the NIC to itself. May be empty: there is nobody else.
+  std::function<bool(const srd::Address& group, bool wanted)> on_group{};
 };
 
 // A kind of device has one of these, which lives as long as the program. To add a kind: a folder
@@ -45,6 +48,12 @@ class Personality {
   [[nodiscard]] virtual std::string device_name(std::size_t index) const = 0;
   // The GID by which programs reach a NIC with that address.
   [[nodiscard]] virtual srd::Address gid(const srd::Address& address) const = 0;
+
+  // All addresses by which others reach that NIC, itself among them. An IPv6 address that is not of
+  // the link only comes last.
+  [[nodiscard]] virtual std::vector<srd::Address> addresses(const srd::Address& address) const {
+    return {address};
+  }
 
   // The protocol that it speaks on the network: kNetworkProtocol of a frame codec.
   [[nodiscard]] virtual const srd::NetworkProtocol& protocol() const = 0;

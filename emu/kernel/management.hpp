@@ -15,6 +15,7 @@ inline constexpr std::size_t kManagementBytes = 256;  // of a message
 
 // A message that is to leave the NIC.
 struct ManagementMessage {
+  srd::Address from;  // one of the NIC's
   srd::Address to;
   std::uint8_t traffic_class = 0;
   std::array<std::byte, kManagementBytes> bytes{};

@@ -272,7 +272,7 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
     const std::string host = inside.substr(0, dot);
     const std::string what = dot == std::string::npos ? "" : inside.substr(dot + 1);
     if (close == std::string::npos || word[close] != '}' || host.empty() ||
-        (what != "ip" && what != "dev" && what != "gid")) {
+        (what != "ip" && what != "ip6" && what != "dev" && what != "gid")) {
       filled += word[at++];  // a brace of the program's own
       continue;
     }
@@ -284,9 +284,19 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
       filled += word[at++];
       continue;
     }
-    filled += what == "dev"  ? device_name(kind, 0)
-              : what == "ip" ? srd::to_text(addresses->front())
-                             : srd::to_text(gid_of(kind, addresses->front()));
+    if (what == "ip6") {
+      const srd::Address address =
+          kind ? kind->kind->addresses(addresses->front()).back() : addresses->front();
+      if (address.is_v4()) {
+        return fail(ErrorCode::invalid_argument,
+                    "{" + inside + "}: devices of this kind have no IPv6 address; rxe has");
+      }
+      filled += srd::to_text(address);
+    } else {
+      filled += what == "dev"  ? device_name(kind, 0)
+                : what == "ip" ? srd::to_text(addresses->front())
+                               : srd::to_text(gid_of(kind, addresses->front()));
+    }
     at = close + 1;
   }
   return filled + word.substr(at);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "emu/devices/registry.hpp"
+#include "emu/kernel/interfaces.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/network.hpp"
 #include "integration/preload/next.hpp"
@@ -33,8 +34,8 @@ namespace {
 // An entry of the list, with all that it points to. Those of a list lie in one piece of memory.
 struct Interface {
   ifaddrs entry;
-  sockaddr_in address;
-  sockaddr_in mask;
+  sockaddr_in6 address;  // or a sockaddr_in
+  sockaddr_in6 mask;
   char name[IFNAMSIZ];
 };
 
@@ -46,15 +47,17 @@ constexpr unsigned kFlags = IFF_UP | IFF_RUNNING | IFF_NOARP;
 bool is_ours(const ifaddrs* entry) { return entry != nullptr && entry->ifa_data == &no_statistics; }
 
 struct Shown {
-  std::uint32_t index;
-  in_addr address;
+  std::uint32_t nic;
+  srd::Address address;
 };
 
 // The kernel knows the address already where the host has a network namespace of its own.
-bool is_listed(const ifaddrs* list, in_addr address) {
+bool is_listed(const ifaddrs* list, const srd::Address& address) {
+  in_addr wanted{};
+  std::memcpy(&wanted, address.v4_bytes().data(), sizeof wanted);
   for (; list != nullptr; list = list->ifa_next) {
     if (list->ifa_addr != nullptr && list->ifa_addr->sa_family == AF_INET &&
-        reinterpret_cast<const sockaddr_in*>(list->ifa_addr)->sin_addr.s_addr == address.s_addr) {
+        reinterpret_cast<const sockaddr_in*>(list->ifa_addr)->sin_addr.s_addr == wanted.s_addr) {
       return true;
     }
   }
@@ -75,21 +78,46 @@ std::vector<Shown> missing_in(const ifaddrs* list) {
     if (kind == nullptr || !kind->manages_connections() || !address || !address->is_v4()) {
       continue;
     }
-    Shown one{description->index, {}};
-    std::memcpy(&one.address, address->v4_bytes().data(), sizeof one.address);
-    if (!is_listed(list, one.address)) {
-      shown.push_back(one);
+    if (is_listed(list, *address)) {
+      continue;
+    }
+    shown.push_back({description->index, *address});
+    for (const srd::Address& alias : kind->addresses(*address)) {
+      if (alias != *address) {
+        shown.push_back({description->index, alias});
+      }
     }
   }
   return shown;
 }
 
-void fill(Interface& to, const Shown& shown) {
+void fill_v4(Interface& to, const srd::Address& shown) {
   constexpr unsigned char kMask[4] = {255, 255, 0, 0};  // of the hosts of a network
-  std::snprintf(to.name, sizeof to.name, "weft%u", static_cast<unsigned>(shown.index));
-  to.address.sin_family = to.mask.sin_family = AF_INET;
-  to.address.sin_addr = shown.address;
-  std::memcpy(&to.mask.sin_addr, kMask, sizeof kMask);
+  auto& address = reinterpret_cast<sockaddr_in&>(to.address);
+  auto& mask = reinterpret_cast<sockaddr_in&>(to.mask);
+  address.sin_family = mask.sin_family = AF_INET;
+  std::memcpy(&address.sin_addr, shown.v4_bytes().data(), sizeof address.sin_addr);
+  std::memcpy(&mask.sin_addr, kMask, sizeof kMask);
+}
+
+void fill_v6(Interface& to, const Shown& shown) {
+  constexpr std::size_t kPrefix = 8;
+  to.address.sin6_family = to.mask.sin6_family = AF_INET6;
+  std::memcpy(&to.address.sin6_addr, shown.address.bytes.data(), shown.address.bytes.size());
+  std::memset(&to.mask.sin6_addr, 0xFF, kPrefix);
+  if (IN6_IS_ADDR_LINKLOCAL(&to.address.sin6_addr)) {
+    to.address.sin6_scope_id = kernel::interface_index(shown.nic);
+  }
+}
+
+void fill(Interface& to, const Shown& shown) {
+  std::snprintf(to.name, sizeof to.name, "%s%u", kernel::kInterfacePrefix,
+                static_cast<unsigned>(shown.nic));
+  if (shown.address.is_v4()) {
+    fill_v4(to, shown.address);
+  } else {
+    fill_v6(to, shown);
+  }
   to.entry.ifa_name = to.name;
   to.entry.ifa_flags = kFlags;
   to.entry.ifa_addr = reinterpret_cast<sockaddr*>(&to.address);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -50,6 +51,7 @@ struct Joined {
   devices::Network network;
   std::shared_ptr<LinkWatch> link;
   std::function<bool(std::uint64_t service, bool wanted)> claim;
+  std::function<bool(const srd::Address& address)> may_exist;
 };
 
 // Without a network no other process can claim a service.
@@ -67,7 +69,8 @@ Result<devices::Network> alone(const srd::Address& address, const srd::NetworkPr
 }
 
 Result<Joined> join(const std::string& root, const kernel::NicDescription& description,
-                    const srd::NetworkProtocol& protocol) {
+                    const devices::Personality& kind) {
+  const srd::NetworkProtocol& protocol = kind.protocol();
   const auto address = srd::parse_address(description.address);
   if (!address) {
     return tl::unexpected(address.error());
@@ -79,7 +82,10 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     if (!network) {
       return tl::unexpected(network.error());
     }
-    return Joined{std::move(*network), std::move(link), grant_alone};
+    return Joined{std::move(*network), std::move(link), grant_alone,
+                  [own = kind.addresses(*address)](const srd::Address& called) {
+                    return std::ranges::find(own, called) != own.end();
+                  }};
   }
   attach::AttachOptions options;
   options.nic = description.index;
@@ -101,9 +107,20 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
     services->release(service);
     return true;
   };
-  return Joined{devices::Network{attached->address, attached->id, attached->life,
-                                 attached->first_qpn, attached->qpn_count, std::move(attached->io)},
-                std::move(link), claim};
+  const auto on_group = [services = attached->services](const srd::Address& group, bool wanted) {
+    if (wanted) {
+      return services->join(group);
+    }
+    services->leave(group);
+    return true;
+  };
+  const auto may_exist = [services = attached->services](const srd::Address& called) {
+    return services->may_exist(called);
+  };
+  return Joined{
+      devices::Network{attached->address, attached->id, attached->life, attached->first_qpn,
+                       attached->qpn_count, std::move(attached->io), on_group},
+      std::move(link), claim, may_exist};
 }
 
 }  // namespace
@@ -130,7 +147,7 @@ Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& des
     return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
                                           "\"; known are " + devices::names_of_kinds());
   }
-  auto joined = join(root, description, kind->protocol());
+  auto joined = join(root, description, *kind);
   if (!joined) {
     return tl::unexpected(joined.error());
   }
@@ -148,7 +165,8 @@ Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& des
   pthread_sigmask(SIG_SETMASK, &all, &before);
   (*runner)->need_background();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return Nic{std::move(*runner), description.index, std::move(joined->claim)};
+  return Nic{std::move(*runner), description.index, std::move(joined->claim),
+             std::move(joined->may_exist)};
 }
 
 }  // namespace weft::preload

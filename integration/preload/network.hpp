@@ -22,7 +22,9 @@ namespace weft::preload {
 struct Nic {
   std::unique_ptr<devices::NicRunner> runner;
   std::uint32_t index = 0;
-  std::function<bool(std::uint64_t service, bool wanted)> claim;  // see devices::Connections
+  // See devices::Connections.
+  std::function<bool(std::uint64_t service, bool wanted)> claim;
+  std::function<bool(const srd::Address& address)> may_exist;
 };
 [[nodiscard]] Result<Nic> start_nic(const std::string& root,
                                     const kernel::NicDescription& description);

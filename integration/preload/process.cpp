@@ -277,7 +277,7 @@ devices::Connections* connections() {
   for (std::size_t i = 0; i < kMaxNics && read_description(tree_root(), i); ++i) {
     Nic* const nic = bring_up(i);
     if (nic != nullptr && nic->runner->device().management() != nullptr) {
-      nics.push_back({nic->runner.get(), nic->index, nic->claim});
+      nics.push_back({nic->runner.get(), nic->index, nic->claim, nic->may_exist});
     }
   }
   if (nics.empty()) {

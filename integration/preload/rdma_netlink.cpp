@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "emu/devices/counter_files.hpp"
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/abi/ucma.hpp"
+#include "emu/kernel/interfaces.hpp"
 #include "emu/kernel/netlink/nldev.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/kernel/user_memory.hpp"
@@ -29,7 +31,6 @@
 #include "integration/preload/own_memory.hpp"
 #include "integration/preload/paths.hpp"
 #include "srd/io/posix.hpp"
-#include "srd/net/address_text.hpp"
 
 namespace weft::preload {
 namespace {
@@ -58,6 +59,12 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
+// As sysfs shows it: hexadecimal, with colons.
+std::uint64_t guid_from_text(std::string text) {
+  std::erase(text, ':');
+  return std::strtoull(text.c_str(), nullptr, 16);
+}
+
 // Everything comes from the tree, which all processes of the host share: the answer is the same
 // whether or not this process uses the NIC.
 nldev::DeviceFacts tell(const std::string& root, const kernel::NicDescription& nic) {
@@ -69,14 +76,14 @@ nldev::DeviceFacts tell(const std::string& root, const kernel::NicDescription& n
     device.driver = kind->driver_id();
     device.node_type = kind->node_type();
   }
-  if (const auto address = srd::parse_address(nic.address); address && kind != nullptr) {
-    const auto gid = kind->gid(*address);
-    for (std::size_t i = 8; i < gid.bytes.size(); ++i) {
-      device.guid = device.guid << 8 | static_cast<std::uint64_t>(gid.bytes[i]);
-    }
+  const std::string folder = root + "/sys/class/infiniband/" + nic.name;
+  device.guid = guid_from_text(read_file(folder + "/node_guid"));
+  device.up = read_file(folder + "/ports/1/state").starts_with("4");
+  device.interface = read_file(folder + "/ports/1/gid_attrs/ndevs/0");
+  while (device.interface.ends_with('\n')) {
+    device.interface.pop_back();
   }
-  device.up =
-      read_file(root + "/sys/class/infiniband/" + nic.name + "/ports/1/state").starts_with("4");
+  device.interface_index = kernel::interface_index(nic.index);
   device.character_device = "uverbs" + std::to_string(nic.index);
   device.device_number =
       std::uint64_t{kernel::kUverbsMajor} << 8 | (kernel::kUverbsFirstMinor + nic.index);

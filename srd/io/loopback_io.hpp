@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "srd/base/lent_memory.hpp"
+#include "srd/io/own_addresses.hpp"
 #include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
@@ -18,8 +19,7 @@ namespace weft::srd {
 template <net::FrameCodec Codec>
 class LoopbackIo final : public PacketIo {
  public:
-  LoopbackIo(const net::EnvelopeWriter& envelope, const Address& own, std::size_t mtu)
-      : envelope_(envelope), own_(own), mtu_(mtu) {}
+  LoopbackIo(OwnAddresses<Codec> own, std::size_t mtu) : own_(std::move(own)), mtu_(mtu) {}
 
   [[nodiscard]] IoCapabilities capabilities() const override {
     return {.mtu = mtu_, .burst = kBurst, .lossless_memory = true};
@@ -41,10 +41,9 @@ class LoopbackIo final : public PacketIo {
   using Frame = std::vector<std::byte>;
 
   // False: the memory of its payload is gone.
-  [[nodiscard]] bool write(const TxPacket& packet, Frame& frame) const;
+  [[nodiscard]] bool write(const TxPacket& packet, std::byte* to) const;
 
-  net::EnvelopeWriter envelope_;
-  Address own_;
+  OwnAddresses<Codec> own_;
   std::size_t mtu_;
   std::vector<Frame> waiting_;
   std::vector<Frame> lent_;
@@ -60,11 +59,12 @@ std::span<const RxPacket> LoopbackIo<Codec>::receive() {
   for (const Frame& frame : lent_) {
     const auto envelope = net::Envelope::parse(frame, Codec::kPorts);
     const auto size = static_cast<std::uint8_t>(envelope.packet().data() - frame.data());
-    received_.push_back(RxPacket{.from = own_,
+    received_.push_back(RxPacket{.from = envelope.source(),
                                  .path = envelope.path(),
                                  .ecn = envelope.ecn(),
                                  .trimmed = false,
                                  .envelope_size = size,
+                                 .to = own_.number_of(envelope.destination()).value_or(0),
                                  .bytes = envelope.packet(),
                                  .more = {}});
     ++counters_.rx_packets;
@@ -79,12 +79,13 @@ std::size_t LoopbackIo<Codec>::transmit(std::span<const TxPacket> packets) {
     const std::size_t size = packet.size() + net::trailer_size<Codec>(packet);
     ++counters_.tx_packets;
     counters_.tx_bytes += size;
-    Frame frame(envelope_.size() + size);
-    if (packet.to != own_ ||
-        !envelope_.write(frame.data(), packet.to, packet.path, packet.ecn, Codec::dscp_of(packet),
-                         size, net::hop_limit_of<Codec>(packet))) {
+    const net::EnvelopeWriter& writer = own_.writer(packet);
+    Frame frame(writer.size() + size);
+    if (!own_.number_of(packet.to) ||
+        !writer.write(frame.data(), packet.to, packet.path, packet.ecn, Codec::dscp_of(packet),
+                      size, net::hop_limit_of<Codec>(packet))) {
       ++counters_.tx_unroutable;
-    } else if (!write(packet, frame)) {
+    } else if (!write(packet, frame.data() + writer.size())) {
       ++counters_.tx_unreadable;
     } else {
       waiting_.push_back(std::move(frame));
@@ -94,8 +95,7 @@ std::size_t LoopbackIo<Codec>::transmit(std::span<const TxPacket> packets) {
 }
 
 template <net::FrameCodec Codec>
-bool LoopbackIo<Codec>::write(const TxPacket& packet, Frame& frame) const {
-  std::byte* to = frame.data() + envelope_.size();
+bool LoopbackIo<Codec>::write(const TxPacket& packet, std::byte* to) const {
   to = std::copy_n(packet.header.data(), packet.header_size, to);
   for (const auto& piece : packet.payload) {
     if (!piece.empty() && !copy_from_lent(to, piece.data(), piece.size())) {

@@ -40,11 +40,11 @@ Result<std::unique_ptr<RingPorts>> open_rings(const RingPorts::Config& config, R
 
 template <net::FrameCodec Codec>
 Result<std::unique_ptr<PacketIo>> open_loopback(const Address& own, std::size_t mtu) {
-  const auto envelope = net::EnvelopeWriter::make(own, Codec::kPorts);
-  if (!envelope) {
-    return tl::unexpected(envelope.error());
+  auto addresses = OwnAddresses<Codec>::make(own);
+  if (!addresses) {
+    return tl::unexpected(addresses.error());
   }
-  return std::unique_ptr<PacketIo>(std::make_unique<LoopbackIo<Codec>>(*envelope, own, mtu));
+  return std::unique_ptr<PacketIo>(std::make_unique<LoopbackIo<Codec>>(std::move(*addresses), mtu));
 }
 
 template <net::FrameCodec Codec>

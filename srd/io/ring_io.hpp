@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "srd/base/lent_memory.hpp"
+#include "srd/io/own_addresses.hpp"
 #include "srd/io/ring_ports.hpp"
 #include "srd/io/unwrap.hpp"
 #include "srd/net/frame_codec.hpp"
@@ -33,15 +34,15 @@ class RingIo final : public RingPorts {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RingIo>> create(const Config& config,
                                                               RingPort uplink) {
-    const auto envelope = net::EnvelopeWriter::make(config.own, Codec::kPorts);
-    if (!envelope) {
-      return tl::unexpected(envelope.error());
+    auto own = OwnAddresses<Codec>::make(config.own);
+    if (!own) {
+      return tl::unexpected(own.error());
     }
     auto wait = create_wait();
     if (!wait) {
       return tl::unexpected(wait.error());
     }
-    std::unique_ptr<RingIo> io(new RingIo(config, *envelope, std::move(*wait)));
+    std::unique_ptr<RingIo> io(new RingIo(config, std::move(*own), std::move(*wait)));
     if (auto placed = io->replace_uplink(std::move(uplink)); !placed) {
       return tl::unexpected(placed.error());
     }
@@ -72,7 +73,8 @@ class RingIo final : public RingPorts {
   [[nodiscard]] std::size_t transmit(std::span<const TxPacket> packets) override;
 
  private:
-  using RingPorts::RingPorts;
+  RingIo(const Config& config, OwnAddresses<Codec> own, UniqueFd wait)
+      : RingPorts(config, std::move(wait)), own_(std::move(own)) {}
 
   // `peer`: the only process whose packets may come out of that port. Null: the uplink, where weftd
   // has checked senders, and packets of any peer may come.
@@ -81,6 +83,7 @@ class RingIo final : public RingPorts {
   [[nodiscard]] Route route(const TxPacket& packet);
   [[nodiscard]] bool send_one(RingPort& port, const TxPacket& packet);
 
+  OwnAddresses<Codec> own_;
   std::size_t received_count_ = 0;
   std::array<RxPacket, kBurst> received_;
 };
@@ -139,18 +142,19 @@ template <net::FrameCodec Codec>
 void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& info,
                            const Peer* peer) {
   const auto envelope = net::Envelope::parse(frame, Codec::kPorts);
-  if (!envelope.ok() || envelope.destination() != config_.own) [[unlikely]] {
+  const auto to = envelope.ok() ? own_.number_of(envelope.destination()) : std::nullopt;
+  if (!to) [[unlikely]] {
     ++counters_.rx_malformed;
     return;
   }
-  if (peer != nullptr && !(envelope.source() == peer->address &&
+  if (peer != nullptr && !(net::nic_of<Codec>(envelope.source()) == peer->address &&
                            Codec::is_from(envelope.packet(), peer->attachment, peer->life)))
       [[unlikely]] {
     ++counters_.rx_forged;
     return;
   }
   RxPacket& packet = received_[received_count_++];
-  unwrap<Codec>(frame, envelope, packet);
+  unwrap<Codec>(frame, envelope, packet, *to);
   packet.arrived = (info.flags & kRecordArrival) != 0 ? time_at(Duration{info.time}) : kNever;
   ++counters_.rx_packets;
   counters_.rx_bytes += packet.bytes.size();
@@ -161,9 +165,9 @@ template <net::FrameCodec Codec>
 typename RingIo<Codec>::Route RingIo<Codec>::route(const TxPacket& packet) {
   std::optional<AttachmentId> attachment;
   if (!direct_.empty() && (attachment = Codec::destination_of(packet))) {
+    const Address nic = net::nic_of<Codec>(packet.to);
     const auto leads_there = [&](const Direct& direct) {
-      return direct.peer.attachment == *attachment && direct.peer.address == packet.to &&
-             !direct.ended;
+      return direct.peer.attachment == *attachment && direct.peer.address == nic && !direct.ended;
     };
     if (last_route_ != nullptr && leads_there(*last_route_)) {
       return {&last_route_->port, &last_route_->stall};
@@ -182,7 +186,8 @@ typename RingIo<Codec>::Route RingIo<Codec>::route(const TxPacket& packet) {
 // not committed is used by the next packet.
 template <net::FrameCodec Codec>
 bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
-  const std::size_t envelope = envelope_.size();
+  const net::EnvelopeWriter& writer = own_.writer(packet);
+  const std::size_t envelope = writer.size();
   const std::size_t trailer = net::trailer_size<Codec>(packet);
   const std::size_t size = packet.size() + trailer;
   std::byte* frame = port.tx().reserve(envelope + size);
@@ -206,8 +211,8 @@ bool RingIo<Codec>::send_one(RingPort& port, const TxPacket& packet) {
     Codec::write_trailer(to, packet);
   }
   std::memcpy(frame + envelope, packet.header.data(), packet.header_size);
-  if (!envelope_.write(frame, packet.to, packet.path, packet.ecn, Codec::dscp_of(packet), size,
-                       net::hop_limit_of<Codec>(packet))) {
+  if (!writer.write(frame, packet.to, packet.path, packet.ecn, Codec::dscp_of(packet), size,
+                    net::hop_limit_of<Codec>(packet))) {
     ++counters_.tx_unroutable;
     return true;
   }

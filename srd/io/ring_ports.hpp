@@ -96,10 +96,9 @@ class RingPorts : public PacketIo {
   // the time, and a program that mostly waits may poll rarely.
   static constexpr std::uint32_t kIdlePollCounts = 64;
 
-  RingPorts(const Config& config, const net::EnvelopeWriter& envelope, UniqueFd wait)
-      : config_(config), envelope_(envelope), wait_(std::move(wait)) {}
+  RingPorts(const Config& config, UniqueFd wait) : config_(config), wait_(std::move(wait)) {}
 
-  // What create() needs: the envelope's template, and something to sleep on.
+  // What create() needs: something to sleep on.
   [[nodiscard]] static Result<UniqueFd> create_wait();
   [[nodiscard]] IoCapabilities capabilities_with(std::uint16_t paths) const;
   // Two ports that are joined, for frames of so many bytes.
@@ -111,7 +110,6 @@ class RingPorts : public PacketIo {
   [[nodiscard]] bool given_up(RingPort& port, ReaderStall& stall) const;
 
   Config config_;
-  net::EnvelopeWriter envelope_;
   RingPort uplink_;
   ReaderStall uplink_stall_;
   // Packets that the next transmit() must take, because transmit_room() said so: if a ring turns

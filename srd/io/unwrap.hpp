@@ -15,8 +15,9 @@ namespace weft::srd {
 // that of the frame, and good; the packet is a part of the frame.
 template <net::FrameCodec Codec>
 inline void unwrap(std::span<const std::byte> frame, const net::Envelope& envelope,
-                   RxPacket& packet) {
+                   RxPacket& packet, std::uint8_t to = 0) {
   packet.from = envelope.source();
+  packet.to = to;
   packet.path = envelope.path();
   packet.ecn = envelope.ecn();
   packet.trimmed = Codec::is_trimmed(envelope.dscp());

@@ -21,6 +21,7 @@ struct UdpPorts {
   std::uint16_t destination = 0;
   std::uint16_t first_source = 0;
   std::uint16_t paths = 0;
+  bool groups = false;  // packets may go to multicast groups
 };
 
 inline constexpr std::uint8_t kHopLimit = 64;
@@ -45,6 +46,14 @@ using MacAddress = std::array<std::byte, 6>;
   return address != Address{} && address.bytes[0] != std::byte{0xFF};
 }
 
+// A multicast group.
+[[nodiscard]] inline bool is_group(const Address& address) {
+  if (address.is_v4()) {
+    return load8(address.v4_bytes().data()) >> 4 == 0xE;
+  }
+  return address.bytes[0] == std::byte{0xFF};
+}
+
 // Writes envelopes for what one NIC sends: a template, patched per packet.
 class EnvelopeWriter {
  public:
@@ -53,8 +62,9 @@ class EnvelopeWriter {
   [[nodiscard]] std::size_t size() const { return size_; }
 
   // Fills the first size() bytes of a frame whose packet of `packet_size` bytes follows them.
-  // False, and nothing written, if the destination is not of the NIC's address family or no NIC's
-  // address, the path is out of range, or the packet is too large.
+  // False, and nothing written, if the destination is not of the NIC's address family, or no NIC's
+  // address (nor a group's, where the protocol has them), the path is out of range, or the packet
+  // is too large.
   [[nodiscard]] bool write(std::byte* frame, const Address& to, PathId path, Ecn ecn,
                            std::uint8_t dscp, std::size_t packet_size,
                            std::uint8_t hop_limit = kHopLimit) const;
@@ -149,6 +159,14 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
     std::memcpy(to + 2, address.v4_bytes().data(), 4);
     return;
   }
+  // An EUI-64 of a local Ethernet address is that address, with one bit inverted and two bytes put
+  // into its middle.
+  if (load16(&address.bytes[11]) == 0xFFFE && (load8(&address.bytes[8]) & 3U) == 0) {
+    store16(to, load16(&address.bytes[8]) ^ 0x0200U);
+    std::memcpy(to + 2, &address.bytes[10], 1);
+    std::memcpy(to + 3, &address.bytes[13], 3);
+    return;
+  }
   std::uint64_t high;
   std::uint64_t low;
   std::memcpy(&high, address.bytes.data(), sizeof high);
@@ -160,13 +178,25 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
   store16(to + 4, hash >> 24 & 0xFFFF);
 }
 
+// RFC 1112 and RFC 2464.
+inline void store_group_mac(std::byte* to, const Address& group, bool v4) {
+  std::memcpy(to + 2, &group.bytes[12], 4);
+  store16(to, 0x3333);
+  if (v4) {
+    store16(to, 0x0100);
+    store8(to + 2, 0x5E);
+    store8(to + 3, load8(&group.bytes[13]) & 0x7FU);
+  }
+}
+
 [[gnu::always_inline]] inline bool EnvelopeWriter::write(std::byte* frame, const Address& to,
                                                          PathId path, Ecn ecn, std::uint8_t dscp,
                                                          std::size_t packet_size,
                                                          std::uint8_t hop_limit) const {
   const bool v4 = size_ == kEnvelopeSizeV4;
-  if (to.is_v4() != v4 || !is_host(to) || path.value() >= ports_.paths ||
-      packet_size > kLargestPacket) {
+  const bool host = is_host(to);
+  if (to.is_v4() != v4 || !(host || (ports_.groups && is_group(to))) ||
+      path.value() >= ports_.paths || packet_size > kLargestPacket) {
     return false;
   }
   std::memcpy(frame, bytes_.data(), kEnvelopeSizeV4);
@@ -193,7 +223,11 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
     store16(ip + kV6Length, udp_length);
     std::memcpy(ip + kV6Destination, to.bytes.data(), to.bytes.size());
   }
-  store_mac(frame, to, v4);
+  if (host) [[likely]] {
+    store_mac(frame, to, v4);
+  } else {
+    store_group_mac(frame, to, v4);
+  }
   std::byte* const udp = frame + size_ - kUdpSize;
   store16(udp + kUdpSourcePort, source_port);
   store16(udp + kUdpLength, udp_length);
@@ -226,7 +260,9 @@ inline void store_mac(std::byte* to, const Address& address, bool v4) {
   if (!is_host(source_)) {
     return EnvelopeFault::bad_source;
   }
-  return is_host(destination_) ? EnvelopeFault::none : EnvelopeFault::bad_destination;
+  return is_host(destination_) || (ports.groups && is_group(destination_))
+             ? EnvelopeFault::none
+             : EnvelopeFault::bad_destination;
 }
 
 [[gnu::always_inline]] inline EnvelopeFault Envelope::check_v4(std::span<const std::byte> ip,

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "srd/net/address.hpp"
 #include "srd/net/envelope.hpp"
@@ -73,6 +74,26 @@ template <class C>
   }
 }
 
+// A protocol whose NICs have further addresses, which follow from the one that names the NIC. They
+// are numbered from 1, the naming one among them; a packet that says 0 means that one.
+template <class C>
+concept HasAliases = requires(const Address& address) {
+  // The address that names the NIC which has this one; of what is nobody's, itself.
+  { C::nic_of(address) } -> std::same_as<Address>;
+  { C::addresses_of(address) } -> std::same_as<std::vector<Address>>;
+};
+// RxPacket::to, of a packet to a multicast group.
+inline constexpr std::uint8_t kToGroup = 0xFF;
+
+template <class C>
+[[nodiscard]] inline Address nic_of(const Address& address) {
+  if constexpr (HasAliases<C>) {
+    return C::nic_of(address);
+  } else {
+    return address;
+  }
+}
+
 // What a packet says of the processes at its ends.
 struct Steering {
   std::uint32_t place = 0;    // the attachment, on the destination NIC
@@ -80,6 +101,7 @@ struct Steering {
   bool names_sender = false;  // the packet says which process of its source NIC has sent it:
   AttachmentId sender;
   Life life;
+  bool group = false;  // for the members of the multicast group that it is addressed to
 };
 
 enum class PacketFault : std::uint8_t { none, malformed, corrupted };
@@ -150,6 +172,11 @@ struct CodecList {
       const auto packet = flow.payload();
       return packet.size() < codec.kSteeringBytes ? Found{} : codec.steer(packet);
     });
+  }
+  // The address that names the NIC, by whichever of them it is called here.
+  [[nodiscard]] static Address nic_of(Address address) {
+    (void)((address = net::nic_of<Codecs>(address), true) && ...);
+    return address;
   }
   [[nodiscard]] static PacketFault check(const FlowKey& flow, std::span<const std::byte> frame) {
     return with(flow, PacketFault::malformed, [&](auto codec) { return codec.check(frame); });

@@ -34,6 +34,7 @@ struct RxPacket {
   Ecn ecn = Ecn::not_capable;
   bool trimmed = false;              // a switch cut the payload off and says so in the envelope
   std::uint8_t envelope_size = 0;    // see envelope()
+  std::uint8_t to = 0;               // which of the NIC's addresses; see net::HasAliases
   std::span<const std::byte> bytes;  // the transport header and (the beginning of) the payload
   std::span<const std::byte> more;   // the rest, for carriers that keep header and payload apart
   // When it was here, if the carrier knows better than the caller: it may have waited for a core.
@@ -66,6 +67,7 @@ struct TxPacket {
   std::uint8_t dscp = 0;  // for protocols whose users choose it; a codec's matter in the others
   std::uint16_t header_size = 0;
   std::uint8_t hop_limit = 64;  // the same
+  std::uint8_t source = 0;      // which of the NIC's addresses it is from; see net::HasAliases
   TimePoint when{};             // it was asked for; set by the caller, for carriers that tell
   std::array<std::span<const std::byte>, 2> payload{};
   std::array<std::byte, kHeaderCapacity> header;  // deliberately not initialised

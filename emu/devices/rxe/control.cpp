@@ -11,6 +11,8 @@
 namespace weft::devices::rxe {
 namespace {
 
+constexpr std::uint32_t kMaxSendsHeld = 1024;
+
 // The rights that the device has. kAccessOptional are those that a device may ignore.
 constexpr std::uint32_t kAccess = roce::kLocalWrite | roce::kRemoteWrite | roce::kRemoteRead |
                                   roce::kRemoteAtomic | roce::kWindowBind | roce::kZeroBased;
@@ -118,9 +120,7 @@ nic::Outcome<std::unique_ptr<kernel::Ah>> RxeDevice::create_ah(kernel::Pd& pd,
   if (attributes.is_global == 0 || attributes.sgid_index >= gids_.size()) {
     return nic::refuse(EINVAL);
   }
-  const auto used =
-      ahs_.size() - static_cast<std::size_t>(std::count(ahs_.begin(), ahs_.end(), nullptr));
-  if (used >= abilities_.max_ah) {
+  if (ahs_.size() >= abilities_.max_ah) {
     return nic::refuse(ENOMEM);
   }
   auto ah = std::make_unique<OwnedAh>(*this, pd, address_vector(attributes));
@@ -134,9 +134,7 @@ nic::Outcome<std::unique_ptr<kernel::Cq>> RxeDevice::create_cq(const kernel::Fil
   if (request.cqe == 0 || request.cqe > abilities_.max_cqe) {
     return nic::refuse(EINVAL);
   }
-  const auto used =
-      cqs_.size() - static_cast<std::size_t>(std::count(cqs_.begin(), cqs_.end(), nullptr));
-  if (used >= abilities_.max_cq) {
+  if (cqs_.size() >= abilities_.max_cq) {
     return nic::refuse(ENOMEM);
   }
   auto cq = std::make_unique<OwnedCq>(*this, file, request.cqe, request.has_channel);
@@ -270,15 +268,15 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> RxeDevice::create_qp(const kernel::Fil
     return nic::refuse(ENOMEM);
   }
   const auto* const srq = static_cast<const OwnedSrq*>(request.srq);
-  // The engine holds all sends, because it needs them for retransmission, and only the receive that
-  // is next: the others stay in the program's ring, whose fill the library itself keeps count of.
+  // The engine holds the sends that are next, as many as can be under way, and only the next
+  // receive: all others wait in their rings, which take no memory before they are used.
   const std::uint32_t number =
       engine_.create_qp({.type = static_cast<roce::QpType>(request.type),
                          .domain = qp->domain(),
                          .send_cq = static_cast<OwnedCq&>(*request.send_cq).id(),
                          .receive_cq = static_cast<OwnedCq&>(*request.recv_cq).id(),
                          .srq = srq != nullptr ? srq->id() : roce::kNoSrq,
-                         .max_send = std::max(qp->send_capacity(), 1U),
+                         .max_send = std::clamp(qp->send_capacity(), 1U, kMaxSendsHeld),
                          .max_receive = 1,
                          .max_send_sge = shape->send.sges,
                          .max_receive_sge = shape->receive_sges,
@@ -347,6 +345,35 @@ nic::Outcome<void> RxeDevice::query_qp(const kernel::Qp& qp, std::uint32_t /*mas
   to.timeout = from->timeout;
   to.retry_cnt = from->retry_count;
   to.rnr_retry = from->rnr_retry;
+  return {};
+}
+
+nic::Outcome<void> RxeDevice::attach_multicast(kernel::Qp& qp,
+                                               const std::array<std::byte, 16>& group) {
+  const srd::Address address{group};
+  const std::size_t members = engine_.members_of(address);
+  if (members >= kMaxGroupMembers || (members == 0 && engine_.groups() >= kMaxGroups)) {
+    return nic::refuse(ENOMEM);
+  }
+  if (const int error = engine_.attach_multicast(qp.number, address); error != 0) {
+    return nic::refuse(error);
+  }
+  if (members == 0 && on_group_ && !on_group_(address, true)) {
+    (void)engine_.detach_multicast(qp.number, address);
+    return nic::refuse(ENOMEM);
+  }
+  return {};
+}
+
+nic::Outcome<void> RxeDevice::detach_multicast(kernel::Qp& qp,
+                                               const std::array<std::byte, 16>& group) {
+  const srd::Address address{group};
+  if (const int error = engine_.detach_multicast(qp.number, address); error != 0) {
+    return nic::refuse(error);
+  }
+  if (engine_.members_of(address) == 0 && on_group_) {
+    (void)on_group_(address, false);
+  }
   return {};
 }
 

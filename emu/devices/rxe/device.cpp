@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "emu/devices/rxe/objects.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "emu/roce/wire/datagram.hpp"
 #include "emu/roce/wire/headers.hpp"
 #include "emu/roce/wire/opcode.hpp"
@@ -64,7 +65,7 @@ roce::EngineConfig engine_config(const Abilities& abilities, const srd::Address&
   constexpr std::uint32_t kFirst = 2;  // 0 and 1 are for management
   const std::uint32_t first = std::max(qpns.first, kFirst);
   roce::EngineConfig config;
-  config.addresses = {address};
+  config.addresses = roce::wire::addresses_of(address);
   config.first_qpn = first;
   config.max_qps = std::min(abilities.max_qp, qpns.first + qpns.count - first);
   config.max_path_mtu = port_mtu(abilities, carrier);
@@ -184,6 +185,9 @@ void RxeDevice::note_moved(const roce::Engine::Moved& moved) {
     return;
   }
   qp->retire(moved.retired);
+  if (qp->has_waiting()) {
+    (void)post_send(*qp);  // those that found no room
+  }
   if (moved.state == roce::QpState::error && !qp->failed()) {
     qp->set_failed(true);
     failed_.push_back(qp);
@@ -191,7 +195,7 @@ void RxeDevice::note_moved(const roce::Engine::Moved& moved) {
 }
 
 void RxeDevice::publish(const roce::Completion& completion) {
-  OwnedCq* const cq = completion.cq < cqs_.size() ? cqs_[completion.cq] : nullptr;
+  OwnedCq* const cq = cqs_.find(completion.cq);
   if (cq == nullptr) {
     return;
   }
@@ -220,7 +224,7 @@ bool RxeDevice::resolve(const OwnedQp& qp, SendWork& work) const {
   if (work.ah == 0) {
     return true;
   }
-  const OwnedAh* const ah = work.ah <= ahs_.size() ? ahs_[work.ah - 1] : nullptr;
+  const OwnedAh* const ah = ahs_.find(work.ah - 1);
   if (ah == nullptr || ah->domain != qp.domain()) {
     return false;
   }
@@ -230,6 +234,7 @@ bool RxeDevice::resolve(const OwnedQp& qp, SendWork& work) const {
 
 nic::Outcome<void> RxeDevice::post_send(kernel::Qp& qp) {
   auto& pair = static_cast<OwnedQp&>(qp);
+  pair.set_waiting(false);
   while (pair.next_send(send_work_)) {
     SendWork& work = send_work_;
     if (!resolve(pair, work)) {
@@ -239,7 +244,8 @@ nic::Outcome<void> RxeDevice::post_send(kernel::Qp& qp) {
         engine_.post_send(pair.number, work.request, std::span(work.segments).first(work.sges),
                           std::span(work.inline_data).first(work.inline_size));
     if (error == ENOMEM) {
-      break;  // it stays in the ring until there is room
+      pair.set_waiting(true);  // it stays in the ring until there is room
+      break;
     }
     if (error != 0) {
       return nic::refuse(error);
@@ -283,7 +289,9 @@ void RxeDevice::query_device(abi::QueryDevice& to) const {
   to.max_qp_init_rd_atom = d.max_rd_atomic;
   to.atomic_cap = 1;  // among queue pairs of this device
   to.max_mw = d.max_mw;
-  to.max_mcast_grp = 0;  // weftd carries no multicast
+  to.max_mcast_grp = kMaxGroups;
+  to.max_mcast_qp_attach = kMaxGroupMembers;
+  to.max_total_mcast_qp_attach = kMaxGroups * kMaxGroupMembers;
   to.max_ah = d.max_ah;
   to.max_srq = d.max_srq;
   to.max_srq_wr = d.max_srq_wr;

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "emu/devices/rxe/abi.hpp"
@@ -12,6 +15,7 @@
 #include "emu/devices/rxe/qp.hpp"
 #include "emu/kernel/device.hpp"
 #include "emu/roce/engine/engine.hpp"
+#include "srd/base/free_numbers.hpp"
 #include "srd/net/machine.hpp"
 #include "srd/net/packet_io.hpp"
 
@@ -31,6 +35,33 @@ struct QpnBlock {
                                                const srd::IoCapabilities& carrier,
                                                std::uint64_t salt);
 
+// Objects that applications own, by numbers of their own.
+template <class T>
+class Numbered {
+ public:
+  [[nodiscard]] std::uint32_t add(T* object) {
+    const std::uint32_t number = numbers_.take();
+    if (number >= objects_.size()) {
+      objects_.resize(number + std::size_t{1});
+    }
+    objects_[number] = object;
+    return number;
+  }
+  void remove(std::uint32_t number) {
+    objects_[number] = nullptr;
+    numbers_.give_back(number);
+  }
+  // Null: there is none.
+  [[nodiscard]] T* find(std::uint32_t number) const {
+    return number < objects_.size() ? objects_[number] : nullptr;
+  }
+  [[nodiscard]] std::size_t size() const { return numbers_.used(); }
+
+ private:
+  FreeNumbers numbers_;
+  std::vector<T*> objects_;
+};
+
 // One process has one of these per NIC. All calls come one at a time, from the thread that holds
 // the host's lock (DeviceRunner). Sends are announced by a command (post_send), receives are taken
 // from the rings when the engine needs one. Tables hold objects that applications own; these enter
@@ -43,6 +74,16 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   ~RxeDevice() override;
   // Receives count only so long after the NIC has first seen them.
   void set_late_receives(Duration late) { late_receives_ = late; }
+  // Tells the network that packets to a multicast group are for this process, or not any more;
+  // false: it does not want to know. Called with the device to itself.
+  using OnGroup = std::function<bool(const srd::Address& group, bool wanted)>;
+  void set_on_group(OnGroup on_group) { on_group_ = std::move(on_group); }
+  // The number of the interface that its addresses are on.
+  void set_interface(std::uint32_t number) {
+    for (abi::GidEntry& gid : gids_) {
+      gid.interface = number;
+    }
+  }
 
   // --- Machine: the engine's, with the application's rings read and written around it. Received
   // packets end with an ICRC, which has been checked; those that are sent have none yet.
@@ -110,6 +151,10 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] nic::Outcome<void> modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) override;
   [[nodiscard]] nic::Outcome<void> query_qp(const kernel::Qp& qp, std::uint32_t mask,
                                             abi::QueryQp& to) const override;
+  [[nodiscard]] nic::Outcome<void> attach_multicast(
+      kernel::Qp& qp, const std::array<std::byte, 16>& group) override;
+  [[nodiscard]] nic::Outcome<void> detach_multicast(
+      kernel::Qp& qp, const std::array<std::byte, 16>& group) override;
   [[nodiscard]] nic::Outcome<void> post_send(kernel::Qp& qp) override;
 
   [[nodiscard]] const roce::Engine& engine() const { return engine_; }
@@ -123,6 +168,10 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   class OwnedCq;
   class OwnedSrq;
   class OwnedQp;
+
+  // The limits of Linux's driver.
+  static constexpr std::uint32_t kMaxGroups = 8192;
+  static constexpr std::uint32_t kMaxGroupMembers = 56;
 
   static void refill(void* owner, bool is_srq, std::uint32_t id, roce::ReceiveQueue& queue);
   void take(TimePoint now, const srd::RxPacket& packet);
@@ -145,6 +194,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   roce::Sink sink_;
   roce::Engine engine_;
   Gsi gsi_;
+  OnGroup on_group_;
   Duration late_receives_{};
   TimePoint last_now_{};  // commands come without the time
   std::uint32_t next_domain_ = 1;
@@ -152,12 +202,12 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   std::uint32_t mrs_ = 0;
   std::uint32_t mws_ = 0;
   std::uint32_t srq_count_ = 0;
-  std::vector<OwnedQp*> qps_;      // by number
-  std::vector<OwnedQp*> failed_;   // what is posted to receive there ends at once
-  std::vector<OwnedCq*> cqs_;      // by number
+  std::vector<OwnedQp*> qps_;     // by number
+  std::vector<OwnedQp*> failed_;  // what is posted to receive there ends at once
+  Numbered<OwnedCq> cqs_;
   std::vector<OwnedCq*> awaited_;  // with a channel
   std::vector<OwnedSrq*> srqs_;    // by the engine's number
-  std::vector<OwnedAh*> ahs_;      // by number - 1
+  Numbered<OwnedAh> ahs_;          // from 1 on
   SendWork send_work_;             // scratch
   ReceiveWork receive_work_;       // scratch
 };

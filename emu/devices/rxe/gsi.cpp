@@ -57,6 +57,8 @@ bool Gsi::write_next(srd::TxPacket& out) {
   const std::size_t size = wire::write_headers(headers, out.header.data());
   std::ranges::copy(message.bytes, out.header.begin() + static_cast<std::ptrdiff_t>(size));
   out.to = message.to;
+  const auto own = std::ranges::find(config_.addresses, message.from);
+  out.source = static_cast<std::uint8_t>(own - config_.addresses.begin() + 1);  // unknown: none
   out.path = srd::PathId{0};
   out.ecn = srd::Ecn::not_capable;
   out.dscp = static_cast<std::uint8_t>(message.traffic_class >> 2);

@@ -14,17 +14,6 @@
 
 namespace weft::devices::rxe {
 
-// The first free place, at the end if need be.
-template <class T>
-[[nodiscard]] std::uint32_t place_for(std::vector<T*>& table, T* object) {
-  auto place = std::find(table.begin(), table.end(), nullptr);
-  if (place == table.end()) {
-    place = table.insert(table.end(), nullptr);
-  }
-  *place = object;
-  return static_cast<std::uint32_t>(place - table.begin());
-}
-
 struct RxeDevice::OwnedPd final : kernel::Pd {
   OwnedPd(RxeDevice& owner, std::uint32_t number) : device(owner), domain(number) { ++device.pds_; }
   ~OwnedPd() override { --device.pds_; }
@@ -45,6 +34,7 @@ struct RxeDevice::OwnedMr final : kernel::Mr {
   [[nodiscard]] bool busy() const override {
     return Object::busy() || device.engine_.keys().has_windows(lkey);
   }
+  [[nodiscard]] int error_of_busy() const override { return EINVAL; }  // as Linux's driver
   RxeDevice& device;
 };
 
@@ -64,9 +54,9 @@ struct RxeDevice::OwnedMw final : kernel::Mw {
 struct RxeDevice::OwnedAh final : kernel::Ah {
   OwnedAh(RxeDevice& owner, const kernel::Pd& pd, const roce::AddressVector& to)
       : device(owner), domain(static_cast<const OwnedPd&>(pd).domain), address(to) {
-    number = place_for(device.ahs_, this) + 1;
+    number = device.ahs_.add(this) + 1;
   }
-  ~OwnedAh() override { device.ahs_[number - 1] = nullptr; }
+  ~OwnedAh() override { device.ahs_.remove(number - 1); }
   RxeDevice& device;
   std::uint32_t domain;
   roce::AddressVector address;
@@ -76,14 +66,14 @@ struct RxeDevice::OwnedAh final : kernel::Ah {
 class RxeDevice::OwnedCq final : public CompletionQueue {
  public:
   OwnedCq(RxeDevice& device, const kernel::FileServices& file, std::uint32_t entries, bool awaited)
-      : CompletionQueue(file, entries), device_(device), id_(place_for(device.cqs_, this)) {
+      : CompletionQueue(file, entries), device_(device), id_(device.cqs_.add(this)) {
     if (awaited) {
       device_.awaited_.push_back(this);
     }
   }
   ~OwnedCq() override {
     device_.publish();  // nothing of it stays behind
-    device_.cqs_[id_] = nullptr;
+    device_.cqs_.remove(id_);
     std::erase(device_.awaited_, this);
   }
   [[nodiscard]] std::uint32_t id() const { return id_; }
@@ -137,6 +127,9 @@ class RxeDevice::OwnedQp final : public QueuePair {
       return;
     }
     device_.publish();
+    for (const auto& group : groups) {
+      (void)device_.detach_multicast(*this, group);
+    }
     std::erase(device_.failed_, this);
     device_.qps_[number - device_.config_.first_qpn] = nullptr;
     WEFT_CHECK(device_.engine_.destroy_qp(number) == 0);

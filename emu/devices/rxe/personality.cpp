@@ -3,6 +3,8 @@
 
 #include "emu/devices/rxe/abilities.hpp"
 #include "emu/devices/rxe/device.hpp"
+#include "emu/kernel/interfaces.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "emu/roce/wire/roce_codec.hpp"
 #include "srd/base/rng.hpp"
 
@@ -10,6 +12,10 @@ namespace weft::devices::rxe {
 
 std::string RxePersonality::device_name(std::size_t index) const {
   return "rxe_" + std::to_string(index);
+}
+
+std::vector<srd::Address> RxePersonality::addresses(const srd::Address& address) const {
+  return roce::wire::addresses_of(address);
 }
 
 const srd::NetworkProtocol& RxePersonality::protocol() const {
@@ -48,6 +54,8 @@ Result<std::unique_ptr<NicRunner>> RxePersonality::start(const kernel::NicDescri
                     network.io->capabilities(), salt);
   auto device = std::make_unique<RxeDevice>(*abilities, config, statistics);
   device->set_late_receives(late_receives_of_environment());
+  device->set_on_group(std::move(network.on_group));
+  device->set_interface(kernel::interface_index(nic.index));
   return DeviceRunner<RxeDevice>::create(std::move(device), std::move(network.io));
 }
 

@@ -12,9 +12,10 @@ class RxePersonality final : public Personality {
   [[nodiscard]] std::string_view kind() const override { return "rxe"; }
   // Where there is no netlink, libraries know such devices by the beginning of their names.
   [[nodiscard]] std::string device_name(std::size_t index) const override;
-  // The only one in its table so far: the address itself.
+  // The one in its table that programs take which look for an IPv4 address.
   [[nodiscard]] srd::Address gid(const srd::Address& address) const override { return address; }
 
+  [[nodiscard]] std::vector<srd::Address> addresses(const srd::Address& address) const override;
   [[nodiscard]] const srd::NetworkProtocol& protocol() const override;
 
   [[nodiscard]] std::string_view default_profile() const override { return "soft"; }

@@ -129,6 +129,7 @@ void QueuePair::reset() {
   }
   fetched_ = 0;
   retired_ = 0;
+  waits_ = false;
   late_.reset();
 }
 

@@ -63,6 +63,9 @@ class QueuePair : public kernel::Qp {
   // The next send that has not been fetched; false: there is none.
   [[nodiscard]] bool next_send(SendWork& work) const;
   void fetched_one() { ++fetched_; }
+  // The engine has had no room for all that was posted.
+  [[nodiscard]] bool has_waiting() const { return waits_; }
+  void set_waiting(bool waits) { waits_ = waits; }
   // Of those that were ever fetched, `retired` are over: the application may use their places.
   void retire(std::uint64_t retired);
   void refill(roce::ReceiveQueue& queue, ReceiveWork& scratch, TimePoint now, Duration late);
@@ -83,6 +86,7 @@ class QueuePair : public kernel::Qp {
   std::uint32_t fetched_ = 0;  // but not retired
   std::uint64_t retired_ = 0;
   bool failed_ = false;
+  bool waits_ = false;
   LateReceives late_;
 };
 

@@ -9,8 +9,11 @@
 
 #include "emu/devices/rxe/abilities.hpp"
 #include "emu/devices/rxe/personality.hpp"
+#include "emu/kernel/interfaces.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "srd/base/check.hpp"
 #include "srd/net/address_text.hpp"
+#include "srd/net/envelope.hpp"
 
 namespace weft::devices::rxe {
 namespace {
@@ -23,8 +26,33 @@ std::string pci_address(const kernel::NicDescription& nic) {
   return kernel::format("rxe0:%02x:00.0", nic.index & 0xFF);
 }
 
-void write_port(kernel::TreeWriter& tree, const fs::path& port, const Abilities& abilities,
-                const srd::Address& gid) {
+void write_gids(kernel::TreeWriter& tree, const fs::path& port, const std::string& interface,
+                std::span<const srd::Address> gids) {
+  for (std::size_t i = 0; i < gids.size(); ++i) {
+    const std::string index = std::to_string(i);
+    tree.file(port / "gids" / index, kernel::byte_pairs(gids[i].bytes));
+    tree.file(port / "gid_attrs/types" / index, "RoCE v2");
+    tree.file(port / "gid_attrs/ndevs" / index, interface);
+  }
+}
+
+// What scripts look up that tell which interface a device is on. The machine's kernel has none of
+// that name.
+void write_interface(kernel::TreeWriter& tree, const fs::path& folder, std::uint32_t nic,
+                     const srd::Address& address) {
+  std::string mac;
+  for (const std::byte byte : srd::net::mac_of(address)) {
+    mac += kernel::format(mac.empty() ? "%02x" : ":%02x", std::to_integer<unsigned>(byte));
+  }
+  tree.file(folder / "address", mac);
+  tree.file(folder / "dev_id", "0x0");
+  tree.file(folder / "dev_port", "0");
+  tree.file(folder / "ifindex", std::to_string(kernel::interface_index(nic)));
+  tree.file(folder / "operstate", "up");
+  tree.file(folder / "type", "1");
+}
+
+void write_port(kernel::TreeWriter& tree, const fs::path& port, const Abilities& abilities) {
   kernel::write_link_state(tree, port, true);
   tree.file(port / "link_layer", "Ethernet");
   tree.file(port / "rate", kernel::format("%u Gb/sec (4X EDR)", abilities.gbps));
@@ -33,8 +61,6 @@ void write_port(kernel::TreeWriter& tree, const fs::path& port, const Abilities&
   tree.file(port / "sm_sl", "0");
   tree.file(port / "lid_mask_count", "0");
   tree.file(port / "cap_mask", "0x00010000");
-  tree.file(port / "gids/0", kernel::byte_pairs(gid.bytes));
-  tree.file(port / "gid_attrs/types/0", "RoCE v2");
   tree.file(port / "pkeys/0", "0xffff");
 }
 
@@ -56,7 +82,7 @@ void RxePersonality::write_device(kernel::TreeWriter& tree,
   const auto address = srd::parse_address(nic.address);
   const auto abilities = abilities_from_text(nic.abilities);
   WEFT_CHECK(address && abilities);  // write_device_tree() has checked both
-  const srd::Address port_gid = gid(*address);
+  const auto gids = roce::wire::addresses_of(*address);
   const std::string pci = pci_address(nic);
   const fs::path device = device_folder(nic);
   tree.file(device / "vendor", "0xffff");
@@ -71,7 +97,7 @@ void RxePersonality::write_device(kernel::TreeWriter& tree,
   tree.link(fs::path("sys/bus/pci/drivers/rxe") / pci, device);
 
   const fs::path ib = device / "infiniband" / nic.name;
-  const std::string guid = kernel::byte_pairs(std::span(port_gid.bytes).subspan(8));
+  const std::string guid = kernel::byte_pairs(std::span(gids.front().bytes).subspan(8));
   tree.file(ib / "node_type", "1: CA");
   tree.file(ib / "node_guid", guid);
   tree.file(ib / "sys_image_guid", guid);
@@ -81,7 +107,10 @@ void RxePersonality::write_device(kernel::TreeWriter& tree,
   tree.file(ib / "hca_type", "RXE (EMULATED)");
   tree.file(ib / "node_desc", nic.name + " EMULATED");
   tree.link(ib / "device", device);
-  write_port(tree, ib / "ports/1", *abilities, port_gid);
+  write_port(tree, ib / "ports/1", *abilities);
+  const std::string interface = kernel::interface_name(nic.index);
+  write_gids(tree, ib / "ports/1", interface, gids);
+  write_interface(tree, device / "net" / interface, nic.index, *address);
 }
 
 }  // namespace weft::devices::rxe

@@ -360,6 +360,8 @@ struct JoinIpMulticast {
 };
 static_assert(sizeof(JoinIpMulticast) == 48);
 
+inline constexpr std::uint16_t kJoinFullMember = 0;
+inline constexpr std::uint16_t kJoinSendOnly = 1;
 struct JoinMulticast {
   std::uint64_t response;
   std::uint64_t uid;

@@ -50,6 +50,8 @@ enum Attribute : std::uint16_t {
   kResource = 16,
   kResourceName = 17,
   kResourceCount = 18,
+  kInterfaceIndex = 50,
+  kInterfaceName = 51,
   kNamespaceMode = 66,
   kCharacterType = 69,
   kCharacterName = 70,
@@ -248,6 +250,9 @@ class Conversation {
       message.put(kCapabilities, std::uint64_t{0})
           .put(kPortState, abi::port_state(device.up))
           .put(kPortPhysicalState, abi::port_physical_state(device.up));
+      if (!device.interface.empty()) {
+        message.put(kInterfaceIndex, device.interface_index).put(kInterfaceName, device.interface);
+      }
     } else {
       tell_named(message, device.port_counters, {kCounters, kCounter, kCounterName, kCounterValue});
     }

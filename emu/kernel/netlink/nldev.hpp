@@ -23,6 +23,8 @@ struct DeviceFacts {
   bool up = true;
   std::string character_device;     // below /dev/infiniband
   std::uint64_t device_number = 0;  // as the kernel encodes it
+  std::string interface {};         // that its port is on; empty: none
+  std::uint32_t interface_index = 0;
   Named port_counters;
   Named resources;
 };

@@ -321,8 +321,59 @@ int CmFile::notify(Call& call) {
                                                           : EINVAL;
 }
 
-// JOIN_IP_MCAST and JOIN_MCAST: there are no groups.
-int CmFile::join_multicast(Call& /*call*/) { return EOPNOTSUPP; }
-int CmFile::leave_multicast(Call& /*call*/) { return EOPNOTSUPP; }
+int CmFile::join_ip_multicast(Call& call) {
+  const auto command = call.read<ucma::JoinIpMulticast>();
+  const auto address = read_socket(command.address);
+  return address ? join(call, command.id, command.uid, *address) : EINVAL;
+}
+
+int CmFile::join_multicast(Call& call) {
+  const auto command = call.read<ucma::JoinMulticast>();
+  const auto address = read_socket(command.address);
+  const bool known_flag =
+      command.join_flags == ucma::kJoinFullMember || command.join_flags == ucma::kJoinSendOnly;
+  if (!address || command.address_size != socket_size(command.address) || !known_flag) {
+    return EINVAL;
+  }
+  return join(call, command.id, command.uid, *address);
+}
+
+int CmFile::join(Call& call, std::uint32_t id, std::uint64_t uid,
+                 const cm::SocketAddress& address) {
+  Contexts::Context* context = nullptr;
+  if (const int error = find_on_nic(call, id, context); error != 0) {
+    return error;
+  }
+  Contexts::Group* const group = contexts_.add_group(context->id, uid);
+  if (group == nullptr) {
+    return ENOMEM;
+  }
+  const std::uint32_t number = group->number;
+  const int error = call.manager.join(context->handle, address, number);
+  if (error != 0) {
+    contexts_.remove_group(number);
+    return error;
+  }
+  call.answer(ucma::IdReply{number});
+  return 0;
+}
+
+int CmFile::leave_multicast(Call& call) {
+  const auto number = call.read<ucma::DestroyId>().id;
+  const Contexts::Group* const group = contexts_.find_group(number);
+  if (group == nullptr) {
+    return ENOENT;
+  }
+  if (contexts_.find(group->context)->file != this) {
+    return EINVAL;
+  }
+  std::erase_if(events_.entries(), [number](const CmEventQueue::Entry& entry) {
+    return entry.of_group && entry.reply.id == number;
+  });
+  events_.signal();
+  call.answer(ucma::EventsReply{group->events_reported});
+  contexts_.remove_group(number);
+  return 0;
+}
 
 }  // namespace weft::kernel

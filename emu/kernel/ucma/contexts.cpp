@@ -32,14 +32,7 @@ void Contexts::destroy_all(roce::cm::Manager& manager, TimePoint now) {
 }
 
 Contexts::Context& Contexts::add(CmFile& file, roce::cm::Handle handle, std::uint64_t uid) {
-  // As the kernel's own table gives them out, so that ids stay small and are used again.
-  std::uint32_t id = 0;  // the lowest that is free
-  for (const auto& [used, context] : contexts_) {
-    if (used != id) {
-      break;
-    }
-    ++id;
-  }
+  const std::uint32_t id = ids_.take();
   by_handle_.emplace(handle.value(), id);
   return contexts_.emplace(id, Context{id, &file, handle, uid, 0}).first->second;
 }
@@ -64,10 +57,37 @@ Contexts::Context* Contexts::first_of(const CmFile& file) {
   return found == contexts_.end() ? nullptr : &found->second;
 }
 
+Contexts::Group* Contexts::add_group(std::uint32_t context, std::uint64_t uid) {
+  if (groups_.size() >= kMaxGroups) {
+    return nullptr;
+  }
+  const std::uint32_t number = group_numbers_.take();
+  return &groups_.emplace(number, Group{number, context, uid, 0}).first->second;
+}
+
+Contexts::Group* Contexts::find_group(std::uint32_t number) {
+  const auto found = groups_.find(number);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+void Contexts::remove_group(std::uint32_t number) {
+  groups_.erase(number);
+  group_numbers_.give_back(number);
+}
+
+// With the groups that it has joined.
 void Contexts::remove(std::uint32_t id) {
+  std::erase_if(groups_, [&](const auto& entry) {
+    const bool left = entry.second.context == id;
+    if (left) {
+      group_numbers_.give_back(entry.first);
+    }
+    return left;
+  });
   const auto found = contexts_.find(id);
   by_handle_.erase(found->second.handle.value());
   contexts_.erase(found);
+  ids_.give_back(id);
 }
 
 }  // namespace weft::kernel

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "emu/roce/cm/manager.hpp"
+#include "srd/base/free_numbers.hpp"
 
 namespace weft::kernel {
 
@@ -41,6 +42,13 @@ class Contexts {
     std::uint64_t uid = 0;  // the program's; 0: it has not accepted yet, and hears nothing
     std::uint32_t events_reported = 0;
   };
+  // A multicast group that an id has joined. Its events are counted here, and as the id's, too.
+  struct Group {
+    std::uint32_t number = 0;
+    std::uint32_t context = 0;
+    std::uint64_t uid = 0;
+    std::uint32_t events_reported = 0;
+  };
 
   // Gives all events that are ready to their files.
   void dispatch(roce::cm::Manager& manager);
@@ -55,10 +63,19 @@ class Contexts {
   [[nodiscard]] Context* find(std::uint32_t id);
   [[nodiscard]] Context* first_of(const CmFile& file);
   void remove(std::uint32_t id);
+  // Null: too many.
+  [[nodiscard]] Group* add_group(std::uint32_t context, std::uint64_t uid);
+  [[nodiscard]] Group* find_group(std::uint32_t number);
+  void remove_group(std::uint32_t number);
 
  private:
+  static constexpr std::size_t kMaxGroups = 65536;
+
+  FreeNumbers ids_;
   std::map<std::uint32_t, Context> contexts_;
   std::map<std::uint32_t, std::uint32_t> by_handle_;
+  std::map<std::uint32_t, Group> groups_;
+  FreeNumbers group_numbers_;
 };
 
 }  // namespace weft::kernel

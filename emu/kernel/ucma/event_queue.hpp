@@ -20,6 +20,7 @@ class CmEventQueue {
     abi::ucma::EventReply reply{};
     bool brings_connection = false;
     roce::cm::Handle connection;  // without a context until it is fetched
+    bool of_group = false;        // and not of the id: reply.id is the group's number
   };
 
   CmEventQueue() = default;

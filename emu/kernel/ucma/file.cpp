@@ -50,7 +50,7 @@ const CmFile::Entry CmFile::kCommands[] = {
     {Command::set_option, sizeof(ucma::SetOption), kNoReply, 0, 0, &CmFile::set_option},
     {Command::notify, sizeof(ucma::Notify), kNoReply, 0, 0, &CmFile::notify},
     {Command::join_ip_multicast, sizeof(ucma::JoinIpMulticast), sizeof(ucma::IdReply),
-     sizeof(ucma::IdReply), 0, &CmFile::join_multicast},
+     sizeof(ucma::IdReply), 0, &CmFile::join_ip_multicast},
     {Command::leave_multicast, sizeof(ucma::DestroyId), sizeof(ucma::EventsReply),
      sizeof(ucma::EventsReply), 0, &CmFile::leave_multicast},
     {Command::migrate_id, sizeof(ucma::MigrateId), sizeof(ucma::EventsReply),
@@ -148,6 +148,16 @@ void CmFile::queue(const Contexts::Context& context, const roce::cm::Event& even
   entry.reply = event_reply(event);
   entry.reply.uid = context.uid;
   entry.reply.id = context.id;
+  if (event.kind == roce::cm::EventKind::multicast_join) {
+    Contexts::Group* const group = contexts_.find_group(event.group);
+    if (group == nullptr) {  // left meanwhile
+      events_.entries().pop_back();
+      return;
+    }
+    entry.of_group = true;
+    entry.reply.uid = group->uid;
+    entry.reply.id = group->number;
+  }
   entry.brings_connection = event.kind == roce::cm::EventKind::connect_request;
   entry.connection = event.connection;
   events_.signal();
@@ -163,6 +173,9 @@ int CmFile::get_event(Call& call) {
   // destroy() removes the events of a context, so the context of an event in the queue exists.
   Contexts::Context& context = *contexts_.find(entry.context);
   ++context.events_reported;
+  if (entry.of_group) {
+    ++contexts_.find_group(entry.reply.id)->events_reported;
+  }
   if (entry.brings_connection) {
     // Only now does a connection request become an id: a request that is never taken costs none.
     call.manager.took_request(context.handle);

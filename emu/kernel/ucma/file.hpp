@@ -89,7 +89,10 @@ class CmFile {
   [[nodiscard]] int get_event(Call& call);
   [[nodiscard]] int set_option(Call& call);
   [[nodiscard]] int notify(Call& call);
+  [[nodiscard]] int join_ip_multicast(Call& call);
   [[nodiscard]] int join_multicast(Call& call);
+  [[nodiscard]] int join(Call& call, std::uint32_t id, std::uint64_t uid,
+                         const roce::cm::SocketAddress& address);
   [[nodiscard]] int leave_multicast(Call& call);
   [[nodiscard]] int migrate_id(Call& call);
 

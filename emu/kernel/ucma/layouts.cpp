@@ -127,8 +127,8 @@ ucma::EventReply event_reply(const cm::Event& event) {
     param.qkey = from.qkey;
     param.private_data = from.data.bytes;
     param.private_data_len = from.data.size;
-    // With this event the program learns where to send.
-    if (event.kind == cm::EventKind::established) {
+    // With these events the program learns where to send.
+    if (event.kind == cm::EventKind::established || event.kind == cm::EventKind::multicast_join) {
       put_address(param.ah, event.path);
     }
     std::memcpy(reply.param.data(), &param, sizeof param);

@@ -231,7 +231,7 @@ void UverbsFile::free_channel(int fd) {
     }
     std::erase_if(objects_, [&](auto& object) {
       if (object.get() == entry.second) {
-        object.reset();
+        remove(object);
       }
       return false;
     });

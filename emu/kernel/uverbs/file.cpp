@@ -330,15 +330,15 @@ void UverbsFile::count(const Entry& entry, int error) {
 
 // The lowest free handle, as in the kernel.
 std::uint32_t UverbsFile::insert(std::unique_ptr<Object> object) {
-  auto slot = std::find(objects_.begin(), objects_.end(), nullptr);
-  if (slot == objects_.end()) {
-    slot = objects_.insert(objects_.end(), nullptr);
+  const std::uint32_t handle = handles_.take();
+  if (handle >= objects_.size()) {
+    objects_.resize(handle + std::size_t{1});
   }
   if (std::uint64_t* const count = count_of(object->kind())) {
     ++*count;
   }
-  *slot = std::move(object);
-  return static_cast<std::uint32_t>(slot - objects_.begin());
+  objects_[handle] = std::move(object);
+  return handle;
 }
 
 // Counts the object out and destroys it. Its place in the table stays, free for the next object.
@@ -347,6 +347,7 @@ void UverbsFile::remove(std::unique_ptr<Object>& object) {
     --*count;
   }
   object.reset();
+  handles_.give_back(static_cast<std::uint32_t>(&object - objects_.data()));
 }
 
 std::uint64_t* UverbsFile::count_of(ObjectKind kind) {
@@ -384,7 +385,7 @@ Outcome<void> UverbsFile::destroy(std::uint32_t handle, ObjectKind kind) {
     return refuse(nothing_of_the_kind(handle));
   }
   if (object->busy()) {
-    return refuse(EBUSY);
+    return refuse(object->error_of_busy());
   }
   remove(objects_[handle]);
   return {};

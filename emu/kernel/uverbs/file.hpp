@@ -12,6 +12,7 @@
 
 #include "emu/kernel/device.hpp"
 #include "emu/kernel/uverbs/ioctl.hpp"
+#include "srd/base/free_numbers.hpp"
 
 namespace weft::kernel {
 
@@ -165,6 +166,7 @@ class UverbsFile {
   QueueMemory queues_;
   EventChannel async_{EventChannel::Kind::asynchronous};
   bool has_context_ = false;
+  FreeNumbers handles_;
   std::vector<std::unique_ptr<Object>> objects_;  // by handle
   // Completion channels by the application's descriptor, the latest last; objects_ owns them.
   std::vector<std::pair<int, Channel*>> channels_;

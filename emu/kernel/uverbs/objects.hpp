@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,6 +35,8 @@ class Object {
 
   [[nodiscard]] ObjectKind kind() const { return kind_; }
   [[nodiscard]] virtual bool busy() const { return users_ > 0; }
+  // The errno of destroying it while it is.
+  [[nodiscard]] virtual int error_of_busy() const { return EBUSY; }
 
   void use(Object& other) {
     uses_.push_back(&other);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,7 +13,26 @@
 namespace weft::kernel {
 namespace {
 constexpr std::size_t kPage = 4096;
+
+// `ulimit -f` is meant for files: a program that is about to make a larger one gets SIGXFSZ, and by
+// default ends. Below the hard limit the soft one gives way for the moment; beyond it there is no
+// memory for the queue.
+int extend(int fd, std::size_t size) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= size) {
+    return ftruncate(fd, static_cast<off_t>(size));
+  }
+  if (limit.rlim_max < size) {
+    return -1;
+  }
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  (void)setrlimit(RLIMIT_FSIZE, &raised);
+  const int result = ftruncate(fd, static_cast<off_t>(size));
+  (void)setrlimit(RLIMIT_FSIZE, &limit);
+  return result;
 }
+
+}  // namespace
 
 QueueMemory::~QueueMemory() {
   if (fd_ >= 0) {
@@ -32,7 +52,7 @@ int QueueMemory::open() {
 
 QueueRegion QueueMemory::allocate(std::size_t bytes) {
   const std::size_t size = (bytes + kPage - 1) / kPage * kPage;
-  if (size == 0 || ftruncate(fd_, static_cast<off_t>(end_ + size)) != 0) {
+  if (size == 0 || extend(fd_, end_ + size) != 0) {
     return {};
   }
   void* const data =

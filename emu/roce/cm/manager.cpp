@@ -245,6 +245,34 @@ int Manager::listen(Handle handle, std::uint32_t backlog) {
   return 0;
 }
 
+int Manager::join(Handle handle, const SocketAddress& address, std::uint32_t number) {
+  constexpr int kNotSupported = 524;  // Linux's ENOTSUPP, which no header of programs names
+  Connection& id = ids_[handle.value()];
+  if ((id.state != IdState::bound && id.state != IdState::address_resolved) || !id.has_nic ||
+      id.transport != Transport::ud || address.ip == srd::Address{}) {
+    return EINVAL;
+  }
+  if (!address.is_v4()) {
+    return kNotSupported;  // as Linux on RoCE v2, which has no MLD there
+  }
+  if (const int error = set_qkey(id, 0); error != 0) {
+    return error;
+  }
+  Event event;
+  event.kind = EventKind::multicast_join;
+  event.id = handle;
+  event.datagram = true;
+  event.parameters.qpn = kGroupQpn;
+  event.parameters.qkey = id.qkey;
+  event.path.source = id.binding.address.ip;
+  event.path.destination = address.ip;
+  event.path.traffic_class = id.traffic_class;
+  event.path.gid_index = id.path.gid_index;
+  event.group = number;
+  events_.push_back(event);
+  return 0;
+}
+
 void Manager::took_request(Handle listener) {
   Connection& id = ids_[listener.value()];
   id.waiting -= id.waiting > 0 ? 1U : 0U;

@@ -67,6 +67,9 @@ class Manager {
   // The queue pair has heard the peer before its RTU came.
   [[nodiscard]] int establish(Handle id);
   [[nodiscard]] int qp_settings(Handle id, std::uint32_t state, QpSettings& settings);
+  // Ends with a multicast_join that has this number and says how to send to the group. The queue
+  // pairs that are to hear it join by themselves: there is no other registry on RoCE.
+  [[nodiscard]] int join(Handle id, const SocketAddress& address, std::uint32_t number);
   // A connect_request of this listening id has been fetched: there is room for another.
   void took_request(Handle listener);
 

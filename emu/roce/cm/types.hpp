@@ -74,6 +74,7 @@ struct Config {
 inline constexpr std::uint32_t kMaxBacklog = 1024;
 inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr std::uint32_t kUdpQkey = 0x01234567;
+inline constexpr std::uint32_t kGroupQpn = 0xFFFFFF;
 
 // Of a connection, once its route is known.
 struct Path {
@@ -121,6 +122,7 @@ enum class EventKind : std::uint32_t {
   rejected = 8,
   established = 9,
   disconnected = 10,
+  multicast_join = 12,
   timewait_exit = 15,
 };
 
@@ -134,7 +136,9 @@ struct Event {
   std::int32_t status = 0;  // a negative errno, or the reason of a rejection
   bool datagram = false;
   ConnectParameters parameters;
-  Path path;  // of an established datagram service: what its address handle needs
+  // What an address handle needs: of an established datagram service, or of a multicast group.
+  Path path;
+  std::uint32_t group = 0;  // of a multicast_join: the number that it was asked for with
 };
 
 // Why a connection is rejected.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "srd/base/check.hpp"
 
@@ -79,8 +80,9 @@ int Engine::destroy_qp(std::uint32_t qpn) {
   if (find(qpn) == nullptr) {
     return EINVAL;
   }
-  for (auto& [group, members] : groups_) {
-    std::erase(members, qpn);
+  for (auto group = groups_.begin(); group != groups_.end();) {
+    std::erase(group->second, qpn);
+    group = group->second.empty() ? groups_.erase(group) : std::next(group);
   }
   deadlines_.clear(qpn - config_.first_qpn);
   forget_sends(*find(qpn));
@@ -267,15 +269,18 @@ std::uint32_t Engine::create_srq(std::uint32_t max_receive, std::uint32_t max_sg
   if (max_receive == 0 || max_sge > kMaxSge) {
     return kNoSrq;
   }
-  auto place = std::find(srqs_.begin(), srqs_.end(), nullptr);
-  if (place == srqs_.end()) {
-    place = srqs_.insert(srqs_.end(), nullptr);
+  const std::uint32_t srq = srq_numbers_.take();
+  if (srq >= srqs_.size()) {
+    srqs_.resize(srq + std::size_t{1});
   }
-  *place = std::make_unique<ReceiveQueue>(max_receive, max_sge);
-  return static_cast<std::uint32_t>(place - srqs_.begin());
+  srqs_[srq] = std::make_unique<ReceiveQueue>(max_receive, max_sge);
+  return srq;
 }
 
-void Engine::destroy_srq(std::uint32_t srq) { srqs_[srq].reset(); }
+void Engine::destroy_srq(std::uint32_t srq) {
+  srqs_[srq].reset();
+  srq_numbers_.give_back(srq);
+}
 
 int Engine::arm_srq(std::uint32_t srq, std::uint32_t limit) {
   if (!has_srq(srq)) {
@@ -353,7 +358,10 @@ bool Engine::is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const
 void Engine::on_packet(TimePoint now, const srd::RxPacket& packet) {
   wire::DatagramHeader outer;
   outer.source = packet.from;
-  outer.destination = config_.addresses.front();
+  const std::size_t to = packet.to == 0 ? 0 : packet.to - std::size_t{1};
+  if (to < config_.addresses.size()) {
+    outer.destination = config_.addresses[to];
+  }
   outer.traffic_class = static_cast<std::uint8_t>(packet.ecn);
   on_packet(now, packet, outer);
 }

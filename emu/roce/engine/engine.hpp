@@ -19,6 +19,7 @@
 #include "emu/roce/wire/datagram.hpp"
 #include "emu/roce/wire/packet.hpp"
 #include "srd/base/deadline_heap.hpp"
+#include "srd/base/free_numbers.hpp"
 #include "srd/base/ring_queue.hpp"
 #include "srd/net/machine.hpp"
 
@@ -92,6 +93,12 @@ class Engine final : public srd::Machine {
   [[nodiscard]] int arm_srq(std::uint32_t srq, std::uint32_t limit);
   [[nodiscard]] int attach_multicast(std::uint32_t qpn, const srd::Address& group);
   [[nodiscard]] int detach_multicast(std::uint32_t qpn, const srd::Address& group);
+  // How many groups there are, and queue pairs in one.
+  [[nodiscard]] std::size_t groups() const { return groups_.size(); }
+  [[nodiscard]] std::size_t members_of(const srd::Address& group) const {
+    const auto found = groups_.find(group);
+    return found == groups_.end() ? 0 : found->second.size();
+  }
 
   // --- Work: EINVAL in a state that takes none, or for a bad request; ENOMEM when the queue is
   // full.
@@ -224,6 +231,7 @@ class Engine final : public srd::Machine {
   RefillHook refill_;
   std::vector<std::unique_ptr<QueuePair>> qps_;  // by number - first_qpn
   std::uint32_t next_qp_ = 0;                    // where the search for a free number goes on
+  FreeNumbers srq_numbers_;
   std::vector<std::unique_ptr<ReceiveQueue>> srqs_;
   std::unordered_map<srd::Address, std::vector<std::uint32_t>> groups_;
   // Queue pairs by number, each at most once (QueuePair::ready, ::moved); destroyed ones are

@@ -86,6 +86,7 @@ void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxP
     const AddressVector& address = qp.attributes.address;
     packet.destination_qpn = qp.attributes.destination_qpn;
     out.to = address.destination;
+    out.source = static_cast<std::uint8_t>(address.source_index + 1);
     outer_.source = config_.addresses[address.source_index];
     outer_.traffic_class = address.traffic_class;
     outer_.hop_limit = address.hop_limit;

@@ -48,6 +48,7 @@ bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out)
     packet.source_qpn = qp.qpn;
     packet.immediate = request.immediate;
     out.to = request.address.destination;
+    out.source = static_cast<std::uint8_t>(request.address.source_index + 1);
     outer_.source = config_.addresses[request.address.source_index];
     outer_.traffic_class = request.address.traffic_class;
     outer_.hop_limit = request.address.hop_limit;

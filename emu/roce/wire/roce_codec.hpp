@@ -6,7 +6,9 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "emu/roce/wire/addresses.hpp"
 #include "emu/roce/wire/datagram.hpp"
 #include "emu/roce/wire/headers.hpp"
 #include "emu/roce/wire/opcode.hpp"
@@ -19,11 +21,18 @@ namespace weft::roce::wire {
 // Receivers in memory do not look at it, as weftd has checked what came in.
 struct RoceCodec {
   static constexpr srd::net::UdpPorts kPorts{
-      .destination = kUdpPort, .first_source = kFirstSourcePort, .paths = 0x4000};
+      .destination = kUdpPort, .first_source = kFirstSourcePort, .paths = 0x4000, .groups = true};
   // A queue pair's number begins with the attachment of its process.
   static constexpr std::uint32_t kQpnBits = 16;
   static constexpr std::uint32_t kManagementQpn = 1;
   static constexpr std::uint32_t kMulticastQpn = 0xFFFFFF;
+
+  [[nodiscard]] static srd::Address nic_of(const srd::Address& address) {
+    return wire::nic_of(address);
+  }
+  [[nodiscard]] static std::vector<srd::Address> addresses_of(const srd::Address& nic) {
+    return wire::addresses_of(nic);
+  }
 
   // --- Carriers
 
@@ -68,7 +77,8 @@ struct RoceCodec {
             .management = qpn == kManagementQpn,
             .names_sender = false,
             .sender = {},
-            .life = {}};
+            .life = {},
+            .group = qpn == kMulticastQpn};
   }
   [[nodiscard]] static srd::net::PacketFault check(std::span<const std::byte> frame);
   static void seal(std::span<std::byte> frame);
@@ -84,6 +94,7 @@ struct RoceCodec {
   }
 };
 static_assert(srd::net::FrameCodec<RoceCodec> && srd::net::SteeringCodec<RoceCodec>);
-static_assert(srd::net::WritesTrailer<RoceCodec> && srd::net::SetsHopLimit<RoceCodec>);
+static_assert(srd::net::WritesTrailer<RoceCodec> && srd::net::SetsHopLimit<RoceCodec> &&
+              srd::net::HasAliases<RoceCodec>);
 
 }  // namespace weft::roce::wire

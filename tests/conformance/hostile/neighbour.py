@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROTOCOL = (ROOT / "emu/attach/protocol.hpp").read_text()
 MAGIC = int(re.search(r"kAttachMagic = (0x[0-9a-fA-F]+)", PROTOCOL)[1], 16)
 VERSION = int(re.search(r"kAttachVersion = (\d+)", PROTOCOL)[1])
-ATTACH, DESCRIBE, TAP, SERVICE = 1, 2, 8, 10
+ATTACH, DESCRIBE, TAP, SERVICE, GROUP, LOCATE = 1, 2, 8, 10, 12, 14
 REQUEST = "<IHH32sIIIIII"
 SRD, ROCE = 0xEF00, 4791  # UDP ports
 HEADER, FRAME_OFFSET, CELL = 512, 22, 64
@@ -97,6 +97,18 @@ def frame_of(source, destination, packet, port=SRD):
     return b"\2\0" + destination + b"\2\0" + source + b"\x08\0" + header + udp + packet
 
 
+def frame_of6(source, destination, packet, port=ROCE):
+    udp = struct.pack(">HHHH", 0xF000, port, 8 + len(packet), 0)
+    header = struct.pack(">IHBB", 6 << 28, len(udp) + len(packet), 17, 64) + source + destination
+    return bytes(12) + b"\x86\xdd" + header + udp + packet
+
+
+def aliases_of(address):
+    """The IPv6 addresses of a NIC that speaks RoCE: of the link, and of the network."""
+    interface = b"\0\0" + address[:1] + b"\xff\xfe" + address[1:]
+    return b"\xfe\x80" + bytes(6) + interface, b"\xfd\x77\x65\x66\x74" + bytes(3) + interface
+
+
 class Neighbour:
     def __init__(self, directory, seed):
         self.directory = directory
@@ -136,7 +148,7 @@ class Neighbour:
         request = bytearray(struct.pack(
             REQUEST, self.rng.choice((MAGIC, MAGIC, MAGIC, 0, 0xFFFFFFFF)),
             self.rng.choice((VERSION, VERSION, VERSION, 0, VERSION - 1, 0xFFFF)),
-            self.rng.choice((ATTACH, DESCRIBE, TAP, *range(12), 0xFFFF)),
+            self.rng.choice((ATTACH, DESCRIBE, TAP, *range(17), 0xFFFF)),
             self.rng.choice((b"h1", b"h3", b"", b"h1\0x", b"x" * 32, self.rng.randbytes(32))),
             *(self.rng.choice((0, 0, 1, *WORDS)) for _ in range(6))))
         for _ in range(self.rng.choice((0, 0, 1, 5))):
@@ -225,6 +237,52 @@ class Neighbour:
             if self.rng.random() < 0.02:
                 message = message[:self.rng.randrange(len(message))] + self.rng.randbytes(3)
             place.socket.send(message)
+        self.keep(place)
+
+    def group(self):
+        """A multicast group as 16 bytes; now and then what is none."""
+        number = self.rng.choice((7, self.rng.getrandbits(16)))
+        return self.rng.choice((bytes(10) + b"\xff\xff\xef\1" + struct.pack(">H", number),
+                                b"\xff\x0e" + bytes(10) + struct.pack(">I", number),
+                                bytes(10) + b"\xff\xff" + self.address(),
+                                aliases_of(self.address())[1], self.rng.randbytes(16), bytes(16)))
+
+    def groups(self):
+        """Memberships by the thousand, and questions for anybody's address; nobody reads the
+        answers."""
+        place = Place(self, port=self.rng.choice((SRD, ROCE)))
+        for _ in range(self.rng.choice((1, 10, 300, 12_000))):
+            message = struct.pack("<IHH16sII", MAGIC, VERSION,
+                                  self.rng.choice((GROUP, GROUP, LOCATE)), self.group(),
+                                  self.rng.choice((0, 1, 1, 1, *WORDS)), 0)
+            if self.rng.random() < 0.001:
+                message = message[:self.rng.randrange(len(message))] + self.rng.randbytes(3)
+            place.socket.send(message)
+            if self.rng.random() < 0.9:
+                place.socket.recv(100, socket.MSG_DONTWAIT)
+        self.keep(place)
+
+    def group_frames(self):
+        """To groups, by whichever address, in the names of others; some are members themselves."""
+        place = Place(self, port=ROCE)
+        four = bytes(10) + b"\xff\xff\xef\1\0\7"
+        six = b"\xff\x0e" + bytes(13) + b"\7"
+        for group in (four, six):
+            place.socket.send(struct.pack("<IHH16sII", MAGIC, VERSION, GROUP, group,
+                                          self.rng.choice((0, 1, 1)), 0))
+        for _ in range(self.rng.randint(1, 300)):
+            queue_pair = self.rng.choice((0xFFFFFF, 0xFFFFFF, 1, self.rng.getrandbits(24)))
+            packet = struct.pack(">BBHIIII", 0x64, 0, 0xFFFF, queue_pair, 0, 0x11111111, 2)
+            packet += bytes(self.rng.choice((4, 4, 68, 4096)))
+            owner = place.address if self.rng.random() < 0.8 else self.address()
+            if self.rng.random() < 0.5:
+                to = self.rng.choice((four[12:], b"\xef\1\xff\xff", b"\xff" * 4, self.address()))
+                place.put(frame_of(owner, to, packet, ROCE))
+            else:
+                to = self.rng.choice((six, six[:-1] + b"\x08", *aliases_of(self.address())))
+                place.put(frame_of6(self.rng.choice((*aliases_of(owner), six)), to, packet))
+        place.ring()
+        self.wait_and_rewrite(place)
         self.keep(place)
 
     def connection_management(self):
@@ -349,7 +407,7 @@ class Neighbour:
         attacks = [self.wrong_message, self.connection_to_itself, self.storm, self.control,
                    self.web, self.forged_frames, self.ring_words, self.endless_ring, self.bells,
                    self.pretended_return, self.attach_and_leave, self.dying_and_stopped,
-                   self.services, self.connection_management]
+                   self.services, self.connection_management, self.groups, self.group_frames]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             attack = self.rng.choice(attacks)

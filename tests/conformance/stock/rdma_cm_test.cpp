@@ -24,8 +24,9 @@ struct Pair {
 };
 
 std::string with(std::string text, const std::string& port) {
-  for (const auto& [from, to] :
-       {std::pair<std::string, std::string>{"PORT", port}, {"SERVER", "{h1.ip}"}}) {
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"PORT", port},
+                                 {"SERVER6", "{h1.ip6}"},
+                                 {"SERVER", "{h1.ip}"}}) {
     for (auto at = text.find(from); at != std::string::npos; at = text.find(from)) {
       text.replace(at, from.size(), to);
     }
@@ -99,7 +100,14 @@ INSTANTIATE_TEST_SUITE_P(
         Pair{"Ucmatose", "ucmatose -p PORT", "ucmatose -p PORT -s SERVER"},
         Pair{"UcmatoseThatMigrates", "ucmatose -p PORT -c 10 -m",
              "ucmatose -p PORT -c 10 -m -s SERVER"},
+        Pair{"RpingOverIpv6", "rping -s -a ::0 -p PORT -V -C 10 -v",
+             "rping -c -a SERVER6 -p PORT -V -C 10 -v"},
+        Pair{"UcmatoseOverIpv6", "ucmatose -b SERVER6 -p PORT", "ucmatose -p PORT -s SERVER6"},
         Pair{"Udaddy", "udaddy -c 5", "udaddy -c 5 -s SERVER"},
+        Pair{"UdaddyOverIpv6", "udaddy -b SERVER6 -c 5", "udaddy -c 5 -s SERVER6"},
+        // Both are members; the sender hears itself, too.
+        Pair{"Mckey", "mckey -m 239.7.7.7 -b SERVER -C 20",
+             "sh -c \"sleep 1; exec mckey -m 239.7.7.7 -s -b {h2.ip} -C 20\""},
         Pair{"RstreamOfAllSizes", "rstream -p PORT", "rstream -p PORT -s SERVER"},
         Pair{"RstreamVerified", "rstream -p PORT -S 100000 -C 10 -I 10 -T v -T b",
              "rstream -p PORT -S 100000 -C 10 -I 10 -T v -T b -s SERVER"},

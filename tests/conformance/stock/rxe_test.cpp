@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         Program{"SendLatencyUd", "ib_send_lat -x 0 -F -c UD -n 500"},
         Program{"WriteBandwidthOfFourQueuePairs", "ib_write_bw -x 0 -F -b -q 4 -n 300"},
         Program{"WriteBandwidthUc", "ib_write_bw -x 0 -F -c UC -n 300"},
+        Program{"WriteBandwidthOfADeepQueue", "ib_write_bw -x 1 -F -t 8192 -Q 1 -s 64 -n 20000"},
         Program{"WriteLatency", "ib_write_lat -x 0 -F -n 500"},
         Program{"WriteLatencyUc", "ib_write_lat -x 0 -F -c UC -n 500"},
         Program{"ReadBandwidth", "ib_read_bw -x 0 -F -n 200"},
@@ -95,6 +96,61 @@ INSTANTIATE_TEST_SUITE_P(
         Program{"AtomicBandwidth", "ib_atomic_bw -x 0 -F -n 200"},
         Program{"AtomicLatency", "ib_atomic_lat -x 0 -F -A CMP_AND_SWAP -n 200"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// The link-local address, IPv4, IPv6.
+class RxeGids : public ::testing::TestWithParam<int> {};
+
+TEST_P(RxeGids, ProgramsTakeAnyOfThem) {
+  WEFT_NEEDS("ibv_rc_pingpong");
+  WEFT_NEEDS("ib_write_bw");
+  const std::string index = std::to_string(GetParam());
+  for (const char* const network : {kPairs, kLoss}) {
+    for (const std::string& command :
+         {"ibv_rc_pingpong -c -n 100 -g " + index, "ib_write_bw -F -n 100 -x " + index,
+          "ib_read_bw -F -n 50 -x " + index}) {
+      const Outcome outcome = run_pair(network, command.c_str());
+      EXPECT_EQ(outcome.code, 0) << command << "\n" << outcome.output;
+    }
+  }
+  for (const std::string& command :
+       {"ibv_uc_pingpong -c -n 100 -g " + index, "ibv_ud_pingpong -c -n 100 -g " + index,
+        "ib_send_lat -c UD -F -n 100 -x " + index}) {
+    const Outcome outcome = run_pair(kPairs, command.c_str());
+    EXPECT_EQ(outcome.code, 0) << command << "\n" << outcome.output;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RxeGids, ::testing::Values(0, 1, 2));
+
+// What `ibv_devinfo -v` lists, sysfs has, and netlink and the ioctl interface say.
+TEST(Rxe, GidsAreThoseOfEveryAddress) {
+  WEFT_NEEDS("ibv_devinfo");
+  const Outcome outcome = run_weft(
+      "--device rxe -- sh -c 'p=/sys/class/infiniband/rxe_0/ports/1; cat $p/gids/*; "
+      "cat $p/gid_attrs/types/* $p/gid_attrs/ndevs/*; ibv_devinfo -v; echo ip6 {h1.ip6}'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* text :
+       {"GID[  0]:\t\tfe80::", "GID[  1]:\t\t::ffff:127.",
+        "GID[  2]:\t\tfd77:6566:7400:", "RoCE v2", "weft0", "ip6 fd77:6566:7400:"}) {
+    EXPECT_TRUE(outcome.says(text)) << text << "\n" << outcome.output;
+  }
+}
+
+// What scripts ask for the interface of a device, and for its number, agrees.
+TEST(Rxe, LookUpsAgree) {
+  WEFT_NEEDS("rdma");
+  const Outcome outcome = run_weft(
+      "--device rxe --nics 2 -- sh -c '"
+      "for d in rxe_0 rxe_1; do p=/sys/class/infiniband/$d; "
+      "echo \"$d $(ls $p/device/net) $(cat $p/ports/1/gid_attrs/ndevs/1)\"; "
+      "rdma dev show $d | grep -q \"node_guid $(cat $p/node_guid) \" || exit 9; done; rdma link'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* text : {"rxe_0 weft0 weft0", "rxe_1 weft1 weft1",
+                           "link rxe_0/1 state ACTIVE physical_state LINK_UP netdev weft0",
+                           "link rxe_1/1 state ACTIVE physical_state LINK_UP netdev weft1"}) {
+    EXPECT_TRUE(outcome.says(text)) << text << "\n" << outcome.output;
+  }
+}
 
 class RxeLoss : public ::testing::TestWithParam<Program> {};
 

@@ -236,8 +236,10 @@ void Traffic::make_links(const Kind& kind) {
     srq_.reset(ibv_create_srq(device_.domain(), &request));
     demand(srq_ != nullptr, "there is no shared receive queue");
   }
-  // Small packets and large ones.
-  const ibv_mtu mtu = next_ / kAtOnce % 2 == 0 ? device_.mtu() : IBV_MTU_256;
+  // Packets of all sizes, in turn: each kind of message goes by each, as the batches of one kind
+  // are not as many as there are sizes.
+  const auto sizes = static_cast<std::uint32_t>(device_.mtu());
+  const auto mtu = static_cast<ibv_mtu>(IBV_MTU_256 + (next_ - 1) / kAtOnce % sizes);
   for (int i = 0; i < (kind.shared ? 2 : 1); ++i) {
     links_.push_back(
         std::make_unique<Link>(device_, meeting_, kind.type, srq_.get(), kAtOnce, mtu));

@@ -1,5 +1,6 @@
 // Tests that every byte of RDMA operations between soft-RoCE devices arrives where it belongs,
 // once, by a program of ours that uses libibverbs as others do.
+#include <cstdlib>
 #include <string>
 
 #include "tests/conformance/run_weft.hpp"
@@ -29,6 +30,41 @@ TEST(RxeData, EveryByteArrivesThroughATroubledNetwork) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_TRUE(outcome.says("atomics: all right")) << outcome.output;
   EXPECT_TRUE(outcome.says("(loss ")) << "nothing was lost\n" << outcome.output;
+}
+
+constexpr const char* kTrouble =
+    "--topology " WEFT_LEAF_SPINE
+    " --fault 'link: tor0-*, loss: 0.001, duplication: 0.001, corruption: 0.001, reordering: 0.01, "
+    "reorder_delay: 50us' ";
+
+Outcome run_big(const std::string& network, const std::string& bytes, int seconds) {
+  const std::string words = WEFT_VERBS_BIG " " + own_port() + " " + bytes;
+  return run_weft("--device rxe " + network + "-- " + words + " : " + words + " {h1.ip}", seconds);
+}
+
+TEST(RxeData, LargeMessagesArriveWhole) {
+  WEFT_NEEDS_BUILT(WEFT_VERBS_BIG, "libibverbs-dev");
+  const Outcome outcome = run_big("", "67108869", 250);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("read of 67108869 bytes, path MTU 4096: all right")) << outcome.output;
+}
+
+TEST(RxeData, LargeMessagesArriveWholeThroughATroubledNetwork) {
+  WEFT_NEEDS_BUILT(WEFT_VERBS_BIG, "libibverbs-dev");
+  const Outcome outcome = run_big(kTrouble, "4000003", 250);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("read of 4000003 bytes, path MTU 4096: all right")) << outcome.output;
+}
+
+// Minutes of processor time and 4 GB of memory.
+TEST(RxeData, AGigabyteArrivesWhole) {
+  if (std::getenv("WEFT_LONG_TESTS") == nullptr) {
+    GTEST_SKIP() << "set WEFT_LONG_TESTS=1 to move messages of 1 GB (4 GB of memory, minutes)";
+  }
+  WEFT_NEEDS_BUILT(WEFT_VERBS_BIG, "libibverbs-dev");
+  const Outcome outcome = run_big("", "1073741824", 1200);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("read of 1073741824 bytes")) << outcome.output;
 }
 
 }  // namespace

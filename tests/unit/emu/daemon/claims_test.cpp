@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emu/daemon/switchboard.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "srd/net/envelope.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
 
@@ -149,6 +150,43 @@ TEST_F(ClaimsTest, NobodyOutThereIsOneOfUs) {
   EXPECT_TRUE(ways(0, frame).empty());
   EXPECT_EQ(forged(), ++count);
   EXPECT_EQ(ways(0, foreign(address(50), 0x0806)), (std::vector<std::size_t>{1, 2}));
+}
+
+// Nor by another of its addresses, nor to a multicast group.
+TEST_F(ClaimsTest, NobodyOutThereHasAnotherAddressOfOurs) {
+  constexpr std::uint32_t kGroupQpn = RoceCodec::kMulticastQpn;
+  const srd::Address group = srd::Address::v4(239, 1, 2, 3);
+  srd::Address group6 = group;
+  group6.bytes[0] = std::byte{0xFF};
+  std::uint64_t count = 0;
+  const auto abroad = roce::wire::addresses_of(address(9));
+  const auto ours = roce::wire::addresses_of(plant_->nics()[0]->address);
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    for (const Frame& frame :
+         {roce(ours[i], abroad[i]),
+          roce_frame(ours[i], ours[i].is_v4() ? group : group6, kGroupQpn, 200)}) {
+      EXPECT_TRUE(ways(0, frame).empty());
+      EXPECT_EQ(forged(), ++count);
+    }
+  }
+  const Frame good = roce_frame(address(9), group, kGroupQpn, 200);
+  EXPECT_EQ(ways(0, good), (std::vector<std::size_t>{1, 2}));
+}
+
+// Who has one address of a NIC has all of them.
+TEST_F(ClaimsTest, AnAddressIsNotAnothersUnderAnotherName) {
+  const auto h5 = roce::wire::addresses_of(address(5));
+  const auto h6 = roce::wire::addresses_of(address(6));
+  for (std::size_t i = 0; i < h5.size(); ++i) {
+    arrive(0, roce(h5[i], h6[i]));
+  }
+  for (std::size_t i = 0; i < h5.size(); ++i) {
+    arrive(1, roce(h5[i], h6[i]));
+    EXPECT_EQ(forged(), i + 1);
+  }
+  arrive(2, roce(h6[1], h5[1]));
+  arrive(1, roce(h6[0], h5[0]));
+  EXPECT_EQ(forged(), h5.size() + 1);
 }
 
 // Processes do not look at checksums.

@@ -14,44 +14,10 @@
 #include "srd/net/envelope.hpp"
 #include "srd/wire/srd_codec.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
+#include "tests/unit/emu/daemon/intruder.hpp"
 
 namespace weft::daemon {
 namespace {
-
-// A process that speaks the attach protocol by hand, and does what it likes with what it is given.
-struct Intruder {
-  explicit Intruder(const Weftd& weftd) {
-    auto connected = attach::connect_seqpacket(weftd.attach_socket());
-    EXPECT_TRUE(connected && attach::send_struct(connected->get(), attach::AttachRequest{}));
-    attach::Received received = attach::await_message(connected->get(), 5000);
-    const auto reply = received.as<attach::AttachReply>();
-    EXPECT_TRUE(reply && received.fds.size() == 2);
-    socket = std::move(*connected);
-    memory = *srd::Mapping::map(received.fds[0].get(), srd::ring_pair_bytes(reply->ring_bytes));
-    bell = std::move(received.fds[1]);
-    place.address.bytes = reply->address;
-    place.id = srd::AttachmentId{static_cast<std::uint16_t>(reply->attachment)};
-    place.life = srd::Life{reply->life};
-  }
-  void ring() const {
-    const std::byte message[1]{};
-    (void)::send(bell.get(), message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  }
-  // What weftd writes into: the first of the two rings.
-  [[nodiscard]] std::atomic_ref<std::uint32_t> asleep() const {
-    return std::atomic_ref(
-        *reinterpret_cast<std::uint32_t*>(memory.data() + offsetof(srd::RingHeader, asleep)));
-  }
-
-  // What weftd reads from, written by hand.
-  [[nodiscard]] std::byte* outgoing() { return memory.data() + memory.size() / 2; }
-  [[nodiscard]] std::size_t capacity() const { return memory.size() / 2 - srd::kRingHeaderBytes; }
-
-  attach::Attachment place;
-  srd::UniqueFd socket;
-  srd::Mapping memory;
-  srd::UniqueFd bell;
-};
 
 TEST_F(DaemonTest, ABellThatNobodyReadsDoesNotBlockWeftd) {
   start(false);

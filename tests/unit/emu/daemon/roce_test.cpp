@@ -2,21 +2,28 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "emu/daemon/groups.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "emu/roce/wire/datagram.hpp"
 #include "emu/roce/wire/headers.hpp"
 #include "emu/roce/wire/mad.hpp"
 #include "emu/roce/wire/packet.hpp"
 #include "emu/roce/wire/roce_codec.hpp"
 #include "srd/io/network_protocol.hpp"
+#include "srd/net/address_text.hpp"
 #include "tests/unit/emu/daemon/daemon_fixture.hpp"
+#include "tests/unit/emu/daemon/intruder.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
 
 namespace weft::daemon {
 namespace {
 
 namespace wire = roce::wire;
+using srd::net::kEtherType;
 
 class RoceTest : public DaemonTest {
  protected:
@@ -115,6 +122,214 @@ TEST_F(RoceTest, PacketsArriveAsTheirSenderAskedFor) {
     }
     weftd_.reset();
   }
+}
+
+// By each of the NIC's addresses, from the one of the same kind; through direct rings as well.
+TEST_F(RoceTest, ANicIsCalledByAnyOfItsAddresses) {
+  for (const bool direct : {false, true}) {
+    start(direct);
+    auto one = join_roce("h1");
+    auto other = join_roce("h2");
+    ASSERT_TRUE(one && other);
+    const auto from = wire::addresses_of(one->address);
+    const auto to = wire::addresses_of(other->address);
+    ASSERT_EQ(to.size(), 3U);
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        srd::TxPacket packet = packet_to(*other, other->first_qpn + 5);
+        packet.to = to[i];
+        packet.source = static_cast<std::uint8_t>(i + 1);
+        ASSERT_EQ(one->io->transmit({&packet, 1}), 1U);
+        const auto frame = next_frame(*other);
+        wire::Datagram datagram;
+        ASSERT_EQ(wire::parse_datagram(frame, datagram), wire::DatagramFault::none);
+        EXPECT_EQ(datagram.header.source, from[i]);
+        EXPECT_EQ(datagram.header.destination, to[i]);
+        EXPECT_EQ(frame[kEtherType],
+                  std::byte{to[i].is_v4() ? std::uint8_t{8} : std::uint8_t{0x86}});
+      }
+      if (direct) {
+        EXPECT_TRUE(eventually([&] {
+          poll_once(*one);
+          poll_once(*other);
+          return one->io->direct_ports() == 1 && other->io->direct_ports() == 1;
+        }));
+      }
+    }
+    weftd_.reset();
+  }
+}
+
+TEST_F(RoceTest, WhoHasAnAddress) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h2");
+  ASSERT_TRUE(one && other);
+  for (const srd::Address& address : wire::addresses_of(other->address)) {
+    EXPECT_TRUE(one->services->may_exist(address)) << srd::to_text(address);
+  }
+  EXPECT_TRUE(one->services->may_exist(one->address));
+  for (const char* const nobody : {"10.1.2.3", "fe80::1", "2001:db8::1", "127.0.0.1"}) {
+    EXPECT_FALSE(one->services->may_exist(*srd::parse_address(nobody))) << nobody;
+  }
+}
+
+// --- Multicast
+class GroupTest : public RoceTest {
+ protected:
+  static constexpr std::uint32_t kGroupQpn = RoceCodec::kMulticastQpn;
+  const srd::Address group_ = srd::Address::v4(239, 1, 2, 3);
+  const srd::Address group6_ = *srd::parse_address("ff0e::1:2");
+
+  static srd::TxPacket packet_for(const srd::Address& group, std::uint32_t qpn = kGroupQpn) {
+    attach::Attachment to;
+    srd::TxPacket packet = packet_to(to, qpn);
+    packet.to = group;
+    packet.source = group.is_v4() ? 1 + 1 : wire::kIpv6Gid + 1;
+    return packet;
+  }
+  // How many of so many packets come.
+  static std::size_t heard(attach::Attachment& at, std::size_t most) {
+    std::size_t count = 0;
+    (void)eventually([&] {
+      for (const srd::RxPacket& packet : at.io->receive()) {
+        EXPECT_EQ(packet.to, srd::net::kToGroup);
+        ++count;
+      }
+      at.io->release();
+      return count >= most;
+    });
+    return count;
+  }
+  static bool is_quiet(attach::Attachment& at) {
+    const bool quiet = at.io->receive().empty();
+    at.io->release();
+    return quiet;
+  }
+};
+
+TEST_F(GroupTest, MembersHearAndOthersDoNot) {
+  start(true);
+  auto sender = join_roce("h1");
+  auto member = join_roce("h2");
+  auto neighbour = join_roce("h2");
+  auto stranger = join_roce("h2");
+  ASSERT_TRUE(sender && member && neighbour && stranger);
+  for (const srd::Address& group : {group_, group6_}) {
+    ASSERT_TRUE(member->services->join(group));
+    ASSERT_TRUE(neighbour->services->join(group));
+    ASSERT_TRUE(sender->services->join(group));  // it hears itself
+    const srd::TxPacket packet = packet_for(group);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(sender->io->transmit({&packet, 1}), 1U);
+    }
+    EXPECT_EQ(heard(*member, 3), 3U);
+    EXPECT_EQ(heard(*neighbour, 3), 3U);
+    EXPECT_EQ(heard(*sender, 3), 3U);
+    EXPECT_TRUE(is_quiet(*stranger));
+    neighbour->services->leave(group);
+    sender->services->leave(group);
+    ASSERT_EQ(sender->io->transmit({&packet, 1}), 1U);
+    EXPECT_EQ(heard(*member, 1), 1U);
+    EXPECT_TRUE(is_quiet(*neighbour) && is_quiet(*sender));
+  }
+}
+
+TEST_F(GroupTest, OnlyGroupsAreJoinedAndOnlySoMany) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h2");
+  ASSERT_TRUE(one && other);
+  EXPECT_FALSE(one->services->join(other->address));
+  EXPECT_FALSE(one->services->join(srd::Address{}));
+  // A packet to a group that is for no group's queue pair, and one for it to a host, reach nobody.
+  ASSERT_TRUE(other->services->join(group_));
+  srd::TxPacket packet = packet_for(group_, other->first_qpn);
+  ASSERT_EQ(one->io->transmit({&packet, 1}), 1U);
+  packet = packet_for(group_);
+  packet.to = other->address;
+  ASSERT_EQ(one->io->transmit({&packet, 1}), 1U);
+  EXPECT_TRUE(eventually([&] { return status()["counters"]["dropped"]["malformed"] == 2; }));
+  EXPECT_TRUE(is_quiet(*other));
+  std::size_t joined = 1;
+  for (srd::Address next = group6_; joined < 3 * Groups::kMaxOfAProcess; ++joined) {
+    next.bytes[14] = static_cast<std::byte>(joined >> 8);
+    next.bytes[15] = static_cast<std::byte>(joined);
+    if (!other->services->join(next)) {
+      break;
+    }
+  }
+  EXPECT_EQ(joined, Groups::kMaxOfAProcess);
+  EXPECT_TRUE(one->services->join(group6_));
+}
+
+// Killed, or closed: weftd sees a connection end. Its place may be another process's then.
+TEST_F(GroupTest, WhoHasGoneIsNoMemberAnyMore) {
+  start(false);
+  auto sender = join_roce("h1");
+  auto joined = join_roce("h2");
+  auto survivor = join_roce("h2");
+  ASSERT_TRUE(sender && joined && survivor);
+  std::optional<attach::Attachment> member(std::move(*joined));
+  for (const srd::Address& group : {group_, group6_}) {
+    ASSERT_TRUE(member->services->join(group) && survivor->services->join(group));
+  }
+  const auto place = member->id;
+  member.reset();
+  ASSERT_TRUE(eventually([&] { return status()["nics"][2]["processes"].size() == 1; }));
+  auto next = join_roce("h2");
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->id, place);
+  for (const srd::Address& group : {group_, group6_}) {
+    const srd::TxPacket packet = packet_for(group);
+    ASSERT_EQ(sender->io->transmit({&packet, 1}), 1U);
+    EXPECT_EQ(heard(*survivor, 1), 1U);
+    EXPECT_TRUE(is_quiet(*next));
+  }
+}
+
+// A name that is another NIC's, of whichever kind, gets nowhere.
+TEST_F(GroupTest, NobodySpeaksInTheNameOfAnotherNic) {
+  start(false);
+  Intruder liar(*weftd_);
+  auto member = join_roce("h2");
+  ASSERT_TRUE(member && member->services->join(group_) && member->services->join(group6_));
+  srd::RingProducer ring(liar.outgoing(), liar.capacity());
+  const auto send = [&](const srd::Address& from) {
+    const auto& group = from.is_v4() ? group_ : group6_;
+    const auto frame = roce_frame(from, group, kGroupQpn, 100);
+    std::byte* const place = ring.reserve(frame.size());
+    ASSERT_NE(place, nullptr);
+    ring.copy(place, frame);
+    ring.commit(frame.size(), {.flags = srd::kRecordUnchecked});
+    liar.ring();
+  };
+  const auto others = wire::addresses_of(member->address);
+  for (std::size_t lies = 0; lies < others.size(); ++lies) {
+    send(others[lies]);
+    EXPECT_TRUE(
+        eventually([&] { return status()["counters"]["dropped"]["wrong_source"] == lies + 1; }));
+  }
+  EXPECT_TRUE(is_quiet(*member));
+  for (const srd::Address& own : wire::addresses_of(liar.place.address)) {
+    send(own);
+    EXPECT_EQ(heard(*member, 1), 1U);
+  }
+}
+
+TEST_F(GroupTest, MembershipOutlivesWeftd) {
+  start(false);
+  auto member = join_roce("h1");
+  ASSERT_TRUE(member && member->services->join(group_));
+  weftd_->kill(SIGKILL);
+  weftd_->start();
+  auto sender = join_roce("h2");
+  ASSERT_TRUE(sender);
+  EXPECT_TRUE(eventually([&] {
+    const srd::TxPacket packet = packet_for(group_);
+    EXPECT_EQ(sender->io->transmit({&packet, 1}), 1U);
+    return !is_quiet(*member);
+  }));
 }
 
 // Connection management: all processes of a NIC share its queue pair 1.

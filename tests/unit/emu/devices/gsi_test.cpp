@@ -140,9 +140,9 @@ TEST_F(GsiTest, TimersAreServed) {
 TEST_F(GsiTest, SaysWhatTheManagerAsks) {
   const auto facts = device.management()->facts();
   EXPECT_EQ(facts.attachment, 1);
-  EXPECT_EQ(facts.guid, 0x0000FFFF0A000001U);
-  ASSERT_EQ(facts.addresses.size(), 1U);
-  EXPECT_EQ(facts.addresses[0], kOwn);
+  EXPECT_EQ(facts.guid, 0x00000AFFFE000001U);
+  ASSERT_EQ(facts.addresses.size(), 3U);
+  EXPECT_EQ(facts.addresses[1], kOwn);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -96,6 +97,22 @@ TEST(Nldev, ListsDevices) {
   EXPECT_TRUE(says(answers[0], "efa_0") && says(answers[1], "efa_1"));
   EXPECT_EQ(header_of(answers[0]).nlmsg_flags, NLM_F_MULTI);
   EXPECT_EQ(header_of(answers[2]).nlmsg_type, NLMSG_DONE);
+}
+
+// The kernel's numbers of the attributes: 50 is the index of a network interface, 51 its name.
+TEST(Nldev, APortSaysWhichInterfaceItIsOn) {
+  auto devices = two_devices();
+  devices[1].interface = "weft7";
+  devices[1].interface_index = 77;
+  const std::vector<std::byte> index = {std::byte{8}, {}, std::byte{50}, {}, std::byte{77}, {},
+                                        {},           {}};
+  for (std::uint32_t device = 0; device < 2; ++device) {
+    const Datagrams answers = answer(request(5, 0, {{1, device}, {3, 1}}), kPort, devices);
+    ASSERT_EQ(answers.size(), 1U);
+    const bool on_one = device == 1;
+    EXPECT_EQ(says(answers[0], std::string("\x0a\0\x33\0weft7\0", 10)), on_one);
+    EXPECT_EQ(std::ranges::search(answers[0], index).empty(), !on_one);
+  }
 }
 
 TEST(Nldev, TellsOfConnectionManagement) {

@@ -327,6 +327,54 @@ TEST(Envelope, OtherPortsAreAnotherProtocols) {
   EXPECT_FALSE(writer->write(frame.data(), kBob, PathId{0x4000}, Ecn::capable_0, kBest, 8));
 }
 
+// Only of a protocol that has groups.
+TEST(Envelope, GroupsAreWhatAProtocolHas) {
+  constexpr UdpPorts kGroups{
+      .destination = 4791, .first_source = 0xC000, .paths = 0x4000, .groups = true};
+  struct {
+    Address from;
+    Address group;
+    MacAddress mac;
+  } const cases[] = {
+      {kAlice,
+       address4(239, 200, 7, 9),
+       {std::byte{1}, std::byte{0}, std::byte{0x5E}, std::byte{0x48}, std::byte{7}, std::byte{9}}},
+      {kAlice6,
+       {{std::byte{0xFF},
+         std::byte{0x0E},
+         {},
+         {},
+         {},
+         {},
+         {},
+         {},
+         {},
+         {},
+         {},
+         {},
+         std::byte{1},
+         std::byte{2},
+         std::byte{3},
+         std::byte{4}}},
+       {std::byte{0x33}, std::byte{0x33}, std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}}},
+  };
+  for (const auto& one : cases) {
+    const auto writer = EnvelopeWriter::make(one.from, kGroups);
+    const auto plain = EnvelopeWriter::make(
+        one.from, {.destination = 4791, .first_source = 0xC000, .paths = 0x4000});
+    ASSERT_TRUE(writer && plain);
+    Bytes frame(writer->size() + 8);
+    EXPECT_FALSE(plain->write(frame.data(), one.group, PathId{1}, Ecn::capable_0, kBest, 8));
+    ASSERT_TRUE(writer->write(frame.data(), one.group, PathId{1}, Ecn::capable_0, kBest, 8));
+    EXPECT_TRUE(std::equal(one.mac.begin(), one.mac.end(), frame.begin()));
+    EXPECT_EQ(Envelope::parse(frame, kGroups).destination(), one.group);
+    UdpPorts without = kGroups;
+    without.groups = false;
+    EXPECT_EQ(Envelope::parse(frame, without).fault(), EnvelopeFault::bad_destination);
+    EXPECT_FALSE(EnvelopeWriter::make(one.group, kGroups));
+  }
+}
+
 // --- MAC addresses [wire 2.1]
 
 TEST(Mac, IsLocalAndUnicast) {

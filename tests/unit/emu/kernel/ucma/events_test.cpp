@@ -123,5 +123,52 @@ TEST_F(TwoProcesses, AnIdMovesOnlyFromItsOwnFile) {
   EXPECT_EQ(client.destroy(id), 0U);
 }
 
+// An event of a group is counted for the group and for the id; one that was not fetched goes with
+// the group.
+TEST_F(TwoProcesses, GroupsHaveEventsOfTheirOwn) {
+  const srd::Address group = srd::Address::v4(239, 1, 1, 1);
+  const std::uint32_t id = client.create(1, cm::PortSpace::udp);
+  ASSERT_EQ(client.command(Command::bind_ip, ucma::BindIp{{}, socket_of(cm::address_of(1), 0), id}),
+            0);
+  const auto join = [&](std::uint64_t uid) {
+    ucma::JoinIpMulticast command{};
+    command.uid = uid;
+    command.id = id;
+    command.address = socket_of(group, 0);
+    ucma::IdReply reply{~0U};
+    EXPECT_EQ(client.command(Command::join_ip_multicast, command, reply), 0);
+    return reply.id;
+  };
+  const auto leave = [&](std::uint32_t number) {
+    ucma::EventsReply reply{~0U};
+    EXPECT_EQ(client.command(Command::leave_multicast, ucma::DestroyId{0, number, 0}, reply), 0);
+    return reply.events_reported;
+  };
+  const std::uint32_t first = join(70);
+  const std::uint32_t second = join(71);
+  EXPECT_NE(first, second);
+  const ucma::EventReply event = client.next(Kind::multicast_join);
+  EXPECT_EQ(event.uid, 70U);
+  EXPECT_EQ(event.id, first);
+  EXPECT_EQ(event.status, 0U);
+  ucma::UdParam param{};
+  std::memcpy(&param, event.param.data(), sizeof param);
+  EXPECT_EQ(param.qp_num, 0xFFFFFFU);
+  EXPECT_EQ(param.qkey, cm::kUdpQkey);
+  EXPECT_EQ(param.ah.dgid, group.bytes);
+  EXPECT_EQ(param.ah.sgid_index, 1);
+  EXPECT_EQ(param.ah.is_global, 1);
+  EXPECT_EQ(leave(second), 0U);
+  EXPECT_FALSE(client.readable());
+  EXPECT_EQ(leave(first), 1U);
+  ucma::EventsReply reply{};
+  EXPECT_EQ(client.command(Command::leave_multicast, ucma::DestroyId{0, first, 0}, reply), ENOENT);
+  // What is left behind goes with the id.
+  const std::uint32_t third = join(72);
+  EXPECT_EQ(client.next(Kind::multicast_join).uid, 72U);
+  EXPECT_EQ(client.destroy(id), 2U);
+  EXPECT_EQ(client.command(Command::leave_multicast, ucma::DestroyId{0, third, 0}, reply), ENOENT);
+}
+
 }  // namespace
 }  // namespace weft::kernel

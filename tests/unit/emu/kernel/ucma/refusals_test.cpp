@@ -177,14 +177,46 @@ TEST_F(Refusals, Options) {
   EXPECT_EQ(program.command(Command::set_option, ucma::SetOption{8, id, 0, 1, 4}), EFAULT);
 }
 
-TEST_F(Refusals, GroupsAreNotThere) {
+// As Linux: groups are joined on a NIC, by ids for datagrams, and those of IPv6 not at all.
+TEST_F(Refusals, OfGroups) {
+  constexpr int kNotSupported = 524;
+  const srd::Address group = srd::Address::v4(239, 1, 1, 1);
   ucma::IdReply reply{};
-  const std::uint32_t id = program.create(1);
-  ucma::JoinIpMulticast join{};
+  const auto joined = [&](std::uint32_t id, const ucma::SocketIn6& socket) {
+    ucma::JoinIpMulticast join{};
+    join.uid = 7;
+    join.id = id;
+    join.address = socket;
+    return program.command(Command::join_ip_multicast, join, reply);
+  };
+  const std::uint32_t stream = program.create(1);
+  const std::uint32_t id = program.create(2, cm::PortSpace::udp);
+  EXPECT_EQ(joined(id + 100, socket_of(group, 0)), ENOENT);
+  EXPECT_EQ(joined(id, socket_of(group, 0)), EINVAL);  // it has no NIC
+  ASSERT_EQ(
+      program.command(Command::bind_ip, ucma::BindIp{{}, socket_of(cm::address_of(0), 0), stream}),
+      0);
+  ASSERT_EQ(
+      program.command(Command::bind_ip, ucma::BindIp{{}, socket_of(cm::address_of(0), 0), id}), 0);
+  EXPECT_EQ(joined(stream, socket_of(group, 0)), EINVAL);
+  EXPECT_EQ(joined(id, ucma::SocketIn6{}), EINVAL);
+  ucma::SocketIn6 six{};
+  six[0] = std::byte{ucma::kIpv6};
+  EXPECT_EQ(joined(id, six), EINVAL);
+  six[8] = std::byte{0xFF};
+  EXPECT_EQ(joined(id, six), kNotSupported);
+
+  ucma::JoinMulticast join{};
   join.id = id;
-  EXPECT_EQ(program.command(Command::join_ip_multicast, join, reply), EOPNOTSUPP);
-  EXPECT_EQ(program.command(Command::leave_multicast, ucma::DestroyId{0, id, 0}, reply),
-            EOPNOTSUPP);
+  const ucma::SocketIn6 socket = socket_of(group, 0);
+  std::memcpy(join.address.data(), socket.data(), socket.size());
+  join.address_size = ucma::kIpv4Size;
+  join.join_flags = 2;
+  EXPECT_EQ(program.command(Command::join_multicast, join, reply), EINVAL);
+  join.join_flags = ucma::kJoinSendOnly;
+  join.address_size = 0;
+  EXPECT_EQ(program.command(Command::join_multicast, join, reply), EINVAL);
+  EXPECT_EQ(program.command(Command::leave_multicast, ucma::DestroyId{0, 0, 0}, reply), ENOENT);
 }
 
 }  // namespace

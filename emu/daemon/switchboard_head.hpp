@@ -1,0 +1,28 @@
+// Owns the copy in which the switchboard looks at a frame's headers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "emu/daemon/switchboard.hpp"
+
+namespace weft::daemon {
+
+// A copy of the beginning of a frame. A process can write into its ring at any moment, also between
+// a check and the use of what was checked: so headers are checked in this copy, and the copy is
+// what gets forwarded.
+struct Switchboard::Head {
+  explicit Head(std::span<const std::byte> frame) : size(std::min(frame.size(), bytes.size())) {
+    std::memcpy(bytes.data(), frame.data(), size);
+  }
+  [[nodiscard]] std::span<const std::byte> span() const { return {bytes.data(), size}; }
+
+  std::array<std::byte, 128> bytes;
+  static_assert(srd::net::kEnvelopeSizeV6 + Protocols::kSteeringBytes <= sizeof bytes);
+  std::size_t size;
+};
+
+}  // namespace weft::daemon
