@@ -16,7 +16,9 @@ std::uint32_t leaves_for(std::uint32_t ranks) {
   return std::max((ranks + kHostsPerLeaf - 1) / kHostsPerLeaf, 2U);
 }
 
-std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts) {
+// Any of `nodes` NICs may send to any other one: what the transport is told of distances follows
+// from the traffic.
+std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts, std::uint32_t nodes) {
   std::string text = ground.topology;
   if (text.empty()) {
     text = "topology: {generator: leaf-spine, hosts: " + std::to_string(hosts) +
@@ -28,7 +30,7 @@ std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts) {
           "\ntransport: {paths: " + std::to_string(ground.paths) +
           ", peer_timeout: " + ground.peer_timeout +
           (ground.path_selector.empty() ? "" : ", path_selector: " + ground.path_selector) +
-          "}\ntraffic: {kind: flows, flows: [{from: 0, to: 1}, {from: 1, to: 0}]}\n";
+          "}\ntraffic: {kind: all-to-all, nodes: " + std::to_string(nodes) + "}\n";
   if (!ground.faults.empty()) {
     text += "faults:\n";
     for (const std::string& fault : ground.faults) {
@@ -36,6 +38,22 @@ std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts) {
     }
   }
   return text;
+}
+
+Result<sim::Scenario> read_ground(const VirtualGround& ground) {
+  const std::uint32_t hosts = leaves_for(ground.ranks) * kHostsPerLeaf;
+  const auto read = [&](std::uint32_t nodes) {
+    return sim::read_scenario("the network", scenario_text(ground, hosts, nodes), {}, "");
+  };
+  auto scenario = read(ground.topology.empty() ? hosts : ground.ranks);
+  if (!scenario) {
+    if (const auto of_two = read(2)) {
+      return fail(ErrorCode::invalid_argument,
+                  "the network has " + std::to_string(of_two->topology.ports().size()) +
+                      " NICs, too few for " + std::to_string(ground.ranks) + " ranks");
+    }
+  }
+  return scenario;
 }
 
 }  // namespace
@@ -92,19 +110,12 @@ VirtualRun::~VirtualRun() = default;
 Result<std::unique_ptr<VirtualRun>> VirtualRun::create(const VirtualGround& ground) {
   std::unique_ptr<VirtualRun> run(new VirtualRun);
   const std::uint32_t leaves = leaves_for(ground.ranks);
-  auto scenario =
-      sim::read_scenario("the network", scenario_text(ground, leaves * kHostsPerLeaf), {}, "");
+  auto scenario = read_ground(ground);
   if (!scenario) {
     return tl::unexpected(scenario.error());
   }
   run->ranks_ = ground.ranks;
   run->scenario_ = std::move(*scenario);
-  const auto ports = static_cast<std::uint32_t>(run->scenario_.topology.ports().size());
-  if (ports < ground.ranks) {
-    return fail(ErrorCode::invalid_argument, "the network has " + std::to_string(ports) +
-                                                 " NICs, too few for " +
-                                                 std::to_string(ground.ranks) + " ranks");
-  }
   fabric::TrafficMatrix& traffic = run->scenario_.traffic;
   traffic.flows.clear();
   for (std::uint32_t rank = 0; rank < ground.ranks; ++rank) {
