@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
-#include <vector>
 
+#include "srd/base/masked_array.hpp"
 #include "srd/base/rng.hpp"
 
 namespace weft {
@@ -30,7 +30,7 @@ class FlatMap {
     if (entries_.empty()) {
       return kAbsent;
     }
-    for (std::size_t at = home(key);; at = (at + 1) & mask()) {
+    for (std::size_t at = home(key);; at = (at + 1) & entries_.mask()) {
       if (entries_[at].index == kAbsent || entries_[at].key == key) {
         return entries_[at].index;
       }
@@ -62,13 +62,13 @@ class FlatMap {
       if (entries_[hole].index == kAbsent) {
         return;
       }
-      hole = (hole + 1) & mask();
+      hole = (hole + 1) & entries_.mask();
     }
     // Close the gap: entries behind it that a search from their home could no longer reach move up.
-    for (std::size_t at = (hole + 1) & mask(); entries_[at].index != kAbsent;
-         at = (at + 1) & mask()) {
-      const std::size_t from_home = (at - home(entries_[at].key)) & mask();
-      const std::size_t from_hole = (at - hole) & mask();
+    for (std::size_t at = (hole + 1) & entries_.mask(); entries_[at].index != kAbsent;
+         at = (at + 1) & entries_.mask()) {
+      const std::size_t from_home = (at - home(entries_[at].key)) & entries_.mask();
+      const std::size_t from_hole = (at - hole) & entries_.mask();
       if (from_home >= from_hole) {
         entries_[hole] = entries_[at];
         hole = at;
@@ -86,26 +86,25 @@ class FlatMap {
     std::uint32_t index = kAbsent;
   };
 
-  [[nodiscard]] std::size_t mask() const { return entries_.size() - 1; }
-  [[nodiscard]] std::size_t home(const Key& key) const { return Hash{}(key)&mask(); }
+  [[nodiscard]] std::size_t home(const Key& key) const { return Hash{}(key)&entries_.mask(); }
   void place(const Entry& entry) {
     std::size_t at = home(entry.key);
     while (entries_[at].index != kAbsent) {
-      at = (at + 1) & mask();
+      at = (at + 1) & entries_.mask();
     }
     entries_[at] = entry;
   }
   void grow() {
-    std::vector<Entry> old(entries_.empty() ? 16 : entries_.size() * 2);
+    MaskedArray<Entry> old(entries_.next_size(16));
     old.swap(entries_);
-    for (const Entry& entry : old) {
-      if (entry.index != kAbsent) {
-        place(entry);
+    for (std::size_t i = 0; i < old.size(); ++i) {
+      if (old[i].index != kAbsent) {
+        place(old[i]);
       }
     }
   }
 
-  std::vector<Entry> entries_;
+  MaskedArray<Entry> entries_;
   std::size_t size_ = 0;
 };
 

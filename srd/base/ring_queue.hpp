@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
+
+#include "srd/base/masked_array.hpp"
 
 namespace weft {
 
@@ -28,14 +29,12 @@ class RingQueue {
     if (size() == slots_.size()) {
       grow();
     }
-    return slots_[tail_++ & (slots_.size() - 1)];
+    return slots_[tail_++];
   }
-  [[nodiscard]] T& front() { return slots_[head_ & (slots_.size() - 1)]; }
+  [[nodiscard]] T& front() { return slots_[head_]; }
   // The element `ahead` places behind the front; ahead < size().
-  [[nodiscard]] const T& at(std::size_t ahead) const {
-    return slots_[(head_ + ahead) & (slots_.size() - 1)];
-  }
-  [[nodiscard]] const T& front() const { return slots_[head_ & (slots_.size() - 1)]; }
+  [[nodiscard]] const T& at(std::size_t ahead) const { return slots_[head_ + ahead]; }
+  [[nodiscard]] const T& front() const { return slots_[head_]; }
   void pop() { ++head_; }
   // A hint: front() will be called soon.
   void prefetch_front() const {
@@ -46,10 +45,10 @@ class RingQueue {
 
  private:
   void grow() {
-    std::vector<T> larger(slots_.empty() ? 16 : slots_.size() * 2);
+    MaskedArray<T> larger(slots_.next_size(16));
     const std::size_t count = size();
     for (std::size_t i = 0; i < count; ++i) {
-      larger[i] = slots_[(head_ + i) & (slots_.size() - 1)];
+      larger[i] = slots_[head_ + i];
     }
     slots_.swap(larger);
     head_ = 0;
@@ -59,7 +58,7 @@ class RingQueue {
   std::size_t limit_;
   std::size_t head_ = 0;
   std::size_t tail_ = 0;
-  std::vector<T> slots_;
+  MaskedArray<T> slots_;
 };
 
 }  // namespace weft

@@ -1,19 +1,18 @@
 // Owns the growth of a send window.
 #include "srd/engine/send_window.hpp"
 
-#include <algorithm>
-
 namespace weft::srd {
 
 void SendWindow::grow() {
   constexpr std::size_t kFirst = 8;
-  std::vector<SendSlot> old(std::max(kFirst, slots_.size() * 2));
+  MaskedArray<SendSlot> old(slots_.next_size(kFirst));
   old.swap(slots_);
-  for (const SendSlot& slot : old) {
-    slots_[slot.psn.value() & mask()] = slot;
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    slots_[old[i].psn.value()] = old[i];
   }
   const auto renumber = [&](std::uint16_t index) {
-    return index == kEnd ? kEnd : static_cast<std::uint16_t>(old[index].psn.value() & mask());
+    return index == kEnd ? kEnd
+                         : static_cast<std::uint16_t>(old[index].psn.value() & slots_.mask());
   };
   for (Psn psn = una_; psn != next_; ++psn) {
     SendSlot& moved = slot(psn);

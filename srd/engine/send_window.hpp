@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "srd/base/check.hpp"
+#include "srd/base/masked_array.hpp"
 #include "srd/base/prefetch.hpp"
 #include "srd/base/step_count.hpp"
 #include "srd/base/time.hpp"
@@ -54,7 +54,7 @@ class SendWindow {
   [[nodiscard]] Bytes bytes_in_flight() const { return bytes_in_flight_; }
   [[nodiscard]] SendSlot& slot(Psn psn) {
     count_step();
-    return slots_[psn.value() & mask()];
+    return slots_[psn.value()];
   }
 
   // One bit for each of the aligned 64 numbers around `psn`: it is settled, so that a claim about
@@ -67,7 +67,7 @@ class SendWindow {
     if (span() == slots_.size()) {
       grow();
     }
-    SendSlot& slot = slots_[next_.value() & mask()];
+    SendSlot& slot = slots_[next_.value()];
     slot = SendSlot{};
     slot.psn = next_;
     ++next_;
@@ -77,7 +77,7 @@ class SendWindow {
   void prefetch_next() const {
     prefetch(this, kCacheLine);
     if (!slots_.empty()) {
-      prefetch(&slots_[next_.value() & mask()], 2 * kCacheLine);
+      prefetch(&slots_[next_.value()], 2 * kCacheLine);
     }
   }
 
@@ -191,9 +191,8 @@ class SendWindow {
     }
     return first;
   }
-  [[nodiscard]] std::uint32_t mask() const { return static_cast<std::uint32_t>(slots_.size()) - 1; }
   [[nodiscard]] std::uint16_t index_of(const SendSlot& slot) const {
-    return static_cast<std::uint16_t>(slot.psn.value() & mask());
+    return static_cast<std::uint16_t>(slot.psn.value() & slots_.mask());
   }
   [[nodiscard]] SendSlot* front(const List& list) {
     return list.empty() ? nullptr : &slots_[list.head];
@@ -228,7 +227,7 @@ class SendWindow {
   List lost_;
   // Those of one list wait equally long, so each is in order of what is due.
   std::array<List, kMaxDoublings + 1> deferred_;
-  std::vector<SendSlot> slots_;
+  MaskedArray<SendSlot> slots_;
   PsnBitmap settled_;
 };
 

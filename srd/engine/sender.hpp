@@ -104,7 +104,9 @@ class alignas(kCacheLine) Sender {
   [[nodiscard]] bool transmit_question(TimePoint now, TxPacket& out);
   [[nodiscard]] bool transmit_path_probe(TimePoint now, TxPacket& out);
   [[nodiscard]] SendSlot* next_lost();
+  [[nodiscard]] bool transmit_data(TimePoint now, TxPacket& out);
   [[nodiscard]] bool transmit_next(TimePoint now, TxPacket& out);
+  void pace(TimePoint now, Duration interval);
   [[nodiscard]] PathId pick_for_question(TimePoint now);
   [[nodiscard]] bool may_leave_again(const SendSlot& slot) const;
   [[nodiscard]] bool retransmit(TimePoint now, SendSlot& slot, TxPacket& out);
@@ -188,6 +190,7 @@ class alignas(kCacheLine) Sender {
   TimePoint paced_until_{};  // nothing leaves before
   std::uint8_t turn_ = 0;    // which queue is next
   bool muted_ = false;
+  bool pace_holds_back_ = false;     // the next packet; nothing else does
   bool rationed_;                    // the receiver grants credits
   bool asks_distance_;               // its congestion control makes use of the answer
   bool heard_ = false;               // an acknowledgement has come, ever

@@ -55,10 +55,20 @@ bool Sender::transmit(TimePoint now, TxPacket& out) { return transmit_inline(now
   if (paths_.next_probe() <= now && transmit_path_probe(now, out)) [[unlikely]] {
     return true;
   }
-  if (paced_until_ > now) {
-    parts_.schedule.arm(peer_, paced_until_);
+  if (paced_until_ > now && paced_until_ - parts_.pace_step() > now) {
+    parts_.schedule.arm(peer_, paced_until_ - parts_.pace_step());
+    pace_holds_back_ = true;
     return false;
   }
+  if (transmit_data(now, out)) {
+    return true;
+  }
+  pace_holds_back_ = false;
+  return false;
+}
+
+// What window and credit let go.
+[[gnu::always_inline]] inline bool Sender::transmit_data(TimePoint now, TxPacket& out) {
   SendSlot* const lost = next_lost();
   const Bytes next = lost != nullptr ? SendWindow::charged(*lost) : parts_.cc_tuning.mtu_wire;
   const Bytes in_flight = window_.bytes_in_flight();
@@ -263,10 +273,7 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
 
   const Bytes charged = SendWindow::charged(slot);
   if (const Rate rate = cc_.pacing_rate(); !rate.is_zero()) [[unlikely]] {
-    // No later than max_rto: if one bad sample made the rate tiny, packets must still leave that
-    // correct it.
-    paced_until_ =
-        std::min(std::max(paced_until_, now) + rate.time_for(charged), now + parts_.config.max_rto);
+    pace(now, rate.time_for(charged));
   }
   credits_.on_sent(slot.length);
   last_from_ = work.source;
@@ -274,6 +281,18 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   timer_.on_sent(now);
   parts_.schedule.arm(peer_, now + timer_.tail_wait());
   parts_.tell(Event::Kind::packet_sent, now, peer_.id, slot.psn, out.path, slot.attempt);
+}
+
+// The next packet is due `interval` after this one was. Carriers ask for packets in bursts, all at
+// one time: what has become due since the last burst leaves together, up to a turn. But a sender
+// that had nothing to send, or was not allowed to, has nothing to make up for.
+//
+// No later than max_rto: if one bad sample made the rate tiny, packets must still leave that
+// correct it.
+void Sender::pace(TimePoint now, Duration interval) {
+  const Duration late = pace_holds_back_ ? interval * Scheduler::kPacketsOfTurn : Duration::zero();
+  paced_until_ =
+      std::min(std::max(paced_until_, now - late) + interval, now + parts_.config.max_rto);
 }
 
 // What depends on the kind of message: type, placement, payload.

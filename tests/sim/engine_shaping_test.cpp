@@ -261,6 +261,94 @@ TEST(EngineShaping, APacedSenderSpreadsItsPackets) {
   EXPECT_LT(static_cast<double>(lab.elapsed().count()) * 1e-9, ideal * 1.3);
 }
 
+// Two engines as a carrier drives them: once in a microsecond a burst there and a burst back, in
+// each of which the clock was read once. The receiver goes by many addresses.
+class Bursts {
+ public:
+  explicit Bursts(std::uint32_t peers) : sender_(configured(1)), receiver_(configured(2)) {
+    EXPECT_TRUE(sender_.open_endpoint(kEndpoint, {.qkey = kQkey}));
+    EXPECT_TRUE(receiver_.open_endpoint(kEndpoint, {.qkey = kQkey, .receive_depth = 1024}));
+    for (std::uint32_t i = 0; i < peers; ++i) {
+      peers_.push_back(*sender_.peer(numbered(i), srd::AttachmentId{0}));
+    }
+    for (int i = 0; i < 1024; ++i) {
+      EXPECT_EQ(receiver_.post_receive(kEndpoint, {}), srd::PostResult::accepted);
+    }
+  }
+
+  // Messages in runs of one turn for each peer, as many under way as fill every burst.
+  void step() {
+    while (sender_.outstanding() < 16 * srd::TxPacket::kMaxBurst) {
+      srd::SendRequest request;
+      request.peer = peers_[posted_++ / srd::Scheduler::kPacketsOfTurn % peers_.size()];
+      request.source = request.destination = kEndpoint;
+      request.qkey = kQkey;
+      ASSERT_EQ(sender_.post(request), srd::PostResult::accepted);
+    }
+    now_ += std::chrono::microseconds{1};
+    carry(sender_, receiver_);
+    carry(receiver_, sender_);
+    std::array<srd::Completion, 64> done;
+    while (sender_.poll(done) != 0) {
+    }
+    while (const std::size_t count = receiver_.poll(done)) {
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(receiver_.post_receive(kEndpoint, {}), srd::PostResult::accepted);
+      }
+    }
+  }
+  [[nodiscard]] const srd::Counters& counters() const { return sender_.counters(); }
+
+ private:
+  static srd::EngineConfig configured(std::uint64_t seed) {
+    srd::EngineConfig config;
+    config.seed = seed;
+    config.paths = 16;
+    config.mtu_payload = 64;
+    config.line_rate = Rate::gbps(400);
+    return config;
+  }
+  static srd::Address numbered(std::uint32_t i) {
+    return srd::Address::v4(10, 0, i / 256, i % 256);
+  }
+  void carry(srd::Engine& from, srd::Engine& to) {
+    if (from.next_timeout() <= now_) {
+      from.on_timeout(now_);
+    }
+    std::vector<srd::TxPacket> burst(srd::TxPacket::kMaxBurst);
+    std::size_t count = 0;
+    while (count < burst.size() && from.next_transmit(now_, burst[count])) {
+      ++count;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      srd::RxPacket packet;
+      packet.from = burst[i].to;  // both know each other under the same addresses
+      packet.path = burst[i].path;
+      packet.bytes = std::span(burst[i].header).first(burst[i].header_size);
+      to.on_packet(now_, packet);
+    }
+  }
+
+  srd::Engine sender_;
+  srd::Engine receiver_;
+  std::vector<srd::PeerId> peers_;
+  std::size_t posted_ = 0;
+  TimePoint now_{};
+};
+
+// Below one bandwidth-delay product a sender is paced, and its packets are due within nanoseconds.
+// One for each burst would make every turn a single packet, which nobody asks an acknowledgement
+// for, until a probe does.
+TEST(EngineShaping, WhatHasComeDueSinceTheLastBurstLeavesTogether) {
+  Bursts bursts(64);
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_NO_FATAL_FAILURE(bursts.step());
+  }
+  EXPECT_GT(bursts.counters().data_pkts, 2000U * srd::TxPacket::kMaxBurst * 95 / 100);
+  EXPECT_LT(bursts.counters().tx_pkts, bursts.counters().data_pkts * 101 / 100);
+  EXPECT_EQ(bursts.counters().tail_probes, 0U);
+}
+
 // How many messages arrived after one that was posted later.
 std::size_t overtaken(std::uint16_t forced_reorder, std::uint64_t seed) {
   LabConfig config = lab_config();

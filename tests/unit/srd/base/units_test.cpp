@@ -16,6 +16,10 @@ using std::chrono::seconds;
 TEST(Rate, SerialisationIsExact) {
   EXPECT_EQ(Rate::gbps(400).picoseconds_for(64), 1280U);
   EXPECT_EQ(Rate::gbps(100).picoseconds_for(4150), 332'000U);
+  // Beyond what 64 bits hold on the way to the result.
+  EXPECT_EQ(Rate::gbps(400).picoseconds_for(2'305'843), 46'116'860U);
+  EXPECT_EQ(Rate::gbps(400).picoseconds_for(2'305'844), 46'116'880U);
+  EXPECT_EQ(Rate::bits_per_second(8).picoseconds_for(10'000'000), 10'000'000'000'000'000'000U);
   EXPECT_EQ(Rate::gbps(100).time_for(4150), Duration{332});
   EXPECT_EQ(Rate::gbps(0.1), Rate::bits_per_second(100'000'000));
 }
