@@ -27,9 +27,9 @@
 #include "emu/cli/mpi_program.hpp"
 #include "emu/cli/programs.hpp"
 #include "emu/cli/real_range.hpp"
+#include "emu/cli/run/report.hpp"
 #include "emu/cli/softroce/guests.hpp"
 #include "emu/cli/unwrap.hpp"
-#include "emu/fabric/yaml_reader.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/cores.hpp"
 #include "emu/launch/find_program.hpp"
@@ -47,36 +47,13 @@ namespace {
 constexpr std::chrono::milliseconds kServerPatience{5000};    // for a server to listen
 constexpr std::chrono::milliseconds kGuestPatience{120'000};  // in a guest, which boots first
 
-struct Options {
-  std::size_t copies = 1;
-  std::size_t per_host = 1;
-  std::size_t nics = 1;
-  std::string device = launch::default_device();
-  bool through_weftd = false;
-  bool netns = false;
-  bool no_prefix = false;
-  bool json = false;
-  bool quiet = false;
-  double grace_seconds = 2;
-  int pin = 0;  // 1: yes, -1: no, 0: see is_pinned()
-  std::string topology;
-  std::vector<std::string> faults;
-  std::vector<std::string> kills;
-  std::vector<std::string> stops;
-  std::string late_receives;
-  std::uint64_t seed = 1;
-  double dilation = 1;
-  std::string out;
-  std::vector<std::string> words;
-};
-
 // Programs fill a host before the next one begins.
-std::string host_name(std::size_t index, const Options& options) {
+std::string host_name(std::size_t index, const RunOptions& options) {
   return "h" + std::to_string(index / options.per_host + 1);
 }
 
 // By these names output is labelled, and --kill and --stop find programs.
-std::string program_name(std::size_t index, const Options& options) {
+std::string program_name(std::size_t index, const RunOptions& options) {
   return options.per_host > 1
              ? host_name(index, options) + "." + std::to_string(index % options.per_host)
              : host_name(index, options);
@@ -90,137 +67,24 @@ bool mentions(const Words& words, const std::string& host) {
 }
 
 // The seed is worth telling only then: an ideal network is the same with every seed.
-bool draws_by_lot(const Options& options) {
+bool draws_by_lot(const RunOptions& options) {
   return !options.topology.empty() || !options.faults.empty();
 }
 
 // Each program in a machine of its own, instead of on emulated devices.
-bool runs_in_guests(const Options& options) { return options.device == kSoftroceDevice; }
+bool runs_in_guests(const RunOptions& options) { return options.device == kSoftroceDevice; }
 
 // Of three processes that wait for each other on two cores one is always in the way, unless the one
 // in the middle has a core of its own. Elsewhere only if the user asks.
-bool is_pinned(const Options& options, std::size_t programs) {
+bool is_pinned(const RunOptions& options, std::size_t programs) {
   return !runs_in_guests(options) &&
          (options.pin > 0 ||
           (options.pin == 0 && programs == 2 && launch::core_count() == 2 &&
            launch::passes_weftd(options.through_weftd, options.topology, options.faults)));
 }
 
-// What it takes to run the same again, as config.resolved.yml.
-std::string resolved(const Options& options, const std::vector<Words>& commands,
-                     std::size_t hosts) {
-  // JSON is YAML, so any text is quoted right. Arguments are any bytes, JSON is UTF-8.
-  const auto quoted = [](const nlohmann::json& value) {
-    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  std::string text = fmt::format(
-      "seed: {}\ndevice: {}\nhosts: {}\nnics: {}\nper_host: {}\ndilation: {}\nthrough_weftd: {}\n"
-      "topology: {}\n",
-      options.seed, quoted(options.device), hosts, options.nics, options.per_host, options.dilation,
-      options.through_weftd, options.topology.empty() ? "null" : quoted("topology.yml"));
-  text += fmt::format("netns: {}\npin: {}\ngrace: {}\nno_prefix: {}\n", options.netns,
-                      options.pin > 0   ? "true"
-                      : options.pin < 0 ? "false"
-                                        : "null",  // as for most
-                      options.grace_seconds, options.no_prefix);
-  text += options.faults.empty() ? "faults: []\n" : "faults:\n";
-  for (const std::string& fault : options.faults) {
-    text += "  - {" + fault + "}\n";
-  }
-  for (const auto& [key, values] : {std::pair{"kill", &options.kills}, {"stop", &options.stops}}) {
-    if (!values->empty()) {
-      text += std::string(key) + ": " + quoted(*values) + "\n";
-    }
-  }
-  if (!options.late_receives.empty()) {
-    text += "late_receives: " + options.late_receives + "\n";
-  }
-  text += "commands:\n";
-  for (const Words& words : commands) {
-    text += "  - " + quoted(words) + "\n";
-  }
-  return text;
-}
-
-// Everything about a run that stays: without a place for it the run goes on all the same, unless
-// the place was asked for.
-std::optional<launch::RunDirectory> open_directory(const Options& options,
-                                                   const std::vector<Words>& commands,
-                                                   std::size_t hosts) {
-  launch::RunDirectory::Files files{{"config.resolved.yml", resolved(options, commands, hosts)}};
-  if (!options.topology.empty()) {
-    files.emplace("topology.yml", unwrap(fabric::read_text_file(options.topology)));
-  }
-  auto run = launch::RunDirectory::create(options.out, options.seed, files);
-  if (!run) {
-    if (!options.out.empty()) {
-      throw std::runtime_error(run.error().message);
-    }
-    return std::nullopt;
-  }
-  return std::move(*run);
-}
-
-// JSON goes to stdout, a table for people to stderr: stdout belongs to the programs. `counters`:
-// weftd's, or null if it did not answer. One program needs no table.
-void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& counters,
-            const Options& options) {
-  if (options.json) {
-    for (const launch::ProgramEnd& end : ends) {
-      nlohmann::ordered_json line;
-      line["run"] = true;
-      line["host"] = end.name;
-      line["exit_code"] = end.code;
-      line["seconds"] = end.seconds;
-      if (end.killed) {
-        line["killed"] = true;
-      }
-      fmt::print("{}\n", line.dump());
-    }
-    fmt::print("{}\n", nlohmann::json{{"network", counters}}.dump());
-    return;
-  }
-  if (options.quiet || ends.size() < 2) {
-    return;
-  }
-  complain("{:<10}{:>6}{:>10}\n", "host", "exit", "seconds");
-  for (const launch::ProgramEnd& end : ends) {
-    complain("{:<10}{:>6}{:>10.2f}\n", end.name, end.code, end.seconds);
-  }
-  if (counters.is_null()) {
-    return;
-  }
-  std::uint64_t dropped = 0;
-  std::string why;
-  for (const auto& [reason, count] : counters["dropped"].items()) {
-    if (const auto frames = count.get<std::uint64_t>(); frames != 0) {
-      dropped += frames;
-      why += fmt::format("{}{} {}", why.empty() ? " (" : ", ", reason, frames);
-    }
-  }
-  complain("weftd: {} frames forwarded, {} dropped{}{}\n", counters["frames"].get<std::uint64_t>(),
-           dropped, why, why.empty() ? "" : ")");
-}
-
-// The first program that failed: the others may have been ended because of it.
-int verdict(const std::vector<launch::ProgramEnd>& ends, const Options& options,
-            const std::optional<launch::RunDirectory>& run) {
-  const auto failed = std::min_element(
-      ends.begin(), ends.end(), [](const launch::ProgramEnd& a, const launch::ProgramEnd& b) {
-        return std::pair(!a.failed(), a.place) < std::pair(!b.failed(), b.place);
-      });
-  if (failed == ends.end() || !failed->failed()) {
-    return kSuccess;
-  }
-  if (!options.quiet) {
-    complain("weft run: {} ended with {}; seed {}{}\n", failed->name, failed->code, options.seed,
-             run ? "; events in " + run->path() : "");
-  }
-  return failed->code;
-}
-
 // Copies of an MPI program know nothing of each other: that is a launcher's doing.
-void warn_of_mpi(const std::vector<Words>& commands, const Options& options) {
+void warn_of_mpi(const std::vector<Words>& commands, const RunOptions& options) {
   const bool copies = commands.size() > 1 &&
                       std::all_of(commands.begin(), commands.end(),
                                   [&](const Words& words) { return words == commands.front(); });
@@ -242,7 +106,7 @@ using Networks = std::map<std::string, launch::HostNetwork>;  // by host, if eac
 using Ports = std::vector<std::string>;
 
 // Why the options cannot be had with a guest for each program; "" if they can.
-std::string unfit_for_guests(const Options& options) {
+std::string unfit_for_guests(const RunOptions& options) {
   for (const auto& [given, name] : {std::pair{options.netns, "--netns"},
                                     {options.per_host > 1, "--per-host"},
                                     {options.nics > 1, "--nics"},
@@ -271,7 +135,7 @@ Networks make_networks(const std::string& directory, std::size_t hosts,
 }
 
 // What is to happen to programs; each must befall one.
-Result<std::vector<Mishap>> mishaps_of(const Options& options, std::size_t programs) {
+Result<std::vector<Mishap>> mishaps_of(const RunOptions& options, std::size_t programs) {
   std::vector<Mishap> mishaps;
   const auto add = [&](const std::string& text, Result<Mishap> (*parse)(const std::string&)) {
     return parse(text).and_then([&](const Mishap& mishap) -> Result<void> {
@@ -300,7 +164,7 @@ Result<std::vector<Mishap>> mishaps_of(const Options& options, std::size_t progr
 // Whether program `i` waits for an earlier one to listen. Of copies on one host at most one
 // listens, and it may do so only when the others are there.
 bool is_awaited(std::size_t earlier, std::size_t i, const std::vector<Words>& commands,
-                const Options& options) {
+                const RunOptions& options) {
   const std::string host = host_name(earlier, options);
   const bool neighbours = host == host_name(i, options) && commands[earlier] == commands[i];
   return !neighbours && mentions(commands[i], host);
@@ -309,7 +173,7 @@ bool is_awaited(std::size_t earlier, std::size_t i, const std::vector<Words>& co
 // What programs start in.
 struct Scene {
   const std::vector<Words>& commands;
-  const Options& options;
+  const RunOptions& options;
   const std::string& directory;  // weftd's
   const launch::DeviceKind& kind;
   const Networks& networks;
@@ -319,7 +183,7 @@ struct Scene {
 };
 
 launch::Program program_of(std::size_t i, const Scene& scene) {
-  const Options& options = scene.options;
+  const RunOptions& options = scene.options;
   const std::string host = host_name(i, options);
   launch::Program program;
   program.name = program_name(i, options);
@@ -397,7 +261,7 @@ Outcome run_group(const Scene& scene) {
 // Tells and writes down what happened, while the network is still there to be asked. Returns the
 // exit code: of the programs that failed, that of the first one; else the interrupt's; else a
 // failure if output or weftd was lost.
-int conclude(const Outcome& outcome, const std::string& directory, const Options& options,
+int conclude(const Outcome& outcome, const std::string& directory, const RunOptions& options,
              const std::optional<launch::RunDirectory>& run) {
   const auto counters = launch::ask_weftd(directory, {{"cmd", "counters"}});
   if (run) {
@@ -440,7 +304,7 @@ int conclude(const Outcome& outcome, const std::string& directory, const Options
 }
 
 // One command for each program; nothing if they cannot be had, which has then been told.
-std::optional<std::vector<Words>> commands_of(const Options& options) {
+std::optional<std::vector<Words>> commands_of(const RunOptions& options) {
   auto split = split_commands(options.words, words_after_dashes());
   if (!split) {
     complain("weft run: {}\n", split.error().message);
@@ -460,7 +324,7 @@ std::optional<std::vector<Words>> commands_of(const Options& options) {
 }
 
 // Why that many hosts cannot be had with these options; "" if they can.
-std::string unfit(const Options& options, std::size_t programs, std::size_t hosts) {
+std::string unfit(const RunOptions& options, std::size_t programs, std::size_t hosts) {
   const std::size_t most = options.netns ? launch::HostNetwork::kMax : kMaxHosts;
   if (hosts > most) {
     return fmt::format(
@@ -473,7 +337,7 @@ std::string unfit(const Options& options, std::size_t programs, std::size_t host
 
 // The order of the locals is the order of life: programs end before their networks, these before
 // weftd, and weftd before its directory is gone.
-int run_programs(const Options& options) {
+int run_programs(const RunOptions& options) {
   const launch::Interruptible interruptible;
   const launch::DeviceKind kind =
       unwrap(launch::parse_device_kind(runs_in_guests(options) ? "rxe" : options.device));
@@ -539,7 +403,7 @@ int run_programs(const Options& options) {
 
 void register_run(CLI::App& program, Work& work) {
   CLI::App* run = add_command(program, "run");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   run->add_option("-n,--copies", options->copies, "Copies of a single command")
       ->check(CLI::Range(1, 1024));
   run->add_option("--per-host", options->per_host, "Programs that share a host")

@@ -33,7 +33,7 @@ int explain_usage(const CLI::App& program) {
 }
 
 // Commands whose words after the dashes are another program's.
-constexpr std::string_view kForAnother[] = {"run", "exec", "matrix", "lab"};
+constexpr std::string_view kForAnother[] = {"run", "exec", "matrix", "lab", "softroce"};
 
 // See words_after_dashes(); set once, before the command line is parsed.
 std::span<char* const> after_dashes;

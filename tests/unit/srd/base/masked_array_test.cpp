@@ -1,3 +1,4 @@
+// Owns the tests of arrays whose indices run on.
 #include "srd/base/masked_array.hpp"
 
 #include <gtest/gtest.h>
