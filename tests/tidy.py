@@ -145,7 +145,9 @@ def room_of(path):
 
 
 def are_counterparts(room, other):
-    """Whether one room is of one protocol, and the other of another."""
+    """Whether the rooms are two kinds of devices, or of one protocol each."""
+    if room.startswith(KINDS_OF_DEVICES) and other.startswith(KINDS_OF_DEVICES):
+        return room != other
     protocols = [{name for name, rooms in PROTOCOLS.items() if within(one, rooms)}
                  for one in (room, other)]
     return all(protocols) and not protocols[0] & protocols[1]

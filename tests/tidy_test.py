@@ -241,6 +241,12 @@ class TidyTest(unittest.TestCase):
         files[EXCEPTIONS] = "twin M two rooms of RoCEv2, in this test\n"
         self.assertEqual(tidy_of(CLEAN | files).findings, [])
 
+    def test_two_kinds_of_one_protocol_may_share_a_name(self):
+        a = tidy_script.are_counterparts
+        self.assertTrue(a("emu/devices/efa", "emu/devices/third"))
+        self.assertFalse(a("emu/devices/efa", "emu/devices/efa"))
+        self.assertFalse(a("emu/devices", "emu/devices/efa"))
+
     def test_a_long_file_is_a_warning(self):
         tidy = tidy_of(CLEAN | {"srd/base/a.cpp": TOP + "\n" * 450})
         self.assertEqual((tidy.findings, len(tidy.warnings)), ([], 1))

@@ -122,7 +122,6 @@ class Node {
 
   void boot(const srd::EngineConfig& config);
   void finish(const Completion& completion);
-  Request& fresh_request(std::size_t length, std::string_view content);
   template <class Post>
   std::optional<std::uint64_t> post(std::size_t length, std::string_view content, const Node& to,
                                     const How& how, Post&& request);
