@@ -107,6 +107,7 @@ void read_engine(fabric::YamlMap& map, srd::EngineConfig& engine) {
   map.read("receiver_credits", engine.receiver_credits);
   map.read("ack_every", engine.ack_every, 1, 255);
   map.read("ack_delay", engine.ack_delay);
+  map.read("pace_step", engine.pace_step);
   map.read("min_rto", engine.min_rto);
   map.read("max_rto", engine.max_rto);
   map.read("peer_timeout", engine.peer_timeout);

@@ -75,6 +75,7 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   c.receiver_credits = rng.chance(0.25);
   c.ack_every = static_cast<std::uint8_t>(std::min(c.window_packets, 1U << rng.below(5)));
   c.ack_delay = some_time(rng, 0us, 5us);
+  c.pace_step = c.ack_delay / 2;
   c.peer_timeout = some_time(rng, 10ms, 60ms);
   c.max_rto = c.peer_timeout / 8;
   c.min_rto = rng.chance(0.7) ? 0us : some_time(rng, 20us, 200us);

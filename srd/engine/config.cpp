@@ -59,6 +59,7 @@ Result<void> validate(const EngineConfig& config) {
       Range{"path_timeouts_to_abandon", config.path_timeouts_to_abandon, 0, 255, ""},
       timer("path_probe_interval", config.path_probe_interval, kTick, hours{1}),
       timer("base_rtt", config.base_rtt, kTick, seconds{1}),
+      timer("pace_step", config.pace_step, Duration::zero(), seconds{1}),
       Range{"ack_every", config.ack_every, 1, std::clamp<std::int64_t>(window, 1, 255),
             " (window_packets)"},
       timer("ack_delay", config.ack_delay, Duration::zero(), seconds{1}),

@@ -48,6 +48,9 @@ struct EngineConfig {
   bool trimming = false;          // the network trims: what is lost is usually reported
   bool receiver_credits = false;  // receivers grant at line rate (incast)
   Bytes credit_window = 0;  // sent before anything is granted; zero: line_rate * base_rtt * 1.05
+  // So much before its time a paced packet may leave: about as long as it takes until the carrier
+  // asks again. Zero where it asks for each packet at its time.
+  Duration pace_step = Duration::zero();
 
   // Acknowledgements.
   std::uint8_t ack_every = 4;                         // packets per acknowledgement

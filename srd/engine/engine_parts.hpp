@@ -59,10 +59,6 @@ struct EngineParts {
     counters.tx_bytes += out.size();
   }
 
-  // So much before its time a paced packet may leave: what a network cannot tell from its own
-  // unevenness, but enough that small packets leave in bursts, as carriers take them.
-  [[nodiscard]] Duration pace_step() const { return config.base_rtt / 32; }
-
   // The peer's sender, made on first use.
   [[nodiscard]] Sender& sender(Peer& peer) {
     if (!peer.sender) [[unlikely]] {

@@ -13,6 +13,7 @@ namespace {
 // What one core can copy, and how soon a process that has a core answers.
 constexpr Rate kFastestMemory = Rate::gbps(100);
 constexpr Duration kQuickestProcess = std::chrono::microseconds{14};
+constexpr Duration kPollInterval = std::chrono::microseconds{1};  // of one that has work to do
 
 }  // namespace
 
@@ -23,6 +24,7 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
   config.seed = mix64(std::uint64_t{life.value()} << 16 | attachment.value());
   config.mtu_payload = static_cast<std::uint32_t>(carrier.mtu - sizeof(wire::DataHeader));
   config.checksum = !carrier.lossless_memory;
+  config.pace_step = kPollInterval;
   config.min_rto = std::chrono::milliseconds{20};
   config.peer_timeout = std::chrono::seconds{10};  // a starved process is not a dead one
   if (carrier.network.round_trip > Duration::zero()) {

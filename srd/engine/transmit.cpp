@@ -55,8 +55,8 @@ bool Sender::transmit(TimePoint now, TxPacket& out) { return transmit_inline(now
   if (paths_.next_probe() <= now && transmit_path_probe(now, out)) [[unlikely]] {
     return true;
   }
-  if (paced_until_ > now && paced_until_ - parts_.pace_step() > now) {
-    parts_.schedule.arm(peer_, paced_until_ - parts_.pace_step());
+  if (paced_until_ > now && paced_until_ - parts_.config.pace_step > now) {
+    parts_.schedule.arm(peer_, paced_until_ - parts_.config.pace_step);
     pace_holds_back_ = true;
     return false;
   }
@@ -283,14 +283,16 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   parts_.tell(Event::Kind::packet_sent, now, peer_.id, slot.psn, out.path, slot.attempt);
 }
 
-// The next packet is due `interval` after this one was. Carriers ask for packets in bursts, all at
-// one time: what has become due since the last burst leaves together, up to a turn. But a sender
-// that had nothing to send, or was not allowed to, has nothing to make up for.
+// The next packet is due `interval` after this one was. Carriers that ask for packets in bursts,
+// all at one time, have a pace_step: what has become due since the last burst leaves together, up
+// to a turn. But a sender that had nothing to send, or was not allowed to, has nothing to make up
+// for.
 //
 // No later than max_rto: if one bad sample made the rate tiny, packets must still leave that
 // correct it.
 void Sender::pace(TimePoint now, Duration interval) {
-  const Duration late = pace_holds_back_ ? interval * Scheduler::kPacketsOfTurn : Duration::zero();
+  const bool makes_up = pace_holds_back_ && parts_.config.pace_step > Duration::zero();
+  const Duration late = makes_up ? interval * Scheduler::kPacketsOfTurn : Duration::zero();
   paced_until_ =
       std::min(std::max(paced_until_, now - late) + interval, now + parts_.config.max_rto);
 }

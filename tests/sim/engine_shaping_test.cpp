@@ -306,6 +306,7 @@ class Bursts {
     config.paths = 16;
     config.mtu_payload = 64;
     config.line_rate = Rate::gbps(400);
+    config.pace_step = std::chrono::microseconds{1};
     return config;
   }
   static srd::Address numbered(std::uint32_t i) {

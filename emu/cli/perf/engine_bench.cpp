@@ -27,6 +27,7 @@ constexpr Qpn kReceiverQpn{2};
 constexpr std::size_t kBurst = TxPacket::kMaxBurst;
 // Enough requests that a burst is always full.
 constexpr std::size_t kOutstanding = 16 * kBurst;
+constexpr Duration kStep = std::chrono::microseconds{1};
 constexpr std::size_t kRun = 8;  // messages for one peer before it is the next one's turn
 
 Address address_of(std::uint32_t number) {
@@ -92,7 +93,7 @@ class Pair {
       while (sender_.outstanding() < kOutstanding) {
         post();
       }
-      now_ += std::chrono::microseconds{1};
+      now_ += kStep;
       carry(sender_, receiver_);
       carry(receiver_, sender_);
       drain();
@@ -108,6 +109,7 @@ class Pair {
     config.checksum = bench_.checksum;
     config.mtu_payload = bench_.size;
     config.line_rate = Rate::gbps(400);
+    config.pace_step = kStep;
     return config;
   }
 

@@ -201,6 +201,13 @@ class GroupTest : public RoceTest {
     });
     return count;
   }
+  // Nothing answers a leave, and frames go another way. But it is read before the join behind it.
+  void leave(attach::Attachment& at, const srd::Address& group) {
+    at.services->leave(group);
+    srd::Address other = group;
+    other.bytes[15] ^= std::byte{0x55};
+    EXPECT_TRUE(at.services->join(other));
+  }
   static bool is_quiet(attach::Attachment& at) {
     const bool quiet = at.io->receive().empty();
     at.io->release();
@@ -227,8 +234,8 @@ TEST_F(GroupTest, MembersHearAndOthersDoNot) {
     EXPECT_EQ(heard(*neighbour, 3), 3U);
     EXPECT_EQ(heard(*sender, 3), 3U);
     EXPECT_TRUE(is_quiet(*stranger));
-    neighbour->services->leave(group);
-    sender->services->leave(group);
+    leave(*neighbour, group);
+    leave(*sender, group);
     ASSERT_EQ(sender->io->transmit({&packet, 1}), 1U);
     EXPECT_EQ(heard(*member, 1), 1U);
     EXPECT_TRUE(is_quiet(*neighbour) && is_quiet(*sender));
@@ -263,7 +270,7 @@ TEST_F(GroupTest, OnlyGroupsAreJoinedAndOnlySoMany) {
   EXPECT_TRUE(one->services->join(group6_));
 }
 
-// Killed, or closed: weftd sees a connection end. Its place may be another process's then.
+// Killed, or closed: weftd sees a connection end.
 TEST_F(GroupTest, WhoHasGoneIsNoMemberAnyMore) {
   start(false);
   auto sender = join_roce("h1");
@@ -274,12 +281,10 @@ TEST_F(GroupTest, WhoHasGoneIsNoMemberAnyMore) {
   for (const srd::Address& group : {group_, group6_}) {
     ASSERT_TRUE(member->services->join(group) && survivor->services->join(group));
   }
-  const auto place = member->id;
   member.reset();
   ASSERT_TRUE(eventually([&] { return status()["nics"][2]["processes"].size() == 1; }));
   auto next = join_roce("h2");
   ASSERT_TRUE(next);
-  EXPECT_EQ(next->id, place);
   for (const srd::Address& group : {group_, group6_}) {
     const srd::TxPacket packet = packet_for(group);
     ASSERT_EQ(sender->io->transmit({&packet, 1}), 1U);

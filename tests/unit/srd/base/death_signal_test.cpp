@@ -29,6 +29,9 @@ std::size_t bytes_of_an_orphan(ParentEnds when) {
       ::close(said[0]);
       if (when == ParentEnds::before) {
         [[maybe_unused]] const auto end = ::read(gone[0], &byte, 1);
+        while (::getppid() == self) {  // files are closed before children are given away
+          ::usleep(100);
+        }
       }
       die_with(self, SIGKILL);
       [[maybe_unused]] auto moved = ::write(said[1], &byte, 1);

@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
               c.ack_every = 9;
             }},
         Bad{"ack_delay", [](auto& c) { c.ack_delay = Duration{-1}; }},
+        Bad{"pace_step", [](auto& c) { c.pace_step = Duration{-1}; }},
         Bad{"ack_delay",
             [](auto& c) {
               c.min_rto = microseconds{50};
