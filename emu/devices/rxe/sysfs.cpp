@@ -13,7 +13,6 @@
 #include "emu/roce/wire/addresses.hpp"
 #include "srd/base/check.hpp"
 #include "srd/net/address_text.hpp"
-#include "srd/net/envelope.hpp"
 
 namespace weft::devices::rxe {
 namespace {
@@ -34,22 +33,6 @@ void write_gids(kernel::TreeWriter& tree, const fs::path& port, const std::strin
     tree.file(port / "gid_attrs/types" / index, "RoCE v2");
     tree.file(port / "gid_attrs/ndevs" / index, interface);
   }
-}
-
-// What scripts look up that tell which interface a device is on. The machine's kernel has none of
-// that name.
-void write_interface(kernel::TreeWriter& tree, const fs::path& folder, std::uint32_t nic,
-                     const srd::Address& address) {
-  std::string mac;
-  for (const std::byte byte : srd::net::mac_of(address)) {
-    mac += kernel::format(mac.empty() ? "%02x" : ":%02x", std::to_integer<unsigned>(byte));
-  }
-  tree.file(folder / "address", mac);
-  tree.file(folder / "dev_id", "0x0");
-  tree.file(folder / "dev_port", "0");
-  tree.file(folder / "ifindex", std::to_string(kernel::interface_index(nic)));
-  tree.file(folder / "operstate", "up");
-  tree.file(folder / "type", "1");
 }
 
 void write_port(kernel::TreeWriter& tree, const fs::path& port, const Abilities& abilities) {
@@ -108,9 +91,9 @@ void RxePersonality::write_device(kernel::TreeWriter& tree,
   tree.file(ib / "node_desc", nic.name + " EMULATED");
   tree.link(ib / "device", device);
   write_port(tree, ib / "ports/1", *abilities);
-  const std::string interface = kernel::interface_name(nic.index);
-  write_gids(tree, ib / "ports/1", interface, gids);
-  write_interface(tree, device / "net" / interface, nic.index, *address);
+  // There is no device/net: what finds an interface there asks the kernel for its addresses (`ip
+  // addr show`), and the machine's kernel has none of that name.
+  write_gids(tree, ib / "ports/1", kernel::interface_name(nic.index), gids);
 }
 
 }  // namespace weft::devices::rxe

@@ -160,23 +160,34 @@ int positions() {
   return close(plain) + close(device);
 }
 
-// With a soft-RoCE device one more than the host has, which libraries look for; else none.
+// With a soft-RoCE device one more than the host has, which libraries look for, with an address for
+// each GID; else none. Ours come last.
 int interfaces() {
   const bool wanted = access("/dev/infiniband/rdma_cm", F_OK) == 0;
   for (int i = 0; i < 3; ++i) {
     ifaddrs* list = nullptr;
     demand(getifaddrs(&list) == 0, "getifaddrs");
-    int found = 0;
+    int found4 = 0;
+    int found6 = 0;
     for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-      if (std::strncmp(one->ifa_name, "weft", 4) == 0) {
+      if (std::strncmp(one->ifa_name, "weft", 4) != 0) {
+        demand(found4 + found6 == 0, "ours come last");
+        continue;
+      }
+      demand((one->ifa_flags & IFF_UP) != 0, "an interface that is up");
+      if (one->ifa_addr->sa_family == AF_INET) {
         const auto* const address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
-        demand(address->sin_family == AF_INET && (ntohl(address->sin_addr.s_addr) >> 24) == 127 &&
-                   (one->ifa_flags & IFF_UP) != 0 && one->ifa_next == nullptr,
-               "an interface for the NIC");
-        ++found;
+        demand((ntohl(address->sin_addr.s_addr) >> 24) == 127, "the NIC's IPv4 address");
+        ++found4;
+      } else {
+        const auto* const address = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr);
+        const unsigned char first = address->sin6_addr.s6_addr[0];
+        demand(address->sin6_family == AF_INET6 && (first == 0xFD || first == 0xFE),
+               "a unique local or a link-local address");
+        ++found6;
       }
     }
-    demand(found == (wanted ? 1 : 0), "as many as there are NICs");
+    demand(found4 == (wanted ? 1 : 0) && found6 == (wanted ? 2 : 0), "as many as there are GIDs");
     freeifaddrs(list);
   }
   return 0;
