@@ -175,9 +175,9 @@ TEST_F(ProgramTest, ACaptureShowsFramesAndWhyTheyWereLost) {
   const std::string port = own_port();
   const std::string command = "ib_send_bw -c SRD -x 0 -s 4096 -n 300 -p " + port + " -d ";
   const Outcome ran = run_shell(
-      "cd " + directory_ + " && (" WEFT_PROGRAM " exec " + name_ + " h2 -- timeout 60 " + command +
-      "{h2.dev} & for i in $(seq 100); do sleep 0.1; ss -ltn | grep -q :" + port +
-      " && break; done; " WEFT_PROGRAM " exec " + name_ + " h1 -- timeout 60 " + command +
+      "cd " + directory_ + " && (" WEFT_PROGRAM " exec " + name_ + " h2 -- timeout 120 " + command +
+      "{h2.dev} & for i in $(seq 600); do sleep 0.1; ss -ltn | grep -q :" + port +
+      " && break; done; " WEFT_PROGRAM " exec " + name_ + " h1 -- timeout 120 " + command +
       "{h1.dev} {h2.ip}; code=$?; wait; exit $code)");
   // Whether the program copes is not the question here.
   const Outcome stopped = weft("capture " + name_ + " --stop --json");
