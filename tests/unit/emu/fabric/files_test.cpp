@@ -341,6 +341,20 @@ TEST(FaultFile, ReadsAndRefuses) {
   [[maybe_unused]] const Fault bad =
       read_fault(both, both.load("{link: a->b, host: c}"), "faults[0]");
   EXPECT_NE(both.error().message.find("exactly one of link, switch"), std::string::npos);
+  // A misspelt field is named as such, and does not count as missing.
+  for (const auto& [text, why] :
+       {std::pair{"{link: a->b}", "nothing happens to the link: say one of down, loss,"},
+        std::pair{"{link: a->b, at: 1us, min_bytes: 100}", "nothing happens to the link"},
+        std::pair{"{link: a->b, los: 0.1}", "unknown key 'los'; did you mean 'loss'?"}}) {
+    YamlFile without("s.yaml");
+    [[maybe_unused]] const Fault nothing = read_fault(without, without.load(text), "faults[0]");
+    EXPECT_NE(without.error().message.find(why), std::string::npos) << without.error().message;
+  }
+  for (const char* text : {"{link: a->b, loss: 0}", "{switch: a}", "{host: a, lasts: 1us}"}) {
+    YamlFile enough("s.yaml");
+    [[maybe_unused]] const Fault fault_of_one = read_fault(enough, enough.load(text), "faults[0]");
+    EXPECT_FALSE(enough.failed()) << enough.error().message;
+  }
   YamlFile twice("s.yaml");
   [[maybe_unused]] const Fault burst = read_fault(
       twice, twice.load("{link: a->b, burst_loss: {enter: 0.1, enter: 0.2}}"), "faults[0]");
