@@ -114,6 +114,7 @@ void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& ro
                                   .path_selector = options.path_selector};
   if (!options.topology.empty()) {
     ground.topology = unwrap(fabric::read_text_file(options.topology));
+    ground.topology_file = options.topology;
   }
   const auto run = unwrap(workloads::VirtualRun::create(ground));
   if (const auto done = run->run(maker(setup), true); !done) {

@@ -18,6 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(StepPlan, HasAllOfTheModelInIt) {
   for (const TrainingModel& model : training_models()) {
@@ -172,6 +173,27 @@ TEST(VirtualRun, SaysThatANetworkIsTooSmall) {
       {.ranks = 16, .topology = "topology: {generator: leaf-spine, hosts: 8, hosts_per_leaf: 4}"});
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().message, HasSubstr("8 NICs, too few for 16 ranks"));
+}
+
+// The network is one text that is made of several options; its lines mean nothing to the user.
+TEST(VirtualRun, NamesTheOptionThatIsWrong) {
+  const auto problem = [](const VirtualGround& ground) {
+    const auto made = VirtualRun::create(ground);
+    return made ? std::string("none") : made.error().message;
+  };
+  EXPECT_THAT(problem({.ranks = 2, .rate = "fast"}), StartsWith("--rate fast:"));
+  EXPECT_THAT(problem({.ranks = 2, .faults = {"link: '*-*', loss: 0.1", "link: '*-*', loss: 2"}}),
+              StartsWith("--fault 'link: '*-*', loss: 2':1: fault.loss: expected a number"));
+  EXPECT_THAT(problem({.ranks = 2, .faults = {"link: nowhere, loss: 0.1"}}),
+              StartsWith("--fault 'link: nowhere, loss: 0.1': fault 'nowhere': no link is called"));
+  EXPECT_THAT(problem({.ranks = 2, .faults = {"link: '*-*'"}}),
+              HasSubstr("nothing happens to the link"));
+  EXPECT_THAT(problem({.ranks = 2, .seed = ~std::uint64_t{0}}), StartsWith("--seed: "));
+  EXPECT_THAT(problem({.ranks = 2,
+                       .topology = "topology:\n  generator: leaf-spin\n",
+                       .topology_file = "mine.yml"}),
+              StartsWith("mine.yml:2: topology.generator: "));
+  EXPECT_EQ(problem({.ranks = 2, .faults = {"link: '*-*', loss: 0"}}), "none");
 }
 
 TEST(StepRank, WhatComputingHidesCostsNothing) {
