@@ -252,6 +252,19 @@ std::string name_files(const Options& options, std::vector<SimJob>& jobs) {
   return {};
 }
 
+void print_for_people(const std::vector<SimJob>& jobs, const std::vector<Json>& results) {
+  if (results.size() == 1) {
+    print_run(results.front());
+  } else {
+    print_runs(jobs, results);
+  }
+  for (const SimJob& job : jobs) {
+    if (!job.report.empty()) {
+      fmt::print("report: {}/report.html\n", job.report);
+    }
+  }
+}
+
 // The exit code is the worst of all runs: kUsage where a scenario cannot be read, kFailure where a
 // bound was missed or a process died.
 int run(const Options& given) {
@@ -319,16 +332,7 @@ int run(const Options& given) {
     }
   }
   if (!options.json) {
-    if (results.size() == 1) {
-      print_run(results.front());
-    } else {
-      print_runs(*jobs, results);
-    }
-    for (const SimJob& job : *jobs) {
-      if (!job.report.empty()) {
-        fmt::print("report: {}/report.html\n", job.report);
-      }
-    }
+    print_for_people(*jobs, results);
   }
   return exit_code;
 }
