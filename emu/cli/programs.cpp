@@ -13,12 +13,12 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::chrono::hours kLongest{24};
+constexpr std::chrono::hours kMaxTime{24};
 
 // Rounded up, so that a short time never becomes none.
 std::optional<std::chrono::milliseconds> milliseconds_of(std::string_view text) {
   const auto time = fabric::parse_duration(text);
-  if (!time || *time < Duration::zero() || *time > kLongest) {
+  if (!time || *time < Duration::zero() || *time > kMaxTime) {
     return std::nullopt;
   }
   return std::chrono::ceil<std::chrono::milliseconds>(*time);

@@ -119,8 +119,8 @@ const Condition* find_condition(std::string_view name) {
 }
 
 std::string topology_text(const Condition& condition, std::size_t hosts) {
-  constexpr std::size_t kLeast = 2;  // a leaf and a spine need another leaf
-  return filled(condition.topology, "{hosts}", std::to_string(std::max(hosts, kLeast)));
+  constexpr std::size_t kMinHosts = 2;  // a leaf and a spine need another leaf
+  return filled(condition.topology, "{hosts}", std::to_string(std::max(hosts, kMinHosts)));
 }
 
 std::vector<std::string> run_options(const Condition& condition, std::size_t hosts) {
