@@ -1,4 +1,8 @@
 // Tests of the NIC's objects and of work between two NICs.
+//
+// Two NICs on a wire in virtual time (two_nics.hpp), without a kernel or a device around them: what
+// is tested is what a NIC does with work requests. `only()` demands that exactly one completion has
+// come.
 #include <set>
 
 #include "tests/unit/emu/nic/two_nics.hpp"
@@ -52,6 +56,8 @@ TEST_F(TwoNics, InlineBytesAreCopiedWhenPosted) {
   EXPECT_EQ(right.text(0, 5), "first");
 }
 
+// More bytes than a packet holds. The peer's program sees neither of the two: it gets no
+// completion.
 TEST_F(TwoNics, WriteAndReadPlaceBytes) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -130,6 +136,8 @@ TEST_F(StrictNics, RemoteAccessNeedsAnAddressHandleAtTheTarget) {
   EXPECT_TRUE(right.nic.destroy_ah(other_pd, elsewhere));
 }
 
+// A queue pair that was made for unsolicited immediate data is told of it without a posted receive,
+// so there is no request number to tell.
 TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -163,6 +171,8 @@ TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
   EXPECT_EQ(got.qp, &eager);
 }
 
+// The first 40 bytes of a receive are kept for a GRH, which is zero here. The second datagram finds
+// no receive: its sender is told of success all the same, as UD promises no more.
 TEST_F(TwoNics, DatagramsLeaveRoomForTheHeaderAndNobodyIsToldOfLoss) {
   Qp& from = left.ready_qp(QpType::ud);
   Qp& to = right.ready_qp(QpType::ud);
