@@ -77,10 +77,9 @@ struct MappedRing {
   }
 };
 
-// A program with one queue pair on one NIC.
-// What the library of rdma-core does: commands as bytes, rings in mapped memory. All numbers of
-// commands and masks are those that the library writes, so that a change of ours that only agrees
-// with itself is noticed.
+// A program with one queue pair on one NIC. It does what the library of rdma-core does: commands as
+// bytes, rings in mapped memory. All numbers of commands and masks are those that the library
+// writes, so that a change of ours that only agrees with itself is noticed.
 class Party final : public kernel::Runner {
  public:
   Party(Wire& wire, const char* address, std::uint32_t first_qpn)
