@@ -298,7 +298,6 @@ TEST_F(ProgramTest, SignalsReachThePrograms) {
   EXPECT_TRUE(outcome.says("[h1] got it\n")) << outcome.output;
 }
 
-// A process beside the run, of the same name as those that are ended, must survive.
 TEST_F(ProgramTest, WhenOneFailsTheOthersEndAndNobodyElseDoes) {
   const Outcome outcome = run_shell(
       "sleep 300 & other=$!; " WEFT_PROGRAM
@@ -308,7 +307,6 @@ TEST_F(ProgramTest, WhenOneFailsTheOthersEndAndNobodyElseDoes) {
       << outcome.output;  // of the one that failed first, not of those ended for it
 }
 
-// Killed by -9, so nothing is left to clean up: the programs' death signal has to do it.
 TEST_F(ProgramTest, TheEndOfWeftRunIsTheEndOfItsProgramsAndItsWeftd) {
   const Outcome outcome = weft(
       "run --device none -q -- sh -c 'echo $$ >pid; echo $WEFT_SOCKET >socket; exec sleep 300' & "
@@ -505,7 +503,6 @@ TEST_F(ProgramTest, RanksOfMpirunAreHostsOfTheirOwn) {
       << outcome.output;
 }
 
-// Each of its processes would be a world of size 1, and the run would look as if all were well.
 TEST_F(ProgramTest, AnMpiProgramWithoutALauncherIsPointedToOne) {
   WEFT_NEEDS("mpicc.openmpi");
   write("a.c", "#include <mpi.h>\nint main(int c, char** v) { if (c > 9) MPI_Init(&c, &v); }\n");

@@ -1,5 +1,5 @@
-// Fuzzes the readers of network files that people write or fetch: topologies in YAML, topologies and
-// traffic matrices of htsim. The first byte of an input chooses the reader.
+// Fuzzes the readers of network files that people write or fetch: topologies in YAML, and htsim's
+// topologies and traffic matrices. The first byte of an input chooses the reader.
 #include <cstddef>
 #include <cstdint>
 #include <string>
