@@ -330,6 +330,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // --- The life of queue pairs and domains.
 
+// A retry count of 0 means none, 7 (the default here) means for ever.
 TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
   Qp& from = left.ready_qp();
   QpAttributes none{.rnr_retry = 0, .sq_psn = 1};
@@ -356,6 +357,8 @@ TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
   EXPECT_EQ(right.text(0, 7), "patient");
 }
 
+// What a program has posted it gets back in ERROR, each with a completion; RESET is the end without
+// a word.
 TEST_F(TwoNics, ErrorFlushesWhatIsOutstandingAndResetForgetsIt) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -391,6 +394,7 @@ TEST_F(TwoNics, ResetForgetsWhatEndedLocally) {
   EXPECT_EQ(only(left.poll()).wr_id, 62U);
 }
 
+// Packets for the old queue pair may still travel, so the next one has another number.
 TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -402,6 +406,8 @@ TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
   EXPECT_NE(left.ready_qp().number(), number);
 }
 
+// The same address twice gives the same handle; only the last destruction ends the work that uses
+// it.
 TEST_F(TwoNics, DestroyedHandleEndsItsWork) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -415,6 +421,7 @@ TEST_F(TwoNics, DestroyedHandleEndsItsWork) {
   EXPECT_EQ(left.nic.destroy_ah(left.pd, ah).error(), EINVAL);
 }
 
+// Unreachable: it was never heard. Unresponsive: it was heard, and is silent now.
 TEST_F(TwoNics, SilentPeersAreUnreachableOrUnresponsive) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -442,6 +449,7 @@ TEST_F(TwoNics, DomainsInUseCannotBeFreed) {
   EXPECT_EQ(left.nic.create_ah(pd, right.address).error(), EINVAL);
 }
 
+// A process has a block of 256.
 TEST_F(TwoNics, NumbersRunOutAndComeBack) {
   std::vector<Qp*> all;
   while (auto qp = left.nic.create_qp({.pd = left.pd})) {
