@@ -302,7 +302,7 @@ TEST_F(LiveFabricTest, ANicTakesNoMoreThanItCanSend) {
   EXPECT_TRUE(submit(TimePoint{} + microseconds{100}, frame(1000)));
 }
 
-// Within 5 %, which is six standard deviations of the loss and more of the copies.
+// Within 5 %: seven standard deviations of the loss, ten of the copies.
 TEST_F(LiveFabricTest, LossAndDuplicationAreAsAskedFor) {
   build(kFast);
   trouble(&fabric::Impairment::loss, 0.2);
